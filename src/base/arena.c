@@ -1,0 +1,102 @@
+#include "base/arena.h"
+
+#include <stdalign.h>
+#include <stdio.h>
+
+#define CHUNK_SIZE ((size_t)4096)
+
+struct arena_defer_entry {
+        struct arena_defer_entry *next;
+        void (*fn)(void *);
+        void *arg;
+};
+
+/* The newest chunk is first and the only one with room worth using. Deferred calls hang off the
+ * chunk that was newest when they were registered, so walking chunks in order runs them in reverse.
+ */
+struct arena_chunk {
+        struct arena_chunk *next;
+        struct arena_defer_entry *defers;
+        size_t used;
+        size_t size;
+        alignas(max_align_t) char data[];
+};
+
+void arena_init(struct arena *a)
+{
+        a->chunks = NULL;
+}
+
+void arena_done(struct arena *a)
+{
+        struct arena_chunk *c, *next;
+
+        for (c = a->chunks; c; c = c->next)
+                for (struct arena_defer_entry *d = c->defers; d; d = d->next)
+                        d->fn(d->arg);
+        for (c = a->chunks; c; c = next) {
+                next = c->next;
+                free(c);
+        }
+        a->chunks = NULL;
+}
+
+void *arena_alloc(struct arena *a, size_t size)
+{
+        struct arena_chunk *c = a->chunks;
+        void *p;
+
+        size = (size + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
+        if (!c || c->size - c->used < size) {
+                size_t room = MAX(size, CHUNK_SIZE - sizeof(*c));
+
+                c = xcalloc(1, sizeof(*c) + room);
+                c->size = room;
+                c->next = a->chunks;
+                a->chunks = c;
+        }
+        p = c->data + c->used;
+        c->used += size;
+        return p;
+}
+
+char *arena_strndup(struct arena *a, const char *s, size_t n)
+{
+        char *copy = arena_alloc(a, n + 1);
+
+        memcpy(copy, s, n);
+        return copy;
+}
+
+char *arena_strdup(struct arena *a, const char *s)
+{
+        return s ? arena_strndup(a, s, strlen(s)) : NULL;
+}
+
+char *arena_printf(struct arena *a, const char *fmt, ...)
+{
+        va_list ap;
+        char *s;
+        int n;
+
+        va_start(ap, fmt);
+        n = vsnprintf(NULL, 0, fmt, ap);
+        va_end(ap);
+        if (n < 0)
+                abort();
+        s = arena_alloc(a, (size_t)n + 1);
+        va_start(ap, fmt);
+        (void)vsnprintf(s, (size_t)n + 1, fmt, ap);
+        va_end(ap);
+        return s;
+}
+
+void arena_defer(struct arena *a, void (*fn)(void *), void *arg)
+{
+        struct arena_defer_entry *d = arena_new(a, struct arena_defer_entry);
+
+        d->fn = fn;
+        d->arg = arg;
+        d->next = a->chunks->defers;
+        a->chunks->defers = d;
+}

@@ -1,0 +1,31 @@
+/* Memory with one owner and one end: everything of a request or an operation is taken from its
+ * arena and goes when the arena goes. Nothing is freed singly.
+ *
+ * Bookkeeping memory: allocation aborts when the machine has none (base/util.h).
+ * One thread at a time. */
+#ifndef BERTH_BASE_ARENA_H
+#define BERTH_BASE_ARENA_H
+
+#include <stdarg.h>
+
+#include "base/util.h"
+
+struct arena {
+        struct arena_chunk *chunks;
+};
+
+void arena_init(struct arena *a);
+void arena_done(struct arena *a);
+
+/* Zeroed, aligned for any type. */
+void *arena_alloc(struct arena *a, size_t size);
+char *arena_strdup(struct arena *a, const char *s); /* NULL gives NULL */
+char *arena_strndup(struct arena *a, const char *s, size_t n);
+char *arena_printf(struct arena *a, const char *fmt, ...) PRINTF(2, 3);
+
+#define arena_new(a, type) ((type *)arena_alloc((a), sizeof(type)))
+
+/* Run fn(arg) when the arena ends, in reverse order of registration. */
+void arena_defer(struct arena *a, void (*fn)(void *), void *arg);
+
+#endif

@@ -1,0 +1,141 @@
+#define _GNU_SOURCE
+#include "base/clock.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <time.h>
+
+#ifdef BERTH_FAULTS
+#include <fcntl.h>
+
+/* Test build: the file named by BERTH_TEST_CLOCK_FILE holds seconds to add to the wall clock. */
+static int64_t test_offset_us(void)
+{
+        const char *path = getenv("BERTH_TEST_CLOCK_FILE");
+        char text[32] = { 0 };
+        int fd;
+
+        if (!path)
+                return 0;
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0)
+                return 0;
+        if (read(fd, text, sizeof(text) - 1) < 0)
+                text[0] = '\0';
+        close(fd);
+        return strtoll(text, NULL, 10) * US_PER_S;
+}
+#else
+static int64_t test_offset_us(void)
+{
+        return 0;
+}
+#endif
+
+static int64_t read_us(clockid_t id)
+{
+        struct timespec ts;
+
+        clock_gettime(id, &ts);
+        return (int64_t)ts.tv_sec * US_PER_S + ts.tv_nsec / 1000;
+}
+
+int64_t clock_wall_us(void)
+{
+        return read_us(CLOCK_REALTIME) + test_offset_us();
+}
+
+int64_t clock_now_us(void)
+{
+        static _Atomic int64_t last;
+        int64_t seen = atomic_load(&last);
+        int64_t now;
+
+        do {
+                now = clock_wall_us();
+                if (now <= seen)
+                        now = seen + 1;
+        } while (!atomic_compare_exchange_weak(&last, &seen, now));
+        return now;
+}
+
+int64_t clock_mono_us(void)
+{
+        return read_us(CLOCK_BOOTTIME);
+}
+
+int64_t clock_mono_ms(void)
+{
+        return clock_mono_us() / 1000;
+}
+
+void clock_iso(int64_t us, char ret[ISO_TIME_LEN + 1])
+{
+        int64_t s = us / US_PER_S, rest = us % US_PER_S;
+        time_t t;
+        struct tm tm;
+        char text[64];
+
+        if (rest < 0) {
+                rest += US_PER_S;
+                s--;
+        }
+        t = (time_t)s;
+        gmtime_r(&t, &tm);
+        snprintf(text, sizeof(text), "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", tm.tm_year + 1900,
+                 tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, (int)(rest / 1000));
+        memcpy(ret, text, ISO_TIME_LEN);
+        ret[ISO_TIME_LEN] = '\0';
+}
+
+static bool two_digits(const char *s, int low, int high, int *ret)
+{
+        if (s[0] < '0' || s[0] > '9' || s[1] < '0' || s[1] > '9')
+                return false;
+        *ret = (s[0] - '0') * 10 + (s[1] - '0');
+        return *ret >= low && *ret <= high;
+}
+
+bool clock_parse_iso(const char *text, int64_t *ret_us)
+{
+        int century, year, month, day, hour, minute, second, oh, om;
+        struct tm tm = { 0 };
+        int64_t us, fraction = 0, scale = US_PER_S / 10, offset = 0;
+        const char *p = text;
+
+        if (strnlen(text, 20) < 20 || text[4] != '-' || text[7] != '-' || text[10] != 'T' ||
+            text[13] != ':' || text[16] != ':')
+                return false;
+        if (!two_digits(p, 0, 99, &century) || !two_digits(p + 2, 0, 99, &year) ||
+            !two_digits(p + 5, 1, 12, &month) || !two_digits(p + 8, 1, 31, &day) ||
+            !two_digits(p + 11, 0, 23, &hour) || !two_digits(p + 14, 0, 59, &minute) ||
+            !two_digits(p + 17, 0, 60, &second))
+                return false;
+        p += 19;
+        if (*p == '.') {
+                p++;
+                if (*p < '0' || *p > '9')
+                        return false;
+                for (; *p >= '0' && *p <= '9'; p++) {
+                        fraction += (*p - '0') * scale;
+                        scale /= 10;
+                }
+        }
+        if (*p == '+' || *p == '-') {
+                if (strlen(p) != 6 || p[3] != ':' || !two_digits(p + 1, 0, 23, &oh) ||
+                    !two_digits(p + 4, 0, 59, &om))
+                        return false;
+                offset = ((int64_t)oh * 3600 + om * 60) * (*p == '-' ? -1 : 1);
+        } else if (p[0] != 'Z' || p[1] != '\0') {
+                return false;
+        }
+        tm.tm_year = century * 100 + year - 1900;
+        tm.tm_mon = month - 1;
+        tm.tm_mday = day;
+        tm.tm_hour = hour;
+        tm.tm_min = minute;
+        tm.tm_sec = second;
+        us = ((int64_t)timegm(&tm) - offset) * US_PER_S + fraction;
+        *ret_us = us;
+        return true;
+}

@@ -1,0 +1,28 @@
+/* Time. Instants that are stored or shown are microseconds since 1970 UTC; waits and deadlines are
+ * milliseconds of the monotonic clock, which no operator can set back.
+ *
+ * clock_now_us() never returns the same value twice in one process and never goes back, so rows
+ * that this process wrote order by their time alone. Any thread. */
+#ifndef BERTH_BASE_CLOCK_H
+#define BERTH_BASE_CLOCK_H
+
+#include "base/util.h"
+
+#define US_PER_MS    INT64_C(1000)
+#define US_PER_S     INT64_C(1000000)
+#define ISO_TIME_LEN 24 /* 2026-05-10T10:00:00.000Z */
+
+int64_t clock_now_us(void);
+/* The wall clock as the kernel says it, which may jump. */
+int64_t clock_wall_us(void);
+/* Monotonic, counts time asleep. */
+int64_t clock_mono_ms(void);
+int64_t clock_mono_us(void);
+
+/* ISO 8601 with milliseconds and Z. */
+void clock_iso(int64_t us, char ret[ISO_TIME_LEN + 1]);
+
+/* Accepts YYYY-MM-DDTHH:MM:SS[.fraction](Z|+hh:mm|-hh:mm). */
+bool clock_parse_iso(const char *text, int64_t *ret_us);
+
+#endif

@@ -1,0 +1,164 @@
+#include "base/err.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+static const struct err_info table[] = {
+        [-ERR_INTERNAL] = { "internal", 500, 1, true },
+        [-ERR_INVALID] = { "invalid", 400, 1, false },
+        [-ERR_UNAUTHORIZED] = { "unauthorized", 401, 4, false },
+        [-ERR_FORBIDDEN] = { "forbidden", 403, 4, false },
+        [-ERR_NOT_FOUND] = { "not_found", 404, 5, false },
+        [-ERR_CONFLICT] = { "conflict", 409, 1, false },
+        [-ERR_TOO_LARGE] = { "too_large", 413, 1, false },
+        [-ERR_UNPROCESSABLE] = { "unprocessable", 422, 1, false },
+        [-ERR_PROVIDER] = { "provider", 502, 1, false },
+        [-ERR_BUSY] = { "busy", 503, 1, false },
+        [-ERR_TIMEOUT] = { "timeout", 504, 1, false },
+        [-ERR_CANCELLED] = { "cancelled", 503, 1, false },
+        [-ERR_NOT_IMPLEMENTED] = { "not_implemented", 501, 1, false },
+        [-ERR_IO] = { "io", 503, 1, true },
+        [-ERR_CORRUPT] = { "corrupt", 500, 1, true },
+        [-ERR_VERSION] = { "version", 500, 1, true },
+        [-ERR_LOCKED] = { "locked", 409, 1, false },
+        [-ERR_USAGE] = { "usage", 400, 2, false },
+        [-ERR_UNREACHABLE] = { "unreachable", 502, 3, false },
+        [-ERR_UNCERTAIN] = { "uncertain", 502, 1, false },
+};
+
+void err_done(struct err *err)
+{
+        free(err->details);
+        err->details = NULL;
+}
+
+void err_clear(struct err *err)
+{
+        if (!err)
+                return;
+        err_done(err);
+        err->code = 0;
+        err->msg[0] = '\0';
+}
+
+/* snprintf cuts at a byte; a half character would make the JSON around it invalid. */
+static void trim_partial_utf8(char *s)
+{
+        size_t n = strlen(s);
+        size_t back = 0;
+
+        while (back < 4 && back < n && ((unsigned char)s[n - 1 - back] & 0xc0) == 0x80)
+                back++;
+        if (back < n) {
+                unsigned char lead = (unsigned char)s[n - 1 - back];
+                size_t need = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : lead >= 0xc0 ? 1 : 0;
+
+                if (lead >= 0xc0 && back < need)
+                        s[n - 1 - back] = '\0';
+        }
+}
+
+static void format(struct err *err, const char *fmt, va_list ap)
+{
+        int n = vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
+
+        if (n >= (int)sizeof(err->msg))
+                trim_partial_utf8(err->msg);
+}
+
+int err_set(struct err *err, int code, const char *fmt, ...)
+{
+        va_list ap;
+
+        if (!err)
+                return code;
+        err_clear(err);
+        err->code = code;
+        va_start(ap, fmt);
+        format(err, fmt, ap);
+        va_end(ap);
+        return code;
+}
+
+static int code_of_errno(int code, int errno_value)
+{
+        switch (errno_value) {
+        case ENOSPC:
+        case EDQUOT:
+        case EIO:
+        case EROFS:
+                return ERR_IO;
+        default:
+                return code;
+        }
+}
+
+int err_sys(struct err *err, int code, int errno_value, const char *fmt, ...)
+{
+        char reason[128];
+        size_t used;
+        va_list ap;
+
+        code = code_of_errno(code, errno_value);
+        if (!err)
+                return code;
+        err_clear(err);
+        err->code = code;
+        va_start(ap, fmt);
+        format(err, fmt, ap);
+        va_end(ap);
+        used = strlen(err->msg);
+        /* The XSI and GNU variants differ in their result; strerrordesc_np has neither problem. */
+        snprintf(reason, sizeof(reason), "%s", strerror(errno_value));
+        snprintf(err->msg + used, sizeof(err->msg) - used, ": %s", reason);
+        return code;
+}
+
+int err_wrap(struct err *err, int code, const char *fmt, ...)
+{
+        char inner[sizeof(err->msg)];
+        size_t used;
+        va_list ap;
+
+        if (!err)
+                return code;
+        memcpy(inner, err->msg, sizeof(inner));
+        err->code = code;
+        va_start(ap, fmt);
+        format(err, fmt, ap);
+        va_end(ap);
+        used = strlen(err->msg);
+        if (snprintf(err->msg + used, sizeof(err->msg) - used, ": %s", inner) >=
+            (int)(sizeof(err->msg) - used))
+                trim_partial_utf8(err->msg);
+        return code;
+}
+
+void err_details(struct err *err, char *take_json)
+{
+        if (!err) {
+                free(take_json);
+                return;
+        }
+        free(err->details);
+        err->details = take_json;
+}
+
+void err_move(struct err *to, struct err *from)
+{
+        if (to) {
+                err_done(to);
+                *to = *from;
+        } else {
+                err_done(from);
+        }
+        *from = (struct err){ 0 };
+}
+
+const struct err_info *err_info(int code)
+{
+        if (code >= 0 || (size_t)-code >= ARRAY_LEN(table) || !table[-code].name)
+                return &table[-ERR_INTERNAL];
+        return &table[-code];
+}

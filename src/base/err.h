@@ -1,0 +1,76 @@
+/* Errors: a code that decides what to do, and a text for the person who has to do it.
+ *
+ * A function that can fail returns 0 or more on success and one of the negative codes below on
+ * failure, and fills *err when err is not NULL. err_set(), err_sys() and err_wrap() return the
+ * code, so that a failure is one statement: `return err_set(err, ERR_NOT_FOUND, "Lease not
+ * found");`
+ *
+ * One table (err.c) maps a code to an HTTP status, a process exit status and a log level. Lower
+ * layers do not log; whoever handles an error logs it once. No secret enters a message.
+ *
+ * A struct err on the stack starts as {0} and owns `details`; use CLEAN(err_done).
+ *
+ * Any thread; one struct err belongs to one thread at a time. */
+#ifndef BERTH_BASE_ERR_H
+#define BERTH_BASE_ERR_H
+
+#include "base/util.h"
+
+enum err_code {
+        ERR_INTERNAL = -1,         /* a bug of ours, or the machine failed us */
+        ERR_INVALID = -2,          /* malformed input: 400 */
+        ERR_UNAUTHORIZED = -3,     /* no valid identity: 401 */
+        ERR_FORBIDDEN = -4,        /* identity without the right: 403 */
+        ERR_NOT_FOUND = -5,        /* 404 */
+        ERR_CONFLICT = -6,         /* lost a race, or the state does not allow it: 409 */
+        ERR_TOO_LARGE = -7,        /* past a size limit: 413 */
+        ERR_UNPROCESSABLE = -8,    /* well-formed but not possible: 422 */
+        ERR_PROVIDER = -9,         /* a provider, worker or remote host failed: 502 */
+        ERR_BUSY = -10,            /* a queue is full or we are stopping: 503 */
+        ERR_TIMEOUT = -11,         /* a deadline passed: 504 */
+        ERR_CANCELLED = -12,       /* the caller gave up */
+        ERR_NOT_IMPLEMENTED = -13, /* 501 */
+        ERR_IO = -14,              /* disk full, unreadable file, broken pipe */
+        ERR_CORRUPT = -15,         /* stored bytes do not make sense */
+        ERR_VERSION = -16,         /* stored by a newer version */
+        ERR_LOCKED = -17,          /* somebody else holds the thing */
+        ERR_USAGE = -18,           /* wrong command line */
+        ERR_UNREACHABLE = -19,     /* the daemon does not answer */
+        ERR_UNCERTAIN = -20,       /* an outside effect may or may not have happened */
+};
+
+struct err {
+        int code;
+        char msg[1024]; /* UTF-8; cut at a character boundary when longer */
+        char *details;  /* JSON text for the error body, or NULL; owned */
+};
+
+struct err_info {
+        const char *name;
+        int http_status;
+        int exit_status;
+        bool is_our_fault; /* log as error rather than as a caller's mistake */
+};
+
+void err_done(struct err *err);
+void err_clear(struct err *err);
+
+/* Set code and text; returns code. err may be NULL. */
+int err_set(struct err *err, int code, const char *fmt, ...) PRINTF(3, 4);
+
+/* As err_set(), with ": <strerror(errno_value)>" appended. ENOSPC, EDQUOT and EIO become ERR_IO. */
+int err_sys(struct err *err, int code, int errno_value, const char *fmt, ...) PRINTF(4, 5);
+
+/* Put "<text>: " in front of the message that is there already; keeps the details; returns code. */
+int err_wrap(struct err *err, int code, const char *fmt, ...) PRINTF(3, 4);
+
+/* Attach JSON text (heap, taken) to be sent as `details`. */
+void err_details(struct err *err, char *take_json);
+
+/* Move *from into *to (which may be NULL) and empty *from. */
+void err_move(struct err *to, struct err *from);
+
+/* What a code means to the outside; never NULL. */
+const struct err_info *err_info(int code);
+
+#endif

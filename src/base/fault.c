@@ -1,0 +1,42 @@
+#include "base/fault.h"
+
+#ifdef BERTH_FAULTS
+
+#include <signal.h>
+#include <stdatomic.h>
+
+#include "base/util.h"
+
+extern const struct fault_name __start_berth_faults[];
+extern const struct fault_name __stop_berth_faults[];
+
+void fault_reached(const char *name)
+{
+        static _Atomic int times;
+        const char *wanted = getenv("BERTH_CRASH_AT");
+        size_t len = strlen(name);
+        int at = 1;
+
+        if (!wanted || strncmp(wanted, name, len) != 0)
+                return;
+        if (wanted[len] == ':')
+                at = atoi(wanted + len + 1);
+        else if (wanted[len] != '\0')
+                return;
+        if (atomic_fetch_add(&times, 1) + 1 == at)
+                raise(SIGKILL);
+}
+
+void fault_each(void (*fn)(const char *name, void *arg), void *arg)
+{
+        for (const struct fault_name *f = __start_berth_faults; f < __stop_berth_faults; f++) {
+                bool seen = false;
+
+                for (const struct fault_name *g = __start_berth_faults; g < f; g++)
+                        seen = seen || streq(f->name, g->name);
+                if (!seen)
+                        fn(f->name, arg);
+        }
+}
+
+#endif

@@ -1,0 +1,36 @@
+/* Named crash points, in the test build only (-DBERTH_FAULTS).
+ *
+ * FAULT("lease.bind.before") stands before and after every durable write and every outside effect.
+ * In the test build, BERTH_CRASH_AT=name kills the process right there with SIGKILL, and name:3 at
+ * the third time it gets there. `berth faults` (test build) lists all names, so that one test can
+ * walk them and none is forgotten. In the product FAULT() is nothing.
+ *
+ * Any thread. */
+#ifndef BERTH_BASE_FAULT_H
+#define BERTH_BASE_FAULT_H
+
+#ifdef BERTH_FAULTS
+
+struct fault_name {
+        const char *name;
+};
+
+void fault_reached(const char *name);
+
+/* Call fn for each distinct point that is linked in. */
+void fault_each(void (*fn)(const char *name, void *arg), void *arg);
+
+#define FAULT(name_)                                                                               \
+        do {                                                                                       \
+                static const struct fault_name __attribute__((used, section("berth_faults")))      \
+                fault_ = { name_ };                                                                \
+                fault_reached(fault_.name);                                                        \
+        } while (0)
+
+#else
+#define FAULT(name)                                                                                \
+        do {                                                                                       \
+        } while (0)
+#endif
+
+#endif

@@ -1,0 +1,25 @@
+/* Descriptors and whole files. Everything opened here is close-on-exec. Any thread. */
+#ifndef BERTH_BASE_FD_H
+#define BERTH_BASE_FD_H
+
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/* For CLEAN(); leaves errno alone. */
+void cleanup_fd(int *fd);
+
+/* Write everything, going on after short writes and EINTR. Blocking descriptors only. */
+int fd_write_all(int fd, const void *data, size_t len, struct err *err);
+
+/* Append the whole file to buf; more than `limit` bytes is ERR_TOO_LARGE. ENOENT is ERR_NOT_FOUND.
+ */
+int file_read_at(int dirfd, const char *path, size_t limit, struct buf *buf, struct err *err);
+
+/* Replace the file by temporary file, fsync and rename, then fsync the directory: afterwards the
+ * path holds the old content or the new one, whatever happens in between. */
+int file_write_at(int dirfd, const char *path, const void *data, size_t len, mode_t mode,
+                  struct err *err);
+
+#endif

@@ -1,0 +1,124 @@
+#include "base/log.h"
+
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+
+#define LINE_MAX_BYTES 8192
+
+static _Atomic int current_level = LOG_LEVEL_INFO;
+static _Atomic int current_format = LOG_FORMAT_TEXT;
+
+static const char *const level_names[] = { "debug", "info", "warn", "error" };
+
+void log_init(enum log_level level, enum log_format format)
+{
+        atomic_store(&current_level, (int)level);
+        atomic_store(&current_format, (int)format);
+}
+
+bool log_parse_level(const char *text, enum log_level *ret)
+{
+        for (size_t i = 0; i < ARRAY_LEN(level_names); i++) {
+                if (streq(text, level_names[i])) {
+                        *ret = (enum log_level)i;
+                        return true;
+                }
+        }
+        return false;
+}
+
+static void put_quoted(struct buf *b, const char *s)
+{
+        buf_putc(b, '"');
+        for (; *s; s++) {
+                unsigned char c = (unsigned char)*s;
+
+                if (c == '"' || c == '\\')
+                        buf_appendf(b, "\\%c", c);
+                else if (c == '\n')
+                        buf_puts(b, "\\n");
+                else if (c < 0x20 || c == 0x7f)
+                        buf_appendf(b, "\\u%04x", c);
+                else
+                        buf_putc(b, (char)c);
+        }
+        buf_putc(b, '"');
+}
+
+static bool is_plain(const char *s)
+{
+        if (!*s)
+                return false;
+        for (; *s; s++)
+                if ((unsigned char)*s <= 0x20 || *s == '"' || *s == '=' || *s == '\\' || *s == 0x7f)
+                        return false;
+        return true;
+}
+
+static void put_field(struct buf *b, bool json, const struct log_field *f)
+{
+        if (json) {
+                buf_putc(b, ',');
+                put_quoted(b, f->key);
+                buf_putc(b, ':');
+        } else {
+                buf_appendf(b, " %s=", f->key);
+        }
+        if (!f->text)
+                buf_appendf(b, "%lld", (long long)f->number);
+        else if (!json && is_plain(f->text))
+                buf_puts(b, f->text);
+        else
+                put_quoted(b, f->text);
+}
+
+/* Whether this line may pass; *ret_suppressed is how many were dropped before it. */
+static bool site_allows(struct log_site *site, int *ret_suppressed)
+{
+        int64_t now = clock_mono_ms();
+        int64_t start = atomic_load(&site->window_start_ms);
+
+        *ret_suppressed = 0;
+        if (now - start >= LOG_WINDOW_MS &&
+            atomic_compare_exchange_strong(&site->window_start_ms, &start, now)) {
+                atomic_store(&site->count, 0);
+                *ret_suppressed = atomic_exchange(&site->suppressed, 0);
+        }
+        if (atomic_fetch_add(&site->count, 1) < LOG_BURST)
+                return true;
+        atomic_fetch_add(&site->suppressed, 1);
+        return false;
+}
+
+void log_write(struct log_site *site, enum log_level level, const char *msg,
+               const struct log_field *fields, size_t n_fields)
+{
+        CLEAN(buf_done) struct buf b = { .max = LINE_MAX_BYTES };
+        bool json = atomic_load(&current_format) == LOG_FORMAT_JSON;
+        char ts[ISO_TIME_LEN + 1];
+        int suppressed;
+
+        if ((int)level < atomic_load(&current_level) || !site_allows(site, &suppressed))
+                return;
+        clock_iso(clock_wall_us(), ts);
+        if (json)
+                buf_appendf(&b, "{\"ts\":\"%s\",\"level\":\"%s\",\"msg\":", ts, level_names[level]);
+        else
+                buf_appendf(&b, "ts=%s level=%s msg=", ts, level_names[level]);
+        if (!json && is_plain(msg))
+                buf_puts(&b, msg);
+        else
+                put_quoted(&b, msg);
+        for (size_t i = 0; i < n_fields; i++)
+                put_field(&b, json, &fields[i]);
+        if (suppressed > 0)
+                put_field(&b, json, &LOG_I("suppressed", suppressed));
+        if (json)
+                buf_putc(&b, '}');
+        buf_putc(&b, '\n');
+        /* One write per line keeps lines of several threads apart. A full pipe loses the line:
+         * logging must never stop the work. */
+        (void)!write(STDERR_FILENO, buf_str(&b), b.len);
+}

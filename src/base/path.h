@@ -1,0 +1,18 @@
+/* Paths that stay where they should: opening what a foreign party named, beneath a directory we
+ * chose. Any thread. */
+#ifndef BERTH_BASE_PATH_H
+#define BERTH_BASE_PATH_H
+
+#include <sys/types.h>
+
+#include "base/err.h"
+
+/* Open `path` beneath dirfd. The kernel refuses "..", absolute paths and symlinks that lead out
+ * (ERR_FORBIDDEN) and magic links, at every component and without a race. O_CLOEXEC is implied. */
+int path_open_beneath(int dirfd, const char *path, int flags, mode_t mode, int *ret_fd,
+                      struct err *err);
+
+/* Create the directory and its parents with the given mode; existing ones are left alone. */
+int path_make_dirs(const char *path, mode_t mode, struct err *err);
+
+#endif

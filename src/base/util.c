@@ -1,0 +1,57 @@
+#define _GNU_SOURCE
+#include "base/util.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static NORETURN void out_of_memory(void)
+{
+        static const char text[] = "berth: out of memory\n";
+
+        (void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+        abort();
+}
+
+void *xcalloc(size_t n, size_t size)
+{
+        void *p = calloc(n, size);
+
+        if (!p)
+                out_of_memory();
+        return p;
+}
+
+void *xrealloc(void *p, size_t size)
+{
+        p = realloc(p, size);
+        if (!p)
+                out_of_memory();
+        return p;
+}
+
+char *xstrdup(const char *s)
+{
+        return xstrndup(s, strlen(s));
+}
+
+char *xstrndup(const char *s, size_t n)
+{
+        char *copy = xcalloc(1, n + 1);
+
+        memcpy(copy, s, n);
+        return copy;
+}
+
+char *xasprintf(const char *fmt, ...)
+{
+        va_list ap;
+        char *s;
+        int n;
+
+        va_start(ap, fmt);
+        n = vasprintf(&s, fmt, ap);
+        va_end(ap);
+        if (n < 0)
+                out_of_memory();
+        return s;
+}

@@ -1,0 +1,72 @@
+/* Small things every file needs: scoped clean-up, moving ownership out of a scope, and the
+ * allocators of bookkeeping memory.
+ *
+ * CLEAN(fn) on a local runs fn(&local) when the scope ends; every fn used with it accepts the
+ * empty value (NULL, -1). take_ptr() and take_fd() empty the local, so that what it owned moves to
+ * the caller.
+ *
+ * Memory: allocations whose size a foreign party chooses go through bounded buffers (buf.h), which
+ * return errors. Everything else is bookkeeping; if that fails the process aborts, which is safe
+ * because a crash is safe at every point (docs/decisions/0003-crash-only.md).
+ *
+ * Any thread. */
+#ifndef BERTH_BASE_UTIL_H
+#define BERTH_BASE_UTIL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CLEAN(fn)         __attribute__((cleanup(fn)))
+#define PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define NORETURN          __attribute__((noreturn))
+#define UNUSED            __attribute__((unused))
+
+#define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+#define MIN(a, b)    ((a) < (b) ? (a) : (b))
+#define MAX(a, b)    ((a) > (b) ? (a) : (b))
+
+#define container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+
+/* Empty *p and return what it held. */
+#define take_ptr(p)                                                                                \
+        __extension__({                                                                            \
+                typeof(*(p)) held_ = *(p);                                                         \
+                *(p) = NULL;                                                                       \
+                held_;                                                                             \
+        })
+
+static inline int take_fd(int *fd)
+{
+        int held = *fd;
+
+        *fd = -1;
+        return held;
+}
+
+static inline void cleanup_free(void *p)
+{
+        free(*(void **)p);
+}
+
+static inline bool streq(const char *a, const char *b)
+{
+        return strcmp(a, b) == 0;
+}
+
+static inline bool str_starts(const char *s, const char *prefix)
+{
+        return strncmp(s, prefix, strlen(prefix)) == 0;
+}
+
+/* Allocate or abort; see the note on memory above. */
+void *xcalloc(size_t n, size_t size);
+void *xrealloc(void *p, size_t size);
+char *xstrdup(const char *s);
+char *xstrndup(const char *s, size_t n);
+char *xasprintf(const char *fmt, ...) PRINTF(1, 2);
+
+#endif

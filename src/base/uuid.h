@@ -1,0 +1,26 @@
+/* UUIDs in their text form, which is how the database, JSON and paths want them.
+ * Generated ones are random version 4, lower case. Any thread. */
+#ifndef BERTH_BASE_UUID_H
+#define BERTH_BASE_UUID_H
+
+#include "base/util.h"
+
+#define UUID_LEN 36
+
+struct uuid {
+        char s[UUID_LEN + 1];
+};
+
+/* Aborts when the kernel has no randomness to give. */
+struct uuid uuid_new(void);
+
+/* 8-4-4-4-12 hexadecimal digits, any version, any case; *ret is lower case. */
+bool uuid_parse(const char *text, struct uuid *ret);
+bool uuid_is_valid(const char *text);
+
+/* Fill p with n random bytes from the kernel; aborts when it has none to give. */
+void random_bytes(void *p, size_t n);
+/* n random bytes as 2n lower-case hexadecimal digits and a NUL. */
+void random_hex(char *ret, size_t n);
+
+#endif

@@ -1,0 +1,62 @@
+/* JSON in and out.
+ *
+ * In: json_parse() is jansson with the screws tight: one document, valid UTF-8, no duplicate keys, no
+ * NUL, nesting at most JSON_MAX_DEPTH. Numbers follow JavaScript: 1.0 and 1e2 are the integers 1 and
+ * 100 when they fit exactly. Key order is kept.
+ * Out: documents are written as JSON.stringify would write them; answers are built with struct jw, an
+ * append-only writer on a buf that never goes back.
+ *
+ * Any thread; a json_t is used by one thread at a time. */
+#ifndef BERTH_CODEC_JSON_H
+#define BERTH_CODEC_JSON_H
+
+#include <jansson.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+#define JSON_MAX_DEPTH 128
+
+/* On failure ERR_INVALID with a text that says where and what. *ret is a new reference. */
+int json_parse(const char *text, size_t len, json_t **ret, struct err *err);
+
+/* Append v as JSON.stringify(v) would print it. */
+void json_put(struct buf *b, const json_t *v);
+/* The same as a heap string. */
+char *json_to_text(const json_t *v);
+
+/* Borrowed members; NULL when absent or of another type. */
+const char *json_get_string(const json_t *object, const char *key);
+json_t *json_get_object(const json_t *object, const char *key);
+
+/* The writer. Commas are its own business. A failed buffer (base/buf.h) makes it a no-op. */
+struct jw {
+        struct buf *b;
+        bool comma;
+};
+
+void jw_init(struct jw *w, struct buf *b);
+void jw_object(struct jw *w);
+void jw_object_end(struct jw *w);
+void jw_array(struct jw *w);
+void jw_array_end(struct jw *w);
+void jw_key(struct jw *w, const char *key);
+void jw_string(struct jw *w, const char *s); /* NULL writes null; invalid UTF-8 becomes U+FFFD */
+void jw_string_n(struct jw *w, const char *s, size_t n);
+void jw_int(struct jw *w, int64_t v);
+void jw_bool(struct jw *w, bool v);
+void jw_null(struct jw *w);
+void jw_time(struct jw *w, int64_t us);         /* ISO text; 0 writes null */
+void jw_raw(struct jw *w, const char *json);    /* already JSON; NULL writes null */
+void jw_value(struct jw *w, const json_t *v);   /* NULL writes null */
+
+/* key and value in one call. */
+void jw_kstring(struct jw *w, const char *key, const char *s);
+void jw_kint(struct jw *w, const char *key, int64_t v);
+void jw_kbool(struct jw *w, const char *key, bool v);
+void jw_knull(struct jw *w, const char *key);
+void jw_ktime(struct jw *w, const char *key, int64_t us);
+void jw_kraw(struct jw *w, const char *key, const char *json);
+void jw_kvalue(struct jw *w, const char *key, const json_t *v);
+
+#endif

@@ -1,0 +1,115 @@
+/* An HTTP/1.1 server on a libuv loop.
+ *
+ * Every request byte passes the strict parser of codec/http1.h; what is ambiguous is refused and the
+ * connection closed, so no two parties can ever disagree about where a request ends
+ * (docs/decisions/0002-own-http-server.md).
+ *
+ * A request becomes an exchange. The handler is called once with the complete request (head and body,
+ * the body at most `max_body`), or, for requests that it wants to take as a stream, at the head. It
+ * answers at once or later, from the loop thread, exactly once. An exchange lives until it is answered
+ * in full; when the client goes away before, on_abort is called and the handler still has to finish it
+ * (the bytes are dropped). Requests on one connection are handled one after the other, in order.
+ *
+ * Memory per idle connection is under 1 KB. All limits have a deadline: head, body, idle, and a client
+ * that does not read its answer.
+ *
+ * Loop thread only. */
+#ifndef BERTH_NET_HTTP_SERVER_H
+#define BERTH_NET_HTTP_SERVER_H
+
+#include <sys/types.h>
+#include <uv.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+struct http_server;
+struct http_exchange;
+
+struct http_peer {
+        bool is_unix;     /* came through a Unix socket: uid is the kernel's word for who it is */
+        uid_t uid;
+        char address[64]; /* numeric address without port, or "unix" */
+};
+
+struct http_field {
+        const char *name;
+        const char *value;
+};
+
+enum http_body_mode {
+        HTTP_BODY_BUFFER, /* collect it, then call on_request */
+        HTTP_BODY_STREAM, /* call on_request now, then on_body for each part */
+};
+
+struct http_handler {
+        /* Optional: how to take the body of this request. Default: buffer. */
+        enum http_body_mode (*on_head)(void *ctx, struct http_exchange *x);
+        void (*on_request)(void *ctx, struct http_exchange *x);
+        /* Streamed bodies: a part, then once with len 0 at the end. */
+        void (*on_body)(void *ctx, struct http_exchange *x, const void *data, size_t len);
+        /* The client went away before the answer was complete. */
+        void (*on_abort)(void *ctx, struct http_exchange *x);
+        /* A request refused by the server itself before any handler saw it: write the error body.
+         * Default: {"error": text}. */
+        void (*on_refused)(void *ctx, int status, const char *text, struct buf *body);
+};
+
+struct http_server_config {
+        uv_loop_t *loop;
+        const struct http_handler *handler;
+        void *ctx;
+        size_t max_head;           /* default 16 KiB; past it 431 */
+        size_t max_body;           /* default 10 MiB; past it 413 */
+        unsigned max_connections;  /* default 4096; the next is answered 503 and closed */
+        unsigned head_timeout_ms;  /* default 10000; 408 */
+        unsigned body_timeout_ms;  /* default 30000 without a byte; 408 */
+        unsigned idle_timeout_ms;  /* default 185000; closed */
+        unsigned write_timeout_ms; /* default 30000 without progress; closed */
+};
+
+int http_server_new(const struct http_server_config *config, struct http_server **ret,
+                    struct err *err);
+/* Take over a listening socket (any number). Closed with the server. */
+int http_server_listen(struct http_server *s, int take_fd, struct err *err);
+/* Stop accepting; idle connections close at once, busy ones after their answer. */
+void http_server_drain(struct http_server *s);
+/* Number of connections that are open. */
+unsigned http_server_connections(const struct http_server *s);
+/* Close everything. The loop must still run once for handles to close; `done` is then called. */
+void http_server_close(struct http_server *s, void (*done)(void *), void *arg);
+
+/* Make a listening TCP socket for "ADDR:PORT" ("[::1]:3100" for IPv6), port 0 for a free one, or a
+ * Unix socket with the given mode. A stale Unix socket that nobody answers on is replaced. */
+int http_listen_tcp(const char *address, int *ret_fd, struct err *err);
+int http_listen_unix(const char *path, mode_t mode, int *ret_fd, struct err *err);
+
+/* The request. Strings live as long as the exchange. */
+const char *http_method(const struct http_exchange *x);
+const char *http_path(const struct http_exchange *x);  /* raw, still percent-encoded, without query */
+const char *http_query(const struct http_exchange *x); /* raw, without '?'; "" when there is none */
+/* Value of a header by its name in any case; NULL when absent. Duplicates were refused where they
+ * matter and are otherwise joined with ", ". */
+const char *http_header(const struct http_exchange *x, const char *name);
+const char *http_body(const struct http_exchange *x, size_t *ret_len);
+bool http_has_body(const struct http_exchange *x); /* a body was announced, even an empty one */
+const struct http_peer *http_peer(const struct http_exchange *x);
+
+void http_set_data(struct http_exchange *x, void *data);
+void *http_data(const struct http_exchange *x);
+
+/* Answer in one go. Content-Length, Date, Connection and Keep-Alive are added; HEAD drops the body.
+ * The bytes of *take_body are taken. Frees the exchange. */
+void http_respond(struct http_exchange *x, int status, const struct http_field *fields,
+                  size_t n_fields, struct buf *take_body);
+
+/* Answer as a stream (chunked). on_drained, if set, is called whenever everything written so far has
+ * left for the kernel. http_stream_end() frees the exchange. */
+void http_stream_begin(struct http_exchange *x, int status, const struct http_field *fields,
+                       size_t n_fields);
+void http_stream_write(struct http_exchange *x, const void *data, size_t len);
+size_t http_stream_pending(const struct http_exchange *x);
+void http_stream_on_drained(struct http_exchange *x, void (*fn)(struct http_exchange *x));
+void http_stream_end(struct http_exchange *x);
+
+#endif
