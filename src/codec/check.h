@@ -1,17 +1,23 @@
 /* Checking the shape of JSON that a caller sent, with the issue objects and texts that Paperclip's
- * clients expect (they are those of zod 3).
+ * clients expect (they are those of zod 3, member for member).
  *
- * Call the check_* functions in the order of the schema; each reports at most one issue per field and
- * returns what it found. Strict objects end with check_unknown(), so the issue of unknown keys comes
- * last. Values returned are borrowed from the document.
+ * Call the check_* functions in the order of the schema. Each reports what zod would report for
+ * that field: nothing, one issue, or for a number several (0.5 where an integer from 1 is wanted is
+ * both no integer and too small). Each returns what it found; what was refused reads as absent.
+ * Strict objects end with check_unknown(), so the issue of unknown keys comes last.
  *
- *     struct check c; check_init(&c, body);
+ * Values returned are borrowed from the document, or, when they had to be trimmed, from the check:
+ * both outlive their use when the check is cleaned up at the end of the scope.
+ *
+ *     CLEAN(check_done) struct check c;
+ *     check_init(&c, body);
  *     const char *name = check_string(&c, "name", CHECK_REQUIRED, 1, 0);
  *     json_t *config = check_record(&c, "config", 0);
  *     check_unknown(&c, (const char *[]){ "name", "config", NULL });
- *     return check_end(&c, err);          // 400 Validation error, details = issues
+ *     r = check_end(&c, err);          // 400 Validation error, details = issues
  *
- * One thread at a time. */
+ * When the root is no object there is one issue that says so, and the checks of its members do
+ * nothing. One thread at a time. */
 #ifndef BERTH_CODEC_CHECK_H
 #define BERTH_CODEC_CHECK_H
 
@@ -23,36 +29,55 @@ enum {
         CHECK_NULLABLE = 1 << 1, /* null is fine and reads as absent */
         CHECK_TRIM = 1 << 2,     /* surrounding white space does not count; see check_string() */
         CHECK_COERCE = 1 << 3,   /* numbers: accept what Number(x) accepts */
+        CHECK_POSITIVE = 1 << 4, /* numbers: below 1 is "Number must be greater than 0" */
 };
 
+/* On the caller's stack and not to be copied. The members are the module's own. */
 struct check {
-        json_t *object;  /* borrowed; NULL when the root was no object */
-        json_t *issues;  /* owned array */
-        json_t *path;    /* owned array: where `object` is */
-        json_t *scratch; /* owned array: keeps trimmed strings alive */
-        const char *required_text; /* replaces "Required" and the too-small text of the next check */
+        json_t *object;        /* borrowed; NULL when there is none to look into */
+        struct check *parent;  /* NULL at the root */
+        const char *key;       /* borrowed: where in the parent; NULL at the root */
+        int64_t index;         /* element of the array at key, or -1 */
+        json_t *issues;        /* owned array, at the root only; NULL while there is none */
+        json_t *scratch;       /* owned array, at the root only: keeps trimmed strings alive */
+        const char *next_text; /* replaces "Required" and the too-small text of the next check */
 };
 
 /* `root` may be NULL: one issue, "Required", expected object. */
 void check_init(struct check *c, json_t *root);
-/* A nested object that shares the issues of its parent; done with its parent. */
+/* An object inside the parent's object, at `key`. It reports to its parent, which has to outlive
+ * it, and needs no check_done(). A NULL object (absent, or refused already) checks nothing. */
 void check_nested(struct check *c, struct check *parent, const char *key, json_t *object);
+/* The same for element `index` of the array at `key`; what is no object is an issue. */
+void check_nested_item(struct check *c, struct check *parent, const char *key, size_t index,
+                       json_t *item);
+/* May be called more than once. */
 void check_done(struct check *c);
 
-/* Use this text instead of the library's for a missing, blank or too short next field. */
+/* Use this text (borrowed) instead of the library's for a missing, blank or too short next field.
+ */
 void check_text(struct check *c, const char *text);
 
-/* min and max are in characters, 0 for none. With CHECK_TRIM the trimmed copy is returned. */
+/* min and max are in characters as JavaScript counts them (UTF-16), 0 for none. With CHECK_TRIM the
+ * trimmed copy is measured and returned. */
 const char *check_string(struct check *c, const char *key, unsigned flags, size_t min, size_t max);
 const char *check_uuid(struct check *c, const char *key, unsigned flags);
-const char *check_enum(struct check *c, const char *key, unsigned flags, const char *const *options);
-/* ret_present may be NULL. Out of [min, max]: the library's texts, "greater than 0" when min is 1 and
- * CHECK_POSITIVE is not wanted is never guessed: pass positive_text for that wording. */
+/* options is NULL-terminated. */
+const char *check_enum(struct check *c, const char *key, unsigned flags,
+                       const char *const *options);
+/* An integer in [min, max]; INT64_MIN and INT64_MAX for no bound, which still means no further than
+ * the integers that a double holds exactly. The texts name the bound; the wording "greater than 0"
+ * is a different rule of the library: ask for it with CHECK_POSITIVE, and min is not looked at.
+ * 0 when absent or refused; ret_present may be NULL. */
 int64_t check_int(struct check *c, const char *key, unsigned flags, int64_t min, int64_t max,
                   bool *ret_present);
 bool check_bool(struct check *c, const char *key, unsigned flags, bool fallback);
 json_t *check_record(struct check *c, const char *key, unsigned flags);
 json_t *check_array(struct check *c, const char *key, unsigned flags);
+/* An array of strings, each at least min characters. */
+json_t *check_strings(struct check *c, const char *key, unsigned flags, size_t min);
+/* Absent or null and nothing else. */
+void check_null(struct check *c, const char *key);
 /* The literal string `value` and nothing else. */
 void check_literal(struct check *c, const char *key, unsigned flags, const char *value);
 
@@ -62,14 +87,23 @@ bool check_has(const struct check *c, const char *key);
 /* One issue for all keys that are not in the NULL-terminated list. */
 void check_unknown(struct check *c, const char *const *known);
 
-/* An issue of ours: {"code":"custom","path":[..., key],"message":text}. key may be NULL. */
+/* Issues that the caller found. key may be NULL: the object itself.
+ * {"code":"custom","path":[..., key],"message":text} */
 void check_custom(struct check *c, const char *key, const char *text);
+/* {"validation":validation,"code":"invalid_string","message":text,"path":[..., key]}, for regex,
+ * datetime and url. */
+void check_invalid_string(struct check *c, const char *key, const char *validation,
+                          const char *text);
+/* "Array must contain at least <min> element(s)" and its opposite; 0 for no bound. */
+void check_array_size(struct check *c, const char *key, const json_t *array, size_t min,
+                      size_t max);
 
 bool check_failed(const struct check *c);
-/* 0, or ERR_INVALID "Validation error" with the issues as details. */
+/* 0, or ERR_INVALID "Validation error" with the issues as details. After a failure the check is
+ * done and what it returned must not be used. */
 int check_end(struct check *c, struct err *err);
 /* 0, or ERR_UNPROCESSABLE with the first issue's text and details {"issues": [...]}: the form for
- * environment configurations. */
+ * environment configurations. The same holds after a failure. */
 int check_end_config(struct check *c, struct err *err);
 
 #endif

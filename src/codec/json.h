@@ -1,10 +1,12 @@
 /* JSON in and out.
  *
- * In: json_parse() is jansson with the screws tight: one document, valid UTF-8, no duplicate keys, no
- * NUL, nesting at most JSON_MAX_DEPTH. Numbers follow JavaScript: 1.0 and 1e2 are the integers 1 and
- * 100 when they fit exactly. Key order is kept.
- * Out: documents are written as JSON.stringify would write them; answers are built with struct jw, an
- * append-only writer on a buf that never goes back.
+ * In: json_parse() is jansson with the screws tight: one document (a lone scalar too), valid UTF-8,
+ * no duplicate keys, no NUL, no lone surrogates, nesting at most JSON_MAX_DEPTH. Numbers follow
+ * JavaScript: integral and within 2^53 is an integer, however it was written (1.0, 1e2); everything
+ * else is a double, so integers past 2^53 are rounded. Key order is kept.
+ * Out: documents are written as JSON.stringify would write them, except that U+2028 and U+2029 are
+ * escaped; answers are built with struct jw, an append-only writer on a buf that never goes back.
+ * What json_put() writes, json_parse() reads back as an equal document.
  *
  * Any thread; a json_t is used by one thread at a time. */
 #ifndef BERTH_CODEC_JSON_H
@@ -17,12 +19,13 @@
 
 #define JSON_MAX_DEPTH 128
 
-/* On failure ERR_INVALID with a text that says where and what. *ret is a new reference. */
+/* On failure ERR_INVALID with a text that says where and what, and repeats nothing of the input.
+ * *ret is a new reference. */
 int json_parse(const char *text, size_t len, json_t **ret, struct err *err);
 
-/* Append v as JSON.stringify(v) would print it. */
+/* Append v as JSON.stringify(v) would print it. NULL writes null. */
 void json_put(struct buf *b, const json_t *v);
-/* The same as a heap string. */
+/* The same as a heap string, of any length; never NULL. */
 char *json_to_text(const json_t *v);
 
 /* Borrowed members; NULL when absent or of another type. */
@@ -46,9 +49,9 @@ void jw_string_n(struct jw *w, const char *s, size_t n);
 void jw_int(struct jw *w, int64_t v);
 void jw_bool(struct jw *w, bool v);
 void jw_null(struct jw *w);
-void jw_time(struct jw *w, int64_t us);         /* ISO text; 0 writes null */
-void jw_raw(struct jw *w, const char *json);    /* already JSON; NULL writes null */
-void jw_value(struct jw *w, const json_t *v);   /* NULL writes null */
+void jw_time(struct jw *w, int64_t us);       /* ISO text; 0 writes null */
+void jw_raw(struct jw *w, const char *json);  /* already JSON; NULL writes null */
+void jw_value(struct jw *w, const json_t *v); /* NULL writes null */
 
 /* key and value in one call. */
 void jw_kstring(struct jw *w, const char *key, const char *s);
