@@ -66,7 +66,7 @@ static inline bool str_starts(const char *s, const char *prefix)
 void *xcalloc(size_t n, size_t size);
 void *xrealloc(void *p, size_t size);
 char *xstrdup(const char *s);
-char *xstrndup(const char *s, size_t n);
+char *xstrndup(const char *s, size_t n); /* at most n bytes, less when s ends before */
 char *xasprintf(const char *fmt, ...) PRINTF(1, 2);
 
 #endif
