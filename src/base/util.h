@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #define CLEAN(fn)         __attribute__((cleanup(fn)))
-#define PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define PRINTF(fmt, args) __attribute__((format(printf, fmt, args), nonnull(fmt)))
 #define NORETURN          __attribute__((noreturn))
 #define UNUSED            __attribute__((unused))
 
