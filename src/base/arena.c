@@ -46,6 +46,8 @@ void *arena_alloc(struct arena *a, size_t size)
         struct arena_chunk *c = a->chunks;
         void *p;
 
+        if (size > SIZE_MAX / 2)
+                abort();
         size = (size + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
         if (!c || c->size - c->used < size) {
                 size_t room = MAX(size, CHUNK_SIZE - sizeof(*c));
@@ -62,8 +64,10 @@ void *arena_alloc(struct arena *a, size_t size)
 
 char *arena_strndup(struct arena *a, const char *s, size_t n)
 {
-        char *copy = arena_alloc(a, n + 1);
+        char *copy;
 
+        n = strnlen(s, n);
+        copy = arena_alloc(a, n + 1);
         memcpy(copy, s, n);
         return copy;
 }

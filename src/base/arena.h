@@ -19,8 +19,8 @@ void arena_done(struct arena *a);
 
 /* Zeroed, aligned for any type. */
 void *arena_alloc(struct arena *a, size_t size);
-char *arena_strdup(struct arena *a, const char *s); /* NULL gives NULL */
-char *arena_strndup(struct arena *a, const char *s, size_t n);
+char *arena_strdup(struct arena *a, const char *s);            /* NULL gives NULL */
+char *arena_strndup(struct arena *a, const char *s, size_t n); /* as xstrndup() */
 char *arena_printf(struct arena *a, const char *fmt, ...) PRINTF(2, 3);
 
 #define arena_new(a, type) ((type *)arena_alloc((a), sizeof(type)))

@@ -69,13 +69,20 @@ int64_t clock_mono_ms(void)
         return clock_mono_us() / 1000;
 }
 
+/* The years 0000 to 9999, the only ones that the text has room for. */
+#define ISO_FIRST_US (INT64_C(-62167219200) * US_PER_S)
+#define ISO_LAST_US  (INT64_C(253402300800) * US_PER_S - 1)
+
 void clock_iso(int64_t us, char ret[ISO_TIME_LEN + 1])
 {
-        int64_t s = us / US_PER_S, rest = us % US_PER_S;
+        int64_t s, rest;
         time_t t;
         struct tm tm;
         char text[64];
 
+        us = MIN(MAX(us, ISO_FIRST_US), ISO_LAST_US);
+        s = us / US_PER_S;
+        rest = us % US_PER_S;
         if (rest < 0) {
                 rest += US_PER_S;
                 s--;
@@ -96,6 +103,15 @@ static bool two_digits(const char *s, int low, int high, int *ret)
         return *ret >= low && *ret <= high;
 }
 
+/* timegm() would make 3 March of 31 February. */
+static bool day_exists(int year, int month, int day)
+{
+        static const int days[] = { 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31 };
+        bool leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+
+        return day <= days[month - 1] + (month == 2 && leap ? 1 : 0);
+}
+
 bool clock_parse_iso(const char *text, int64_t *ret_us)
 {
         int century, year, month, day, hour, minute, second, oh, om;
@@ -110,6 +126,9 @@ bool clock_parse_iso(const char *text, int64_t *ret_us)
             !two_digits(p + 5, 1, 12, &month) || !two_digits(p + 8, 1, 31, &day) ||
             !two_digits(p + 11, 0, 23, &hour) || !two_digits(p + 14, 0, 59, &minute) ||
             !two_digits(p + 17, 0, 60, &second))
+                return false;
+        year += century * 100;
+        if (!day_exists(year, month, day))
                 return false;
         p += 19;
         if (*p == '.') {
@@ -129,7 +148,7 @@ bool clock_parse_iso(const char *text, int64_t *ret_us)
         } else if (p[0] != 'Z' || p[1] != '\0') {
                 return false;
         }
-        tm.tm_year = century * 100 + year - 1900;
+        tm.tm_year = year - 1900;
         tm.tm_mon = month - 1;
         tm.tm_mday = day;
         tm.tm_hour = hour;

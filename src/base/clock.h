@@ -19,10 +19,11 @@ int64_t clock_wall_us(void);
 int64_t clock_mono_ms(void);
 int64_t clock_mono_us(void);
 
-/* ISO 8601 with milliseconds and Z. */
+/* ISO 8601 with milliseconds and Z. Instants outside the years 0000 to 9999 are shown as the
+ * nearest one inside. */
 void clock_iso(int64_t us, char ret[ISO_TIME_LEN + 1]);
 
-/* Accepts YYYY-MM-DDTHH:MM:SS[.fraction](Z|+hh:mm|-hh:mm). */
+/* Accepts YYYY-MM-DDTHH:MM:SS[.fraction](Z|+hh:mm|-hh:mm), of days that the calendar has. */
 bool clock_parse_iso(const char *text, int64_t *ret_us);
 
 #endif

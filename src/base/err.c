@@ -59,12 +59,17 @@ static void trim_partial_utf8(char *s)
         }
 }
 
+/* By way of a copy: the arguments may point into the error that is about to be replaced. */
 static void format(struct err *err, const char *fmt, va_list ap)
 {
-        int n = vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
+        char text[sizeof(err->msg)];
+        int n = vsnprintf(text, sizeof(text), fmt, ap);
 
-        if (n >= (int)sizeof(err->msg))
-                trim_partial_utf8(err->msg);
+        if (n < 0)
+                text[0] = '\0';
+        if (n >= (int)sizeof(text))
+                trim_partial_utf8(text);
+        memcpy(err->msg, text, strlen(text) + 1);
 }
 
 int err_set(struct err *err, int code, const char *fmt, ...)
@@ -73,11 +78,11 @@ int err_set(struct err *err, int code, const char *fmt, ...)
 
         if (!err)
                 return code;
-        err_clear(err);
-        err->code = code;
         va_start(ap, fmt);
         format(err, fmt, ap);
         va_end(ap);
+        err_done(err);
+        err->code = code;
         return code;
 }
 
@@ -96,22 +101,21 @@ static int code_of_errno(int code, int errno_value)
 
 int err_sys(struct err *err, int code, int errno_value, const char *fmt, ...)
 {
-        char reason[128];
         size_t used;
         va_list ap;
 
         code = code_of_errno(code, errno_value);
         if (!err)
                 return code;
-        err_clear(err);
-        err->code = code;
         va_start(ap, fmt);
         format(err, fmt, ap);
         va_end(ap);
+        err_done(err);
+        err->code = code;
         used = strlen(err->msg);
-        /* The XSI and GNU variants differ in their result; strerrordesc_np has neither problem. */
-        snprintf(reason, sizeof(reason), "%s", strerror(errno_value));
-        snprintf(err->msg + used, sizeof(err->msg) - used, ": %s", reason);
+        if (snprintf(err->msg + used, sizeof(err->msg) - used, ": %s", strerror(errno_value)) >=
+            (int)(sizeof(err->msg) - used))
+                trim_partial_utf8(err->msg);
         return code;
 }
 
@@ -129,6 +133,8 @@ int err_wrap(struct err *err, int code, const char *fmt, ...)
         format(err, fmt, ap);
         va_end(ap);
         used = strlen(err->msg);
+        if (!inner[0])
+                return code;
         if (snprintf(err->msg + used, sizeof(err->msg) - used, ": %s", inner) >=
             (int)(sizeof(err->msg) - used))
                 trim_partial_utf8(err->msg);

@@ -55,7 +55,9 @@ struct err_info {
 void err_done(struct err *err);
 void err_clear(struct err *err);
 
-/* Set code and text; returns code. err may be NULL. */
+/* Set code and text, drop the details; returns code. err may be NULL. Arguments may point into
+ * *err.
+ */
 int err_set(struct err *err, int code, const char *fmt, ...) PRINTF(3, 4);
 
 /* As err_set(), with ": <strerror(errno_value)>" appended. ENOSPC, EDQUOT and EIO become ERR_IO. */

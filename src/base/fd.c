@@ -35,42 +35,65 @@ int fd_write_all(int fd, const void *data, size_t len, struct err *err)
         return 0;
 }
 
+/* One more byte decides whether a file ends exactly at the limit. */
+static ssize_t read_some(int fd, struct buf *buf, size_t want)
+{
+        char extra;
+        char *at = want > 0 ? buf_reserve(buf, want) : &extra;
+        ssize_t n;
+
+        if (!at) {
+                errno = ENOMEM;
+                return -1;
+        }
+        do
+                n = read(fd, at, want > 0 ? want : 1);
+        while (n < 0 && errno == EINTR);
+        if (n > 0 && want > 0)
+                buf_grew(buf, (size_t)n);
+        return n;
+}
+
+/* Straight into the buffer, which the caller may wipe: a file may hold a key. */
 int file_read_at(int dirfd, const char *path, size_t limit, struct buf *buf, struct err *err)
 {
         CLEAN(cleanup_fd) int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-        size_t total = 0;
+        size_t room = (buf->max ? buf->max : BUF_DEFAULT_MAX) - buf->len;
+        size_t left = MIN(limit, room);
 
         if (fd < 0)
                 return err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, errno, "open %s",
                                path);
         for (;;) {
-                char *at = buf_reserve(buf, 4096);
-                ssize_t n;
+                ssize_t n = read_some(fd, buf, MIN(left, (size_t)8192));
 
-                if (!at)
-                        return err_set(err, ERR_TOO_LARGE, "%s is too large", path);
-                n = read(fd, at, 4096);
-                if (n < 0) {
-                        if (errno == EINTR)
-                                continue;
+                if (n < 0)
                         return err_sys(err, ERR_IO, errno, "read %s", path);
-                }
                 if (n == 0)
                         return 0;
-                buf_grew(buf, (size_t)n);
-                total += (size_t)n;
-                if (total > limit)
+                if (left == 0)
                         return err_set(err, ERR_TOO_LARGE, "%s is larger than %zu bytes", path,
-                                       limit);
+                                       MIN(limit, room));
+                left -= (size_t)n;
         }
 }
 
-static int sync_directory(int dirfd, struct err *err)
+/* The directory that holds `path`, which need not be dirfd itself. */
+static int sync_directory_of(int dirfd, const char *path, struct err *err)
 {
-        CLEAN(cleanup_fd) int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        const char *slash = strrchr(path, '/');
+        char parent[4096] = ".";
+
+        if (slash) {
+                size_t n = slash == path ? 1 : (size_t)(slash - path);
+
+                memcpy(parent, path, n); /* the caller has bounded path */
+                parent[n] = '\0';
+        }
+        CLEAN(cleanup_fd) int fd = openat(dirfd, parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
         if (fd < 0 || fsync(fd) < 0)
-                return err_sys(err, ERR_IO, errno, "sync directory");
+                return err_sys(err, ERR_IO, errno, "sync the directory of %s", path);
         return 0;
 }
 
@@ -100,5 +123,5 @@ int file_write_at(int dirfd, const char *path, const void *data, size_t len, mod
                 (void)unlinkat(dirfd, temporary, 0);
                 return r;
         }
-        return dirfd == AT_FDCWD ? 0 : sync_directory(dirfd, err);
+        return sync_directory_of(dirfd, path, err);
 }

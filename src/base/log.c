@@ -4,8 +4,12 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 
-#define LINE_MAX_BYTES 8192
+/* The last bytes of a line are kept for what must not be lost: how many lines were suppressed, the
+ * closing brace and the line's end. A field that does not fit into the rest is left out. */
+#define TAIL_MAX_BYTES 64
+#define BODY_MAX_BYTES (LOG_LINE_MAX - TAIL_MAX_BYTES)
 
 static _Atomic int current_level = LOG_LEVEL_INFO;
 static _Atomic int current_format = LOG_FORMAT_TEXT;
@@ -29,36 +33,48 @@ bool log_parse_level(const char *text, enum log_level *ret)
         return false;
 }
 
+/* What some reader of logs takes for the end of a line or acts upon: the two blocks of control
+ * characters, and Unicode's own line and paragraph ends. */
+static bool is_control(uint32_t c)
+{
+        return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029;
+}
+
 static void put_quoted(struct buf *b, const char *s)
 {
-        buf_putc(b, '"');
-        for (; *s; s++) {
-                unsigned char c = (unsigned char)*s;
+        size_t left = strlen(s), start = b->len, len;
+        uint32_t c;
 
-                if (c == '"' || c == '\\')
-                        buf_appendf(b, "\\%c", c);
+        buf_putc(b, '"');
+        for (; left > 0 && b->len - start < LOG_VALUE_MAX; s += len, left -= len) {
+                if (!utf8_next(s, left, &len, &c))
+                        buf_puts(b, UTF8_REPLACEMENT);
+                else if (c == '"' || c == '\\')
+                        buf_appendf(b, "\\%c", (char)c);
                 else if (c == '\n')
                         buf_puts(b, "\\n");
-                else if (c < 0x20 || c == 0x7f)
-                        buf_appendf(b, "\\u%04x", c);
+                else if (is_control(c))
+                        buf_appendf(b, "\\u%04x", (unsigned)c);
                 else
-                        buf_putc(b, (char)c);
+                        buf_append(b, s, len);
         }
-        buf_putc(b, '"');
+        buf_puts(b, left > 0 ? "\xe2\x80\xa6\"" : "\"");
 }
 
 static bool is_plain(const char *s)
 {
-        if (!*s)
-                return false;
-        for (; *s; s++)
-                if ((unsigned char)*s <= 0x20 || *s == '"' || *s == '=' || *s == '\\' || *s == 0x7f)
+        size_t n = 0;
+
+        for (; s[n]; n++)
+                if (s[n] <= 0x20 || s[n] >= 0x7f || s[n] == '"' || s[n] == '=' || s[n] == '\\')
                         return false;
-        return true;
+        return n > 0 && n < LOG_VALUE_MAX;
 }
 
 static void put_field(struct buf *b, bool json, const struct log_field *f)
 {
+        size_t before = b->len;
+
         if (json) {
                 buf_putc(b, ',');
                 put_quoted(b, f->key);
@@ -72,6 +88,11 @@ static void put_field(struct buf *b, bool json, const struct log_field *f)
                 buf_puts(b, f->text);
         else
                 put_quoted(b, f->text);
+        if (buf_failed(b)) {
+                b->failed = false;
+                b->len = before;
+                b->data[before] = '\0';
+        }
 }
 
 /* Whether this line may pass; *ret_suppressed is how many were dropped before it. */
@@ -95,7 +116,7 @@ static bool site_allows(struct log_site *site, int *ret_suppressed)
 void log_write(struct log_site *site, enum log_level level, const char *msg,
                const struct log_field *fields, size_t n_fields)
 {
-        CLEAN(buf_done) struct buf b = { .max = LINE_MAX_BYTES };
+        CLEAN(buf_done) struct buf b = { .max = BODY_MAX_BYTES };
         bool json = atomic_load(&current_format) == LOG_FORMAT_JSON;
         char ts[ISO_TIME_LEN + 1];
         int suppressed;
@@ -113,6 +134,7 @@ void log_write(struct log_site *site, enum log_level level, const char *msg,
                 put_quoted(&b, msg);
         for (size_t i = 0; i < n_fields; i++)
                 put_field(&b, json, &fields[i]);
+        b.max = LOG_LINE_MAX;
         if (suppressed > 0)
                 put_field(&b, json, &LOG_I("suppressed", suppressed));
         if (json)

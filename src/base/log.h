@@ -5,7 +5,8 @@
  *
  * Each call site may write LOG_BURST lines in LOG_WINDOW_MS; what is over is counted and reported
  * with the next line that passes (`suppressed=`), so a flood of one kind never hides the others.
- * Values are escaped: nothing a caller passes can start a new line. Never pass a secret.
+ * Values are escaped and made valid UTF-8: nothing a caller passes can start a new line, and every
+ * line is complete. Keys are literals. Never pass a secret.
  *
  * Any thread after log_init(); before it, level info and key=value. */
 #ifndef BERTH_BASE_LOG_H
@@ -17,6 +18,8 @@
 
 #define LOG_BURST     20
 #define LOG_WINDOW_MS 10000
+#define LOG_VALUE_MAX 2048 /* bytes of one message or value as written; the rest becomes "…" */
+#define LOG_LINE_MAX  8192 /* bytes of one line; fields that do not fit are left out */
 
 enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARN, LOG_LEVEL_ERROR };
 enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
@@ -39,10 +42,17 @@ bool log_parse_level(const char *text, enum log_level *ret);
 void log_write(struct log_site *site, enum log_level level, const char *msg,
                const struct log_field *fields, size_t n_fields);
 
+/* A function rather than ?: in the macro, so that an array (a uuid, an error's text) is fine too.
+ */
+static inline const char *log_text(const char *value)
+{
+        return value ? value : "";
+}
+
 #define LOG_S(key, value)                                                                          \
         (struct log_field)                                                                         \
         {                                                                                          \
-                key, (value) ? (value) : "", 0                                                     \
+                key, log_text(value), 0                                                            \
         }
 #define LOG_I(key, value)                                                                          \
         (struct log_field)                                                                         \

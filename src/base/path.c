@@ -8,19 +8,29 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+/* The kernel asks to try again when something was renamed while it looked; whoever renames without
+ * pause must not keep us here. */
+#define OPEN_TRIES 64
+
+static bool creates(int flags)
+{
+        return (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE; /* O_TMPFILE has two bits */
+}
+
 int path_open_beneath(int dirfd, const char *path, int flags, mode_t mode, int *ret_fd,
                       struct err *err)
 {
         struct open_how how = {
                 .flags = (uint64_t)(unsigned int)(flags | O_CLOEXEC),
-                .mode = (flags & (O_CREAT | O_TMPFILE)) ? mode : 0,
+                .mode = creates(flags) ? mode : 0,
                 .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
         };
+        int tries = OPEN_TRIES;
         long fd;
 
         do
                 fd = syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
-        while (fd < 0 && (errno == EINTR || errno == EAGAIN));
+        while (fd < 0 && (errno == EINTR || (errno == EAGAIN && --tries > 0)));
         if (fd < 0) {
                 if (errno == EXDEV || errno == ELOOP)
                         return err_set(err, ERR_FORBIDDEN, "%s leads out of its directory", path);
@@ -35,6 +45,7 @@ int path_make_dirs(const char *path, mode_t mode, struct err *err)
 {
         char copy[4096];
         size_t len = strlen(path);
+        struct stat st;
 
         if (len == 0 || len >= sizeof(copy))
                 return err_set(err, ERR_INVALID, "not a usable path: '%s'", path);
@@ -48,5 +59,9 @@ int path_make_dirs(const char *path, mode_t mode, struct err *err)
                 if (i < len)
                         copy[i] = '/';
         }
+        if (stat(path, &st) < 0)
+                return err_sys(err, ERR_IO, errno, "create directory %s", path);
+        if (!S_ISDIR(st.st_mode))
+                return err_set(err, ERR_IO, "%s exists and is not a directory", path);
         return 0;
 }

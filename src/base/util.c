@@ -36,8 +36,10 @@ char *xstrdup(const char *s)
 
 char *xstrndup(const char *s, size_t n)
 {
-        char *copy = xcalloc(1, n + 1);
+        char *copy;
 
+        n = strnlen(s, n);
+        copy = xcalloc(1, n + 1);
         memcpy(copy, s, n);
         return copy;
 }

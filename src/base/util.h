@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #define CLEAN(fn)         __attribute__((cleanup(fn)))
-#define PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define PRINTF(fmt, args) __attribute__((format(printf, fmt, args), nonnull(fmt)))
 #define NORETURN          __attribute__((noreturn))
 #define UNUSED            __attribute__((unused))
 
@@ -65,7 +65,7 @@ static inline bool str_starts(const char *s, const char *prefix)
 void *xcalloc(size_t n, size_t size);
 void *xrealloc(void *p, size_t size);
 char *xstrdup(const char *s);
-char *xstrndup(const char *s, size_t n);
+char *xstrndup(const char *s, size_t n); /* at most n bytes, less when s ends before */
 char *xasprintf(const char *fmt, ...) PRINTF(1, 2);
 
 #endif
