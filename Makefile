@@ -49,8 +49,8 @@ valgrind:
 
 bench:
 	@scripts/setup bench
-	@scripts/build build-bench --buildtype=release
-	@bench/run --build build-bench $(if $(ONLY),--only $(ONLY))
+	@scripts/build build
+	@bench/run --build build $(if $(ONLY),--only $(ONLY))
 
 soak:
 	@scripts/setup bench
