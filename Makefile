@@ -3,7 +3,7 @@
 #
 #   make                    build/berth, and build/berth-box
 #   make run                a demonstration on a private data directory
-#   make test [T=pattern]   unit and black-box tests; the last line counts them
+#   make test [T=pattern]   unit and black-box tests; the last line counts them (TEST_FLAGS: see test/run -h)
 #   make asan, make tsan    the same under sanitizers
 #   make bench [ONLY=group] the benchmarks: start, leases, http, growth
 #   make lint, make format  formatting, clang-tidy, cppcheck, gcc -fanalyzer; format in place
@@ -30,17 +30,17 @@ run: all
 test:
 	@scripts/setup test
 	@scripts/build build
-	@test/run --build build $(if $(T),-k '$(T)')
+	@test/run --build build $(if $(T),-k '$(T)') $(TEST_FLAGS)
 
 asan:
 	@scripts/setup test
 	@scripts/build build-asan -Db_sanitize=address,undefined $(SANITIZED)
-	@scripts/sanitized test/run --build build-asan $(if $(T),-k '$(T)')
+	@scripts/sanitized test/run --build build-asan $(if $(T),-k '$(T)') $(TEST_FLAGS)
 
 tsan:
 	@scripts/setup test
 	@scripts/build build-tsan -Db_sanitize=thread $(SANITIZED)
-	@scripts/sanitized test/run --build build-tsan $(if $(T),-k '$(T)')
+	@scripts/sanitized test/run --build build-tsan $(if $(T),-k '$(T)') $(TEST_FLAGS)
 
 valgrind:
 	@scripts/setup valgrind
@@ -65,6 +65,10 @@ lint:
 	@scripts/setup lint
 	@scripts/lint
 
+format-check:
+	@scripts/setup lint
+	@scripts/lint format
+
 format:
 	@scripts/setup lint
 	@git ls-files '*.c' '*.h' | xargs clang-format-14 -i
@@ -81,4 +85,4 @@ install:
 clean:
 	@rm -rf build build-*
 
-.PHONY: all run test asan tsan valgrind bench soak fuzz lint format assertions install clean
+.PHONY: all run test asan tsan valgrind bench soak fuzz lint format format-check assertions install clean
