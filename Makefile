@@ -3,7 +3,7 @@
 #
 #   make                    build/berth, and build/berth-box
 #   make run                a demonstration on a private data directory
-#   make test [T=pattern]   unit and black-box tests; the last line counts them
+#   make test [T=pattern]   unit and black-box tests; the last line counts them (TEST_FLAGS: see test/run -h)
 #   make asan, make tsan    the same under sanitizers
 #   make bench [ONLY=group] the benchmarks: start, leases, http, growth
 #   make lint, make format  formatting, clang-tidy, cppcheck, gcc -fanalyzer; format in place
@@ -17,6 +17,9 @@ PREFIX ?= /usr/local
 SECONDS ?=
 T ?=
 
+# Sanitizers make compilers see ghosts; warnings are the plain build's business.
+SANITIZED = -Db_lundef=false -Doptimization=1 -Dwerror=false -Dc_args=-w
+
 all:
 	@scripts/setup build
 	@scripts/build build -- berth berth-box
@@ -27,17 +30,17 @@ run: all
 test:
 	@scripts/setup test
 	@scripts/build build
-	@test/run --build build $(if $(T),-k '$(T)')
+	@test/run --build build $(if $(T),-k '$(T)') $(TEST_FLAGS)
 
 asan:
 	@scripts/setup test
-	@scripts/build build-asan -Db_sanitize=address,undefined -Db_lundef=false
-	@scripts/sanitized test/run --build build-asan $(if $(T),-k '$(T)')
+	@scripts/build build-asan -Db_sanitize=address,undefined $(SANITIZED)
+	@scripts/sanitized test/run --build build-asan $(if $(T),-k '$(T)') $(TEST_FLAGS)
 
 tsan:
 	@scripts/setup test
-	@scripts/build build-tsan -Db_sanitize=thread -Db_lundef=false
-	@scripts/sanitized test/run --build build-tsan $(if $(T),-k '$(T)')
+	@scripts/build build-tsan -Db_sanitize=thread $(SANITIZED)
+	@scripts/sanitized test/run --build build-tsan $(if $(T),-k '$(T)') $(TEST_FLAGS)
 
 valgrind:
 	@scripts/setup valgrind
@@ -46,8 +49,8 @@ valgrind:
 
 bench:
 	@scripts/setup bench
-	@scripts/build build-bench --buildtype=release
-	@bench/run --build build-bench $(if $(ONLY),--only $(ONLY))
+	@scripts/build build
+	@bench/run --build build $(if $(ONLY),--only $(ONLY))
 
 soak:
 	@scripts/setup bench
@@ -61,6 +64,10 @@ fuzz:
 lint:
 	@scripts/setup lint
 	@scripts/lint
+
+format-check:
+	@scripts/setup lint
+	@scripts/lint format
 
 format:
 	@scripts/setup lint
@@ -78,4 +85,4 @@ install:
 clean:
 	@rm -rf build build-*
 
-.PHONY: all run test asan tsan valgrind bench soak fuzz lint format assertions install clean
+.PHONY: all run test asan tsan valgrind bench soak fuzz lint format format-check assertions install clean

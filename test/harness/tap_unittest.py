@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run one unittest file and print the outcome in TAP: tap_unittest.py FILE [-k PATTERN]
+"""Run one unittest file and print the outcome in TAP: tap_unittest.py FILE [-k PATTERN]...
 
 test/run starts this once per black-box file. Each test method is one TAP line; what a test printed and
 its traceback follow as '#' lines. SIGABRT (the time limit of test/harness/reap) prints where it stands.
@@ -68,7 +68,7 @@ def tests_of(suite):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("file", type=pathlib.Path)
-    parser.add_argument("-k", dest="pattern")
+    parser.add_argument("-k", dest="patterns", action="append")
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
 
@@ -80,8 +80,8 @@ def main():
     spec.loader.exec_module(module)
 
     loader = unittest.TestLoader()
-    if args.pattern:
-        loader.testNamePatterns = [f"*{args.pattern}*"]
+    if args.patterns:
+        loader.testNamePatterns = [f"*{p}*" for p in args.patterns]
     suite = loader.loadTestsFromModule(module)
     if args.list:
         for test in tests_of(suite):
