@@ -28,7 +28,6 @@ static int parse_config(struct op *op, const struct environment *env, json_t **r
 static int sandbox_plan(struct op *op, struct runtime *rt, const struct environment *env,
                         const struct lease_request *req, struct lease_plan *ret, struct err *err)
 {
-        CLEAN(cleanup_free) char *stored = NULL;
         const char *key;
         json_t *config = NULL;
         bool reuse;
@@ -50,11 +49,10 @@ static int sandbox_plan(struct op *op, struct runtime *rt, const struct environm
                         "and cannot be leased.");
         /* An ad-hoc lease neither takes up what others left nor leaves anything. */
         reuse = json_is_true(json_object_get(config, "reuseLease")) && req->run_id;
-        stored = json_to_text(config);
         *ret = (struct lease_plan){
                 .provider = key,
                 .policy = reuse ? POLICY_REUSE_ENVIRONMENT : POLICY_EPHEMERAL,
-                .config = arena_strdup(op->arena, stored),
+                .config = json_to_arena(op->arena, config),
                 .has_world = true,
                 .reuse = reuse,
         };

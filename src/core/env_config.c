@@ -17,11 +17,6 @@ bool env_config_is_key(const char *s)
         return *s != '\0';
 }
 
-static json_t *string_or_null(const char *s)
-{
-        return s ? json_string(s) : json_null();
-}
-
 /* ssh */
 
 static json_t *check_secret_ref(struct check *c, const char *key)
@@ -89,8 +84,9 @@ static int normalize_ssh(json_t *config, enum config_form form, json_t **ret, st
         else
                 result = json_pack("{s:s, s:I, s:s, s:s, s:o, s:O, s:o, s:b}", "host", host, "port",
                                    (json_int_t)(has_port ? port : 22), "username", username,
-                                   "remoteWorkspacePath", path, "privateKey", string_or_null(key),
-                                   "privateKeySecretRef", ref, "knownHosts", string_or_null(hosts),
+                                   "remoteWorkspacePath", path, "privateKey",
+                                   json_string_or_null(key), "privateKeySecretRef", ref,
+                                   "knownHosts", json_string_or_null(hosts),
                                    "strictHostKeyChecking", strict);
         json_decref(ref);
         r = check_end_config(&c, err);

@@ -46,23 +46,19 @@ int lease_driver(const struct runtime *rt, const struct lease_record *record,
         return r;
 }
 
-static json_t *text(const char *s)
-{
-        return s ? json_string(s) : json_null();
-}
-
 json_t *lease_activity_details(const struct lease_record *record, bool released)
 {
         const struct lease *l = &record->lease;
         json_t *d = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "environmentId", l->environment_id,
                               "driver", record->env.driver, "leasePolicy", l->policy, "provider",
-                              text(l->provider), "executionWorkspaceId",
-                              text(l->execution_workspace_id), "issueId", text(l->issue_id));
+                              json_string_or_null(l->provider), "executionWorkspaceId",
+                              json_string_or_null(l->execution_workspace_id), "issueId",
+                              json_string_or_null(l->issue_id));
 
         if (released) {
                 json_object_set_new(d, "status", json_string(l->status));
-                json_object_set_new(d, "cleanupStatus", text(l->cleanup_status));
-                json_object_set_new(d, "failureReason", text(l->failure_reason));
+                json_object_set_new(d, "cleanupStatus", json_string_or_null(l->cleanup_status));
+                json_object_set_new(d, "failureReason", json_string_or_null(l->failure_reason));
         }
         return d;
 }

@@ -161,11 +161,10 @@ static int64_t expiry(const struct acquisition *q, int64_t now)
 
 static void build_lease(struct acquisition *q)
 {
-        CLEAN(cleanup_free) char *metadata = NULL;
         json_t *document = build_metadata(q);
+        const char *metadata = json_to_arena(q->op->arena, document);
         int64_t now = clock_now_us();
 
-        metadata = json_to_text(document);
         json_decref(document);
         q->record->env = *q->env;
         q->record->lease = (struct lease){
@@ -183,7 +182,7 @@ static void build_lease(struct acquisition *q)
                 .acquired_at = now,
                 .last_used_at = now,
                 .expires_at = expiry(q, now),
-                .metadata = arena_strdup(q->op->arena, metadata),
+                .metadata = metadata,
                 .idempotency_key = q->req->idempotency_key,
                 .created_at = now,
                 .updated_at = now,

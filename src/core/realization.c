@@ -2,11 +2,6 @@
 
 #include <ctype.h>
 
-static json_t *text(const char *s)
-{
-        return s ? json_string(s) : json_null();
-}
-
 /* The member, or null. A new reference. */
 static json_t *member(const json_t *object, const char *key)
 {
@@ -55,11 +50,12 @@ static json_t *synthesise_request(const struct lease *lease, const json_t *works
                 "s:n}, s:{s:n, s:n, s:n, s:n}}",
                 "version", 1, "adapterType", "unknown", "companyId", lease->company_id,
                 "environmentId", lease->environment_id, "executionWorkspaceId",
-                text(lease->execution_workspace_id), "issueId", text(lease->issue_id),
-                "heartbeatRunId", lease->heartbeat_run_id ? lease->heartbeat_run_id : "unknown",
-                "requestedMode", member(workspace, "mode"), "source", "kind", "task_session",
-                "localPath", path, "projectId", "projectWorkspaceId", "repoUrl", "repoRef",
-                "strategy", "project_primary", "branchName", "worktreePath", "runtimeOverlay",
+                json_string_or_null(lease->execution_workspace_id), "issueId",
+                json_string_or_null(lease->issue_id), "heartbeatRunId",
+                lease->heartbeat_run_id ? lease->heartbeat_run_id : "unknown", "requestedMode",
+                member(workspace, "mode"), "source", "kind", "task_session", "localPath", path,
+                "projectId", "projectWorkspaceId", "repoUrl", "repoRef", "strategy",
+                "project_primary", "branchName", "worktreePath", "runtimeOverlay",
                 "provisionCommand", "teardownCommand", "cleanupCommand", "workspaceRuntime");
 }
 
@@ -117,7 +113,7 @@ static json_t *summary_of(const char *transport, const json_t *metadata, const c
 static json_t *remote_of(const json_t *metadata, const char *path)
 {
         static const char *const optional[] = { "host", "port", "username", "sandboxId" };
-        json_t *remote = json_pack("{s:o}", "path", text(path));
+        json_t *remote = json_pack("{s:o}", "path", json_string_or_null(path));
 
         for (size_t i = 0; i < ARRAY_LEN(optional); i++) {
                 json_t *v = json_object_get(metadata, optional[i]);
@@ -140,10 +136,10 @@ static json_t *build(const struct environment *env, const struct lease *lease,
         const json_t *overlay = json_get_object(request, "runtimeOverlay");
         const char *local = json_get_string(source, "localPath");
         const char *remote = json_get_string(metadata, "remoteCwd");
-        json_t *record =
-                json_pack("{s:i, s:s, s:o, s:s, s:s, s:o}", "version", 1, "transport", transport,
-                          "provider", text(provider), "environmentId", env->id, "leaseId",
-                          lease->id, "providerLeaseId", text(lease->provider_lease_id));
+        json_t *record = json_pack(
+                "{s:i, s:s, s:o, s:s, s:s, s:o}", "version", 1, "transport", transport, "provider",
+                json_string_or_null(provider), "environmentId", env->id, "leaseId", lease->id,
+                "providerLeaseId", json_string_or_null(lease->provider_lease_id));
 
         json_object_set_new(
                 record, "local",
@@ -164,12 +160,12 @@ static json_t *build(const struct environment *env, const struct lease *lease,
                           "executionWorkspaceId", member(request, "executionWorkspaceId"), "mode",
                           member(request, "requestedMode"), "repoUrl", member(source, "repoUrl"),
                           "repoRef", member(source, "repoRef"), "localPath", local, "remotePath",
-                          text(remote), "providerLeaseId", text(lease->provider_lease_id),
-                          "metadata", "source",
+                          json_string_or_null(remote), "providerLeaseId",
+                          json_string_or_null(lease->provider_lease_id), "metadata", "source",
                           source ? json_incref((json_t *)source) : json_object(), "runtimeOverlay",
                           overlay ? json_incref((json_t *)overlay) : json_object(),
-                          "environmentDriver", env->driver, "provider", text(provider),
-                          "providerMetadata"));
+                          "environmentDriver", env->driver, "provider",
+                          json_string_or_null(provider), "providerMetadata"));
         json_object_set_new(record, "summary", summary_of(transport, metadata, local, remote, cwd));
         return record;
 }
