@@ -64,10 +64,16 @@ static int refuse_depth(const char *text, size_t at, struct err *err)
                        JSON_MAX_DEPTH, line, column);
 }
 
+static void cut_at(char *text, const char *where)
+{
+        char *rest = strstr(text, where);
+
+        if (rest)
+                *rest = '\0';
+}
+
 static const char *reason_of(json_error_t *e)
 {
-        char *rest;
-
         switch (json_error_code(e)) {
         case json_error_premature_end_of_input:
                 return "the text ends too early";
@@ -84,11 +90,9 @@ static const char *reason_of(json_error_t *e)
                 return "a number is out of range";
         default:
                 /* The rest of jansson's text repeats the input, which may hold a secret. */
-                rest = strstr(e->text, " near ");
-                if (!rest && str_starts(e->text, "invalid Unicode"))
-                        rest = strstr(e->text, " '");
-                if (rest)
-                        *rest = '\0';
+                cut_at(e->text, " near ");
+                if (str_starts(e->text, "invalid Unicode"))
+                        cut_at(e->text, " '");
                 return e->text;
         }
 }
