@@ -1,0 +1,16 @@
+/* The kinds of agents there are, and which of them may work away from this machine. Immutable. */
+#ifndef BERTH_CORE_ADAPTER_H
+#define BERTH_CORE_ADAPTER_H
+
+#include "codec/json.h"
+
+extern const char *const adapter_types[]; /* in the order clients show them; NULL-terminated */
+
+bool adapter_is_known(const char *type);
+/* Whether it runs in ssh and sandbox environments too. */
+bool adapter_is_remote_capable(const char *type);
+
+/* The document of GET …/environments/capabilities. */
+void adapter_write_capabilities(struct buf *b);
+
+#endif
