@@ -1,0 +1,132 @@
+/* Percent-encoding and query strings. What cannot be decoded to text without NUL is refused rather
+ * than passed on, so that no two layers see different names. */
+#include "codec/http1.h"
+
+#include <sys/types.h>
+
+static int hex_value(char c)
+{
+        if (c >= '0' && c <= '9')
+                return c - '0';
+        if (c >= 'a' && c <= 'f')
+                return c - 'a' + 10;
+        if (c >= 'A' && c <= 'F')
+                return c - 'A' + 10;
+        return -1;
+}
+
+/* Length of the well-formed UTF-8 sequence at s, or 0: neither overlong, nor a surrogate, nor past
+ * U+10FFFF. */
+static size_t utf8_sequence(const uint8_t *s, size_t len)
+{
+        uint8_t low = 0x80, high = 0xbf;
+        size_t n;
+
+        if (s[0] < 0x80)
+                return 1;
+        if (s[0] >= 0xc2 && s[0] <= 0xdf)
+                n = 2;
+        else if (s[0] >= 0xe0 && s[0] <= 0xef)
+                n = 3;
+        else if (s[0] >= 0xf0 && s[0] <= 0xf4)
+                n = 4;
+        else
+                return 0;
+        if (s[0] == 0xe0)
+                low = 0xa0;
+        else if (s[0] == 0xed)
+                high = 0x9f;
+        else if (s[0] == 0xf0)
+                low = 0x90;
+        else if (s[0] == 0xf4)
+                high = 0x8f;
+        if (len < n || s[1] < low || s[1] > high)
+                return 0;
+        for (size_t i = 2; i < n; i++)
+                if (s[i] < 0x80 || s[i] > 0xbf)
+                        return 0;
+        return n;
+}
+
+static bool is_text(const char *p, size_t len)
+{
+        for (size_t at = 0; at < len;) {
+                size_t n = utf8_sequence((const uint8_t *)p + at, len - at);
+
+                if (n == 0 || p[at] == '\0')
+                        return false;
+                at += n;
+        }
+        return true;
+}
+
+/* Decode into `to`, which has room for len bytes; returns how many there are, or -1. */
+static ssize_t unescape(const char *text, size_t len, bool plus_is_space, char *to)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < len; i++) {
+                int high, low;
+
+                if (text[i] != '%') {
+                        to[n++] = plus_is_space && text[i] == '+' ? ' ' : text[i];
+                        continue;
+                }
+                if (len - i < 3)
+                        return -1;
+                high = hex_value(text[i + 1]);
+                low = hex_value(text[i + 2]);
+                if (high < 0 || low < 0)
+                        return -1;
+                to[n++] = (char)(high << 4 | low);
+                i += 2;
+        }
+        return (ssize_t)n;
+}
+
+static int decode(const char *text, size_t len, bool plus_is_space, struct buf *out,
+                  struct err *err)
+{
+        char *to = buf_reserve(out, len); /* decoding never makes it longer */
+        ssize_t n;
+
+        if (!to)
+                return err_set(err, ERR_TOO_LARGE, "Text too long");
+        n = unescape(text, len, plus_is_space, to);
+        if (n < 0 || !is_text(to, (size_t)n)) {
+                *to = '\0'; /* the terminator that stood there */
+                return err_set(err, ERR_INVALID,
+                               n < 0 ? "Invalid percent-encoding" : "Invalid UTF-8 or NUL in URL");
+        }
+        buf_grew(out, (size_t)n);
+        return 0;
+}
+
+int http1_percent_decode(const char *text, size_t len, struct buf *out, struct err *err)
+{
+        return decode(text, len, false, out, err);
+}
+
+int http1_query_get(const char *query, const char *name, struct buf *ret, struct err *err)
+{
+        while (*query) {
+                size_t len = strcspn(query, "&");
+                size_t name_len = strcspn(query, "&=");
+                const char *value = query + name_len + (query[name_len] == '=');
+                size_t value_len = (size_t)(query + len - value);
+                int r;
+
+                buf_clear(ret);
+                r = decode(query, name_len, true, ret, err);
+                if (r < 0)
+                        return r;
+                if (streq(buf_str(ret), name)) {
+                        buf_clear(ret);
+                        r = decode(value, value_len, true, ret, err);
+                        return r < 0 ? r : 1;
+                }
+                query += len + (query[len] == '&');
+        }
+        buf_clear(ret);
+        return 0;
+}
