@@ -43,9 +43,11 @@ enum berth_code {
 };
 
 struct berth_error {
-        int code;        /* enum berth_code */
-        int http_status; /* of BERTH_REFUSED, else 0 */
-        char text[1024]; /* for people; UTF-8, no secret in it */
+        int code;           /* enum berth_code */
+        int http_status;    /* of BERTH_REFUSED, else 0 */
+        char text[1024];    /* for people; UTF-8, no secret in it */
+        char details[4096]; /* of BERTH_REFUSED: JSON, for example the fields that are wrong; ""
+                             * when there are none or they do not fit */
 };
 
 struct berth;

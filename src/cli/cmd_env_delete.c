@@ -40,7 +40,7 @@ static void print_radius(const char *name, const json_t *radius)
                 if (!any)
                         out_note("what hangs on '%s':", name);
                 any = true;
-                out_note("  %4lld %s", n, lines[i].text);
+                out_note("  %s: %lld", lines[i].text, n);
         }
         if (!any)
                 out_note("nothing uses '%s'", name);

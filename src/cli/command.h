@@ -96,7 +96,7 @@ int cli_call(struct cli *c, const char *method, const char *path, json_t *take_b
 int cli_call_list(struct cli *c, const char *path, json_t **ret, struct err *err);
 
 /* Turn an error of the client library into ours; returns the code. */
-int cli_api_error(struct berth_error *error, struct err *err);
+int cli_api_error(const struct berth_error *error, struct err *err);
 
 /* Keep a new reference until the end and return it, borrowed. */
 json_t *cli_keep(struct cli *c, json_t *take_value);

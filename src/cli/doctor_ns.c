@@ -46,7 +46,7 @@ static int become_root(unsigned uid, unsigned gid)
 /* In a mount namespace of its own the child may cover /tmp; nobody else sees it. */
 static int try_overlay(void)
 {
-        if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        if (mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) < 0 ||
             mount("tmpfs", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "size=1m") < 0 ||
             mkdir("/tmp/lower", 0755) < 0 || mkdir("/tmp/upper", 0755) < 0 ||
             mkdir("/tmp/work", 0755) < 0 || mkdir("/tmp/merged", 0755) < 0)

@@ -26,8 +26,9 @@ const struct cli_command cli_top = {
 };
 
 /* One issue of a failed validation: where, and what. Both shapes of the API are read: zod's
- * {path, message} and the plugin configuration's {field, message}. */
-static void print_issue(const json_t *issue)
+ * {path, message} and the plugin configuration's {field, message}. What was said already is not
+ * said again. */
+static void print_issue(const json_t *issue, const char *said)
 {
         struct buf where = BUF_INIT;
         const char *field = json_get_string(issue, "field");
@@ -46,12 +47,12 @@ static void print_issue(const json_t *issue)
                 else if (json_is_string(part))
                         buf_appendf(&where, "%s%s", where.len ? "." : "", json_string_value(part));
         }
-        if (message)
+        if (message && !streq(message, said))
                 out_note("  %s%s%s", buf_str(&where), where.len ? ": " : "", message);
         buf_done(&where);
 }
 
-static void print_details(const char *text)
+static void print_details(const char *text, const char *said)
 {
         json_t *details = NULL;
         const json_t *list;
@@ -71,7 +72,7 @@ static void print_details(const char *text)
                         out_note("  and %zu more", json_array_size(list) - i);
                         break;
                 }
-                print_issue(json_array_get(list, i));
+                print_issue(json_array_get(list, i), said);
         }
         json_decref(details);
 }
@@ -79,7 +80,7 @@ static void print_details(const char *text)
 static int report(const struct err *err, int code)
 {
         out_error(err->msg);
-        print_details(err->details);
+        print_details(err->details, err->msg);
         return err_info(code)->exit_status;
 }
 

@@ -252,6 +252,8 @@ static void print_line(FILE *to, const char *fmt, va_list ap)
 
         buf_appendv(&b, fmt, ap);
         text = buf_take(&b);
+        if (to == stderr)
+                (void)fflush(stdout); /* in the order in which it was said, also in a file */
         if (text)
                 fprintf(to, "%s\n", out_sanitize(text));
         free(text);

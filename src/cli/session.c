@@ -59,7 +59,7 @@ void cli_done(struct cli *c)
         arena_done(&c->arena);
 }
 
-int cli_api_error(struct berth_error *error, struct err *err)
+int cli_api_error(const struct berth_error *error, struct err *err)
 {
         static const struct {
                 int status;
@@ -90,7 +90,10 @@ int cli_api_error(struct berth_error *error, struct err *err)
                         if (codes[i].status == error->http_status)
                                 code = codes[i].code;
         }
-        return err_set(err, code, "%s", error->text);
+        (void)err_set(err, code, "%s", error->text);
+        if (err && error->code == BERTH_REFUSED && error->details[0])
+                err_details(err, xstrdup(error->details));
+        return code;
 }
 
 /* The socket is preferred to the port: it can only be this user's daemon, with this data. */
@@ -166,22 +169,6 @@ const char *cli_escape(struct cli *c, const char *text)
         return copy;
 }
 
-/* The issues of a refused request, wherever the API put them. */
-static void take_details(const struct berth_response *response, struct err *err)
-{
-        json_t *body = NULL;
-        json_t *details;
-
-        if (!err || json_parse(response->body, response->len, &body, NULL) < 0)
-                return;
-        details = json_object_get(body, "details");
-        if (!details)
-                details = json_object_get(body, "fieldErrors");
-        if (details)
-                err_details(err, json_to_text(details));
-        json_decref(body);
-}
-
 static int read_answer(struct cli *c, struct berth_response *response, json_t **ret,
                        struct err *err)
 {
@@ -189,11 +176,8 @@ static int read_answer(struct cli *c, struct berth_response *response, json_t **
         json_t *value = NULL;
         int r;
 
-        if (berth_refusal(response, &error) < 0) {
-                r = cli_api_error(&error, err);
-                take_details(response, err);
-                return r;
-        }
+        if (berth_refusal(response, &error) < 0)
+                return cli_api_error(&error, err);
         if (response->len > 0) {
                 r = json_parse(response->body, response->len, &value, err);
                 if (r < 0)

@@ -58,6 +58,20 @@ static int fail(struct berth_error *error, const struct err *err)
         return code;
 }
 
+static void copy_details(struct berth_error *error, const json_t *body)
+{
+        const json_t *details = json_object_get(body, "details");
+        CLEAN(cleanup_free) char *text = NULL;
+
+        if (!details)
+                details = json_object_get(body, "fieldErrors");
+        if (!details)
+                return;
+        text = json_to_text(details);
+        if (strlen(text) < sizeof(error->details))
+                memcpy(error->details, text, strlen(text) + 1);
+}
+
 /* {"error": text}, {"message": text}, or whatever it is. */
 int berth_refusal(const struct berth_response *response, struct berth_error *error)
 {
@@ -73,6 +87,7 @@ int berth_refusal(const struct berth_response *response, struct berth_error *err
                 text = json_get_string(body, "error");
                 if (!text)
                         text = json_get_string(body, "message");
+                copy_details(error, body);
         }
         if (text)
                 (void)snprintf(error->text, sizeof(error->text), "%s", text);
