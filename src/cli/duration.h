@@ -9,7 +9,7 @@
 int duration_parse(const char *what, const char *text, int64_t *ret_ms, struct err *err);
 
 /* The largest two units: "2d 3h", "45s", "0s". `ret` holds at least DURATION_TEXT_LEN bytes. */
-#define DURATION_TEXT_LEN 32
+#define DURATION_TEXT_LEN 48
 void duration_format(int64_t ms, char *ret);
 
 #endif
