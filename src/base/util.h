@@ -18,16 +18,15 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h> /* MIN, MAX */
 #include <unistd.h>
 
 #define CLEAN(fn)         __attribute__((cleanup(fn)))
-#define PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define PRINTF(fmt, args) __attribute__((format(printf, fmt, args), nonnull(fmt)))
 #define NORETURN          __attribute__((noreturn))
 #define UNUSED            __attribute__((unused))
 
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
-#define MIN(a, b)    ((a) < (b) ? (a) : (b))
-#define MAX(a, b)    ((a) > (b) ? (a) : (b))
 
 #define container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 

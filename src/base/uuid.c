@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <sys/random.h>
 
+#include "base/clock.h"
+
 static const char digits[] = "0123456789abcdef";
 
 void random_bytes(void *p, size_t n)
@@ -58,7 +60,11 @@ struct uuid uuid_new(void)
         struct uuid u;
         char *p = u.s;
 
+        uint64_t ms = (uint64_t)(clock_wall_us() / US_PER_MS);
+
         pooled_random(b);
+        for (int i = 0; i < 6; i++)
+                b[i] = (unsigned char)(ms >> (40 - 8 * i));
         b[6] = (unsigned char)((b[6] & 0x0f) | 0x40);
         b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
         for (int i = 0; i < 16; i++) {

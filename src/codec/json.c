@@ -66,7 +66,7 @@ static int refuse_depth(const char *text, size_t at, struct err *err)
 
 static const char *reason_of(json_error_t *e)
 {
-        char *near;
+        char *rest;
 
         switch (json_error_code(e)) {
         case json_error_premature_end_of_input:
@@ -84,10 +84,12 @@ static const char *reason_of(json_error_t *e)
                 return "a number is out of range";
         default:
                 /* The rest of jansson's text repeats the input, which may hold a secret. */
-                near = strstr(e->text, " near ");
-                if (near)
-                        *near = '\0';
-                return str_starts(e->text, "invalid Unicode") ? "half a surrogate pair" : e->text;
+                rest = strstr(e->text, " near ");
+                if (!rest && str_starts(e->text, "invalid Unicode"))
+                        rest = strstr(e->text, " '");
+                if (rest)
+                        *rest = '\0';
+                return e->text;
         }
 }
 

@@ -1,17 +1,21 @@
 /* An HTTP/1.1 server on a libuv loop.
  *
- * Every request byte passes the strict parser of codec/http1.h; what is ambiguous is refused and the
- * connection closed, so no two parties can ever disagree about where a request ends
+ * Every request byte passes the strict parser of codec/http1.h; what is ambiguous is refused and
+ * the connection closed, so no two parties can ever disagree about where a request ends
  * (docs/decisions/0002-own-http-server.md).
  *
- * A request becomes an exchange. The handler is called once with the complete request (head and body,
- * the body at most `max_body`), or, for requests that it wants to take as a stream, at the head. It
- * answers at once or later, from the loop thread, exactly once. An exchange lives until it is answered
- * in full; when the client goes away before, on_abort is called and the handler still has to finish it
- * (the bytes are dropped). Requests on one connection are handled one after the other, in order.
+ * A request becomes an exchange. The handler is called once with the complete request (head and
+ * body, the body at most `max_body`), or, for requests that it wants to take as a stream, at the
+ * head. It answers at once or later, from the loop thread, exactly once. An exchange lives until it
+ * is answered in full; when the client goes away before, on_abort is called and the handler still
+ * has to finish it (the bytes are dropped). Requests on one connection are handled one after the
+ * other, in order. A client that only closes its sending side still gets its answer.
  *
- * Memory per idle connection is under 1 KB. All limits have a deadline: head, body, idle, and a client
- * that does not read its answer.
+ * No call into the server calls a handler before it returns: what it causes (sending, on_drained,
+ * on_abort, the next request) happens later, from the loop.
+ *
+ * Memory per idle connection is under 1 KB. All limits have a deadline: head, body, idle, and a
+ * client that does not read its answer.
  *
  * Loop thread only. */
 #ifndef BERTH_NET_HTTP_SERVER_H
@@ -23,11 +27,13 @@
 #include "base/buf.h"
 #include "base/err.h"
 
+#define HTTP_STREAM_MAX_PENDING ((size_t)64 << 20)
+
 struct http_server;
 struct http_exchange;
 
 struct http_peer {
-        bool is_unix;     /* came through a Unix socket: uid is the kernel's word for who it is */
+        bool is_unix; /* came through a Unix socket: uid is the kernel's word for who it is */
         uid_t uid;
         char address[64]; /* numeric address without port, or "unix" */
 };
@@ -43,12 +49,17 @@ enum http_body_mode {
 };
 
 struct http_handler {
-        /* Optional: how to take the body of this request. Default: buffer. */
+        /* Optional: how to take the body of this request. Default: buffer. It only looks: the
+         * answer comes from on_request, and an exchange that breaks off before is freed without a
+         * word. */
         enum http_body_mode (*on_head)(void *ctx, struct http_exchange *x);
         void (*on_request)(void *ctx, struct http_exchange *x);
-        /* Streamed bodies: a part, then once with len 0 at the end. */
+        /* Streamed bodies: a part, then once with len 0 at the end. Not limited by max_body. Not
+         * called again once the exchange is answered; the connection then closes if the body was
+         * not at its end. */
         void (*on_body)(void *ctx, struct http_exchange *x, const void *data, size_t len);
-        /* The client went away before the answer was complete. */
+        /* The client went away before the answer was complete. The exchange may be finished right
+         * here or any time later. */
         void (*on_abort)(void *ctx, struct http_exchange *x);
         /* A request refused by the server itself before any handler saw it: write the error body.
          * Default: {"error": text}. */
@@ -86,7 +97,8 @@ int http_listen_unix(const char *path, mode_t mode, int *ret_fd, struct err *err
 
 /* The request. Strings live as long as the exchange. */
 const char *http_method(const struct http_exchange *x);
-const char *http_path(const struct http_exchange *x);  /* raw, still percent-encoded, without query */
+const char *http_path(
+        const struct http_exchange *x); /* raw, still percent-encoded, without query */
 const char *http_query(const struct http_exchange *x); /* raw, without '?'; "" when there is none */
 /* Value of a header by its name in any case; NULL when absent. Duplicates were refused where they
  * matter and are otherwise joined with ", ". */
@@ -95,16 +107,25 @@ const char *http_body(const struct http_exchange *x, size_t *ret_len);
 bool http_has_body(const struct http_exchange *x); /* a body was announced, even an empty one */
 const struct http_peer *http_peer(const struct http_exchange *x);
 
+/* Streamed bodies: take no more of it from the client until resumed. Parts that were read already
+ * are kept back as well; the part that on_body is being given is the last. */
+void http_body_pause(struct http_exchange *x);
+void http_body_resume(struct http_exchange *x);
+
 void http_set_data(struct http_exchange *x, void *data);
 void *http_data(const struct http_exchange *x);
 
-/* Answer in one go. Content-Length, Date, Connection and Keep-Alive are added; HEAD drops the body.
- * The bytes of *take_body are taken. Frees the exchange. */
+/* Answer in one go. Content-Length, Date, Connection and Keep-Alive are added; HEAD, 204 and 304
+ * drop the body. Of the server's own headers only "Connection: close" may be among the fields, and
+ * closes. A field that could not be sent as it is (control bytes) is left out and logged. The bytes
+ * of *take_body, which may be NULL, are taken. Frees the exchange. */
 void http_respond(struct http_exchange *x, int status, const struct http_field *fields,
                   size_t n_fields, struct buf *take_body);
 
-/* Answer as a stream (chunked). on_drained, if set, is called whenever everything written so far has
- * left for the kernel. http_stream_end() frees the exchange. */
+/* Answer as a stream (chunked; to an HTTP/1.0 client until close). on_drained, if set, is called
+ * whenever everything written so far, the head included, has left for the kernel; it may write on
+ * or end. A writer that does not wait for it and gets HTTP_STREAM_MAX_PENDING ahead loses the
+ * connection. http_stream_end() frees the exchange. */
 void http_stream_begin(struct http_exchange *x, int status, const struct http_field *fields,
                        size_t n_fields);
 void http_stream_write(struct http_exchange *x, const void *data, size_t len);

@@ -1,0 +1,88 @@
+# The usual entry points; meson and ninja do the work. Every target first installs the Debian packages
+# that it needs and does not find (scripts/setup; BERTH_NO_SETUP=1 turns that off).
+#
+#   make                    build/berth, and build/berth-box
+#   make run                a demonstration on a private data directory
+#   make test [T=pattern]   unit and black-box tests; the last line counts them (TEST_FLAGS: see test/run -h)
+#   make asan, make tsan    the same under sanitizers
+#   make bench [ONLY=group] the benchmarks: start, leases, http, growth
+#   make lint, make format  formatting, clang-tidy, cppcheck, gcc -fanalyzer; format in place
+#   make fuzz [SECONDS=20]  every fuzz target, for so long each
+#   make soak [SECONDS=120] load with crashes in between, then a look for leaks
+#   make assertions         which assertions of the specifications have a test
+#   make valgrind           unit tests of base and codec under valgrind
+#   make install            to PREFIX (default /usr/local), under DESTDIR
+
+PREFIX ?= /usr/local
+SECONDS ?=
+T ?=
+
+# Sanitizers make compilers see ghosts; warnings are the plain build's business.
+SANITIZED = -Db_lundef=false -Doptimization=1 -Dwerror=false -Dc_args=-w
+
+all:
+	@scripts/setup build
+	@scripts/build build -- berth berth-box
+
+run: all
+	@scripts/demo
+
+test:
+	@scripts/setup test
+	@scripts/build build
+	@test/run --build build $(if $(T),-k '$(T)') $(TEST_FLAGS)
+
+asan:
+	@scripts/setup test
+	@scripts/build build-asan -Db_sanitize=address,undefined $(SANITIZED)
+	@scripts/sanitized test/run --build build-asan $(if $(T),-k '$(T)') $(TEST_FLAGS)
+
+tsan:
+	@scripts/setup test
+	@scripts/build build-tsan -Db_sanitize=thread $(SANITIZED)
+	@scripts/sanitized test/run --build build-tsan $(if $(T),-k '$(T)') $(TEST_FLAGS)
+
+valgrind:
+	@scripts/setup valgrind
+	@scripts/build build
+	@test/run --build build --valgrind
+
+bench:
+	@scripts/setup bench
+	@scripts/build build
+	@bench/run --build build $(if $(ONLY),--only $(ONLY))
+
+soak:
+	@scripts/setup bench
+	@scripts/build build
+	@scripts/soak $(if $(SECONDS),--seconds $(SECONDS))
+
+fuzz:
+	@scripts/setup fuzz
+	@scripts/fuzz $(SECONDS)
+
+lint:
+	@scripts/setup lint
+	@scripts/lint
+
+format-check:
+	@scripts/setup lint
+	@scripts/lint format
+
+format:
+	@scripts/setup lint
+	@git ls-files '*.c' '*.h' | xargs clang-format-14 -i
+
+assertions:
+	@scripts/setup test
+	@scripts/assertions
+
+install:
+	@scripts/setup build
+	@scripts/build build-install --buildtype=release --prefix=$(PREFIX)
+	@meson install -C build-install --no-rebuild
+
+clean:
+	@rm -rf build build-*
+
+.PHONY: all run test asan tsan valgrind bench soak fuzz lint format format-check assertions install clean

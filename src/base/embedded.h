@@ -1,0 +1,15 @@
+/* Files that are part of the binary (scripts/embed). Immutable. */
+#ifndef BERTH_BASE_EMBEDDED_H
+#define BERTH_BASE_EMBEDDED_H
+
+#include <stddef.h>
+
+struct embedded_file {
+        const char *name; /* base name; NULL ends the table */
+        const char *data; /* NUL-terminated, the NUL not counted */
+        size_t len;
+};
+
+extern const struct embedded_file store_migrations[];
+
+#endif

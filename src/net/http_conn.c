@@ -1,0 +1,506 @@
+/* One connection.
+ *
+ * Bytes come in through the server's one read buffer and are taken from there directly; only what
+ * cannot be taken yet (half a head, requests behind the one that is being handled) is kept, in
+ * `in`. So an idle connection owns nothing but its struct.
+ *
+ * Every callback ends in http_conn_advance(), which does all that can be done now: start the
+ * requests that have arrived, send, close; and then settle(), which derives from the state, and
+ * from nothing else, what to watch for and until when. No other place arms a poll handle or a
+ * deadline.
+ *
+ * What a handler may do to us in the middle of a callback: answer (c->x becomes NULL and the phase
+ * changes), or close the server (the phase becomes CLOSED; the memory stays until the loop comes
+ * round). Hence the phase is looked at again after each call of a handler. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "net/http_internal.h"
+
+static void on_poll(uv_poll_t *handle, int status, int events);
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+        struct http_conn *c = handle->data;
+        struct http_server *s = c->server;
+
+        free(c);
+        http_server_handle_closed(s);
+}
+
+/* Take the exchange from the connection; the handler, if it knows of it, is told and finishes it.
+ */
+static void abandon_exchange(struct http_conn *c)
+{
+        const struct http_server_config *config = &c->server->config;
+        struct http_exchange *x = take_ptr(&c->x);
+
+        if (!x)
+                return;
+        x->conn = NULL;
+        if (!x->handed_out)
+                http_exchange_free(x);
+        else if (config->handler->on_abort)
+                config->handler->on_abort(config->ctx, x);
+}
+
+void http_conn_close(struct http_conn *c)
+{
+        if (c->phase == CONN_CLOSED)
+                return;
+        c->phase = CONN_CLOSED;
+        http_server_forget(c);
+        uv_close((uv_handle_t *)&c->poll, on_handle_closed);
+        close(take_fd(&c->fd));
+        buf_done(&c->in);
+        buf_done(&c->out);
+        buf_done(&c->tail);
+        c->out_sent = c->tail_sent = 0;
+        abandon_exchange(c);
+}
+
+/* Answer what no handler will, and close. When an answer has begun there is nothing left to say. */
+static void refuse(struct http_conn *c, int status, const char *text)
+{
+        if (c->x && c->x->answering) {
+                http_conn_close(c);
+                return;
+        }
+        http_answer_refusal(c, status, text, c->x && c->x->is_head);
+        c->phase = CONN_CLOSING;
+        abandon_exchange(c);
+}
+
+static void hand_out(struct http_conn *c)
+{
+        const struct http_server_config *config = &c->server->config;
+
+        c->x->handed_out = true;
+        config->handler->on_request(config->ctx, c->x);
+}
+
+/* The head is complete: decide how to take the body. `followed` says that bytes of it are here. */
+static void begin_request(struct http_conn *c, const struct http1_request *req, bool followed)
+{
+        const struct http_server_config *config = &c->server->config;
+        struct http_exchange *x = c->x;
+
+        if (x->body_done) {
+                c->phase = CONN_ANSWER;
+                hand_out(c);
+                return;
+        }
+        c->phase = CONN_BODY;
+        if (config->handler->on_head)
+                x->body_streamed = config->handler->on_head(config->ctx, x) == HTTP_BODY_STREAM;
+        if (c->phase != CONN_BODY)
+                return;
+        if (!x->body_streamed && x->framing == HTTP1_BODY_LENGTH &&
+            x->body_left > config->max_body) {
+                refuse(c, 413, "Request body too large");
+                return;
+        }
+        if (x->body_streamed)
+                hand_out(c);
+        if (c->phase == CONN_BODY && c->x == x && !x->answering && req->expects_continue &&
+            !followed)
+                http_answer_continue(c);
+}
+
+static size_t take_head(struct http_conn *c, const char *bytes, size_t len)
+{
+        struct http1_refusal why;
+        struct http1_request req;
+
+        switch (http1_request_parse(bytes, len, c->server->config.max_head, &c->head_seen, &req,
+                                    &why)) {
+        case HTTP1_MORE:
+                return 0;
+        case HTTP1_REFUSED:
+                refuse(c, why.status, why.text);
+                return len;
+        case HTTP1_DONE:
+                break;
+        }
+        c->head_seen = 0;
+        http_deadline_clear(c); /* the next head has its own */
+        c->x = http_exchange_new(c, &req, bytes);
+        begin_request(c, &req, len > req.head.len);
+        return req.head.len;
+}
+
+static void body_bytes(struct http_conn *c, const char *bytes, size_t len)
+{
+        const struct http_server_config *config = &c->server->config;
+        struct http_exchange *x = c->x;
+
+        c->progress = true;
+        if (x->body_streamed) {
+                config->handler->on_body(config->ctx, x, bytes, len);
+                return;
+        }
+        if (len > config->max_body - x->body.len) {
+                refuse(c, 413, "Request body too large");
+                return;
+        }
+        x->body.max = config->max_body;
+        buf_append(&x->body, bytes, len);
+        if (x->body.failed)
+                refuse(c, 503, "Out of memory");
+}
+
+static void body_complete(struct http_conn *c)
+{
+        const struct http_server_config *config = &c->server->config;
+
+        c->x->body_done = true;
+        c->phase = CONN_ANSWER;
+        if (c->x->body_streamed)
+                config->handler->on_body(config->ctx, c->x, "", 0);
+        else
+                hand_out(c);
+}
+
+static size_t take_length_body(struct http_conn *c, const char *bytes, size_t len)
+{
+        struct http_exchange *x = c->x;
+        size_t run = (size_t)MIN((uint64_t)len, x->body_left);
+
+        x->body_left -= run;
+        body_bytes(c, bytes, run);
+        if (c->phase == CONN_BODY && x->body_left == 0)
+                body_complete(c);
+        return run;
+}
+
+static size_t take_chunked_body(struct http_conn *c, const char *bytes, size_t len)
+{
+        struct http1_slice data;
+        struct http1_refusal why;
+        size_t used;
+
+        switch (http1_chunked_feed(&c->x->chunked, bytes, len, &used, &data, &why)) {
+        case HTTP1_REFUSED:
+                refuse(c, why.status, why.text);
+                return len;
+        case HTTP1_DONE:
+                body_complete(c);
+                return used;
+        case HTTP1_MORE:
+                break;
+        }
+        if (data.len)
+                body_bytes(c, data.p, data.len);
+        return used;
+}
+
+static size_t take_body(struct http_conn *c, const char *bytes, size_t len)
+{
+        return c->x->framing == HTTP1_BODY_CHUNKED ? take_chunked_body(c, bytes, len)
+                                                   : take_length_body(c, bytes, len);
+}
+
+/* Whether bytes that have arrived can be worked on now. */
+static bool can_take(const struct http_conn *c)
+{
+        switch (c->phase) {
+        case CONN_HEAD: /* a client that does not read its answers gets no more of them */
+                return http_conn_pending(c) < PIPELINE_PENDING && c->tail.len == 0;
+        case CONN_BODY:
+                return !c->x->body_paused;
+        case CONN_ANSWER:
+                return false;
+        default:
+                return true;
+        }
+}
+
+/* Returns how many of the bytes were taken. */
+static size_t take(struct http_conn *c, const char *bytes, size_t len)
+{
+        size_t at = 0;
+
+        while (at < len && can_take(c)) {
+                size_t n;
+
+                if (c->phase == CONN_HEAD)
+                        n = take_head(c, bytes + at, len - at);
+                else if (c->phase == CONN_BODY)
+                        n = take_body(c, bytes + at, len - at);
+                else
+                        return len;
+                if (n == 0)
+                        break;
+                at += n;
+        }
+        return c->phase == CONN_CLOSED ? len : at;
+}
+
+/* Work on what was kept and on what has just come behind it. Returns whether anything was taken. */
+static bool take_input(struct http_conn *c, const char *bytes, size_t len)
+{
+        size_t used;
+
+        if (c->in.len == 0) {
+                used = take(c, bytes, len);
+                if (used < len)
+                        buf_append(&c->in, bytes + used, len - used);
+        } else {
+                buf_append(&c->in, bytes, len);
+                used = take(c, c->in.data, c->in.len);
+                buf_consume(&c->in, used);
+        }
+        if (c->in.failed)
+                c->broken = true;
+        if (c->in.len == 0)
+                buf_done(&c->in);
+        return used > 0;
+}
+
+/* The client has ended its side. What it asked for completely is still answered. */
+static void input_ended(struct http_conn *c)
+{
+        c->eof = true;
+        if (c->phase == CONN_BODY || c->phase == CONN_LINGER)
+                http_conn_close(c);
+}
+
+/* How much to read: of bodies what comes, of requests to be kept no more than one head's worth. */
+static size_t read_room(const struct http_conn *c)
+{
+        size_t max_head = c->server->config.max_head;
+
+        if (c->phase != CONN_HEAD && c->phase != CONN_ANSWER)
+                return READ_SIZE;
+        return c->in.len < max_head ? MIN(max_head - c->in.len, READ_SIZE) : 0;
+}
+
+static void read_input(struct http_conn *c)
+{
+        struct http_server *s = c->server;
+        size_t want = read_room(c);
+        ssize_t n;
+
+        if (want == 0)
+                return;
+        n = recv(c->fd, s->scratch, want, 0);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+                return;
+        if (n < 0)
+                http_conn_close(c);
+        else if (n == 0)
+                input_ended(c);
+        else
+                (void)take_input(c, s->scratch, (size_t)n);
+}
+
+static void note_sent(struct http_conn *c, size_t n)
+{
+        size_t from_out = MIN(n, c->out.len - c->out_sent);
+
+        c->progress = true;
+        c->sent_since_drained = true;
+        c->out_sent += from_out;
+        c->tail_sent += n - from_out;
+        if (http_conn_pending(c) == 0) {
+                buf_clear(&c->out);
+                buf_done(&c->tail);
+                c->out_sent = c->tail_sent = 0;
+        } else if (c->out_sent > c->out.len / 2) { /* moves each byte once at most, on average */
+                buf_consume(&c->out, c->out_sent);
+                c->out_sent = 0;
+        }
+}
+
+/* Send what can be sent. Returns false when the client is gone. */
+static bool flush(struct http_conn *c)
+{
+        if (c->out.failed || c->broken)
+                return false;
+        while (http_conn_pending(c) > 0) {
+                struct iovec iov[2] = {
+                        { c->out.data + c->out_sent, c->out.len - c->out_sent },
+                        { c->tail.data + c->tail_sent, c->tail.len - c->tail_sent },
+                };
+                struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2 };
+                ssize_t n;
+
+                if (c->tail.len == 0)
+                        n = send(c->fd, iov[0].iov_base, iov[0].iov_len, MSG_NOSIGNAL);
+                else
+                        n = sendmsg(c->fd, &msg, MSG_NOSIGNAL);
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0)
+                        return errno == EAGAIN;
+                note_sent(c, (size_t)n);
+        }
+        return true;
+}
+
+static bool is_idle(const struct http_conn *c)
+{
+        return c->phase == CONN_HEAD && c->in.len == 0 && http_conn_pending(c) == 0;
+}
+
+/* The states that have nothing left to wait for. */
+static void close_if_over(struct http_conn *c)
+{
+        bool sent = http_conn_pending(c) == 0;
+
+        if (c->phase == CONN_CLOSING && sent) {
+                if (c->eof) {
+                        http_conn_close(c);
+                        return;
+                }
+                c->phase = CONN_LINGER;
+                (void)shutdown(c->fd, SHUT_WR);
+        } else if (c->phase == CONN_HEAD && sent && c->eof) {
+                http_conn_close(c);
+        } else if (is_idle(c) && c->server->draining) {
+                http_conn_close(c);
+        }
+}
+
+static void watch(struct http_conn *c)
+{
+        bool read = !c->eof && !(c->phase == CONN_BODY && c->x->body_paused) && read_room(c) > 0;
+        int events;
+
+        /* Out-of-band data never comes, but a handle that watches nothing hears of no reset. */
+        events = read ? UV_READABLE : UV_PRIORITIZED;
+        if (http_conn_pending(c) > 0)
+                events |= UV_WRITABLE;
+        if (events != c->events) {
+                c->events = events;
+                (void)uv_poll_start(&c->poll, events, on_poll);
+        }
+}
+
+static enum http_deadline next_deadline(const struct http_conn *c)
+{
+        if (c->phase == CONN_LINGER)
+                return DEADLINE_LINGER;
+        if (http_conn_pending(c) > 0)
+                return DEADLINE_WRITE;
+        switch (c->phase) {
+        case CONN_HEAD:
+                return c->in.len > 0 ? DEADLINE_HEAD : DEADLINE_IDLE;
+        case CONN_BODY:
+                return c->x->body_paused ? DEADLINE_NONE : DEADLINE_BODY;
+        case CONN_ANSWER:
+                if (c->eof && !c->probed && !c->x->answering && !c->x->is_old && !c->peer.is_unix)
+                        return DEADLINE_PROBE;
+                return DEADLINE_NONE;
+        default:
+                return DEADLINE_NONE;
+        }
+}
+
+/* Derive from the state what to wait for. */
+static void settle(struct http_conn *c)
+{
+        enum http_deadline kind = next_deadline(c);
+        bool extends = kind == DEADLINE_WRITE || kind == DEADLINE_BODY || kind == DEADLINE_IDLE;
+
+        if (c->out.data && http_conn_pending(c) == 0)
+                buf_done(&c->out);
+        watch(c);
+        if (kind == DEADLINE_NONE)
+                http_deadline_clear(c);
+        else if (kind != c->deadline_kind || (extends && c->progress))
+                http_deadline_set(c, kind);
+        c->progress = false;
+}
+
+static void tell_drained(struct http_conn *c)
+{
+        if (!c->sent_since_drained || http_conn_pending(c) > 0)
+                return;
+        c->sent_since_drained = false;
+        if (c->x && c->x->answering && c->x->on_drained)
+                c->x->on_drained(c->x);
+}
+
+void http_conn_advance(struct http_conn *c)
+{
+        if (c->phase == CONN_CLOSED)
+                return;
+        c->running = true;
+        do {
+                if (!flush(c)) {
+                        http_conn_close(c);
+                        break;
+                }
+        } while (c->in.len > 0 && can_take(c) && take_input(c, "", 0));
+        if (c->phase != CONN_CLOSED)
+                tell_drained(c);
+        if (c->phase != CONN_CLOSED)
+                close_if_over(c);
+        c->running = false;
+        if (c->phase != CONN_CLOSED)
+                settle(c);
+}
+
+/* Without reading, the only news are a reset, a hang-up, or urgent data, which HTTP does not have.
+ */
+static void on_poll(uv_poll_t *handle, int status, int events)
+{
+        struct http_conn *c = handle->data;
+
+        if (status < 0 || (events & UV_PRIORITIZED)) {
+                http_conn_close(c);
+                return;
+        }
+        c->running = true;
+        if (events & UV_READABLE)
+                read_input(c);
+        http_conn_advance(c);
+}
+
+void http_conn_expired(struct http_conn *c, enum http_deadline kind)
+{
+        switch (kind) {
+        case DEADLINE_HEAD:
+        case DEADLINE_BODY:
+                refuse(c, 408, "Request timed out");
+                break;
+        case DEADLINE_PROBE:
+                c->probed = true;
+                http_answer_continue(c);
+                break;
+        default:
+                http_conn_close(c);
+                break;
+        }
+        http_conn_advance(c);
+}
+
+void http_conn_open(struct http_server *s, int take_fd, const struct http_peer *peer, bool surplus)
+{
+        struct http_conn *c = xcalloc(1, sizeof(*c));
+
+        c->server = s;
+        c->fd = take_fd;
+        c->peer = *peer;
+        c->deadline_kind = DEADLINE_NONE;
+        c->out.max = HTTP_STREAM_MAX_PENDING;
+        link_init(&c->due);
+        link_init(&c->deadline);
+        if (uv_poll_init(s->config.loop, &c->poll, c->fd) < 0) {
+                close(c->fd);
+                free(c);
+                return;
+        }
+        c->poll.data = c;
+        link_append(&s->conns, &c->all);
+        s->n_conns++;
+        s->n_handles++;
+        if (surplus)
+                refuse(c, 503, "Too many connections");
+        http_conn_advance(c);
+}

@@ -1,0 +1,176 @@
+/* One request as the handler sees it. The head is copied once, behind the struct and its table of
+ * fields, and cut into C strings where its separators stood; the whole is a single allocation of
+ * bounded size. */
+#define _GNU_SOURCE
+#include <strings.h>
+
+#include "net/http_internal.h"
+
+/* Fields of the same name become one, joined with ", ": the bytes that this can take at most. */
+static size_t joined_size(const struct http1_head *head)
+{
+        size_t total = 0;
+
+        for (size_t i = 0; i < head->n_headers; i++)
+                total += head->headers[i].value.len + 2;
+        return total;
+}
+
+static bool same_name(struct http1_slice a, struct http1_slice b)
+{
+        return a.len == b.len && strncasecmp(a.p, b.p, a.len) == 0;
+}
+
+static size_t first_of_name(const struct http1_head *head, size_t i)
+{
+        size_t first = 0;
+
+        while (!same_name(head->headers[first].name, head->headers[i].name))
+                first++;
+        return first;
+}
+
+static bool has_repeats(const struct http1_head *head)
+{
+        for (size_t i = 1; i < head->n_headers; i++)
+                if (first_of_name(head, i) != i)
+                        return true;
+        return false;
+}
+
+/* All values of the name that first occurs at `first`, written to *spare, which moves on. */
+static const char *join(const struct http1_head *head, size_t first, char **spare)
+{
+        char *start = *spare;
+        char *at = start;
+
+        for (size_t i = first; i < head->n_headers; i++) {
+                const struct http1_header *h = &head->headers[i];
+
+                if (!same_name(h->name, head->headers[first].name))
+                        continue;
+                if (i != first)
+                        at = mempcpy(at, ", ", 2);
+                at = mempcpy(at, h->value.p, h->value.len);
+        }
+        *at++ = '\0';
+        *spare = at;
+        return start;
+}
+
+/* Turn a slice of the original head into a C string in our copy of it. The byte behind a slice is a
+ * separator that nobody needs any more. */
+static const char *cut(char *copy, const char *original, struct http1_slice s)
+{
+        char *at = copy + (s.p - original);
+
+        at[s.len] = '\0';
+        return at;
+}
+
+struct http_exchange *http_exchange_new(struct http_conn *c, const struct http1_request *req,
+                                        const char *head)
+{
+        const struct http1_head *h = &req->head;
+        bool repeats = has_repeats(h);
+        size_t fields_size = h->n_headers * sizeof(struct http_field);
+        size_t spare_size = repeats ? joined_size(h) : 0;
+        struct http_exchange *x = xcalloc(1, sizeof(*x) + fields_size + h->len + spare_size);
+        char *copy = (char *)(x + 1) + fields_size;
+        char *spare = copy + h->len;
+
+        x->conn = c;
+        x->peer = c->peer;
+        x->fields = (struct http_field *)(x + 1);
+        memcpy(copy, head, h->len);
+        x->method = cut(copy, head, req->method_text);
+        x->path = cut(copy, head, req->path);
+        x->query = cut(copy, head, req->query);
+        for (size_t i = 0; i < h->n_headers; i++) {
+                struct http_field *f = &x->fields[x->n_fields];
+
+                if (repeats && first_of_name(h, i) != i)
+                        continue;
+                f->name = cut(copy, head, h->headers[i].name);
+                f->value = repeats ? join(h, i, &spare) : cut(copy, head, h->headers[i].value);
+                x->n_fields++;
+        }
+        x->framing = h->framing;
+        x->body_left = h->content_length;
+        x->body_done = h->framing == HTTP1_NO_BODY ||
+                       (h->framing == HTTP1_BODY_LENGTH && h->content_length == 0);
+        x->is_head = req->method == HTTP1_HEAD;
+        x->is_old = h->minor == 0;
+        x->keep_alive = h->keep_alive;
+        return x;
+}
+
+void http_exchange_free(struct http_exchange *x)
+{
+        buf_done(&x->body);
+        free(x);
+}
+
+const char *http_method(const struct http_exchange *x)
+{
+        return x->method;
+}
+
+const char *http_path(const struct http_exchange *x)
+{
+        return x->path;
+}
+
+const char *http_query(const struct http_exchange *x)
+{
+        return x->query;
+}
+
+const char *http_header(const struct http_exchange *x, const char *name)
+{
+        for (size_t i = 0; i < x->n_fields; i++)
+                if (strcasecmp(x->fields[i].name, name) == 0)
+                        return x->fields[i].value;
+        return NULL;
+}
+
+const char *http_body(const struct http_exchange *x, size_t *ret_len)
+{
+        if (ret_len)
+                *ret_len = x->body.len;
+        return buf_str(&x->body);
+}
+
+bool http_has_body(const struct http_exchange *x)
+{
+        return x->framing != HTTP1_NO_BODY;
+}
+
+const struct http_peer *http_peer(const struct http_exchange *x)
+{
+        return &x->peer;
+}
+
+void http_set_data(struct http_exchange *x, void *data)
+{
+        x->data = data;
+}
+
+void *http_data(const struct http_exchange *x)
+{
+        return x->data;
+}
+
+void http_body_pause(struct http_exchange *x)
+{
+        x->body_paused = true;
+}
+
+void http_body_resume(struct http_exchange *x)
+{
+        if (!x->body_paused)
+                return;
+        x->body_paused = false;
+        if (x->conn)
+                http_conn_due(x->conn);
+}

@@ -1,0 +1,403 @@
+/* The server's life: accepting, deadlines, work that is put off to the end of a turn of the loop,
+ * and the end. The timer runs only while some connection has a deadline, and the idle handle only
+ * while something is due, so a server without connections never wakes. */
+#define _GNU_SOURCE
+#include "net/http_server.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "net/http_internal.h"
+
+#define ACCEPT_BATCH 64 /* clients taken per turn, so that the others get theirs */
+/* The least time between two runs of the timer: a thousand deadlines are not a thousand wake-ups.
+ */
+#define TIMER_GRAIN_MS 20
+
+static void on_accept(uv_poll_t *handle, int status, int events);
+
+/* --- deferred work --- */
+
+static void on_due(uv_idle_t *handle)
+{
+        struct http_server *s = handle->data;
+        struct http_link now;
+
+        /* Only what is due by now: what a handler adds meanwhile waits for the next turn. */
+        link_init(&now);
+        while (!link_is_empty(&s->due)) {
+                struct http_link *l = s->due.next;
+
+                link_remove(l);
+                link_append(&now, l);
+        }
+        while (!link_is_empty(&now)) {
+                struct http_conn *c = container_of(now.next, struct http_conn, due);
+
+                link_remove(&c->due);
+                http_conn_advance(c);
+        }
+        if (link_is_empty(&s->due))
+                (void)uv_idle_stop(handle);
+}
+
+void http_conn_due(struct http_conn *c)
+{
+        struct http_server *s = c->server;
+
+        if (c->running || c->phase == CONN_CLOSED || !link_is_empty(&c->due))
+                return;
+        link_append(&s->due, &c->due);
+        (void)uv_idle_start(&s->due_idle, on_due);
+}
+
+/* --- deadlines --- */
+
+static void on_timer(uv_timer_t *timer);
+
+static void timer_start(struct http_server *s, uint64_t at)
+{
+        uint64_t now = uv_now(s->config.loop);
+
+        if (s->closing || (uv_is_active((uv_handle_t *)&s->timer) && s->timer_at <= at))
+                return;
+        s->timer_at = at;
+        (void)uv_timer_start(&s->timer, on_timer, at > now ? at - now : 0, 0);
+}
+
+void http_deadline_clear(struct http_conn *c)
+{
+        link_remove(&c->deadline);
+        c->deadline_kind = DEADLINE_NONE;
+}
+
+void http_deadline_set(struct http_conn *c, enum http_deadline kind)
+{
+        struct http_server *s = c->server;
+
+        link_remove(&c->deadline);
+        c->deadline_kind = kind;
+        c->deadline_at = uv_now(s->config.loop) + s->limits_ms[kind];
+        link_append(&s->deadlines[kind], &c->deadline);
+        timer_start(s, c->deadline_at);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+        struct http_server *s = timer->data;
+        uint64_t now = uv_now(s->config.loop);
+        uint64_t next = UINT64_MAX;
+
+        for (int kind = 0; kind < N_DEADLINES; kind++) {
+                struct http_link *list = &s->deadlines[kind];
+
+                while (!link_is_empty(list)) {
+                        struct http_conn *c = container_of(list->next, struct http_conn, deadline);
+
+                        if (c->deadline_at > now) {
+                                next = MIN(next, c->deadline_at);
+                                break;
+                        }
+                        http_deadline_clear(c);
+                        http_conn_expired(c, (enum http_deadline)kind);
+                }
+        }
+        if (next != UINT64_MAX)
+                timer_start(s, MAX(next, now + TIMER_GRAIN_MS));
+}
+
+/* --- accepting --- */
+
+static void fill_peer(int fd, bool is_unix, const struct sockaddr_storage *from,
+                      struct http_peer *ret)
+{
+        *ret = (struct http_peer){ .is_unix = is_unix, .uid = (uid_t)-1 };
+        if (is_unix) {
+                struct ucred cred;
+                socklen_t len = sizeof(cred);
+
+                if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0)
+                        ret->uid = cred.uid;
+                strcpy(ret->address, "unix");
+        } else if (from->ss_family == AF_INET) {
+                (void)inet_ntop(AF_INET, &((const struct sockaddr_in *)from)->sin_addr,
+                                ret->address, sizeof(ret->address));
+        } else if (from->ss_family == AF_INET6) {
+                const struct in6_addr *a = &((const struct sockaddr_in6 *)from)->sin6_addr;
+
+                if (IN6_IS_ADDR_V4MAPPED(a))
+                        (void)inet_ntop(AF_INET, &a->s6_addr[12], ret->address,
+                                        sizeof(ret->address));
+                else
+                        (void)inet_ntop(AF_INET6, a, ret->address, sizeof(ret->address));
+        }
+}
+
+/* Answers are written whole, so Nagle would only delay them. Keep-alive probes find clients that
+ * vanished without a word while they wait for a long answer. */
+static void tune_tcp(int fd)
+{
+        const int on = 1, idle_s = 60, interval_s = 15, count = 4;
+
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+}
+
+static void admit(struct http_listener *l, int take_fd, const struct sockaddr_storage *from)
+{
+        struct http_server *s = l->server;
+        struct http_peer peer;
+
+        if (s->n_conns >= s->config.max_connections + SURPLUS_MAX) {
+                close(take_fd);
+                return;
+        }
+        if (!l->is_unix)
+                tune_tcp(take_fd);
+        fill_peer(take_fd, l->is_unix, from, &peer);
+        http_conn_open(s, take_fd, &peer, s->n_conns >= s->config.max_connections);
+}
+
+static void watch_listeners(struct http_server *s, bool on)
+{
+        for (struct http_listener *l = s->listeners; l; l = l->next)
+                (void)(on ? uv_poll_start(&l->poll, UV_READABLE, on_accept)
+                          : uv_poll_stop(&l->poll));
+}
+
+static void on_accept_retry(uv_timer_t *timer)
+{
+        struct http_server *s = timer->data;
+
+        if (!s->draining)
+                watch_listeners(s, true);
+}
+
+/* Out of descriptors: a client that stays in the queue would wake us for ever. Use the one kept for
+ * this to take it and drop it, so that it hears of it. When even that fails, look away for a while.
+ */
+static void accept_failed(struct http_listener *l, int errno_value)
+{
+        struct http_server *s = l->server;
+        int dropped;
+
+        log_error("cannot accept", LOG_S("error", strerror(errno_value)));
+        if ((errno_value == EMFILE || errno_value == ENFILE) && s->reserve_fd >= 0) {
+                close(take_fd(&s->reserve_fd));
+                dropped = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC);
+                cleanup_fd(&dropped);
+                s->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+                if (s->reserve_fd >= 0)
+                        return;
+        }
+        watch_listeners(s, false);
+        (void)uv_timer_start(&s->accept_retry, on_accept_retry, ACCEPT_RETRY_MS, 0);
+}
+
+static void on_accept(uv_poll_t *handle, int status, int events)
+{
+        struct http_listener *l = handle->data;
+        struct http_server *s = l->server;
+
+        (void)events;
+        if (status < 0) {
+                accept_failed(l, -status);
+                return;
+        }
+        for (int i = 0; i < ACCEPT_BATCH && !s->draining; i++) {
+                struct sockaddr_storage from = { 0 };
+                socklen_t len = sizeof(from);
+                int fd = accept4(l->fd, (struct sockaddr *)&from, &len,
+                                 SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+                if (fd >= 0) {
+                        admit(l, fd, &from);
+                } else if (errno == EAGAIN) {
+                        return;
+                } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+                           errno == ENOMEM) {
+                        accept_failed(l, errno);
+                        return;
+                } /* else the client's misfortune (ECONNABORTED, network errors): the next one */
+        }
+}
+
+static bool socket_is_unix(int fd)
+{
+        int domain = 0;
+        socklen_t len = sizeof(domain);
+
+        return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain == AF_UNIX;
+}
+
+int http_server_listen(struct http_server *s, int take_fd, struct err *err)
+{
+        struct http_listener *l;
+        int r;
+
+        if (s->draining) {
+                close(take_fd);
+                return err_set(err, ERR_BUSY, "the server is stopping");
+        }
+        if (fcntl(take_fd, F_SETFL, O_NONBLOCK) < 0) {
+                r = err_sys(err, ERR_INTERNAL, errno, "listen");
+                close(take_fd);
+                return r;
+        }
+        l = xcalloc(1, sizeof(*l));
+        l->server = s;
+        l->fd = take_fd;
+        l->is_unix = socket_is_unix(take_fd);
+        r = uv_poll_init(s->config.loop, &l->poll, l->fd);
+        if (r < 0) {
+                close(l->fd);
+                free(l);
+                return err_sys(err, ERR_INTERNAL, -r, "listen");
+        }
+        l->poll.data = l;
+        l->next = s->listeners;
+        s->listeners = l;
+        s->n_handles++;
+        (void)uv_poll_start(&l->poll, UV_READABLE, on_accept);
+        return 0;
+}
+
+/* --- life --- */
+
+static void set_defaults(struct http_server *s, const struct http_server_config *config)
+{
+        struct http_server_config *c = &s->config;
+
+        *c = *config;
+        c->max_head = c->max_head ? c->max_head : 16384;
+        c->max_body = c->max_body ? c->max_body : (size_t)10 << 20;
+        c->max_connections = c->max_connections ? c->max_connections : 4096;
+        c->head_timeout_ms = c->head_timeout_ms ? c->head_timeout_ms : 10000;
+        c->body_timeout_ms = c->body_timeout_ms ? c->body_timeout_ms : 30000;
+        c->idle_timeout_ms = c->idle_timeout_ms ? c->idle_timeout_ms : 185000;
+        c->write_timeout_ms = c->write_timeout_ms ? c->write_timeout_ms : 30000;
+        s->limits_ms[DEADLINE_HEAD] = c->head_timeout_ms;
+        s->limits_ms[DEADLINE_BODY] = c->body_timeout_ms;
+        s->limits_ms[DEADLINE_IDLE] = c->idle_timeout_ms;
+        s->limits_ms[DEADLINE_WRITE] = c->write_timeout_ms;
+        s->limits_ms[DEADLINE_LINGER] = LINGER_MS;
+        s->limits_ms[DEADLINE_PROBE] = PROBE_MS;
+        (void)snprintf(s->keep_alive, sizeof(s->keep_alive),
+                       "Connection: keep-alive\r\nKeep-Alive: timeout=%u\r\n",
+                       c->idle_timeout_ms / 1000);
+}
+
+int http_server_new(const struct http_server_config *config, struct http_server **ret,
+                    struct err *err)
+{
+        struct http_server *s;
+
+        if (!config->loop || !config->handler || !config->handler->on_request)
+                return err_set(err, ERR_INTERNAL, "HTTP server without loop or handler");
+        s = xcalloc(1, sizeof(*s));
+        set_defaults(s, config);
+        link_init(&s->conns);
+        link_init(&s->due);
+        for (int kind = 0; kind < N_DEADLINES; kind++)
+                link_init(&s->deadlines[kind]);
+        s->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        (void)uv_timer_init(config->loop, &s->timer);
+        (void)uv_timer_init(config->loop, &s->accept_retry);
+        (void)uv_idle_init(config->loop, &s->due_idle);
+        s->timer.data = s->accept_retry.data = s->due_idle.data = s;
+        s->n_handles = 3;
+        *ret = s;
+        return 0;
+}
+
+unsigned http_server_connections(const struct http_server *s)
+{
+        return s->n_conns;
+}
+
+/* Take a closing connection out of every list. */
+void http_server_forget(struct http_conn *c)
+{
+        struct http_server *s = c->server;
+
+        link_remove(&c->all);
+        link_remove(&c->due);
+        http_deadline_clear(c);
+        if (--s->n_conns == 0)
+                (void)uv_timer_stop(&s->timer);
+}
+
+void http_server_handle_closed(struct http_server *s)
+{
+        void (*on_closed)(void *) = s->on_closed;
+        void *arg = s->on_closed_arg;
+
+        if (--s->n_handles > 0)
+                return;
+        cleanup_fd(&s->reserve_fd);
+        free(s);
+        if (on_closed)
+                on_closed(arg);
+}
+
+static void on_own_handle_closed(uv_handle_t *handle)
+{
+        http_server_handle_closed(handle->data);
+}
+
+static void on_listener_closed(uv_handle_t *handle)
+{
+        struct http_listener *l = handle->data;
+        struct http_server *s = l->server;
+
+        free(l);
+        http_server_handle_closed(s);
+}
+
+static void close_listeners(struct http_server *s)
+{
+        struct http_listener *next;
+
+        for (struct http_listener *l = s->listeners; l; l = next) {
+                next = l->next;
+                uv_close((uv_handle_t *)&l->poll, on_listener_closed);
+                close(l->fd);
+        }
+        s->listeners = NULL;
+}
+
+void http_server_drain(struct http_server *s)
+{
+        if (s->draining)
+                return;
+        s->draining = true;
+        (void)uv_timer_stop(&s->accept_retry);
+        close_listeners(s);
+        for (struct http_link *l = s->conns.next; l != &s->conns; l = l->next)
+                http_conn_due(container_of(l, struct http_conn, all));
+}
+
+void http_server_close(struct http_server *s, void (*done)(void *), void *arg)
+{
+        if (s->closing)
+                return;
+        http_server_drain(s);
+        s->closing = true;
+        s->on_closed = done;
+        s->on_closed_arg = arg;
+        while (!link_is_empty(&s->conns))
+                http_conn_close(container_of(s->conns.next, struct http_conn, all));
+        uv_close((uv_handle_t *)&s->timer, on_own_handle_closed);
+        uv_close((uv_handle_t *)&s->accept_retry, on_own_handle_closed);
+        uv_close((uv_handle_t *)&s->due_idle, on_own_handle_closed);
+}

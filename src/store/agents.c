@@ -1,0 +1,166 @@
+#include "store/agents.h"
+
+#define COLUMNS                                                                                    \
+        "id, company_id, name, url_key, role, title, icon, status, reports_to, "                   \
+        "capabilities, adapter_type, adapter_config, runtime_config, permissions, "                \
+        "default_environment_id, budget_monthly_cents, spent_monthly_cents, pause_reason, "        \
+        "paused_at, last_heartbeat_at, metadata, created_at, updated_at"
+#define KEY_COLUMNS "id, agent_id, company_id, name, token_sha256, revoked_at, created_at"
+
+static void load(struct stmt *s, struct arena *a, struct agent *g)
+{
+        *g = (struct agent){
+                .id = stmt_text(s, 0, a),
+                .company_id = stmt_text(s, 1, a),
+                .name = stmt_text(s, 2, a),
+                .url_key = stmt_text(s, 3, a),
+                .role = stmt_text(s, 4, a),
+                .title = stmt_text(s, 5, a),
+                .icon = stmt_text(s, 6, a),
+                .status = stmt_text(s, 7, a),
+                .reports_to = stmt_text(s, 8, a),
+                .capabilities = stmt_text(s, 9, a),
+                .adapter_type = stmt_text(s, 10, a),
+                .adapter_config = stmt_text(s, 11, a),
+                .runtime_config = stmt_text(s, 12, a),
+                .permissions = stmt_text(s, 13, a),
+                .default_environment_id = stmt_text(s, 14, a),
+                .budget_monthly_cents = stmt_number(s, 15),
+                .spent_monthly_cents = stmt_number(s, 16),
+                .pause_reason = stmt_text(s, 17, a),
+                .paused_at = stmt_number(s, 18),
+                .last_heartbeat_at = stmt_number(s, 19),
+                .metadata = stmt_text(s, 20, a),
+                .created_at = stmt_number(s, 21),
+                .updated_at = stmt_number(s, 22),
+        };
+}
+
+static void load_key(struct stmt *s, struct arena *a, struct agent_key *k)
+{
+        *k = (struct agent_key){
+                .id = stmt_text(s, 0, a),
+                .agent_id = stmt_text(s, 1, a),
+                .company_id = stmt_text(s, 2, a),
+                .name = stmt_text(s, 3, a),
+                .token_sha256 = stmt_text(s, 4, a),
+                .revoked_at = stmt_number(s, 5),
+                .created_at = stmt_number(s, 6),
+        };
+}
+
+int agents_insert(struct db *db, const struct agent *g, struct err *err)
+{
+        return db_exec(
+                db,
+                "INSERT INTO agents (" COLUMNS
+                ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, "
+                "?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)",
+                DB_ARGS(DB_T(g->id), DB_T(g->company_id), DB_T(g->name), DB_T(g->url_key),
+                        DB_T(g->role), DB_T(g->title), DB_T(g->icon), DB_T(g->status),
+                        DB_T(g->reports_to), DB_T(g->capabilities), DB_T(g->adapter_type),
+                        DB_T(g->adapter_config), DB_T(g->runtime_config), DB_T(g->permissions),
+                        DB_T(g->default_environment_id), DB_I(g->budget_monthly_cents),
+                        DB_I(g->spent_monthly_cents), DB_T(g->pause_reason), DB_TIME(g->paused_at),
+                        DB_TIME(g->last_heartbeat_at), DB_T(g->metadata), DB_I(g->created_at),
+                        DB_I(g->updated_at)),
+                err);
+}
+
+int agents_get(struct db *db, const char *id, struct arena *arena, struct agent *ret,
+               struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db, "SELECT " COLUMNS " FROM agents WHERE id = ?1", DB_ARGS(DB_T(id)), &s,
+                         err);
+
+        if (r >= 0)
+                r = stmt_step(s, err);
+        if (r < 0)
+                return r;
+        if (r == 0)
+                return err_set(err, ERR_NOT_FOUND, "Agent not found");
+        load(s, arena, ret);
+        return 0;
+}
+
+int agents_list(struct db *db, const char *company_id, struct arena *arena, agent_fn fn, void *ctx,
+                struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT " COLUMNS " FROM agents WHERE company_id = ?1 "
+                         "ORDER BY created_at, id",
+                         DB_ARGS(DB_T(company_id)), &s, err);
+
+        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
+                struct agent g;
+
+                load(s, arena, &g);
+                r = fn(ctx, &g);
+        }
+        return r;
+}
+
+int agents_set_permissions(struct db *db, const char *id, const char *permissions, int64_t now_us,
+                           struct err *err)
+{
+        return db_exec(db, "UPDATE agents SET permissions = ?2, updated_at = ?3 WHERE id = ?1",
+                       DB_ARGS(DB_T(id), DB_T(permissions), DB_I(now_us)), err);
+}
+
+int agent_keys_insert(struct db *db, const struct agent_key *k, struct err *err)
+{
+        return db_exec(db,
+                       "INSERT INTO agent_api_keys (" KEY_COLUMNS
+                       ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                       DB_ARGS(DB_T(k->id), DB_T(k->agent_id), DB_T(k->company_id), DB_T(k->name),
+                               DB_T(k->token_sha256), DB_TIME(k->revoked_at), DB_I(k->created_at)),
+                       err);
+}
+
+int agent_keys_list(struct db *db, const char *agent_id, struct arena *arena, agent_key_fn fn,
+                    void *ctx, struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT " KEY_COLUMNS " FROM agent_api_keys WHERE agent_id = ?1 "
+                         "ORDER BY created_at, id",
+                         DB_ARGS(DB_T(agent_id)), &s, err);
+
+        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
+                struct agent_key k;
+
+                load_key(s, arena, &k);
+                r = fn(ctx, &k);
+        }
+        return r;
+}
+
+int agent_keys_revoke(struct db *db, const char *agent_id, const char *key_id, int64_t now_us,
+                      struct err *err)
+{
+        return db_exec(db,
+                       "UPDATE agent_api_keys SET revoked_at = COALESCE(revoked_at, ?3) "
+                       "WHERE id = ?2 AND agent_id = ?1",
+                       DB_ARGS(DB_T(agent_id), DB_T(key_id), DB_I(now_us)), err);
+}
+
+int agent_keys_by_token(struct db *db, const char *token_sha256, struct arena *arena,
+                        struct agent_key *ret, struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT " KEY_COLUMNS " FROM agent_api_keys WHERE token_sha256 = ?1 "
+                         "AND revoked_at IS NULL",
+                         DB_ARGS(DB_T(token_sha256)), &s, err);
+
+        if (r >= 0)
+                r = stmt_step(s, err);
+        if (r < 0)
+                return r;
+        if (r == 0)
+                return err_set(err, ERR_NOT_FOUND, "Key not found");
+        load_key(s, arena, ret);
+        return 0;
+}

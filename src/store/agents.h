@@ -1,0 +1,46 @@
+/* Rows of `agents` and of their keys. Documents are JSON texts; tokens are digests. */
+#ifndef BERTH_STORE_AGENTS_H
+#define BERTH_STORE_AGENTS_H
+
+#include "store/db.h"
+
+struct agent {
+        const char *id, *company_id, *name, *url_key, *role, *title, *icon, *status, *reports_to;
+        const char *capabilities, *adapter_type;
+        const char *adapter_config, *runtime_config, *permissions; /* JSON objects */
+        const char *default_environment_id;
+        int64_t budget_monthly_cents, spent_monthly_cents;
+        const char *pause_reason;
+        int64_t paused_at, last_heartbeat_at;
+        const char *metadata; /* JSON object or NULL */
+        int64_t created_at, updated_at;
+};
+
+struct agent_key {
+        const char *id, *agent_id, *company_id, *name, *token_sha256;
+        int64_t revoked_at, created_at;
+};
+
+typedef int (*agent_fn)(void *ctx, const struct agent *row);
+typedef int (*agent_key_fn)(void *ctx, const struct agent_key *row);
+
+int agents_insert(struct db *db, const struct agent *row, struct err *err);
+/* ERR_NOT_FOUND "Agent not found". */
+int agents_get(struct db *db, const char *id, struct arena *arena, struct agent *ret,
+               struct err *err);
+int agents_list(struct db *db, const char *company_id, struct arena *arena, agent_fn fn, void *ctx,
+                struct err *err);
+int agents_set_permissions(struct db *db, const char *id, const char *permissions, int64_t now_us,
+                           struct err *err);
+
+int agent_keys_insert(struct db *db, const struct agent_key *row, struct err *err);
+int agent_keys_list(struct db *db, const char *agent_id, struct arena *arena, agent_key_fn fn,
+                    void *ctx, struct err *err);
+/* 1, or 0 when the agent has no such key. */
+int agent_keys_revoke(struct db *db, const char *agent_id, const char *key_id, int64_t now_us,
+                      struct err *err);
+/* The key that is not revoked; ERR_NOT_FOUND otherwise. */
+int agent_keys_by_token(struct db *db, const char *token_sha256, struct arena *arena,
+                        struct agent_key *ret, struct err *err);
+
+#endif

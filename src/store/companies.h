@@ -1,0 +1,29 @@
+/* Rows of `companies`. Strings live in the arena given. See store/db.h for threads. */
+#ifndef BERTH_STORE_COMPANIES_H
+#define BERTH_STORE_COMPANIES_H
+
+#include "store/db.h"
+
+struct company {
+        const char *id, *name, *description, *status, *issue_prefix, *brand_color;
+        int64_t issue_counter, budget_monthly_cents, spent_monthly_cents, attachment_max_bytes;
+        bool require_board_approval;
+        int64_t created_at, updated_at;
+};
+
+typedef int (*company_fn)(void *ctx, const struct company *row);
+
+int companies_insert(struct db *db, const struct company *row, struct err *err);
+/* ERR_NOT_FOUND "Company not found". */
+int companies_get(struct db *db, const char *id, struct arena *arena, struct company *ret,
+                  struct err *err);
+/* Oldest first. With `user_id`, only those where the user is an active member. */
+int companies_list(struct db *db, const char *user_id, struct arena *arena, company_fn fn,
+                   void *ctx, struct err *err);
+int companies_update(struct db *db, const struct company *row, struct err *err);
+int companies_delete(struct db *db, const char *id, struct err *err);
+bool companies_prefix_taken(struct db *db, const char *prefix);
+/* Rows of other tables that block a delete: secrets, bindings, runs, agents. */
+int companies_count_blockers(struct db *db, const char *id, int64_t *ret, struct err *err);
+
+#endif

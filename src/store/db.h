@@ -1,0 +1,95 @@
+/* One database connection in the hands of a transaction, the same for every back end.
+ *
+ * SQL is written once, in the dialect that SQLite and PostgreSQL share: numbered parameters ?1, ?2
+ * … (PostgreSQL's back end turns them into $1, $2), TEXT and BIGINT only, ON CONFLICT, RETURNING,
+ * partial indexes; CAST(?n AS TEXT) where a parameter may be NULL and has no other hint of its
+ * type. SQL texts are string literals: a connection keeps its prepared statements by their address.
+ *
+ *     CLEAN(stmt_end) struct stmt *s = NULL;
+ *     r = db_query(db, "SELECT name FROM environments WHERE id = ?1", DB_ARGS(DB_T(id)), &s, err);
+ *     if (r < 0) return r;
+ *     while ((r = stmt_step(s, err)) > 0)
+ *             names[n++] = stmt_text(s, 0, arena);
+ *
+ * A struct db is valid inside the function that store_read() or store_write() calls, on that
+ * thread. */
+#ifndef BERTH_STORE_DB_H
+#define BERTH_STORE_DB_H
+
+#include "base/arena.h"
+#include "base/err.h"
+
+struct db;
+struct stmt;
+
+enum db_arg_type { DB_ARG_NULL, DB_ARG_TEXT, DB_ARG_INT };
+
+struct db_arg {
+        enum db_arg_type type;
+        const char *text;
+        int64_t number;
+};
+
+static inline struct db_arg DB_T(const char *text) /* NULL binds NULL */
+{
+        return (struct db_arg){ text ? DB_ARG_TEXT : DB_ARG_NULL, text, 0 };
+}
+
+static inline struct db_arg
+DB_I(int64_t number) {
+        return (struct db_arg){ DB_ARG_INT, NULL, number };
+}
+
+static inline struct db_arg
+DB_TIME(int64_t us) /* 0 binds NULL */
+{
+        return (struct db_arg){ us ? DB_ARG_INT : DB_ARG_NULL, NULL, us };
+}
+
+#define DB_ARGS(...)                                                                               \
+        (const struct db_arg[]){ __VA_ARGS__ },                                                    \
+                (sizeof((const struct db_arg[]){ __VA_ARGS__ }) / sizeof(struct db_arg))
+#define DB_NO_ARGS NULL, 0
+
+/* What a back end provides. */
+struct db_ops {
+        int (*query)(struct db *db, const char *sql, const struct db_arg *args, size_t n_args,
+                     struct stmt **ret, struct err *err);
+        int (*step)(struct stmt *s, struct err *err);
+        bool (*is_null)(struct stmt *s, int column);
+        const char *(*text)(struct stmt *s, int column, size_t *ret_len);
+        int64_t (*number)(struct stmt *s, int column);
+        void (*end)(struct stmt *s);
+        int64_t (*changes)(struct db *db);
+        int (*script)(struct db *db, const char *sql, struct err *err);
+};
+
+struct db {
+        const struct db_ops *ops;
+};
+
+struct stmt {
+        const struct db_ops *ops;
+};
+
+/* Start a query; parameters are borrowed until stmt_end(). */
+int db_query(struct db *db, const char *sql, const struct db_arg *args, size_t n_args,
+             struct stmt **ret, struct err *err);
+/* Run a statement that gives no rows; returns how many rows it changed. A broken constraint is
+ * ERR_CONFLICT. */
+int db_exec(struct db *db, const char *sql, const struct db_arg *args, size_t n_args,
+            struct err *err);
+/* Run a query for one number; ERR_NOT_FOUND when it gives no row. */
+int db_number(struct db *db, const char *sql, const struct db_arg *args, size_t n_args,
+              int64_t *ret, struct err *err);
+/* Several statements, for migrations. */
+int db_script(struct db *db, const char *sql, struct err *err);
+
+/* 1: a row, 0: no more, or an error. */
+int stmt_step(struct stmt *s, struct err *err);
+bool stmt_is_null(struct stmt *s, int column);
+const char *stmt_text(struct stmt *s, int column, struct arena *arena); /* a copy; NULL for NULL */
+int64_t stmt_number(struct stmt *s, int column);                        /* 0 for NULL */
+void stmt_end(struct stmt **s);                                         /* for CLEAN() */
+
+#endif

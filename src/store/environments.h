@@ -1,0 +1,44 @@
+/* Rows of `environments`. config and metadata are JSON texts. */
+#ifndef BERTH_STORE_ENVIRONMENTS_H
+#define BERTH_STORE_ENVIRONMENTS_H
+
+#include "store/db.h"
+
+struct environment {
+        const char *id, *company_id, *name, *description, *driver, *status;
+        const char *config;   /* an object, never NULL */
+        const char *metadata; /* an object or NULL */
+        int64_t created_at, updated_at;
+};
+
+typedef int (*environment_fn)(void *ctx, const struct environment *row);
+
+/* A second `local` of a company is ERR_CONFLICT. */
+int environments_insert(struct db *db, const struct environment *row, struct err *err);
+/* Insert unless the company has a local environment; then leave that one alone. */
+int environments_insert_local(struct db *db, const struct environment *row, struct err *err);
+/* ERR_NOT_FOUND "Environment not found". */
+int environments_get(struct db *db, const char *id, struct arena *arena, struct environment *ret,
+                     struct err *err);
+int environments_get_local(struct db *db, const char *company_id, struct arena *arena,
+                           struct environment *ret, struct err *err);
+/* Newest update first; status and driver are exact filters or NULL. */
+int environments_list(struct db *db, const char *company_id, const char *status, const char *driver,
+                      struct arena *arena, environment_fn fn, void *ctx, struct err *err);
+/* Writes the row if it is still as it was at `seen_updated_at`; returns 0 when it is not. */
+int environments_update(struct db *db, const struct environment *row, int64_t seen_updated_at,
+                        struct err *err);
+int environments_delete(struct db *db, const char *id, struct err *err);
+
+struct environment_references {
+        int64_t agents, execution_workspaces, issues, projects, secret_bindings;
+        int64_t active_leases, living_places, closing_places, idle_places;
+};
+
+/* What would be touched by deleting the environment. */
+int environments_references(struct db *db, const struct environment *env,
+                            struct environment_references *ret, struct err *err);
+/* Set environmentId to null wherever workspaces, issues and projects of the company name it. */
+int environments_clear_references(struct db *db, const struct environment *env, struct err *err);
+
+#endif

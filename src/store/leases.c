@@ -1,0 +1,242 @@
+#include "store/leases.h"
+
+#define COLUMNS                                                                                    \
+        "id, company_id, environment_id, place_id, execution_workspace_id, issue_id, "             \
+        "heartbeat_run_id, status, lease_policy, provider, provider_lease_id, acquired_at, "       \
+        "last_used_at, expires_at, released_at, failure_reason, cleanup_status, metadata, "        \
+        "idempotency_key, created_at, updated_at"
+
+static void load(struct stmt *s, struct arena *a, struct lease *l)
+{
+        *l = (struct lease){
+                .id = stmt_text(s, 0, a),
+                .company_id = stmt_text(s, 1, a),
+                .environment_id = stmt_text(s, 2, a),
+                .place_id = stmt_text(s, 3, a),
+                .execution_workspace_id = stmt_text(s, 4, a),
+                .issue_id = stmt_text(s, 5, a),
+                .heartbeat_run_id = stmt_text(s, 6, a),
+                .status = stmt_text(s, 7, a),
+                .policy = stmt_text(s, 8, a),
+                .provider = stmt_text(s, 9, a),
+                .provider_lease_id = stmt_text(s, 10, a),
+                .acquired_at = stmt_number(s, 11),
+                .last_used_at = stmt_number(s, 12),
+                .expires_at = stmt_number(s, 13),
+                .released_at = stmt_number(s, 14),
+                .failure_reason = stmt_text(s, 15, a),
+                .cleanup_status = stmt_text(s, 16, a),
+                .metadata = stmt_text(s, 17, a),
+                .idempotency_key = stmt_text(s, 18, a),
+                .created_at = stmt_number(s, 19),
+                .updated_at = stmt_number(s, 20),
+        };
+}
+
+int leases_insert(struct db *db, const struct lease *l, struct err *err)
+{
+        return db_exec(
+                db,
+                "INSERT INTO environment_leases (" COLUMNS
+                ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, "
+                "?16, ?17, ?18, ?19, ?20, ?21)",
+                DB_ARGS(DB_T(l->id), DB_T(l->company_id), DB_T(l->environment_id),
+                        DB_T(l->place_id), DB_T(l->execution_workspace_id), DB_T(l->issue_id),
+                        DB_T(l->heartbeat_run_id), DB_T(l->status), DB_T(l->policy),
+                        DB_T(l->provider), DB_T(l->provider_lease_id), DB_I(l->acquired_at),
+                        DB_I(l->last_used_at), DB_TIME(l->expires_at), DB_TIME(l->released_at),
+                        DB_T(l->failure_reason), DB_T(l->cleanup_status), DB_T(l->metadata),
+                        DB_T(l->idempotency_key), DB_I(l->created_at), DB_I(l->updated_at)),
+                err);
+}
+
+static int get_one(struct stmt *s, struct arena *arena, struct lease *ret, struct err *err)
+{
+        int r = stmt_step(s, err);
+
+        if (r < 0)
+                return r;
+        if (r == 0)
+                return err_set(err, ERR_NOT_FOUND, "Environment lease not found");
+        load(s, arena, ret);
+        return 0;
+}
+
+static int each(struct stmt *s, struct arena *arena, lease_fn fn, void *ctx, struct err *err)
+{
+        int r = 0;
+
+        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
+                struct lease l;
+
+                load(s, arena, &l);
+                r = fn(ctx, &l);
+        }
+        return r;
+}
+
+int leases_get(struct db *db, const char *id, struct arena *arena, struct lease *ret,
+               struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db, "SELECT " COLUMNS " FROM environment_leases WHERE id = ?1",
+                         DB_ARGS(DB_T(id)), &s, err);
+
+        return r < 0 ? r : get_one(s, arena, ret, err);
+}
+
+int leases_by_key(struct db *db, const char *environment_id, const char *key, struct arena *arena,
+                  struct lease *ret, struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT " COLUMNS " FROM environment_leases WHERE environment_id = ?1 "
+                         "AND idempotency_key = ?2 AND idempotency_key IS NOT NULL",
+                         DB_ARGS(DB_T(environment_id), DB_T(key)), &s, err);
+
+        return r < 0 ? r : get_one(s, arena, ret, err);
+}
+
+int leases_list(struct db *db, const char *environment_id, const char *status, int64_t before_us,
+                const char *before_id, int64_t limit, struct arena *arena, lease_fn fn, void *ctx,
+                struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT " COLUMNS " FROM environment_leases WHERE environment_id = ?1 "
+                         "AND (CAST(?2 AS TEXT) IS NULL OR status = ?2) "
+                         "AND (?3 = 0 OR last_used_at < ?3 OR (last_used_at = ?3 AND id < ?4)) "
+                         "ORDER BY last_used_at DESC, created_at DESC, id DESC LIMIT ?5",
+                         DB_ARGS(DB_T(environment_id), DB_T(status), DB_I(before_us),
+                                 DB_T(before_id ? before_id : ""), DB_I(limit ? limit : INT64_MAX)),
+                         &s, err);
+
+        return r < 0 ? r : each(s, arena, fn, ctx, err);
+}
+
+int leases_active_of_run(struct db *db, const char *run_id, struct arena *arena, lease_fn fn,
+                         void *ctx, struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT " COLUMNS " FROM environment_leases WHERE heartbeat_run_id = ?1 "
+                         "AND heartbeat_run_id IS NOT NULL AND status = 'active' "
+                         "ORDER BY acquired_at, id",
+                         DB_ARGS(DB_T(run_id)), &s, err);
+
+        return r < 0 ? r : each(s, arena, fn, ctx, err);
+}
+
+int leases_living_of_environment(struct db *db, const char *environment_id, struct arena *arena,
+                                 lease_fn fn, void *ctx, struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT " COLUMNS " FROM environment_leases WHERE environment_id = ?1 "
+                         "AND (status = 'active' OR status = 'retained') ORDER BY acquired_at, id",
+                         DB_ARGS(DB_T(environment_id)), &s, err);
+
+        return r < 0 ? r : each(s, arena, fn, ctx, err);
+}
+
+int leases_expired(struct db *db, int64_t now_us, struct arena *arena, lease_fn fn, void *ctx,
+                   struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT " COLUMNS " FROM environment_leases WHERE status = 'active' "
+                         "AND expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at",
+                         DB_ARGS(DB_I(now_us)), &s, err);
+
+        return r < 0 ? r : each(s, arena, fn, ctx, err);
+}
+
+int leases_of_ended_runs(struct db *db, struct arena *arena, lease_fn fn, void *ctx,
+                         struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(
+                db,
+                "SELECT " COLUMNS " FROM environment_leases WHERE id IN "
+                "(SELECT l.id FROM environment_leases l "
+                "JOIN heartbeat_runs r ON r.id = l.heartbeat_run_id "
+                "WHERE (l.status = 'active' OR l.status = 'retained') AND l.status = 'active' "
+                "AND r.status IN ('succeeded', 'failed', 'cancelled', 'timed_out'))",
+                DB_NO_ARGS, &s, err);
+
+        return r < 0 ? r : each(s, arena, fn, ctx, err);
+}
+
+int leases_end(struct db *db, const char *id, const char *from, const struct lease *to,
+               struct err *err)
+{
+        return db_exec(db,
+                       "UPDATE environment_leases SET status = ?3, released_at = ?4, "
+                       "failure_reason = COALESCE(?5, failure_reason), "
+                       "cleanup_status = COALESCE(?6, cleanup_status), "
+                       "last_used_at = ?7, updated_at = ?7 WHERE id = ?1 AND status = ?2",
+                       DB_ARGS(DB_T(id), DB_T(from), DB_T(to->status), DB_TIME(to->released_at),
+                               DB_T(to->failure_reason), DB_T(to->cleanup_status),
+                               DB_I(to->updated_at)),
+                       err);
+}
+
+int leases_renew(struct db *db, const char *id, int64_t expires_at, int64_t now_us, struct err *err)
+{
+        return db_exec(db,
+                       "UPDATE environment_leases SET expires_at = ?2, last_used_at = ?3, "
+                       "updated_at = ?3 WHERE id = ?1 AND status = 'active' "
+                       "AND (expires_at IS NULL OR expires_at > ?3)",
+                       DB_ARGS(DB_T(id), DB_I(expires_at), DB_I(now_us)), err);
+}
+
+int leases_set_metadata(struct db *db, const char *id, const char *metadata, int64_t now_us,
+                        struct err *err)
+{
+        return db_exec(db,
+                       "UPDATE environment_leases SET metadata = ?2, last_used_at = ?3, "
+                       "updated_at = ?3 WHERE id = ?1",
+                       DB_ARGS(DB_T(id), DB_T(metadata), DB_I(now_us)), err);
+}
+
+int leases_set_cleanup(struct db *db, const char *place_id, const char *cleanup_status,
+                       int64_t now_us, struct err *err)
+{
+        return db_exec(db,
+                       "UPDATE environment_leases SET cleanup_status = ?2, updated_at = ?3 "
+                       "WHERE place_id = ?1 AND status <> 'active' "
+                       "AND (cleanup_status = 'pending' OR cleanup_status = 'failed')",
+                       DB_ARGS(DB_T(place_id), DB_T(cleanup_status), DB_I(now_us)), err);
+}
+
+int leases_count_living(struct db *db, const char *place_id, const char *except_id, int64_t *ret,
+                        struct err *err)
+{
+        return db_number(db,
+                         "SELECT COUNT(*) FROM environment_leases WHERE place_id = ?1 "
+                         "AND (status = 'active' OR status = 'retained') AND id <> ?2",
+                         DB_ARGS(DB_T(place_id), DB_T(except_id ? except_id : "")), ret, err);
+}
+
+int leases_shift_expiry(struct db *db, int64_t delta_us, struct err *err)
+{
+        return db_exec(db,
+                       "UPDATE environment_leases SET expires_at = expires_at + ?1 "
+                       "WHERE status = 'active' AND expires_at IS NOT NULL",
+                       DB_ARGS(DB_I(delta_us)), err);
+}
+
+int leases_count_by_status(struct db *db, struct arena *arena,
+                           int (*fn)(void *ctx, const char *status, int64_t n), void *ctx,
+                           struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT status, COUNT(*) FROM environment_leases "
+                         "WHERE status = 'active' OR status = 'retained' GROUP BY status",
+                         DB_NO_ARGS, &s, err);
+
+        while (r >= 0 && (r = stmt_step(s, err)) > 0)
+                r = fn(ctx, stmt_text(s, 0, arena), stmt_number(s, 1));
+        return r;
+}

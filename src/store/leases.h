@@ -1,0 +1,64 @@
+/* Rows of `environment_leases`. A lease is living while it is `active` or `retained`; the moves out
+ * of that are compare-and-set, so that only one caller ever ends a lease. */
+#ifndef BERTH_STORE_LEASES_H
+#define BERTH_STORE_LEASES_H
+
+#include "store/db.h"
+
+struct lease {
+        const char *id, *company_id, *environment_id, *place_id;
+        const char *execution_workspace_id, *issue_id, *heartbeat_run_id;
+        const char *status, *policy, *provider, *provider_lease_id;
+        int64_t acquired_at, last_used_at;
+        int64_t expires_at, released_at; /* 0: none */
+        const char *failure_reason, *cleanup_status;
+        const char *metadata; /* JSON object or NULL */
+        const char *idempotency_key;
+        int64_t created_at, updated_at;
+};
+
+typedef int (*lease_fn)(void *ctx, const struct lease *row);
+
+int leases_insert(struct db *db, const struct lease *row, struct err *err);
+/* ERR_NOT_FOUND "Environment lease not found". */
+int leases_get(struct db *db, const char *id, struct arena *arena, struct lease *ret,
+               struct err *err);
+int leases_by_key(struct db *db, const char *environment_id, const char *key, struct arena *arena,
+                  struct lease *ret, struct err *err);
+
+/* Last used first. status NULL for all. At most `limit` rows (0: all), starting after the row whose
+ * last_used_at and id are given (0, NULL: from the start). */
+int leases_list(struct db *db, const char *environment_id, const char *status, int64_t before_us,
+                const char *before_id, int64_t limit, struct arena *arena, lease_fn fn, void *ctx,
+                struct err *err);
+int leases_active_of_run(struct db *db, const char *run_id, struct arena *arena, lease_fn fn,
+                         void *ctx, struct err *err);
+int leases_living_of_environment(struct db *db, const char *environment_id, struct arena *arena,
+                                 lease_fn fn, void *ctx, struct err *err);
+/* Active leases whose time is up. */
+int leases_expired(struct db *db, int64_t now_us, struct arena *arena, lease_fn fn, void *ctx,
+                   struct err *err);
+/* Active leases whose run is known here and has ended. */
+int leases_of_ended_runs(struct db *db, struct arena *arena, lease_fn fn, void *ctx,
+                         struct err *err);
+
+/* End a lease that still has status `from`: 1, or 0 when it has not. released_at 0 is written as
+ * NULL; failure_reason and cleanup_status are written when not NULL. */
+int leases_end(struct db *db, const char *id, const char *from, const struct lease *to,
+               struct err *err);
+int leases_renew(struct db *db, const char *id, int64_t expires_at, int64_t now_us,
+                 struct err *err);
+int leases_set_metadata(struct db *db, const char *id, const char *metadata, int64_t now_us,
+                        struct err *err);
+/* Set the clean-up status of ended leases of a place that have one pending or failed. */
+int leases_set_cleanup(struct db *db, const char *place_id, const char *cleanup_status,
+                       int64_t now_us, struct err *err);
+int leases_count_living(struct db *db, const char *place_id, const char *except_id, int64_t *ret,
+                        struct err *err);
+/* Move the expiry of all active leases by delta (the wall clock was set). Returns how many. */
+int leases_shift_expiry(struct db *db, int64_t delta_us, struct err *err);
+int leases_count_by_status(struct db *db, struct arena *arena,
+                           int (*fn)(void *ctx, const char *status, int64_t n), void *ctx,
+                           struct err *err);
+
+#endif

@@ -1,0 +1,138 @@
+#include "store/places.h"
+
+#define COLUMNS                                                                                    \
+        "id, company_id, environment_id, driver, provider, provider_lease_id, config, policy, "    \
+        "state, epoch, has_world, holder_run_id, request_key, owner_node, owner_boot, "            \
+        "owner_instance, deadline_at, attempts, next_attempt_at, note, created_at, updated_at"
+
+static void load(struct stmt *s, struct arena *a, struct place *p)
+{
+        *p = (struct place){
+                .id = stmt_text(s, 0, a),
+                .company_id = stmt_text(s, 1, a),
+                .environment_id = stmt_text(s, 2, a),
+                .driver = stmt_text(s, 3, a),
+                .provider = stmt_text(s, 4, a),
+                .provider_lease_id = stmt_text(s, 5, a),
+                .config = stmt_text(s, 6, a),
+                .policy = stmt_text(s, 7, a),
+                .state = stmt_text(s, 8, a),
+                .epoch = stmt_number(s, 9),
+                .has_world = stmt_number(s, 10) != 0,
+                .holder_run_id = stmt_text(s, 11, a),
+                .request_key = stmt_text(s, 12, a),
+                .owner_node = stmt_text(s, 13, a),
+                .owner_boot = stmt_text(s, 14, a),
+                .owner_instance = stmt_text(s, 15, a),
+                .deadline_at = stmt_number(s, 16),
+                .attempts = stmt_number(s, 17),
+                .next_attempt_at = stmt_number(s, 18),
+                .note = stmt_text(s, 19, a),
+                .created_at = stmt_number(s, 20),
+                .updated_at = stmt_number(s, 21),
+        };
+}
+
+int places_insert(struct db *db, const struct place *p, struct err *err)
+{
+        return db_exec(
+                db,
+                "INSERT INTO places (" COLUMNS
+                ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, "
+                "?16, ?17, ?18, ?19, ?20, ?21, ?22)",
+                DB_ARGS(DB_T(p->id), DB_T(p->company_id), DB_T(p->environment_id), DB_T(p->driver),
+                        DB_T(p->provider), DB_T(p->provider_lease_id), DB_T(p->config),
+                        DB_T(p->policy), DB_T(p->state), DB_I(p->epoch), DB_I(p->has_world),
+                        DB_T(p->holder_run_id), DB_T(p->request_key), DB_T(p->owner_node),
+                        DB_T(p->owner_boot), DB_T(p->owner_instance), DB_TIME(p->deadline_at),
+                        DB_I(p->attempts), DB_TIME(p->next_attempt_at), DB_T(p->note),
+                        DB_I(p->created_at), DB_I(p->updated_at)),
+                err);
+}
+
+int places_replace(struct db *db, const struct place *from, const struct place *p, struct err *err)
+{
+        return db_exec(db,
+                       "UPDATE places SET state = ?4, epoch = ?5, provider_lease_id = ?6, "
+                       "has_world = ?7, holder_run_id = ?8, owner_node = ?9, owner_boot = ?10, "
+                       "owner_instance = ?11, deadline_at = ?12, attempts = ?13, "
+                       "next_attempt_at = ?14, note = ?15, updated_at = ?16 "
+                       "WHERE id = ?1 AND state = ?2 AND epoch = ?3",
+                       DB_ARGS(DB_T(from->id), DB_T(from->state), DB_I(from->epoch), DB_T(p->state),
+                               DB_I(p->epoch), DB_T(p->provider_lease_id), DB_I(p->has_world),
+                               DB_T(p->holder_run_id), DB_T(p->owner_node), DB_T(p->owner_boot),
+                               DB_T(p->owner_instance), DB_TIME(p->deadline_at), DB_I(p->attempts),
+                               DB_TIME(p->next_attempt_at), DB_T(p->note), DB_I(p->updated_at)),
+                       err);
+}
+
+static int get_one(struct stmt *s, struct arena *arena, struct place *ret, struct err *err)
+{
+        int r = stmt_step(s, err);
+
+        if (r < 0)
+                return r;
+        if (r == 0)
+                return err_set(err, ERR_NOT_FOUND, "Place not found");
+        load(s, arena, ret);
+        return 0;
+}
+
+int places_get(struct db *db, const char *id, struct arena *arena, struct place *ret,
+               struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db, "SELECT " COLUMNS " FROM places WHERE id = ?1", DB_ARGS(DB_T(id)), &s,
+                         err);
+
+        return r < 0 ? r : get_one(s, arena, ret, err);
+}
+
+int places_by_request(struct db *db, const char *environment_id, const char *key,
+                      struct arena *arena, struct place *ret, struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT " COLUMNS " FROM places WHERE environment_id = ?1 "
+                         "AND request_key = ?2 AND state = 'intended' AND request_key IS NOT NULL",
+                         DB_ARGS(DB_T(environment_id), DB_T(key)), &s, err);
+
+        return r < 0 ? r : get_one(s, arena, ret, err);
+}
+
+static int each(struct stmt *s, struct arena *arena, place_fn fn, void *ctx, struct err *err)
+{
+        int r = 0;
+
+        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
+                struct place p;
+
+                load(s, arena, &p);
+                r = fn(ctx, &p);
+        }
+        return r;
+}
+
+int places_living(struct db *db, const char *state, struct arena *arena, place_fn fn, void *ctx,
+                  struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT " COLUMNS " FROM places WHERE state <> 'gone' "
+                         "AND (CAST(?1 AS TEXT) IS NULL OR state = ?1) ORDER BY updated_at, id",
+                         DB_ARGS(DB_T(state)), &s, err);
+
+        return r < 0 ? r : each(s, arena, fn, ctx, err);
+}
+
+int places_of_environment(struct db *db, const char *environment_id, struct arena *arena,
+                          place_fn fn, void *ctx, struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT " COLUMNS " FROM places WHERE state <> 'gone' "
+                         "AND environment_id = ?1 ORDER BY updated_at DESC, id",
+                         DB_ARGS(DB_T(environment_id)), &s, err);
+
+        return r < 0 ? r : each(s, arena, fn, ctx, err);
+}

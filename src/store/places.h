@@ -1,0 +1,45 @@
+/* Rows of `places`. States and who may move them are core's business (core/place_state.h); here a
+ * move is one compare-and-set that names both ends and the epoch. */
+#ifndef BERTH_STORE_PLACES_H
+#define BERTH_STORE_PLACES_H
+
+#include "store/db.h"
+
+struct place {
+        const char *id, *company_id, *environment_id, *driver, *provider, *provider_lease_id;
+        const char *config; /* JSON object: what the provider gets */
+        const char *policy, *state;
+        int64_t epoch;
+        bool has_world; /* something outside the database was intended for it */
+        const char *holder_run_id, *request_key;
+        const char *owner_node, *owner_boot, *owner_instance;
+        int64_t deadline_at; /* 0: none */
+        int64_t attempts;
+        int64_t next_attempt_at; /* 0: none */
+        const char *note;
+        int64_t created_at, updated_at;
+};
+
+typedef int (*place_fn)(void *ctx, const struct place *row);
+
+int places_insert(struct db *db, const struct place *row, struct err *err);
+/* ERR_NOT_FOUND "Place not found". */
+int places_get(struct db *db, const char *id, struct arena *arena, struct place *ret,
+               struct err *err);
+
+/* Write *to over the row that still has the state and epoch of *from. Returns 1, or 0 when somebody
+ * else was first. The caller has set to->epoch. */
+int places_replace(struct db *db, const struct place *from, const struct place *to,
+                   struct err *err);
+
+/* Living places (not gone) in one state, oldest change first; NULL for every state. */
+int places_living(struct db *db, const char *state, struct arena *arena, place_fn fn, void *ctx,
+                  struct err *err);
+/* Living places of one environment, newest change first. */
+int places_of_environment(struct db *db, const char *environment_id, struct arena *arena,
+                          place_fn fn, void *ctx, struct err *err);
+/* An acquire under way with that key; ERR_NOT_FOUND when there is none. */
+int places_by_request(struct db *db, const char *environment_id, const char *key,
+                      struct arena *arena, struct place *ret, struct err *err);
+
+#endif

@@ -1,0 +1,268 @@
+#include "store/sqlite/sqlite_conn.h"
+
+#include <stdio.h>
+
+/* Statements are found by the address of their SQL literal; a few hundred exist. */
+#define CACHE_SLOTS 512
+
+struct sqlite_stmt_slot {
+        struct stmt base;
+        const char *sql;
+        sqlite3_stmt *handle;
+        struct sqlite_conn *conn;
+        bool in_use;
+};
+
+struct sqlite_conn {
+        struct db db;
+        sqlite3 *handle;
+        struct sqlite_stmt_slot *slots[CACHE_SLOTS];
+};
+
+int sqlite_error(sqlite3 *handle, int code, struct err *err)
+{
+        const char *text = handle ? sqlite3_errmsg(handle) : sqlite3_errstr(code);
+
+        switch (code & 0xff) {
+        case SQLITE_FULL:
+                return err_set(err, ERR_IO,
+                               "The disk with the data directory is full; nothing was changed. "
+                               "Free some space and try again.");
+        case SQLITE_IOERR:
+                return err_set(err, ERR_IO, "The database could not be read or written: %s", text);
+        case SQLITE_READONLY:
+        case SQLITE_CANTOPEN:
+        case SQLITE_PERM:
+                return err_set(err, ERR_IO, "The database is not accessible: %s", text);
+        case SQLITE_CORRUPT:
+        case SQLITE_NOTADB:
+                return err_set(err, ERR_CORRUPT,
+                               "The database file is damaged or not a Berth database: %s", text);
+        case SQLITE_CONSTRAINT:
+                return err_set(err, ERR_CONFLICT, "%s", text);
+        case SQLITE_BUSY:
+        case SQLITE_LOCKED:
+                return err_set(err, ERR_BUSY, "The database is in use by another program.");
+        case SQLITE_NOMEM:
+                return err_set(err, ERR_INTERNAL, "out of memory");
+        default:
+                return err_set(err, ERR_INTERNAL, "database: %s", text);
+        }
+}
+
+static struct sqlite_conn *conn_of(struct db *db)
+{
+        return container_of(db, struct sqlite_conn, db);
+}
+
+static struct sqlite_stmt_slot *slot_of(struct stmt *s)
+{
+        return container_of(s, struct sqlite_stmt_slot, base);
+}
+
+static const struct db_ops ops;
+
+static int prepare(struct sqlite_conn *c, const char *sql, struct sqlite_stmt_slot **ret,
+                   struct err *err)
+{
+        struct sqlite_stmt_slot *slot = xcalloc(1, sizeof(*slot));
+        int r = sqlite3_prepare_v3(c->handle, sql, -1, SQLITE_PREPARE_PERSISTENT, &slot->handle,
+                                   NULL);
+
+        if (r != SQLITE_OK) {
+                free(slot);
+                return sqlite_error(c->handle, r, err);
+        }
+        slot->base.ops = &ops;
+        slot->sql = sql;
+        slot->conn = c;
+        *ret = slot;
+        return 0;
+}
+
+/* The statement for this SQL: the cached one, a new one to cache, or, when the cached one is busy
+ * in an outer loop, a new one that lives for this use only. */
+static int find_statement(struct sqlite_conn *c, const char *sql, struct sqlite_stmt_slot **ret,
+                          struct err *err)
+{
+        size_t at = ((uintptr_t)sql >> 3) * 0x9e3779b97f4a7c15u % CACHE_SLOTS;
+
+        for (size_t i = 0; i < CACHE_SLOTS; i++, at = (at + 1) % CACHE_SLOTS) {
+                struct sqlite_stmt_slot *slot = c->slots[at];
+                int r;
+
+                if (slot && slot->sql != sql)
+                        continue;
+                if (slot && !slot->in_use) {
+                        *ret = slot;
+                        return 0;
+                }
+                r = prepare(c, sql, ret, err);
+                if (r >= 0 && !slot)
+                        c->slots[at] = *ret;
+                else if (r >= 0)
+                        (*ret)->sql = NULL;
+                return r;
+        }
+        return err_set(err, ERR_INTERNAL, "too many different statements");
+}
+
+static int sqlite_query(struct db *db, const char *sql, const struct db_arg *args, size_t n_args,
+                        struct stmt **ret, struct err *err)
+{
+        struct sqlite_conn *c = conn_of(db);
+        struct sqlite_stmt_slot *slot = NULL;
+        int r = find_statement(c, sql, &slot, err);
+
+        if (r < 0)
+                return r;
+        slot->in_use = true;
+        for (size_t i = 0; i < n_args && r == SQLITE_OK; i++) {
+                int at = (int)i + 1;
+
+                switch (args[i].type) {
+                case DB_ARG_NULL:
+                        r = sqlite3_bind_null(slot->handle, at);
+                        break;
+                case DB_ARG_INT:
+                        r = sqlite3_bind_int64(slot->handle, at, args[i].number);
+                        break;
+                case DB_ARG_TEXT:
+                        r = sqlite3_bind_text(slot->handle, at, args[i].text, -1, SQLITE_STATIC);
+                        break;
+                }
+        }
+        *ret = &slot->base;
+        if (r != SQLITE_OK) {
+                r = sqlite_error(c->handle, r, err);
+                stmt_end(ret);
+                return r;
+        }
+        return 0;
+}
+
+static int sqlite_step(struct stmt *s, struct err *err)
+{
+        struct sqlite_stmt_slot *slot = slot_of(s);
+        int r = sqlite3_step(slot->handle);
+
+        if (r == SQLITE_ROW)
+                return 1;
+        if (r == SQLITE_DONE)
+                return 0;
+        return sqlite_error(slot->conn->handle, r, err);
+}
+
+static bool sqlite_is_null(struct stmt *s, int column)
+{
+        return sqlite3_column_type(slot_of(s)->handle, column) == SQLITE_NULL;
+}
+
+static const char *sqlite_text(struct stmt *s, int column, size_t *ret_len)
+{
+        sqlite3_stmt *handle = slot_of(s)->handle;
+        const char *text = (const char *)sqlite3_column_text(handle, column);
+
+        *ret_len = text ? (size_t)sqlite3_column_bytes(handle, column) : 0;
+        return text;
+}
+
+static int64_t sqlite_number(struct stmt *s, int column)
+{
+        return sqlite3_column_int64(slot_of(s)->handle, column);
+}
+
+static void sqlite_end(struct stmt *s)
+{
+        struct sqlite_stmt_slot *slot = slot_of(s);
+
+        if (!slot->sql) {
+                sqlite3_finalize(slot->handle);
+                free(slot);
+                return;
+        }
+        sqlite3_reset(slot->handle);
+        sqlite3_clear_bindings(slot->handle);
+        slot->in_use = false;
+}
+
+static int64_t sqlite_changes(struct db *db)
+{
+        return sqlite3_changes64(conn_of(db)->handle);
+}
+
+static int sqlite_script(struct db *db, const char *sql, struct err *err)
+{
+        return sqlite_conn_run(conn_of(db), sql, err);
+}
+
+static const struct db_ops ops = {
+        .query = sqlite_query,
+        .step = sqlite_step,
+        .is_null = sqlite_is_null,
+        .text = sqlite_text,
+        .number = sqlite_number,
+        .end = sqlite_end,
+        .changes = sqlite_changes,
+        .script = sqlite_script,
+};
+
+int sqlite_conn_run(struct sqlite_conn *c, const char *sql, struct err *err)
+{
+        int r = sqlite3_exec(c->handle, sql, NULL, NULL, NULL);
+
+        return r == SQLITE_OK ? 0 : sqlite_error(c->handle, r, err);
+}
+
+/* Readers keep little: the pages they need are in the system's cache. The writer's cache has to
+ * hold the right edge of every index, or each insert into a large table would read first. */
+static const char *setup_sql(bool writer)
+{
+        return writer ? "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
+                        "PRAGMA foreign_keys = ON; PRAGMA cache_size = -8192;"
+                        "PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 16777216;"
+                        "PRAGMA wal_autocheckpoint = 2000"
+                      : "PRAGMA query_only = ON; PRAGMA cache_size = -256; PRAGMA temp_store = "
+                        "MEMORY";
+}
+
+int sqlite_conn_open(const char *path, bool writer, struct sqlite_conn **ret, struct err *err)
+{
+        struct sqlite_conn *c = xcalloc(1, sizeof(*c));
+        int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_READWRITE |
+                    (writer ? SQLITE_OPEN_CREATE : 0);
+        int r = sqlite3_open_v2(path, &c->handle, flags, NULL);
+
+        c->db.ops = &ops;
+        if (r != SQLITE_OK) {
+                r = sqlite_error(c->handle, r, err);
+        } else {
+                sqlite3_busy_timeout(c->handle, 5000);
+                r = sqlite_conn_run(c, setup_sql(writer), err);
+        }
+        if (r < 0) {
+                sqlite_conn_close(c);
+                return err_wrap(err, r, "open %s", path);
+        }
+        *ret = c;
+        return 0;
+}
+
+void sqlite_conn_close(struct sqlite_conn *c)
+{
+        if (!c)
+                return;
+        for (size_t i = 0; i < CACHE_SLOTS; i++) {
+                if (!c->slots[i])
+                        continue;
+                sqlite3_finalize(c->slots[i]->handle);
+                free(c->slots[i]);
+        }
+        sqlite3_close(c->handle);
+        free(c);
+}
+
+struct db *sqlite_conn_db(struct sqlite_conn *c)
+{
+        return &c->db;
+}

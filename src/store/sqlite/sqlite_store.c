@@ -1,0 +1,351 @@
+/* SQLite as a store: one writer thread, any number of readers.
+ *
+ * Writers queue their functions. The writer takes everything that is queued, runs each function in
+ * a savepoint of one transaction, and commits once: while a commit waits for the disk the next
+ * group collects behind it, so durable writes per second grow with the number of callers and not
+ * with the speed of fdatasync. A function that fails rolls back to its savepoint; if the commit
+ * itself fails, the whole group fails and nothing of it happened.
+ *
+ * Readers take a connection from a stack and put it back; write-ahead logging lets them run beside
+ * the writer. */
+#include "store/sqlite/sqlite_store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "store/migrate.h"
+#include "store/sqlite/sqlite_conn.h"
+
+enum write_state { WRITE_QUEUED, WRITE_TAKEN, WRITE_FINISHED };
+
+/* On the stack of the thread that waits for it. */
+struct write_job {
+        struct write_job *next;
+        store_fn fn;
+        void *arg;
+        struct err *err;
+        int result;
+        enum write_state state;
+        pthread_cond_t finished;
+};
+
+struct reader {
+        struct reader *next;
+        struct sqlite_conn *conn;
+};
+
+struct sqlite_store {
+        struct store base;
+        char *path;
+        _Atomic bool failing;
+
+        pthread_mutex_t lock;
+        pthread_cond_t work;
+        pthread_t thread;
+        struct write_job *head, **tail;
+        bool stopping;
+        struct sqlite_conn *writer;
+
+        pthread_mutex_t readers_lock;
+        struct reader *readers;
+};
+
+static void note_outcome(struct sqlite_store *s, int r)
+{
+        atomic_store(&s->failing, r == ERR_IO || r == ERR_CORRUPT);
+}
+
+/* Run one function so that its failure undoes only itself. Alone in its group it needs no
+ * savepoint. */
+static int run_one(struct sqlite_store *s, struct write_job *job, bool alone)
+{
+        int r = 0;
+
+        if (!alone)
+                r = sqlite_conn_run(s->writer, "SAVEPOINT job", job->err);
+        if (r >= 0)
+                r = job->fn(sqlite_conn_db(s->writer), job->arg, job->err);
+        if (alone)
+                return r;
+        if (r < 0)
+                (void)sqlite_conn_run(s->writer, "ROLLBACK TO job", NULL);
+        (void)sqlite_conn_run(s->writer, "RELEASE job", NULL);
+        return r;
+}
+
+/* A commit that failed is nobody's commit: everybody in the group gets its error. */
+static void fail_group(struct write_job *group, int code, const struct err *cause)
+{
+        for (struct write_job *job = group; job; job = job->next) {
+                if (job->result < 0)
+                        continue;
+                job->result = code;
+                err_set(job->err, code, "%s", cause->msg);
+        }
+}
+
+static void run_group(struct sqlite_store *s, struct write_job *group)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        bool alone = !group->next;
+        bool any = false;
+        int r = sqlite_conn_run(s->writer, "BEGIN IMMEDIATE", &err);
+
+        if (r < 0) {
+                fail_group(group, r, &err);
+                note_outcome(s, r);
+                return;
+        }
+        for (struct write_job *job = group; job; job = job->next) {
+                job->result = run_one(s, job, alone);
+                any = any || job->result >= 0;
+        }
+        FAULT("store.commit.before");
+        if (any)
+                r = sqlite_conn_run(s->writer, "COMMIT", &err);
+        if (!any || r < 0)
+                (void)sqlite_conn_run(s->writer, "ROLLBACK", NULL);
+        if (r < 0)
+                fail_group(group, r, &err);
+        FAULT("store.commit.after");
+        note_outcome(s, r < 0 ? r : alone ? group->result : 0);
+}
+
+static void *write_thread(void *arg)
+{
+        struct sqlite_store *s = arg;
+
+        pthread_mutex_lock(&s->lock);
+        for (;;) {
+                struct write_job *group, *job, *next;
+
+                while (!s->head && !s->stopping)
+                        pthread_cond_wait(&s->work, &s->lock);
+                if (!s->head)
+                        break;
+                group = s->head;
+                s->head = NULL;
+                s->tail = &s->head;
+                for (job = group; job; job = job->next)
+                        job->state = WRITE_TAKEN;
+                pthread_mutex_unlock(&s->lock);
+
+                run_group(s, group);
+
+                pthread_mutex_lock(&s->lock);
+                for (job = group; job; job = next) {
+                        next = job->next; /* the job is gone once its owner sees FINISHED */
+                        job->state = WRITE_FINISHED;
+                        pthread_cond_signal(&job->finished);
+                }
+        }
+        pthread_mutex_unlock(&s->lock);
+        return NULL;
+}
+
+static void unlink_job(struct sqlite_store *s, struct write_job *job)
+{
+        struct write_job **at = &s->head;
+
+        while (*at != job)
+                at = &(*at)->next;
+        *at = job->next;
+        if (s->tail == &job->next)
+                s->tail = at;
+}
+
+/* With the lock held. A job that the writer has taken is waited for however long it takes: its
+ * outcome must be known. One that is still queued can be withdrawn. */
+static int wait_for_job(struct sqlite_store *s, const struct op *op, struct write_job *job)
+{
+        while (job->state != WRITE_FINISHED) {
+                struct timespec until;
+                int64_t left_ms = op_time_left(op, 1000);
+
+                if (job->state == WRITE_QUEUED && op_check(op, job->err) < 0) {
+                        unlink_job(s, job);
+                        return job->err ? job->err->code : ERR_TIMEOUT;
+                }
+                clock_gettime(CLOCK_MONOTONIC, &until);
+                until.tv_sec += left_ms / 1000 + 1;
+                pthread_cond_timedwait(&job->finished, &s->lock, &until);
+        }
+        return job->result;
+}
+
+static int sqlite_store_write(const struct op *op, struct store *base, store_fn fn, void *arg,
+                              struct err *err)
+{
+        struct sqlite_store *s = container_of(base, struct sqlite_store, base);
+        struct err scratch = { 0 };
+        struct write_job job = { .fn = fn, .arg = arg, .err = err ? err : &scratch };
+        pthread_condattr_t attr;
+        int r;
+
+        pthread_condattr_init(&attr);
+        pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+        pthread_cond_init(&job.finished, &attr);
+        pthread_condattr_destroy(&attr);
+
+        pthread_mutex_lock(&s->lock);
+        *s->tail = &job;
+        s->tail = &job.next;
+        pthread_cond_signal(&s->work);
+        r = wait_for_job(s, op, &job);
+        pthread_mutex_unlock(&s->lock);
+
+        pthread_cond_destroy(&job.finished);
+        err_done(&scratch);
+        return r;
+}
+
+static int take_reader(struct sqlite_store *s, struct reader **ret, struct err *err)
+{
+        struct reader *reader;
+        int r;
+
+        pthread_mutex_lock(&s->readers_lock);
+        reader = s->readers;
+        if (reader)
+                s->readers = reader->next;
+        pthread_mutex_unlock(&s->readers_lock);
+        if (!reader) {
+                reader = xcalloc(1, sizeof(*reader));
+                r = sqlite_conn_open(s->path, false, &reader->conn, err);
+                if (r < 0) {
+                        free(reader);
+                        return r;
+                }
+        }
+        *ret = reader;
+        return 0;
+}
+
+static int sqlite_store_read(const struct op *op, struct store *base, store_fn fn, void *arg,
+                             struct err *err)
+{
+        struct sqlite_store *s = container_of(base, struct sqlite_store, base);
+        struct reader *reader;
+        int r = take_reader(s, &reader, err);
+
+        if (r < 0) {
+                note_outcome(s, r);
+                return r;
+        }
+        r = sqlite_conn_run(reader->conn, "BEGIN", err);
+        if (r >= 0) {
+                r = fn(sqlite_conn_db(reader->conn), arg, err);
+                (void)sqlite_conn_run(reader->conn, "COMMIT", NULL);
+        }
+        if (r == ERR_IO || r == ERR_CORRUPT)
+                note_outcome(s, r);
+        pthread_mutex_lock(&s->readers_lock);
+        reader->next = s->readers;
+        s->readers = reader;
+        pthread_mutex_unlock(&s->readers_lock);
+        return r;
+}
+
+static bool sqlite_store_healthy(struct store *base)
+{
+        return !atomic_load(&container_of(base, struct sqlite_store, base)->failing);
+}
+
+static void free_store(struct sqlite_store *s)
+{
+        struct reader *reader, *next;
+
+        for (reader = s->readers; reader; reader = next) {
+                next = reader->next;
+                sqlite_conn_close(reader->conn);
+                free(reader);
+        }
+        sqlite_conn_close(s->writer);
+        pthread_mutex_destroy(&s->lock);
+        pthread_mutex_destroy(&s->readers_lock);
+        pthread_cond_destroy(&s->work);
+        free(s->path);
+        free(s);
+}
+
+static void sqlite_store_close(struct store *base)
+{
+        struct sqlite_store *s = container_of(base, struct sqlite_store, base);
+
+        pthread_mutex_lock(&s->lock);
+        s->stopping = true;
+        pthread_cond_signal(&s->work);
+        pthread_mutex_unlock(&s->lock);
+        pthread_join(s->thread, NULL);
+        free_store(s);
+}
+
+static const struct store_ops ops = {
+        .close = sqlite_store_close,
+        .read = sqlite_store_read,
+        .write = sqlite_store_write,
+        .healthy = sqlite_store_healthy,
+};
+
+static int run_migrations(struct sqlite_store *s, struct err *err)
+{
+        int r = sqlite_conn_run(s->writer, "BEGIN IMMEDIATE", err);
+
+        if (r < 0)
+                return r;
+        FAULT("store.migrate.before");
+        r = migrate(sqlite_conn_db(s->writer), err);
+        FAULT("store.migrate.after");
+        if (r < 0) {
+                (void)sqlite_conn_run(s->writer, "ROLLBACK", NULL);
+                return r;
+        }
+        return sqlite_conn_run(s->writer, "COMMIT", err);
+}
+
+/* The database holds digests of tokens and sealed secrets: nobody else's to read. SQLite gives its
+ * journal files the mode of the main file. */
+static int create_private(const char *path, struct err *err)
+{
+        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+        if (fd < 0)
+                return err_sys(err, ERR_IO, errno, "open %s", path);
+        close(fd);
+        return 0;
+}
+
+int sqlite_store_open(const char *path, struct store **ret, struct err *err)
+{
+        struct sqlite_store *s;
+        int r = create_private(path, err);
+
+        if (r < 0)
+                return r;
+        s = xcalloc(1, sizeof(*s));
+        s->base.ops = &ops;
+        s->path = xstrdup(path);
+        s->tail = &s->head;
+        pthread_mutex_init(&s->lock, NULL);
+        pthread_mutex_init(&s->readers_lock, NULL);
+        pthread_cond_init(&s->work, NULL);
+        r = sqlite_conn_open(path, true, &s->writer, err);
+        if (r >= 0)
+                r = run_migrations(s, err);
+        if (r >= 0) {
+                r = pthread_create(&s->thread, NULL, write_thread, s);
+                if (r != 0)
+                        r = err_sys(err, ERR_INTERNAL, r, "start the writer thread");
+        }
+        if (r < 0) {
+                free_store(s);
+                return r;
+        }
+        *ret = &s->base;
+        return 0;
+}

@@ -1,0 +1,37 @@
+#include "store/store.h"
+
+#include "store/sqlite/sqlite_store.h"
+
+int store_open(const char *url, struct store **ret, struct err *err)
+{
+        if (str_starts(url, "postgres://") || str_starts(url, "postgresql://"))
+                return err_set(err, ERR_NOT_IMPLEMENTED,
+                               "PostgreSQL is not supported by this version of Berth yet; "
+                               "leave the database setting out to use SQLite");
+        return sqlite_store_open(url, ret, err);
+}
+
+void store_close(struct store *s)
+{
+        if (s)
+                s->ops->close(s);
+}
+
+int store_read(const struct op *op, struct store *s, store_fn fn, void *arg, struct err *err)
+{
+        int r = op_check(op, err);
+
+        return r < 0 ? r : s->ops->read(op, s, fn, arg, err);
+}
+
+int store_write(const struct op *op, struct store *s, store_fn fn, void *arg, struct err *err)
+{
+        int r = op_check(op, err);
+
+        return r < 0 ? r : s->ops->write(op, s, fn, arg, err);
+}
+
+bool store_healthy(struct store *s)
+{
+        return s->ops->healthy(s);
+}

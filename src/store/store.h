@@ -1,0 +1,46 @@
+/* The store: durable rows, behind two calls.
+ *
+ * store_read() runs a function on a consistent snapshot, on the calling thread. store_write() runs
+ * it in a transaction of its own and returns when that is durable; several writes that wait at the
+ * same time share one commit, and a function that fails undoes only its own changes. A write
+ * function may run on another thread while its caller waits, so it touches nothing but its
+ * argument, the caller's arena and the database. It must not wait for anything.
+ *
+ * What a write function wrote through its argument counts only when store_write() returned 0 or
+ * more.
+ *
+ * Any thread. */
+#ifndef BERTH_STORE_STORE_H
+#define BERTH_STORE_STORE_H
+
+#include "rt/op.h"
+#include "store/db.h"
+
+struct store;
+
+typedef int (*store_fn)(struct db *db, void *arg, struct err *err);
+
+/* What a back end provides; store.c picks one by the URL's scheme. */
+struct store_ops {
+        void (*close)(struct store *s);
+        int (*read)(const struct op *op, struct store *s, store_fn fn, void *arg, struct err *err);
+        int (*write)(const struct op *op, struct store *s, store_fn fn, void *arg, struct err *err);
+        bool (*healthy)(struct store *s);
+};
+
+struct store {
+        const struct store_ops *ops;
+};
+
+/* Open and bring the tables up to date. `url` is a path (SQLite). ERR_VERSION: written by a newer
+ * Berth; ERR_CORRUPT: not a database or damaged. */
+int store_open(const char *url, struct store **ret, struct err *err);
+void store_close(struct store *s);
+
+int store_read(const struct op *op, struct store *s, store_fn fn, void *arg, struct err *err);
+int store_write(const struct op *op, struct store *s, store_fn fn, void *arg, struct err *err);
+
+/* Whether the last use of the database worked. Never blocks. */
+bool store_healthy(struct store *s);
+
+#endif
