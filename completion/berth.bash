@@ -1,5 +1,9 @@
 # bash completion for berth(1). The words come from the program's own help, so they never go stale.
 
+_berth_offer() {
+        mapfile -t COMPREPLY < <(compgen -W "$1" -- "${COMP_WORDS[COMP_CWORD]}")
+}
+
 _berth() {
         local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
         local -a path=()
@@ -8,11 +12,11 @@ _berth() {
         COMPREPLY=()
         case $previous in
         --data) mapfile -t COMPREPLY < <(compgen -d -- "$current"); return ;;
-        --driver) mapfile -t COMPREPLY < <(compgen -W 'local ssh sandbox plugin' -- "$current"); return ;;
-        --mode) mapfile -t COMPREPLY < <(compgen -W 'local_trusted authenticated' -- "$current"); return ;;
-        --log-level) mapfile -t COMPREPLY < <(compgen -W 'debug info warn error' -- "$current"); return ;;
-        --log-format) mapfile -t COMPREPLY < <(compgen -W 'text json' -- "$current"); return ;;
-        --role) mapfile -t COMPREPLY < <(compgen -W 'owner admin operator viewer' -- "$current"); return ;;
+        --driver) _berth_offer 'local ssh sandbox plugin'; return ;;
+        --mode) _berth_offer 'local_trusted authenticated'; return ;;
+        --log-level) _berth_offer 'debug info warn error'; return ;;
+        --log-format) _berth_offer 'text json'; return ;;
+        --role) _berth_offer 'owner admin operator viewer'; return ;;
         --api-url | --api-key | --company | -C) return ;;
         esac
 
@@ -26,15 +30,12 @@ _berth() {
                 esac
         done
         # The second word may be an argument; then the first alone is the command.
-        help=$(berth help "${path[@]}" 2>/dev/null) || help=$(berth help "${path[0]}" 2>/dev/null) || return
+        help=$(berth help "${path[@]}" 2>/dev/null) ||
+                help=$(berth help "${path[0]}" 2>/dev/null) || return
         if [[ $current == -* ]]; then
-                mapfile -t COMPREPLY < <(compgen -W "$(
-                        sed -nE 's/^  (-., |    )(--[a-z-]+).*/\2/p' <<<"$help"
-                )" -- "$current")
+                _berth_offer "$(sed -nE 's/^  (-., |    )(--[a-z-]+).*/\2/p' <<<"$help")"
         else
-                mapfile -t COMPREPLY < <(compgen -W "$(
-                        sed -nE '/^Commands:/,/^$/s/^  ([a-z]+) .*/\1/p' <<<"$help"
-                )" -- "$current")
+                _berth_offer "$(sed -nE '/^Commands:/,/^$/s/^  ([a-z]+) .*/\1/p' <<<"$help")"
         fi
 }
 

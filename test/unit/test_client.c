@@ -290,7 +290,6 @@ static void test_unreachable(void **state UNUSED)
         assert_non_null(strstr(error.text, "unix:/does/not/exist"));
         assert_non_null(strstr(error.text, "start one with: berth serve"));
         berth_close(b);
-
 }
 
 static void test_invalid(void **state UNUSED)
@@ -317,7 +316,23 @@ static void test_invalid(void **state UNUSED)
         assert_int_equal(berth_request(b, "G T", "/a", NULL, &response, &error), BERTH_INVALID);
         assert_int_equal(berth_acquire(b, "../x", NULL, &lease, &error), BERTH_INVALID);
         berth_close(b);
+}
 
+/* A connection that ended, or that says something unasked, must not carry the next request. */
+static void test_stale_connections(void **state UNUSED)
+{
+        int fds[2];
+
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+        assert_false(conn_is_stale(fds[0]));
+        assert_int_equal(write(fds[1], "x", 1), 1);
+        assert_true(conn_is_stale(fds[0]));
+        close(fds[0]);
+        close(fds[1]);
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+        close(fds[1]);
+        assert_true(conn_is_stale(fds[0]));
+        close(fds[0]);
 }
 
 static void test_address(void **state UNUSED)
@@ -404,11 +419,17 @@ static void test_stream(void **state UNUSED)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_keep_alive),      cmocka_unit_test(test_refusal),
-                cmocka_unit_test(test_lost_connection), cmocka_unit_test(test_timeout),
-                cmocka_unit_test(test_not_http),        cmocka_unit_test(test_unreachable),
-                cmocka_unit_test(test_invalid),         cmocka_unit_test(test_address),
-                cmocka_unit_test(test_sse_cuts),        cmocka_unit_test(test_stream),
+                cmocka_unit_test(test_keep_alive),
+                cmocka_unit_test(test_refusal),
+                cmocka_unit_test(test_lost_connection),
+                cmocka_unit_test(test_timeout),
+                cmocka_unit_test(test_not_http),
+                cmocka_unit_test(test_unreachable),
+                cmocka_unit_test(test_invalid),
+                cmocka_unit_test(test_address),
+                cmocka_unit_test(test_stale_connections),
+                cmocka_unit_test(test_sse_cuts),
+                cmocka_unit_test(test_stream),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
