@@ -7,8 +7,9 @@
 
 #include "base/util.h"
 
-extern const struct fault_name __start_berth_faults[];
-extern const struct fault_name __stop_berth_faults[];
+/* Weak, because a program without any crash point has no such section. */
+extern const struct fault_name __start_berth_faults[] __attribute__((weak));
+extern const struct fault_name __stop_berth_faults[] __attribute__((weak));
 
 void fault_reached(const char *name)
 {

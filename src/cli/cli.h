@@ -1,0 +1,33 @@
+/* The command line: `berth COMMAND ...`.
+ *
+ * The same binary is daemon and command line, but this layer knows nothing of the daemon: whoever
+ * owns main() passes what only the daemon can do as hooks. A NULL hook makes its command fail.
+ *
+ * cli_main() runs one command line in one process: it is called once, from the main thread, and the
+ * strings it hands to a hook are borrowed from argv and the environment. */
+#ifndef BERTH_CLI_CLI_H
+#define BERTH_CLI_CLI_H
+
+/* What `berth serve` was told. NULL means: not given on the command line, so the environment, then
+ * berth.toml, then the default decide; that order is the daemon's business. The values are as
+ * typed; only log_level, log_format and mode are already known to be one of their words. */
+struct cli_serve_options {
+        const char *listen;     /* ADDR:PORT */
+        const char *data;       /* directory */
+        const char *database;   /* URL */
+        const char *log_level;  /* debug, info, warn or error */
+        const char *log_format; /* text or json */
+        const char *mode;       /* local_trusted or authenticated */
+};
+
+struct cli_hooks {
+        /* Run the daemon until it is told to stop. Returns the exit status of the process and has
+         * said on standard error why when that is not 0. */
+        int (*serve)(const struct cli_serve_options *options);
+};
+
+/* Returns the exit status: 0 done, 1 failed, 2 wrong usage, 3 daemon not reachable, 4 not allowed,
+ * 5 not found. */
+int cli_main(int argc, char **argv, const struct cli_hooks *hooks);
+
+#endif

@@ -1,0 +1,16 @@
+/* Shared by the files of `berth lease`. One thread. */
+#ifndef BERTH_CLI_CMD_LEASE_H
+#define BERTH_CLI_CMD_LEASE_H
+
+#include "cli/command.h"
+
+extern const struct cli_command cmd_lease_acquire;
+extern const struct cli_command cmd_lease_renew;
+extern const struct cli_command cmd_lease_release;
+extern const struct cli_command cmd_lease_resume;
+extern const struct cli_command cmd_lease_destroy;
+
+/* As --json or as labelled values. Takes a lease, or a lease record that holds one. */
+void lease_print(struct cli *c, const json_t *lease_or_record);
+
+#endif

@@ -1,0 +1,63 @@
+/* `berth serve`: only the command line is read here; the daemon is a hook (cli.h). */
+#include "cli/command.h"
+
+static const struct cli_option options[] = {
+        { "listen", 0, OPTION_VALUE, "ADDR:PORT", "where to listen (127.0.0.1:3100)" },
+        { "database", 0, OPTION_VALUE, "URL",
+          "postgres://... instead of SQLite in the data directory" },
+        { "mode", 0, OPTION_VALUE, "MODE", "local_trusted (default) or authenticated" },
+        { "log-level", 0, OPTION_VALUE, "LEVEL", "debug, info (default), warn or error" },
+        { "log-format", 0, OPTION_VALUE, "FORMAT", "text (default) or json" },
+        { 0 },
+};
+
+static int check_words(const struct cli_serve_options *o, struct err *err)
+{
+        static const char *const modes[] = { "local_trusted", "authenticated", NULL };
+        static const char *const levels[] = { "debug", "info", "warn", "error", NULL };
+        static const char *const formats[] = { "text", "json", NULL };
+        int r = 0;
+
+        if (o->mode)
+                r = cli_one_of("--mode", o->mode, modes, err);
+        if (r >= 0 && o->log_level)
+                r = cli_one_of("--log-level", o->log_level, levels, err);
+        if (r >= 0 && o->log_format)
+                r = cli_one_of("--log-format", o->log_format, formats, err);
+        if (r >= 0 && o->listen && !strrchr(o->listen, ':'))
+                r = err_set(err, ERR_USAGE, "--listen: '%s' is not ADDR:PORT", o->listen);
+        return r;
+}
+
+static int run_serve(struct cli *c, const struct args *a, struct err *err)
+{
+        struct cli_serve_options o = {
+                .listen = args_value(a, "listen"),
+                .data = c->data_flag,
+                .database = args_value(a, "database"),
+                .log_level = args_value(a, "log-level"),
+                .log_format = args_value(a, "log-format"),
+                .mode = args_value(a, "mode"),
+        };
+        int r = check_words(&o, err);
+
+        if (r < 0)
+                return r;
+        if (!c->hooks || !c->hooks->serve)
+                return err_set(err, ERR_NOT_IMPLEMENTED, "this program has no daemon in it");
+        return c->hooks->serve(&o);
+}
+
+const struct cli_command cmd_serve = {
+        .name = "serve",
+        .synopsis = "[OPTION]...",
+        .summary = "Run the daemon",
+        .notes = "Prints 'listening on http://...' once it is ready. Settings come from these "
+                 "options,\n"
+                 "then BERTH_* variables, then berth.toml in the data directory; see "
+                 "berth.toml(5).\n"
+                 "A password in a database URL is seen in the process list: prefer BERTH_DATABASE.",
+        .example = "berth serve --listen 127.0.0.1:3100",
+        .options = options,
+        .run = run_serve,
+};

@@ -1,0 +1,140 @@
+/* What every subcommand shares: the table of commands, the state of one invocation, talking to the
+ * daemon, and finding things by name or by the beginning of an id.
+ *
+ * A command is one row of a table, in the file of its group (cmd_env.c, cmd_lease.c ...); the
+ * groups are listed in commands.c. To add one, write cmd_<name>.c with a `const struct cli_command
+ * cmd_<name>`, declare it below, and list it in commands.c.
+ *
+ * A command's run() returns 0 or an exit status for "done", or an error code below 0 with *err
+ * filled, which cli_main() prints and turns into the exit status. Answers of the daemon (json_t)
+ * are borrowed: they live as long as struct cli, as does everything from its arena.
+ *
+ * One thread. */
+#ifndef BERTH_CLI_COMMAND_H
+#define BERTH_CLI_COMMAND_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "cli/args.h"
+#include "cli/cli.h"
+#include "codec/json.h"
+
+struct berth;
+struct berth_error;
+struct berth_options;
+struct cli;
+
+struct cli_command {
+        const char *name;                     /* NULL ends a table */
+        const char *synopsis;                 /* what follows the name in the usage line */
+        const char *summary;                  /* one line, no full stop */
+        const char *notes;                    /* further lines for --help, or NULL */
+        const char *example;                  /* a line that works when pasted */
+        const struct cli_option *options;     /* NULL: none of its own */
+        const struct cli_command *const *sub; /* a group when not NULL; NULL-terminated */
+        /* Run by a group without a subcommand, or by a command. NULL: a subcommand is needed. */
+        int (*run)(struct cli *c, const struct args *a, struct err *err);
+        size_t min_words;
+        size_t max_words;
+};
+
+extern const struct cli_command cli_top; /* `berth` itself */
+extern const struct cli_command *const cli_commands[];
+extern const struct cli_option cli_global_options[];
+
+extern const struct cli_command cmd_serve;
+extern const struct cli_command cmd_company;
+extern const struct cli_command cmd_env;
+extern const struct cli_command cmd_lease;
+extern const struct cli_command cmd_leaks;
+extern const struct cli_command cmd_key;
+extern const struct cli_command cmd_agent;
+extern const struct cli_command cmd_activity;
+extern const struct cli_command cmd_doctor;
+extern const struct cli_command cmd_help;
+extern const struct cli_command cmd_faults;
+
+struct cli {
+        const struct cli_hooks *hooks;
+        struct arena arena;
+        bool json;             /* --json: print the API's object */
+        const char *api_url;   /* --api-url or environment; NULL: look for a daemon */
+        const char *api_key;   /* NULL: none */
+        const char *company;   /* id or name as given; NULL: not given */
+        const char *data;      /* data directory; never NULL */
+        const char *data_flag; /* --data as given, NULL when not */
+        struct berth *api;     /* opened by the first call */
+};
+
+/* Fill everything but the connection from the global options and the environment. */
+int cli_init(struct cli *c, const struct cli_hooks *hooks, const struct args *a, struct err *err);
+void cli_done(struct cli *c);
+
+/* The first variable that is set and not empty, or NULL. */
+const char *cli_env(const char *ours, const char *paperclips);
+
+/* help.c. `path` is the command's full name, "berth env create". */
+void cli_print_help(const char *path, const struct cli_command *command);
+const struct cli_command *cli_find_command(const struct cli_command *const *table,
+                                           const char *name);
+int cli_unknown_command(const struct cli_command *const *table, const char *path, const char *typed,
+                        struct err *err);
+
+/* -- The daemon (session.c) ------------------------------------------------------------------- */
+
+/* Where to connect: --api-url, the environment, the Unix socket of the data directory, the default
+ * port, in this order. The strings are the arena's. */
+void cli_endpoint(struct cli *c, struct berth_options *ret);
+/* The handle, opened by the first call; c owns it. */
+int cli_connect(struct cli *c, struct berth **ret, struct err *err);
+
+/* One request. take_body may be NULL. An answer of 400 and above is an error with the daemon's text
+ * and details. *ret may be NULL when the answer was empty; ret itself may be NULL. */
+int cli_call(struct cli *c, const char *method, const char *path, json_t *take_body, json_t **ret,
+             struct err *err);
+/* The same for a list: ERR_PROVIDER when the answer is no array. */
+int cli_call_list(struct cli *c, const char *path, json_t **ret, struct err *err);
+
+/* Turn an error of the client library into ours; returns the code. */
+int cli_api_error(const struct berth_error *error, struct err *err);
+
+/* Keep a new reference until the end and return it, borrowed. */
+json_t *cli_keep(struct cli *c, json_t *take_value);
+
+char *cli_printf(struct cli *c, const char *fmt, ...) PRINTF(2, 3);
+/* Percent-encoded for use as one path segment or query value. */
+const char *cli_escape(struct cli *c, const char *text);
+
+/* -- Finding things (resolve.c) --------------------------------------------------------------- */
+
+/* The company's id: the one given, or the only one there is. When there is none and `create` is
+ * set, makes one named "Default" and says so. */
+int cli_company(struct cli *c, bool create, const char **ret_id, struct err *err);
+int cli_company_find(struct cli *c, const char *given, json_t **ret, struct err *err);
+/* By id, by name, or by the beginning of the id. */
+int cli_environment(struct cli *c, const char *given, json_t **ret, struct err *err);
+int cli_environments(struct cli *c, json_t **ret_list, struct err *err);
+int cli_lease(struct cli *c, const char *given, json_t **ret, struct err *err);
+int cli_agent(struct cli *c, const char *given, json_t **ret, struct err *err);
+
+/* The element of `list` meant by `given`: an exact id, a `name_key` (or `other_key`, may be NULL),
+ * or at least CLI_PREFIX_MIN characters that begin exactly one id. `what` names the kind of thing
+ * in messages. */
+#define CLI_PREFIX_MIN 4
+int cli_pick(const char *what, json_t *list, const char *given, const char *name_key,
+             const char *other_key, json_t **ret, struct err *err);
+
+/* -- Small things (values.c) ------------------------------------------------------------------ */
+
+/* Merge `--config JSON` and each `-o key=value` into a new object; *ret is a new reference, NULL
+ * when none was given. */
+int cli_config(const struct args *a, json_t **ret, struct err *err);
+/* Lease and environment references in answers. */
+const char *cli_text(const json_t *object, const char *key); /* "" when absent */
+/* Whether `text` is one of the NULL-terminated words; ERR_USAGE with the list otherwise. */
+int cli_one_of(const char *what, const char *text, const char *const *words, struct err *err);
+/* Ask on the terminal; ERR_CANCELLED unless the answer is yes. Without a terminal nobody can be
+ * asked, and whoever wrote the script meant it. */
+int cli_confirm(const char *question, struct err *err);
+
+#endif

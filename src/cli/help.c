@@ -1,0 +1,87 @@
+/* Help, made from the table of commands so that it cannot differ from what is understood. */
+#include <stdio.h>
+
+#include "cli/command.h"
+#include "cli/suggest.h"
+
+static int option_width(const struct cli_option *o)
+{
+        return (int)(strlen(o->name) + (o->value ? strlen(o->value) + 1 : 0));
+}
+
+static void print_options(const char *title, const struct cli_option *options)
+{
+        int width = 0;
+
+        if (!options || !options->name)
+                return;
+        for (const struct cli_option *o = options; o->name; o++)
+                width = MAX(width, option_width(o));
+        printf("\n%s:\n", title);
+        for (const struct cli_option *o = options; o->name; o++) {
+                if (o->letter)
+                        printf("  -%c, --%s%s%s", o->letter, o->name, o->value ? " " : "",
+                               o->value ? o->value : "");
+                else
+                        printf("      --%s%s%s", o->name, o->value ? " " : "",
+                               o->value ? o->value : "");
+                printf("%*s%s\n", width - option_width(o) + 2, "", o->help);
+        }
+}
+
+static void print_commands(const struct cli_command *const *table)
+{
+        int width = 0;
+
+        for (size_t i = 0; table[i]; i++)
+                width = MAX(width, (int)strlen(table[i]->name));
+        printf("\nCommands:\n");
+        for (size_t i = 0; table[i]; i++)
+                printf("  %-*s  %s\n", width, table[i]->name, table[i]->summary);
+}
+
+static void print_usage(const char *path, const struct cli_command *command)
+{
+        if (command->run)
+                printf("Usage: %s%s%s\n", path, *command->synopsis ? " " : "", command->synopsis);
+        if (command->sub)
+                printf("%s%s COMMAND ...\n", command->run ? "       " : "Usage: ", path);
+}
+
+void cli_print_help(const char *path, const struct cli_command *command)
+{
+        print_usage(path, command);
+        printf("\n%s.\n", command->summary);
+        if (command->notes)
+                printf("\n%s\n", command->notes);
+        if (command->sub)
+                print_commands(command->sub);
+        print_options("Options", command->options);
+        print_options("Everywhere", cli_global_options);
+        if (command->example)
+                printf("\nExample:\n  %s\n", command->example);
+        if (command->sub)
+                printf("\n'%s COMMAND --help' says more about one.\n", path);
+}
+
+const struct cli_command *cli_find_command(const struct cli_command *const *table, const char *name)
+{
+        for (size_t i = 0; table[i]; i++)
+                if (streq(table[i]->name, name))
+                        return table[i];
+        return NULL;
+}
+
+int cli_unknown_command(const struct cli_command *const *table, const char *path, const char *typed,
+                        struct err *err)
+{
+        struct suggest s;
+
+        suggest_init(&s, typed);
+        for (size_t i = 0; table[i]; i++)
+                suggest_offer(&s, table[i]->name);
+        if (s.best)
+                return err_set(err, ERR_USAGE, "unknown command '%s'; did you mean '%s %s'?", typed,
+                               path, s.best);
+        return err_set(err, ERR_USAGE, "unknown command '%s'; see '%s --help'", typed, path);
+}

@@ -1,0 +1,222 @@
+/* Which daemon, and one request at a time to it. */
+#include <berth/berth.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "cli/command.h"
+
+#define DEFAULT_URL "http://127.0.0.1:3100"
+
+const char *cli_env(const char *ours, const char *paperclips)
+{
+        const char *value = getenv(ours);
+
+        if ((!value || !*value) && paperclips)
+                value = getenv(paperclips);
+        return value && *value ? value : NULL;
+}
+
+static int find_data_dir(struct cli *c, struct err *err)
+{
+        const char *base = getenv("XDG_DATA_HOME");
+        const char *home = getenv("HOME");
+
+        c->data = c->data_flag ? c->data_flag : cli_env("BERTH_DATA", NULL);
+        if (c->data)
+                return 0;
+        if (base && base[0] == '/')
+                c->data = cli_printf(c, "%s/berth", base);
+        else if (home && home[0] == '/')
+                c->data = cli_printf(c, "%s/.local/share/berth", home);
+        else
+                return err_set(err, ERR_USAGE, "HOME is not set; say where with --data DIR");
+        return 0;
+}
+
+int cli_init(struct cli *c, const struct cli_hooks *hooks, const struct args *a, struct err *err)
+{
+        const char *url = args_value(a, "api-url");
+        const char *key = args_value(a, "api-key");
+        const char *company = args_value(a, "company");
+
+        *c = (struct cli){
+                .hooks = hooks,
+                .json = args_flag(a, "json"),
+                .api_url = url ? url : cli_env("BERTH_API_URL", "PAPERCLIP_API_URL"),
+                .api_key = key ? key : cli_env("BERTH_API_KEY", "PAPERCLIP_API_KEY"),
+                .company = company ? company : cli_env("BERTH_COMPANY_ID", "PAPERCLIP_COMPANY_ID"),
+                .data_flag = args_value(a, "data"),
+        };
+        arena_init(&c->arena);
+        return find_data_dir(c, err);
+}
+
+void cli_done(struct cli *c)
+{
+        berth_close(c->api);
+        c->api = NULL;
+        arena_done(&c->arena);
+}
+
+int cli_api_error(const struct berth_error *error, struct err *err)
+{
+        static const struct {
+                int status;
+                int code;
+        } codes[] = {
+                { 400, ERR_INVALID },       { 401, ERR_UNAUTHORIZED },    { 403, ERR_FORBIDDEN },
+                { 404, ERR_NOT_FOUND },     { 409, ERR_CONFLICT },        { 413, ERR_TOO_LARGE },
+                { 422, ERR_UNPROCESSABLE }, { 501, ERR_NOT_IMPLEMENTED }, { 503, ERR_BUSY },
+                { 504, ERR_TIMEOUT },
+        };
+        int code = ERR_PROVIDER;
+
+        switch (error->code) {
+        case BERTH_UNREACHABLE:
+                code = ERR_UNREACHABLE;
+                break;
+        case BERTH_TIMEOUT:
+                code = ERR_TIMEOUT;
+                break;
+        case BERTH_LOST:
+                code = ERR_UNCERTAIN;
+                break;
+        case BERTH_INVALID:
+                code = ERR_USAGE;
+                break;
+        default:
+                for (size_t i = 0; i < ARRAY_LEN(codes); i++)
+                        if (codes[i].status == error->http_status)
+                                code = codes[i].code;
+        }
+        (void)err_set(err, code, "%s", error->text);
+        if (err && error->code == BERTH_REFUSED && error->details[0])
+                err_details(err, xstrdup(error->details));
+        return code;
+}
+
+/* The socket is preferred to the port: it can only be this user's daemon, with this data. */
+void cli_endpoint(struct cli *c, struct berth_options *ret)
+{
+        const char *path = cli_printf(c, "%s/berth.sock", c->data);
+        struct stat st;
+
+        *ret = (struct berth_options){
+                .url = c->api_url ? c->api_url : DEFAULT_URL,
+                .api_key = c->api_key,
+                .run_id = cli_env("BERTH_RUN_ID", "PAPERCLIP_RUN_ID"),
+        };
+        if (!c->api_url && stat(path, &st) == 0 && S_ISSOCK(st.st_mode))
+                ret->socket_path = path;
+}
+
+int cli_connect(struct cli *c, struct berth **ret, struct err *err)
+{
+        struct berth_options options;
+        struct berth_error error;
+
+        if (!c->api) {
+                cli_endpoint(c, &options);
+                if (berth_open(&options, &c->api, &error) < 0)
+                        return cli_api_error(&error, err);
+        }
+        *ret = c->api;
+        return 0;
+}
+
+static void decref(void *value)
+{
+        json_decref(value);
+}
+
+json_t *cli_keep(struct cli *c, json_t *take_value)
+{
+        if (take_value)
+                arena_defer(&c->arena, decref, take_value);
+        return take_value;
+}
+
+char *cli_printf(struct cli *c, const char *fmt, ...)
+{
+        struct buf b = BUF_INIT;
+        char *copy;
+        va_list ap;
+
+        va_start(ap, fmt);
+        buf_appendv(&b, fmt, ap);
+        va_end(ap);
+        copy = arena_strdup(&c->arena, buf_str(&b));
+        buf_done(&b);
+        return copy;
+}
+
+const char *cli_escape(struct cli *c, const char *text)
+{
+        static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                    "0123456789-._~";
+        struct buf b = BUF_INIT;
+        char *copy;
+
+        for (; *text; text++) {
+                if (strchr(plain, *text))
+                        buf_putc(&b, *text);
+                else
+                        buf_appendf(&b, "%%%02X", (unsigned)(unsigned char)*text);
+        }
+        copy = arena_strdup(&c->arena, buf_str(&b));
+        buf_done(&b);
+        return copy;
+}
+
+static int read_answer(struct cli *c, struct berth_response *response, json_t **ret,
+                       struct err *err)
+{
+        struct berth_error error;
+        json_t *value = NULL;
+        int r;
+
+        if (berth_refusal(response, &error) < 0)
+                return cli_api_error(&error, err);
+        if (response->len > 0) {
+                r = json_parse(response->body, response->len, &value, err);
+                if (r < 0)
+                        return err_wrap(err, ERR_PROVIDER, "%s answered something else than JSON",
+                                        berth_address(c->api));
+        }
+        (void)cli_keep(c, value);
+        if (ret)
+                *ret = value;
+        return 0;
+}
+
+int cli_call(struct cli *c, const char *method, const char *path, json_t *take_body, json_t **ret,
+             struct err *err)
+{
+        CLEAN(berth_response_done) struct berth_response response = { 0 };
+        CLEAN(cleanup_free) char *text = take_body ? json_to_text(take_body) : NULL;
+        struct berth_error error;
+        struct berth *api;
+        int r;
+
+        json_decref(take_body);
+        r = cli_connect(c, &api, err);
+        if (r < 0)
+                return r;
+        if (berth_request(api, method, path, text, &response, &error) < 0)
+                return cli_api_error(&error, err);
+        return read_answer(c, &response, ret, err);
+}
+
+int cli_call_list(struct cli *c, const char *path, json_t **ret, struct err *err)
+{
+        json_t *list = NULL;
+        int r = cli_call(c, "GET", path, NULL, &list, err);
+
+        if (r < 0)
+                return r;
+        if (!json_is_array(list))
+                return err_set(err, ERR_PROVIDER, "GET %s: the answer is no list", path);
+        *ret = list;
+        return 0;
+}
