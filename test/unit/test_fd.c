@@ -9,7 +9,7 @@
 
 static int open_scratch(char path[64])
 {
-        strcpy(path, "/tmp/berth-test-fd-XXXXXX");
+        snprintf(path, 64, "/tmp/berth-test-fd-XXXXXX");
         assert_non_null(mkdtemp(path));
         return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }

@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -29,7 +30,7 @@ static int setup(void **state)
 {
         struct scratch *s = xcalloc(1, sizeof(*s));
 
-        strcpy(s->root, "/tmp/berth-test-path-XXXXXX");
+        snprintf(s->root, sizeof(s->root), "/tmp/berth-test-path-XXXXXX");
         if (!mkdtemp(s->root))
                 return -1;
         s->root_fd = open(s->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -42,18 +43,23 @@ static int setup(void **state)
         return 0;
 }
 
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *where)
+{
+        (void)st;
+        (void)type;
+        (void)where;
+        return remove(path);
+}
+
 static int teardown(void **state)
 {
         struct scratch *s = *state;
-        char command[128];
+        int r = nftw(s->root, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 
         close(s->in);
         close(s->root_fd);
-        snprintf(command, sizeof(command), "rm -rf '%s'", s->root);
-        if (system(command) != 0)
-                return -1;
         free(s);
-        return 0;
+        return r;
 }
 
 static int open_it(struct scratch *s, const char *path, int flags, mode_t mode)
