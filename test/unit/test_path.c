@@ -11,7 +11,7 @@
 
 /* scratch/in is the directory we chose; scratch/secret is what nobody may reach through it. */
 struct scratch {
-        char root[64];
+        char root[SCRATCH_PATH_MAX];
         int root_fd;
         int in;
 };
@@ -30,9 +30,7 @@ static int setup(void **state)
 {
         struct scratch *s = xcalloc(1, sizeof(*s));
 
-        snprintf(s->root, sizeof(s->root), "/tmp/berth-test-path-XXXXXX");
-        if (!mkdtemp(s->root))
-                return -1;
+        make_scratch(s->root);
         s->root_fd = open(s->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         write_file(s->root_fd, "secret");
         mkdirat(s->root_fd, "in", 0700);
@@ -106,7 +104,7 @@ static void test_dot_dot_is_refused(void **state)
 static void test_absolute_is_refused(void **state)
 {
         struct scratch *s = *state;
-        char inside[128];
+        char inside[SCRATCH_PATH_MAX + 32];
 
         assert_int_equal(open_it(s, "/etc/passwd", O_RDONLY, 0), ERR_FORBIDDEN);
         snprintf(inside, sizeof(inside), "%s/in/sub/file", s->root);
@@ -144,7 +142,7 @@ static void test_make_dirs(void **state)
 {
         struct scratch *s = *state;
         CLEAN(err_done) struct err e = { 0 };
-        char path[128];
+        char path[SCRATCH_PATH_MAX + 32];
         struct stat st;
 
         snprintf(path, sizeof(path), "%s/a/b//c/", s->root);
