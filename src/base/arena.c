@@ -1,5 +1,6 @@
 #include "base/arena.h"
 
+#include <ctype.h>
 #include <stdalign.h>
 #include <stdio.h>
 
@@ -75,6 +76,20 @@ char *arena_strndup(struct arena *a, const char *s, size_t n)
 char *arena_strdup(struct arena *a, const char *s)
 {
         return s ? arena_strndup(a, s, strlen(s)) : NULL;
+}
+
+char *arena_strtrim(struct arena *a, const char *s)
+{
+        size_t n;
+
+        if (!s)
+                return NULL;
+        while (isspace((unsigned char)*s))
+                s++;
+        n = strlen(s);
+        while (n > 0 && isspace((unsigned char)s[n - 1]))
+                n--;
+        return n > 0 ? arena_strndup(a, s, n) : NULL;
 }
 
 char *arena_printf(struct arena *a, const char *fmt, ...)

@@ -21,6 +21,8 @@ void arena_done(struct arena *a);
 void *arena_alloc(struct arena *a, size_t size);
 char *arena_strdup(struct arena *a, const char *s);            /* NULL gives NULL */
 char *arena_strndup(struct arena *a, const char *s, size_t n); /* as xstrndup() */
+/* Without white space around it; NULL when s is NULL or blank. */
+char *arena_strtrim(struct arena *a, const char *s);
 char *arena_printf(struct arena *a, const char *fmt, ...) PRINTF(2, 3);
 
 #define arena_new(a, type) ((type *)arena_alloc((a), sizeof(type)))

@@ -182,6 +182,18 @@ int json_parse(const char *text, size_t len, json_t **ret, struct err *err)
         return 0;
 }
 
+const char *json_to_arena(struct arena *arena, const json_t *v)
+{
+        CLEAN(cleanup_free) char *text = json_to_text(v);
+
+        return arena_strdup(arena, text);
+}
+
+json_t *json_string_or_null(const char *s)
+{
+        return s ? json_string(s) : json_null();
+}
+
 const char *json_get_string(const json_t *object, const char *key)
 {
         return json_string_value(json_object_get(object, key));

@@ -14,6 +14,7 @@
 
 #include <jansson.h>
 
+#include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
 
@@ -27,6 +28,11 @@ int json_parse(const char *text, size_t len, json_t **ret, struct err *err);
 void json_put(struct buf *b, const json_t *v);
 /* The same as a heap string, of any length; never NULL. */
 char *json_to_text(const json_t *v);
+
+/* The same in an arena. */
+const char *json_to_arena(struct arena *arena, const json_t *v);
+/* A string, or null for NULL. A new reference. */
+json_t *json_string_or_null(const char *s);
 
 /* Borrowed members; NULL when absent or of another type. */
 const char *json_get_string(const json_t *object, const char *key);

@@ -129,8 +129,6 @@ static void watch_closed(uv_handle_t *handle)
 
 static void watch_ready(uv_poll_t *poll, int status, int events)
 {
-        (void)status;
-        (void)events;
         uv_poll_stop(poll);
         uv_close((uv_handle_t *)poll, watch_closed);
 }

@@ -233,7 +233,6 @@ static int sqlite_store_read(const struct op *op, struct store *base, store_fn f
         struct reader *reader;
         int r = take_reader(s, &reader, err);
 
-        (void)op;
         if (r < 0) {
                 note_outcome(s, r);
                 return r;

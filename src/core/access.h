@@ -1,0 +1,61 @@
+/* Who asks, and what they may.
+ *
+ * An actor is made once per request from its credentials (auth.h). The guards below are the only
+ * places that decide about rights; each returns 0 or the seed's status and text. Guards that need
+ * rows take a struct db. Actors are immutable once made. */
+#ifndef BERTH_CORE_ACCESS_H
+#define BERTH_CORE_ACCESS_H
+
+#include "core/runtime.h"
+
+#define LOCAL_BOARD_USER       "local-board"
+#define PERM_ENVIRONMENTS      "environments:manage"
+#define PERM_AGENTS_CREATE     "agents:create"
+#define PERM_USERS_PERMISSIONS "users:manage_permissions"
+
+enum actor_type { ACTOR_NONE, ACTOR_BOARD, ACTOR_AGENT, ACTOR_SYSTEM };
+enum actor_source {
+        SOURCE_NONE,
+        SOURCE_LOCAL_IMPLICIT, /* local trusted mode, or the operator's own socket */
+        SOURCE_BOARD_KEY,
+        SOURCE_AGENT_KEY,
+        SOURCE_SYSTEM, /* the daemon itself */
+};
+
+struct actor {
+        enum actor_type type;
+        enum actor_source source;
+        const char *user_id; /* board */
+        bool is_instance_admin;
+        const char *agent_id, *company_id; /* agent */
+        bool can_create_agents;
+        const char *key_id; /* the key that was used, or NULL */
+};
+
+extern const struct actor actor_system;
+
+const char *actor_source_name(enum actor_source source);
+
+/* 401 Unauthorized for nobody. */
+int access_authenticated(const struct actor *a, struct err *err);
+/* 403 Board access required. */
+int access_board(const struct actor *a, struct err *err);
+/* 403 Instance admin access required, or the text given. */
+int access_admin(const struct actor *a, const char *text, struct err *err);
+
+/* Whether the actor may see the company; with `write`, change things in it. For the local operator
+ * also 404 when there is no such company. */
+int access_company(struct db *db, const struct actor *a, const char *company_id, bool write,
+                   struct err *err);
+
+/* Whether the actor holds a permission in a company it may access. */
+int access_has(struct db *db, const struct actor *a, const char *company_id, const char *permission,
+               bool *ret, struct err *err);
+/* 403 Missing permission: environments:manage. Checks access_company() first. */
+int access_manage_environments(struct db *db, const struct actor *a, const char *company_id,
+                               struct err *err);
+/* 403 Missing permission: agents:create (board) or can create agents (agent). */
+int access_manage_agents(struct db *db, const struct actor *a, const char *company_id,
+                         struct err *err);
+
+#endif

@@ -1,0 +1,88 @@
+#define _GNU_SOURCE
+#include "core/audit.h"
+
+#include "base/clock.h"
+#include "store/activity.h"
+
+/* A name is sensitive when it contains one of these, whatever its case. */
+static const char *const sensitive[] = {
+        "apikey",      "api_key",          "api-key",
+        "accesstoken", "access_token",     "access-token",
+        "authtoken",   "auth_token",       "authorization",
+        "bearer",      "secret",           "passwd",
+        "password",    "credential",       "jwt",
+        "privatekey",  "private_key",      "private-key",
+        "cookie",      "connectionstring", "connection_string",
+        "token",
+};
+
+static bool is_sensitive(const char *name)
+{
+        for (size_t i = 0; i < ARRAY_LEN(sensitive); i++)
+                if (strcasestr(name, sensitive[i]))
+                        return true;
+        return false;
+}
+
+void audit_redact(json_t *value)
+{
+        const char *key;
+        json_t *member;
+        size_t i;
+
+        if (json_is_array(value)) {
+                json_array_foreach(value, i, member) audit_redact(member);
+                return;
+        }
+        json_object_foreach(value, key, member)
+        {
+                if (is_sensitive(key))
+                        json_object_set_new(value, key, json_string(REDACTED));
+                else
+                        audit_redact(member);
+        }
+}
+
+static void name_actor(const struct actor *a, struct activity *row)
+{
+        switch (a->type) {
+        case ACTOR_AGENT:
+                row->actor_type = "agent";
+                row->actor_id = row->agent_id = a->agent_id;
+                break;
+        case ACTOR_BOARD:
+                row->actor_type = "user";
+                row->actor_id = a->user_id;
+                break;
+        case ACTOR_SYSTEM:
+        case ACTOR_NONE:
+                row->actor_type = "system";
+                row->actor_id = "berth";
+                break;
+        }
+}
+
+int audit(struct db *db, const struct op *op, const char *company_id, const char *action,
+          const char *entity_type, const char *entity_id, json_t *take_details, struct err *err)
+{
+        CLEAN(cleanup_free) char *details = NULL;
+        struct uuid id = uuid_new();
+        struct activity row = {
+                .id = id.s,
+                .company_id = company_id,
+                .action = action,
+                .entity_type = entity_type,
+                .entity_id = entity_id,
+                .run_id = op->run_id,
+                .created_at = clock_now_us(),
+        };
+
+        name_actor(op->actor ? op->actor : &actor_system, &row);
+        if (take_details) {
+                audit_redact(take_details);
+                details = json_to_text(take_details);
+                json_decref(take_details);
+                row.details = details;
+        }
+        return activity_insert(db, &row, err);
+}

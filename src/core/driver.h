@@ -1,0 +1,109 @@
+/* Drivers: how a kind of environment is opened and given up.
+ *
+ * The engine (lease.h) decides when; a driver only knows how. It never writes lease or place rows.
+ * The contract that makes crashes harmless:
+ *
+ *   - open() is called after the intent was committed. The place's id is the idempotency key and
+ * the owner tag, and the provider gets it where it can keep one. An error means that nothing
+ * exists, unless the code is ERR_UNCERTAIN, ERR_TIMEOUT or ERR_CANCELLED.
+ *   - close(), park() and resume() may be called again after a crash and must come to the same end.
+ *     close() of something that does not exist succeeds.
+ *   - list(), where a driver has it, names everything that exists by its owner tag.
+ *
+ * Called on operation threads; a driver is immutable. */
+#ifndef BERTH_CORE_DRIVER_H
+#define BERTH_CORE_DRIVER_H
+
+#include "codec/json.h"
+#include "core/runtime.h"
+#include "store/environments.h"
+#include "store/leases.h"
+#include "store/places.h"
+
+#define POLICY_EPHEMERAL         "ephemeral"
+#define POLICY_REUSE_ENVIRONMENT "reuse_by_environment"
+#define POLICY_REUSE_WORKSPACE   "reuse_by_execution_workspace"
+#define POLICY_RETAIN_ON_FAILURE "retain_on_failure"
+
+struct lease_request {
+        const char *run_id;                   /* NULL: ad-hoc */
+        const char *issue_id;                 /* NULL: none */
+        const char *execution_workspace_id;   /* NULL: none */
+        const char *execution_workspace_mode; /* NULL: none */
+        const char *idempotency_key;          /* NULL: none */
+        int64_t ttl_ms;                       /* 0: none asked for */
+};
+
+/* What a driver wants for a request, before anything happens. In the operation's arena. */
+struct lease_plan {
+        const char *provider; /* the lease's `provider` */
+        const char *policy;
+        const char *config; /* JSON object: the provider's configuration, stored with the place */
+        bool has_world;     /* open() touches something outside the database */
+        bool reuse;         /* an idle place with a matching configuration will do */
+};
+
+/* What a provider answered. In the operation's arena. */
+struct provider_lease {
+        const char *id;     /* provider_lease_id; may be NULL */
+        json_t *metadata;   /* object, borrowed from the arena's keeping; may be NULL */
+        int64_t expires_at; /* 0: never */
+};
+
+typedef int (*driver_found_fn)(void *ctx, const char *provider, const char *owner_tag,
+                               const char *description);
+
+struct driver {
+        const char *key;
+
+        /* Check the configuration and say what is wanted. No outside effect. */
+        int (*plan)(struct op *op, struct runtime *rt, const struct environment *env,
+                    const struct lease_request *req, struct lease_plan *ret, struct err *err);
+        int (*open)(struct op *op, struct runtime *rt, const struct place *place,
+                    const struct lease_request *req, struct provider_lease *ret, struct err *err);
+        /* Take an idle place into use again. ERR_NOT_FOUND: it is not there any more. NULL: nothing
+         * to do. */
+        int (*resume)(struct op *op, struct runtime *rt, const struct place *place,
+                      const struct lease_request *req, struct provider_lease *ret, struct err *err);
+        /* The last lease ended but the place stays for the next one. NULL: nothing to do. */
+        int (*park)(struct op *op, struct runtime *rt, const struct place *place, struct err *err);
+        /* Make it not exist. */
+        int (*close)(struct op *op, struct runtime *rt, const struct place *place, struct err *err);
+        /* Whether recorded configuration serves a request that plans for `wanted`. */
+        bool (*matches)(const char *recorded, const char *wanted);
+        /* Everything that exists now. NULL: this driver cannot list. */
+        int (*list)(struct op *op, struct runtime *rt, driver_found_fn fn, void *ctx,
+                    struct err *err);
+        /* Metadata of a fresh lease, in order: the engine puts driver and executionWorkspaceMode
+         * first. */
+        void (*describe)(const struct place *place, const struct provider_lease *opened,
+                         bool resumed, json_t *metadata);
+
+        /* Optional operations on a lease; NULL gives the seed's "does not support" text. */
+        int (*resume_lease)(struct op *op, struct runtime *rt, const struct environment *env,
+                            const struct lease *lease, struct buf *ret_json, struct err *err);
+        bool can_destroy;
+        int (*realize)(struct op *op, struct runtime *rt, const struct environment *env,
+                       const struct lease *lease, json_t *workspace, struct buf *ret_json,
+                       json_t **ret_realization, struct err *err);
+        int (*execute)(struct op *op, struct runtime *rt, const struct environment *env,
+                       const struct lease *lease, json_t *request, struct buf *ret_json,
+                       struct err *err);
+        bool writes_cleanup_status; /* releases record success or failure on the lease */
+        const char
+                *release_failure_reason; /* written when a lease is released as failed; or NULL */
+};
+
+extern const struct driver driver_local;
+extern const struct driver driver_sandbox;
+
+/* The driver with that key; ERR_UNPROCESSABLE with the seed's text when there is none. */
+int driver_find(const struct runtime *rt, const char *key, const struct driver **ret,
+                struct err *err);
+/* NULL when there is none. */
+const struct driver *driver_lookup(const struct runtime *rt, const char *key);
+
+/* "Environment driver "x" does not support <what>." */
+int driver_unsupported(const char *key, const char *what, struct err *err);
+
+#endif

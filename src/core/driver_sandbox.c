@@ -1,0 +1,181 @@
+/* The sandbox driver: finds the built-in provider that the configuration names and does what it
+ * says. Providers from plugins join here with the plugin host. */
+#include "core/env_config.h"
+#include "core/provider.h"
+#include "core/realization.h"
+
+/* Parse a stored configuration; the operation's arena keeps it. */
+static int parse_config(struct op *op, const struct environment *env, json_t **ret, struct err *err)
+{
+        json_t *raw = NULL, *config = NULL;
+        int r = json_parse(env->config, strlen(env->config), &raw, err);
+
+        if (r < 0)
+                return err_wrap(err, ERR_CORRUPT, "configuration of environment %s", env->id);
+        if (!streq(env->driver, "sandbox"))
+                r = err_set(err, ERR_UNPROCESSABLE,
+                            "Expected sandbox environment config for driver \"%s\".", env->driver);
+        else
+                r = env_config_normalize("sandbox", raw, CONFIG_STORED, &config, err);
+        json_decref(raw);
+        if (r < 0)
+                return r;
+        arena_defer(op->arena, (void (*)(void *))json_decref, config);
+        *ret = config;
+        return 0;
+}
+
+static int sandbox_plan(struct op *op, struct runtime *rt, const struct environment *env,
+                        const struct lease_request *req, struct lease_plan *ret, struct err *err)
+{
+        const char *key;
+        json_t *config = NULL;
+        bool reuse;
+        int r = parse_config(op, env, &config, err);
+
+        if (r < 0)
+                return r;
+        key = json_get_string(config, "provider");
+        if (!provider_lookup(key))
+                return err_set(
+                        err, ERR_UNPROCESSABLE,
+                        "Sandbox provider \"%s\" is not registered as a built-in provider and no "
+                        "matching plugin is available.",
+                        key);
+        if (streq(key, PROVIDER_FAKE) && !rt->settings.allow_fake_provider)
+                return err_set(
+                        err, ERR_UNPROCESSABLE,
+                        "Built-in fake sandbox environments are reserved for internal probes "
+                        "and cannot be leased.");
+        /* An ad-hoc lease neither takes up what others left nor leaves anything. */
+        reuse = json_is_true(json_object_get(config, "reuseLease")) && req->run_id;
+        *ret = (struct lease_plan){
+                .provider = key,
+                .policy = reuse ? POLICY_REUSE_ENVIRONMENT : POLICY_EPHEMERAL,
+                .config = json_to_arena(op->arena, config),
+                .has_world = true,
+                .reuse = reuse,
+        };
+        return 0;
+}
+
+static int sandbox_open(struct op *op, struct runtime *rt, const struct place *place,
+                        const struct lease_request *req, struct provider_lease *ret,
+                        struct err *err)
+{
+        const struct provider *p;
+        int r = provider_find(place->provider, &p, err);
+
+        return r < 0 ? r : p->open(op, rt, place, req, ret, err);
+}
+
+static int sandbox_resume(struct op *op, struct runtime *rt, const struct place *place,
+                          const struct lease_request *req, struct provider_lease *ret,
+                          struct err *err)
+{
+        const struct provider *p;
+        int r = provider_find(place->provider, &p, err);
+
+        return r < 0 ? r : p->resume(op, rt, place, req, ret, err);
+}
+
+static int sandbox_park(struct op *op, struct runtime *rt, const struct place *place,
+                        struct err *err)
+{
+        const struct provider *p;
+        int r = provider_find(place->provider, &p, err);
+
+        if (r < 0)
+                return r;
+        return p->park ? p->park(op, rt, place, err) : 0;
+}
+
+static int sandbox_close(struct op *op, struct runtime *rt, const struct place *place,
+                         struct err *err)
+{
+        const struct provider *p;
+        int r = provider_find(place->provider, &p, err);
+
+        return r < 0 ? r : p->close(op, rt, place, err);
+}
+
+static int sandbox_list(struct op *op, struct runtime *rt, driver_found_fn fn, void *ctx,
+                        struct err *err)
+{
+        for (const struct provider *const *p = builtin_providers; *p; p++) {
+                int r = (*p)->list ? (*p)->list(op, rt, fn, ctx, err) : 0;
+
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+static bool sandbox_matches(const char *recorded, const char *wanted)
+{
+        json_t *have = NULL, *want = NULL;
+        bool same = json_parse(recorded, strlen(recorded), &have, NULL) >= 0 &&
+                    json_parse(wanted, strlen(wanted), &want, NULL) >= 0 &&
+                    provider_config_matches(have, want);
+
+        json_decref(have);
+        json_decref(want);
+        return same;
+}
+
+static void sandbox_describe(const struct place *place, const struct provider_lease *opened,
+                             bool resumed, json_t *metadata)
+{
+        if (opened->metadata)
+                json_object_update(metadata, opened->metadata);
+        if (resumed)
+                json_object_set_new(metadata, "resumedLease", json_true());
+}
+
+static int sandbox_realize(struct op *op, struct runtime *rt, const struct environment *env,
+                           const struct lease *lease, json_t *workspace, struct buf *ret_json,
+                           json_t **ret_realization, struct err *err)
+{
+        const char *local = json_get_string(workspace, "localPath");
+        const char *remote = json_get_string(workspace, "remotePath");
+        json_t *metadata = NULL;
+        const char *cwd, *path;
+
+        if (lease->metadata)
+                (void)json_parse(lease->metadata, strlen(lease->metadata), &metadata, NULL);
+        cwd = arena_strtrim(op->arena, json_get_string(metadata, "remoteCwd"));
+        json_decref(metadata);
+        if (!cwd)
+                cwd = remote ? remote : local;
+        *ret_realization = realization_record(env, lease, workspace, cwd);
+        path = json_get_string(json_get_object(*ret_realization, "remote"), "path");
+        if (!path)
+                path = json_get_string(json_get_object(*ret_realization, "local"), "path");
+        realization_answer(ret_json, path, *ret_realization);
+        return 0;
+}
+
+static int sandbox_execute(struct op *op, struct runtime *rt, const struct environment *env,
+                           const struct lease *lease, json_t *request, struct buf *ret_json,
+                           struct err *err)
+{
+        return err_set(err, ERR_UNPROCESSABLE,
+                       "Sandbox driver does not support direct command execution for built-in "
+                       "providers.");
+}
+
+const struct driver driver_sandbox = {
+        .key = "sandbox",
+        .plan = sandbox_plan,
+        .open = sandbox_open,
+        .resume = sandbox_resume,
+        .park = sandbox_park,
+        .close = sandbox_close,
+        .matches = sandbox_matches,
+        .list = sandbox_list,
+        .describe = sandbox_describe,
+        .realize = sandbox_realize,
+        .execute = sandbox_execute,
+        .writes_cleanup_status = true,
+        .release_failure_reason = "adapter_or_run_failure",
+};

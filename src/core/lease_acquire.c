@@ -1,0 +1,412 @@
+/* Acquiring. See lease.h for what is committed before what happens. */
+#include "base/clock.h"
+#include "base/fault.h"
+#include "core/audit.h"
+#include "core/lease.h"
+#include "core/place.h"
+
+#define KEY_POLL_MS 5
+
+struct acquisition {
+        struct op *op;
+        struct runtime *rt;
+        const struct environment *env;
+        const struct driver *driver;
+        const struct lease_request *req;
+        struct lease_plan plan;
+        struct place place;
+        struct provider_lease opened;
+        bool claimed; /* the place was there before */
+        bool joined;  /* ... and another lease of the same run uses it still */
+        struct lease_record *record;
+};
+
+/* Finding what is there */
+
+static int find_existing(struct db *db, void *arg, struct err *err)
+{
+        struct acquisition *q = arg;
+        int r = leases_by_key(db, q->env->id, q->req->idempotency_key, q->op->arena,
+                              &q->record->lease, err);
+
+        if (r == ERR_NOT_FOUND)
+                return 0;
+        if (r < 0)
+                return r;
+        q->record->env = *q->env;
+        q->record->existed = true;
+        lease_record_fill(q->record, q->op->arena);
+        return 1;
+}
+
+static int consider(void *ctx, const struct place *p)
+{
+        struct acquisition *q = ctx;
+        bool idle = streq(p->state, PLACE_READY);
+        bool ours = streq(p->state, PLACE_HELD) && p->holder_run_id && q->req->run_id &&
+                    streq(p->holder_run_id, q->req->run_id);
+
+        if (q->claimed || !(idle || ours) || !streq(p->policy, q->plan.policy) ||
+            !streq(p->driver, q->driver->key) || !q->driver->matches(p->config, q->plan.config))
+                return 0;
+        q->place = *p;
+        q->claimed = true;
+        q->joined = ours;
+        return 0;
+}
+
+static int claim(struct db *db, void *arg, struct err *err)
+{
+        struct acquisition *q = arg;
+        int r;
+
+        q->claimed = q->joined = false;
+        r = places_of_environment(db, q->env->id, q->op->arena, consider, q, err);
+        if (r < 0 || !q->claimed)
+                return r;
+        q->place.holder_run_id = q->req->run_id;
+        q->place.deadline_at = 0;
+        q->place.next_attempt_at = clock_now_us() + CLOSE_TIMEOUT_MS * US_PER_MS;
+        return place_move(db, q->rt, &q->place, PLACE_HELD, err);
+}
+
+/* Opening a new one */
+
+static void describe_place(struct acquisition *q)
+{
+        q->place = (struct place){
+                .id = arena_strdup(q->op->arena, uuid_new().s),
+                .company_id = q->env->company_id,
+                .environment_id = q->env->id,
+                .driver = q->driver->key,
+                .provider = q->plan.provider,
+                .config = q->plan.config,
+                .policy = q->plan.policy,
+                .has_world = q->plan.has_world,
+                .holder_run_id = q->req->run_id,
+                .request_key = q->req->idempotency_key,
+        };
+}
+
+static int intend(struct db *db, void *arg, struct err *err)
+{
+        struct acquisition *q = arg;
+        struct place other;
+        int r;
+
+        if (q->req->idempotency_key) {
+                r = find_existing(db, q, err);
+                if (r != 0)
+                        return r;
+                r = places_by_request(db, q->env->id, q->req->idempotency_key, q->op->arena, &other,
+                                      err);
+                if (r >= 0)
+                        return err_set(err, ERR_LOCKED,
+                                       "An acquire with this idempotency key is under way.");
+                if (r != ERR_NOT_FOUND)
+                        return r;
+        }
+        return place_create(db, q->rt, &q->place, PLACE_INTENDED, err);
+}
+
+/* Two requests with one key: the second waits for the first and gets its lease. */
+static int intend_once(struct acquisition *q, struct err *err)
+{
+        for (;;) {
+                int r;
+
+                FAULT("lease.intend.before");
+                r = store_write(q->op, q->rt->store, intend, q, err);
+                FAULT("lease.intend.after");
+                if (r != ERR_LOCKED)
+                        return r;
+                r = op_wait_fd(q->op, -1, 0, KEY_POLL_MS, err);
+                if (r < 0)
+                        return r;
+        }
+}
+
+/* The lease row */
+
+static json_t *build_metadata(const struct acquisition *q)
+{
+        json_t *m = json_object();
+
+        json_object_set_new(m, "driver", json_string(q->env->driver));
+        json_object_set_new(m, "executionWorkspaceMode",
+                            q->req->execution_workspace_mode
+                                    ? json_string(q->req->execution_workspace_mode)
+                                    : json_null());
+        if (q->driver->describe)
+                q->driver->describe(&q->place, &q->opened, q->claimed, m);
+        return m;
+}
+
+static int64_t soonest(int64_t a, int64_t b)
+{
+        if (a == 0 || b == 0)
+                return MAX(a, b);
+        return MIN(a, b);
+}
+
+/* An ad-hoc lease has nobody whose end would end it, so it always has a time. */
+static int64_t expiry(const struct acquisition *q, int64_t now)
+{
+        int64_t ttl = q->req->ttl_ms;
+
+        if (ttl == 0 && !q->req->run_id)
+                ttl = q->rt->settings.adhoc_ttl_ms;
+        return soonest(q->opened.expires_at, ttl ? now + ttl * US_PER_MS : 0);
+}
+
+static void build_lease(struct acquisition *q)
+{
+        json_t *document = build_metadata(q);
+        const char *metadata = json_to_arena(q->op->arena, document);
+        int64_t now = clock_now_us();
+
+        json_decref(document);
+        q->record->env = *q->env;
+        q->record->lease = (struct lease){
+                .id = arena_strdup(q->op->arena, uuid_new().s),
+                .company_id = q->env->company_id,
+                .environment_id = q->env->id,
+                .place_id = q->place.id,
+                .execution_workspace_id = q->req->execution_workspace_id,
+                .issue_id = q->req->issue_id,
+                .heartbeat_run_id = q->req->run_id,
+                .status = LEASE_ACTIVE,
+                .policy = q->plan.policy,
+                .provider = q->plan.provider,
+                .provider_lease_id = q->opened.id,
+                .acquired_at = now,
+                .last_used_at = now,
+                .expires_at = expiry(q, now),
+                .metadata = metadata,
+                .idempotency_key = q->req->idempotency_key,
+                .created_at = now,
+                .updated_at = now,
+        };
+        q->record->workspace_mode = q->req->execution_workspace_mode;
+}
+
+/* The environment may have been archived or deleted while the provider worked. */
+static int still_active(struct db *db, const struct acquisition *q, struct err *err)
+{
+        struct environment now;
+        int r = environments_get(db, q->env->id, q->op->arena, &now, err);
+
+        if (r >= 0 && !streq(now.status, "active"))
+                return err_set(err, ERR_UNPROCESSABLE, "Environment \"%s\" is not active.",
+                               now.name);
+        return r;
+}
+
+static int bind(struct db *db, void *arg, struct err *err)
+{
+        struct acquisition *q = arg;
+        struct place place = q->place;
+        int r = still_active(db, q, err);
+
+        if (r < 0)
+                return r;
+        place.provider_lease_id = q->opened.id;
+        place.next_attempt_at = 0;
+        if (!q->plan.has_world)
+                r = place_create(db, q->rt, &place, PLACE_HELD, err);
+        else
+                r = place_move(db, q->rt, &place, PLACE_HELD, err);
+        if (r >= 0)
+                r = leases_insert(db, &q->record->lease, err);
+        if (r >= 0)
+                r = audit(db, q->op, q->env->company_id, "environment.lease_acquired",
+                          "environment_lease", q->record->lease.id,
+                          lease_activity_details(q->record, false), err);
+        if (r >= 0)
+                q->place = place;
+        return r;
+}
+
+/* Undoing */
+
+struct place_move_request {
+        struct runtime *rt;
+        struct place *place;
+        const char *state;
+        const char *note;
+};
+
+static int move_place(struct db *db, void *arg, struct err *err)
+{
+        struct place_move_request *m = arg;
+
+        if (m->note)
+                m->place->note = m->note;
+        if (streq(m->state, PLACE_CLOSING))
+                m->place->next_attempt_at = clock_now_us() + CLOSE_TIMEOUT_MS * US_PER_MS;
+        return place_move(db, m->rt, m->place, m->state, err);
+}
+
+static int move_to(struct op *op, struct acquisition *q, const char *state, const char *note,
+                   struct err *err)
+{
+        struct place_move_request m = { q->rt, &q->place, state, note };
+
+        return store_write(op, q->rt->store, move_place, &m, err);
+}
+
+static bool outcome_unknown(int r)
+{
+        return r == ERR_UNCERTAIN || r == ERR_TIMEOUT || r == ERR_CANCELLED;
+}
+
+/* open() failed. Where nothing can exist the intent is written off; where something may exist and
+ * the driver can find it by our tag, closing settles it; else only "uncertain" is true. */
+static void undo_open(struct acquisition *q, int code, const struct err *cause)
+{
+        struct op shield = op_shield(q->op, CLOSE_TIMEOUT_MS);
+        const char *note = arena_strdup(q->op->arena, cause->msg);
+
+        FAULT("lease.undo_open.before");
+        if (!outcome_unknown(code))
+                (void)move_to(&shield, q, PLACE_GONE, note, NULL);
+        else if (!q->driver->list)
+                (void)move_to(&shield, q, PLACE_UNCERTAIN, note, NULL);
+        else if (move_to(&shield, q, PLACE_CLOSING, note, NULL) >= 0)
+                (void)lease_finish_closing(&shield, q->rt, &q->place, NULL);
+        FAULT("lease.undo_open.after");
+}
+
+/* The place exists, but no lease came of it. A claimed one goes back, a new one goes. */
+static void undo_bind(struct acquisition *q)
+{
+        struct op shield = op_shield(q->op, CLOSE_TIMEOUT_MS);
+
+        FAULT("lease.undo_bind.before");
+        if (q->joined)
+                ; /* the other lease keeps it */
+        else if (q->claimed)
+                (void)lease_finish_parking(&shield, q->rt, &q->place, NULL);
+        else if (q->plan.has_world &&
+                 move_to(&shield, q, PLACE_CLOSING, "no lease came of it", NULL) >= 0)
+                (void)lease_finish_closing(&shield, q->rt, &q->place, NULL);
+        FAULT("lease.undo_bind.after");
+}
+
+/* The steps */
+
+static int reuse(struct acquisition *q, struct err *err)
+{
+        CLEAN(err_done) struct err failure = { 0 };
+        struct op shield;
+        int r;
+
+        FAULT("lease.claim.before");
+        r = store_write(q->op, q->rt->store, claim, q, err);
+        FAULT("lease.claim.after");
+        if (r < 0 || !q->claimed)
+                return r;
+        r = q->driver->resume(q->op, q->rt, &q->place, q->req, &q->opened, &failure);
+        FAULT("lease.resume.after");
+        if (r >= 0)
+                return 0;
+        /* What cannot be resumed is of no use to anybody; it goes, and a new one is opened. */
+        shield = op_shield(q->op, CLOSE_TIMEOUT_MS);
+        if (!q->joined &&
+            move_to(&shield, q, PLACE_CLOSING, arena_strdup(q->op->arena, failure.msg), NULL) >= 0)
+                (void)lease_finish_closing(&shield, q->rt, &q->place, NULL);
+        q->claimed = q->joined = false;
+        q->opened = (struct provider_lease){ 0 };
+        return 0;
+}
+
+static int open_new(struct acquisition *q, struct err *err)
+{
+        CLEAN(err_done) struct err failure = { 0 };
+        int r;
+
+        describe_place(q);
+        if (!q->plan.has_world)
+                return 0;
+        r = intend_once(q, err);
+        if (r != 0)
+                return r;
+        r = q->driver->open(q->op, q->rt, &q->place, q->req, &q->opened, &failure);
+        FAULT("lease.open.after");
+        if (r < 0) {
+                undo_open(q, r, &failure);
+                err_move(err, &failure);
+        }
+        return r;
+}
+
+static int bind_lease(struct acquisition *q, struct err *err)
+{
+        int r;
+
+        build_lease(q);
+        FAULT("lease.bind.before");
+        r = store_write(q->op, q->rt->store, bind, q, err);
+        FAULT("lease.bind.after");
+        if (r >= 0)
+                return 0;
+        undo_bind(q);
+        if (r == ERR_CONFLICT && q->req->idempotency_key) {
+                /* Somebody with the same key was faster: theirs is the lease. */
+                int found = store_read(q->op, q->rt->store, find_existing, q, NULL);
+
+                if (found > 0) {
+                        err_clear(err);
+                        return 0;
+                }
+        }
+        return r;
+}
+
+static int acquire_steps(struct acquisition *q, struct err *err)
+{
+        int r = 0;
+
+        if (q->req->idempotency_key) {
+                r = store_read(q->op, q->rt->store, find_existing, q, err);
+                if (r != 0)
+                        return r;
+        }
+        if (q->plan.reuse) {
+                r = reuse(q, err);
+                if (r < 0)
+                        return r;
+        }
+        if (!q->claimed) {
+                r = open_new(q, err);
+                if (r != 0)
+                        return r;
+        }
+        return bind_lease(q, err);
+}
+
+int lease_acquire(struct op *op, struct runtime *rt, const struct environment *env,
+                  const struct lease_request *req, struct lease_record *ret, struct err *err)
+{
+        struct acquisition q = { .op = op, .rt = rt, .env = env, .req = req, .record = ret };
+        int r;
+
+        *ret = (struct lease_record){ 0 };
+        if (!streq(env->status, "active"))
+                return err_set(err, ERR_UNPROCESSABLE, "Environment \"%s\" is not active.",
+                               env->name);
+        r = driver_find(rt, env->driver, &q.driver, err);
+        if (r >= 0)
+                r = q.driver->plan(op, rt, env, req, &q.plan, err);
+        if (r >= 0)
+                r = acquire_steps(&q, err);
+        if (r < 0) {
+                atomic_fetch_add(&rt->counters.acquire_failures, 1);
+                return r;
+        }
+        if (!ret->existed)
+                atomic_fetch_add(&rt->counters.leases_acquired, 1);
+        if (q.claimed)
+                atomic_fetch_add(&rt->counters.leases_reused, 1);
+        return 0;
+}

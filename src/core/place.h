@@ -1,0 +1,29 @@
+/* Moving places. Every move is one compare-and-set inside a write transaction: it names the state
+ * and epoch it starts from, bumps the epoch and signs the row with this node and instance. Whoever
+ * comes second gets ERR_CONFLICT and has changed nothing; an effect that carries an old epoch is
+ * refused in the same way.
+ *
+ * Inside a store_write() function. */
+#ifndef BERTH_CORE_PLACE_H
+#define BERTH_CORE_PLACE_H
+
+#include "core/place_state.h"
+#include "core/runtime.h"
+#include "store/places.h"
+
+/* Insert a new row in state `intended` or `held`; fills owner, epoch and times of *place. */
+int place_create(struct db *db, const struct runtime *rt, struct place *place, const char *state,
+                 struct err *err);
+
+/* Move *place (as it was read) to `state`, writing its other members along. On success *place is
+ * the row as it is now. */
+int place_move(struct db *db, const struct runtime *rt, struct place *place, const char *state,
+               struct err *err);
+
+/* Whether the row was last touched by this very process, so that work on it may be under way. */
+bool place_is_ours(const struct runtime *rt, const struct place *place);
+
+/* When to try again after `attempts` failures: 1 s doubling to 5 min. Microseconds. */
+int64_t place_retry_pause(int64_t attempts);
+
+#endif

@@ -1,0 +1,37 @@
+/* The states of a place and every move that exists between them. This is the only file that decides
+ * which moves are allowed; the engine asks it before each compare-and-set, and the model in test/
+ * checks it.
+ *
+ *   intended   the provider is about to be asked; nothing may exist yet, or something may
+ *   held       it exists and a lease uses it (or is just being given or taken back)
+ *   ready      it exists and nobody uses it
+ *   closing    it must go; the provider is asked until it has gone
+ *   uncertain  nobody can know whether it exists; the sweeper looks, else an operator decides
+ *   gone       it does not exist
+ *
+ * Pure functions; any thread. */
+#ifndef BERTH_CORE_PLACE_STATE_H
+#define BERTH_CORE_PLACE_STATE_H
+
+#include "base/err.h"
+
+#define PLACE_INTENDED  "intended"
+#define PLACE_READY     "ready"
+#define PLACE_HELD      "held"
+#define PLACE_CLOSING   "closing"
+#define PLACE_GONE      "gone"
+#define PLACE_UNCERTAIN "uncertain"
+
+struct place_transition {
+        const char *from; /* NULL: the row is new */
+        const char *to;
+        const char *why;
+};
+
+/* All allowed moves; ended by a NULL `to`. */
+extern const struct place_transition place_transitions[];
+
+/* 0, or ERR_INTERNAL: asking for a move that does not exist is a bug of ours. */
+int place_transition_check(const char *from, const char *to, struct err *err);
+
+#endif

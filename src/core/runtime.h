@@ -1,0 +1,52 @@
+/* What every operation of the domain works on: the store, the settings, who this node is, and the
+ * drivers. Immutable after start except for the counters; any thread. */
+#ifndef BERTH_CORE_RUNTIME_H
+#define BERTH_CORE_RUNTIME_H
+
+#include <stdatomic.h>
+
+#include "base/uuid.h"
+#include "store/store.h"
+
+struct driver;
+
+enum deployment_mode { MODE_LOCAL_TRUSTED, MODE_AUTHENTICATED };
+enum deployment_exposure { EXPOSURE_PRIVATE, EXPOSURE_PUBLIC };
+
+/* Settings that the domain reads. Strings live as long as the runtime. */
+struct settings {
+        enum deployment_mode mode;
+        enum deployment_exposure exposure;
+        const char *public_url;        /* NULL: none */
+        const char *listen_host;       /* host part of the first address we listen on */
+        const char *allowed_hostnames; /* comma separated; NULL: none */
+        bool allow_fake_provider;
+        const char *fake_world; /* NULL, or the directory where fake sandboxes are files (tests) */
+        int64_t sweep_interval_ms;
+        int64_t idle_place_ttl_ms;
+        int64_t adhoc_ttl_ms;
+        int64_t operation_timeout_ms;
+};
+
+/* Who we are. A node keeps its id over restarts; `instance` is new with every start, so what an
+ * older instance of the same node left half done can be told from what is under way. */
+struct node {
+        struct uuid id;
+        char boot_id[UUID_LEN + 1];
+        struct uuid instance;
+};
+
+struct counters {
+        _Atomic uint64_t leases_acquired, leases_reused, leases_released, leases_expired;
+        _Atomic uint64_t acquire_failures, cleanup_failures, sweeps, conflicts;
+};
+
+struct runtime {
+        struct store *store;
+        struct settings settings;
+        struct node node;
+        const struct driver *const *drivers; /* NULL-terminated; keys unique, later entries win */
+        struct counters counters;
+};
+
+#endif

@@ -1,0 +1,32 @@
+/* The sweeper heals what crashes, lost calls and forgetful callers leave: one pass looks at every
+ * living place and every lease whose time is up, and takes up what nobody works on.
+ *
+ *   lease past its expiry                      released as expired
+ *   lease of a run that ended                  released, as failed when the run failed
+ *   intended, of an earlier instance           closed if the driver can find it, else uncertain
+ *   held without a lease, of nobody            back to ready (reusable) or closed
+ *   closing and due                            the provider is asked again, with growing pauses
+ *   uncertain                                  looked for again where the driver can list
+ *   ready past its time, or not wanted         closed
+ *
+ * "Of nobody" means of an earlier instance of this node, or of ours with its time window over. A
+ * pass is safe beside everything else: each step is a compare-and-set.
+ *
+ * Operation threads; one pass at a time. */
+#ifndef BERTH_CORE_SWEEPER_H
+#define BERTH_CORE_SWEEPER_H
+
+#include "core/runtime.h"
+
+struct sweep_result {
+        unsigned expired, released, closed, parked, failed;
+};
+
+/* One pass. Goes on past single failures; an error means that the store did not work. */
+int sweep(struct op *op, struct runtime *rt, struct sweep_result *ret, struct err *err);
+
+/* The wall clock was set by delta (positive: forward): move the expiry of leases along, so that
+ * each keeps the time it had left. */
+int sweep_clock_jump(struct op *op, struct runtime *rt, int64_t delta_us, struct err *err);
+
+#endif
