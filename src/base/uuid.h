@@ -1,8 +1,9 @@
 /* UUIDs in their text form, which is how the database, JSON and paths want them.
- * Generated ones have the layout of version 4, lower case, with the time in milliseconds in the first 48
- * bits and 74 random bits behind it: new rows land at the right edge of every index, so inserting stays
- * as cheap in a large table as in a small one (docs/decisions/0005-time-ordered-ids.md). They are
- * names, not secrets; tokens come from random_hex(). Any thread. */
+ * Generated ones have the layout of version 4, lower case, with the time in milliseconds in the
+ * first 48 bits and 74 random bits behind it: new rows land at the right edge of every index, so
+ * inserting stays as cheap in a large table as in a small one
+ * (docs/decisions/0005-time-ordered-ids.md). They are names, not secrets; tokens come from
+ * random_hex(). Any thread. */
 #ifndef BERTH_BASE_UUID_H
 #define BERTH_BASE_UUID_H
 

@@ -97,7 +97,7 @@ size_t jsnum_format(double v, char ret[JSNUM_TEXT_MAX])
         if (exponent >= 0 && exponent < 21 && n <= exponent + 1)
                 len = snprintf(ret, JSNUM_TEXT_MAX, "%s%s%.*s", sign, digits, exponent + 1 - n,
                                "000000000000000000000");
-        else if (exponent >= 0 && exponent < 21)
+        else if (exponent >= 0 && exponent + 1 < n)
                 len = snprintf(ret, JSNUM_TEXT_MAX, "%s%.*s.%s", sign, exponent + 1, digits,
                                digits + exponent + 1);
         else if (exponent < 0 && exponent >= -6)
@@ -164,7 +164,7 @@ static double parse_radix(const char *s, size_t n, int radix)
         if (n == 0)
                 return NAN;
         for (size_t i = 0; i < n; i++) {
-                int c = s[i], d = -1;
+                int c = (unsigned char)s[i], d = -1;
 
                 if (c >= '0' && c <= '9')
                         d = c - '0';

@@ -297,7 +297,7 @@ static void put_array(struct buf *b, const json_t *v)
 static void put_object(struct buf *b, const json_t *v)
 {
         /* jansson's iterator wants a mutable object although it changes nothing. */
-        json_t *object = (json_t *)(uintptr_t)v;
+        json_t *object = (json_t *)v;
         bool comma = false;
 
         buf_putc(b, '{');

@@ -6,7 +6,21 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
+
+#define SCRATCH_PATH_MAX 256
+
+/* Make a directory of the test's own, under TMPDIR when there is one. The test removes it. */
+static inline void make_scratch(char path[SCRATCH_PATH_MAX])
+{
+        const char *base = getenv("TMPDIR");
+        int n = snprintf(path, SCRATCH_PATH_MAX, "%s/berth-test-XXXXXX", base ? base : "/tmp");
+
+        assert_in_range(n, 1, SCRATCH_PATH_MAX - 1);
+        assert_non_null(mkdtemp(path));
+}
 
 #endif

@@ -7,10 +7,9 @@
 
 #include "base/fd.h"
 
-static int open_scratch(char path[64])
+static int open_scratch(char path[SCRATCH_PATH_MAX])
 {
-        strcpy(path, "/tmp/berth-test-fd-XXXXXX");
-        assert_non_null(mkdtemp(path));
+        make_scratch(path);
         return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
@@ -18,7 +17,7 @@ static void test_write_then_read(void **state)
 {
         CLEAN(err_done) struct err e = { 0 };
         CLEAN(buf_done) struct buf b = BUF_INIT;
-        char dir[64];
+        char dir[SCRATCH_PATH_MAX];
         CLEAN(cleanup_fd) int fd = open_scratch(dir);
         struct stat st;
 
@@ -46,7 +45,7 @@ static void test_absolute_paths_need_no_directory(void **state)
 {
         CLEAN(err_done) struct err e = { 0 };
         CLEAN(buf_done) struct buf b = BUF_INIT;
-        char dir[64], path[80];
+        char dir[SCRATCH_PATH_MAX], path[SCRATCH_PATH_MAX + 8];
         CLEAN(cleanup_fd) int fd = open_scratch(dir);
 
         (void)state;
@@ -65,7 +64,7 @@ static void test_read_limits(void **state)
         CLEAN(err_done) struct err e = { 0 };
         CLEAN(buf_done) struct buf b = BUF_INIT;
         CLEAN(buf_done) struct buf exact, small;
-        char dir[64];
+        char dir[SCRATCH_PATH_MAX];
         CLEAN(cleanup_fd) int fd = open_scratch(dir);
 
         (void)state;
@@ -91,7 +90,7 @@ static void test_what_is_missing(void **state)
 {
         CLEAN(err_done) struct err e = { 0 };
         CLEAN(buf_done) struct buf b = BUF_INIT;
-        char dir[64];
+        char dir[SCRATCH_PATH_MAX];
         CLEAN(cleanup_fd) int fd = open_scratch(dir);
 
         (void)state;
@@ -104,7 +103,7 @@ static void test_what_is_missing(void **state)
 static void test_a_failed_write_leaves_the_old_file(void **state)
 {
         CLEAN(err_done) struct err e = { 0 };
-        char dir[64];
+        char dir[SCRATCH_PATH_MAX];
         CLEAN(cleanup_fd) int fd = open_scratch(dir);
 
         (void)state;

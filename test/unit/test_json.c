@@ -1,6 +1,7 @@
 #include "test.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "codec/jsnum.h"
 #include "codec/json.h"
@@ -22,8 +23,7 @@ static const char *passed_through(const char *text)
         json_t *v = parsed(text);
         char *written = json_to_text(v);
 
-        assert_true(strlen(written) < sizeof(out));
-        strcpy(out, written);
+        assert_true((size_t)snprintf(out, sizeof(out), "%s", written) < sizeof(out));
         free(written);
         json_decref(v);
         return out;
@@ -103,39 +103,47 @@ static void test_refusals_do_not_repeat_the_input(void **state)
         }
 }
 
-static void nest(char *text, size_t depth, char open, char close)
+static json_t *passed_as_string(const char *inner)
 {
-        memset(text, open, depth);
-        memset(text + depth, close, depth);
-        text[2 * depth] = '\0';
+        CLEAN(buf_done) struct buf b = BUF_INIT;
+
+        buf_appendf(&b, "\"%s\"", inner);
+        return parsed(buf_str(&b));
+}
+
+static void put_times(struct buf *b, size_t times, const char *text)
+{
+        buf_clear(b);
+        while (times-- > 0)
+                buf_puts(b, text);
 }
 
 static void test_depth_at_the_limit_and_past_it(void **state)
 {
-        char text[4 * JSON_MAX_DEPTH + 16], objects[8 * JSON_MAX_DEPTH] = "";
+        CLEAN(buf_done) struct buf b = BUF_INIT;
 
         (void)state;
-        nest(text, JSON_MAX_DEPTH, '[', ']');
-        json_decref(parsed(text));
-        nest(text, JSON_MAX_DEPTH + 1, '[', ']');
-        assert_refused(text, "Malformed JSON: nested deeper than 128 levels (line 1, column 129)");
-
-        for (int i = 0; i <= JSON_MAX_DEPTH; i++)
-                strcat(objects, "{\"\xc3\xa9\":");
-        strcat(objects, "1");
-        assert_refused(objects,
-                       "Malformed JSON: nested deeper than 128 levels (line 1, column 641)");
+        put_times(&b, JSON_MAX_DEPTH, "[");
+        for (int i = 0; i < JSON_MAX_DEPTH; i++)
+                buf_putc(&b, ']');
+        json_decref(parsed(buf_str(&b)));
+        put_times(&b, JSON_MAX_DEPTH + 1, "[");
+        assert_refused(buf_str(&b),
+                       "Malformed JSON: nested deeper than 128 levels (line 1, column 129)");
+        put_times(&b, JSON_MAX_DEPTH + 1, "\n{\"\xc3\xa9\":");
+        assert_refused(buf_str(&b),
+                       "Malformed JSON: nested deeper than 128 levels (line 130, column 1)");
 
         /* Brackets in strings and beside each other are no depth. */
-        text[0] = '"';
-        memset(text + 1, '[', 300);
-        strcpy(text + 301, "\\\"[\"");
-        json_decref(parsed(text));
-        text[0] = '[';
-        for (int i = 0; i < 150; i++)
-                memcpy(text + 1 + 3 * i, "[],", 3);
-        strcpy(text + 1 + 3 * 149 + 2, "]");
-        json_decref(parsed(text));
+        put_times(&b, 300, "[");
+        json_decref(passed_as_string(buf_str(&b)));
+        put_times(&b, 300, "\\\"[{");
+        json_decref(passed_as_string(buf_str(&b)));
+        put_times(&b, 300, "[],{},");
+        buf_puts(&b, "0]");
+        b.data[0] = '[';
+        b.data[1] = '1';
+        json_decref(parsed(buf_str(&b)));
 }
 
 static void test_whole_numbers_are_integers(void **state)

@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -10,7 +11,7 @@
 
 /* scratch/in is the directory we chose; scratch/secret is what nobody may reach through it. */
 struct scratch {
-        char root[64];
+        char root[SCRATCH_PATH_MAX];
         int root_fd;
         int in;
 };
@@ -29,9 +30,7 @@ static int setup(void **state)
 {
         struct scratch *s = xcalloc(1, sizeof(*s));
 
-        strcpy(s->root, "/tmp/berth-test-path-XXXXXX");
-        if (!mkdtemp(s->root))
-                return -1;
+        make_scratch(s->root);
         s->root_fd = open(s->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         write_file(s->root_fd, "secret");
         mkdirat(s->root_fd, "in", 0700);
@@ -42,18 +41,23 @@ static int setup(void **state)
         return 0;
 }
 
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *where)
+{
+        (void)st;
+        (void)type;
+        (void)where;
+        return remove(path);
+}
+
 static int teardown(void **state)
 {
         struct scratch *s = *state;
-        char command[128];
+        int r = nftw(s->root, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 
         close(s->in);
         close(s->root_fd);
-        snprintf(command, sizeof(command), "rm -rf '%s'", s->root);
-        if (system(command) != 0)
-                return -1;
         free(s);
-        return 0;
+        return r;
 }
 
 static int open_it(struct scratch *s, const char *path, int flags, mode_t mode)
@@ -100,7 +104,7 @@ static void test_dot_dot_is_refused(void **state)
 static void test_absolute_is_refused(void **state)
 {
         struct scratch *s = *state;
-        char inside[128];
+        char inside[SCRATCH_PATH_MAX + 32];
 
         assert_int_equal(open_it(s, "/etc/passwd", O_RDONLY, 0), ERR_FORBIDDEN);
         snprintf(inside, sizeof(inside), "%s/in/sub/file", s->root);
@@ -138,7 +142,7 @@ static void test_make_dirs(void **state)
 {
         struct scratch *s = *state;
         CLEAN(err_done) struct err e = { 0 };
-        char path[128];
+        char path[SCRATCH_PATH_MAX + 32];
         struct stat st;
 
         snprintf(path, sizeof(path), "%s/a/b//c/", s->root);

@@ -44,8 +44,7 @@ static void test_what_is_refused(void **state)
                 "{0eebc99-9c0b-4ef8-bb6d-6bb9bd380a1}",
                 " a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
                 "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11\n",
-                "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380\xc3\xa9"
-                "1",
+                "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380\303\2511",
         };
 
         (void)state;
