@@ -20,6 +20,7 @@ struct settings {
         const char *public_url;        /* NULL: none */
         const char *listen_host;       /* host part of the first address we listen on */
         const char *allowed_hostnames; /* comma separated; NULL: none */
+        const char *workspace_roots;   /* colon separated directories */
         bool allow_fake_provider;
         const char *fake_world; /* NULL, or the directory where fake sandboxes are files (tests) */
         int64_t sweep_interval_ms;

@@ -1,0 +1,120 @@
+#include "store/activity.h"
+
+#include "api/api.h"
+#include "api/encode.h"
+#include "base/clock.h"
+#include "codec/check.h"
+#include "core/audit.h"
+
+#define MISSING_COMPANY "Company not found"
+#define LIMIT_DEFAULT   100
+#define LIMIT_MAX       500
+
+struct list_request {
+        struct call *c;
+        const char *company;
+        int64_t limit;
+        struct jw w;
+};
+
+static int show(void *ctx, const struct activity *row)
+{
+        encode_activity(ctx, row);
+        return 0;
+}
+
+static int list(struct db *db, void *arg, struct err *err)
+{
+        struct list_request *q = arg;
+        int r = access_company(db, &q->c->actor, q->company, false, err);
+
+        if (r < 0)
+                return r;
+        return activity_list(db, q->company, call_query(q->c, "agentId"),
+                             call_query(q->c, "entityType"), call_query(q->c, "entityId"), q->limit,
+                             q->c->op->arena, show, &q->w, err);
+}
+
+static int list_activity(struct call *c, struct err *err)
+{
+        struct list_request q = { .c = c };
+        int r = call_uuid(c, 0, MISSING_COMPANY, &q.company, err);
+
+        if (r >= 0)
+                r = call_query_int(c, "limit", LIMIT_DEFAULT, INT64_MIN, INT64_MAX, &q.limit, err);
+        if (r < 0)
+                return r;
+        q.limit = MAX(1, MIN(q.limit, LIMIT_MAX));
+        jw_init(&q.w, &c->out);
+        jw_array(&q.w);
+        r = store_read(c->op, c->rt->store, list, &q, err);
+        jw_array_end(&q.w);
+        return r;
+}
+
+/* Entries that a board caller writes itself. */
+
+static int check_entry(struct call *c, struct activity *row, struct err *err)
+{
+        static const char *const types[] = { "agent", "user", "system", "plugin", NULL };
+        CLEAN(check_done) struct check k;
+        struct arena *a = c->op->arena;
+        const char *type;
+        json_t *details;
+
+        check_init(&k, c->body);
+        type = check_enum(&k, "actorType", CHECK_OPTIONAL, types);
+        row->actor_type = type ? arena_strdup(a, type) : "system";
+        row->actor_id = arena_strdup(a, check_string(&k, "actorId", CHECK_REQUIRED, 1, 0));
+        row->action = arena_strdup(a, check_string(&k, "action", CHECK_REQUIRED, 1, 0));
+        row->entity_type = arena_strdup(a, check_string(&k, "entityType", CHECK_REQUIRED, 1, 0));
+        row->entity_id = arena_strdup(a, check_string(&k, "entityId", CHECK_REQUIRED, 1, 0));
+        row->agent_id = arena_strdup(a, check_uuid(&k, "agentId", CHECK_NULLABLE));
+        details = check_record(&k, "details", CHECK_NULLABLE);
+        if (details) {
+                audit_redact(details);
+                row->details = json_to_arena(a, details);
+        }
+        return check_end(&k, err);
+}
+
+struct create_request {
+        struct call *c;
+        struct activity *row;
+};
+
+static int create(struct db *db, void *arg, struct err *err)
+{
+        struct create_request *q = arg;
+        int r = access_company(db, &q->c->actor, q->row->company_id, true, err);
+
+        return r < 0 ? r : activity_insert(db, q->row, err);
+}
+
+static int create_activity(struct call *c, struct err *err)
+{
+        struct uuid id = uuid_new();
+        struct activity row = { .id = id.s, .run_id = c->run_id, .created_at = clock_now_us() };
+        struct create_request q = { c, &row };
+        struct jw w;
+        int r = call_uuid(c, 0, MISSING_COMPANY, &row.company_id, err);
+
+        if (r >= 0)
+                r = access_board(&c->actor, err);
+        if (r >= 0)
+                r = check_entry(c, &row, err);
+        if (r >= 0)
+                r = store_write(c->op, c->rt->store, create, &q, err);
+        if (r < 0)
+                return r;
+        c->status = 201;
+        jw_init(&w, &c->out);
+        encode_activity(&w, &row);
+        return 0;
+}
+
+const struct route routes_activity[] = {
+        { "GET", "/api/companies/:companyId/activity", list_activity, 0 },
+        { "POST", "/api/companies/:companyId/activity", create_activity, 0 },
+        { NULL, NULL, NULL, 0 },
+};

@@ -1,0 +1,107 @@
+/* The HTTP API: one request becomes one call.
+ *
+ * On the loop thread a call is matched to its route and checked for Host and Origin. Then it runs
+ * as an operation on a pool thread (identity, body, handler) and is answered on the loop thread
+ * again. Routes marked inline run on the loop thread and never block.
+ *
+ * A handler decodes, calls core and encodes: it returns 0 with JSON in call->out, or an error code;
+ * the one place that turns an error into an answer is call.c. */
+#ifndef BERTH_API_API_H
+#define BERTH_API_API_H
+
+#include "codec/json.h"
+#include "core/access.h"
+#include "net/http_server.h"
+#include "rt/pool.h"
+
+#define CALL_MAX_PARAMS 4
+#define CALL_MAX_FIELDS 8
+
+struct api {
+        struct runtime *rt;
+        struct pool *pool;
+        uid_t operator_uid; /* who counts as the operator on the Unix socket, besides root */
+        int64_t started_ms;
+        _Atomic uint64_t requests, errors;
+};
+
+struct route;
+
+struct call {
+        struct api *api;
+        struct runtime *rt;
+        struct http_exchange *x;
+        const struct route *route;
+        struct pool_job job;
+
+        /* the request; borrowed from the exchange or in this arena, which lives as long as the call
+         */
+        struct arena arena;
+        const char *params[CALL_MAX_PARAMS]; /* decoded; UUIDs in lower case */
+        const char *query;
+        const char *authorization, *run_id, *if_none_match, *host;
+        const char *body_text; /* NULL when there is no JSON body */
+        size_t body_len;
+        bool is_operator;
+
+        /* valid while the handler runs */
+        struct op *op;
+        struct actor actor;
+        json_t *body; /* NULL when absent */
+
+        /* the answer */
+        int status; /* 0: 200 */
+        const char *content_type;
+        struct http_field fields[CALL_MAX_FIELDS];
+        size_t n_fields;
+        struct buf out;
+        char etag[48];
+};
+
+typedef int (*call_fn)(struct call *c, struct err *err);
+
+enum {
+        ROUTE_INLINE = 1 << 0,    /* on the loop thread, when the identity needs no look-up */
+        ROUTE_BODY_FREE = 1 << 1, /* a missing body reads as {} */
+};
+
+struct route {
+        const char *method;
+        const char *pattern; /* segments; ":name" takes one */
+        call_fn fn;
+        unsigned flags;
+};
+
+/* Tables of the resources; each ended by a NULL method. */
+extern const struct route routes_health[];
+extern const struct route routes_instance[];
+extern const struct route routes_cli_auth[];
+extern const struct route routes_companies[];
+extern const struct route routes_environments[];
+extern const struct route routes_leases[];
+extern const struct route routes_agents[];
+extern const struct route routes_activity[];
+extern const struct route routes_watch[];
+
+extern const struct http_handler api_handler; /* ctx: struct api */
+
+/* Find the route for a path; params are put into the call. NULL when there is none; *ret_allowed
+ * then says which methods the path knows, "" for none. */
+const struct route *route_find(struct call *c, const char *method, const char *path,
+                               struct buf *ret_allowed);
+
+/* Tools for handlers */
+
+/* A query parameter, decoded, in the call's arena; NULL when absent or empty. */
+const char *call_query(struct call *c, const char *name);
+/* A whole number in a query parameter. 0 and *ret = fallback when absent; ERR_INVALID otherwise. */
+int call_query_int(struct call *c, const char *name, int64_t fallback, int64_t min, int64_t max,
+                   int64_t *ret, struct err *err);
+bool call_query_flag(struct call *c, const char *name);
+/* Add a header to the answer; name and value must outlive the call. */
+void call_field(struct call *c, const char *name, const char *value);
+/* ERR_NOT_FOUND with the resource's text when a path parameter is no UUID: no row can have that id.
+ */
+int call_uuid(struct call *c, size_t param, const char *missing, const char **ret, struct err *err);
+
+#endif

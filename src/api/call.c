@@ -1,0 +1,338 @@
+/* The life of a call, and the one place where errors become answers. */
+#include <sodium.h>
+#include <stdio.h>
+#include <strings.h>
+
+#include "api/api.h"
+#include "api/guard.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "codec/http1.h"
+#include "core/auth.h"
+
+#define JSON_TYPE "application/json; charset=utf-8"
+
+/* Answers */
+
+/* What went wrong inside is for the log; the caller learns that it was us. */
+static const char *public_text(int code, const struct err *err)
+{
+        switch (code) {
+        case ERR_INTERNAL:
+        case ERR_CORRUPT:
+        case ERR_VERSION:
+                return "Internal server error";
+        default:
+                return err->msg;
+        }
+}
+
+static void write_error(struct call *c, int code, const struct err *err)
+{
+        const struct err_info *info = err_info(code);
+        struct jw w;
+
+        c->status = info->http_status;
+        c->content_type = NULL;
+        c->n_fields = 0;
+        buf_clear(&c->out);
+        jw_init(&w, &c->out);
+        jw_object(&w);
+        jw_kstring(&w, "error", public_text(code, err));
+        if (err->details && code != ERR_INTERNAL)
+                jw_kraw(&w, "details", err->details);
+        jw_object_end(&w);
+        if (code == ERR_BUSY)
+                call_field(c, "Retry-After", "1");
+        if (code == ERR_UNAUTHORIZED)
+                call_field(c, "WWW-Authenticate", "Bearer");
+        atomic_fetch_add(&c->api->errors, 1);
+        if (info->is_our_fault)
+                log_error("request failed", LOG_S("route", c->route ? c->route->pattern : ""),
+                          LOG_S("error", err->msg), LOG_S("kind", info->name));
+}
+
+/* A weak validator over the bytes. The key is fixed: nobody gains by a collision but the one who
+ * made both documents. */
+static void set_etag(struct call *c)
+{
+        static const unsigned char key[crypto_shorthash_KEYBYTES] = "berth etag";
+        unsigned char hash[crypto_shorthash_BYTES];
+        char hex[2 * crypto_shorthash_BYTES + 1];
+
+        crypto_shorthash(hash, (const unsigned char *)buf_str(&c->out), c->out.len, key);
+        sodium_bin2hex(hex, sizeof(hex), hash, sizeof(hash));
+        snprintf(c->etag, sizeof(c->etag), "W/\"%zx-%s\"", c->out.len, hex);
+}
+
+static void run_handler(struct call *c, struct op *op)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        int r = auth_actor(op, c->rt, c->authorization, c->is_operator, &c->actor, &err);
+
+        c->op = op;
+        op->actor = &c->actor;
+        op->run_id = c->run_id;
+        if (r >= 0 && c->body_text)
+                r = json_parse(c->body_text, c->body_len, &c->body, &err);
+        if (r >= 0 && !c->body && (c->route->flags & ROUTE_BODY_FREE))
+                c->body = json_object();
+        if (r >= 0)
+                r = c->route->fn(c, &err);
+        if (r >= 0 && buf_failed(&c->out))
+                r = err_set(&err, ERR_TOO_LARGE, "The answer is too large; ask for less.");
+        if (r < 0)
+                write_error(c, r, &err);
+        else if (!c->content_type)
+                set_etag(c);
+        json_decref(c->body);
+        c->body = NULL;
+        c->op = NULL;
+}
+
+static void answer(struct call *c)
+{
+        int status = c->status ? c->status : 200;
+
+        call_field(c, "Content-Type", c->content_type ? c->content_type : JSON_TYPE);
+        call_field(c, "X-Content-Type-Options", "nosniff");
+        if (c->etag[0]) {
+                call_field(c, "ETag", c->etag);
+                if (status == 200 && c->if_none_match && strstr(c->if_none_match, c->etag)) {
+                        status = 304;
+                        buf_done(&c->out);
+                }
+        }
+        http_respond(c->x, status, c->fields, c->n_fields, &c->out);
+        buf_done(&c->out);
+        arena_done(&c->arena);
+        free(c);
+}
+
+static void answer_error(struct call *c, int code, const struct err *err)
+{
+        write_error(c, code, err);
+        answer(c);
+}
+
+/* On the pool */
+
+static void job_run(struct pool_job *job, struct op *op)
+{
+        run_handler(container_of(job, struct call, job), op);
+}
+
+static void job_done(struct pool_job *job)
+{
+        answer(container_of(job, struct call, job));
+}
+
+static void submit(struct call *c)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        int r;
+
+        c->job = (struct pool_job){
+                .run = job_run,
+                .done = job_done,
+                .timeout_ms = c->rt->settings.operation_timeout_ms,
+        };
+        r = pool_submit(c->api->pool, &c->job, &err);
+        if (r < 0)
+                answer_error(c, r, &err);
+}
+
+static void run_inline(struct call *c)
+{
+        struct arena arena;
+        struct op op = { .arena = &arena, .deadline_ms = OP_NO_DEADLINE };
+
+        arena_init(&arena);
+        run_handler(c, &op);
+        arena_done(&arena);
+        answer(c);
+}
+
+/* From the server */
+
+static bool is_json(const char *content_type)
+{
+        size_t n;
+
+        if (!content_type)
+                return false;
+        n = strcspn(content_type, "; \t");
+        return (n == 16 && strncasecmp(content_type, "application/json", n) == 0) ||
+               (n > 5 && strncasecmp(content_type + n - 5, "+json", 5) == 0);
+}
+
+static int read_request(struct call *c, struct err *err)
+{
+        const char *run_id = http_header(c->x, "x-paperclip-run-id");
+        size_t len;
+        const char *body = http_body(c->x, &len);
+        struct uuid id;
+
+        c->query = http_query(c->x);
+        c->host = http_header(c->x, "host");
+        c->authorization = http_header(c->x, "authorization");
+        c->if_none_match = http_header(c->x, "if-none-match");
+        if (len > 0 && is_json(http_header(c->x, "content-type"))) {
+                c->body_text = body;
+                c->body_len = len;
+        }
+        if (run_id && *run_id) {
+                if (!uuid_parse(run_id, &id))
+                        return err_set(err, ERR_INVALID, "X-Paperclip-Run-Id must be a UUID");
+                c->run_id = arena_strdup(&c->arena, id.s);
+        }
+        return 0;
+}
+
+static void answer_options(struct call *c, const struct buf *allowed)
+{
+        buf_append(&c->out, buf_str(allowed), allowed->len);
+        c->content_type = "text/html; charset=utf-8";
+        call_field(c, "Allow", arena_strdup(&c->arena, buf_str(allowed)));
+        answer(c);
+}
+
+static void answer_missing(struct call *c, const char *path)
+{
+        CLEAN(err_done) struct err err = { 0 };
+
+        (void)err_set(&err, ERR_NOT_FOUND,
+                      strncasecmp(path, "/api", 4) == 0 ? "API route not found" : "Not found");
+        answer_error(c, ERR_NOT_FOUND, &err);
+}
+
+/* Refusals before routing: text for browsers, JSON for the API. */
+static void answer_refused(struct call *c, const char *path, const struct err *err)
+{
+        if (strncasecmp(path, "/api", 4) == 0) {
+                answer_error(c, err->code, err);
+                return;
+        }
+        c->status = err_info(err->code)->http_status;
+        c->content_type = "text/plain; charset=utf-8";
+        buf_puts(&c->out, err->msg);
+        answer(c);
+}
+
+static void on_request(void *ctx, struct http_exchange *x)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        CLEAN(buf_done) struct buf allowed = BUF_INIT;
+        const struct http_peer *peer = http_peer(x);
+        const char *method = http_method(x), *path = http_path(x);
+        struct call *c = xcalloc(1, sizeof(*c));
+        struct actor ignored;
+        int r;
+
+        c->api = ctx;
+        c->rt = c->api->rt;
+        c->x = x;
+        arena_init(&c->arena);
+        http_set_data(x, c);
+        atomic_fetch_add(&c->api->requests, 1);
+        c->is_operator = peer->is_unix && (peer->uid == c->api->operator_uid || peer->uid == 0);
+
+        r = guard_request(c, peer, method, &err);
+        if (r < 0) {
+                answer_refused(c, path, &err);
+                return;
+        }
+        c->route = route_find(c, method, path, &allowed);
+        if (!c->route && streq(method, "OPTIONS") && allowed.len > 0) {
+                answer_options(c, &allowed);
+                return;
+        }
+        if (!c->route) {
+                answer_missing(c, path);
+                return;
+        }
+        r = read_request(c, &err);
+        if (r < 0)
+                answer_error(c, r, &err);
+        else if ((c->route->flags & ROUTE_INLINE) &&
+                 auth_actor_quick(c->rt, c->authorization, c->is_operator, &ignored))
+                run_inline(c);
+        else
+                submit(c);
+}
+
+/* Nobody waits for the answer any more: the operation hears of it at its next wait, and undoes what
+ * it can. It is answered into the void when it is done. */
+static void on_abort(void *ctx, struct http_exchange *x)
+{
+        struct call *c = http_data(x);
+
+        if (c && c->job.run)
+                pool_cancel(c->api->pool, &c->job);
+}
+
+static void on_refused(void *ctx, int status, const char *text, struct buf *body)
+{
+        struct jw w;
+
+        jw_init(&w, body);
+        jw_object(&w);
+        jw_kstring(&w, "error", text);
+        jw_object_end(&w);
+}
+
+const struct http_handler api_handler = {
+        .on_request = on_request,
+        .on_abort = on_abort,
+        .on_refused = on_refused,
+};
+
+/* Tools for handlers */
+
+const char *call_query(struct call *c, const char *name)
+{
+        CLEAN(buf_done) struct buf value = BUF_INIT;
+
+        if (http1_query_get(c->query, name, &value, NULL) <= 0 || value.len == 0)
+                return NULL;
+        return arena_strdup(&c->arena, buf_str(&value));
+}
+
+int call_query_int(struct call *c, const char *name, int64_t fallback, int64_t min, int64_t max,
+                   int64_t *ret, struct err *err)
+{
+        const char *text = call_query(c, name);
+        char *end;
+        long long v;
+
+        *ret = fallback;
+        if (!text)
+                return 0;
+        v = strtoll(text, &end, 10);
+        if (*end || v < min || v > max)
+                return err_set(err, ERR_INVALID, "%s must be a whole number from %lld to %lld",
+                               name, (long long)min, (long long)max);
+        *ret = v;
+        return 0;
+}
+
+bool call_query_flag(struct call *c, const char *name)
+{
+        const char *text = call_query(c, name);
+
+        return text && (streq(text, "true") || streq(text, "1"));
+}
+
+void call_field(struct call *c, const char *name, const char *value)
+{
+        if (c->n_fields < CALL_MAX_FIELDS)
+                c->fields[c->n_fields++] = (struct http_field){ name, value };
+}
+
+int call_uuid(struct call *c, size_t param, const char *missing, const char **ret, struct err *err)
+{
+        if (!uuid_is_valid(c->params[param]))
+                return err_set(err, ERR_NOT_FOUND, "%s", missing);
+        *ret = c->params[param];
+        return 0;
+}

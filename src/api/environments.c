@@ -1,0 +1,140 @@
+#include "api/api.h"
+#include "api/encode.h"
+#include "core/adapter.h"
+#include "core/probe.h"
+
+#define MISSING         "Environment not found"
+#define MISSING_COMPANY "Company not found"
+
+static int show(void *ctx, const struct environment_view *view)
+{
+        encode_environment(ctx, &view->env, view->redacted);
+        return 0;
+}
+
+static int list_environments(struct call *c, struct err *err)
+{
+        const char *company;
+        struct jw w;
+        int r = call_uuid(c, 0, MISSING_COMPANY, &company, err);
+
+        if (r < 0)
+                return r;
+        jw_init(&w, &c->out);
+        jw_array(&w);
+        r = environment_list(c->op, c->rt, company, call_query(c, "status"),
+                             call_query(c, "driver"), show, &w, err);
+        jw_array_end(&w);
+        return r;
+}
+
+static int guard_company(struct db *db, void *arg, struct err *err)
+{
+        struct call *c = arg;
+
+        return access_company(db, &c->actor, c->params[0], false, err);
+}
+
+static int capabilities(struct call *c, struct err *err)
+{
+        const char *company;
+        int r = call_uuid(c, 0, MISSING_COMPANY, &company, err);
+
+        if (r >= 0)
+                r = store_read(c->op, c->rt->store, guard_company, c, err);
+        if (r >= 0)
+                adapter_write_capabilities(&c->out);
+        return r;
+}
+
+static int encode_one(struct call *c, const struct environment *env, bool redacted)
+{
+        struct jw w;
+
+        jw_init(&w, &c->out);
+        encode_environment(&w, env, redacted);
+        return 0;
+}
+
+static int create(struct call *c, struct err *err)
+{
+        struct environment env;
+        const char *company;
+        int r = call_uuid(c, 0, MISSING_COMPANY, &company, err);
+
+        if (r >= 0)
+                r = environment_create(c->op, c->rt, company, c->body, &env, err);
+        c->status = 201;
+        return r < 0 ? r : encode_one(c, &env, false);
+}
+
+static int get(struct call *c, struct err *err)
+{
+        struct environment_view view;
+        const char *id;
+        int r = call_uuid(c, 0, MISSING, &id, err);
+
+        if (r >= 0)
+                r = environment_get(c->op, c->rt, id, &view, err);
+        return r < 0 ? r : encode_one(c, &view.env, view.redacted);
+}
+
+static int update(struct call *c, struct err *err)
+{
+        struct environment env;
+        const char *id;
+        int r = call_uuid(c, 0, MISSING, &id, err);
+
+        if (r >= 0)
+                r = environment_update(c->op, c->rt, id, c->body, &env, err);
+        return r < 0 ? r : encode_one(c, &env, false);
+}
+
+static int remove_environment(struct call *c, struct err *err)
+{
+        struct environment env;
+        const char *id;
+        int r = call_uuid(c, 0, MISSING, &id, err);
+
+        if (r >= 0)
+                r = environment_delete(c->op, c->rt, id, call_query_flag(c, "closeLeases"), &env,
+                                       err);
+        return r < 0 ? r : encode_one(c, &env, false);
+}
+
+static int blast_radius(struct call *c, struct err *err)
+{
+        const char *id;
+        int r = call_uuid(c, 0, MISSING, &id, err);
+
+        return r < 0 ? r : environment_blast_radius(c->op, c->rt, id, &c->out, err);
+}
+
+static int probe(struct call *c, struct err *err)
+{
+        const char *id;
+        int r = call_uuid(c, 0, MISSING, &id, err);
+
+        return r < 0 ? r : probe_saved(c->op, c->rt, id, &c->out, err);
+}
+
+static int probe_config(struct call *c, struct err *err)
+{
+        const char *company;
+        int r = call_uuid(c, 0, MISSING_COMPANY, &company, err);
+
+        return r < 0 ? r : probe_unsaved(c->op, c->rt, company, c->body, &c->out, err);
+}
+
+const struct route routes_environments[] = {
+        { "GET", "/api/companies/:companyId/environments", list_environments, 0 },
+        { "GET", "/api/companies/:companyId/environments/capabilities", capabilities, 0 },
+        { "POST", "/api/companies/:companyId/environments", create, 0 },
+        { "POST", "/api/companies/:companyId/environments/probe-config", probe_config, 0 },
+        { "GET", "/api/environments/:id", get, 0 },
+        { "PATCH", "/api/environments/:id", update, 0 },
+        { "DELETE", "/api/environments/:id", remove_environment, 0 },
+        { "GET", "/api/environments/:id/delete-blast-radius", blast_radius, 0 },
+        { "POST", "/api/environments/:id/probe", probe, 0 },
+        { NULL, NULL, NULL, 0 },
+};

@@ -1,0 +1,60 @@
+/* GET /health, and a word at / until there is a page. */
+#include "api/api.h"
+#include "base/clock.h"
+#include "store/identity.h"
+
+/* The seed's version string: its clients compare it. */
+#define SEED_VERSION "0.3.1"
+
+static int get_health(struct call *c, struct err *err)
+{
+        const struct settings *s = &c->rt->settings;
+        bool trusted = s->mode == MODE_LOCAL_TRUSTED;
+        bool anonymous = c->actor.type == ACTOR_NONE;
+        struct jw w;
+
+        jw_init(&w, &c->out);
+        jw_object(&w);
+        if (!store_healthy(c->rt->store)) {
+                c->status = 503;
+                jw_kstring(&w, "status", "unhealthy");
+                jw_kstring(&w, "version", SEED_VERSION);
+                jw_kstring(&w, "error", "database_unreachable");
+                jw_object_end(&w);
+                return 0;
+        }
+        jw_kstring(&w, "status", "ok");
+        if (!anonymous)
+                jw_kstring(&w, "version", SEED_VERSION);
+        jw_kstring(&w, "deploymentMode", trusted ? "local_trusted" : "authenticated");
+        if (!anonymous) {
+                jw_kstring(&w, "deploymentExposure",
+                           s->exposure == EXPOSURE_PRIVATE ? "private" : "public");
+                jw_kbool(&w, "authReady", true);
+        }
+        jw_kstring(&w, "bootstrapStatus", "ready");
+        jw_kbool(&w, "bootstrapInviteActive", false);
+        if (!anonymous) {
+                jw_key(&w, "features");
+                jw_object(&w);
+                jw_kbool(&w, "companyDeletionEnabled", true);
+                jw_object_end(&w);
+                jw_kstring(&w, "berthVersion", BERTH_VERSION);
+        }
+        jw_object_end(&w);
+        return 0;
+}
+
+static int get_root(struct call *c, struct err *err)
+{
+        c->content_type = "text/plain; charset=utf-8";
+        buf_puts(&c->out, "Berth " BERTH_VERSION " is running.\n\n"
+                          "The API is under /api; try GET /api/health, or `berth --help`.\n");
+        return 0;
+}
+
+const struct route routes_health[] = {
+        { "GET", "/api/health", get_health, ROUTE_INLINE },
+        { "GET", "/", get_root, ROUTE_INLINE },
+        { NULL, NULL, NULL, 0 },
+};

@@ -1,0 +1,42 @@
+#include "core/instance.h"
+
+#include "api/api.h"
+
+static int get_general(struct call *c, struct err *err)
+{
+        return instance_get(c->op, c->rt, INSTANCE_GENERAL, &c->out, err);
+}
+
+static int patch_general(struct call *c, struct err *err)
+{
+        return instance_patch(c->op, c->rt, INSTANCE_GENERAL, c->body, &c->out, err);
+}
+
+static int get_experimental(struct call *c, struct err *err)
+{
+        return instance_get(c->op, c->rt, INSTANCE_EXPERIMENTAL, &c->out, err);
+}
+
+static int patch_experimental(struct call *c, struct err *err)
+{
+        return instance_patch(c->op, c->rt, INSTANCE_EXPERIMENTAL, c->body, &c->out, err);
+}
+
+/* Agents with timers come with the scheduler; until then there are none. */
+static int get_scheduler(struct call *c, struct err *err)
+{
+        int r = access_admin(&c->actor, "Instance admin access required", err);
+
+        if (r >= 0)
+                buf_puts(&c->out, "[]");
+        return r;
+}
+
+const struct route routes_instance[] = {
+        { "GET", "/api/instance/settings/general", get_general, 0 },
+        { "PATCH", "/api/instance/settings/general", patch_general, 0 },
+        { "GET", "/api/instance/settings/experimental", get_experimental, 0 },
+        { "PATCH", "/api/instance/settings/experimental", patch_experimental, 0 },
+        { "GET", "/api/instance/scheduler-heartbeats", get_scheduler, 0 },
+        { NULL, NULL, NULL, 0 },
+};

@@ -1,0 +1,338 @@
+/* Leases and what can be done with them. Actions are for board callers only: agents work through
+ * their run. */
+#include <stdio.h>
+
+#include "api/api.h"
+#include "api/encode.h"
+#include "base/clock.h"
+#include "codec/check.h"
+#include "core/lease.h"
+#include "core/workspace_root.h"
+
+#define MISSING_ENVIRONMENT "Environment not found"
+#define MISSING             "Environment lease not found"
+#define MISSING_RUN         "Heartbeat run not found"
+#define TTL_MAX_MS          (INT64_C(366) * 86400000)
+#define LIST_MAX            500
+
+static const char *const end_statuses[] = { LEASE_RELEASED, LEASE_EXPIRED, LEASE_FAILED, NULL };
+
+static int answer_record(struct call *c, const struct lease_record *record)
+{
+        struct jw w;
+
+        jw_init(&w, &c->out);
+        encode_lease_record(&w, record);
+        return 0;
+}
+
+/* The lease of the path, for a caller that manages environments of its company. */
+static int load_lease(struct call *c, bool board_only, struct lease_record *ret, struct err *err)
+{
+        const char *id;
+        struct environment env;
+        int r = call_uuid(c, 0, MISSING, &id, err);
+
+        if (r >= 0)
+                r = board_only ? access_board(&c->actor, err)
+                               : access_authenticated(&c->actor, err);
+        if (r >= 0)
+                r = lease_load(c->op, c->rt, id, ret, err);
+        return r < 0 ? r : environment_manage(c->op, c->rt, ret->env.id, &env, err);
+}
+
+/* Listing */
+
+struct page {
+        struct call *c;
+        struct jw w;
+        int64_t limit, shown;
+        struct lease last;
+        bool more;
+};
+
+static int show(void *ctx, const struct lease *lease)
+{
+        struct page *p = ctx;
+
+        if (p->limit && p->shown == p->limit) {
+                p->more = true;
+                return 0;
+        }
+        encode_lease(&p->w, lease);
+        p->last = *lease;
+        p->shown++;
+        return 0;
+}
+
+struct list_request {
+        struct call *c;
+        struct page *page;
+        const char *environment, *status, *before_id;
+        int64_t before_us;
+};
+
+static int list(struct db *db, void *arg, struct err *err)
+{
+        struct list_request *q = arg;
+        int64_t limit = q->page->limit ? q->page->limit + 1 : 0;
+
+        return leases_list(db, q->environment, q->status, q->before_us, q->before_id, limit,
+                           q->c->op->arena, show, q->page, err);
+}
+
+/* A cursor is "<microseconds>.<lease id>" of the last row shown. */
+static int read_cursor(struct call *c, struct list_request *q, struct err *err)
+{
+        const char *cursor = call_query(c, "cursor");
+        char *end;
+
+        if (!cursor)
+                return 0;
+        q->before_us = strtoll(cursor, &end, 10);
+        if (q->before_us <= 0 || *end != '.' || !uuid_is_valid(end + 1))
+                return err_set(err, ERR_INVALID, "cursor must be a value of X-Next-Cursor");
+        q->before_id = end + 1;
+        return 0;
+}
+
+static int list_leases(struct call *c, struct err *err)
+{
+        struct page page = { .c = c };
+        struct list_request q = { .c = c, .page = &page };
+        struct environment env;
+        int r = call_uuid(c, 0, MISSING_ENVIRONMENT, &q.environment, err);
+
+        if (r >= 0)
+                r = environment_manage(c->op, c->rt, q.environment, &env, err);
+        if (r >= 0)
+                r = call_query_int(c, "limit", 0, 1, LIST_MAX, &page.limit, err);
+        if (r >= 0)
+                r = read_cursor(c, &q, err);
+        if (r < 0)
+                return r;
+        q.status = call_query(c, "status");
+        jw_init(&page.w, &c->out);
+        jw_array(&page.w);
+        r = store_read(c->op, c->rt->store, list, &q, err);
+        jw_array_end(&page.w);
+        if (r >= 0 && page.more)
+                call_field(c, "X-Next-Cursor",
+                           arena_printf(&c->arena, "%lld.%s", (long long)page.last.last_used_at,
+                                        page.last.id));
+        return r;
+}
+
+static int get_lease(struct call *c, struct err *err)
+{
+        struct lease_record record;
+        struct jw w;
+        int r = load_lease(c, false, &record, err);
+
+        if (r < 0)
+                return r;
+        jw_init(&w, &c->out);
+        encode_lease(&w, &record.lease);
+        return 0;
+}
+
+/* Acting */
+
+static int check_acquire(struct call *c, struct lease_request *req, struct err *err)
+{
+        CLEAN(check_done) struct check k;
+        struct arena *a = c->op->arena;
+
+        check_init(&k, c->body);
+        req->run_id = arena_strdup(a, check_uuid(&k, "heartbeatRunId", CHECK_NULLABLE));
+        req->issue_id = arena_strdup(a, check_uuid(&k, "issueId", CHECK_NULLABLE));
+        req->execution_workspace_id =
+                arena_strdup(a, check_uuid(&k, "executionWorkspaceId", CHECK_NULLABLE));
+        req->execution_workspace_mode =
+                arena_strdup(a, check_string(&k, "executionWorkspaceMode", CHECK_NULLABLE, 1, 64));
+        req->ttl_ms = check_int(&k, "ttlMs", CHECK_OPTIONAL, 1, TTL_MAX_MS, NULL);
+        req->idempotency_key =
+                arena_strdup(a, check_string(&k, "idempotencyKey", CHECK_OPTIONAL, 1, 255));
+        check_unknown(&k, (const char *[]){ "heartbeatRunId", "issueId", "executionWorkspaceId",
+                                            "executionWorkspaceMode", "ttlMs", "idempotencyKey",
+                                            NULL });
+        return check_end(&k, err);
+}
+
+static int acquire(struct call *c, struct err *err)
+{
+        struct lease_request req = { 0 };
+        struct lease_record record;
+        struct environment env;
+        const char *id;
+        int r = call_uuid(c, 0, MISSING_ENVIRONMENT, &id, err);
+
+        if (r >= 0)
+                r = access_board(&c->actor, err);
+        if (r >= 0)
+                r = environment_manage(c->op, c->rt, id, &env, err);
+        if (r >= 0)
+                r = check_acquire(c, &req, err);
+        if (r >= 0)
+                r = lease_acquire(c->op, c->rt, &env, &req, &record, err);
+        if (r < 0)
+                return r;
+        c->status = record.existed ? 200 : 201;
+        return answer_record(c, &record);
+}
+
+static int renew(struct call *c, struct err *err)
+{
+        CLEAN(check_done) struct check k;
+        struct lease_record record;
+        int64_t ttl;
+        int r = load_lease(c, true, &record, err);
+
+        check_init(&k, c->body);
+        if (r < 0)
+                return r;
+        ttl = check_int(&k, "ttlMs", CHECK_REQUIRED, 1, TTL_MAX_MS, NULL);
+        check_unknown(&k, (const char *[]){ "ttlMs", NULL });
+        r = check_end(&k, err);
+        if (r >= 0)
+                r = lease_renew(c->op, c->rt, c->params[0], ttl, &record, err);
+        return r < 0 ? r : answer_record(c, &record);
+}
+
+static int check_status(struct call *c, const char **ret, struct err *err)
+{
+        CLEAN(check_done) struct check k;
+        const char *status;
+
+        check_init(&k, c->body);
+        status = check_enum(&k, "status", CHECK_OPTIONAL, end_statuses);
+        check_unknown(&k, (const char *[]){ "status", NULL });
+        *ret = status ? arena_strdup(c->op->arena, status) : LEASE_RELEASED;
+        return check_end(&k, err);
+}
+
+static int release(struct call *c, struct err *err)
+{
+        struct lease_record record;
+        const char *status;
+        int r = load_lease(c, true, &record, err);
+
+        if (r >= 0)
+                r = check_status(c, &status, err);
+        if (r >= 0)
+                r = lease_release(c->op, c->rt, c->params[0], status, &record, err);
+        return r < 0 ? r : answer_record(c, &record);
+}
+
+static int destroy(struct call *c, struct err *err)
+{
+        struct lease_record record;
+        int r = load_lease(c, true, &record, err);
+
+        if (r >= 0)
+                r = lease_destroy(c->op, c->rt, c->params[0], &record, err);
+        return r < 0 ? r : answer_record(c, &record);
+}
+
+static int resume(struct call *c, struct err *err)
+{
+        struct lease_record record;
+        int r = load_lease(c, true, &record, err);
+
+        return r < 0 ? r : lease_resume(c->op, c->rt, c->params[0], &c->out, err);
+}
+
+static int realize(struct call *c, struct err *err)
+{
+        CLEAN(check_done) struct check k, n;
+        struct lease_record record;
+        json_t *workspace;
+        const char *local;
+        int r = load_lease(c, true, &record, err);
+
+        check_init(&k, c->body);
+        if (r < 0)
+                return r;
+        workspace = check_record(&k, "workspace", CHECK_REQUIRED);
+        check_nested(&n, &k, "workspace", workspace);
+        local = check_string(&n, "localPath", CHECK_OPTIONAL, 1, 4096);
+        (void)check_string(&n, "remotePath", CHECK_OPTIONAL, 1, 4096);
+        (void)check_string(&n, "mode", CHECK_OPTIONAL, 1, 64);
+        (void)check_record(&n, "metadata", CHECK_OPTIONAL);
+        check_unknown(&n, (const char *[]){ "localPath", "remotePath", "mode", "metadata", NULL });
+        check_unknown(&k, (const char *[]){ "workspace", NULL });
+        r = check_end(&k, err);
+        if (r >= 0 && local)
+                r = workspace_root_check(c->rt, local, err);
+        return r < 0 ? r : lease_realize(c->op, c->rt, c->params[0], workspace, &c->out, err);
+}
+
+static int execute(struct call *c, struct err *err)
+{
+        struct lease_record record;
+        int r = load_lease(c, true, &record, err);
+
+        return r < 0 ? r : lease_execute(c->op, c->rt, c->params[0], c->body, &c->out, err);
+}
+
+/* All leases of a run. Runs may be unknown here, so the companies are those of the leases. */
+
+static int show_released(void *ctx, const struct lease_record *record)
+{
+        encode_lease_record(ctx, record);
+        return 0;
+}
+
+static int may_release(void *ctx, const struct lease *lease)
+{
+        struct list_request *q = ctx;
+
+        q->environment = lease->environment_id;
+        return 0;
+}
+
+static int find_run(struct db *db, void *arg, struct err *err)
+{
+        struct list_request *q = arg;
+
+        return leases_active_of_run(db, q->c->params[0], q->c->op->arena, may_release, q, err);
+}
+
+static int release_run(struct call *c, struct err *err)
+{
+        struct list_request q = { .c = c };
+        struct environment env;
+        const char *run, *status;
+        struct jw w;
+        int r = call_uuid(c, 0, MISSING_RUN, &run, err);
+
+        if (r >= 0)
+                r = access_board(&c->actor, err);
+        if (r >= 0)
+                r = check_status(c, &status, err);
+        if (r >= 0)
+                r = store_read(c->op, c->rt->store, find_run, &q, err);
+        if (r >= 0 && q.environment)
+                r = environment_manage(c->op, c->rt, q.environment, &env, err);
+        if (r < 0)
+                return r;
+        jw_init(&w, &c->out);
+        jw_array(&w);
+        r = lease_release_run(c->op, c->rt, run, status, show_released, &w, err);
+        jw_array_end(&w);
+        return r;
+}
+
+const struct route routes_leases[] = {
+        { "GET", "/api/environments/:id/leases", list_leases, 0 },
+        { "POST", "/api/environments/:id/leases", acquire, ROUTE_BODY_FREE },
+        { "GET", "/api/environment-leases/:id", get_lease, 0 },
+        { "POST", "/api/environment-leases/:id/renew", renew, 0 },
+        { "POST", "/api/environment-leases/:id/release", release, ROUTE_BODY_FREE },
+        { "POST", "/api/environment-leases/:id/resume", resume, ROUTE_BODY_FREE },
+        { "POST", "/api/environment-leases/:id/destroy", destroy, ROUTE_BODY_FREE },
+        { "POST", "/api/environment-leases/:id/realize-workspace", realize, 0 },
+        { "POST", "/api/environment-leases/:id/execute", execute, 0 },
+        { "POST", "/api/heartbeat-runs/:id/release-leases", release_run, ROUTE_BODY_FREE },
+        { NULL, NULL, NULL, 0 },
+};

@@ -1,0 +1,136 @@
+/* Watching the instance: leaks, and metrics in the Prometheus text format. */
+#include "api/api.h"
+#include "base/clock.h"
+#include "core/leaks.h"
+#include "store/leases.h"
+#include "store/places.h"
+
+static int get_leaks(struct call *c, struct err *err)
+{
+        return leaks_report(c->op, c->rt, &c->out, err);
+}
+
+static int answer_ok(struct call *c, int r)
+{
+        if (r >= 0)
+                buf_puts(&c->out, "{\"ok\":true}");
+        return r;
+}
+
+static int close_place(struct call *c, struct err *err)
+{
+        const char *id;
+        int r = call_uuid(c, 0, "Place not found", &id, err);
+
+        return r < 0 ? r : answer_ok(c, leaks_close(c->op, c->rt, id, err));
+}
+
+static int forget_place(struct call *c, struct err *err)
+{
+        const char *id;
+        int r = call_uuid(c, 0, "Place not found", &id, err);
+
+        return r < 0 ? r : answer_ok(c, leaks_forget(c->op, c->rt, id, err));
+}
+
+/* Metrics */
+
+static void put_metric(struct buf *b, const char *name, const char *type, const char *help,
+                       uint64_t value)
+{
+        buf_appendf(b, "# HELP %s %s\n# TYPE %s %s\n%s %llu\n", name, help, name, type, name,
+                    (unsigned long long)value);
+}
+
+struct place_counts {
+        const char *state[8];
+        uint64_t count[8];
+        size_t n;
+};
+
+static int count_place(void *ctx, const struct place *p)
+{
+        struct place_counts *k = ctx;
+
+        for (size_t i = 0; i < k->n; i++) {
+                if (streq(k->state[i], p->state)) {
+                        k->count[i]++;
+                        return 0;
+                }
+        }
+        if (k->n < ARRAY_LEN(k->state)) {
+                k->state[k->n] = p->state;
+                k->count[k->n++] = 1;
+        }
+        return 0;
+}
+
+static int put_lease_count(void *ctx, const char *status, int64_t n)
+{
+        buf_appendf(ctx, "berth_leases{status=\"%s\"} %lld\n", status, (long long)n);
+        return 0;
+}
+
+static int put_gauges(struct db *db, void *arg, struct err *err)
+{
+        struct call *c = arg;
+        struct place_counts places = { .n = 0 };
+        int r = places_living(db, NULL, c->op->arena, count_place, &places, err);
+
+        if (r < 0)
+                return r;
+        buf_puts(&c->out, "# HELP berth_places Places by state, gone ones not counted.\n"
+                          "# TYPE berth_places gauge\n");
+        for (size_t i = 0; i < places.n; i++)
+                buf_appendf(&c->out, "berth_places{state=\"%s\"} %llu\n", places.state[i],
+                            (unsigned long long)places.count[i]);
+        buf_puts(&c->out, "# HELP berth_leases Living leases by status.\n"
+                          "# TYPE berth_leases gauge\n");
+        return leases_count_by_status(db, c->op->arena, put_lease_count, &c->out, err);
+}
+
+static int get_metrics(struct call *c, struct err *err)
+{
+        struct counters *k = &c->rt->counters;
+        struct pool_stats pool;
+        struct buf *b = &c->out;
+        int r = access_board(&c->actor, err);
+
+        if (r < 0)
+                return r;
+        c->content_type = "text/plain; version=0.0.4; charset=utf-8";
+        pool_stats(c->api->pool, &pool);
+        put_metric(b, "berth_uptime_seconds", "gauge", "Seconds since the daemon started.",
+                   (uint64_t)(clock_mono_ms() - c->api->started_ms) / 1000);
+        put_metric(b, "berth_http_requests_total", "counter", "Requests received.",
+                   atomic_load(&c->api->requests));
+        put_metric(b, "berth_http_errors_total", "counter", "Requests answered with an error.",
+                   atomic_load(&c->api->errors));
+        put_metric(b, "berth_leases_acquired_total", "counter", "Leases acquired.",
+                   atomic_load(&k->leases_acquired));
+        put_metric(b, "berth_leases_reused_total", "counter", "Leases that took up an idle place.",
+                   atomic_load(&k->leases_reused));
+        put_metric(b, "berth_leases_released_total", "counter", "Leases released.",
+                   atomic_load(&k->leases_released));
+        put_metric(b, "berth_leases_expired_total", "counter", "Leases ended by their expiry.",
+                   atomic_load(&k->leases_expired));
+        put_metric(b, "berth_acquire_failures_total", "counter", "Acquires that failed.",
+                   atomic_load(&k->acquire_failures));
+        put_metric(b, "berth_cleanup_failures_total", "counter", "Clean-ups a provider failed.",
+                   atomic_load(&k->cleanup_failures));
+        put_metric(b, "berth_sweeps_total", "counter", "Passes of the sweeper.",
+                   atomic_load(&k->sweeps));
+        put_metric(b, "berth_operations_busy", "gauge", "Operations that run now.", pool.busy);
+        put_metric(b, "berth_operations_queued", "gauge", "Operations that wait.", pool.queued);
+        put_metric(b, "berth_operations_refused_total", "counter",
+                   "Operations refused because the queue was full.", pool.refused);
+        return store_read(c->op, c->rt->store, put_gauges, c, err);
+}
+
+const struct route routes_watch[] = {
+        { "GET", "/api/leaks", get_leaks, 0 },
+        { "POST", "/api/places/:id/close", close_place, ROUTE_BODY_FREE },
+        { "POST", "/api/places/:id/forget", forget_place, ROUTE_BODY_FREE },
+        { "GET", "/metrics", get_metrics, 0 },
+        { NULL, NULL, NULL, 0 },
+};
