@@ -633,6 +633,30 @@ static void test_limit_connections(void **state)
         assert_true(str_starts(got.data, "HTTP/1.1 200"));
 }
 
+/* Past the limit 64 more are told why; the next is closed without a word. */
+static void test_limit_surplus(void **state)
+{
+        struct fixture *f = *state;
+        struct buf CLEAN(buf_done) got = BUF_INIT;
+        int CLEAN(cleanup_fd) last = -1;
+        int fds[1 + SURPLUS_MAX];
+
+        f->config.max_connections = 1;
+        start(f);
+        for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
+                fds[i] = dial(f);
+                TURN_UNTIL(f, http_server_connections(f->server) == i + 1);
+        }
+        hear_end(f, fds[SURPLUS_MAX], &got);
+        assert_true(str_starts(got.data, "HTTP/1.1 503"));
+        buf_clear(&got);
+        last = dial(f);
+        hear_end(f, last, &got);
+        assert_int_equal(got.len, 0);
+        for (size_t i = 0; i < ARRAY_LEN(fds); i++)
+                close(fds[i]);
+}
+
 /* The test lowers the number of descriptors to those in use: the client in the queue is taken on
  * the reserve and dropped, instead of waking the loop for ever. */
 static void test_out_of_descriptors(void **state)
@@ -656,6 +680,43 @@ static void test_out_of_descriptors(void **state)
         assert_int_equal(got.len, 0);
         ask(f, "GET /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", &got);
         assert_true(str_starts(got.data, "HTTP/1.1 200"));
+}
+
+/* Without even the reserve the server looks away, and comes back by itself. */
+static void test_out_of_reserve(void **state)
+{
+        struct fixture *f = *state;
+        struct buf CLEAN(buf_done) got = BUF_INIT;
+        struct rlimit before, low;
+        int CLEAN(cleanup_fd) fd = -1;
+
+        start(f);
+        uv_run(&f->loop, UV_RUN_NOWAIT);
+        fd = dial(f);
+        say(fd, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
+        getrlimit(RLIMIT_NOFILE, &before);
+        low = (struct rlimit){ (rlim_t)f->server->reserve_fd, before.rlim_max };
+        close(take_fd(&f->server->reserve_fd));
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+        TURN_UNTIL(f, uv_is_active((uv_handle_t *)&f->server->accept_retry));
+        setrlimit(RLIMIT_NOFILE, &before);
+        hear(f, fd, &got, "GET|/echo");
+}
+
+/* A client that was refused and does not close is closed. */
+static void test_deadline_linger(void **state)
+{
+        struct fixture *f = *state;
+        struct buf CLEAN(buf_done) got = BUF_INIT;
+        int CLEAN(cleanup_fd) fd = -1;
+
+        start(f);
+        f->server->limits_ms[DEADLINE_LINGER] = 1;
+        fd = dial(f);
+        say(fd, "BREW / HTTP/1.1\r\nHost: a\r\n\r\n");
+        hear_end(f, fd, &got);
+        assert_true(str_starts(got.data, "HTTP/1.1 501"));
+        TURN_UNTIL(f, http_server_connections(f->server) == 0);
 }
 
 static void test_deadline_head(void **state)
@@ -1088,11 +1149,32 @@ static void test_abort_by_close_tcp(void **state)
 
         f->finish_on_abort = true;
         start(f);
+        f->server->limits_ms[DEADLINE_PROBE] = 1;
         fd = dial(f);
         say(fd, "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
         TURN_UNTIL(f, f->n_held == 1);
         close(take_fd(&fd));
         TURN_UNTIL(f, f->n_aborts == 1);
+}
+
+/* And one that only ended its side is asked once, with an interim answer, and gets the real one. */
+static void test_half_closed_and_probed(void **state)
+{
+        struct fixture *f = *state;
+        struct buf CLEAN(buf_done) got = BUF_INIT;
+        int CLEAN(cleanup_fd) fd = -1;
+
+        start(f);
+        f->server->limits_ms[DEADLINE_PROBE] = 1;
+        fd = dial(f);
+        say(fd, "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+        shutdown(fd, SHUT_WR);
+        hear(f, fd, &got, "HTTP/1.1 100 Continue\r\n\r\n");
+        respond_text(f->held[0], 200, "slow");
+        hear_end(f, fd, &got);
+        assert_true(str_starts(got.data, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK"));
+        has(&got, "slow");
+        assert_int_equal(f->n_aborts, 0);
 }
 
 static void test_abort_in_body(void **state)
@@ -1319,7 +1401,10 @@ int main(void)
                 TEST(test_limit_head),
                 TEST(test_limit_body),
                 TEST(test_limit_connections),
+                TEST(test_limit_surplus),
                 TEST(test_out_of_descriptors),
+                TEST(test_out_of_reserve),
+                TEST(test_deadline_linger),
                 TEST(test_deadline_head),
                 TEST(test_deadline_of_next_head),
                 TEST(test_deadline_body),
@@ -1338,6 +1423,7 @@ int main(void)
                 TEST(test_abort_by_reset),
                 TEST(test_abort_by_close_unix),
                 TEST(test_abort_by_close_tcp),
+                TEST(test_half_closed_and_probed),
                 TEST(test_abort_in_body),
                 TEST(test_abort_while_streaming),
                 TEST(test_half_closed),
