@@ -1170,6 +1170,7 @@ static void test_half_closed_and_probed(void **state)
         say(fd, "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
         shutdown(fd, SHUT_WR);
         hear(f, fd, &got, "HTTP/1.1 100 Continue\r\n\r\n");
+        assert_true(link_is_empty(&f->server->deadlines[DEADLINE_PROBE]));
         respond_text(f->held[0], 200, "slow");
         hear_end(f, fd, &got);
         assert_true(str_starts(got.data, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK"));
