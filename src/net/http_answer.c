@@ -15,74 +15,48 @@
 
 static const char *reason(int status)
 {
-        switch (status) {
-        case 200:
-                return "OK";
-        case 201:
-                return "Created";
-        case 202:
-                return "Accepted";
-        case 204:
-                return "No Content";
-        case 206:
-                return "Partial Content";
-        case 301:
-                return "Moved Permanently";
-        case 302:
-                return "Found";
-        case 303:
-                return "See Other";
-        case 304:
-                return "Not Modified";
-        case 307:
-                return "Temporary Redirect";
-        case 400:
-                return "Bad Request";
-        case 401:
-                return "Unauthorized";
-        case 403:
-                return "Forbidden";
-        case 404:
-                return "Not Found";
-        case 405:
-                return "Method Not Allowed";
-        case 408:
-                return "Request Timeout";
-        case 409:
-                return "Conflict";
-        case 410:
-                return "Gone";
-        case 412:
-                return "Precondition Failed";
-        case 413:
-                return "Content Too Large";
-        case 414:
-                return "URI Too Long";
-        case 415:
-                return "Unsupported Media Type";
-        case 417:
-                return "Expectation Failed";
-        case 422:
-                return "Unprocessable Content";
-        case 429:
-                return "Too Many Requests";
-        case 431:
-                return "Request Header Fields Too Large";
-        case 500:
-                return "Internal Server Error";
-        case 501:
-                return "Not Implemented";
-        case 502:
-                return "Bad Gateway";
-        case 503:
-                return "Service Unavailable";
-        case 504:
-                return "Gateway Timeout";
-        case 505:
-                return "HTTP Version Not Supported";
-        default:
-                return "Status";
-        }
+        static const struct {
+                int status;
+                const char *text;
+        } table[] = {
+                { 200, "OK" },
+                { 201, "Created" },
+                { 202, "Accepted" },
+                { 204, "No Content" },
+                { 206, "Partial Content" },
+                { 301, "Moved Permanently" },
+                { 302, "Found" },
+                { 303, "See Other" },
+                { 304, "Not Modified" },
+                { 307, "Temporary Redirect" },
+                { 400, "Bad Request" },
+                { 401, "Unauthorized" },
+                { 403, "Forbidden" },
+                { 404, "Not Found" },
+                { 405, "Method Not Allowed" },
+                { 408, "Request Timeout" },
+                { 409, "Conflict" },
+                { 410, "Gone" },
+                { 412, "Precondition Failed" },
+                { 413, "Content Too Large" },
+                { 414, "URI Too Long" },
+                { 415, "Unsupported Media Type" },
+                { 417, "Expectation Failed" },
+                { 422, "Unprocessable Content" },
+                { 429, "Too Many Requests" },
+                { 431, "Request Header Fields Too Large" },
+                { 500, "Internal Server Error" },
+                { 501, "Not Implemented" },
+                { 502, "Bad Gateway" },
+                { 503, "Service Unavailable" },
+                { 504, "Gateway Timeout" },
+                { 505, "HTTP Version Not Supported" },
+        };
+
+        for (size_t i = 0; i < ARRAY_LEN(table); i++)
+                if (table[i].status == status)
+                        return table[i].text;
+        return "Status";
 }
 
 static void put_number(struct buf *b, uint64_t n, unsigned base)

@@ -12,7 +12,8 @@
  * other, in order. A client that only closes its sending side still gets its answer.
  *
  * No call into the server calls a handler before it returns: what it causes (sending, on_drained,
- * on_abort, the next request) happens later, from the loop.
+ * on_abort, the next request) happens later, from the loop. Only http_server_close() aborts at
+ * once.
  *
  * Memory per idle connection is under 1 KB. All limits have a deadline: head, body, idle, and a
  * client that does not read its answer.

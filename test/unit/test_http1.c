@@ -499,7 +499,9 @@ static void test_chunked_bad(void **state)
         chunked_refuses(BYTES("3 \r\nabc\r\n"));
         chunked_refuses(BYTES("3\nabc\r\n"));
         chunked_refuses(BYTES("3\rabc\r\n"));
+        chunked_refuses(BYTES("3\rxabc\r\n0\r\n\r\n"));
         chunked_refuses(BYTES("3\r\nabcd\r\n"));
+        chunked_refuses(BYTES("3\r\nabcx\n0\r\n\r\n"));
         chunked_refuses(BYTES("3\r\nabc\n0\r\n\r\n"));
         chunked_refuses(BYTES("3\r\nabc\rx"));
         chunked_refuses(BYTES("3\r\nabc0\r\n\r\n"));
@@ -727,6 +729,7 @@ static void test_percent_decode(void **state)
         }
         buf_clear(&out);
         assert_int_equal(http1_percent_decode(BYTES("a\0b"), &out, &err), ERR_INVALID);
+        assert_int_equal(http1_percent_decode("%41", 2, &out, &err), ERR_INVALID);
         assert_int_equal(http1_percent_decode("", 0, &out, &err), 0);
         assert_string_equal(buf_str(&out), "");
 }
