@@ -12,9 +12,9 @@
 #include "base/fd.h"
 #include "base/uuid.h"
 #include "client/http.h"
-#include "client/sse.h"
 #include "codec/http1.h"
 #include "codec/json.h"
+#include "codec/sse.h"
 
 #define CONNECT_TIMEOUT_MS 5000
 #define TIMEOUT_MS         (10 * 60 * 1000)
@@ -350,21 +350,23 @@ int berth_release(struct berth *b, const char *lease_id, const char *status,
 
 /* -- Event streams ---------------------------------------------------------------------------- */
 
+#define STREAM_EVENT_MAX ((size_t)16 << 20)
+
 struct stream {
-        struct sse sse;
+        struct sse_decoder sse;
         struct buf refusal; /* the body when it is no event stream */
         berth_event_fn *fn;
         void *arg;
         int stopped; /* what the callback returned */
 };
 
-static int stream_event(void *arg, const struct sse_event *event)
+static int stream_event(void *arg, const struct sse_event *event, struct err *err)
 {
         struct stream *s = arg;
-        struct berth_event public = { event->id, event->event, event->data, event->data_len };
+        struct berth_event public = { event->id, event->event, event->data, event->len };
 
         s->stopped = s->fn(s->arg, &public);
-        return s->stopped != 0;
+        return s->stopped ? err_set(err, ERR_CANCELLED, "stopped by the reader") : 0;
 }
 
 static int stream_bytes(void *arg, const struct http_answer *answer, const char *data, size_t len,
@@ -420,7 +422,7 @@ int berth_stream(struct berth *b, const char *path, const char *last_event_id,
                 r = conn_open(&b->address, clock_mono_ms() + b->connect_timeout_ms, &fd, &err);
         if (r < 0)
                 return fail(error, &err);
-        sse_init(&s.sse, stream_event, &s);
+        sse_decoder_init(&s.sse, STREAM_EVENT_MAX, stream_event, &s);
         r = http_call(fd, &b->address, &call, stream_bytes, &s, &answer, &err);
         if (s.stopped != 0)
                 r = s.stopped;
@@ -428,7 +430,7 @@ int berth_stream(struct berth *b, const char *path, const char *last_event_id,
                 r = fail(error, &err);
         else
                 r = stream_result(&s, &answer, error);
-        sse_done(&s.sse);
+        sse_decoder_done(&s.sse);
         buf_done(&s.refusal);
         return r;
 }

@@ -20,7 +20,8 @@ int place_create(struct db *db, const struct runtime *rt, struct place *place, c
         place->state = state;
         place->epoch = 1;
         place->created_at = place->updated_at = clock_now_us();
-        return places_insert(db, place, err);
+        r = places_insert(db, place, err);
+        return r < 0 ? r : 0;
 }
 
 int place_move(struct db *db, const struct runtime *rt, struct place *place, const char *state,

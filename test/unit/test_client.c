@@ -11,7 +11,6 @@
 
 #include "base/fd.h"
 #include "client/conn.h"
-#include "client/sse.h"
 
 #define ENV_ID   "aaaa1111-0000-4000-8000-000000000001"
 #define LEASE_ID "bbbb1111-0000-4000-8000-000000000002"
@@ -352,32 +351,6 @@ static void test_address(void **state UNUSED)
 
 /* -- Event streams ---------------------------------------------------------------------------- */
 
-static int note_event(void *arg, const struct sse_event *event)
-{
-        buf_appendf(arg, "[%s|%s|%s]", event->id, event->event, event->data);
-        return 0;
-}
-
-static const char stream_text[] = "\xef\xbb\xbf:ok\r\n\r\nid: 1\r\nevent: stdout\r\ndata: a\r\n"
-                                  "data:b\r\n\r\nevent: none\n\ndata\n\nid\rdata:  x\r\rdata: cut";
-static const char stream_events[] = "[1|stdout|a\nb][1|message|][|message| x]";
-
-/* Wherever the bytes are cut, the events are the same. */
-static void test_sse_cuts(void **state UNUSED)
-{
-        for (size_t step = 1; step < sizeof(stream_text); step++) {
-                CLEAN(buf_done) struct buf seen = BUF_INIT;
-                CLEAN(sse_done) struct sse sse;
-                size_t len = sizeof(stream_text) - 1;
-
-                sse_init(&sse, note_event, &seen);
-                for (size_t at = 0; at < len; at += step)
-                        assert_int_equal(
-                                sse_feed(&sse, stream_text + at, MIN(step, len - at), NULL), 0);
-                assert_string_equal(buf_str(&seen), stream_events);
-        }
-}
-
 static int stop_at_exit(void *arg, const struct berth_event *event)
 {
         buf_appendf(arg, "[%s|%s|%s]", event->id, event->event, event->data);
@@ -428,7 +401,6 @@ int main(void)
                 cmocka_unit_test(test_invalid),
                 cmocka_unit_test(test_address),
                 cmocka_unit_test(test_stale_connections),
-                cmocka_unit_test(test_sse_cuts),
                 cmocka_unit_test(test_stream),
         };
 

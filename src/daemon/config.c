@@ -1,0 +1,347 @@
+#include "daemon/config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "base/path.h"
+#include "codec/json.h"
+#include "codec/toml.h"
+
+#define CONFIG_FILE "berth.toml"
+
+/* Where one setting may come from. `seed` is the name that the seed's server reads, or NULL. */
+struct source {
+        const char *key;      /* in berth.toml; NULL: not there */
+        const char *variable; /* BERTH_… */
+        const char *seed;
+};
+
+struct loader {
+        struct arena *arena;
+        json_t *file; /* flat object */
+        struct err *err;
+        int failed;
+};
+
+static const char *from_environment(const struct source *s)
+{
+        const char *value = s->variable ? getenv(s->variable) : NULL;
+
+        if (!value || !*value)
+                value = s->seed ? getenv(s->seed) : NULL;
+        return value && *value ? value : NULL;
+}
+
+/* The value as text, and in *ret_origin who said so. NULL when nobody did. */
+static const char *find(struct loader *l, const char *flag, const struct source *s,
+                        const char **ret_origin)
+{
+        const char *value = flag ? flag : from_environment(s);
+        json_t *v;
+
+        *ret_origin = flag ? "the command line" : s->variable ? s->variable : s->key;
+        if (value)
+                return value;
+        v = s->key ? json_object_get(l->file, s->key) : NULL;
+        if (!v)
+                return NULL;
+        *ret_origin = arena_printf(l->arena, "%s in " CONFIG_FILE, s->key);
+        return json_is_string(v) ? arena_strdup(l->arena, json_string_value(v))
+                                 : json_to_arena(l->arena, v);
+}
+
+static void refuse(struct loader *l, const char *origin, const char *value, const char *wanted)
+{
+        if (!l->failed)
+                l->failed =
+                        err_set(l->err, ERR_INVALID, "%s: '%s' is not %s", origin, value, wanted);
+}
+
+static const char *text(struct loader *l, const char *flag, struct source s, const char *fallback)
+{
+        const char *origin;
+        const char *value = find(l, flag, &s, &origin);
+
+        return value ? value : fallback;
+}
+
+static int64_t number(struct loader *l, struct source s, int64_t fallback, int64_t min, int64_t max)
+{
+        const char *origin, *value = find(l, NULL, &s, &origin);
+        char *end;
+        long long n;
+
+        if (!value)
+                return fallback;
+        errno = 0;
+        n = strtoll(value, &end, 10);
+        if (errno || *end || n < min || n > max)
+                refuse(l, origin, value,
+                       arena_printf(l->arena, "a whole number from %lld to %lld", (long long)min,
+                                    (long long)max));
+        return n;
+}
+
+static bool flag_set(struct loader *l, struct source s)
+{
+        const char *origin, *value = find(l, NULL, &s, &origin);
+
+        if (!value || streq(value, "0") || streq(value, "false"))
+                return false;
+        if (!streq(value, "1") && !streq(value, "true"))
+                refuse(l, origin, value, "1, true, 0 or false");
+        return true;
+}
+
+/* Index of the word in the list. */
+static int word(struct loader *l, const char *flag, struct source s, const char *const *words,
+                int fallback)
+{
+        const char *origin, *value = find(l, flag, &s, &origin);
+        CLEAN(buf_done) struct buf wanted = BUF_INIT;
+
+        if (!value)
+                return fallback;
+        for (int i = 0; words[i]; i++) {
+                if (streq(words[i], value))
+                        return i;
+                buf_appendf(&wanted, "%s%s", i ? " or " : "", words[i]);
+        }
+        refuse(l, origin, value, buf_str(&wanted));
+        return fallback;
+}
+
+/* A list: an array of strings in the file, or one text. Joined by `separator`. */
+static const char *list(struct loader *l, struct source s, char separator, const char *fallback)
+{
+        json_t *v = json_object_get(l->file, s.key), *item;
+        CLEAN(buf_done) struct buf joined = BUF_INIT;
+        size_t i;
+
+        if (from_environment(&s) || !json_is_array(v))
+                return text(l, NULL, s, fallback);
+        json_array_foreach(v, i, item)
+        {
+                if (!json_is_string(item)) {
+                        refuse(l, s.key, "the list", "a list of strings");
+                        return fallback;
+                }
+                if (i)
+                        buf_putc(&joined, separator);
+                buf_puts(&joined, json_string_value(item));
+        }
+        return arena_strdup(l->arena, buf_str(&joined));
+}
+
+static const char *home_directory(void)
+{
+        const char *home = getenv("HOME");
+        const struct passwd *pw = home && *home ? NULL : getpwuid(getuid());
+
+        return pw ? pw->pw_dir : home && *home ? home : "/";
+}
+
+static const char *default_data_dir(struct arena *a)
+{
+        const char *base = getenv("XDG_DATA_HOME");
+
+        if (base && *base == '/')
+                return arena_printf(a, "%s/berth", base);
+        return arena_printf(a, "%s/.local/share/berth", home_directory());
+}
+
+/* A relative directory is meant from where the command was given. */
+static const char *absolute(struct arena *a, const char *path)
+{
+        char cwd[4096];
+
+        if (*path == '/' || !getcwd(cwd, sizeof(cwd)))
+                return path;
+        return arena_printf(a, "%s/%s", cwd, path);
+}
+
+static int make_data_dir(const char *path, struct err *err)
+{
+        int r = path_make_dirs(path, 0700, err);
+
+        if (r < 0)
+                return err_wrap(err, r, "data directory");
+        if (access(path, R_OK | W_OK | X_OK) < 0)
+                return err_sys(err, ERR_IO, errno,
+                               "data directory %s is not usable; choose another with --data", path);
+        return 0;
+}
+
+static int read_file(const char *data_dir, json_t **ret, struct err *err)
+{
+        CLEAN(buf_done) struct buf content = BUF_INIT;
+        CLEAN(cleanup_fd) int dir = open(data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        int r;
+
+        if (dir < 0)
+                return err_sys(err, ERR_IO, errno, "open data directory %s", data_dir);
+        r = file_read_at(dir, CONFIG_FILE, TOML_MAX_BYTES, &content, err);
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                *ret = json_object();
+                return 0;
+        }
+        return r < 0 ? r : toml_parse(CONFIG_FILE, buf_str(&content), content.len, ret, err);
+}
+
+static int check_keys(json_t *file, struct err *err)
+{
+        static const char *const known[] = {
+                "listen",
+                "database",
+                "mode",
+                "exposure",
+                "allowed_hostnames",
+                "public_url",
+                "log.level",
+                "log.format",
+                "sweep_interval_ms",
+                "idle_place_ttl_ms",
+                "adhoc_ttl_ms",
+                "workspace_roots",
+                "op_threads",
+                "op_queue",
+                "operation_timeout_ms",
+        };
+        const char *key;
+        json_t *value;
+
+        json_object_foreach(file, key, value)
+        {
+                bool found = false;
+
+                for (size_t i = 0; i < ARRAY_LEN(known); i++)
+                        found = found || streq(known[i], key);
+                if (!found)
+                        return err_set(err, ERR_INVALID,
+                                       CONFIG_FILE ": there is no setting '%s'; see berth.toml(5)",
+                                       key);
+        }
+        return 0;
+}
+
+/* The host part of ADDR:PORT, without brackets. */
+static const char *host_of(struct arena *a, const char *listen)
+{
+        const char *colon = strrchr(listen, ':');
+        size_t n = colon ? (size_t)(colon - listen) : strlen(listen);
+
+        if (n >= 2 && listen[0] == '[')
+                return arena_strndup(a, listen + 1, n - 2);
+        return arena_strndup(a, listen, n);
+}
+
+static void load_settings(struct loader *l, const struct cli_serve_options *flags, struct config *c)
+{
+        static const char *const modes[] = { "local_trusted", "authenticated", NULL };
+        static const char *const exposures[] = { "private", "public", NULL };
+        struct settings *s = &c->settings;
+        const char *roots = arena_printf(l->arena, "%s:%s", home_directory(),
+                                         getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+
+        s->mode = (enum deployment_mode)word(
+                l, flags->mode,
+                (struct source){ "mode", "BERTH_DEPLOYMENT_MODE", "PAPERCLIP_DEPLOYMENT_MODE" },
+                modes, MODE_LOCAL_TRUSTED);
+        s->exposure = (enum deployment_exposure)word(
+                l, NULL,
+                (struct source){ "exposure", "BERTH_DEPLOYMENT_EXPOSURE",
+                                 "PAPERCLIP_DEPLOYMENT_EXPOSURE" },
+                exposures, EXPOSURE_PRIVATE);
+        s->public_url = text(
+                l, NULL,
+                (struct source){ "public_url", "BERTH_PUBLIC_URL", "PAPERCLIP_PUBLIC_URL" }, NULL);
+        s->allowed_hostnames = list(l,
+                                    (struct source){ "allowed_hostnames", "BERTH_ALLOWED_HOSTNAMES",
+                                                     "PAPERCLIP_ALLOWED_HOSTNAMES" },
+                                    ',', NULL);
+        s->workspace_roots = list(
+                l, (struct source){ "workspace_roots", "BERTH_WORKSPACE_ROOTS", NULL }, ':', roots);
+        s->allow_fake_provider =
+                flag_set(l, (struct source){ NULL, "BERTH_ALLOW_FAKE_PROVIDER", NULL });
+        s->fake_world = text(l, NULL, (struct source){ NULL, "BERTH_FAKE_WORLD", NULL }, NULL);
+        s->sweep_interval_ms =
+                number(l, (struct source){ "sweep_interval_ms", "BERTH_SWEEP_INTERVAL_MS", NULL },
+                       5000, 10, 3600000);
+        s->idle_place_ttl_ms =
+                number(l, (struct source){ "idle_place_ttl_ms", "BERTH_IDLE_PLACE_TTL_MS", NULL },
+                       3600000, 1, INT64_C(31622400000));
+        s->adhoc_ttl_ms = number(l, (struct source){ "adhoc_ttl_ms", "BERTH_ADHOC_TTL_MS", NULL },
+                                 3600000, 1, INT64_C(31622400000));
+        s->operation_timeout_ms = number(
+                l, (struct source){ "operation_timeout_ms", "BERTH_OPERATION_TIMEOUT_MS", NULL },
+                120000, 100, 86400000);
+        s->listen_host = host_of(l->arena, c->listen);
+}
+
+static int check_sense(const struct config *c, struct err *err)
+{
+        const struct settings *s = &c->settings;
+
+        if (s->mode == MODE_LOCAL_TRUSTED && s->exposure == EXPOSURE_PUBLIC)
+                return err_set(
+                        err, ERR_INVALID,
+                        "mode local_trusted lets everybody who reaches the port do everything, "
+                        "so it needs exposure private; use mode authenticated for public");
+        if (s->mode == MODE_LOCAL_TRUSTED && !streq(s->listen_host, "localhost") &&
+            !streq(s->listen_host, "::1") && !str_starts(s->listen_host, "127."))
+                return err_set(err, ERR_INVALID,
+                               "mode local_trusted only listens on loopback, not on %s; use --mode "
+                               "authenticated, and make a key with `berth key create --board`",
+                               s->listen_host);
+        return 0;
+}
+
+static int load_all(struct loader *l, const struct cli_serve_options *flags, struct config *c)
+{
+        static const char *const levels[] = { "debug", "info", "warn", "error", NULL };
+        static const char *const formats[] = { "text", "json", NULL };
+
+        c->listen = text(l, flags->listen, (struct source){ "listen", "BERTH_LISTEN", NULL },
+                         "127.0.0.1:3100");
+        c->database =
+                text(l, flags->database, (struct source){ "database", "BERTH_DATABASE", NULL },
+                     arena_printf(l->arena, "%s/berth.db", c->data_dir));
+        c->log_level = (enum log_level)word(l, flags->log_level,
+                                            (struct source){ "log.level", "BERTH_LOG_LEVEL", NULL },
+                                            levels, LOG_LEVEL_INFO);
+        c->log_format = (enum log_format)word(
+                l, flags->log_format, (struct source){ "log.format", "BERTH_LOG_FORMAT", NULL },
+                formats, LOG_FORMAT_TEXT);
+        c->op_threads = (unsigned)number(
+                l, (struct source){ "op_threads", "BERTH_OP_THREADS", NULL }, 16, 1, 256);
+        c->op_queue = (unsigned)number(l, (struct source){ "op_queue", "BERTH_OP_QUEUE", NULL },
+                                       1024, 1, 100000);
+        load_settings(l, flags, c);
+        return l->failed ? l->failed : check_sense(c, l->err);
+}
+
+int config_load(const struct cli_serve_options *flags, struct arena *arena, struct config *ret,
+                struct err *err)
+{
+        struct loader l = { .arena = arena, .err = err };
+        const char *data = flags->data ? flags->data : getenv("BERTH_DATA");
+        int r;
+
+        *ret = (struct config){ 0 };
+        ret->data_dir = data && *data ? absolute(arena, data) : default_data_dir(arena);
+        r = make_data_dir(ret->data_dir, err);
+        if (r >= 0)
+                r = read_file(ret->data_dir, &l.file, err);
+        if (r >= 0)
+                r = check_keys(l.file, err);
+        if (r >= 0)
+                r = load_all(&l, flags, ret);
+        json_decref(l.file);
+        return r;
+}

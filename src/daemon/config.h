@@ -1,0 +1,26 @@
+/* The daemon's settings: flags, then BERTH_* variables (PAPERCLIP_* where the seed names one), then
+ * berth.toml in the data directory, then defaults. Read once at start; a setting that makes no
+ * sense is an error that names it and where it came from. */
+#ifndef BERTH_DAEMON_CONFIG_H
+#define BERTH_DAEMON_CONFIG_H
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "cli/cli.h"
+#include "core/runtime.h"
+
+struct config {
+        const char *data_dir;
+        const char *listen;   /* ADDR:PORT */
+        const char *database; /* path or URL */
+        enum log_level log_level;
+        enum log_format log_format;
+        unsigned op_threads, op_queue;
+        struct settings settings;
+};
+
+/* Strings live in the arena. The data directory exists afterwards. */
+int config_load(const struct cli_serve_options *flags, struct arena *arena, struct config *ret,
+                struct err *err);
+
+#endif

@@ -1,0 +1,89 @@
+#include "daemon/datadir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+
+#include "base/fd.h"
+
+#define LOCK_FILE "berth.lock"
+#define NODE_FILE "node-id"
+
+static int open_dir(const char *path, int *ret_fd, struct err *err)
+{
+        *ret_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        return *ret_fd < 0 ? err_sys(err, ERR_IO, errno, "open data directory %s", path) : 0;
+}
+
+int datadir_lock(const char *path, int *ret_fd, struct err *err)
+{
+        CLEAN(cleanup_fd) int dir = -1;
+        CLEAN(cleanup_fd) int fd = -1;
+        char pid[32] = "";
+        int r = open_dir(path, &dir, err);
+
+        if (r < 0)
+                return r;
+        fd = openat(dir, LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (fd < 0)
+                return err_sys(err, ERR_IO, errno, "open %s/%s", path, LOCK_FILE);
+        if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+                if (errno != EWOULDBLOCK)
+                        return err_sys(err, ERR_IO, errno, "lock %s", path);
+                if (read(fd, pid, sizeof(pid) - 1) < 0)
+                        pid[0] = '\0';
+                pid[strcspn(pid, "\n")] = '\0';
+                return err_set(
+                        err, ERR_LOCKED,
+                        "another berth daemon (process %s) uses the data directory %s; stop it, "
+                        "or choose another directory with --data",
+                        *pid ? pid : "unknown", path);
+        }
+        /* Only for the message above: the lock itself is the kernel's. */
+        snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
+        if (ftruncate(fd, 0) < 0 || pwrite(fd, pid, strlen(pid), 0) < 0)
+                return err_sys(err, ERR_IO, errno, "write %s/%s", path, LOCK_FILE);
+        *ret_fd = take_fd(&fd);
+        return 0;
+}
+
+static int read_boot_id(char *ret, struct err *err)
+{
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+        struct uuid id;
+        int r = file_read_at(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64, &text, err);
+
+        if (r < 0)
+                return r;
+        if (text.len > UUID_LEN)
+                text.data[UUID_LEN] = '\0';
+        if (!uuid_parse(buf_str(&text), &id))
+                return err_set(err, ERR_INTERNAL, "the kernel's boot id is no UUID");
+        memcpy(ret, id.s, sizeof(id.s));
+        return 0;
+}
+
+int datadir_node(const char *path, struct node *ret, struct err *err)
+{
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+        CLEAN(cleanup_fd) int dir = -1;
+        int r = open_dir(path, &dir, err);
+
+        if (r < 0)
+                return r;
+        r = file_read_at(dir, NODE_FILE, 64, &text, err);
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                ret->id = uuid_new();
+                r = file_write_at(dir, NODE_FILE, ret->id.s, UUID_LEN, 0600, err);
+        } else if (r >= 0 && !uuid_parse(buf_str(&text), &ret->id)) {
+                r = err_set(
+                        err, ERR_CORRUPT,
+                        "%s/%s does not hold a node id; restore it from a backup, or remove it if "
+                        "no lease of this node is alive",
+                        path, NODE_FILE);
+        }
+        ret->instance = uuid_new();
+        return r < 0 ? r : read_boot_id(ret->boot_id, err);
+}

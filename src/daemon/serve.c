@@ -1,0 +1,332 @@
+/* The daemon: wiring, the sweeper's clock, and an orderly end.
+ *
+ * Start: settings, lock, store, listeners, then "listening on …" on standard output. A first pass
+ * of the sweeper runs before the port opens to anybody, so that what a crash left is taken up at
+ * once.
+ *
+ * Stop (SIGTERM, SIGINT): no new connections; requests under way are finished; after a grace they
+ * are cancelled and undo what they began. A second signal ends at once, which is safe at any time.
+ */
+#include "daemon/serve.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "api/api.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "core/auth.h"
+#include "core/driver.h"
+#include "core/sweeper.h"
+#include "daemon/config.h"
+#include "daemon/datadir.h"
+
+#define SOCKET_NAME   "berth.sock"
+#define GRACE_MS      10000
+#define CLOCK_JUMP_US (10 * US_PER_S)
+
+struct daemon {
+        struct arena arena;
+        struct config config;
+        struct runtime rt;
+        struct api api;
+        int lock_fd;
+        uv_loop_t loop;
+        struct pool *pool;
+        struct http_server *http;
+        uv_timer_t sweep_timer, grace_timer;
+        uv_prepare_t idle_check;
+        uv_signal_t sigterm, sigint;
+        struct pool_job sweep_job;
+        bool sweeping, stopping, closed;
+        int64_t clock_offset_us; /* wall minus monotonic, when last looked at */
+        int64_t clock_jump_us;   /* for the sweep that is about to run */
+};
+
+static const struct driver *const drivers[] = { &driver_local, &driver_sandbox, NULL };
+
+/* Sweeping */
+
+static void sweep_once(struct daemon *d, struct op *op)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        struct sweep_result res;
+        int r = 0;
+
+        op->actor = &actor_system;
+        if (d->clock_jump_us) {
+                log_warn("the wall clock was set; leases keep the time they had left",
+                         LOG_I("seconds", d->clock_jump_us / US_PER_S));
+                r = sweep_clock_jump(op, &d->rt, d->clock_jump_us, &err);
+                if (r >= 0)
+                        d->clock_jump_us = 0;
+        }
+        if (r >= 0)
+                r = sweep(op, &d->rt, &res, &err);
+        if (r < 0)
+                log_error("the sweeper could not finish", LOG_S("error", err.msg));
+        else if (res.expired + res.released + res.closed + res.parked + res.failed > 0)
+                log_info("swept", LOG_I("expired", res.expired), LOG_I("released", res.released),
+                         LOG_I("closed", res.closed), LOG_I("parked", res.parked),
+                         LOG_I("failed", res.failed));
+}
+
+static void sweep_run(struct pool_job *job, struct op *op)
+{
+        sweep_once(container_of(job, struct daemon, sweep_job), op);
+}
+
+static void sweep_done(struct pool_job *job)
+{
+        container_of(job, struct daemon, sweep_job)->sweeping = false;
+}
+
+static int64_t clock_offset(void)
+{
+        return clock_wall_us() - clock_mono_us();
+}
+
+static void sweep_tick(uv_timer_t *timer)
+{
+        struct daemon *d = container_of(timer, struct daemon, sweep_timer);
+        int64_t offset = clock_offset();
+        int64_t jump = offset - d->clock_offset_us;
+
+        if (d->sweeping || d->stopping)
+                return;
+        if (jump > CLOCK_JUMP_US || jump < -CLOCK_JUMP_US)
+                d->clock_jump_us += jump;
+        d->clock_offset_us = offset;
+        d->sweep_job = (struct pool_job){ .run = sweep_run, .done = sweep_done };
+        d->sweeping = pool_submit(d->pool, &d->sweep_job, NULL) >= 0;
+}
+
+/* Stopping */
+
+static void http_closed(void *arg)
+{
+        ((struct daemon *)arg)->closed = true;
+}
+
+/* Runs before the loop sleeps: once everything under way has been answered, the end can begin. */
+static void check_idle(uv_prepare_t *prepare)
+{
+        struct daemon *d = container_of(prepare, struct daemon, idle_check);
+
+        if (d->closed || !pool_idle(d->pool) || http_server_connections(d->http) > 0)
+                return;
+        uv_stop(&d->loop);
+}
+
+static void grace_over(uv_timer_t *timer)
+{
+        struct daemon *d = container_of(timer, struct daemon, grace_timer);
+
+        if (pool_idle(d->pool)) {
+                uv_stop(&d->loop); /* only idle or slow clients are left */
+                return;
+        }
+        log_warn("requests are still under way; cancelling them");
+        pool_drain(d->pool, true);
+        uv_timer_start(timer, grace_over, GRACE_MS / 10, GRACE_MS / 10);
+}
+
+static void stop_signal(uv_signal_t *handle, int signum)
+{
+        struct daemon *d = handle->data;
+
+        if (d->stopping)
+                _exit(128 + signum);
+        d->stopping = true;
+        log_info("stopping", LOG_S("signal", signum == SIGTERM ? "SIGTERM" : "SIGINT"));
+        http_server_drain(d->http);
+        uv_timer_stop(&d->sweep_timer);
+        uv_timer_start(&d->grace_timer, grace_over, GRACE_MS, 0);
+        uv_prepare_start(&d->idle_check, check_idle);
+}
+
+/* Starting */
+
+/* An operation on the main thread, before the loop runs. */
+static int prepare_store(struct daemon *d, struct err *err)
+{
+        struct arena arena;
+        struct op op = { .arena = &arena, .deadline_ms = OP_NO_DEADLINE, .actor = &actor_system };
+        int r;
+
+        arena_init(&arena);
+        r = auth_ensure_operator(&op, &d->rt, err);
+        if (r >= 0)
+                sweep_once(d, &op);
+        arena_done(&arena);
+        return r;
+}
+
+static int open_runtime(struct daemon *d, struct err *err)
+{
+        int r = datadir_lock(d->config.data_dir, &d->lock_fd, err);
+
+        if (r >= 0)
+                r = datadir_node(d->config.data_dir, &d->rt.node, err);
+        if (r >= 0)
+                r = store_open(d->config.database, &d->rt.store, err);
+        if (r < 0)
+                return r;
+        d->rt.settings = d->config.settings;
+        d->rt.drivers = drivers;
+        return prepare_store(d, err);
+}
+
+static int start_loop(struct daemon *d, struct err *err)
+{
+        struct http_server_config http = {
+                .loop = &d->loop,
+                .handler = &api_handler,
+                .ctx = &d->api,
+        };
+        int r = uv_loop_init(&d->loop);
+
+        if (r < 0)
+                return err_set(err, ERR_INTERNAL, "event loop: %s", uv_strerror(r));
+        uv_timer_init(&d->loop, &d->sweep_timer);
+        uv_timer_init(&d->loop, &d->grace_timer);
+        uv_prepare_init(&d->loop, &d->idle_check);
+        uv_signal_init(&d->loop, &d->sigterm);
+        uv_signal_init(&d->loop, &d->sigint);
+        d->sigterm.data = d->sigint.data = d;
+        r = pool_new(&d->loop, d->config.op_threads, d->config.op_queue, &d->pool, err);
+        if (r < 0)
+                return r;
+        d->api = (struct api){
+                .rt = &d->rt,
+                .pool = d->pool,
+                .operator_uid = geteuid(),
+                .started_ms = clock_mono_ms(),
+        };
+        return http_server_new(&http, &d->http, err);
+}
+
+static int listen_on(struct daemon *d, unsigned *ret_port, struct err *err)
+{
+        char *path = arena_printf(&d->arena, "%s/" SOCKET_NAME, d->config.data_dir);
+        struct sockaddr_storage address;
+        socklen_t len = sizeof(address);
+        int fd, r;
+
+        r = http_listen_tcp(d->config.listen, &fd, err);
+        if (r < 0)
+                return r;
+        if (getsockname(fd, (struct sockaddr *)&address, &len) < 0)
+                len = 0;
+        /* The port is at the same place for both families. */
+        *ret_port = ntohs(((struct sockaddr_in *)&address)->sin_port);
+        r = http_server_listen(d->http, fd, err);
+        if (r >= 0)
+                r = http_listen_unix(path, 0600, &fd, err);
+        return r < 0 ? r : http_server_listen(d->http, fd, err);
+}
+
+/* Reporting where we are: people and scripts wait for this line. */
+static void announce(const struct daemon *d, unsigned port)
+{
+        const struct settings *s = &d->config.settings;
+        bool v6 = strchr(s->listen_host, ':') != NULL;
+
+        printf("listening on http://%s%s%s:%u\n", v6 ? "[" : "", s->listen_host, v6 ? "]" : "",
+               port);
+        fflush(stdout);
+        if (s->allow_fake_provider)
+                log_warn(
+                        "BERTH_ALLOW_FAKE_PROVIDER is set: fake sandboxes can be saved and leased");
+        if (getenv("BERTH_SWEEP_INTERVAL_MS"))
+                log_info("BERTH_SWEEP_INTERVAL_MS is set", LOG_I("ms", s->sweep_interval_ms));
+        log_info("ready", LOG_S("data", d->config.data_dir),
+                 LOG_S("mode", s->mode == MODE_LOCAL_TRUSTED ? "local_trusted" : "authenticated"),
+                 LOG_S("node", d->rt.node.id.s), LOG_S("version", BERTH_VERSION));
+}
+
+static void run(struct daemon *d, unsigned port)
+{
+        uint64_t interval = (uint64_t)d->config.settings.sweep_interval_ms;
+
+        uv_signal_start(&d->sigterm, stop_signal, SIGTERM);
+        uv_signal_start(&d->sigint, stop_signal, SIGINT);
+        d->clock_offset_us = clock_offset();
+        uv_timer_start(&d->sweep_timer, sweep_tick, interval, interval);
+        announce(d, port);
+        uv_run(&d->loop, UV_RUN_DEFAULT);
+}
+
+static void close_handle(uv_handle_t *handle, void *arg)
+{
+        if (!uv_is_closing(handle))
+                uv_close(handle, NULL);
+}
+
+static void shut_down(struct daemon *d)
+{
+        if (d->http)
+                http_server_close(d->http, http_closed, d);
+        if (d->pool) {
+                pool_drain(d->pool, true);
+                while (!pool_idle(d->pool))
+                        uv_run(&d->loop, UV_RUN_ONCE);
+                pool_free(d->pool);
+                /* What is left are our own handles. */
+                while (d->http && !d->closed)
+                        uv_run(&d->loop, UV_RUN_ONCE);
+                uv_walk(&d->loop, close_handle, NULL);
+                uv_run(&d->loop, UV_RUN_DEFAULT);
+                (void)uv_loop_close(&d->loop);
+        }
+        store_close(d->rt.store);
+        cleanup_fd(&d->lock_fd);
+}
+
+/* No core dump may carry what the daemon knows, and files we make are ours alone. */
+static void harden(void)
+{
+        (void)prctl(PR_SET_DUMPABLE, 0);
+        (void)setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
+        umask(077);
+        signal(SIGPIPE, SIG_IGN);
+}
+
+int serve(const struct cli_serve_options *options)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        struct daemon *d = xcalloc(1, sizeof(*d));
+        unsigned port;
+        int r;
+
+        d->lock_fd = -1;
+        arena_init(&d->arena);
+        harden();
+        r = sodium_init() < 0 ? err_set(&err, ERR_INTERNAL, "libsodium does not start") : 0;
+        if (r >= 0)
+                r = config_load(options, &d->arena, &d->config, &err);
+        if (r >= 0) {
+                log_init(d->config.log_level, d->config.log_format);
+                r = open_runtime(d, &err);
+        }
+        if (r >= 0)
+                r = start_loop(d, &err);
+        if (r >= 0)
+                r = listen_on(d, &port, &err);
+        if (r >= 0)
+                run(d, port);
+        else
+                fprintf(stderr, "berth: %s\n", err.msg);
+        shut_down(d);
+        arena_done(&d->arena);
+        free(d);
+        return r < 0 ? 1 : 0;
+}
