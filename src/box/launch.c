@@ -1,0 +1,303 @@
+#define _GNU_SOURCE
+#include "box/launch.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "rt/proc.h"
+
+#define LAUNCH_TIMEOUT_MS 10000
+#define BURY_TIMEOUT_MS   10000
+#define MARKER            "BERTH_EXEC="
+
+/* Starting */
+
+/* Read the one line that the box says; up to end of file. */
+static int read_word(struct op *op, int fd, struct buf *line, struct err *err)
+{
+        for (;;) {
+                char *at = buf_reserve(line, 256);
+                ssize_t n;
+                int r = op_wait_fd(op, fd, POLLIN, LAUNCH_TIMEOUT_MS, err);
+
+                if (r < 0)
+                        return r;
+                if (r == 0 || !at)
+                        return err_set(err, ERR_TIMEOUT, "the box did not get ready in time");
+                n = read(fd, at, 256);
+                if (n < 0 && errno != EINTR)
+                        return err_sys(err, ERR_IO, errno, "read from the box");
+                if (n <= 0)
+                        return 0;
+                buf_grew(line, (size_t)n);
+        }
+}
+
+static int spawn(struct op *op, const char *program, const char *dir, const char *id,
+                 struct buf *line, struct err *err)
+{
+        const char *argv[] = { "berth-box", "--dir", dir, "--id", id, NULL };
+        const char *env[] = { NULL };
+        CLEAN(cleanup_fd) int out = -1;
+        CLEAN(cleanup_fd) int in = -1;
+        struct proc proc = PROC_INIT;
+        struct proc_status status;
+        int fds[2], r;
+
+        if (pipe2(fds, O_CLOEXEC) < 0)
+                return err_sys(err, ERR_BUSY, errno, "pipe");
+        in = fds[0];
+        out = fds[1];
+        r = proc_spawn(&(struct proc_spec){ .path = program,
+                                            .argv = argv,
+                                            .env = env,
+                                            .cwd = "/",
+                                            .fd_in = -1,
+                                            .fd_out = out,
+                                            .fd_err = -1,
+                                            .new_session = true },
+                       &proc, err);
+        if (r < 0)
+                return r;
+        close(take_fd(&out));
+        r = read_word(op, in, line, err);
+        if (r < 0)
+                (void)proc_kill(&proc, SIGKILL, NULL);
+        /* The process we started only makes the box and ends. */
+        if (r >= 0)
+                r = proc_wait(op, &proc, &status, err);
+        proc_done(&proc);
+        return r;
+}
+
+int box_launch(struct op *op, const char *program, const char *dir, const char *id, struct err *err)
+{
+        CLEAN(buf_done) struct buf line = { .max = 4096 };
+        int r = spawn(op, program, dir, id, &line, err);
+
+        if (r < 0)
+                return err_wrap(err, r, "start the supervisor");
+        if (str_starts(buf_str(&line), "ready ") || box_is_alive(dir))
+                return 0;
+        if (line.len > 0 && line.data[line.len - 1] == '\n')
+                line.data[line.len - 1] = '\0';
+        return err_set(err, ERR_PROVIDER, "the supervisor did not start: %s",
+                       line.len ? buf_str(&line) : "no word from it");
+}
+
+/* Reaching */
+
+int box_connect(const char *dir, int *ret_fd, struct err *err)
+{
+        CLEAN(cleanup_fd) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        CLEAN(cleanup_fd) int at = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+        if (fd < 0)
+                return err_sys(err, ERR_BUSY, errno, "socket");
+        if (at < 0)
+                return err_sys(err, ERR_NOT_FOUND, errno, "open %s", dir);
+        /* The directory's path may be too long for a socket address; a descriptor's is not. */
+        snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/box.sock", at);
+        if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+                return err_sys(err,
+                               errno == ENOENT || errno == ECONNREFUSED ? ERR_NOT_FOUND : ERR_BUSY,
+                               errno, "reach the supervisor");
+        *ret_fd = take_fd(&fd);
+        return 0;
+}
+
+bool box_is_alive(const char *dir)
+{
+        CLEAN(cleanup_fd) int at = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        CLEAN(cleanup_fd) int fd = at < 0 ? -1 : openat(at, "box.lock", O_RDONLY | O_CLOEXEC);
+
+        return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+}
+
+/* Burying */
+
+static int peer_pid(const char *dir, pid_t *ret)
+{
+        CLEAN(cleanup_fd) int fd = -1;
+        struct ucred cred;
+        socklen_t len = sizeof(cred);
+
+        if (box_connect(dir, &fd, NULL) < 0 ||
+            getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+                return -1;
+        *ret = cred.pid;
+        return 0;
+}
+
+/* Kill the box itself and wait until its lock is free. */
+static int kill_box(struct op *op, const char *dir, struct err *err)
+{
+        int64_t until = clock_mono_ms() + BURY_TIMEOUT_MS;
+
+        while (box_is_alive(dir)) {
+                pid_t pid;
+                int r;
+
+                if (peer_pid(dir, &pid) == 0 && pid > 1)
+                        (void)kill(pid, SIGKILL);
+                if (clock_mono_ms() > until)
+                        return err_set(err, ERR_TIMEOUT, "the supervisor in %s does not die", dir);
+                r = op_wait_fd(op, -1, 0, 5, err);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+/* cgroup.kill of every cgroup named after the box, wherever cgroup2 is mounted. */
+static void kill_cgroups_beneath(const char *path, int depth, bool inside)
+{
+        char child[4096];
+        struct dirent *entry;
+        DIR *dir;
+
+        if (inside) {
+                snprintf(child, sizeof(child), "%s/cgroup.kill", path);
+                {
+                        CLEAN(cleanup_fd) int fd = open(child, O_WRONLY | O_CLOEXEC);
+
+                        if (fd >= 0)
+                                (void)!write(fd, "1", 1);
+                }
+        }
+        dir = depth > 0 ? opendir(path) : NULL;
+        while (dir && (entry = readdir(dir))) {
+                if (entry->d_type != DT_DIR || entry->d_name[0] == '.')
+                        continue;
+                snprintf(child, sizeof(child), "%s/%s", path, entry->d_name);
+                kill_cgroups_beneath(child, depth - 1, true);
+        }
+        if (dir)
+                closedir(dir);
+        if (inside)
+                (void)rmdir(path);
+}
+
+/* Our own cgroup2 directory, where boxes make theirs. */
+static bool own_cgroup(char *out, size_t size)
+{
+        static const char *const mounts[] = { "/sys/fs/cgroup", "/sys/fs/cgroup/unified" };
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+        const char *line;
+
+        if (file_read_at(AT_FDCWD, "/proc/self/cgroup", 65536, &text, NULL) < 0)
+                return false;
+        line = strstr(buf_str(&text), "0::/");
+        if (!line)
+                return false;
+        line += 3;
+        for (size_t i = 0; i < ARRAY_LEN(mounts); i++) {
+                int n = (int)strcspn(line, "\n");
+
+                snprintf(out, size, "%s/cgroup.procs", mounts[i]);
+                if (access(out, F_OK) < 0)
+                        continue;
+                snprintf(out, size, "%s%.*s", mounts[i], n == 1 ? 0 : n, line);
+                return true;
+        }
+        return false;
+}
+
+static void kill_box_cgroup(const char *id)
+{
+        char own[2048], path[4096];
+
+        if (!own_cgroup(own, sizeof(own)))
+                return;
+        snprintf(path, sizeof(path), "%s/berth-%s", own, id);
+        /* Twice: what was killed the first time leaves empty directories to remove. */
+        for (int i = 0; i < 50 && access(path, F_OK) == 0; i++) {
+                kill_cgroups_beneath(path, 4, true);
+                (void)poll(NULL, 0, 2);
+        }
+}
+
+static bool carries_marker(const char *environ_text, size_t len, const char *const *ids)
+{
+        for (const char *at = environ_text; at && at < environ_text + len;) {
+                size_t n = strnlen(at, (size_t)(environ_text + len - at));
+
+                if (n > strlen(MARKER) && str_starts(at, MARKER))
+                        for (const char *const *id = ids; *id; id++)
+                                if (strncmp(at + strlen(MARKER), *id, UUID_LEN) == 0)
+                                        return true;
+                at += n + 1;
+        }
+        return false;
+}
+
+/* One pass over all processes; how many were killed. */
+static int kill_marked(const char *const *ids)
+{
+        struct dirent *entry;
+        DIR *proc = opendir("/proc");
+        int killed = 0;
+
+        while (proc && (entry = readdir(proc))) {
+                CLEAN(buf_done) struct buf env = { .max = (size_t)4 << 20 };
+                char path[300];
+                pid_t pid = (pid_t)atoi(entry->d_name);
+
+                if (pid <= 1)
+                        continue;
+                snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+                if (file_read_at(AT_FDCWD, path, (size_t)4 << 20, &env, NULL) < 0 ||
+                    !carries_marker(buf_str(&env), env.len, ids))
+                        continue;
+                if (kill(pid, SIGKILL) == 0)
+                        killed++;
+        }
+        if (proc)
+                closedir(proc);
+        return killed;
+}
+
+static void remove_tree(int dirfd, const char *name)
+{
+        int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+        DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+        struct dirent *entry;
+
+        if (!dir) {
+                if (fd >= 0)
+                        close(fd);
+                (void)unlinkat(dirfd, name, 0);
+                return;
+        }
+        while ((entry = readdir(dir)))
+                if (!streq(entry->d_name, ".") && !streq(entry->d_name, ".."))
+                        remove_tree(fd, entry->d_name);
+        closedir(dir);
+        (void)unlinkat(dirfd, name, AT_REMOVEDIR);
+}
+
+int box_bury(struct op *op, const char *dir, const char *id, const char *const *exec_ids,
+             struct err *err)
+{
+        int r = kill_box(op, dir, err);
+
+        if (r < 0)
+                return r;
+        kill_box_cgroup(id);
+        /* A fork may slip through one pass; two empty ones in a row it cannot. */
+        for (int i = 0; *exec_ids && i < 100 && kill_marked(exec_ids) > 0; i++)
+                ;
+        remove_tree(AT_FDCWD, dir);
+        return 0;
+}

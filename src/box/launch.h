@@ -1,0 +1,26 @@
+/* Boxes on this machine: starting one, reaching it, and cleaning up after one that died.
+ *
+ * A box lives in a directory of its own; it holds a lock there as long as it lives, so whether it
+ * is alive is the kernel's word and not a guess from a process id. Operation threads. */
+#ifndef BERTH_BOX_LAUNCH_H
+#define BERTH_BOX_LAUNCH_H
+
+#include "rt/op.h"
+
+/* Start a box in `dir` (made when missing) and wait until it is ready. One that runs there already
+ * is fine. */
+int box_launch(struct op *op, const char *program, const char *dir, const char *id,
+               struct err *err);
+
+/* Connect to the box in `dir`; ERR_NOT_FOUND when nobody listens there. Never waits. */
+int box_connect(const char *dir, int *ret_fd, struct err *err);
+
+/* Whether a box lives there. */
+bool box_is_alive(const char *dir);
+
+/* The box is dead, or must die: end it, whatever it ran (found by cgroup and by the marker variable
+ * of the executions named), and remove its directory. Comes to the same end when called again. */
+int box_bury(struct op *op, const char *dir, const char *id, const char *const *exec_ids,
+             struct err *err);
+
+#endif

@@ -1,0 +1,51 @@
+/* Rows of `executions`. Open means `starting` or `running`. */
+#ifndef BERTH_STORE_EXECUTIONS_H
+#define BERTH_STORE_EXECUTIONS_H
+
+#include "store/db.h"
+
+#define EXEC_STARTING "starting" /* recorded; the box may or may not have begun */
+#define EXEC_RUNNING  "running"
+#define EXEC_EXITED   "exited"
+#define EXEC_FAILED   "failed" /* never ran */
+#define EXEC_LOST     "lost"   /* its supervisor died with it */
+
+struct execution {
+        const char *id, *company_id, *lease_id, *place_id, *command;
+        const char *args; /* JSON array */
+        const char *cwd;
+        bool is_terminal;
+        int64_t timeout_ms; /* 0: none */
+        const char *idempotency_key, *status;
+        int64_t pid;       /* 0: not known */
+        int64_t exit_code; /* -1: none */
+        int64_t signal;    /* 0: none */
+        bool timed_out, is_incomplete;
+        int64_t stdout_len, stderr_len;
+        const char *reason;
+        int64_t started_at, ended_at, created_at, updated_at;
+};
+
+typedef int (*execution_fn)(void *ctx, const struct execution *row);
+
+int executions_insert(struct db *db, const struct execution *row, struct err *err);
+/* ERR_NOT_FOUND "Execution not found". */
+int executions_get(struct db *db, const char *id, struct arena *arena, struct execution *ret,
+                   struct err *err);
+int executions_by_key(struct db *db, const char *lease_id, const char *key, struct arena *arena,
+                      struct execution *ret, struct err *err);
+/* Newest first; after the row (before_us, before_id) when given; limit 0: all. */
+int executions_list(struct db *db, const char *lease_id, int64_t before_us, const char *before_id,
+                    int64_t limit, struct arena *arena, execution_fn fn, void *ctx,
+                    struct err *err);
+/* Open ones, of one place or (NULL) of all. */
+int executions_open(struct db *db, const char *place_id, struct arena *arena, execution_fn fn,
+                    void *ctx, struct err *err);
+/* Record the end of an open execution: 1, or 0 when it had ended. */
+int executions_end(struct db *db, const struct execution *row, struct err *err);
+/* Those that ended before that time, oldest first. */
+int executions_ended_before(struct db *db, int64_t before_us, int64_t limit, struct arena *arena,
+                            execution_fn fn, void *ctx, struct err *err);
+int executions_delete(struct db *db, const char *id, struct err *err);
+
+#endif
