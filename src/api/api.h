@@ -20,6 +20,7 @@
 struct api {
         struct runtime *rt;
         struct pool *pool;
+        uv_loop_t *loop;
         uid_t operator_uid; /* who counts as the operator on the Unix socket, besides root */
         int64_t started_ms;
         _Atomic uint64_t requests, errors;
@@ -40,6 +41,7 @@ struct call {
         const char *params[CALL_MAX_PARAMS]; /* decoded; UUIDs in lower case */
         const char *query;
         const char *authorization, *run_id, *if_none_match, *host;
+        const char *last_event_id;
         const char *body_text; /* NULL when there is no JSON body */
         size_t body_len;
         bool is_operator;
@@ -48,6 +50,14 @@ struct call {
         struct op *op;
         struct actor actor;
         json_t *body; /* NULL when absent */
+
+        /* A handler that is not done yet sets on_loop: instead of being answered, the call goes on
+         * there, on the loop thread, until call_finish(), call_fail(), call_continue() or a stream.
+         * on_gone is called when the client went away meanwhile. `data` is the handler's. */
+        void (*on_loop)(struct call *c);
+        void (*on_gone)(struct call *c);
+        void *data;
+        int (*stage)(struct call *c, struct err *err);
 
         /* the answer */
         int status; /* 0: 200 */
@@ -79,6 +89,7 @@ extern const struct route routes_cli_auth[];
 extern const struct route routes_companies[];
 extern const struct route routes_environments[];
 extern const struct route routes_leases[];
+extern const struct route routes_executions[];
 extern const struct route routes_agents[];
 extern const struct route routes_activity[];
 extern const struct route routes_watch[];
@@ -90,6 +101,14 @@ extern const struct http_handler api_handler; /* ctx: struct api */
 const struct route *route_find(struct call *c, const char *method, const char *path,
                                struct buf *ret_allowed);
 
+/* For calls that went on in on_loop. Loop thread; each ends the call but call_continue(), which
+ * runs one more stage on the pool and then answers (or goes on_loop again). */
+void call_finish(struct call *c);
+void call_fail(struct call *c, int code, const struct err *err);
+void call_continue(struct call *c, int (*stage)(struct call *c, struct err *err));
+/* The call became a stream that ended or was taken over: free it without an answer. */
+void call_free(struct call *c);
+
 /* Tools for handlers */
 
 /* A query parameter, decoded, in the call's arena; NULL when absent or empty. */
@@ -100,6 +119,10 @@ int call_query_int(struct call *c, const char *name, int64_t fallback, int64_t m
 bool call_query_flag(struct call *c, const char *name);
 /* Add a header to the answer; name and value must outlive the call. */
 void call_field(struct call *c, const char *name, const char *value);
+/* Paging: a cursor is "<microseconds>.<id>" of the last row shown; 0 and NULL when none was sent.
+ */
+int call_cursor(struct call *c, int64_t *ret_us, const char **ret_id, struct err *err);
+void call_next_cursor(struct call *c, int64_t us, const char *id);
 /* ERR_NOT_FOUND with the resource's text when a path parameter is no UUID: no row can have that id.
  */
 int call_uuid(struct call *c, size_t param, const char *missing, const char **ret, struct err *err);

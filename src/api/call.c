@@ -65,29 +65,46 @@ static void set_etag(struct call *c)
         snprintf(c->etag, sizeof(c->etag), "W/\"%zx-%s\"", c->out.len, hex);
 }
 
+static int first_stage(struct call *c, struct err *err)
+{
+        int r = auth_actor(c->op, c->rt, c->authorization, c->is_operator, &c->actor, err);
+
+        /* Rights are checked by the handler; a body is not worth reading for nobody. */
+        if (r >= 0 && c->body_text)
+                r = json_parse(c->body_text, c->body_len, &c->body, err);
+        if (r >= 0 && !c->body && (c->route->flags & ROUTE_BODY_FREE))
+                c->body = json_object();
+        return r < 0 ? r : c->route->fn(c, err);
+}
+
 static void run_handler(struct call *c, struct op *op)
 {
         CLEAN(err_done) struct err err = { 0 };
-        int r = auth_actor(op, c->rt, c->authorization, c->is_operator, &c->actor, &err);
+        int r;
 
         c->op = op;
         op->actor = &c->actor;
         op->run_id = c->run_id;
-        if (r >= 0 && c->body_text)
-                r = json_parse(c->body_text, c->body_len, &c->body, &err);
-        if (r >= 0 && !c->body && (c->route->flags & ROUTE_BODY_FREE))
-                c->body = json_object();
-        if (r >= 0)
-                r = c->route->fn(c, &err);
+        c->on_loop = NULL;
+        r = c->stage ? c->stage(c, &err) : first_stage(c, &err);
         if (r >= 0 && buf_failed(&c->out))
                 r = err_set(&err, ERR_TOO_LARGE, "The answer is too large; ask for less.");
-        if (r < 0)
+        if (r < 0) {
+                c->on_loop = NULL;
                 write_error(c, r, &err);
-        else if (!c->content_type)
+        } else if (!c->content_type && !c->on_loop) {
                 set_etag(c);
+        }
         json_decref(c->body);
         c->body = NULL;
         c->op = NULL;
+}
+
+void call_free(struct call *c)
+{
+        buf_done(&c->out);
+        arena_done(&c->arena);
+        free(c);
 }
 
 static void answer(struct call *c)
@@ -104,12 +121,15 @@ static void answer(struct call *c)
                 }
         }
         http_respond(c->x, status, c->fields, c->n_fields, &c->out);
-        buf_done(&c->out);
-        arena_done(&c->arena);
-        free(c);
+        call_free(c);
 }
 
-static void answer_error(struct call *c, int code, const struct err *err)
+void call_finish(struct call *c)
+{
+        answer(c);
+}
+
+void call_fail(struct call *c, int code, const struct err *err)
 {
         write_error(c, code, err);
         answer(c);
@@ -124,7 +144,13 @@ static void job_run(struct pool_job *job, struct op *op)
 
 static void job_done(struct pool_job *job)
 {
-        answer(container_of(job, struct call, job));
+        struct call *c = container_of(job, struct call, job);
+
+        c->job.run = NULL;
+        if (c->on_loop)
+                c->on_loop(c);
+        else
+                answer(c);
 }
 
 static void submit(struct call *c)
@@ -139,7 +165,15 @@ static void submit(struct call *c)
         };
         r = pool_submit(c->api->pool, &c->job, &err);
         if (r < 0)
-                answer_error(c, r, &err);
+                call_fail(c, r, &err);
+}
+
+void call_continue(struct call *c, int (*stage)(struct call *c, struct err *err))
+{
+        c->stage = stage;
+        c->on_loop = NULL;
+        c->on_gone = NULL;
+        submit(c);
 }
 
 static void run_inline(struct call *c)
@@ -177,6 +211,7 @@ static int read_request(struct call *c, struct err *err)
         c->host = http_header(c->x, "host");
         c->authorization = http_header(c->x, "authorization");
         c->if_none_match = http_header(c->x, "if-none-match");
+        c->last_event_id = http_header(c->x, "last-event-id");
         if (len > 0 && is_json(http_header(c->x, "content-type"))) {
                 c->body_text = body;
                 c->body_len = len;
@@ -203,14 +238,14 @@ static void answer_missing(struct call *c, const char *path)
 
         (void)err_set(&err, ERR_NOT_FOUND,
                       strncasecmp(path, "/api", 4) == 0 ? "API route not found" : "Not found");
-        answer_error(c, ERR_NOT_FOUND, &err);
+        call_fail(c, ERR_NOT_FOUND, &err);
 }
 
 /* Refusals before routing: text for browsers, JSON for the API. */
 static void answer_refused(struct call *c, const char *path, const struct err *err)
 {
         if (strncasecmp(path, "/api", 4) == 0) {
-                answer_error(c, err->code, err);
+                call_fail(c, err->code, err);
                 return;
         }
         c->status = err_info(err->code)->http_status;
@@ -253,7 +288,7 @@ static void on_request(void *ctx, struct http_exchange *x)
         }
         r = read_request(c, &err);
         if (r < 0)
-                answer_error(c, r, &err);
+                call_fail(c, r, &err);
         else if ((c->route->flags & ROUTE_INLINE) &&
                  auth_actor_quick(c->rt, c->authorization, c->is_operator, &ignored))
                 run_inline(c);
@@ -269,6 +304,8 @@ static void on_abort(void *ctx, struct http_exchange *x)
 
         if (c && c->job.run)
                 pool_cancel(c->api->pool, &c->job);
+        else if (c && c->on_gone)
+                c->on_gone(c);
 }
 
 static void on_refused(void *ctx, int status, const char *text, struct buf *body)
@@ -327,6 +364,25 @@ void call_field(struct call *c, const char *name, const char *value)
 {
         if (c->n_fields < CALL_MAX_FIELDS)
                 c->fields[c->n_fields++] = (struct http_field){ name, value };
+}
+
+int call_cursor(struct call *c, int64_t *ret_us, const char **ret_id, struct err *err)
+{
+        const char *cursor = call_query(c, "cursor");
+        char *end;
+
+        if (!cursor)
+                return 0;
+        *ret_us = strtoll(cursor, &end, 10);
+        if (*ret_us <= 0 || *end != '.' || !uuid_is_valid(end + 1))
+                return err_set(err, ERR_INVALID, "cursor must be a value of X-Next-Cursor");
+        *ret_id = end + 1;
+        return 0;
+}
+
+void call_next_cursor(struct call *c, int64_t us, const char *id)
+{
+        call_field(c, "X-Next-Cursor", arena_printf(&c->arena, "%lld.%s", (long long)us, id));
 }
 
 int call_uuid(struct call *c, size_t param, const char *missing, const char **ret, struct err *err)

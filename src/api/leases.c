@@ -4,6 +4,7 @@
 
 #include "api/api.h"
 #include "api/encode.h"
+#include "api/lease_call.h"
 #include "base/clock.h"
 #include "codec/check.h"
 #include "core/lease.h"
@@ -26,8 +27,7 @@ static int answer_record(struct call *c, const struct lease_record *record)
         return 0;
 }
 
-/* The lease of the path, for a caller that manages environments of its company. */
-static int load_lease(struct call *c, bool board_only, struct lease_record *ret, struct err *err)
+int call_lease(struct call *c, bool board_only, struct lease_record *ret, struct err *err)
 {
         const char *id;
         struct environment env;
@@ -81,21 +81,6 @@ static int list(struct db *db, void *arg, struct err *err)
                            q->c->op->arena, show, q->page, err);
 }
 
-/* A cursor is "<microseconds>.<lease id>" of the last row shown. */
-static int read_cursor(struct call *c, struct list_request *q, struct err *err)
-{
-        const char *cursor = call_query(c, "cursor");
-        char *end;
-
-        if (!cursor)
-                return 0;
-        q->before_us = strtoll(cursor, &end, 10);
-        if (q->before_us <= 0 || *end != '.' || !uuid_is_valid(end + 1))
-                return err_set(err, ERR_INVALID, "cursor must be a value of X-Next-Cursor");
-        q->before_id = end + 1;
-        return 0;
-}
-
 static int list_leases(struct call *c, struct err *err)
 {
         struct page page = { .c = c };
@@ -108,7 +93,7 @@ static int list_leases(struct call *c, struct err *err)
         if (r >= 0)
                 r = call_query_int(c, "limit", 0, 1, LIST_MAX, &page.limit, err);
         if (r >= 0)
-                r = read_cursor(c, &q, err);
+                r = call_cursor(c, &q.before_us, &q.before_id, err);
         if (r < 0)
                 return r;
         q.status = call_query(c, "status");
@@ -117,9 +102,7 @@ static int list_leases(struct call *c, struct err *err)
         r = store_read(c->op, c->rt->store, list, &q, err);
         jw_array_end(&page.w);
         if (r >= 0 && page.more)
-                call_field(c, "X-Next-Cursor",
-                           arena_printf(&c->arena, "%lld.%s", (long long)page.last.last_used_at,
-                                        page.last.id));
+                call_next_cursor(c, page.last.last_used_at, page.last.id);
         return r;
 }
 
@@ -127,7 +110,7 @@ static int get_lease(struct call *c, struct err *err)
 {
         struct lease_record record;
         struct jw w;
-        int r = load_lease(c, false, &record, err);
+        int r = call_lease(c, false, &record, err);
 
         if (r < 0)
                 return r;
@@ -186,7 +169,7 @@ static int renew(struct call *c, struct err *err)
         CLEAN(check_done) struct check k;
         struct lease_record record;
         int64_t ttl;
-        int r = load_lease(c, true, &record, err);
+        int r = call_lease(c, true, &record, err);
 
         check_init(&k, c->body);
         if (r < 0)
@@ -215,7 +198,7 @@ static int release(struct call *c, struct err *err)
 {
         struct lease_record record;
         const char *status;
-        int r = load_lease(c, true, &record, err);
+        int r = call_lease(c, true, &record, err);
 
         if (r >= 0)
                 r = check_status(c, &status, err);
@@ -227,7 +210,7 @@ static int release(struct call *c, struct err *err)
 static int destroy(struct call *c, struct err *err)
 {
         struct lease_record record;
-        int r = load_lease(c, true, &record, err);
+        int r = call_lease(c, true, &record, err);
 
         if (r >= 0)
                 r = lease_destroy(c->op, c->rt, c->params[0], &record, err);
@@ -237,7 +220,7 @@ static int destroy(struct call *c, struct err *err)
 static int resume(struct call *c, struct err *err)
 {
         struct lease_record record;
-        int r = load_lease(c, true, &record, err);
+        int r = call_lease(c, true, &record, err);
 
         return r < 0 ? r : lease_resume(c->op, c->rt, c->params[0], &c->out, err);
 }
@@ -248,7 +231,7 @@ static int realize(struct call *c, struct err *err)
         struct lease_record record;
         json_t *workspace;
         const char *local;
-        int r = load_lease(c, true, &record, err);
+        int r = call_lease(c, true, &record, err);
 
         check_init(&k, c->body);
         if (r < 0)
@@ -265,14 +248,6 @@ static int realize(struct call *c, struct err *err)
         if (r >= 0 && local)
                 r = workspace_root_check(c->rt, local, err);
         return r < 0 ? r : lease_realize(c->op, c->rt, c->params[0], workspace, &c->out, err);
-}
-
-static int execute(struct call *c, struct err *err)
-{
-        struct lease_record record;
-        int r = load_lease(c, true, &record, err);
-
-        return r < 0 ? r : lease_execute(c->op, c->rt, c->params[0], c->body, &c->out, err);
 }
 
 /* All leases of a run. Runs may be unknown here, so the companies are those of the leases. */
@@ -332,7 +307,6 @@ const struct route routes_leases[] = {
         { "POST", "/api/environment-leases/:id/resume", resume, ROUTE_BODY_FREE },
         { "POST", "/api/environment-leases/:id/destroy", destroy, ROUTE_BODY_FREE },
         { "POST", "/api/environment-leases/:id/realize-workspace", realize, 0 },
-        { "POST", "/api/environment-leases/:id/execute", execute, 0 },
         { "POST", "/api/heartbeat-runs/:id/release-leases", release_run, ROUTE_BODY_FREE },
         { NULL, NULL, NULL, 0 },
 };

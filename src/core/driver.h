@@ -25,6 +25,9 @@
 #define POLICY_REUSE_WORKSPACE   "reuse_by_execution_workspace"
 #define POLICY_RETAIN_ON_FAILURE "retain_on_failure"
 
+struct lease_record;
+struct exec_request;
+
 struct lease_request {
         const char *run_id;                   /* NULL: ad-hoc */
         const char *issue_id;                 /* NULL: none */
@@ -86,9 +89,12 @@ struct driver {
         int (*realize)(struct op *op, struct runtime *rt, const struct environment *env,
                        const struct lease *lease, json_t *workspace, struct buf *ret_json,
                        json_t **ret_realization, struct err *err);
-        int (*execute)(struct op *op, struct runtime *rt, const struct environment *env,
-                       const struct lease *lease, json_t *request, struct buf *ret_json,
-                       struct err *err);
+        /* Turn the caller's request into what the box gets. NULL, or an error with the seed's text,
+         * where commands cannot run. */
+        int (*prepare_exec)(struct op *op, struct runtime *rt, const struct lease_record *record,
+                            json_t *request, struct exec_request *ret, struct err *err);
+        /* What exists in the world is made on first need, so a place may rightly have nothing. */
+        bool makes_world_lazily;
         bool writes_cleanup_status; /* releases record success or failure on the lease */
         const char
                 *release_failure_reason; /* written when a lease is released as failed; or NULL */

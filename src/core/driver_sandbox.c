@@ -155,9 +155,9 @@ static int sandbox_realize(struct op *op, struct runtime *rt, const struct envir
         return 0;
 }
 
-static int sandbox_execute(struct op *op, struct runtime *rt, const struct environment *env,
-                           const struct lease *lease, json_t *request, struct buf *ret_json,
-                           struct err *err)
+static int sandbox_prepare_exec(struct op *op, struct runtime *rt,
+                                const struct lease_record *record, json_t *request,
+                                struct exec_request *ret, struct err *err)
 {
         return err_set(err, ERR_UNPROCESSABLE,
                        "Sandbox driver does not support direct command execution for built-in "
@@ -175,7 +175,7 @@ const struct driver driver_sandbox = {
         .list = sandbox_list,
         .describe = sandbox_describe,
         .realize = sandbox_realize,
-        .execute = sandbox_execute,
+        .prepare_exec = sandbox_prepare_exec,
         .writes_cleanup_status = true,
         .release_failure_reason = "adapter_or_run_failure",
 };

@@ -86,6 +86,15 @@ static json_t *describe_place(const struct place *p, const char *next)
                          json_string_or_null(p->note), "nextStep", next);
 }
 
+/* Whether the world has to have something for the place. */
+static bool must_exist(const struct survey *s, const struct place *p)
+{
+        const struct driver *driver = driver_lookup(s->rt, p->driver);
+
+        return p->has_world && driver && !driver->makes_world_lazily &&
+               (streq(p->state, PLACE_HELD) || streq(p->state, PLACE_READY));
+}
+
 static bool can_list(const struct survey *s, const struct place *p)
 {
         const struct driver *driver = driver_lookup(s->rt, p->driver);
@@ -153,8 +162,7 @@ static int judge_place(struct survey *s, const struct place *p, struct err *err)
                 json_array_append_new(s->due,
                                       describe_place(p, "it is tried again by itself; `berth leaks "
                                                         "close` tries now"));
-        else if ((streq(p->state, PLACE_HELD) || streq(p->state, PLACE_READY)) && p->has_world &&
-                 !thing && can_list(s, p))
+        else if (must_exist(s, p) && !thing && can_list(s, p))
                 return check_missing(s, p, err);
         return 0;
 }

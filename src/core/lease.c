@@ -129,9 +129,8 @@ int lease_renew(struct op *op, struct runtime *rt, const char *lease_id, int64_t
 
 /* Using */
 
-/* A lease may be used while it is active and its time is not up. */
-static int load_usable(struct op *op, struct runtime *rt, const char *lease_id,
-                       struct lease_record *ret, const struct driver **ret_driver, struct err *err)
+int lease_load_usable(struct op *op, struct runtime *rt, const char *lease_id,
+                      struct lease_record *ret, const struct driver **ret_driver, struct err *err)
 {
         int r = lease_load(op, rt, lease_id, ret, err);
 
@@ -153,27 +152,13 @@ int lease_resume(struct op *op, struct runtime *rt, const char *lease_id, struct
 {
         const struct driver *driver;
         struct lease_record record;
-        int r = load_usable(op, rt, lease_id, &record, &driver, err);
+        int r = lease_load_usable(op, rt, lease_id, &record, &driver, err);
 
         if (r < 0)
                 return r;
         if (!driver->resume_lease)
                 return driver_unsupported(driver->key, "lease resume", err);
         return driver->resume_lease(op, rt, &record.env, &record.lease, ret_json, err);
-}
-
-int lease_execute(struct op *op, struct runtime *rt, const char *lease_id, json_t *request,
-                  struct buf *ret_json, struct err *err)
-{
-        const struct driver *driver;
-        struct lease_record record;
-        int r = load_usable(op, rt, lease_id, &record, &driver, err);
-
-        if (r < 0)
-                return r;
-        if (!driver->execute)
-                return driver_unsupported(driver->key, "command execution", err);
-        return driver->execute(op, rt, &record.env, &record.lease, request, ret_json, err);
 }
 
 struct metadata_update {
@@ -207,7 +192,7 @@ int lease_realize(struct op *op, struct runtime *rt, const char *lease_id, json_
         const struct driver *driver;
         struct lease_record record;
         json_t *realization = NULL;
-        int r = load_usable(op, rt, lease_id, &record, &driver, err);
+        int r = lease_load_usable(op, rt, lease_id, &record, &driver, err);
 
         if (r < 0)
                 return r;

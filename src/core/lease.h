@@ -68,13 +68,14 @@ int lease_driver(const struct runtime *rt, const struct lease_record *record,
 /* The key of that driver, registered or not. */
 const char *lease_driver_key(const struct lease_record *record, struct arena *arena);
 
-/* Resume, realize and execute answer with JSON in *ret_json. */
+/* Resume and realize answer with JSON in *ret_json. */
 int lease_resume(struct op *op, struct runtime *rt, const char *lease_id, struct buf *ret_json,
                  struct err *err);
 int lease_realize(struct op *op, struct runtime *rt, const char *lease_id, json_t *workspace,
                   struct buf *ret_json, struct err *err);
-int lease_execute(struct op *op, struct runtime *rt, const char *lease_id, json_t *request,
-                  struct buf *ret_json, struct err *err);
+/* A lease that may be used: active, its time not up; and its driver. */
+int lease_load_usable(struct op *op, struct runtime *rt, const char *lease_id,
+                      struct lease_record *ret, const struct driver **ret_driver, struct err *err);
 
 /* For the sweeper and for operators: ask the provider to close a place in state `closing`, and
  * record how it went. The place must have been moved or claimed by the caller. Returns the

@@ -9,6 +9,7 @@
 #include "store/store.h"
 
 struct driver;
+struct exec_hub;
 
 enum deployment_mode { MODE_LOCAL_TRUSTED, MODE_AUTHENTICATED };
 enum deployment_exposure { EXPOSURE_PRIVATE, EXPOSURE_PUBLIC };
@@ -21,6 +22,7 @@ struct settings {
         const char *listen_host;       /* host part of the first address we listen on */
         const char *allowed_hostnames; /* comma separated; NULL: none */
         const char *workspace_roots;   /* colon separated directories */
+        const char *local_env; /* names of further variables for local commands; comma separated */
         bool allow_fake_provider;
         const char *fake_world; /* NULL, or the directory where fake sandboxes are files (tests) */
         int64_t sweep_interval_ms;
@@ -47,6 +49,7 @@ struct runtime {
         struct settings settings;
         struct node node;
         const struct driver *const *drivers; /* NULL-terminated; keys unique, later entries win */
+        struct exec_hub *hub;                /* NULL in tests that run no commands */
         struct counters counters;
 };
 

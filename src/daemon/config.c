@@ -267,6 +267,7 @@ static void load_settings(struct loader *l, const struct cli_serve_options *flag
                                     ',', NULL);
         s->workspace_roots = list(
                 l, (struct source){ "workspace_roots", "BERTH_WORKSPACE_ROOTS", NULL }, ':', roots);
+        s->local_env = list(l, (struct source){ "local_env", "BERTH_LOCAL_ENV", NULL }, ',', NULL);
         s->allow_fake_provider =
                 flag_set(l, (struct source){ NULL, "BERTH_ALLOW_FAKE_PROVIDER", NULL });
         s->fake_world = text(l, NULL, (struct source){ NULL, "BERTH_FAKE_WORLD", NULL }, NULL);

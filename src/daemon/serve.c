@@ -25,6 +25,7 @@
 #include "base/fd.h"
 #include "core/auth.h"
 #include "core/driver.h"
+#include "core/exec.h"
 #include "core/sweeper.h"
 #include "daemon/config.h"
 #include "daemon/datadir.h"
@@ -41,12 +42,14 @@ struct daemon {
         int lock_fd;
         uv_loop_t loop;
         struct pool *pool;
+        struct mail *mail;
+        struct exec_hub *hub;
         struct http_server *http;
         uv_timer_t sweep_timer, grace_timer;
         uv_prepare_t idle_check;
         uv_signal_t sigterm, sigint;
         struct pool_job sweep_job;
-        bool sweeping, stopping, closed;
+        bool adopted, sweeping, stopping, closed;
         int64_t clock_offset_us; /* wall minus monotonic, when last looked at */
         int64_t clock_jump_us;   /* for the sweep that is about to run */
 };
@@ -71,6 +74,8 @@ static void sweep_once(struct daemon *d, struct op *op)
         }
         if (r >= 0)
                 r = sweep(op, &d->rt, &res, &err);
+        if (r >= 0)
+                r = exec_prune(op, &d->rt, &err);
         if (r < 0)
                 log_error("the sweeper could not finish", LOG_S("error", err.msg));
         else if (res.expired + res.released + res.closed + res.parked + res.failed > 0)
@@ -94,6 +99,12 @@ static int64_t clock_offset(void)
         return clock_wall_us() - clock_mono_us();
 }
 
+static void start_sweep(struct daemon *d)
+{
+        d->sweep_job = (struct pool_job){ .run = sweep_run, .done = sweep_done };
+        d->sweeping = pool_submit(d->pool, &d->sweep_job, NULL) >= 0;
+}
+
 static void sweep_tick(uv_timer_t *timer)
 {
         struct daemon *d = container_of(timer, struct daemon, sweep_timer);
@@ -105,8 +116,7 @@ static void sweep_tick(uv_timer_t *timer)
         if (jump > CLOCK_JUMP_US || jump < -CLOCK_JUMP_US)
                 d->clock_jump_us += jump;
         d->clock_offset_us = offset;
-        d->sweep_job = (struct pool_job){ .run = sweep_run, .done = sweep_done };
-        d->sweeping = pool_submit(d->pool, &d->sweep_job, NULL) >= 0;
+        start_sweep(d);
 }
 
 /* Stopping */
@@ -155,19 +165,29 @@ static void stop_signal(uv_signal_t *handle, int signum)
 
 /* Starting */
 
-/* An operation on the main thread, before the loop runs. */
-static int prepare_store(struct daemon *d, struct err *err)
+/* Operations on the main thread, before the loop runs. */
+static int on_main_thread(struct daemon *d,
+                          int (*fn)(struct op *op, struct daemon *d, struct err *err),
+                          struct err *err)
 {
         struct arena arena;
         struct op op = { .arena = &arena, .deadline_ms = OP_NO_DEADLINE, .actor = &actor_system };
         int r;
 
         arena_init(&arena);
-        r = auth_ensure_operator(&op, &d->rt, err);
-        if (r >= 0)
-                sweep_once(d, &op);
+        r = fn(&op, d, err);
         arena_done(&arena);
         return r;
+}
+
+static int ensure_operator(struct op *op, struct daemon *d, struct err *err)
+{
+        return auth_ensure_operator(op, &d->rt, err);
+}
+
+static int read_boxes(struct op *op, struct daemon *d, struct err *err)
+{
+        return exec_hub_adopt(op, d->hub, err);
 }
 
 static int open_runtime(struct daemon *d, struct err *err)
@@ -182,7 +202,7 @@ static int open_runtime(struct daemon *d, struct err *err)
                 return r;
         d->rt.settings = d->config.settings;
         d->rt.drivers = drivers;
-        return prepare_store(d, err);
+        return on_main_thread(d, ensure_operator, err);
 }
 
 static int start_loop(struct daemon *d, struct err *err)
@@ -208,10 +228,63 @@ static int start_loop(struct daemon *d, struct err *err)
         d->api = (struct api){
                 .rt = &d->rt,
                 .pool = d->pool,
+                .loop = &d->loop,
                 .operator_uid = geteuid(),
                 .started_ms = clock_mono_ms(),
         };
         return http_server_new(&http, &d->http, err);
+}
+
+/* berth-box is installed beside berth, or in the libexec directory of the same prefix. */
+static const char *find_box(struct arena *a)
+{
+        static const char *const places[] = { "berth-box", "../libexec/berth/berth-box" };
+        char self[4096];
+        ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+        for (size_t i = 0; n > 0 && i < ARRAY_LEN(places); i++) {
+                char *path;
+
+                self[n] = '\0';
+                path = arena_printf(a, "%.*s/%s", (int)(strrchr(self, '/') - self), self,
+                                    places[i]);
+                if (access(path, X_OK) == 0)
+                        return path;
+        }
+        return "berth-box";
+}
+
+static void boxes_adopted(void *arg)
+{
+        ((struct daemon *)arg)->adopted = true;
+}
+
+/* Take up what still runs, then put in order what does not. */
+static int recover(struct daemon *d, struct err *err)
+{
+        struct exec_hub_config config = {
+                .loop = &d->loop,
+                .pool = d->pool,
+                .rt = &d->rt,
+                .data_dir = d->config.data_dir,
+                .box_program = find_box(&d->arena),
+        };
+        int r = mail_new(&d->loop, &d->mail, err);
+
+        config.mail = d->mail;
+        if (r >= 0)
+                r = exec_hub_new(&config, &d->hub, err);
+        if (r >= 0)
+                r = on_main_thread(d, read_boxes, err);
+        if (r < 0)
+                return r;
+        exec_hub_connect(d->hub, boxes_adopted, d);
+        while (!d->adopted)
+                uv_run(&d->loop, UV_RUN_ONCE);
+        start_sweep(d);
+        while (d->sweeping)
+                uv_run(&d->loop, UV_RUN_ONCE);
+        return 0;
 }
 
 static int listen_on(struct daemon *d, unsigned *ret_port, struct err *err)
@@ -279,6 +352,8 @@ static void shut_down(struct daemon *d)
                 pool_drain(d->pool, true);
                 while (!pool_idle(d->pool))
                         uv_run(&d->loop, UV_RUN_ONCE);
+                exec_hub_free(d->hub);
+                mail_free(d->mail);
                 pool_free(d->pool);
                 /* What is left are our own handles. */
                 while (d->http && !d->closed)
@@ -319,6 +394,8 @@ int serve(const struct cli_serve_options *options)
         }
         if (r >= 0)
                 r = start_loop(d, &err);
+        if (r >= 0)
+                r = recover(d, &err);
         if (r >= 0)
                 r = listen_on(d, &port, &err);
         if (r >= 0)

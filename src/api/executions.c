@@ -1,0 +1,462 @@
+/* Running commands: start and wait, or start and go; list, input, signals. Watching output is in
+ * exec_stream.c. */
+#include <stdio.h>
+
+#include "api/exec_call.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "codec/check.h"
+
+#define MISSING    "Execution not found"
+#define OUTPUT_MAX ((size_t)16 << 20)
+#define LIST_LIMIT 100
+#define LIST_MAX   500
+
+/* One execution as the API shows it: the row, and over it what is known of one that runs. */
+
+static const char *status_of(const struct execution *row, const struct exec_view *live)
+{
+        return live && !live->ended ? live->status : row->status;
+}
+
+static void encode_execution(struct jw *w, const struct execution *row,
+                             const struct exec_view *live)
+{
+        bool running = live && !live->ended;
+
+        jw_object(w);
+        jw_kstring(w, "execId", row->id);
+        jw_kstring(w, "leaseId", row->lease_id);
+        jw_kstring(w, "command", row->command);
+        jw_kraw(w, "args", row->args);
+        jw_kstring(w, "cwd", row->cwd);
+        jw_kbool(w, "tty", row->is_terminal);
+        jw_kstring(w, "status", status_of(row, live));
+        if (running ? live->pid : row->pid)
+                jw_kint(w, "pid", running ? live->pid : row->pid);
+        else
+                jw_knull(w, "pid");
+        if (row->exit_code >= 0)
+                jw_kint(w, "exitCode", row->exit_code);
+        else
+                jw_knull(w, "exitCode");
+        jw_kstring(w, "signal", signal_name((int)row->signal));
+        jw_kbool(w, "timedOut", row->timed_out);
+        jw_kbool(w, "incomplete", row->is_incomplete);
+        jw_kint(w, "stdoutBytes", running ? (int64_t)live->stdout_len : row->stdout_len);
+        jw_kint(w, "stderrBytes", running ? (int64_t)live->stderr_len : row->stderr_len);
+        jw_kstring(w, "reason", row->reason);
+        jw_kstring(w, "killMethod", running ? kill_method_name(live->kill_method) : NULL);
+        jw_ktime(w, "startedAt", running ? live->started_at : row->started_at);
+        jw_ktime(w, "endedAt", row->ended_at);
+        jw_ktime(w, "createdAt", row->created_at);
+        jw_object_end(w);
+}
+
+/* Reading */
+
+struct row_request {
+        struct call *c;
+        const char *lease_id, *id;
+        struct execution *row;
+};
+
+static int get_row(struct db *db, void *arg, struct err *err)
+{
+        struct row_request *q = arg;
+        int r = executions_get(db, q->id, q->c->op->arena, q->row, err);
+
+        if (r >= 0 && !streq(q->row->lease_id, q->lease_id))
+                r = err_set(err, ERR_NOT_FOUND, MISSING);
+        return r;
+}
+
+int call_execution(struct call *c, struct execution *ret, struct err *err)
+{
+        struct lease_record record;
+        struct row_request q = { .c = c, .row = ret };
+        int r = call_lease(c, true, &record, err);
+
+        if (r >= 0)
+                r = call_uuid(c, 1, MISSING, &q.id, err);
+        q.lease_id = c->params[0];
+        return r < 0 ? r : store_read(c->op, c->rt->store, get_row, &q, err);
+}
+
+static int get_execution(struct call *c, struct err *err)
+{
+        struct execution row;
+        struct exec_view live;
+        bool open;
+        struct jw w;
+        int r = call_execution(c, &row, err);
+
+        if (r < 0)
+                return r;
+        open = exec_snapshot(c->rt->hub, row.id, &live);
+        jw_init(&w, &c->out);
+        encode_execution(&w, &row, open ? &live : NULL);
+        return 0;
+}
+
+struct page {
+        struct call *c;
+        struct jw w;
+        int64_t limit, shown, before_us;
+        const char *before_id;
+        struct execution last;
+        bool more;
+};
+
+static int show(void *ctx, const struct execution *row)
+{
+        struct page *p = ctx;
+        struct exec_view live;
+        bool open;
+
+        if (p->shown == p->limit) {
+                p->more = true;
+                return 0;
+        }
+        open = exec_snapshot(p->c->rt->hub, row->id, &live);
+        encode_execution(&p->w, row, open ? &live : NULL);
+        p->last = *row;
+        p->shown++;
+        return 0;
+}
+
+static int list(struct db *db, void *arg, struct err *err)
+{
+        struct page *p = arg;
+
+        return executions_list(db, p->c->params[0], p->before_us, p->before_id, p->limit + 1,
+                               p->c->op->arena, show, p, err);
+}
+
+static int list_executions(struct call *c, struct err *err)
+{
+        struct lease_record record;
+        struct page p = { .c = c };
+        int r = call_lease(c, true, &record, err);
+
+        if (r >= 0)
+                r = call_query_int(c, "limit", LIST_LIMIT, 1, LIST_MAX, &p.limit, err);
+        if (r >= 0)
+                r = call_cursor(c, &p.before_us, &p.before_id, err);
+        if (r < 0)
+                return r;
+        jw_init(&p.w, &c->out);
+        jw_array(&p.w);
+        r = store_read(c->op, c->rt->store, list, &p, err);
+        jw_array_end(&p.w);
+        if (r >= 0 && p.more)
+                call_next_cursor(c, p.last.created_at, p.last.id);
+        return r;
+}
+
+/* Starting */
+
+struct waiting {
+        struct exec_watch watch;
+        struct call *c;
+        const char *id;
+        bool detach;
+        bool watching;
+        int64_t pid, started_at;
+};
+
+static int read_output(struct call *c, const char *id, bool want_stderr, struct buf *ret,
+                       bool *ret_truncated, struct err *err)
+{
+        CLEAN(cleanup_fd) int fd = -1;
+
+        ret->max = OUTPUT_MAX;
+        if (exec_open_output(c->rt, id, want_stderr, &fd, err) < 0)
+                return 0; /* it never wrote any */
+        for (;;) {
+                size_t room = OUTPUT_MAX - ret->len;
+                char *at = buf_reserve(ret, MIN(room, (size_t)65536));
+                ssize_t n = at && room ? read(fd, at, MIN(room, (size_t)65536)) : 0;
+
+                if (n <= 0) {
+                        char one;
+
+                        *ret_truncated = *ret_truncated || (room == 0 && read(fd, &one, 1) == 1);
+                        return 0;
+                }
+                buf_grew(ret, (size_t)n);
+        }
+}
+
+/* The second stage: the execution ended, or failed to begin; its row tells. */
+static int answer_ended(struct call *c, struct err *err)
+{
+        struct waiting *wait = c->data;
+        CLEAN(buf_done) struct buf out = BUF_INIT;
+        CLEAN(buf_done) struct buf errors = BUF_INIT;
+        struct execution row;
+        struct row_request q = { c, c->params[0], wait->id, &row };
+        bool truncated = false;
+        struct jw w;
+        int r = store_read(c->op, c->rt->store, get_row, &q, err);
+
+        if (r < 0)
+                return r;
+        if (streq(row.status, EXEC_FAILED))
+                return err_set(err, ERR_UNPROCESSABLE, "%s",
+                               row.reason ? row.reason : "The command could not be started.");
+        if (streq(row.status, EXEC_LOST))
+                return err_set(err, ERR_PROVIDER, "%s", row.reason);
+        r = read_output(c, row.id, false, &out, &truncated, err);
+        if (r >= 0)
+                r = read_output(c, row.id, true, &errors, &truncated, err);
+        if (r < 0)
+                return r;
+        c->out.max = 6 * OUTPUT_MAX; /* escaped */
+        jw_init(&w, &c->out);
+        jw_object(&w);
+        jw_kstring(&w, "execId", row.id);
+        if (row.exit_code >= 0)
+                jw_kint(&w, "exitCode", row.exit_code);
+        else
+                jw_knull(&w, "exitCode");
+        jw_kstring(&w, "signal", signal_name((int)row.signal));
+        jw_kbool(&w, "timedOut", row.timed_out);
+        jw_key(&w, "stdout");
+        jw_string_n(&w, buf_str(&out), out.len);
+        jw_key(&w, "stderr");
+        jw_string_n(&w, buf_str(&errors), errors.len);
+        jw_kbool(&w, "truncated", truncated);
+        jw_kint(&w, "pid", row.pid);
+        jw_ktime(&w, "startedAt", row.started_at);
+        if (row.is_incomplete || row.reason) {
+                jw_key(&w, "metadata");
+                jw_object(&w);
+                jw_kbool(&w, "incomplete", row.is_incomplete);
+                jw_kstring(&w, "reason", row.reason);
+                jw_object_end(&w);
+        }
+        jw_object_end(&w);
+        return 0;
+}
+
+static void answer_started(struct waiting *wait, const struct exec_view *view)
+{
+        struct call *c = wait->c;
+        struct jw w;
+
+        c->status = 202;
+        jw_init(&w, &c->out);
+        jw_object(&w);
+        jw_kstring(&w, "execId", wait->id);
+        jw_kint(&w, "pid", view->pid);
+        jw_ktime(&w, "startedAt", view->started_at);
+        jw_object_end(&w);
+        call_finish(c);
+}
+
+static void changed(struct exec_watch *watch, const struct exec_view *view)
+{
+        struct waiting *wait = container_of(watch, struct waiting, watch);
+
+        if (view->ended) {
+                wait->watching = false; /* the list of watches goes with the execution */
+                call_continue(wait->c, answer_ended);
+        } else if (wait->detach && streq(view->status, EXEC_RUNNING)) {
+                exec_watch_remove(wait->c->rt->hub, wait->id, watch);
+                wait->watching = false;
+                answer_started(wait, view);
+        }
+}
+
+/* The caller is gone; the command goes on. */
+static void waiter_gone(struct call *c)
+{
+        struct waiting *wait = c->data;
+
+        if (wait->watching)
+                exec_watch_remove(c->rt->hub, wait->id, &wait->watch);
+        call_finish(c);
+}
+
+static void wait_on_loop(struct call *c)
+{
+        struct waiting *wait = c->data;
+        struct exec_view view;
+
+        wait->watching = exec_watch_add(c->rt->hub, wait->id, &wait->watch);
+        if (!wait->watching) {
+                call_continue(c, answer_ended);
+                return;
+        }
+        c->on_gone = waiter_gone;
+        if (exec_snapshot(c->rt->hub, wait->id, &view))
+                changed(&wait->watch, &view);
+}
+
+static int execute(struct call *c, struct err *err)
+{
+        struct waiting *wait = arena_new(&c->arena, struct waiting);
+        const struct driver *driver;
+        struct lease_record record;
+        struct exec_request req;
+        const char *id;
+        int r = call_lease(c, true, &record, err);
+
+        if (r >= 0)
+                r = lease_load_usable(c->op, c->rt, c->params[0], &record, &driver, err);
+        if (r >= 0 && !driver->prepare_exec)
+                r = driver_unsupported(driver->key, "command execution", err);
+        if (r >= 0)
+                r = driver->prepare_exec(c->op, c->rt, &record, c->body, &req, err);
+        if (r >= 0)
+                r = exec_start(c->op, c->rt, &record, &req, &id, err);
+        if (r < 0)
+                return r;
+        wait->c = c;
+        wait->watch.changed = changed;
+        wait->id = arena_strdup(&c->arena, id);
+        wait->detach = json_is_true(json_object_get(c->body, "detach"));
+        c->data = wait;
+        c->on_loop = wait_on_loop;
+        return 0;
+}
+
+/* Input, signals, size */
+
+struct action {
+        char id[UUID_LEN + 1];
+        int signal;
+        uint16_t columns, rows;
+};
+
+static struct action *new_action(struct call *c, const struct execution *row)
+{
+        struct action *a = arena_new(&c->arena, struct action);
+
+        memcpy(a->id, row->id, UUID_LEN + 1);
+        c->data = a;
+        return a;
+}
+
+static void answer_action(struct call *c, int r, const struct err *err)
+{
+        if (r < 0) {
+                call_fail(c, r, err);
+                return;
+        }
+        buf_puts(&c->out, "{\"ok\":true}");
+        call_finish(c);
+}
+
+static void stdin_done(void *arg, int code)
+{
+        CLEAN(err_done) struct err err = { 0 };
+
+        if (code < 0)
+                (void)err_set(&err, ERR_CONFLICT,
+                              "The execution ended before it had taken all of the input.");
+        answer_action(arg, code, &err);
+}
+
+static void stdin_on_loop(struct call *c)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        struct action *a = c->data;
+        size_t len;
+        const char *body = http_body(c->x, &len);
+        int r = exec_stdin(c->rt->hub, a->id, body, len, call_query_flag(c, "eof"), stdin_done, c,
+                           &err);
+
+        if (r < 0)
+                answer_action(c, r, &err);
+}
+
+static int post_stdin(struct call *c, struct err *err)
+{
+        struct execution row;
+        int r = call_execution(c, &row, err);
+
+        if (r < 0)
+                return r;
+        new_action(c, &row);
+        c->on_loop = stdin_on_loop;
+        return 0;
+}
+
+static void signal_on_loop(struct call *c)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        struct action *a = c->data;
+
+        answer_action(c, exec_signal(c->rt->hub, a->id, a->signal, &err), &err);
+}
+
+static int post_signal(struct call *c, struct err *err)
+{
+        CLEAN(check_done) struct check k;
+        struct execution row;
+        const char *name;
+        int number, r = call_execution(c, &row, err);
+
+        check_init(&k, c->body);
+        if (r < 0)
+                return r;
+        name = check_string(&k, "signal", CHECK_REQUIRED, 1, 16);
+        number = name ? signal_number(name) : 0;
+        if (name && !number)
+                check_custom(&k, "signal", "There is no such signal; use a name such as SIGTERM");
+        check_unknown(&k, (const char *[]){ "signal", NULL });
+        r = check_end(&k, err);
+        if (r < 0)
+                return r;
+        new_action(c, &row)->signal = number;
+        c->on_loop = signal_on_loop;
+        return 0;
+}
+
+static void resize_on_loop(struct call *c)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        struct action *a = c->data;
+
+        answer_action(c, exec_resize(c->rt->hub, a->id, a->columns, a->rows, &err), &err);
+}
+
+static int post_resize(struct call *c, struct err *err)
+{
+        CLEAN(check_done) struct check k;
+        struct execution row;
+        struct action *a;
+        int64_t columns, rows;
+        int r = call_execution(c, &row, err);
+
+        check_init(&k, c->body);
+        if (r < 0)
+                return r;
+        columns = check_int(&k, "columns", CHECK_REQUIRED, 1, 9999, NULL);
+        rows = check_int(&k, "rows", CHECK_REQUIRED, 1, 9999, NULL);
+        check_unknown(&k, (const char *[]){ "columns", "rows", NULL });
+        r = check_end(&k, err);
+        if (r < 0)
+                return r;
+        a = new_action(c, &row);
+        a->columns = (uint16_t)columns;
+        a->rows = (uint16_t)rows;
+        c->on_loop = resize_on_loop;
+        return 0;
+}
+
+#define BASE "/api/environment-leases/:id/"
+
+const struct route routes_executions[] = {
+        { "POST", BASE "execute", execute, 0 },
+        { "GET", BASE "executions", list_executions, 0 },
+        { "GET", BASE "executions/:execId", get_execution, 0 },
+        { "GET", BASE "executions/:execId/events", exec_stream_events, 0 },
+        { "GET", BASE "executions/:execId/output", exec_stream_output, 0 },
+        { "POST", BASE "executions/:execId/stdin", post_stdin, 0 },
+        { "POST", BASE "executions/:execId/signal", post_signal, 0 },
+        { "POST", BASE "executions/:execId/resize", post_resize, 0 },
+        { NULL, NULL, NULL, 0 },
+};

@@ -1,0 +1,403 @@
+/* One box: its link, what comes over it, and what happens when it goes silent. Loop thread, except
+ * where said.
+ *
+ * A link that breaks is not yet a box that died: a pool job asks the kernel (the box's lock).
+ * Alive: the link is opened again and every execution attached again. Dead: what it ran is killed,
+ * and its open executions are settled from the exit records it left, or as lost. */
+#include "core/exec_internal.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/access.h"
+
+static void look_after(struct box *box);
+
+static struct exec *exec_of_channel(struct box *box, uint32_t channel)
+{
+        struct exec *e = box->execs;
+
+        while (e && e->channel != channel)
+                e = e->box_next;
+        return channel ? e : NULL;
+}
+
+/* Starting and attaching */
+
+static void send_start(struct exec *e)
+{
+        struct box *box = e->box;
+
+        e->channel = box->next_channel++;
+        e->phase = EXEC_SENT;
+        box_link_start(box->link, e->channel, e->start);
+}
+
+void exec_submit(struct exec *e)
+{
+        if (e->box->phase == BOX_READY && !e->box->listing)
+                send_start(e);
+        else
+                box_reach(e->box);
+}
+
+static void send_waiting(struct box *box)
+{
+        for (struct exec *e = box->execs; e; e = e->box_next)
+                if (e->start && !e->channel)
+                        send_start(e);
+}
+
+/* An execution runs: its streams may flow. */
+static void go_live(struct exec *e, int64_t pid, uint64_t started_ms, uint8_t kill_method)
+{
+        e->phase = EXEC_LIVE;
+        pthread_mutex_lock(&e->hub->lock);
+        e->view.status = EXEC_RUNNING;
+        e->view.pid = pid;
+        e->view.started_at = (int64_t)started_ms * US_PER_MS;
+        if (kill_method)
+                e->view.kill_method = kill_method;
+        pthread_mutex_unlock(&e->hub->lock);
+        free(e->start);
+        free(e->start_memory);
+        e->start = NULL;
+        e->start_memory = NULL;
+}
+
+static void grow(struct exec *e, uint8_t stream, uint64_t len)
+{
+        uint64_t *known = stream == BOX_STDOUT ? &e->view.stdout_len : &e->view.stderr_len;
+
+        pthread_mutex_lock(&e->hub->lock);
+        if (len > *known)
+                *known = len;
+        pthread_mutex_unlock(&e->hub->lock);
+        if (e->channel && e->box->link)
+                box_link_ack(e->box->link, e->channel, stream, len, len);
+}
+
+/* What the box says */
+
+static void on_started(void *ctx, uint32_t channel, uint32_t pid, uint64_t started_ms,
+                       uint8_t method)
+{
+        struct exec *e = exec_of_channel(ctx, channel);
+
+        if (!e)
+                return;
+        go_live(e, pid, started_ms, method);
+        exec_changed(e);
+}
+
+static void on_failed(void *ctx, uint32_t channel, uint16_t code, const char *text)
+{
+        struct exec *e = exec_of_channel(ctx, channel);
+
+        if (e)
+                exec_finish(e, EXEC_FAILED, text);
+}
+
+static void on_grew(void *ctx, uint32_t channel, uint8_t stream, uint64_t len)
+{
+        struct exec *e = exec_of_channel(ctx, channel);
+
+        if (!e)
+                return;
+        grow(e, stream, len);
+        exec_changed(e);
+}
+
+static void on_taken(void *ctx, uint32_t channel, uint64_t taken, uint64_t limit)
+{
+        struct exec *e = exec_of_channel(ctx, channel);
+
+        if (e)
+                stdin_taken(e, taken, limit);
+}
+
+static void take_exit(struct exec *e, const struct box_exit *exit)
+{
+        e->has_exit = true;
+        e->exit = *exit;
+        pthread_mutex_lock(&e->hub->lock);
+        e->view.stdout_len = exit->stdout_len;
+        e->view.stderr_len = exit->stderr_len;
+        pthread_mutex_unlock(&e->hub->lock);
+        exec_finish(e, EXEC_EXITED, NULL);
+}
+
+static void on_exit_frame(void *ctx, uint32_t channel, const struct box_exit *exit)
+{
+        struct exec *e = exec_of_channel(ctx, channel);
+
+        if (e && e->phase != EXEC_ENDING)
+                take_exit(e, exit);
+}
+
+/* The box's word on one execution: an answer to LIST (channel 0), ATTACH, or a START it knew
+ * already. */
+static void on_state(void *ctx, uint32_t channel, const struct box_state *state)
+{
+        struct box *box = ctx;
+        char id[UUID_LEN + 1];
+        struct exec *e;
+
+        frame_uuid_text(state->id, id);
+        e = exec_find(box->hub, id);
+        if (!e || e->box != box) {
+                /* Its end is recorded already and only the box does not know: let it forget. */
+                uint32_t spare = box->next_channel++;
+
+                if (channel == 0 && state->state == BOX_ENDED) {
+                        box_link_attach(box->link, spare, state->id);
+                        box_link_forget(box->link, spare);
+                }
+                return;
+        }
+        e->seen = true;
+        if (channel == 0) {
+                if (!e->channel) {
+                        e->channel = box->next_channel++;
+                        box_link_attach(box->link, e->channel, state->id);
+                }
+                return;
+        }
+        go_live(e, state->pid, state->started_ms, box->kill_method);
+        stdin_rewind(e, state->stdin_len);
+        grow(e, BOX_STDOUT, state->stdout_len);
+        grow(e, BOX_STDERR, state->stderr_len);
+        if (state->state == BOX_ENDED && e->phase != EXEC_ENDING)
+                take_exit(e, &state->exit);
+        else
+                exec_changed(e);
+}
+
+static void adoption_over(struct box *box)
+{
+        struct exec_hub *hub = box->hub;
+
+        if (!box->adopting)
+                return;
+        box->adopting = false;
+        if (--hub->adopting == 0 && hub->adopted)
+                hub->adopted(hub->adopted_arg);
+}
+
+/* After LIST: what the box did not name and we did not just queue was never started. */
+static void on_listed(void *ctx)
+{
+        struct box *box = ctx;
+        struct exec *e, *next;
+
+        box->listing = false;
+        for (e = box->execs; e; e = next) {
+                next = e->box_next;
+                if (!e->seen && !e->start && e->phase != EXEC_ENDING)
+                        exec_finish(e, EXEC_FAILED,
+                                    "The daemon stopped before the command was started.");
+        }
+        adoption_over(box);
+        send_waiting(box);
+        if (box->stopping)
+                box_link_stop(box->link, STOP_GRACE_MS);
+}
+
+static void on_welcome(void *ctx, const struct box_welcome *welcome)
+{
+        struct box *box = ctx;
+
+        box->phase = BOX_READY;
+        box->kill_method = welcome->kill_method;
+        box->listing = true;
+        box_link_list(box->link);
+}
+
+static void on_error(void *ctx, uint32_t channel, uint16_t code, const char *text)
+{
+        struct box *box = ctx;
+
+        log_warn("a box reported an error", LOG_S("place", box->place_id), LOG_I("code", code),
+                 LOG_S("text", text));
+}
+
+static void on_closed(void *ctx, const char *why)
+{
+        struct box *box = ctx;
+
+        box->link = NULL;
+        box->phase = BOX_IDLE;
+        box->listing = false;
+        for (struct exec *e = box->execs; e; e = e->box_next) {
+                e->channel = 0;
+                e->seen = false;
+                if (e->phase == EXEC_SENT)
+                        e->phase = EXEC_QUEUED;
+        }
+        if (box->hub->closing)
+                return;
+        if (!box->stopping)
+                log_debug("link to a box closed", LOG_S("place", box->place_id), LOG_S("why", why));
+        look_after(box);
+}
+
+static const struct box_link_events events = {
+        .on_welcome = on_welcome,
+        .on_listed = on_listed,
+        .on_state = on_state,
+        .on_started = on_started,
+        .on_failed = on_failed,
+        .on_grew = on_grew,
+        .on_taken = on_taken,
+        .on_exit = on_exit_frame,
+        .on_error = on_error,
+        .on_closed = on_closed,
+};
+
+/* Reaching it */
+
+static void retry_now(uv_timer_t *timer)
+{
+        box_reach(container_of(timer, struct box, retry));
+}
+
+void box_reach(struct box *box)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        int fd, r;
+
+        if (box->link || box->job_running || box->hub->closing)
+                return;
+        r = box_connect(box->dir, &fd, &err);
+        if (r >= 0)
+                r = box_link_open(box->hub->config.loop, fd, box->hub->node, box->epoch, &events,
+                                  box, &box->link, &err);
+        if (r >= 0)
+                box->phase = BOX_CONNECTING;
+        else if (r == ERR_BUSY) /* its backlog is full for the moment */
+                uv_timer_start(&box->retry, retry_now, RECONNECT_MS, 0);
+        else
+                look_after(box);
+}
+
+/* A box that cannot be reached: is it dead? */
+
+static void check_run(struct pool_job *job, struct op *op)
+{
+        struct box *box = container_of(job, struct box, job);
+        CLEAN(err_done) struct err err = { 0 };
+
+        op->actor = &actor_system;
+        box->found_dead = !box_is_alive(box->dir);
+        if (box->found_dead && exec_settle_place(op, box->hub, box->place_id, &err) < 0)
+                log_error("could not settle executions", LOG_S("place", box->place_id),
+                          LOG_S("error", err.msg));
+}
+
+/* Rows are settled; what is in memory follows. Executions that were queued but never sent get
+ * another box: theirs was started by the operation that queued them, so its absence means it died
+ * at once. */
+static void check_done(struct pool_job *job)
+{
+        struct box *box = container_of(job, struct box, job);
+        struct exec *e, *next;
+
+        box->job_running = false;
+        if (!box->found_dead) {
+                uv_timer_start(&box->retry, retry_now, RECONNECT_MS, 0);
+                return;
+        }
+        for (e = box->execs; e; e = next) {
+                next = e->box_next;
+                if (e->phase == EXEC_ENDING)
+                        continue;
+                pthread_mutex_lock(&e->hub->lock);
+                e->view.ended = true;
+                pthread_mutex_unlock(&e->hub->lock);
+                exec_changed(e);
+                exec_drop(e);
+        }
+        adoption_over(box);
+        if (box->stop) {
+                promise_keep(box->stop, 0, NULL);
+                promise_unref(box->stop);
+                box->stop = NULL;
+        }
+        box->stopping = false;
+        box->dead = true;
+        box_forget_if_over(box);
+}
+
+static void look_after(struct box *box)
+{
+        CLEAN(err_done) struct err err = { 0 };
+
+        if (box->job_running || box->hub->closing)
+                return;
+        box->phase = BOX_CHECKING;
+        box->job = (struct pool_job){ .run = check_run, .done = check_done };
+        box->job_running = pool_submit(box->hub->config.pool, &box->job, &err) >= 0;
+        if (!box->job_running)
+                uv_timer_start(&box->retry, retry_now, 10 * RECONNECT_MS, 0);
+}
+
+/* Adopting */
+
+struct adoption {
+        struct op *op;
+        struct exec_hub *hub;
+};
+
+static int adopt_place(void *ctx, const struct place *place)
+{
+        struct adoption *a = ctx;
+
+        if (streq(place->driver, "local") && place->has_world &&
+            streq(place->owner_node, a->hub->config.rt->node.id.s))
+                (void)box_add(a->hub, place->id, (uint64_t)place->epoch);
+        return 0;
+}
+
+static int adopt_execution(void *ctx, const struct execution *row)
+{
+        struct adoption *a = ctx;
+        struct box *box = box_find(a->hub, row->place_id);
+        struct exec *e;
+
+        if (!box)
+                box = box_add(a->hub, row->place_id, 0);
+        e = exec_add(a->hub, box, row->id);
+        e->takes_stdin = true; /* the box knows; a gap is its to refuse */
+        return 0;
+}
+
+static int read_open(struct db *db, void *arg, struct err *err)
+{
+        struct adoption *a = arg;
+        int r = places_living(db, NULL, a->op->arena, adopt_place, a, err);
+
+        return r < 0 ? r : executions_open(db, NULL, a->op->arena, adopt_execution, a, err);
+}
+
+int exec_hub_adopt(struct op *op, struct exec_hub *hub, struct err *err)
+{
+        struct adoption a = { op, hub };
+
+        return store_read(op, hub->config.rt->store, read_open, &a, err);
+}
+
+void exec_hub_connect(struct exec_hub *hub, void (*done)(void *), void *arg)
+{
+        hub->adopted = done;
+        hub->adopted_arg = arg;
+        hub->adopting = 1; /* ours, so that it cannot end while we count */
+        for (struct box *b = hub->boxes; b; b = b->next) {
+                b->adopting = true;
+                hub->adopting++;
+        }
+        for (struct box *b = hub->boxes; b; b = b->next)
+                box_reach(b);
+        if (--hub->adopting == 0)
+                done(arg);
+}

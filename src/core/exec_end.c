@@ -1,0 +1,195 @@
+/* The end of an execution: recorded first, told afterwards. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "core/exec_internal.h"
+
+#define RECORD_TRIES 20
+
+static int write_end(struct db *db, void *arg, struct err *err)
+{
+        return executions_end(db, arg, err);
+}
+
+static void fill_exit(struct execution *row, const struct box_exit *e)
+{
+        row->exit_code = e->code;
+        row->signal = e->signal;
+        row->timed_out = e->flags & BOX_EXIT_TIMED_OUT;
+        row->is_incomplete = e->flags & BOX_EXIT_INCOMPLETE;
+        row->stdout_len = (int64_t)e->stdout_len;
+        row->stderr_len = (int64_t)e->stderr_len;
+        row->ended_at = (int64_t)e->ended_ms * US_PER_MS;
+        if (e->flags & BOX_EXIT_STOPPED)
+                row->reason = "The lease ended while the command ran.";
+}
+
+/* From the hub's knowledge */
+
+static void record_run(struct pool_job *job, struct op *op)
+{
+        struct exec *e = container_of(job, struct exec, job);
+        CLEAN(err_done) struct err err = { 0 };
+        struct execution row = {
+                .id = e->view.id,
+                .status = e->final_status,
+                .pid = e->view.pid,
+                .started_at = e->view.started_at,
+                .exit_code = -1,
+                .ended_at = clock_wall_us(),
+                .updated_at = clock_now_us(),
+        };
+        int r;
+
+        if (e->has_exit)
+                fill_exit(&row, &e->exit);
+        if (e->reason[0])
+                row.reason = e->reason;
+        FAULT("exec.end.before");
+        r = store_write(op, e->hub->config.rt->store, write_end, &row, &err);
+        FAULT("exec.end.after");
+        e->record_tries++;
+        if (r < 0)
+                log_error("could not record the end of an execution",
+                          LOG_S("execution", e->view.id), LOG_S("error", err.msg));
+        else
+                e->record_tries = 0;
+}
+
+static void record_done(struct pool_job *job);
+
+static void submit_record(struct exec *e)
+{
+        e->job = (struct pool_job){ .run = record_run, .done = record_done };
+        if (pool_submit(e->hub->config.pool, &e->job, NULL) < 0)
+                e->phase = EXEC_LIVE; /* shutting down, or a full queue: the box keeps it for us */
+}
+
+static void record_done(struct pool_job *job)
+{
+        struct exec *e = container_of(job, struct exec, job);
+        struct box *box = e->box;
+
+        /* The disk may be full; the box keeps the record until we have it. */
+        if (e->record_tries > 0 && e->record_tries < RECORD_TRIES && !e->hub->closing) {
+                submit_record(e);
+                return;
+        }
+        if (e->record_tries == 0 && box->link && e->channel && e->has_exit)
+                box_link_forget(box->link, e->channel);
+        pthread_mutex_lock(&e->hub->lock);
+        e->view.status = e->final_status;
+        e->view.ended = true;
+        pthread_mutex_unlock(&e->hub->lock);
+        exec_changed(e);
+        exec_drop(e);
+}
+
+void exec_finish(struct exec *e, const char *status, const char *reason)
+{
+        e->phase = EXEC_ENDING;
+        e->final_status = status;
+        snprintf(e->reason, sizeof(e->reason), "%s", reason ? reason : "");
+        submit_record(e);
+}
+
+/* From what a dead box left behind */
+
+struct settlement {
+        struct op *op;
+        struct exec_hub *hub;
+        const char *place_id;
+        struct execution *rows;
+        const char **ids; /* NULL-terminated */
+        size_t n;
+};
+
+static int collect(void *ctx, const struct execution *row)
+{
+        struct settlement *s = ctx;
+
+        s->rows = xrealloc(s->rows, (s->n + 1) * sizeof(*s->rows));
+        s->ids = xrealloc(s->ids, (s->n + 2) * sizeof(*s->ids));
+        s->rows[s->n] = *row;
+        s->ids[s->n++] = row->id;
+        s->ids[s->n] = NULL;
+        return 0;
+}
+
+static int read_open(struct db *db, void *arg, struct err *err)
+{
+        struct settlement *s = arg;
+
+        s->n = 0;
+        return executions_open(db, s->place_id, s->op->arena, collect, s, err);
+}
+
+static int64_t file_size(const char *dir, const char *name)
+{
+        CLEAN(cleanup_free) char *path = xasprintf("%s/%s", dir, name);
+        struct stat st;
+
+        return stat(path, &st) < 0 ? 0 : (int64_t)st.st_size;
+}
+
+/* The exit record tells how it ended; without one nobody will ever know. */
+static void judge(const struct settlement *s, struct execution *row)
+{
+        CLEAN(cleanup_free) char *dir = xasprintf("%s/%s", s->hub->output_dir, row->id);
+        CLEAN(cleanup_free) char *path = xasprintf("%s/exit", dir);
+        CLEAN(buf_done) struct buf record = { .max = 4096 };
+        struct box_exit e;
+
+        row->updated_at = clock_now_us();
+        row->ended_at = clock_wall_us();
+        row->exit_code = -1;
+        if (file_read_at(AT_FDCWD, path, 256, &record, NULL) >= 0 &&
+            frame_exit_record_parse(buf_str(&record), record.len, &e, NULL) >= 0) {
+                row->status = EXEC_EXITED;
+                fill_exit(row, &e);
+                return;
+        }
+        row->status = EXEC_LOST;
+        row->is_incomplete = true;
+        row->reason = "The supervisor of the command was killed, and the command with it. Output "
+                      "that was "
+                      "on its way may be missing.";
+        row->stdout_len = file_size(dir, "stdout");
+        row->stderr_len = file_size(dir, "stderr");
+}
+
+static int write_all(struct db *db, void *arg, struct err *err)
+{
+        struct settlement *s = arg;
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < s->n; i++)
+                r = executions_end(db, &s->rows[i], err);
+        return r;
+}
+
+int exec_settle_place(struct op *op, struct exec_hub *hub, const char *place_id, struct err *err)
+{
+        static const char *const none[] = { NULL };
+        CLEAN(cleanup_free) char *dir = box_dir(hub, place_id);
+        struct settlement s = { .op = op, .hub = hub, .place_id = place_id };
+        int r = store_read(op, hub->config.rt->store, read_open, &s, err);
+
+        FAULT("exec.bury.before");
+        if (r >= 0)
+                r = box_bury(op, dir, place_id, s.ids ? s.ids : none, err);
+        FAULT("exec.bury.after");
+        for (size_t i = 0; r >= 0 && i < s.n; i++)
+                judge(&s, &s.rows[i]);
+        if (r >= 0 && s.n > 0)
+                r = store_write(op, hub->config.rt->store, write_all, &s, err);
+        free(s.rows);
+        free(s.ids);
+        return r;
+}

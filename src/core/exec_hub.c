@@ -1,0 +1,320 @@
+/* The hub's tables, watches and small services; see exec.h. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "base/path.h"
+#include "core/exec_internal.h"
+
+/* Tables */
+
+static size_t bucket_of(const char *id)
+{
+        uint64_t h = 0xcbf29ce484222325u;
+
+        for (; *id; id++)
+                h = (h ^ (uint64_t)(unsigned char)*id) * 0x100000001b3u;
+        return (size_t)(h % EXEC_BUCKETS);
+}
+
+struct exec *exec_find(struct exec_hub *hub, const char *id)
+{
+        struct exec *e = hub->table[bucket_of(id)];
+
+        while (e && !streq(e->view.id, id))
+                e = e->next;
+        return e;
+}
+
+struct exec *exec_add(struct exec_hub *hub, struct box *box, const char *id)
+{
+        struct exec *e = xcalloc(1, sizeof(*e));
+        size_t at = bucket_of(id);
+
+        e->hub = hub;
+        e->box = box;
+        memcpy(e->view.id, id, UUID_LEN + 1);
+        e->view.status = EXEC_STARTING;
+        (void)frame_uuid_bytes(id, e->id);
+        e->stdin_tail = &e->stdin_head;
+        e->box_next = box->execs;
+        box->execs = e;
+        pthread_mutex_lock(&hub->lock);
+        e->next = hub->table[at];
+        hub->table[at] = e;
+        pthread_mutex_unlock(&hub->lock);
+        return e;
+}
+
+void exec_drop(struct exec *e)
+{
+        struct exec_hub *hub = e->hub;
+        struct exec **at;
+
+        for (at = &e->box->execs; *at != e; at = &(*at)->box_next)
+                ;
+        *at = e->box_next;
+        pthread_mutex_lock(&hub->lock);
+        for (at = &hub->table[bucket_of(e->view.id)]; *at != e; at = &(*at)->next)
+                ;
+        *at = e->next;
+        pthread_mutex_unlock(&hub->lock);
+        stdin_fail(e);
+        box_forget_if_over(e->box);
+        free(e->start);
+        free(e->start_memory);
+        free(e);
+}
+
+static void box_closed(uv_handle_t *handle)
+{
+        struct box *b = container_of((uv_timer_t *)handle, struct box, retry);
+
+        free(b->dir);
+        free(b);
+}
+
+void box_forget_if_over(struct box *box)
+{
+        struct box **at;
+
+        if (!box->dead || box->execs || box->link || box->job_running || box->stop ||
+            box->hub->closing)
+                return;
+        for (at = &box->hub->boxes; *at != box; at = &(*at)->next)
+                ;
+        *at = box->next;
+        uv_close((uv_handle_t *)&box->retry, box_closed);
+}
+
+struct box *box_find(struct exec_hub *hub, const char *place_id)
+{
+        struct box *b = hub->boxes;
+
+        while (b && !streq(b->place_id, place_id))
+                b = b->next;
+        return b;
+}
+
+char *box_dir(const struct exec_hub *hub, const char *place_id)
+{
+        return xasprintf("%s/%s", hub->boxes_dir, place_id);
+}
+
+struct box *box_add(struct exec_hub *hub, const char *place_id, uint64_t epoch)
+{
+        struct box *b = box_find(hub, place_id);
+
+        if (!b) {
+                b = xcalloc(1, sizeof(*b));
+                b->hub = hub;
+                memcpy(b->place_id, place_id, UUID_LEN + 1);
+                b->dir = box_dir(hub, place_id);
+                b->next_channel = 1;
+                uv_timer_init(hub->config.loop, &b->retry);
+                b->next = hub->boxes;
+                hub->boxes = b;
+        }
+        b->dead = false;
+        b->epoch = MAX(b->epoch, epoch);
+        return b;
+}
+
+/* Watching */
+
+void exec_changed(struct exec *e)
+{
+        struct exec_watch *w, *next;
+        struct exec_view view;
+
+        pthread_mutex_lock(&e->hub->lock);
+        view = e->view;
+        pthread_mutex_unlock(&e->hub->lock);
+        for (w = e->watches; w; w = next) {
+                next = w->next; /* it may remove itself */
+                w->changed(w, &view);
+        }
+}
+
+bool exec_watch_add(struct exec_hub *hub, const char *id, struct exec_watch *watch)
+{
+        struct exec *e = exec_find(hub, id);
+
+        if (!e)
+                return false;
+        watch->next = e->watches;
+        e->watches = watch;
+        return true;
+}
+
+void exec_watch_remove(struct exec_hub *hub, const char *id, struct exec_watch *watch)
+{
+        struct exec *e = exec_find(hub, id);
+        struct exec_watch **at;
+
+        if (!e)
+                return;
+        for (at = &e->watches; *at; at = &(*at)->next) {
+                if (*at == watch) {
+                        *at = watch->next;
+                        return;
+                }
+        }
+}
+
+bool exec_snapshot(struct exec_hub *hub, const char *id, struct exec_view *ret)
+{
+        struct exec *e;
+
+        pthread_mutex_lock(&hub->lock);
+        e = exec_find(hub, id);
+        if (e)
+                *ret = e->view;
+        pthread_mutex_unlock(&hub->lock);
+        return e != NULL;
+}
+
+int exec_signal(struct exec_hub *hub, const char *id, int signal, struct err *err)
+{
+        struct exec *e = exec_find(hub, id);
+
+        if (!e || !e->box->link || !e->channel)
+                return err_set(err, ERR_CONFLICT, "The execution has ended or has not begun.");
+        box_link_signal(e->box->link, e->channel, (uint8_t)signal);
+        return 0;
+}
+
+int exec_resize(struct exec_hub *hub, const char *id, uint16_t columns, uint16_t rows,
+                struct err *err)
+{
+        struct exec *e = exec_find(hub, id);
+
+        if (!e || !e->box->link || !e->channel)
+                return err_set(err, ERR_CONFLICT, "The execution has ended or has not begun.");
+        box_link_resize(e->box->link, e->channel, columns, rows);
+        return 0;
+}
+
+/* Life cycle */
+
+int exec_hub_new(const struct exec_hub_config *config, struct exec_hub **ret, struct err *err)
+{
+        struct exec_hub *hub = xcalloc(1, sizeof(*hub));
+        int r;
+
+        hub->config = *config;
+        hub->boxes_dir = xasprintf("%s/" BOXES_DIR, config->data_dir);
+        hub->output_dir = xasprintf("%s/" OUTPUT_DIR, config->data_dir);
+        (void)frame_uuid_bytes(config->rt->node.id.s, hub->node);
+        pthread_mutex_init(&hub->lock, NULL);
+        for (size_t i = 0; i < LAUNCH_STRIPES; i++)
+                pthread_mutex_init(&hub->launch_locks[i], NULL);
+        r = path_make_dirs(hub->boxes_dir, 0700, err);
+        if (r >= 0)
+                r = path_make_dirs(hub->output_dir, 0700, err);
+        if (r < 0) {
+                exec_hub_free(hub);
+                return r;
+        }
+        config->rt->hub = hub;
+        *ret = hub;
+        return 0;
+}
+
+void exec_hub_free(struct exec_hub *hub)
+{
+        struct box *b, *next;
+
+        if (!hub)
+                return;
+        hub->closing = true;
+        for (b = hub->boxes; b; b = next) {
+                next = b->next;
+                while (b->execs)
+                        exec_drop(b->execs);
+                box_link_close(b->link);
+                uv_close((uv_handle_t *)&b->retry, box_closed);
+        }
+        pthread_mutex_destroy(&hub->lock);
+        for (size_t i = 0; i < LAUNCH_STRIPES; i++)
+                pthread_mutex_destroy(&hub->launch_locks[i]);
+        hub->config.rt->hub = NULL;
+        free(hub->boxes_dir);
+        free(hub->output_dir);
+        free(hub);
+}
+
+int exec_list_boxes(struct op *op, struct runtime *rt, driver_found_fn fn, void *ctx,
+                    struct err *err)
+{
+        struct dirent *entry;
+        DIR *dir = rt->hub ? opendir(rt->hub->boxes_dir) : NULL;
+        int r = 0;
+
+        if (!rt->hub)
+                return 0;
+        if (!dir)
+                return err_sys(err, ERR_IO, errno, "read %s", rt->hub->boxes_dir);
+        while (r >= 0 && (entry = readdir(dir)))
+                if (uuid_is_valid(entry->d_name))
+                        r = fn(ctx, "local", entry->d_name, "supervisor of commands");
+        closedir(dir);
+        return r;
+}
+
+int exec_open_output(const struct runtime *rt, const char *id, bool want_stderr, int *ret_fd,
+                     struct err *err)
+{
+        CLEAN(cleanup_free)
+        char *path =
+                xasprintf("%s/%s/%s", rt->hub->output_dir, id, want_stderr ? "stderr" : "stdout");
+
+        *ret_fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (*ret_fd < 0)
+                return err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, errno,
+                               "The output is not available");
+        return 0;
+}
+
+/* Names */
+
+const char *kill_method_name(uint8_t method)
+{
+        switch (method) {
+        case BOX_KILL_CGROUP:
+                return "cgroup";
+        case BOX_KILL_PIDNS:
+                return "pid-namespace";
+        case BOX_KILL_SUBREAPER:
+                return "subreaper";
+        default:
+                return NULL;
+        }
+}
+
+const char *signal_name(int number)
+{
+        static _Thread_local char name[32];
+        const char *abbreviated = number > 0 ? sigabbrev_np(number) : NULL;
+
+        if (!abbreviated)
+                return NULL;
+        snprintf(name, sizeof(name), "SIG%s", abbreviated);
+        return name;
+}
+
+int signal_number(const char *name)
+{
+        for (int i = 1; i < NSIG; i++) {
+                const char *own = signal_name(i);
+
+                if (own && streq(own, name))
+                        return i;
+        }
+        return 0;
+}

@@ -1,0 +1,123 @@
+/* Input of an execution: writes are queued, sent within the box's credit, and kept until it has
+ * taken them, so that a lost connection can go on where it was. Loop thread. */
+#include "core/exec_internal.h"
+
+#define PART_MAX ((size_t)32 * 1024)
+
+static void send_within_credit(struct exec *e)
+{
+        struct box_link *link = e->box->link;
+
+        if (!link || !e->channel || e->phase != EXEC_LIVE)
+                return;
+        for (struct stdin_write *w = e->stdin_head; w; w = w->next) {
+                uint64_t start = w->end - w->len;
+
+                while (e->stdin_sent >= start && e->stdin_sent <= w->end) {
+                        size_t done = (size_t)(e->stdin_sent - start);
+                        size_t n = MIN(w->len - done, PART_MAX);
+                        uint64_t room =
+                                e->stdin_limit > e->stdin_sent ? e->stdin_limit - e->stdin_sent : 0;
+                        bool last;
+
+                        n = (size_t)MIN((uint64_t)n, room);
+                        last = done + n == w->len && w->eof;
+                        if (n == 0 && !(last && !e->stdin_eof_sent))
+                                break;
+                        box_link_stdin(link, e->channel, e->stdin_sent, last, w->data + done, n);
+                        e->stdin_sent += n;
+                        if (last) {
+                                e->stdin_eof_sent = true;
+                                break;
+                        }
+                }
+        }
+}
+
+static void finish_write(struct stdin_write *w, int code)
+{
+        if (w->done)
+                w->done(w->arg, code);
+        if (w->owned)
+                free((char *)w->data);
+        free(w);
+}
+
+/* Writes that the box has in full are done. */
+static void settle(struct exec *e)
+{
+        while (e->stdin_head && e->stdin_head->end <= e->stdin_taken &&
+               (!e->stdin_head->eof || e->stdin_eof_sent)) {
+                struct stdin_write *w = e->stdin_head;
+
+                e->stdin_head = w->next;
+                if (!e->stdin_head)
+                        e->stdin_tail = &e->stdin_head;
+                finish_write(w, 0);
+        }
+}
+
+void stdin_pump(struct exec *e)
+{
+        send_within_credit(e);
+        settle(e);
+}
+
+void stdin_taken(struct exec *e, uint64_t taken, uint64_t limit)
+{
+        e->stdin_taken = MAX(e->stdin_taken, taken);
+        e->stdin_limit = MAX(e->stdin_limit, limit);
+        stdin_pump(e);
+}
+
+/* A new connection: what the box did not take is sent again. */
+void stdin_rewind(struct exec *e, uint64_t taken)
+{
+        e->stdin_taken = e->stdin_sent = taken;
+        e->stdin_limit = taken;
+        if (e->stdin_head && e->stdin_head->eof)
+                e->stdin_eof_sent = false;
+}
+
+void stdin_fail(struct exec *e)
+{
+        while (e->stdin_head) {
+                struct stdin_write *w = e->stdin_head;
+
+                e->stdin_head = w->next;
+                finish_write(w, ERR_CONFLICT);
+        }
+        e->stdin_tail = &e->stdin_head;
+}
+
+int stdin_add(struct exec *e, const char *data, size_t len, bool eof, bool owned,
+              void (*done)(void *, int), void *arg, struct err *err)
+{
+        struct stdin_write *w;
+
+        if (!e->takes_stdin)
+                return err_set(err, ERR_CONFLICT,
+                               "The execution takes no input, or its input was closed.");
+        w = xcalloc(1, sizeof(*w));
+        *w = (struct stdin_write){
+                .data = data, .len = len, .eof = eof, .owned = owned, .done = done, .arg = arg
+        };
+        e->stdin_queued += len;
+        w->end = e->stdin_queued;
+        *e->stdin_tail = w;
+        e->stdin_tail = &w->next;
+        if (eof)
+                e->takes_stdin = false;
+        stdin_pump(e);
+        return 0;
+}
+
+int exec_stdin(struct exec_hub *hub, const char *id, const void *data, size_t len, bool eof,
+               void (*done)(void *arg, int code), void *arg, struct err *err)
+{
+        struct exec *e = exec_find(hub, id);
+
+        if (!e)
+                return err_set(err, ERR_CONFLICT, "The execution has ended.");
+        return stdin_add(e, data, len, eof, false, done, arg, err);
+}

@@ -1,0 +1,127 @@
+/* Shared by the files of the exec module; see exec.h. */
+#ifndef BERTH_CORE_EXEC_INTERNAL_H
+#define BERTH_CORE_EXEC_INTERNAL_H
+
+#include <pthread.h>
+
+#include "box/launch.h"
+#include "box/link.h"
+#include "core/exec.h"
+
+#define STOP_GRACE_MS   2000
+#define SIGNAL_GRACE_MS 5000
+#define LAUNCH_STRIPES  64
+#define RECONNECT_MS    20
+#define OUTPUT_DIR      "output"
+#define BOXES_DIR       "boxes"
+
+struct stdin_write {
+        struct stdin_write *next;
+        const char *data;
+        size_t len;
+        uint64_t end; /* offset after its last byte */
+        bool eof;
+        bool owned; /* data is ours to free */
+        void (*done)(void *arg, int code);
+        void *arg;
+};
+
+enum exec_phase { EXEC_QUEUED, EXEC_SENT, EXEC_LIVE, EXEC_ENDING };
+
+/* One open execution. Fields under `lock` are read by other threads. */
+struct exec {
+        struct exec *next;     /* in the hub's table */
+        struct exec *box_next; /* in its box */
+        struct exec_hub *hub;
+        struct box *box;
+        struct exec_view view; /* under lock */
+        uint8_t id[FRAME_UUID];
+        uint32_t channel; /* 0: none on this link */
+        enum exec_phase phase;
+        bool seen;               /* the box listed it */
+        struct box_start *start; /* until the box took it; owned */
+        char *start_memory;
+        struct exec_watch *watches;
+
+        bool takes_stdin, stdin_eof_sent;
+        struct stdin_write *stdin_head, **stdin_tail;
+        uint64_t stdin_queued, stdin_sent, stdin_taken, stdin_limit;
+
+        /* recording the end */
+        struct pool_job job;
+        bool has_exit;
+        struct box_exit exit;
+        const char *final_status;
+        char reason[256];
+        int record_tries;
+};
+
+enum box_phase { BOX_IDLE, BOX_CONNECTING, BOX_READY, BOX_CHECKING };
+
+struct box {
+        struct box *next;
+        struct exec_hub *hub;
+        char place_id[UUID_LEN + 1];
+        char *dir;
+        uint64_t epoch;
+        struct box_link *link;
+        enum box_phase phase;
+        uint8_t kill_method;
+        uint32_t next_channel;
+        struct exec *execs;
+        bool listing;  /* adopting: LIST was sent */
+        bool adopting; /* counted in hub->adopting */
+        bool stopping;
+        struct promise *stop; /* kept when the box is gone */
+        struct pool_job job;  /* looking after a box that went silent */
+        bool job_running, found_dead;
+        bool dead; /* and buried; forgotten with its last execution */
+        uv_timer_t retry;
+};
+
+#define EXEC_BUCKETS 1024
+
+struct exec_hub {
+        struct exec_hub_config config;
+        char *boxes_dir, *output_dir;
+        uint8_t node[FRAME_UUID];
+        pthread_mutex_t lock; /* the table and the views in it */
+        struct exec *table[EXEC_BUCKETS];
+        struct box *boxes;
+        pthread_mutex_t launch_locks[LAUNCH_STRIPES];
+        unsigned adopting;
+        void (*adopted)(void *);
+        void *adopted_arg;
+        bool closing;
+};
+
+/* exec_hub.c */
+struct exec *exec_find(struct exec_hub *hub, const char *id);
+struct exec *exec_add(struct exec_hub *hub, struct box *box, const char *id);
+void exec_drop(struct exec *e); /* out of the hub, freed */
+struct box *box_find(struct exec_hub *hub, const char *place_id);
+struct box *box_add(struct exec_hub *hub, const char *place_id, uint64_t epoch);
+/* Drop a box that is dead and has no execution left. */
+void box_forget_if_over(struct box *box);
+void exec_changed(struct exec *e);
+
+/* exec_box.c: the link */
+void box_reach(struct box *box);
+void exec_submit(struct exec *e);
+
+/* exec_end.c: recording the end */
+void exec_finish(struct exec *e, const char *status, const char *reason);
+/* Operation: settle the open rows of a place whose box is gone, from exit records or as lost. */
+int exec_settle_place(struct op *op, struct exec_hub *hub, const char *place_id, struct err *err);
+
+/* exec_input.c */
+void stdin_pump(struct exec *e);
+void stdin_taken(struct exec *e, uint64_t taken, uint64_t limit);
+void stdin_rewind(struct exec *e, uint64_t taken);
+void stdin_fail(struct exec *e);
+int stdin_add(struct exec *e, const char *data, size_t len, bool eof, bool owned,
+              void (*done)(void *, int), void *arg, struct err *err);
+
+char *box_dir(const struct exec_hub *hub, const char *place_id);
+
+#endif

@@ -1,0 +1,403 @@
+/* Starting executions and ending a place: the parts that run on operation threads. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "core/exec_internal.h"
+#include "core/place.h"
+
+#define CLOSE_WAIT_MS  20000
+#define PRUNE_AFTER_US (INT64_C(7) * 86400 * US_PER_S)
+#define PRUNE_AT_ONCE  100
+
+/* Recording the intent */
+
+struct intent {
+        struct op *op;
+        struct runtime *rt;
+        const struct lease_record *record;
+        const struct exec_request *req;
+        struct execution row;
+        uint64_t epoch;
+        bool existed;
+};
+
+static int intend(struct db *db, void *arg, struct err *err)
+{
+        struct intent *q = arg;
+        struct execution other;
+        struct lease lease;
+        struct place place;
+        int r = leases_get(db, q->record->lease.id, q->op->arena, &lease, err);
+
+        if (r < 0)
+                return r;
+        if (q->req->idempotency_key) {
+                r = executions_by_key(db, lease.id, q->req->idempotency_key, q->op->arena, &other,
+                                      err);
+                if (r >= 0) {
+                        q->row = other;
+                        q->existed = true;
+                        return 0;
+                }
+                if (r != ERR_NOT_FOUND)
+                        return r;
+        }
+        if (!streq(lease.status, LEASE_ACTIVE))
+                return err_set(err, ERR_CONFLICT, "The lease is %s and cannot be used any more.",
+                               lease.status);
+        r = places_get(db, lease.place_id, q->op->arena, &place, err);
+        if (r >= 0 && !streq(place.state, PLACE_HELD))
+                r = err_set(err, ERR_CONFLICT, "The place of the lease is %s.", place.state);
+        if (r >= 0 && !place.has_world) {
+                place.has_world = true;
+                r = place_move(db, q->rt, &place, PLACE_HELD, err);
+        }
+        q->epoch = (uint64_t)place.epoch;
+        return r < 0 ? r : executions_insert(db, &q->row, err);
+}
+
+static void describe(struct intent *q)
+{
+        int64_t now = clock_now_us();
+
+        q->row = (struct execution){
+                .id = arena_strdup(q->op->arena, uuid_new().s),
+                .company_id = q->record->lease.company_id,
+                .lease_id = q->record->lease.id,
+                .place_id = q->record->lease.place_id,
+                .command = q->req->command,
+                .args = q->req->args_json,
+                .cwd = q->req->cwd,
+                .is_terminal = q->req->terminal,
+                .timeout_ms = q->req->timeout_ms,
+                .idempotency_key = q->req->idempotency_key,
+                .status = EXEC_STARTING,
+                .exit_code = -1,
+                .created_at = now,
+                .updated_at = now,
+        };
+}
+
+static int write_end(struct db *db, void *arg, struct err *err)
+{
+        return executions_end(db, arg, err);
+}
+
+/* It was recorded and will not run: say so. */
+static void record_failure(struct intent *q, const struct err *cause)
+{
+        struct op shield = op_shield(q->op, 5000);
+
+        q->row.status = EXEC_FAILED;
+        q->row.reason = cause->msg;
+        q->row.ended_at = clock_wall_us();
+        q->row.updated_at = clock_now_us();
+        (void)store_write(&shield, q->rt->store, write_end, &q->row, NULL);
+}
+
+/* Making sure there is a box */
+
+static int ensure_box(struct intent *q, struct err *err)
+{
+        struct exec_hub *hub = q->rt->hub;
+        CLEAN(cleanup_free) char *dir = box_dir(hub, q->row.place_id);
+        pthread_mutex_t *lock =
+                &hub->launch_locks[(unsigned char)q->row.place_id[35] % LAUNCH_STRIPES];
+        int r = 0;
+
+        if (box_is_alive(dir))
+                return 0;
+        pthread_mutex_lock(lock);
+        FAULT("exec.launch.before");
+        if (!box_is_alive(dir))
+                r = box_launch(q->op, hub->config.box_program, dir, q->row.place_id, err);
+        FAULT("exec.launch.after");
+        pthread_mutex_unlock(lock);
+        return r;
+}
+
+static int make_output_dir(struct intent *q, char *const path, struct err *err)
+{
+        if (mkdir(path, 0700) < 0 && errno != EEXIST)
+                return err_sys(err, ERR_IO, errno, "make a directory for the output");
+        return 0;
+}
+
+/* Handing it to the loop */
+
+struct start_letter {
+        struct letter letter;
+        struct exec_hub *hub;
+        char place_id[UUID_LEN + 1], id[UUID_LEN + 1];
+        uint64_t epoch;
+        struct box_start start;
+        char *memory;
+        bool open_stdin;
+        char *stdin_text;
+        size_t stdin_len;
+};
+
+static void start_on_loop(struct letter *letter)
+{
+        struct start_letter *s = container_of(letter, struct start_letter, letter);
+        struct box *box = box_add(s->hub, s->place_id, s->epoch);
+        struct exec *e = exec_add(s->hub, box, s->id);
+
+        e->start = xcalloc(1, sizeof(*e->start));
+        *e->start = s->start;
+        e->start_memory = s->memory;
+        e->takes_stdin = s->start.flags & BOX_START_STDIN;
+        if (s->stdin_text)
+                (void)stdin_add(e, s->stdin_text, s->stdin_len, !s->open_stdin, true, NULL, NULL,
+                                NULL);
+        exec_submit(e);
+        free(s);
+}
+
+/* Copy a NULL-terminated list of strings into one allocation, the pointers first. */
+static size_t list_size(const char *const *list, size_t *ret_n)
+{
+        size_t size = 0, n = 0;
+
+        for (; list && list[n]; n++)
+                size += strlen(list[n]) + 1;
+        *ret_n = n;
+        return size + (n + 1) * sizeof(char *);
+}
+
+static const char *const *copy_list(const char *const *list, size_t n, char **at)
+{
+        const char **copy = (const char **)(void *)*at;
+        char *text = *at + (n + 1) * sizeof(char *);
+
+        for (size_t i = 0; i < n; i++) {
+                copy[i] = text;
+                text = stpcpy(text, list[i]) + 1;
+        }
+        copy[n] = NULL;
+        *at = text;
+        return copy;
+}
+
+static size_t aligned(size_t n)
+{
+        return (n + sizeof(void *) - 1) & ~(sizeof(void *) - 1);
+}
+
+static void copy_start(struct start_letter *s, const struct exec_request *req, const char *spool)
+{
+        size_t n_args, n_env;
+        size_t args = aligned(list_size(req->args, &n_args)),
+               env = aligned(list_size(req->env, &n_env));
+        const char *texts[] = { req->command, req->cwd ? req->cwd : "", spool };
+        size_t size = args + env;
+        char *at;
+
+        for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+                size += strlen(texts[i]) + 1;
+        at = s->memory = xcalloc(1, size);
+        s->start.args = copy_list(req->args, n_args, &at);
+        at = s->memory + args;
+        s->start.env = copy_list(req->env, n_env, &at);
+        at = s->memory + args + env;
+        s->start.command = at;
+        at = stpcpy(at, texts[0]) + 1;
+        s->start.cwd = at;
+        at = stpcpy(at, texts[1]) + 1;
+        s->start.spool_dir = at;
+        (void)stpcpy(at, texts[2]);
+}
+
+static void post_start(struct intent *q, const char *spool)
+{
+        struct start_letter *s = xcalloc(1, sizeof(*s));
+        const struct exec_request *req = q->req;
+
+        s->hub = q->rt->hub;
+        s->epoch = q->epoch;
+        memcpy(s->place_id, q->row.place_id, UUID_LEN + 1);
+        memcpy(s->id, q->row.id, UUID_LEN + 1);
+        (void)frame_uuid_bytes(q->row.id, s->start.id);
+        s->start.flags = BOX_START_SHARED | (req->terminal ? BOX_START_TERMINAL : 0) |
+                         (req->open_stdin || req->stdin_text ? BOX_START_STDIN : 0);
+        s->start.timeout_ms = (uint64_t)req->timeout_ms;
+        s->start.grace_ms = SIGNAL_GRACE_MS;
+        s->start.columns = req->columns;
+        s->start.rows = req->rows;
+        s->open_stdin = req->open_stdin;
+        if (req->stdin_text) {
+                s->stdin_text = xstrndup(req->stdin_text, req->stdin_len);
+                s->stdin_len = req->stdin_len;
+        }
+        copy_start(s, req, spool);
+        mail_post(s->hub->config.mail, &s->letter, start_on_loop);
+}
+
+int exec_start(struct op *op, struct runtime *rt, const struct lease_record *record,
+               const struct exec_request *req, const char **ret_id, struct err *err)
+{
+        struct intent q = { .op = op, .rt = rt, .record = record, .req = req };
+        CLEAN(cleanup_free) char *spool = NULL;
+        int r;
+
+        describe(&q);
+        FAULT("exec.intend.before");
+        r = store_write(op, rt->store, intend, &q, err);
+        FAULT("exec.intend.after");
+        *ret_id = q.row.id;
+        if (r < 0 || q.existed)
+                return r;
+        spool = xasprintf("%s/%s", rt->hub->output_dir, q.row.id);
+        r = make_output_dir(&q, spool, err);
+        if (r >= 0)
+                r = ensure_box(&q, err);
+        if (r < 0) {
+                record_failure(&q, err);
+                return r;
+        }
+        FAULT("exec.post.before");
+        post_start(&q, spool);
+        return 0;
+}
+
+/* Ending a place */
+
+struct stop_letter {
+        struct letter letter;
+        struct exec_hub *hub;
+        char place_id[UUID_LEN + 1];
+        uint64_t epoch;
+        struct promise *promise;
+};
+
+static void stop_on_loop(struct letter *letter)
+{
+        struct stop_letter *s = container_of(letter, struct stop_letter, letter);
+        struct box *box = box_add(s->hub, s->place_id, s->epoch);
+
+        if (box->stop) {
+                /* Two closers of one place: both may look again when the first is done. */
+                promise_keep(s->promise, ERR_CONFLICT, "The place is being closed already.");
+                promise_unref(s->promise);
+        } else {
+                box->stop = s->promise;
+                box->stopping = true;
+                if (box->phase == BOX_READY && !box->listing)
+                        box_link_stop(box->link, STOP_GRACE_MS);
+                else
+                        box_reach(box);
+        }
+        free(s);
+}
+
+/* Ask the box to end everything; an answer either way, or none in time. */
+static int ask_to_stop(struct op *op, struct runtime *rt, const struct place *place,
+                       struct err *err)
+{
+        struct stop_letter *s;
+        struct promise *promise = promise_new(err);
+        struct op limited = *op;
+        int r;
+
+        if (!promise)
+                return ERR_BUSY;
+        s = xcalloc(1, sizeof(*s));
+        s->hub = rt->hub;
+        s->epoch = (uint64_t)place->epoch;
+        s->promise = promise_ref(promise);
+        memcpy(s->place_id, place->id, UUID_LEN + 1);
+        mail_post(rt->hub->config.mail, &s->letter, stop_on_loop);
+        limited.deadline_ms = MIN(op->deadline_ms, clock_mono_ms() + CLOSE_WAIT_MS);
+        r = promise_wait(promise, &limited, err);
+        promise_unref(promise);
+        return r;
+}
+
+int exec_close_place(struct op *op, struct runtime *rt, const struct place *place, struct err *err)
+{
+        CLEAN(cleanup_free) char *dir = NULL;
+        int r;
+
+        if (!rt->hub)
+                return 0;
+        dir = box_dir(rt->hub, place->id);
+        if (box_is_alive(dir)) {
+                r = ask_to_stop(op, rt, place, err);
+                if (r == ERR_CANCELLED || r == ERR_BUSY)
+                        return r;
+        }
+        /* Whatever it said: nothing of it may be left, and every row must have its end. */
+        err_clear(err);
+        return exec_settle_place(op, rt->hub, place->id, err);
+}
+
+/* Forgetting */
+
+struct pruning {
+        struct op *op;
+        const char *ids[PRUNE_AT_ONCE];
+        size_t n;
+};
+
+static int note_old(void *ctx, const struct execution *row)
+{
+        struct pruning *p = ctx;
+
+        if (p->n < PRUNE_AT_ONCE)
+                p->ids[p->n++] = row->id;
+        return 0;
+}
+
+static int find_old(struct db *db, void *arg, struct err *err)
+{
+        struct pruning *p = arg;
+
+        return executions_ended_before(db, clock_wall_us() - PRUNE_AFTER_US, PRUNE_AT_ONCE,
+                                       p->op->arena, note_old, p, err);
+}
+
+static int delete_old(struct db *db, void *arg, struct err *err)
+{
+        struct pruning *p = arg;
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < p->n; i++)
+                r = executions_delete(db, p->ids[i], err);
+        return r;
+}
+
+static void remove_output(struct exec_hub *hub, const char *id)
+{
+        static const char *const names[] = { "stdout", "stderr", "exit" };
+
+        for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+                CLEAN(cleanup_free)
+                char *path = xasprintf("%s/%s/%s", hub->output_dir, id, names[i]);
+
+                (void)unlink(path);
+        }
+        {
+                CLEAN(cleanup_free) char *path = xasprintf("%s/%s", hub->output_dir, id);
+
+                (void)rmdir(path);
+        }
+}
+
+int exec_prune(struct op *op, struct runtime *rt, struct err *err)
+{
+        struct pruning p = { .op = op };
+        int r = store_read(op, rt->store, find_old, &p, err);
+
+        if (r < 0 || p.n == 0 || !rt->hub)
+                return r;
+        for (size_t i = 0; i < p.n; i++)
+                remove_output(rt->hub, p.ids[i]);
+        return store_write(op, rt->store, delete_old, &p, err);
+}
