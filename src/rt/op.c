@@ -79,14 +79,16 @@ int op_wait_fd(const struct op *op, int fd, short events, int64_t limit_ms, stru
                         { .fd = op->cancel ? op->cancel->fd : -1, .events = POLLIN },
                 };
                 int64_t now, wait_ms;
+                bool over;
                 int r = op_check(op, err);
 
                 if (r < 0)
                         return r;
+                /* Once the limit has passed there is one more look: what became ready at the last
+                 * moment counts, and so does what was ready before a limit of 0. */
                 now = clock_mono_ms();
-                if (now >= until)
-                        return 0;
-                wait_ms = MIN(until, op->deadline_ms) - now;
+                over = now >= until;
+                wait_ms = over ? 0 : MIN(until, op->deadline_ms) - now;
                 if (until == OP_NO_DEADLINE && op->deadline_ms == OP_NO_DEADLINE)
                         wait_ms = -1;
                 r = poll(fds, 2, (int)MIN(wait_ms, INT_MAX));
@@ -94,5 +96,7 @@ int op_wait_fd(const struct op *op, int fd, short events, int64_t limit_ms, stru
                         return err_sys(err, ERR_INTERNAL, errno, "poll");
                 if (r > 0 && fds[0].revents)
                         return 1;
+                if (over && r >= 0)
+                        return 0;
         }
 }

@@ -105,7 +105,9 @@ int leases_list(struct db *db, const char *environment_id, const char *status, i
         int r = db_query(db,
                          "SELECT " COLUMNS " FROM environment_leases WHERE environment_id = ?1 "
                          "AND (CAST(?2 AS TEXT) IS NULL OR status = ?2) "
-                         "AND (?3 = 0 OR last_used_at < ?3 OR (last_used_at = ?3 AND id < ?4)) "
+                         "AND (?3 = 0 OR last_used_at < ?3 OR (last_used_at = ?3 AND "
+                         "(created_at, id) < (SELECT created_at, id FROM environment_leases "
+                         "WHERE id = ?4))) "
                          "ORDER BY last_used_at DESC, created_at DESC, id DESC LIMIT ?5",
                          DB_ARGS(DB_T(environment_id), DB_T(status), DB_I(before_us),
                                  DB_T(before_id ? before_id : ""), DB_I(limit ? limit : INT64_MAX)),

@@ -214,6 +214,11 @@ int sqlite_conn_run(struct sqlite_conn *c, const char *sql, struct err *err)
         return r == SQLITE_OK ? 0 : sqlite_error(c->handle, r, err);
 }
 
+bool sqlite_conn_in_transaction(struct sqlite_conn *c)
+{
+        return sqlite3_get_autocommit(c->handle) == 0;
+}
+
 /* Readers keep little: the pages they need are in the system's cache. The writer's cache has to
  * hold the right edge of every index, or each insert into a large table would read first. */
 static const char *setup_sql(bool writer)

@@ -21,6 +21,9 @@
 #include "store/migrate.h"
 #include "store/sqlite/sqlite_conn.h"
 
+/* How often a queued write looks whether its caller gave up. */
+#define CANCEL_LOOK_MS 1000
+
 enum write_state { WRITE_QUEUED, WRITE_TAKEN, WRITE_FINISHED };
 
 /* On the stack of the thread that waits for it. */
@@ -78,6 +81,17 @@ static int run_one(struct sqlite_store *s, struct write_job *job, bool alone)
         return r;
 }
 
+/* SQLite gives up the whole transaction when it cannot write in the middle of it (the disk is full
+ * and its cache too). Then what ran before is undone, and what would run after would commit by
+ * itself, so the group ends here. */
+static int check_transaction(struct sqlite_store *s, const struct write_job *job, struct err *err)
+{
+        if (sqlite_conn_in_transaction(s->writer))
+                return 0;
+        return err_set(err, job->result < 0 ? job->result : ERR_IO, "%s",
+                       job->result < 0 ? job->err->msg : "The database gave the transaction up.");
+}
+
 /* A commit that failed is nobody's commit: everybody in the group gets its error. */
 static void fail_group(struct write_job *group, int code, const struct err *cause)
 {
@@ -101,14 +115,15 @@ static void run_group(struct sqlite_store *s, struct write_job *group)
                 note_outcome(s, r);
                 return;
         }
-        for (struct write_job *job = group; job; job = job->next) {
+        for (struct write_job *job = group; r >= 0 && job; job = job->next) {
                 job->result = run_one(s, job, alone);
                 any = any || job->result >= 0;
+                r = check_transaction(s, job, &err);
         }
         FAULT("store.commit.before");
-        if (any)
+        if (any && r >= 0)
                 r = sqlite_conn_run(s->writer, "COMMIT", &err);
-        if (!any || r < 0)
+        if ((!any || r < 0) && sqlite_conn_in_transaction(s->writer))
                 (void)sqlite_conn_run(s->writer, "ROLLBACK", NULL);
         if (r < 0)
                 fail_group(group, r, &err);
@@ -159,22 +174,32 @@ static void unlink_job(struct sqlite_store *s, struct write_job *job)
                 s->tail = at;
 }
 
+static void add_ms(struct timespec *t, int64_t ms)
+{
+        int64_t ns = t->tv_nsec + (ms % 1000) * 1000000;
+
+        t->tv_sec += ms / 1000 + ns / 1000000000;
+        t->tv_nsec = ns % 1000000000;
+}
+
 /* With the lock held. A job that the writer has taken is waited for however long it takes: its
  * outcome must be known. One that is still queued can be withdrawn. */
 static int wait_for_job(struct sqlite_store *s, const struct op *op, struct write_job *job)
 {
-        while (job->state != WRITE_FINISHED) {
+        while (job->state == WRITE_QUEUED) {
                 struct timespec until;
-                int64_t left_ms = op_time_left(op, 1000);
+                int r = op_check(op, job->err);
 
-                if (job->state == WRITE_QUEUED && op_check(op, job->err) < 0) {
+                if (r < 0) {
                         unlink_job(s, job);
-                        return job->err ? job->err->code : ERR_TIMEOUT;
+                        return r;
                 }
                 clock_gettime(CLOCK_MONOTONIC, &until);
-                until.tv_sec += left_ms / 1000 + 1;
+                add_ms(&until, op_time_left(op, CANCEL_LOOK_MS));
                 pthread_cond_timedwait(&job->finished, &s->lock, &until);
         }
+        while (job->state != WRITE_FINISHED)
+                pthread_cond_wait(&job->finished, &s->lock);
         return job->result;
 }
 
@@ -240,7 +265,8 @@ static int sqlite_store_read(const struct op *op, struct store *base, store_fn f
         r = sqlite_conn_run(reader->conn, "BEGIN", err);
         if (r >= 0) {
                 r = fn(sqlite_conn_db(reader->conn), arg, err);
-                (void)sqlite_conn_run(reader->conn, "COMMIT", NULL);
+                if (sqlite_conn_in_transaction(reader->conn))
+                        (void)sqlite_conn_run(reader->conn, "ROLLBACK", NULL);
         }
         if (r == ERR_IO || r == ERR_CORRUPT)
                 note_outcome(s, r);

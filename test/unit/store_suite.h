@@ -1,0 +1,66 @@
+/* The tests of the store, the same for every back end: each test opens a store of its own by URL.
+ * A program per back end (test_store.c) says where, and adds what only that back end has. */
+#ifndef BERTH_TEST_UNIT_STORE_SUITE_H
+#define BERTH_TEST_UNIT_STORE_SUITE_H
+
+#include "test.h"
+
+#include "store/store.h"
+
+#define STORE_URL_MAX 512
+
+struct store_backend {
+        const char *name;
+        /* The URL of a database that does not exist or is empty; and its end. */
+        void (*create)(char url[STORE_URL_MAX]);
+        void (*drop)(const char *url);
+};
+
+struct store_fixture {
+        char url[STORE_URL_MAX];
+        struct store *store;
+        struct arena arena;
+        struct op op;
+        struct err err;
+};
+
+/* Fails the write function it stands in: cmocka's own assertions jump, which another thread must
+ * not. */
+#define CHECK(condition)                                                                           \
+        do {                                                                                       \
+                if (!(condition))                                                                  \
+                        return err_set(err, ERR_INTERNAL, "%s:%d: not true: %s", __FILE__,         \
+                                       __LINE__, #condition);                                      \
+        } while (0)
+
+/* A text as the argument of a write function, which only reads it. */
+#define TEXT(s) ((void *)(uintptr_t)(s))
+
+void store_suite_use(const struct store_backend *backend);
+int store_suite_setup(void **state); /* *state becomes a struct store_fixture */
+int store_suite_teardown(void **state);
+
+/* Write, and fail the test unless it worked. */
+void store_suite_write(struct store_fixture *f, store_fn fn, void *arg);
+/* Make a company "c1" and an environment "e1" in it. */
+int store_suite_company(struct db *db, void *arg, struct err *err);
+int64_t store_suite_count(struct store_fixture *f, const char *sql);
+
+/* Several writes that are queued together behind one that waits. */
+struct store_member {
+        store_fn fn;
+        void *arg;
+        int result;
+        struct err err;
+        /* the suite's own */
+        struct store_fixture *f;
+        unsigned long thread;
+        int tid;
+};
+void store_suite_group(struct store_fixture *f, struct store_member *members, size_t n);
+
+/* store_suite.c: the store itself; store_suite_rows.c: its tables. */
+int store_suite_run_engine(void);
+int store_suite_run_rows(void);
+
+#endif
