@@ -164,8 +164,7 @@ int memberships_of_company(struct db *db, const char *company_id, struct arena *
 {
         return each_membership(db,
                                "SELECT " MEMBER_COLUMNS " FROM company_memberships "
-                               "WHERE company_id = ?1 AND principal_type = 'user' "
-                               "ORDER BY created_at, id",
+                               "WHERE company_id = ?1 ORDER BY created_at, id",
                                company_id, arena, fn, ctx, err);
 }
 
