@@ -205,7 +205,8 @@ static void test_uuid(void **state)
         struct check *c = begin("{\"a\":\"A0EEBC99-9C0B-0EF8-BB6D-6BB9BD380A11\",\"b\":\"x\"}");
 
         (void)state;
-        assert_non_null(check_uuid(c, "a", CHECK_REQUIRED));
+        assert_string_equal(check_uuid(c, "a", CHECK_REQUIRED),
+                            "a0eebc99-9c0b-0ef8-bb6d-6bb9bd380a11");
         assert_null(check_uuid(c, "b", 0));
         assert_null(check_uuid(c, "none", 0));
         assert_issues(c, "[{\"validation\":\"uuid\",\"code\":\"invalid_string\",\"message\":"
