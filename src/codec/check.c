@@ -281,12 +281,13 @@ const char *check_string(struct check *c, const char *key, unsigned flags, size_
 const char *check_uuid(struct check *c, const char *key, unsigned flags)
 {
         const char *s = check_string(c, key, flags, 0, 0);
+        struct uuid id;
 
-        if (s && !uuid_is_valid(s)) {
+        if (s && !uuid_parse(s, &id)) {
                 check_invalid_string(c, key, "uuid", "Invalid uuid");
                 return NULL;
         }
-        return s;
+        return s ? keep(c, id.s, UUID_LEN) : NULL;
 }
 
 const char *check_enum(struct check *c, const char *key, unsigned flags, const char *const *options)

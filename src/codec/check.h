@@ -6,7 +6,7 @@
  * both no integer and too small). Each returns what it found; what was refused reads as absent.
  * Strict objects end with check_unknown(), so the issue of unknown keys comes last.
  *
- * Values returned are borrowed from the document, or, when they had to be trimmed, from the check:
+ * Values returned are borrowed from the document, or, when they had to be changed, from the check:
  * both outlive their use when the check is cleaned up at the end of the scope.
  *
  *     CLEAN(check_done) struct check c;
@@ -61,6 +61,7 @@ void check_text(struct check *c, const char *text);
 /* min and max are in characters as JavaScript counts them (UTF-16), 0 for none. With CHECK_TRIM the
  * trimmed copy is measured and returned. */
 const char *check_string(struct check *c, const char *key, unsigned flags, size_t min, size_t max);
+/* In lower case, however it was written. */
 const char *check_uuid(struct check *c, const char *key, unsigned flags);
 /* options is NULL-terminated. */
 const char *check_enum(struct check *c, const char *key, unsigned flags,

@@ -46,7 +46,8 @@ static const char *object_text(struct arena *a, const json_t *object, const char
 
 static int check_create(struct request *q, struct agent *g, struct err *err)
 {
-        CLEAN(check_done) struct check c, n;
+        CLEAN(check_done) struct check c;
+        struct check n;
         struct arena *a = q->op->arena;
         const char *adapter, *role;
         json_t *permissions;
@@ -240,7 +241,7 @@ static int set_permissions(struct db *db, void *arg, struct err *err)
                 r = grants_put(db, q->agent->company_id, "agent", q->id, "tasks:assign", NULL, now,
                                err);
         else if (r >= 0 && has_assign)
-                r = grants_clear(db, q->agent->company_id, "agent", q->id, err);
+                r = grants_remove(db, q->agent->company_id, "agent", q->id, "tasks:assign", err);
         if (r >= 0)
                 r = audit(db, q->op, q->agent->company_id, "agent.permissions_updated", "agent",
                           q->id, json_pack("{s:b}", "canCreateAgents", can_create), err);

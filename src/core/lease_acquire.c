@@ -19,6 +19,8 @@ struct acquisition {
         bool claimed; /* the place was there before */
         bool joined;  /* ... and another lease of the same run uses it still */
         struct lease_record *record;
+        struct db *db; /* while a transaction looks for places */
+        struct err *err;
 };
 
 /* Finding what is there */
@@ -39,15 +41,32 @@ static int find_existing(struct db *db, void *arg, struct err *err)
         return 1;
 }
 
+/* Whether a living lease of the same run uses the place. Without one, somebody is just about to
+ * give or to take it back, and a second lease would get in the way. */
+static int is_ours(struct db *db, const struct acquisition *q, const struct place *p,
+                   struct err *err)
+{
+        int64_t living = 0;
+        int r = 0;
+
+        if (streq(p->state, PLACE_HELD) && p->holder_run_id && q->req->run_id &&
+            streq(p->holder_run_id, q->req->run_id))
+                r = leases_count_living(db, p->id, NULL, &living, err);
+        return r < 0 ? r : living > 0;
+}
+
 static int consider(void *ctx, const struct place *p)
 {
         struct acquisition *q = ctx;
-        bool idle = streq(p->state, PLACE_READY);
-        bool ours = streq(p->state, PLACE_HELD) && p->holder_run_id && q->req->run_id &&
-                    streq(p->holder_run_id, q->req->run_id);
+        int ours;
 
-        if (q->claimed || !(idle || ours) || !streq(p->policy, q->plan.policy) ||
-            !streq(p->driver, q->driver->key) || !q->driver->matches(p->config, q->plan.config))
+        if (q->claimed || !streq(p->policy, q->plan.policy) || !streq(p->driver, q->driver->key) ||
+            !q->driver->matches(p->config, q->plan.config))
+                return 0;
+        ours = is_ours(q->db, q, p, q->err);
+        if (ours < 0)
+                return ours;
+        if (!ours && !streq(p->state, PLACE_READY))
                 return 0;
         q->place = *p;
         q->claimed = true;
@@ -61,8 +80,10 @@ static int claim(struct db *db, void *arg, struct err *err)
         int r;
 
         q->claimed = q->joined = false;
+        q->db = db;
+        q->err = err;
         r = places_of_environment(db, q->env->id, q->op->arena, consider, q, err);
-        if (r < 0 || !q->claimed)
+        if (r < 0 || !q->claimed || q->joined)
                 return r;
         q->place.holder_run_id = q->req->run_id;
         q->place.deadline_at = 0;
@@ -202,6 +223,18 @@ static int still_active(struct db *db, const struct acquisition *q, struct err *
         return r;
 }
 
+/* A joined place is not ours to move: its lease keeps it, as long as that lease lives. */
+static int still_joined(struct db *db, const struct acquisition *q, struct err *err)
+{
+        struct place now;
+        int r = places_get(db, q->place.id, q->op->arena, &now, err);
+
+        if (r >= 0)
+                r = is_ours(db, q, &now, err);
+        return r == 0 ? err_set(err, ERR_CONFLICT, "The lease that held the place ended meanwhile.")
+                      : r;
+}
+
 static int bind(struct db *db, void *arg, struct err *err)
 {
         struct acquisition *q = arg;
@@ -212,7 +245,9 @@ static int bind(struct db *db, void *arg, struct err *err)
                 return r;
         place.provider_lease_id = q->opened.id;
         place.next_attempt_at = 0;
-        if (!q->plan.has_world)
+        if (q->joined)
+                r = still_joined(db, q, err);
+        else if (!q->plan.has_world)
                 r = place_create(db, q->rt, &place, PLACE_HELD, err);
         else
                 r = place_move(db, q->rt, &place, PLACE_HELD, err);
@@ -372,17 +407,16 @@ static int acquire_steps(struct acquisition *q, struct err *err)
                 if (r != 0)
                         return r;
         }
-        if (q->plan.reuse) {
-                r = reuse(q, err);
-                if (r < 0)
-                        return r;
-        }
-        if (!q->claimed) {
-                r = open_new(q, err);
-                if (r != 0)
-                        return r;
-        }
-        return bind_lease(q, err);
+        do {
+                if (q->plan.reuse)
+                        r = reuse(q, err);
+                if (r >= 0 && !q->claimed)
+                        r = open_new(q, err);
+                if (r == 0)
+                        r = bind_lease(q, err);
+                /* The lease that we joined ended before ours was there; look again. */
+        } while (r == ERR_CONFLICT && q->joined && op_check(q->op, NULL) >= 0);
+        return r;
 }
 
 int lease_acquire(struct op *op, struct runtime *rt, const struct environment *env,

@@ -2,6 +2,7 @@
 #include "core/lease.h"
 #include "base/clock.h"
 #include "base/fault.h"
+#include "core/access.h"
 #include "core/audit.h"
 #include "core/place.h"
 
@@ -276,16 +277,24 @@ int lease_destroy(struct op *op, struct runtime *rt, const char *lease_id, struc
 /* Releasing all of a run's leases */
 
 struct run_leases {
-        struct arena *arena;
+        const struct op *op;
         const char **ids;
         size_t n, cap;
         const char *run_id;
+        struct db *db;
+        struct err *err;
+        int denied; /* the code of a lease that is not the actor's to release */
 };
 
 static int collect(void *ctx, const struct lease *lease)
 {
         struct run_leases *list = ctx;
+        int r = access_manage_environments(list->db, list->op->actor, lease->company_id, list->err);
 
+        if (r < 0) {
+                list->denied = r;
+                return 0;
+        }
         if (list->n == list->cap) {
                 list->cap = list->cap ? 2 * list->cap : 8;
                 list->ids = xrealloc(list->ids, list->cap * sizeof(*list->ids));
@@ -298,16 +307,23 @@ static int collect_run(struct db *db, void *arg, struct err *err)
 {
         struct run_leases *list = arg;
 
-        return leases_active_of_run(db, list->run_id, list->arena, collect, list, err);
+        list->db = db;
+        list->err = err;
+        return leases_active_of_run(db, list->run_id, list->op->arena, collect, list, err);
 }
 
 int lease_release_run(struct op *op, struct runtime *rt, const char *run_id, const char *status,
                       int (*fn)(void *ctx, const struct lease_record *record), void *ctx,
                       struct err *err)
 {
-        struct run_leases list = { .arena = op->arena, .run_id = run_id };
+        struct run_leases list = { .op = op, .run_id = run_id };
         int r = store_read(op, rt->store, collect_run, &list, err);
         int failure = 0;
+
+        if (r >= 0 && list.n == 0 && list.denied)
+                r = list.denied;
+        else if (r >= 0)
+                err_clear(err);
 
         for (size_t i = 0; r >= 0 && i < list.n; i++) {
                 CLEAN(err_done) struct err one = { 0 };

@@ -9,7 +9,7 @@ const struct place_transition place_transitions[] = {
         { PLACE_INTENDED, PLACE_UNCERTAIN, "the provider's answer was lost" },
         { PLACE_READY, PLACE_HELD, "claimed by a lease" },
         { PLACE_READY, PLACE_CLOSING, "idle too long, or no longer wanted" },
-        { PLACE_HELD, PLACE_HELD, "a second lease of the same run joined" },
+        { PLACE_HELD, PLACE_HELD, "a lease is being given or taken back" },
         { PLACE_HELD, PLACE_READY, "its last lease ended and it may be used again" },
         { PLACE_HELD, PLACE_CLOSING, "its last lease ended" },
         { PLACE_CLOSING, PLACE_CLOSING, "another attempt, by whoever took it" },

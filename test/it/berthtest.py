@@ -526,6 +526,36 @@ class BerthTest(unittest.TestCase):
     def lease(self, lease):
         return self.ok("GET", f"/api/environment-leases/{ident(lease)}")
 
+    # People. The Unix socket makes us the operator in every mode.
+
+    def operator(self, method, path, body=None, status=200):
+        answer = self.daemon.req_unix(method, path, body)
+        self.assert_status(answer, status)
+        return answer.json
+
+    def agent(self, company, name="Ada", grants=(), **body):
+        """An agent with a key: its object plus `token`."""
+        agent = self.operator("POST", f"/api/companies/{ident(company)}/agents", {"name": name, **body}, 201)
+        if grants:
+            member = next(m for m in self.operator("GET", f"/api/companies/{ident(company)}/members")
+                          if m["principalId"] == agent["id"])
+            self.operator("PATCH", f"/api/companies/{ident(company)}/members/{member['id']}/permissions",
+                          {"grants": [{"permissionKey": key} for key in grants]})
+        key = self.operator("POST", f"/api/agents/{agent['id']}/keys", {"name": "test"}, 201)
+        return {**agent, "token": key["token"]}
+
+    def board_user(self, company=None, user="ann", role=None, grants=(), admin=False):
+        """A board key of a named user, a member of the company if there is one: its object, with `token`."""
+        body = {"name": "test", "user": user}
+        if company:
+            body["requestedCompanyId"] = ident(company)
+            body["membershipRole"] = role or "operator"
+        if grants:
+            body["grants"] = [{"permissionKey": key} for key in grants]
+        if admin:
+            body["instanceAdmin"] = True
+        return self.operator("POST", "/api/board-api-keys", body, 201)
+
 
 def ident(thing):
     if isinstance(thing, dict):

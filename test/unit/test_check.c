@@ -39,7 +39,8 @@ static void assert_issues(struct check *c, const char *expected)
         json_decref(doc);
 }
 
-/* http-api 1.4: an entirely missing body yields one invalid_type issue with an empty path. */
+/* http-api, section 1.4: an entirely missing body yields one invalid_type issue with an empty path.
+ */
 static void test_root(void **state)
 {
         struct check *c = begin(NULL);
@@ -56,7 +57,7 @@ static void test_root(void **state)
         assert_fine(begin("{}"));
 }
 
-/* http-api 1.4 and environment-runtime 2.1: the generic texts. */
+/* http-api, section 1.4 and environment-runtime, section 2.1: the generic texts. */
 static void test_required_and_types(void **state)
 {
         struct check *c;
@@ -172,8 +173,8 @@ static void test_trim(void **state)
                          "least 1 character(s)\",\"path\":[\"d\"]}]");
 }
 
-/* environment-runtime 2.3: missing or blank gives the field's own text, a wrong type the library's;
- * the text serves one field only. */
+/* environment-runtime, section 2.3: missing or blank gives the field's own text, a wrong type the
+ * library's; the text serves one field only. */
 static void test_own_text(void **state)
 {
         struct check *c = begin("{\"blank\":\"  \",\"number\":5}");
@@ -204,7 +205,8 @@ static void test_uuid(void **state)
         struct check *c = begin("{\"a\":\"A0EEBC99-9C0B-0EF8-BB6D-6BB9BD380A11\",\"b\":\"x\"}");
 
         (void)state;
-        assert_non_null(check_uuid(c, "a", CHECK_REQUIRED));
+        assert_string_equal(check_uuid(c, "a", CHECK_REQUIRED),
+                            "a0eebc99-9c0b-0ef8-bb6d-6bb9bd380a11");
         assert_null(check_uuid(c, "b", 0));
         assert_null(check_uuid(c, "none", 0));
         assert_issues(c, "[{\"validation\":\"uuid\",\"code\":\"invalid_string\",\"message\":"
@@ -294,7 +296,7 @@ static void test_integers_beyond_the_safe_ones(void **state)
         json_decref(doc);
 }
 
-/* environment-runtime 2.1: string, boolean and null are converted numerically first. */
+/* environment-runtime, section 2.1: string, boolean and null are converted numerically first. */
 static void test_coerced_integers(void **state)
 {
         struct check *c = begin("{\"a\":\"2222\",\"b\":true,\"c\":null,\"d\":\"\",\"e\":\"abc\","
@@ -328,7 +330,8 @@ static void test_coerced_integers(void **state)
                    "\"path\":[\"c\"]}]");
 }
 
-/* environment-runtime 2.4: an explicit empty, null or padded value fails the literal check. */
+/* environment-runtime, section 2.4: an explicit empty, null or padded value fails the literal
+ * check. */
 static void test_literal(void **state)
 {
         struct check *c = begin("{\"a\":\"fake\",\"b\":\" fake\",\"c\":null}");
@@ -351,7 +354,7 @@ static void test_literal(void **state)
                 "\"message\":\"Invalid literal value, expected \\\"fake\\\"\"}]");
 }
 
-/* environment-runtime 2.3: `Expected null, received string`. */
+/* environment-runtime, section 2.3: `Expected null, received string`. */
 static void test_null_only(void **state)
 {
         struct check *c = begin("{\"privateKey\":\"k\"}");
@@ -447,7 +450,8 @@ static void test_arrays(void **state)
                          "element(s)\",\"path\":[\"two\"]}]");
 }
 
-/* http-api 1.4: config failures are 422, the first message as error, all under details.issues. */
+/* http-api, section 1.4: config failures are 422, the first message as error, all under
+ * details.issues. */
 static void test_end_config(void **state)
 {
         CLEAN(err_done) struct err e = { 0 };

@@ -12,7 +12,7 @@ static const char *iso(int64_t us)
         return text;
 }
 
-/* http-api 1.3: ISO-8601 UTC with milliseconds and Z. */
+/* http-api, section 1.3: ISO-8601 UTC with milliseconds and Z. */
 static void test_iso(void **state)
 {
         (void)state;
