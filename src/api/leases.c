@@ -283,25 +283,8 @@ static int show_released(void *ctx, const struct lease_record *record)
         return 0;
 }
 
-static int may_release(void *ctx, const struct lease *lease)
-{
-        struct list_request *q = ctx;
-
-        q->environment = lease->environment_id;
-        return 0;
-}
-
-static int find_run(struct db *db, void *arg, struct err *err)
-{
-        struct list_request *q = arg;
-
-        return leases_active_of_run(db, q->c->params[0], q->c->op->arena, may_release, q, err);
-}
-
 static int release_run(struct call *c, struct err *err)
 {
-        struct list_request q = { .c = c };
-        struct environment env;
         const char *run, *status;
         struct jw w;
         int r = call_uuid(c, 0, MISSING_RUN, &run, err);
@@ -310,10 +293,6 @@ static int release_run(struct call *c, struct err *err)
                 r = access_board(&c->actor, err);
         if (r >= 0)
                 r = check_status(c, &status, err);
-        if (r >= 0)
-                r = store_read(c->op, c->rt->store, find_run, &q, err);
-        if (r >= 0 && q.environment)
-                r = environment_manage(c->op, c->rt, q.environment, &env, err);
         if (r < 0)
                 return r;
         jw_init(&w, &c->out);
