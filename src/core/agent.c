@@ -240,7 +240,7 @@ static int set_permissions(struct db *db, void *arg, struct err *err)
                 r = grants_put(db, q->agent->company_id, "agent", q->id, "tasks:assign", NULL, now,
                                err);
         else if (r >= 0 && has_assign)
-                r = grants_clear(db, q->agent->company_id, "agent", q->id, err);
+                r = grants_remove(db, q->agent->company_id, "agent", q->id, "tasks:assign", err);
         if (r >= 0)
                 r = audit(db, q->op, q->agent->company_id, "agent.permissions_updated", "agent",
                           q->id, json_pack("{s:b}", "canCreateAgents", can_create), err);

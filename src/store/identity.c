@@ -194,6 +194,16 @@ int grants_clear(struct db *db, const char *company_id, const char *type, const 
                 DB_ARGS(DB_T(company_id), DB_T(type), DB_T(principal)), err);
 }
 
+int grants_remove(struct db *db, const char *company_id, const char *type, const char *principal,
+                  const char *permission, struct err *err)
+{
+        return db_exec(
+                db,
+                "DELETE FROM permission_grants WHERE company_id = ?1 AND principal_type = ?2 "
+                "AND principal_id = ?3 AND permission_key = ?4",
+                DB_ARGS(DB_T(company_id), DB_T(type), DB_T(principal), DB_T(permission)), err);
+}
+
 int grants_list(struct db *db, const char *company_id, const char *type, const char *principal,
                 struct arena *arena, grant_fn fn, void *ctx, struct err *err)
 {

@@ -57,6 +57,8 @@ int grants_put(struct db *db, const char *company_id, const char *type, const ch
                const char *permission, const char *scope, int64_t now_us, struct err *err);
 int grants_clear(struct db *db, const char *company_id, const char *type, const char *principal,
                  struct err *err);
+int grants_remove(struct db *db, const char *company_id, const char *type, const char *principal,
+                  const char *permission, struct err *err);
 int grants_list(struct db *db, const char *company_id, const char *type, const char *principal,
                 struct arena *arena, grant_fn fn, void *ctx, struct err *err);
 /* Whether the principal is an active member with that grant. */
