@@ -87,10 +87,17 @@ static int join_company(struct db *db, struct key_request *q, const struct user 
                 .updated_at = now,
         };
         struct company ignored;
+        struct membership present;
         int r = companies_get(db, q->company_id, q->op->arena, &ignored, err);
 
-        if (r >= 0)
+        if (r < 0)
+                return r;
+        /* A further key for a member says nothing about the role that it has. */
+        r = memberships_get(db, q->company_id, "user", user->id, q->op->arena, &present, err);
+        if (r == ERR_NOT_FOUND || (r >= 0 && q->role)) {
+                err_clear(err);
                 r = memberships_put(db, &m, err);
+        }
         return r < 0 ? r : member_put_grants(db, q->company_id, "user", user->id, q->grants, err);
 }
 

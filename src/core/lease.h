@@ -45,9 +45,8 @@ int lease_acquire(struct op *op, struct runtime *rt, const struct environment *e
 int lease_release(struct op *op, struct runtime *rt, const char *lease_id, const char *status,
                   struct lease_record *ret, struct err *err);
 
-/* Release every active lease of a run, going on past one that fails; fn gets each that changed. Run
- * ids come from outside, so other companies may have leases under the same one: those that the
- * actor may not manage stay as they are, and are an error only when there are no others. */
+/* Release every active lease of a run that op->actor may manage, going on past one that fails; fn
+ * gets each that changed. ERR_FORBIDDEN when there are leases, but none of them is the actor's. */
 int lease_release_run(struct op *op, struct runtime *rt, const char *run_id, const char *status,
                       int (*fn)(void *ctx, const struct lease_record *record), void *ctx,
                       struct err *err);

@@ -277,24 +277,28 @@ int lease_destroy(struct op *op, struct runtime *rt, const char *lease_id, struc
 /* Releasing all of a run's leases */
 
 struct run_leases {
-        const struct op *op;
+        struct op *op;
         const char **ids;
         size_t n, cap;
         const char *run_id;
         struct db *db;
+        int refused; /* the code, when leases were left out because the actor may not */
         struct err *err;
-        int denied; /* the code of a lease that is not the actor's to release */
 };
 
+/* Anybody can name any run when acquiring, so leases of one run may lie in several companies: each
+ * is judged by its own. */
 static int collect(void *ctx, const struct lease *lease)
 {
         struct run_leases *list = ctx;
         int r = access_manage_environments(list->db, list->op->actor, lease->company_id, list->err);
 
-        if (r < 0) {
-                list->denied = r;
+        if (r == ERR_FORBIDDEN) {
+                list->refused = r;
                 return 0;
         }
+        if (r < 0)
+                return r;
         if (list->n == list->cap) {
                 list->cap = list->cap ? 2 * list->cap : 8;
                 list->ids = xrealloc(list->ids, list->cap * sizeof(*list->ids));
@@ -306,10 +310,19 @@ static int collect(void *ctx, const struct lease *lease)
 static int collect_run(struct db *db, void *arg, struct err *err)
 {
         struct run_leases *list = arg;
+        int r;
 
         list->db = db;
         list->err = err;
-        return leases_active_of_run(db, list->run_id, list->op->arena, collect, list, err);
+        list->n = 0;
+        list->refused = 0;
+        r = leases_active_of_run(db, list->run_id, list->op->arena, collect, list, err);
+        if (r < 0)
+                return r;
+        if (list->n == 0 && list->refused)
+                return list->refused;
+        err_clear(err);
+        return 0;
 }
 
 int lease_release_run(struct op *op, struct runtime *rt, const char *run_id, const char *status,
@@ -319,11 +332,6 @@ int lease_release_run(struct op *op, struct runtime *rt, const char *run_id, con
         struct run_leases list = { .op = op, .run_id = run_id };
         int r = store_read(op, rt->store, collect_run, &list, err);
         int failure = 0;
-
-        if (r >= 0 && list.n == 0 && list.denied)
-                r = list.denied;
-        else if (r >= 0)
-                err_clear(err);
 
         for (size_t i = 0; r >= 0 && i < list.n; i++) {
                 CLEAN(err_done) struct err one = { 0 };
