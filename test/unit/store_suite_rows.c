@@ -1017,7 +1017,7 @@ static int membership_rows(struct db *db, void *arg, struct err *err)
         m.id = "m3";
         m.principal_type = "agent";
         CHECK(memberships_put(db, &m, err) == 1);
-        CHECK_LIST("m2 m1", memberships_of_company(db, "c1", a, collect_membership, &ids, err));
+        CHECK_LIST("m2 m3 m1", memberships_of_company(db, "c1", a, collect_membership, &ids, err));
         CHECK_LIST("m2", memberships_of_user(db, "u2", a, collect_membership, &ids, err));
         CHECK_LIST("", memberships_of_user(db, "none", a, collect_membership, &ids, err));
         return 0;
