@@ -52,12 +52,10 @@ static void record_run(struct pool_job *job, struct op *op)
         FAULT("exec.end.before");
         r = store_write(op, e->hub->config.rt->store, write_end, &row, &err);
         FAULT("exec.end.after");
-        e->record_tries++;
+        e->recorded = r >= 0;
         if (r < 0)
                 log_error("could not record the end of an execution",
                           LOG_S("execution", e->view.id), LOG_S("error", err.msg));
-        else
-                e->record_tries = 0;
 }
 
 static void record_done(struct pool_job *job);
