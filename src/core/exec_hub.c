@@ -143,8 +143,11 @@ void exec_changed(struct exec *e)
 
 bool exec_watch_add(struct exec_hub *hub, const char *id, struct exec_watch *watch)
 {
-        struct exec *e = exec_find(hub, id);
+        struct exec *e;
 
+        /* The operation that started it may have been faster than its letter. */
+        mail_catch_up(hub->config.mail);
+        e = exec_find(hub, id);
         if (!e)
                 return false;
         watch->next = e->watches;
