@@ -375,6 +375,7 @@ static void harden(void)
         (void)setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
         umask(077);
         signal(SIGPIPE, SIG_IGN);
+        signal(SIGXFSZ, SIG_IGN); /* a write past a limit is an error like a full disk */
 }
 
 int serve(const struct cli_serve_options *options)
