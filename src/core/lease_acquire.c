@@ -87,7 +87,7 @@ static int claim(struct db *db, void *arg, struct err *err)
 
         q->claimed = q->joined = false;
         r = places_of_environment(db, q->env->id, q->op->arena, consider, &s, err);
-        if (r < 0 || !q->claimed || q->joined)
+        if (r < 0 || !q->claimed)
                 return r;
         q->place.holder_run_id = q->req->run_id;
         q->place.deadline_at = 0;
@@ -228,19 +228,6 @@ static int still_active(struct db *db, const struct acquisition *q, struct err *
         return r;
 }
 
-/* A joined place is not ours to move: its lease keeps it, as long as that lease lives. */
-static int still_joined(struct db *db, struct acquisition *q, struct err *err)
-{
-        struct search s = { q, db, err };
-        struct place now;
-        int r = places_get(db, q->place.id, q->op->arena, &now, err);
-
-        if (r >= 0)
-                r = is_held_by_run(&s, &now);
-        return r == 0 ? err_set(err, ERR_CONFLICT, "The lease that held the place ended meanwhile.")
-                      : r;
-}
-
 static int bind(struct db *db, void *arg, struct err *err)
 {
         struct acquisition *q = arg;
@@ -251,9 +238,7 @@ static int bind(struct db *db, void *arg, struct err *err)
                 return r;
         place.provider_lease_id = q->opened.id;
         place.next_attempt_at = 0;
-        if (q->joined)
-                r = still_joined(db, q, err);
-        else if (!q->plan.has_world)
+        if (!q->plan.has_world)
                 r = place_create(db, q->rt, &place, PLACE_HELD, err);
         else
                 r = place_move(db, q->rt, &place, PLACE_HELD, err);
@@ -458,16 +443,17 @@ static int acquire_steps(struct acquisition *q, struct err *err)
                 if (r != 0)
                         return r;
         }
-        do {
-                if (q->plan.reuse)
-                        r = reuse(q, err);
-                if (r >= 0 && !q->claimed)
-                        r = open_new(q, err);
-                if (r == 0)
-                        r = bind_lease(q, err);
-                /* The lease that we joined ended before ours was there; look again. */
-        } while (r == ERR_CONFLICT && q->joined && op_check(q->op, NULL) >= 0);
-        return r;
+        if (q->plan.reuse) {
+                r = reuse(q, err);
+                if (r < 0)
+                        return r;
+        }
+        if (!q->claimed) {
+                r = open_new(q, err);
+                if (r != 0)
+                        return r;
+        }
+        return bind_lease(q, err);
 }
 
 int lease_acquire(struct op *op, struct runtime *rt, const struct environment *env,
