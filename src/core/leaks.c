@@ -307,5 +307,10 @@ int leaks_forget(struct op *op, struct runtime *rt, const char *place_id, struct
         struct decision d = { op, rt, place_id, PLACE_GONE, "environment.place_forgotten", { 0 } };
         int r = access_admin(op->actor, "Instance admin access required", err);
 
-        return r < 0 ? r : store_write(op, rt->store, decide, &d, err);
+        if (r < 0)
+                return r;
+        FAULT("leaks.forget.before");
+        r = store_write(op, rt->store, decide, &d, err);
+        FAULT("leaks.forget.after");
+        return r;
 }
