@@ -24,9 +24,6 @@
 #define LEASE_FAILED   "failed"
 #define LEASE_RETAINED "retained"
 
-/* How long giving up a place may take before it is left to the sweeper. */
-#define CLOSE_TIMEOUT_MS 60000
-
 struct lease_record {
         struct environment env;
         struct lease lease;

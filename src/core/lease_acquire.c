@@ -66,7 +66,7 @@ static int claim(struct db *db, void *arg, struct err *err)
                 return r;
         q->place.holder_run_id = q->req->run_id;
         q->place.deadline_at = 0;
-        q->place.next_attempt_at = clock_now_us() + CLOSE_TIMEOUT_MS * US_PER_MS;
+        q->place.next_attempt_at = place_busy_until(q->rt);
         return place_move(db, q->rt, &q->place, PLACE_HELD, err);
 }
 
@@ -106,6 +106,7 @@ static int intend(struct db *db, void *arg, struct err *err)
                 if (r != ERR_NOT_FOUND)
                         return r;
         }
+        q->place.next_attempt_at = place_busy_until(q->rt);
         return place_create(db, q->rt, &q->place, PLACE_INTENDED, err);
 }
 
@@ -212,6 +213,8 @@ static int bind(struct db *db, void *arg, struct err *err)
                 return r;
         place.provider_lease_id = q->opened.id;
         place.next_attempt_at = 0;
+        /* On a copy: when this is not committed, q->place must still be what the database has, or
+         * undoing would find a place that it does not know. */
         if (!q->plan.has_world)
                 r = place_create(db, q->rt, &place, PLACE_HELD, err);
         else
@@ -222,8 +225,6 @@ static int bind(struct db *db, void *arg, struct err *err)
                 r = audit(db, q->op, q->env->company_id, "environment.lease_acquired",
                           "environment_lease", q->record->lease.id,
                           lease_activity_details(q->record, false), err);
-        if (r >= 0)
-                q->place = place;
         return r;
 }
 
@@ -242,8 +243,8 @@ static int move_place(struct db *db, void *arg, struct err *err)
 
         if (m->note)
                 m->place->note = m->note;
-        if (streq(m->state, PLACE_CLOSING))
-                m->place->next_attempt_at = clock_now_us() + CLOSE_TIMEOUT_MS * US_PER_MS;
+        m->place->next_attempt_at =
+                streq(m->state, PLACE_GONE) ? 0 : place_closing_until(m->rt);
         return place_move(db, m->rt, m->place, m->state, err);
 }
 
@@ -264,7 +265,7 @@ static bool outcome_unknown(int r)
  * the driver can find it by our tag, closing settles it; else only "uncertain" is true. */
 static void undo_open(struct acquisition *q, int code, const struct err *cause)
 {
-        struct op shield = op_shield(q->op, CLOSE_TIMEOUT_MS);
+        struct op shield = op_shield(q->op, q->rt->settings.close_timeout_ms);
         const char *note = arena_strdup(q->op->arena, cause->msg);
 
         FAULT("lease.undo_open.before");
@@ -277,19 +278,32 @@ static void undo_open(struct acquisition *q, int code, const struct err *cause)
         FAULT("lease.undo_open.after");
 }
 
-/* The place exists, but no lease came of it. A claimed one goes back, a new one goes. */
+/* A conflict means that the sweeper gave us up while the provider was still at work: it may have
+ * closed before there was anything to close. Nobody else can have use for a place that never had a
+ * lease, so it is closed whatever its row says. */
+static void discard_new(struct op *op, struct acquisition *q)
+{
+        int r = move_to(op, q, PLACE_CLOSING, "no lease came of it", NULL);
+
+        if (r >= 0)
+                (void)lease_finish_closing(op, q->rt, &q->place, NULL);
+        else if (r == ERR_CONFLICT)
+                (void)q->driver->close(op, q->rt, &q->place, NULL);
+}
+
+/* The place exists, but no lease came of it. A claimed one goes back, unless somebody else has it
+ * by now; a new one goes. */
 static void undo_bind(struct acquisition *q)
 {
-        struct op shield = op_shield(q->op, CLOSE_TIMEOUT_MS);
+        struct op shield = op_shield(q->op, q->rt->settings.close_timeout_ms);
 
         FAULT("lease.undo_bind.before");
         if (q->joined)
                 ; /* the other lease keeps it */
-        else if (q->claimed)
+        else if (q->claimed && move_to(&shield, q, PLACE_HELD, NULL, NULL) >= 0)
                 (void)lease_finish_parking(&shield, q->rt, &q->place, NULL);
-        else if (q->plan.has_world &&
-                 move_to(&shield, q, PLACE_CLOSING, "no lease came of it", NULL) >= 0)
-                (void)lease_finish_closing(&shield, q->rt, &q->place, NULL);
+        else if (!q->claimed && q->plan.has_world)
+                discard_new(&shield, q);
         FAULT("lease.undo_bind.after");
 }
 
@@ -311,7 +325,7 @@ static int reuse(struct acquisition *q, struct err *err)
         if (r >= 0)
                 return 0;
         /* What cannot be resumed is of no use to anybody; it goes, and a new one is opened. */
-        shield = op_shield(q->op, CLOSE_TIMEOUT_MS);
+        shield = op_shield(q->op, q->rt->settings.close_timeout_ms);
         if (!q->joined &&
             move_to(&shield, q, PLACE_CLOSING, arena_strdup(q->op->arena, failure.msg), NULL) >= 0)
                 (void)lease_finish_closing(&shield, q->rt, &q->place, NULL);
@@ -336,8 +350,10 @@ static int open_new(struct acquisition *q, struct err *err)
         if (r < 0) {
                 undo_open(q, r, &failure);
                 err_move(err, &failure);
+                return r;
         }
-        return r;
+        q->place.provider_lease_id = q->opened.id; /* whoever undoes it needs the name */
+        return 0;
 }
 
 static int bind_lease(struct acquisition *q, struct err *err)

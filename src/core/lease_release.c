@@ -43,7 +43,7 @@ static int give_up_place(struct db *db, struct release *rel, struct err *err)
                         r = place_move(db, rel->rt, place, PLACE_GONE, err);
                 return r;
         }
-        place->next_attempt_at = clock_now_us() + CLOSE_TIMEOUT_MS * US_PER_MS;
+        place->next_attempt_at = place_closing_until(rel->rt);
         if (!rel->destroy && streq(place->policy, POLICY_REUSE_ENVIRONMENT) &&
             streq(rel->status, LEASE_RELEASED) && streq(rel->record->env.status, "active")) {
                 rel->outcome = RELEASE_PARK;
@@ -158,13 +158,17 @@ static int record_outcome(struct db *db, void *arg, struct err *err)
         return leases_set_cleanup(db, place->id, o->failure ? "failed" : "success", now, err);
 }
 
-/* A conflict means that somebody else took the place up (the sweeper, after we were slow): theirs
+/* With time of its own: the operation's may have been used up by the provider, and then the failure
+ * has to be recorded more than ever, or nobody would hear of it.
+ *
+ * A conflict means that somebody else took the place up (the sweeper, after we were slow): theirs
  * is the outcome, and nothing is wrong. */
 static int finish(struct op *op, struct runtime *rt, struct place *place, const char *to,
                   int provider_result, struct err *provider_err, struct err *err)
 {
         CLEAN(err_done) struct err failure = { 0 };
         struct outcome o = { rt, place, to, NULL };
+        struct op shield = op_shield(op, rt->settings.close_timeout_ms);
         int r;
 
         if (provider_result < 0) {
@@ -172,7 +176,7 @@ static int finish(struct op *op, struct runtime *rt, struct place *place, const 
                 atomic_fetch_add(&rt->counters.cleanup_failures, 1);
         }
         FAULT("lease.finish.before");
-        r = store_write(op, rt->store, record_outcome, &o, &failure);
+        r = store_write(&shield, rt->store, record_outcome, &o, &failure);
         FAULT("lease.finish.after");
         if (r == ERR_CONFLICT) {
                 atomic_fetch_add(&rt->counters.conflicts, 1);
@@ -231,7 +235,7 @@ static int run_release(struct release *rel, struct err *err)
                 return 0;
         /* From here on the lease has ended, whatever the provider says; its word is on the lease.
          */
-        shield = op_shield(rel->op, CLOSE_TIMEOUT_MS);
+        shield = op_shield(rel->op, rel->rt->settings.close_timeout_ms);
         if (rel->outcome == RELEASE_PARK)
                 (void)lease_finish_parking(&shield, rel->rt, &rel->place, NULL);
         else

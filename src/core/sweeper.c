@@ -80,7 +80,7 @@ static int move(struct db *db, void *arg, struct err *err)
         if (s->note)
                 s->place->note = s->note;
         if (streq(s->to, PLACE_CLOSING))
-                s->place->next_attempt_at = clock_now_us() + CLOSE_TIMEOUT_MS * US_PER_MS;
+                s->place->next_attempt_at = place_closing_until(s->f->rt);
         return place_move(db, s->f->rt, s->place, s->to, err);
 }
 
@@ -96,7 +96,7 @@ static int take_unused(struct db *db, void *arg, struct err *err)
         s->still_true = living == 0;
         if (!s->still_true)
                 return 0;
-        s->place->next_attempt_at = clock_now_us() + CLOSE_TIMEOUT_MS * US_PER_MS;
+        s->place->next_attempt_at = place_closing_until(s->f->rt);
         return place_move(db, s->f->rt, s->place, s->to, err);
 }
 
@@ -124,7 +124,7 @@ static void close_place(struct findings *f, struct place *place, const char *not
 
         if (try_move(f, place, PLACE_CLOSING, note) < 0)
                 return;
-        limited.deadline_ms = clock_mono_ms() + CLOSE_TIMEOUT_MS;
+        limited.deadline_ms = clock_mono_ms() + f->rt->settings.close_timeout_ms;
         if (lease_finish_closing(&limited, f->rt, place, &err) >= 0) {
                 res->closed++;
                 return;
@@ -141,14 +141,13 @@ static void heal_intended(struct findings *f, struct place *place, struct sweep_
 {
         const struct driver *driver = driver_lookup(f->rt, place->driver);
 
-        if (place_is_ours(f->rt, place) || !is_abandoned(f, place))
+        if (!is_abandoned(f, place))
                 return;
         if (driver && driver->list)
-                close_place(f, place, "left behind by a daemon that stopped while it was opened",
-                            res);
+                close_place(f, place, "left behind while it was opened", res);
         else
                 (void)try_move(f, place, PLACE_UNCERTAIN,
-                               "the daemon stopped while the provider was asked to open it");
+                               "left behind while the provider was asked to open it");
 }
 
 static void heal_held(struct findings *f, struct place *place, struct sweep_result *res)
@@ -156,6 +155,7 @@ static void heal_held(struct findings *f, struct place *place, struct sweep_resu
         CLEAN(err_done) struct err err = { 0 };
         bool reusable = streq(place->policy, POLICY_REUSE_ENVIRONMENT);
         struct step s = { .f = f, .place = place, .to = reusable ? PLACE_HELD : PLACE_CLOSING };
+        struct op limited = *f->op;
         int r;
 
         if (!is_abandoned(f, place))
@@ -165,8 +165,9 @@ static void heal_held(struct findings *f, struct place *place, struct sweep_resu
         FAULT("sweep.unused.after");
         if (r < 0 || !s.still_true)
                 return;
-        r = reusable ? lease_finish_parking(f->op, f->rt, place, &err)
-                     : lease_finish_closing(f->op, f->rt, place, &err);
+        limited.deadline_ms = clock_mono_ms() + f->rt->settings.close_timeout_ms;
+        r = reusable ? lease_finish_parking(&limited, f->rt, place, &err)
+                     : lease_finish_closing(&limited, f->rt, place, &err);
         if (r < 0)
                 res->failed++;
         else if (reusable)
