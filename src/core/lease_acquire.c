@@ -10,6 +10,8 @@
 struct acquisition {
         struct op *op;
         struct runtime *rt;
+        struct db *db; /* while looking for a place */
+        struct err *db_err;
         const struct environment *env;
         const struct driver *driver;
         const struct lease_request *req;
@@ -45,10 +47,18 @@ static int consider(void *ctx, const struct place *p)
         bool idle = streq(p->state, PLACE_READY);
         bool ours = streq(p->state, PLACE_HELD) && p->holder_run_id && q->req->run_id &&
                     streq(p->holder_run_id, q->req->run_id);
+        int64_t living;
+        int r;
 
         if (q->claimed || !(idle || ours) || !streq(p->policy, q->plan.policy) ||
             !streq(p->driver, q->driver->key) || !q->driver->matches(p->config, q->plan.config))
                 return 0;
+        if (ours) {
+                /* Without a lease it is just being given back; the provider parks it now. */
+                r = leases_count_living(q->db, p->id, NULL, &living, q->db_err);
+                if (r < 0 || living == 0)
+                        return r;
+        }
         q->place = *p;
         q->claimed = true;
         q->joined = ours;
@@ -61,6 +71,8 @@ static int claim(struct db *db, void *arg, struct err *err)
         int r;
 
         q->claimed = q->joined = false;
+        q->db = db;
+        q->db_err = err;
         r = places_of_environment(db, q->env->id, q->op->arena, consider, q, err);
         if (r < 0 || !q->claimed)
                 return r;
@@ -393,12 +405,18 @@ static int acquire_steps(struct acquisition *q, struct err *err)
                 if (r < 0)
                         return r;
         }
-        if (!q->claimed) {
-                r = open_new(q, err);
-                if (r != 0)
+        if (q->claimed) {
+                r = bind_lease(q, err);
+                if (r != ERR_CONFLICT)
                         return r;
+                /* Somebody else changed the place since we claimed it: it counts as busy. */
+                atomic_fetch_add(&q->rt->counters.conflicts, 1);
+                err_clear(err);
+                q->claimed = q->joined = false;
+                q->opened = (struct provider_lease){ 0 };
         }
-        return bind_lease(q, err);
+        r = open_new(q, err);
+        return r != 0 ? r : bind_lease(q, err);
 }
 
 int lease_acquire(struct op *op, struct runtime *rt, const struct environment *env,
