@@ -163,13 +163,13 @@ static int64_t soonest(int64_t a, int64_t b)
 }
 
 /* An ad-hoc lease has nobody whose end would end it, so it always has a time. */
-static int64_t expiry(const struct acquisition *q, int64_t now)
+static int64_t expiry(const struct acquisition *q)
 {
         int64_t ttl = q->req->ttl_ms;
 
         if (ttl == 0 && !q->req->run_id)
                 ttl = q->rt->settings.adhoc_ttl_ms;
-        return soonest(q->opened.expires_at, ttl ? now + ttl * US_PER_MS : 0);
+        return soonest(q->opened.expires_at, ttl ? clock_steady_us() + ttl * US_PER_MS : 0);
 }
 
 static void build_lease(struct acquisition *q)
@@ -194,7 +194,6 @@ static void build_lease(struct acquisition *q)
                 .provider_lease_id = q->opened.id,
                 .acquired_at = now,
                 .last_used_at = now,
-                .expires_at = expiry(q, now),
                 .metadata = metadata,
                 .idempotency_key = q->req->idempotency_key,
                 .created_at = now,
@@ -223,6 +222,8 @@ static int bind(struct db *db, void *arg, struct err *err)
 
         if (r < 0)
                 return r;
+        /* Here and not before: the clock may be set, and all deadlines moved, in between. */
+        q->record->lease.expires_at = expiry(q);
         place.provider_lease_id = q->opened.id;
         place.next_attempt_at = 0;
         /* On a copy: when this is not committed, q->place must still be what the database has, or
@@ -255,8 +256,7 @@ static int move_place(struct db *db, void *arg, struct err *err)
 
         if (m->note)
                 m->place->note = m->note;
-        m->place->next_attempt_at =
-                streq(m->state, PLACE_GONE) ? 0 : place_closing_until(m->rt);
+        m->place->next_attempt_at = streq(m->state, PLACE_GONE) ? 0 : place_closing_until(m->rt);
         return place_move(db, m->rt, m->place, m->state, err);
 }
 

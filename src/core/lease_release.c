@@ -140,7 +140,7 @@ static int record_outcome(struct db *db, void *arg, struct err *err)
 
         if (o->failure) {
                 place->attempts++;
-                place->next_attempt_at = now + place_retry_pause(place->attempts);
+                place->next_attempt_at = clock_steady_us() + place_retry_pause(place->attempts);
                 place->note = o->failure;
                 r = place_move(db, o->rt, place, PLACE_CLOSING, err);
         } else {
@@ -149,7 +149,8 @@ static int record_outcome(struct db *db, void *arg, struct err *err)
                 place->note = NULL;
                 if (streq(o->to, PLACE_READY)) {
                         place->attempts = 0;
-                        place->deadline_at = now + o->rt->settings.idle_place_ttl_ms * US_PER_MS;
+                        place->deadline_at =
+                                clock_steady_us() + o->rt->settings.idle_place_ttl_ms * US_PER_MS;
                 }
                 r = place_move(db, o->rt, place, o->to, err);
         }

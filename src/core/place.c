@@ -53,7 +53,7 @@ bool place_is_ours(const struct runtime *rt, const struct place *place)
 
 int64_t place_closing_until(const struct runtime *rt)
 {
-        return clock_now_us() + rt->settings.close_timeout_ms * US_PER_MS;
+        return clock_steady_us() + rt->settings.close_timeout_ms * US_PER_MS;
 }
 
 int64_t place_busy_until(const struct runtime *rt)
