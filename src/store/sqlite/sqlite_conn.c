@@ -216,6 +216,11 @@ int sqlite_conn_run(struct sqlite_conn *c, const char *sql, struct err *err)
 
 /* Readers keep little: the pages they need are in the system's cache. The writer's cache has to
  * hold the right edge of every index, or each insert into a large table would read first. */
+bool sqlite_conn_in_transaction(struct sqlite_conn *c)
+{
+        return !sqlite3_get_autocommit(c->handle);
+}
+
 static const char *setup_sql(bool writer)
 {
         return writer ? "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"

@@ -16,6 +16,9 @@ struct db *sqlite_conn_db(struct sqlite_conn *c);
 /* BEGIN, COMMIT and the like; never cached by address. */
 int sqlite_conn_run(struct sqlite_conn *c, const char *sql, struct err *err);
 
+/* False when SQLite ended the transaction by itself, as it may when the disk is full. */
+bool sqlite_conn_in_transaction(struct sqlite_conn *c);
+
 /* Turn SQLite's result code into one of ours, with a text that says what to do. */
 int sqlite_error(sqlite3 *handle, int code, struct err *err);
 

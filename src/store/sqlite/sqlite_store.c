@@ -70,7 +70,7 @@ static int run_one(struct sqlite_store *s, struct write_job *job, bool alone)
                 r = sqlite_conn_run(s->writer, "SAVEPOINT job", job->err);
         if (r >= 0)
                 r = job->fn(sqlite_conn_db(s->writer), job->arg, job->err);
-        if (alone)
+        if (alone || !sqlite_conn_in_transaction(s->writer))
                 return r;
         if (r < 0)
                 (void)sqlite_conn_run(s->writer, "ROLLBACK TO job", NULL);
@@ -101,12 +101,16 @@ static void run_group(struct sqlite_store *s, struct write_job *group)
                 note_outcome(s, r);
                 return;
         }
-        for (struct write_job *job = group; job; job = job->next) {
+        for (struct write_job *job = group; job && r >= 0; job = job->next) {
                 job->result = run_one(s, job, alone);
                 any = any || job->result >= 0;
+                /* Going on would run the rest outside of any transaction, each its own commit. */
+                if (!sqlite_conn_in_transaction(s->writer))
+                        r = err_set(&err, MIN(job->result, ERR_INTERNAL), "%s",
+                                    job->result < 0 ? job->err->msg : "the transaction was lost");
         }
         FAULT("store.commit.before");
-        if (any)
+        if (any && r >= 0)
                 r = sqlite_conn_run(s->writer, "COMMIT", &err);
         if (!any || r < 0)
                 (void)sqlite_conn_run(s->writer, "ROLLBACK", NULL);
