@@ -223,6 +223,7 @@ static int check_keys(json_t *file, struct err *err)
                 "op_threads",
                 "op_queue",
                 "operation_timeout_ms",
+                "close_timeout_ms",
         };
         const char *key;
         json_t *value;
@@ -293,6 +294,9 @@ static void load_settings(struct loader *l, const struct cli_serve_options *flag
         s->operation_timeout_ms = number(
                 l, (struct source){ "operation_timeout_ms", "BERTH_OPERATION_TIMEOUT_MS", NULL },
                 120000, 100, 86400000);
+        s->close_timeout_ms =
+                number(l, (struct source){ "close_timeout_ms", "BERTH_CLOSE_TIMEOUT_MS", NULL },
+                       60000, 10, 3600000);
         s->listen_host = host_of(l->arena, c->listen);
 }
 

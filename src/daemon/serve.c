@@ -30,9 +30,8 @@
 #include "daemon/config.h"
 #include "daemon/datadir.h"
 
-#define SOCKET_NAME   "berth.sock"
-#define GRACE_MS      10000
-#define CLOCK_JUMP_US (10 * US_PER_S)
+#define SOCKET_NAME "berth.sock"
+#define GRACE_MS    10000
 
 struct daemon {
         struct arena arena;
@@ -50,8 +49,6 @@ struct daemon {
         uv_signal_t sigterm, sigint;
         struct pool_job sweep_job;
         bool adopted, sweeping, stopping, closed;
-        int64_t clock_offset_us; /* wall minus monotonic, when last looked at */
-        int64_t clock_jump_us;   /* for the sweep that is about to run */
 };
 
 static const struct driver *const drivers[] = { &driver_local, &driver_sandbox, NULL };
@@ -62,16 +59,14 @@ static void sweep_once(struct daemon *d, struct op *op)
 {
         CLEAN(err_done) struct err err = { 0 };
         struct sweep_result res;
-        int r = 0;
+        int64_t jump_us;
+        int r;
 
         op->actor = &actor_system;
-        if (d->clock_jump_us) {
+        r = sweep_follow_clock(op, &d->rt, &jump_us, &err);
+        if (jump_us)
                 log_warn("the wall clock was set; leases keep the time they had left",
-                         LOG_I("seconds", d->clock_jump_us / US_PER_S));
-                r = sweep_clock_jump(op, &d->rt, d->clock_jump_us, &err);
-                if (r >= 0)
-                        d->clock_jump_us = 0;
-        }
+                         LOG_I("seconds", jump_us / US_PER_S));
         if (r >= 0)
                 r = sweep(op, &d->rt, &res, &err);
         if (r >= 0)
@@ -94,11 +89,6 @@ static void sweep_done(struct pool_job *job)
         container_of(job, struct daemon, sweep_job)->sweeping = false;
 }
 
-static int64_t clock_offset(void)
-{
-        return clock_wall_us() - clock_mono_us();
-}
-
 static void start_sweep(struct daemon *d)
 {
         d->sweep_job = (struct pool_job){ .run = sweep_run, .done = sweep_done };
@@ -108,14 +98,9 @@ static void start_sweep(struct daemon *d)
 static void sweep_tick(uv_timer_t *timer)
 {
         struct daemon *d = container_of(timer, struct daemon, sweep_timer);
-        int64_t offset = clock_offset();
-        int64_t jump = offset - d->clock_offset_us;
 
         if (d->sweeping || d->stopping)
                 return;
-        if (jump > CLOCK_JUMP_US || jump < -CLOCK_JUMP_US)
-                d->clock_jump_us += jump;
-        d->clock_offset_us = offset;
         start_sweep(d);
 }
 
@@ -355,7 +340,6 @@ static void run(struct daemon *d, unsigned port)
 
         uv_signal_start(&d->sigterm, stop_signal, SIGTERM);
         uv_signal_start(&d->sigint, stop_signal, SIGINT);
-        d->clock_offset_us = clock_offset();
         uv_timer_start(&d->sweep_timer, sweep_tick, interval, interval);
         announce(d, port);
         uv_run(&d->loop, UV_RUN_DEFAULT);

@@ -183,13 +183,14 @@ int leases_end(struct db *db, const char *id, const char *from, const struct lea
                        err);
 }
 
-int leases_renew(struct db *db, const char *id, int64_t expires_at, int64_t now_us, struct err *err)
+int leases_renew(struct db *db, const char *id, int64_t now_us, int64_t expires_at, int64_t used_at,
+                 struct err *err)
 {
         return db_exec(db,
                        "UPDATE environment_leases SET expires_at = ?2, last_used_at = ?3, "
                        "updated_at = ?3 WHERE id = ?1 AND status = 'active' "
-                       "AND (expires_at IS NULL OR expires_at > ?3)",
-                       DB_ARGS(DB_T(id), DB_I(expires_at), DB_I(now_us)), err);
+                       "AND (expires_at IS NULL OR expires_at > ?4)",
+                       DB_ARGS(DB_T(id), DB_I(expires_at), DB_I(used_at), DB_I(now_us)), err);
 }
 
 int leases_set_metadata(struct db *db, const char *id, const char *metadata, int64_t now_us,

@@ -46,7 +46,8 @@ int leases_of_ended_runs(struct db *db, struct arena *arena, lease_fn fn, void *
  * NULL; failure_reason and cleanup_status are written when not NULL. */
 int leases_end(struct db *db, const char *id, const char *from, const struct lease *to,
                struct err *err);
-int leases_renew(struct db *db, const char *id, int64_t expires_at, int64_t now_us,
+/* Give an active lease whose time is not up at `now_us` a new one: 1, or 0 when there is none. */
+int leases_renew(struct db *db, const char *id, int64_t now_us, int64_t expires_at, int64_t used_at,
                  struct err *err);
 int leases_set_metadata(struct db *db, const char *id, const char *metadata, int64_t now_us,
                         struct err *err);

@@ -136,3 +136,11 @@ int places_of_environment(struct db *db, const char *environment_id, struct aren
 
         return r < 0 ? r : each(s, arena, fn, ctx, err);
 }
+
+int places_shift_times(struct db *db, int64_t delta_us, struct err *err)
+{
+        return db_exec(db,
+                       "UPDATE places SET deadline_at = deadline_at + ?1, "
+                       "next_attempt_at = next_attempt_at + ?1 WHERE state <> 'gone'",
+                       DB_ARGS(DB_I(delta_us)), err);
+}

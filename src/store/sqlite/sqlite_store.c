@@ -73,7 +73,7 @@ static int run_one(struct sqlite_store *s, struct write_job *job, bool alone)
                 r = sqlite_conn_run(s->writer, "SAVEPOINT job", job->err);
         if (r >= 0)
                 r = job->fn(sqlite_conn_db(s->writer), job->arg, job->err);
-        if (alone)
+        if (alone || !sqlite_conn_in_transaction(s->writer))
                 return r;
         if (r < 0)
                 (void)sqlite_conn_run(s->writer, "ROLLBACK TO job", NULL);
