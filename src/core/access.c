@@ -32,6 +32,30 @@ int access_board(const struct actor *a, struct err *err)
         return a->type == ACTOR_BOARD ? 0 : err_set(err, ERR_FORBIDDEN, "Board access required");
 }
 
+static int note_active(void *ctx, const struct membership *m)
+{
+        bool *any = ctx;
+
+        *any = *any || streq(m->status, "active");
+        return 0;
+}
+
+int access_board_org(struct db *db, const struct actor *a, struct err *err)
+{
+        struct arena arena;
+        bool any = false;
+        int r = access_board(a, err);
+
+        if (r < 0 || a->is_instance_admin)
+                return r;
+        arena_init(&arena);
+        r = memberships_of_user(db, a->user_id, &arena, note_active, &any, err);
+        arena_done(&arena);
+        if (r < 0 || any)
+                return r;
+        return err_set(err, ERR_FORBIDDEN, "Company membership or instance admin access required");
+}
+
 int access_admin(const struct actor *a, const char *text, struct err *err)
 {
         int r = access_board(a, err);

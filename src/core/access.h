@@ -40,6 +40,8 @@ const char *actor_source_name(enum actor_source source);
 int access_authenticated(const struct actor *a, struct err *err);
 /* 403 Board access required. */
 int access_board(const struct actor *a, struct err *err);
+/* 403 Company membership or instance admin access required: board users that belong nowhere. */
+int access_board_org(struct db *db, const struct actor *a, struct err *err);
 /* 403 Instance admin access required, or the text given. */
 int access_admin(const struct actor *a, const char *text, struct err *err);
 

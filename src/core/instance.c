@@ -50,8 +50,10 @@ static int get(struct db *db, void *arg, struct err *err)
         struct request *q = arg;
         struct instance_settings row;
         json_t *document = NULL;
-        int r = effective(db, q, &row, &document, err);
+        int r = access_board_org(db, q->op->actor, err);
 
+        if (r >= 0)
+                r = effective(db, q, &row, &document, err);
         if (r >= 0)
                 json_put(q->out, document);
         json_decref(document);
@@ -62,9 +64,8 @@ int instance_get(struct op *op, struct runtime *rt, enum instance_section sectio
                  struct buf *ret_json, struct err *err)
 {
         struct request q = { op, section, NULL, ret_json };
-        int r = access_board(op->actor, err);
 
-        return r < 0 ? r : store_read(op, rt->store, get, &q, err);
+        return store_read(op, rt->store, get, &q, err);
 }
 
 /* A member may be replaced by a value of the type that its default has. */
