@@ -68,6 +68,26 @@ int instance_get(struct op *op, struct runtime *rt, enum instance_section sectio
         return store_read(op, rt->store, get, &q, err);
 }
 
+/* Retention: whole numbers, and no members of its own invention. */
+static void check_numbers(struct check *c, const char *key, const json_t *standard)
+{
+        json_t *given = check_record(c, key, CHECK_OPTIONAL);
+        const char *known[8] = { NULL };
+        struct check n;
+        const char *name;
+        json_t *value;
+        size_t i = 0;
+
+        check_nested(&n, c, key, given);
+        json_object_foreach((json_t *)standard, name, value)
+        {
+                (void)check_int(&n, name, CHECK_REQUIRED, 1, 100000, NULL);
+                if (i + 1 < ARRAY_LEN(known))
+                        known[i++] = name;
+        }
+        check_unknown(&n, known);
+}
+
 /* A member may be replaced by a value of the type that its default has. */
 static void check_member(struct check *c, const char *key, const json_t *standard)
 {
@@ -78,7 +98,7 @@ static void check_member(struct check *c, const char *key, const json_t *standar
         else if (json_is_integer(standard))
                 (void)check_int(c, key, CHECK_OPTIONAL, 1, 100000, NULL);
         else if (json_is_object(standard))
-                (void)check_record(c, key, CHECK_OPTIONAL);
+                check_numbers(c, key, standard);
         else
                 (void)check_enum(c, key, CHECK_OPTIONAL, preferences);
 }
