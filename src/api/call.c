@@ -98,7 +98,9 @@ static void answer(struct call *c)
         call_field(c, "X-Content-Type-Options", "nosniff");
         if (c->etag[0]) {
                 call_field(c, "ETag", c->etag);
-                if (status == 200 && c->if_none_match && strstr(c->if_none_match, c->etag)) {
+                /* Only for reads: a write that was done must not look as if nothing had been. */
+                if (status == 200 && c->route && streq(c->route->method, "GET") &&
+                    c->if_none_match && strstr(c->if_none_match, c->etag)) {
                         status = 304;
                         buf_done(&c->out);
                 }
