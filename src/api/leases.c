@@ -244,7 +244,8 @@ static int resume(struct call *c, struct err *err)
 
 static int realize(struct call *c, struct err *err)
 {
-        CLEAN(check_done) struct check k, n;
+        CLEAN(check_done) struct check k;
+        struct check n;
         struct lease_record record;
         json_t *workspace;
         const char *local;

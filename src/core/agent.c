@@ -46,7 +46,8 @@ static const char *object_text(struct arena *a, const json_t *object, const char
 
 static int check_create(struct request *q, struct agent *g, struct err *err)
 {
-        CLEAN(check_done) struct check c, n;
+        CLEAN(check_done) struct check c;
+        struct check n;
         struct arena *a = q->op->arena;
         const char *adapter, *role;
         json_t *permissions;
