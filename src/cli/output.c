@@ -220,6 +220,24 @@ void out_label(const char *label, enum column_kind kind, const char *value)
         putchar('\n');
 }
 
+/* Indented text of a value. The library escapes what JSON wants escaped; the other controls that a
+ * terminal obeys (delete, and C1 in UTF-8) can only stand in strings, and are escaped here. */
+static char *json_pretty(const json_t *value)
+{
+        CLEAN(cleanup_free) char *text = json_dumps(value, JSON_INDENT(2) | JSON_ENCODE_ANY);
+        struct buf b = BUF_INIT;
+
+        for (const unsigned char *p = (const unsigned char *)text; p && *p; p++) {
+                bool is_c1 = *p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0;
+
+                if (is_c1 || *p == 0x7f)
+                        buf_appendf(&b, "\\u%04x", is_c1 ? *++p : *p);
+                else
+                        buf_putc(&b, (char)*p);
+        }
+        return b.len > 0 ? buf_take(&b) : xstrdup("null");
+}
+
 void out_label_json(const char *label, const json_t *value)
 {
         CLEAN(cleanup_free) char *text = NULL;
@@ -227,9 +245,9 @@ void out_label_json(const char *label, const json_t *value)
         if (!value || json_is_null(value) ||
             (json_is_object(value) && json_object_size(value) == 0))
                 return out_label(label, COLUMN_TEXT, NULL);
-        text = json_dumps(value, JSON_INDENT(2) | JSON_ENCODE_ANY);
+        text = json_pretty(value);
         printf("%-*s", LABEL_WIDTH, label);
-        for (const char *p = text ? text : "null"; *p; p++) {
+        for (const char *p = text; *p; p++) {
                 putchar(*p);
                 if (*p == '\n')
                         printf("%*s", LABEL_WIDTH, "");
@@ -239,10 +257,9 @@ void out_label_json(const char *label, const json_t *value)
 
 void out_json(const json_t *value)
 {
-        CLEAN(cleanup_free)
-        char *text = value ? json_dumps(value, JSON_INDENT(2) | JSON_ENCODE_ANY) : NULL;
+        CLEAN(cleanup_free) char *text = value ? json_pretty(value) : xstrdup("null");
 
-        puts(text ? text : "null");
+        puts(text);
 }
 
 static void print_line(FILE *to, const char *fmt, va_list ap)
