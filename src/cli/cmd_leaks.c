@@ -4,37 +4,35 @@
 #include "cli/command.h"
 #include "cli/output.h"
 
-/* An item names itself by `what`; where that is missing, by what the provider calls it. */
+/* What a place is to a person: who provides it, what it is called there, and what was noted. */
 static const char *what_of(struct cli *c, const json_t *item)
 {
-        static const char *const keys[] = { "what", "summary", "description", "providerLeaseId",
-                                            "path", "name" };
         const char *provider = cli_text(item, "provider");
+        const char *name = cli_text(item, "providerLeaseId");
+        const char *note = cli_text(item, "note");
 
-        for (size_t i = 0; i < ARRAY_LEN(keys); i++)
-                if (*cli_text(item, keys[i]))
-                        return *provider && i >= 3
-                                       ? cli_printf(c, "%s %s", provider, cli_text(item, keys[i]))
-                                       : cli_text(item, keys[i]);
-        return provider;
+        if (!*provider)
+                provider = cli_text(item, "driver");
+        if (!*name)
+                name = cli_text(item, "description");
+        return cli_printf(c, "%s%s%s%s%s%s", provider, *name ? " " : "", name, *note ? " (" : "",
+                          note, *note ? ")" : "");
 }
 
-static const char *first_of(const json_t *item, const char *a, const char *b)
-{
-        const char *text = cli_text(item, a);
-
-        return *text ? text : cli_text(item, b);
-}
-
+/* Things that no record names have no place, but carry the tag of one. */
 static void add_rows(struct cli *c, struct table *t, const char *kind, const json_t *list)
 {
         json_t *item;
         size_t i;
 
-        json_array_foreach(list, i, item) table_row(
-                t, (const char *[]){ kind, first_of(item, "placeId", "id"),
-                                     first_of(item, "since", "createdAt"), what_of(c, item),
-                                     first_of(item, "nextStep", "next") });
+        json_array_foreach(list, i, item)
+        {
+                const char *place = cli_text(item, "placeId");
+
+                table_row(t, (const char *[]){ kind, *place ? place : cli_text(item, "ownerTag"),
+                                               cli_text(item, "since"), what_of(c, item),
+                                               cli_text(item, "nextStep") });
+        }
 }
 
 static void print_not_listable(const json_t *leaks)
@@ -45,10 +43,7 @@ static void print_not_listable(const json_t *leaks)
 
         json_array_foreach(json_object_get(leaks, "notListable"), i, name)
         {
-                const char *text =
-                        json_is_string(name) ? json_string_value(name) : cli_text(name, "provider");
-
-                buf_appendf(&names, "%s%s", i ? ", " : "", text);
+                buf_appendf(&names, "%s%s", i ? ", " : "", json_string_value(name));
         }
         if (names.len > 0)
                 out_note("note: cannot be asked what they run: %s", buf_str(&names));
@@ -86,7 +81,7 @@ static int run_leaks(struct cli *c, const struct args *a UNUSED, struct err *err
 /* The whole id of a place that the list of leaks shows; a whole one is taken as it is. */
 static int place_id(struct cli *c, const char *given, const char **ret_id, struct err *err)
 {
-        static const char *const lists[] = { "unknown", "missing", "uncertain", "cleanupDue" };
+        static const char *const lists[] = { "missing", "uncertain", "cleanupDue" };
         json_t *places = cli_keep(c, json_array());
         json_t *leaks, *item, *place;
         size_t i;
@@ -100,7 +95,7 @@ static int place_id(struct cli *c, const char *given, const char **ret_id, struc
                 return r;
         for (size_t l = 0; l < ARRAY_LEN(lists); l++)
                 json_array_foreach(json_object_get(leaks, lists[l]), i, item) json_array_append_new(
-                        places, json_pack("{s:s}", "id", first_of(item, "placeId", "id")));
+                        places, json_pack("{s:s}", "id", cli_text(item, "placeId")));
         r = cli_pick("place among the leaks", places, given, NULL, NULL, &place, err);
         if (r >= 0)
                 *ret_id = cli_text(place, "id");
