@@ -139,7 +139,9 @@ const struct cli_command cmd_env = {
         .name = "env",
         .synopsis = "",
         .summary = "List, make, change, try and delete environments",
-        .notes = "ENV is a name, an id, or at least four characters that begin exactly one id.",
+        .notes = "ENV is a name, an id, or at least four characters with which exactly one id "
+                 "begins "
+                 "or ends.",
         .example = "berth env list",
         .sub = (const struct cli_command *const[]){ &list, &cmd_env_create, &show, &cmd_env_update,
                                                     &cmd_env_delete, &probe, NULL },

@@ -235,6 +235,7 @@ static const struct cli_command revoke_key = {
         .name = "revoke",
         .synopsis = "ID|NAME [--agent AGENT]",
         .summary = "End a key at once",
+        .notes = "At least four characters with which exactly one id begins or ends will do, too.",
         .example = "berth key revoke laptop",
         .options = agent_option,
         .run = run_revoke,

@@ -153,7 +153,8 @@ const struct cli_command cmd_lease = {
         .name = "lease",
         .synopsis = "",
         .summary = "List, acquire, renew and release leases",
-        .notes = "LEASE is an id, or at least four characters that begin exactly one.",
+        .notes = "LEASE is an id, or at least four characters with which exactly one begins or "
+                 "ends.",
         .example = "berth lease acquire Local --ttl 30m",
         .sub = (const struct cli_command *const[]){ &list, &show, &cmd_lease_acquire,
                                                     &cmd_lease_renew, &cmd_lease_release,

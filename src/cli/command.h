@@ -1,5 +1,5 @@
 /* What every subcommand shares: the table of commands, the state of one invocation, talking to the
- * daemon, and finding things by name or by the beginning of an id.
+ * daemon, and finding things by name or by a part of the id.
  *
  * A command is one row of a table, in the file of its group (cmd_env.c, cmd_lease.c ...); the
  * groups are listed in commands.c. To add one, write cmd_<name>.c with a `const struct cli_command
@@ -118,9 +118,9 @@ int cli_lease(struct cli *c, const char *given, json_t **ret, struct err *err);
 int cli_agent(struct cli *c, const char *given, json_t **ret, struct err *err);
 
 /* The element of `list` meant by `given`: an exact id, a `name_key` (or `other_key`, may be NULL),
- * or at least CLI_PREFIX_MIN characters that begin exactly one id. `what` names the kind of thing
- * in messages. */
-#define CLI_PREFIX_MIN 4
+ * or at least CLI_PART_MIN characters with which exactly one id begins or ends. `what` names the
+ * kind of thing in messages. */
+#define CLI_PART_MIN 4
 int cli_pick(const char *what, json_t *list, const char *given, const char *name_key,
              const char *other_key, json_t **ret, struct err *err);
 

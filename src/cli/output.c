@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "cli/duration.h"
 
-#define SHORT_ID    8
 #define LABEL_WIDTH 14
 
 bool out_is_terminal(void)
@@ -91,8 +90,6 @@ static char *cell_text(enum column_kind kind, const char *value)
 {
         if (!value || !*value)
                 return xstrdup("-");
-        if (kind == COLUMN_ID && out_is_terminal() && strlen(value) == 36)
-                return xstrndup(value, SHORT_ID);
         if (kind == COLUMN_TIME)
                 return out_sanitize(time_text(value));
         return out_sanitize(xstrdup(value));
@@ -171,7 +168,8 @@ static void print_row(const struct table *t, size_t row, const size_t *widths, s
                 bool is_last = i + 1 == t->n_columns;
                 size_t width = text_width(text);
 
-                if (is_last && total > at + 8 && width > total - at) {
+                if (is_last && t->columns[i].kind != COLUMN_ID && total > at + 8 &&
+                    width > total - at) {
                         cut(text, total - at);
                         printf("%s\u2026\n", text);
                         return;

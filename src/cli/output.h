@@ -1,9 +1,9 @@
 /* What a command prints: tables, labelled values and JSON on standard output.
  *
- * On a terminal tables are aligned, ids are cut to what identifies them, states have colours
- * (unless NO_COLOR is set) and long last columns are cut to the width. In a pipe the same columns
- * come whole, without colours, padded with spaces, never with tabs. Everything that came from
- * elsewhere is printed with its control characters replaced, so that no name can steer the
+ * On a terminal states have colours (unless NO_COLOR is set), times are relative and long last
+ * columns are cut to the width. In a pipe the same columns come whole, without colours. Columns are
+ * padded with spaces, never with tabs. Ids are always whole, to be copied. Everything that came
+ * from elsewhere is printed with its control characters replaced, so that no name can steer the
  * terminal.
  *
  * One thread. */
@@ -15,7 +15,7 @@
 
 enum column_kind {
         COLUMN_TEXT,
-        COLUMN_ID,    /* cut to 8 characters on a terminal */
+        COLUMN_ID,    /* never cut */
         COLUMN_STATE, /* coloured by meaning */
         COLUMN_TIME,  /* ISO time; "5m ago" on a terminal */
 };

@@ -1,8 +1,9 @@
-/* Finding what a person meant: a whole id, a name, or the beginning of an id.
+/* Finding what a person meant: a whole id, a name, or the beginning or the end of an id. Ids are
+ * ordered by time, so what was made on one day begins alike: it is the end that tells them apart.
  *
  * A whole id costs one request and needs no company. Anything else is looked up in the list of the
  * company, where it must fit exactly one thing: acting on the wrong one of two is worse than
- * asking. A name wins over a prefix, so that an environment called `beef` stays reachable. */
+ * asking. A name wins over a part, so that an environment called `beef` stays reachable. */
 #include <stdio.h>
 #include <strings.h>
 
@@ -12,7 +13,7 @@
 
 /* -- Picking from a list ---------------------------------------------------------------------- */
 
-enum match { MATCH_NONE, MATCH_PREFIX, MATCH_NAME, MATCH_ID };
+enum match { MATCH_NONE, MATCH_PART, MATCH_NAME, MATCH_ID };
 
 static bool same_name(const json_t *item, const char *key, const char *given)
 {
@@ -21,18 +22,25 @@ static bool same_name(const json_t *item, const char *key, const char *given)
         return name && strcasecmp(name, given) == 0;
 }
 
+static bool begins_or_ends(const char *id, const char *given)
+{
+        size_t len = strlen(given), id_len = strlen(id);
+
+        return len >= CLI_PART_MIN && len <= id_len &&
+               (strncasecmp(id, given, len) == 0 || strcasecmp(id + id_len - len, given) == 0);
+}
+
 static enum match match_item(const json_t *item, const char *given, const char *name_key,
                              const char *other_key)
 {
         const char *id = json_get_string(item, "id");
-        size_t len = strlen(given);
 
         if (id && strcasecmp(id, given) == 0)
                 return MATCH_ID;
         if (same_name(item, name_key, given) || same_name(item, other_key, given))
                 return MATCH_NAME;
-        if (id && len >= CLI_PREFIX_MIN && strncasecmp(id, given, len) == 0)
-                return MATCH_PREFIX;
+        if (id && begins_or_ends(id, given))
+                return MATCH_PART;
         return MATCH_NONE;
 }
 
