@@ -5,6 +5,7 @@
 
 #include "base/fd.h"
 #include "cli/command.h"
+#include "cli/output.h"
 
 #define FILE_MAX ((size_t)1 << 20)
 
@@ -29,11 +30,13 @@ int cli_one_of(const char *what, const char *text, const char *const *words, str
 
 int cli_confirm(const char *question, struct err *err)
 {
+        CLEAN(cleanup_free) char *text = NULL;
         char answer[16] = "";
 
         if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
                 return 0;
-        fprintf(stderr, "%s [y/N] ", question);
+        text = out_sanitize(xstrdup(question)); /* it holds a name from elsewhere */
+        fprintf(stderr, "%s [y/N] ", text);
         if (!fgets(answer, sizeof(answer), stdin))
                 answer[0] = '\0';
         if (answer[0] == 'y' || answer[0] == 'Y')
