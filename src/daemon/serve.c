@@ -246,6 +246,8 @@ static void announce(const struct daemon *d, unsigned port)
         if (s->allow_fake_provider)
                 log_warn(
                         "BERTH_ALLOW_FAKE_PROVIDER is set: fake sandboxes can be saved and leased");
+        if (s->fake_world)
+                log_warn("BERTH_FAKE_WORLD is set", LOG_S("directory", s->fake_world));
         if (getenv("BERTH_SWEEP_INTERVAL_MS"))
                 log_info("BERTH_SWEEP_INTERVAL_MS is set", LOG_I("ms", s->sweep_interval_ms));
         log_info("ready", LOG_S("data", d->config.data_dir),
