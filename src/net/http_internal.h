@@ -27,6 +27,7 @@
 #define PROBE_MS         1000  /* see http_deadline */
 #define ACCEPT_RETRY_MS  100   /* after a failure to accept that is not the client's */
 #define SURPLUS_MAX      64    /* connections past the limit that are still told so */
+#define UNIX_PLACES      64    /* connections past all that, for the Unix socket only */
 
 /* A member of a circular list whose head is a link of its own. */
 struct http_link {
