@@ -1,10 +1,13 @@
 """Clients that misbehave: too many, silent, slow to read, gone in the middle. The daemon serves the others
 meanwhile, and keeps nothing of them."""
 
+import contextlib
 import json
+import pathlib
 import resource
 import select
 import socket
+import sqlite3
 import struct
 import threading
 
@@ -122,26 +125,55 @@ class DisconnectTest(BerthTest):
         self.assertEqual(list(self.world.iterdir()), [])
         self.assertEqual(self.ok("GET", "/api/leaks")["total"], 0)
 
+    def test_gone_before_the_lease_was_written(self):
+        """Nobody knows of it, so it must not come to be. The database is held up meanwhile."""
+        env = self.environment(self.company())
+        body = b"{}"
+        with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db", isolation_level=None)) as db:
+            db.execute("BEGIN IMMEDIATE")
+            for _ in range(3):
+                raw = self.daemon.raw()
+                raw.send(b"POST /api/environments/%s/leases HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n"
+                         b"Content-Type: application/json\r\n\r\n" % env["id"].encode() + body)
+                self.addCleanup(raw.close)
+                wait_until(lambda: not self.idle(), "the operation runs")
+                self.reset(raw)
+            wait_until(lambda: self.connections() <= 1, "the daemon heard that they are gone")
+            db.execute("ROLLBACK")
+        self.settle()
+        self.assertEqual(self.ok("GET", f"/api/environments/{env['id']}/leases"), [])
+        self.assertEqual((self.held(), list(self.world.iterdir())), (set(), []))
+        self.assertEqual(self.ok("GET", "/api/leaks")["total"], 0)
+
     def held(self):
         return {r["id"] for r in self.daemon.sql("SELECT id FROM places WHERE state IN ('held', 'ready')")}
 
     def settle(self):
-        """Nothing is on its way any more."""
-        wait_until(lambda: not self.daemon.sql(
-            "SELECT id FROM places WHERE state NOT IN ('held', 'ready', 'gone')") and self.idle(), "all is done")
+        """Nothing is on its way any more: all who came before us were taken, their connections are over,
+        no operation runs, no place is between two states."""
+        with self.daemon.raw() as raw:
+            self.assertEqual(raw.send(GET).response().status, 200)
+        wait_until(lambda: self.connections() <= 1, "only our own connection is left")
+        wait_until(lambda: self.idle() and not self.daemon.sql(
+            "SELECT id FROM places WHERE state NOT IN ('held', 'ready', 'gone')"), "all is done")
+
+    def connections(self):
+        """What the daemon holds open on its port."""
+        port = f":{self.daemon.address[1]:04X}"
+        rows = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        return sum(r[1].endswith(port) and r[3] != "0A" and r[9] != "0" for r in rows)
 
     def idle(self):
         metrics = self.req("GET", "/metrics").text
         return "\nberth_operations_queued 0\n" in metrics and "\nberth_operations_busy 1\n" in metrics  # our own
 
     def test_in_the_middle_of_a_body(self):
-        before = self.daemon.fd_count()
         for i in range(40):
             raw = self.daemon.raw()
             raw.send(b"POST /api/companies HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                      b"Content-Length: 100000\r\n\r\n" + b"{" * (i * 100))
             self.reset(raw) if i % 2 else raw.close()
-        wait_until(lambda: self.daemon.fd_count() <= before + 1, "the connections are given up")
+        self.settle()
         self.assertEqual(self.ok("GET", "/api/companies"), [])
 
     def test_many_at_once(self):
