@@ -308,6 +308,7 @@ static void set_defaults(struct http_server *s, const struct http_server_config 
         *c = *config;
         c->max_head = c->max_head ? c->max_head : 16384;
         c->max_body = c->max_body ? c->max_body : (size_t)10 << 20;
+        c->max_bodies = c->max_bodies ? c->max_bodies : (size_t)256 << 20;
         c->max_connections = c->max_connections ? c->max_connections : 4096;
         c->head_timeout_ms = c->head_timeout_ms ? c->head_timeout_ms : 10000;
         c->body_timeout_ms = c->body_timeout_ms ? c->body_timeout_ms : 30000;

@@ -633,6 +633,36 @@ static void test_limit_connections(void **state)
         assert_true(str_starts(got.data, "HTTP/1.1 200"));
 }
 
+/* Large bodies share a budget; who does not need it is not concerned. */
+static void test_limit_bodies(void **state)
+{
+        struct fixture *f = *state;
+        struct buf CLEAN(buf_done) got = BUF_INIT;
+        struct buf CLEAN(buf_done) large = BUF_INIT;
+        int CLEAN(cleanup_fd) a = -1;
+
+        f->config.max_bodies = 150000;
+        start(f);
+        buf_puts(&large, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n"
+                         "Connection: close\r\n\r\n");
+        for (int i = 0; i < 99999; i++)
+                buf_putc(&large, 'x');
+        a = dial(f);
+        say(a, buf_str(&large));
+        TURN_UNTIL(f, f->server->bodies == 99999);
+        ask(f, buf_str(&large), &got);
+        assert_true(str_starts(got.data, "HTTP/1.1 503"));
+        ask(f, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi",
+            &got);
+        assert_true(str_starts(got.data, "HTTP/1.1 200"));
+        close(take_fd(&a));
+        TURN_UNTIL(f, f->server->bodies == 0);
+        buf_putc(&large, 'x');
+        ask(f, buf_str(&large), &got);
+        assert_true(str_starts(got.data, "HTTP/1.1 200"));
+        assert_int_equal(f->server->bodies, 0);
+}
+
 /* Who holds connections open without using them does not keep others out. */
 static void test_limit_idle_makes_room(void **state)
 {
@@ -1430,6 +1460,7 @@ int main(void)
                 TEST(test_limit_head),
                 TEST(test_limit_body),
                 TEST(test_limit_connections),
+                TEST(test_limit_bodies),
                 TEST(test_limit_idle_makes_room),
                 TEST(test_limit_surplus),
                 TEST(test_out_of_descriptors),
