@@ -593,7 +593,8 @@ class ChallengeTest(AuthTest):
             self.assertNotIn(challenge["token"], json.dumps(rows))
             self.assertNotIn(challenge["boardApiToken"], json.dumps(rows))
         # Approving again changes nothing.
-        self.assertEqual(self.approve(challenge, token).json["keyId"], answer.json["keyId"])
+        self.assertEqual(self.approve(challenge, token).json, answer.json)
+        self.assertEqual(self.approve(challenge, self.token("other", first, "owner")).json, answer.json)
         self.assertEqual(len(self.daemon.sql("SELECT * FROM board_api_keys WHERE name = 'laptop'")), 1)
         self.assertEqual(self.ok("POST", f"/api/cli-auth/challenges/{challenge['id']}/cancel",
                                  {"token": challenge["token"]})["cancelled"], False)
