@@ -49,6 +49,12 @@ static void abandon_exchange(struct http_conn *c)
                 config->handler->on_abort(config->ctx, x);
 }
 
+static void drop_tail(struct http_conn *c)
+{
+        c->server->answers -= c->tail.len;
+        buf_done(&c->tail);
+}
+
 void http_conn_close(struct http_conn *c)
 {
         if (c->phase == CONN_CLOSED)
@@ -59,7 +65,7 @@ void http_conn_close(struct http_conn *c)
         close(take_fd(&c->fd));
         buf_done(&c->in);
         buf_done(&c->out);
-        buf_done(&c->tail);
+        drop_tail(c);
         c->out_sent = c->tail_sent = 0;
         abandon_exchange(c);
 }
@@ -335,7 +341,7 @@ static void note_sent(struct http_conn *c, size_t n)
         c->tail_sent += n - from_out;
         if (http_conn_pending(c) == 0) {
                 buf_clear(&c->out);
-                buf_done(&c->tail);
+                drop_tail(c);
                 c->out_sent = c->tail_sent = 0;
         } else if (c->out_sent > c->out.len / 2) { /* moves each byte once at most, on average */
                 buf_consume(&c->out, c->out_sent);
