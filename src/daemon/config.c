@@ -220,6 +220,7 @@ static int check_keys(json_t *file, struct err *err)
                 "idle_place_ttl_ms",
                 "adhoc_ttl_ms",
                 "workspace_roots",
+                "local_env",
                 "op_threads",
                 "op_queue",
                 "operation_timeout_ms",
