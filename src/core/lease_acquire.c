@@ -263,9 +263,9 @@ static int bind(struct db *db, void *arg, struct err *err)
         if (r >= 0)
                 r = leases_insert(db, &q->record->lease, err);
         if (r >= 0)
-                r = audit(db, q->op, q->env->company_id, "environment.lease_acquired",
-                          "environment_lease", q->record->lease.id,
-                          lease_activity_details(q->record, false), err);
+                r = audit_lease(db, q->op, q->env->company_id, q->req->run_id,
+                                "environment.lease_acquired", q->record->lease.id,
+                                lease_activity_details(q->record, false), err);
         return r;
 }
 

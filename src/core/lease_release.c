@@ -122,9 +122,9 @@ static int begin(struct db *db, void *arg, struct err *err)
         if (r >= 0)
                 r = load(db, rel, err);
         if (r >= 0)
-                r = audit(db, rel->op, record->lease.company_id, "environment.lease_released",
-                          "environment_lease", record->lease.id,
-                          lease_activity_details(record, true), err);
+                r = audit_lease(db, rel->op, record->lease.company_id,
+                                record->lease.heartbeat_run_id, "environment.lease_released",
+                                record->lease.id, lease_activity_details(record, true), err);
         return r;
 }
 

@@ -50,7 +50,10 @@ static int look(struct db *db, void *arg, struct err *err)
         r = leases_expired(db, f->now, f->op->arena, add_lease, f, err);
         f->status = LEASE_RELEASED;
         if (r >= 0)
-                r = leases_of_ended_runs(db, f->op->arena, add_lease, f, err);
+                r = leases_of_ended_runs(db, false, f->op->arena, add_lease, f, err);
+        f->status = LEASE_FAILED;
+        if (r >= 0)
+                r = leases_of_ended_runs(db, true, f->op->arena, add_lease, f, err);
         if (r >= 0)
                 r = places_living(db, NULL, f->op->arena, add_place, f, err);
         return r;

@@ -74,6 +74,12 @@ int companies_list(struct db *db, const char *user_id, struct arena *arena, comp
         return r;
 }
 
+int companies_count_agents(struct db *db, const char *id, int64_t *ret, struct err *err)
+{
+        return db_number(db, "SELECT COUNT(*) FROM agents WHERE company_id = ?1", DB_ARGS(DB_T(id)),
+                         ret, err);
+}
+
 int companies_update(struct db *db, const struct company *c, struct err *err)
 {
         return db_exec(

@@ -153,18 +153,19 @@ int leases_expired(struct db *db, int64_t now_us, struct arena *arena, lease_fn 
         return r < 0 ? r : each(s, arena, fn, ctx, err);
 }
 
-int leases_of_ended_runs(struct db *db, struct arena *arena, lease_fn fn, void *ctx,
+int leases_of_ended_runs(struct db *db, bool failed, struct arena *arena, lease_fn fn, void *ctx,
                          struct err *err)
 {
         CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(
-                db,
-                "SELECT " COLUMNS " FROM environment_leases WHERE id IN "
-                "(SELECT l.id FROM environment_leases l "
-                "JOIN heartbeat_runs r ON r.id = l.heartbeat_run_id "
-                "WHERE (l.status = 'active' OR l.status = 'retained') AND l.status = 'active' "
-                "AND r.status IN ('succeeded', 'failed', 'cancelled', 'timed_out'))",
-                DB_NO_ARGS, &s, err);
+        int r = db_query(db,
+                         "SELECT " COLUMNS " FROM environment_leases WHERE id IN "
+                         "(SELECT l.id FROM environment_leases l "
+                         "JOIN heartbeat_runs r ON r.id = l.heartbeat_run_id "
+                         "WHERE (l.status = 'active' OR l.status = 'retained') "
+                         "AND l.status = 'active' AND (r.status = ?1 OR r.status = ?2))",
+                         DB_ARGS(DB_T(failed ? "failed" : "succeeded"),
+                                 DB_T(failed ? "timed_out" : "cancelled")),
+                         &s, err);
 
         return r < 0 ? r : each(s, arena, fn, ctx, err);
 }

@@ -38,8 +38,8 @@ int leases_living_of_environment(struct db *db, const char *environment_id, stru
 /* Active leases whose time is up. */
 int leases_expired(struct db *db, int64_t now_us, struct arena *arena, lease_fn fn, void *ctx,
                    struct err *err);
-/* Active leases whose run is known here and has ended. */
-int leases_of_ended_runs(struct db *db, struct arena *arena, lease_fn fn, void *ctx,
+/* Active leases whose run is known here and has ended: failed and timed out ones, or the others. */
+int leases_of_ended_runs(struct db *db, bool failed, struct arena *arena, lease_fn fn, void *ctx,
                          struct err *err);
 
 /* End a lease that still has status `from`: 1, or 0 when it has not. released_at 0 is written as

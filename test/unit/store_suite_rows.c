@@ -696,7 +696,8 @@ static int lease_selections(struct db *db, void *arg, struct err *err)
                    leases_living_of_environment(db, "e1", a, collect_lease, &ids, err));
         CHECK_LIST("f a", leases_expired(db, 100, a, collect_lease, &ids, err));
         CHECK_LIST("", leases_expired(db, 98, a, collect_lease, &ids, err));
-        CHECK_LIST("a", leases_of_ended_runs(db, a, collect_lease, &ids, err));
+        CHECK_LIST("a", leases_of_ended_runs(db, true, a, collect_lease, &ids, err));
+        CHECK_LIST("", leases_of_ended_runs(db, false, a, collect_lease, &ids, err));
         CHECK(leases_count_living(db, "p1", NULL, &n, err) >= 0 && n == 2);
         CHECK(leases_count_living(db, "p1", "a", &n, err) >= 0 && n == 1);
         CHECK(leases_count_living(db, "p2", NULL, &n, err) >= 0 && n == 1);
