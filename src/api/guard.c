@@ -12,7 +12,7 @@ static void bare_host(const char *host, char *out, size_t size)
                 host++;
                 n = strcspn(host, "]");
         } else {
-                n = strcspn(host, ":,"); /* the first of a forwarded list */
+                n = strcspn(host, ":");
         }
         if (n >= size)
                 n = 0;
