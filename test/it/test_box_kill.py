@@ -7,7 +7,6 @@ import os
 import pathlib
 import signal
 import struct
-import sys
 import unittest
 import uuid as uuids
 
@@ -155,7 +154,7 @@ class Kill:
             mine = sum(os.stat(f"/proc/{p}").st_uid == os.getuid() for p in os.listdir("/proc") if p.isdigit())
             limits = ["prlimit", f"--nproc={mine + 200}"]
         bomb = "import os\nwhile True:\n try: os.fork()\n except OSError: pass\n"
-        channel = host.start(limits[0], [*limits[1:], sys.executable, "-c", bomb], exec_id=exec_id)
+        channel = host.start(limits[0], [*limits[1:], "python3", "-c", bomb], exec_id=exec_id)
         host.started(channel)
         wait_until(lambda: len(marked(exec_id)) > 50, "the bomb has gone off")
         host.signal(channel, 9)
