@@ -66,7 +66,11 @@ static const char *text(struct loader *l, const char *flag, struct source s, con
 {
         const char *origin;
         const char *value = find(l, flag, &s, &origin);
+        json_t *v = s.key ? json_object_get(l->file, s.key) : NULL;
 
+        /* Numbers and truth values have a text too, but here they are somebody's mistake. */
+        if (!flag && !from_environment(&s) && v && !json_is_string(v))
+                refuse(l, origin, value, "a string");
         return value ? value : fallback;
 }
 
@@ -128,7 +132,8 @@ static const char *list(struct loader *l, struct source s, char separator, const
         json_array_foreach(v, i, item)
         {
                 if (!json_is_string(item)) {
-                        refuse(l, s.key, "the list", "a list of strings");
+                        refuse(l, arena_printf(l->arena, "%s in " CONFIG_FILE, s.key),
+                               json_to_arena(l->arena, item), "a string");
                         return fallback;
                 }
                 if (i)
