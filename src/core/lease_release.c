@@ -247,6 +247,8 @@ static int run_release(struct release *rel, struct err *err)
                 (void)lease_finish_parking(&shield, rel->rt, &rel->place, NULL);
         else
                 (void)lease_finish_closing(&shield, rel->rt, &rel->place, NULL);
+        /* The provider may have used that time up; the lease has ended all the same. */
+        shield = op_shield(rel->op, rel->rt->settings.close_timeout_ms);
         return store_read(&shield, rel->rt->store, reload, rel, err);
 }
 

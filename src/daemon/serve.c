@@ -310,6 +310,8 @@ static int listen_on(struct daemon *d, unsigned *ret_port, struct err *err)
         r = http_server_listen(d->http, fd, err);
         if (r >= 0)
                 r = http_listen_unix(path, 0600, &fd, err);
+        if (r == ERR_INVALID)
+                r = err_wrap(err, r, "choose a shorter data directory with --data");
         return r < 0 ? r : http_server_listen(d->http, fd, err);
 }
 
