@@ -73,12 +73,12 @@ static void refuse(struct loader *l, const char *origin, const char *value, cons
 
 static const char *text(struct loader *l, const char *flag, struct source s, const char *fallback)
 {
-        const char *origin;
+        const char *origin, *ignored;
         const char *value = find(l, flag, &s, &origin);
         json_t *v = s.key ? json_object_get(l->file, s.key) : NULL;
 
         /* Numbers and truth values have a text too, but here they are somebody's mistake. */
-        if (!flag && !from_environment(&s) && v && !json_is_string(v))
+        if (!flag && !from_environment(&s, &ignored) && v && !json_is_string(v))
                 refuse(l, origin, value, "a string");
         return value ? value : fallback;
 }

@@ -117,7 +117,7 @@ int http_listen_unix(const char *path, mode_t mode, int *ret_fd, struct err *err
                                "Socket path too long: '%s' has %zu bytes, a socket's path has room "
                                "for %zu",
                                path, strlen(path), sizeof(a.local.sun_path) - 1);
-        strcpy(a.local.sun_path, path);
+        memcpy(a.local.sun_path, path, strlen(path) + 1);
         len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path) + 1);
         fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         if (fd < 0)

@@ -237,6 +237,7 @@ static void accept_failed(struct http_listener *l, int errno_value)
         log_error("cannot accept", LOG_S("error", strerror(errno_value)));
         if ((errno_value == EMFILE || errno_value == ENFILE) && s->reserve_fd >= 0) {
                 close(take_fd(&s->reserve_fd));
+                /* cppcheck-suppress nullPointer ; accept4() takes none when none is wanted */
                 dropped = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC);
                 cleanup_fd(&dropped);
                 s->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);

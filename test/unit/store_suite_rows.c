@@ -332,7 +332,8 @@ static int environment_rows(struct db *db, void *arg, struct err *err)
               !got.metadata && got.updated_at == 9 && got.created_at == 5);
         CHECK_LIST("e2 e3 e1",
                    environments_list(db, "c1", NULL, NULL, a, collect_environment, &ids, err));
-        CHECK(environments_delete(db, "e2", err) == 1 && environments_delete(db, "e2", err) == 0);
+        CHECK(environments_delete(db, "e2", err) == 1);
+        CHECK(environments_delete(db, "e2", err) == 0);
         return 0;
 }
 

@@ -193,7 +193,7 @@ static int dial_unix(struct fixture *f)
         int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         struct sockaddr_un a = { .sun_family = AF_UNIX };
 
-        strcpy(a.sun_path, f->path);
+        snprintf(a.sun_path, sizeof(a.sun_path), "%s", f->path);
         assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
         return fd;
 }
