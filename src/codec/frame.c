@@ -187,9 +187,9 @@ void frame_get_uuid(struct frame_in *f, uint8_t ret[FRAME_UUID])
 struct frame_bytes frame_get_str(struct frame_in *f)
 {
         size_t len = frame_get_u32(f);
-        const uint8_t *b = take(f, len);
+        const uint8_t *b = len <= FRAME_MAX_STR ? take(f, len) : NULL;
 
-        if (b && memchr(b, '\0', len))
+        if (!b || memchr(b, '\0', len))
                 f->bad = true;
         return b ? (struct frame_bytes){ (const char *)b, len } : (struct frame_bytes){ "", 0 };
 }

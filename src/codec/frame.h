@@ -12,6 +12,7 @@
 #define FRAME_HEADER      12
 #define FRAME_MAX_PAYLOAD 65536
 #define FRAME_MAX_JOINED  ((size_t)4 << 20) /* a payload sent in parts */
+#define FRAME_MAX_STR     131072            /* of one str */
 #define FRAME_VERSION     1
 #define FRAME_UUID        16
 

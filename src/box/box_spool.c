@@ -1,0 +1,318 @@
+/* The spool: what a command prints, on disk before anybody is told about it.
+ *
+ * DIR/spool/<uuid> is a directory with `stdout`, `stderr` and, at the end, `exit`; for a shared
+ * spool it is a symbolic link to the host's directory, so that a box that was killed finds both
+ * kinds again (spool_adopt). Files keep the offsets of the stream for ever; what an own spool has
+ * let go is punched out of them in steps of PUNCH bytes, so their start is a hole.
+ *
+ * Bytes go from the pipe to the file by splice(), in the kernel; a terminal, and file systems that
+ * cannot do that, take the way through a buffer. When the host does not take what is there
+ * (written - stored reaches the limit), the pipe is no longer read, and the command blocks. At the
+ * end what is left in the pipe is stored in any case: that is bounded by the pipe itself. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "box/box.h"
+
+#define PUNCH     ((uint64_t)1 << 20)
+#define DRAIN_MAX ((uint64_t)16 << 20) /* a command may have enlarged its pipe */
+
+static const char *const file_names[] = { "stdout", "stderr" };
+
+static void file_path(char ret[64], const struct exec *e, const char *name)
+{
+        snprintf(ret, 64, "%s/%s", e->name, name);
+}
+
+static bool is_shared(const struct exec *e)
+{
+        return e->flags & BOX_START_SHARED;
+}
+
+/* A directory that holds the output of something else is not written over. */
+static int create_files(struct box *b, struct exec *e)
+{
+        char path[64];
+        struct stat st;
+
+        file_path(path, e, "exit");
+        if (faccessat(b->spool_fd, path, F_OK, 0) == 0) {
+                errno = EEXIST;
+                return -1;
+        }
+        for (int i = 0; i < 2; i++) {
+                file_path(path, e, file_names[i]);
+                e->out[i].file = openat(
+                        b->spool_fd, path,
+                        O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0600);
+                if (e->out[i].file < 0 || fstat(e->out[i].file, &st) < 0)
+                        return -1;
+                if (!S_ISREG(st.st_mode) || st.st_size > 0) {
+                        errno = EEXIST;
+                        return -1;
+                }
+        }
+        return 0;
+}
+
+int spool_create(struct box *b, struct exec *e, const char *shared_dir)
+{
+        if (!shared_dir) {
+                if (mkdirat(b->spool_fd, e->name, 0700) < 0)
+                        return -1;
+                return create_files(b, e);
+        }
+        if (mkdir(shared_dir, 0700) < 0 && errno != EEXIST)
+                return -1;
+        if (symlinkat(shared_dir, b->spool_fd, e->name) < 0)
+                return -1;
+        return create_files(b, e);
+}
+
+void spool_close(struct exec *e)
+{
+        for (int i = 0; i < 2; i++) {
+                if (e->out[i].file >= 0)
+                        close(e->out[i].file);
+                e->out[i].file = -1;
+        }
+}
+
+/* Open the files of an ended execution again, for a host that came back. */
+bool spool_reopen(struct box *b, struct exec *e)
+{
+        for (int i = 0; i < 2; i++) {
+                char path[64];
+
+                if (e->out[i].file >= 0)
+                        continue;
+                file_path(path, e, file_names[i]);
+                e->out[i].file = openat(b->spool_fd, path,
+                                        O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
+                if (e->out[i].file < 0)
+                        return false;
+        }
+        return true;
+}
+
+static void remove_entry(struct box *b, const struct exec *e, bool files)
+{
+        char path[64];
+
+        for (int i = 0; i < 2 && files; i++) {
+                file_path(path, e, file_names[i]);
+                (void)unlinkat(b->spool_fd, path, 0);
+        }
+        if (files) {
+                file_path(path, e, "exit");
+                (void)unlinkat(b->spool_fd, path, 0);
+        }
+        if (unlinkat(b->spool_fd, e->name, 0) < 0)
+                (void)unlinkat(b->spool_fd, e->name, AT_REMOVEDIR);
+}
+
+/* In a host's directory only what is empty, and therefore ours, is taken away. */
+void spool_discard(struct box *b, struct exec *e)
+{
+        struct stat st;
+        bool ours = true;
+
+        for (int i = 0; i < 2; i++)
+                ours = ours && e->out[i].file >= 0 && fstat(e->out[i].file, &st) == 0 &&
+                       st.st_size == 0;
+        spool_close(e);
+        remove_entry(b, e, ours || !is_shared(e));
+}
+
+void spool_remove(struct box *b, struct exec *e)
+{
+        spool_close(e);
+        remove_entry(b, e, !is_shared(e));
+}
+
+/* Moving */
+
+/* Like splice(), for what it does not take. The buffer is static: there is one loop. */
+static ssize_t copy(int from, int to, uint64_t offset, size_t max)
+{
+        static char buffer[65536];
+        ssize_t n = read(from, buffer, MIN(max, sizeof(buffer)));
+        ssize_t done = 0;
+
+        if (n < 0 && errno == EIO)
+                return 0; /* a terminal that nobody has open */
+        while (done < n) {
+                ssize_t w = pwrite(to, buffer + done, (size_t)(n - done),
+                                   (off_t)(offset + (uint64_t)done));
+
+                if (w < 0 && errno == EINTR)
+                        continue;
+                if (w <= 0) {
+                        if (w == 0 || errno == EAGAIN)
+                                errno = EIO;
+                        return -1;
+                }
+                done += w;
+        }
+        return n;
+}
+
+static ssize_t move_some(struct exec *e, struct stream *s, size_t max)
+{
+        loff_t at = (loff_t)s->written;
+        ssize_t n;
+
+        if (!(e->flags & BOX_START_TERMINAL) && !e->no_splice) {
+                n = splice(s->pipe, NULL, s->file, &at, max, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+                if (n >= 0 || errno != EINVAL)
+                        return n;
+                e->no_splice = true;
+        }
+        return copy(s->pipe, s->file, s->written, max);
+}
+
+static void close_pipe(struct stream *s)
+{
+        close(s->pipe);
+        s->pipe = -1;
+        s->polled = false;
+}
+
+/* At most max bytes: how many, 0 when there are none for now or no more at all, below for an error
+ * of the disk. */
+static ssize_t move_up_to(struct exec *e, struct stream *s, size_t max)
+{
+        ssize_t n = move_some(e, s, max);
+
+        if (n > 0) {
+                s->written += (uint64_t)n;
+                return n;
+        }
+        if (n == 0) {
+                close_pipe(s);
+                return 0;
+        }
+        if (errno == EAGAIN || errno == EINTR)
+                return 0;
+        snprintf(e->fail_text, sizeof(e->fail_text), "the spool failed: %s", strerror(errno));
+        close_pipe(s);
+        return -1;
+}
+
+static uint64_t room(const struct box *b, const struct stream *s)
+{
+        uint64_t kept = s->written - s->stored;
+
+        return kept < b->spool_limit ? b->spool_limit - kept : 0;
+}
+
+int spool_move(struct box *b, struct exec *e, int stream)
+{
+        struct stream *s = &e->out[stream];
+        ssize_t n;
+
+        if (s->pipe < 0 || s->file < 0)
+                return 0;
+        if (room(b, s) > 0) {
+                n = move_up_to(e, s, (size_t)MIN(room(b, s), (uint64_t)BOX_PIPE_SIZE));
+                if (n < 0) {
+                        e->say |= e->channel ? SAY_ERROR : 0;
+                        return -1;
+                }
+        }
+        spool_poll(b, e, stream);
+        return 0;
+}
+
+/* What is in the pipe now; whoever still holds its other end is not waited for. */
+int spool_drain(struct box *b, struct exec *e, int stream)
+{
+        struct stream *s = &e->out[stream];
+        uint64_t end = s->written + DRAIN_MAX;
+
+        (void)b;
+        while (s->pipe >= 0 && s->file >= 0) {
+                ssize_t n = move_up_to(e, s, BOX_PIPE_SIZE);
+
+                if (n < 0) {
+                        e->say |= e->channel ? SAY_ERROR : 0;
+                        return -1;
+                }
+                if (n == 0)
+                        return 0;
+                if (s->written >= end)
+                        return -1;
+        }
+        return 0;
+}
+
+/* Watch the pipe exactly while there is room for what it has. */
+void spool_poll(struct box *b, struct exec *e, int stream)
+{
+        struct stream *s = &e->out[stream];
+        bool want = s->pipe >= 0 && room(b, s) > 0 && e->state == EXEC_RUNNING;
+
+        if (want == s->polled)
+                return;
+        if (!want && s->pipe >= 0)
+                box_unwatch(b, s->pipe);
+        if (want &&
+            box_watch(b, s->pipe, EPOLLIN, stream ? EV_STDERR : EV_STDOUT, box_index(b, e)) < 0)
+                return;
+        s->polled = want;
+}
+
+void spool_stored(struct box *b, struct exec *e, int stream, uint64_t stored)
+{
+        struct stream *s = &e->out[stream];
+
+        if (stored <= s->stored)
+                return;
+        s->stored = stored;
+        if (!is_shared(e) && stored - s->punched >= PUNCH && s->file >= 0) {
+                uint64_t upto = stored - stored % PUNCH;
+
+                if (upto > s->punched &&
+                    fallocate(s->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                              (off_t)s->punched, (off_t)(upto - s->punched)) == 0)
+                        s->punched = upto;
+        }
+        spool_poll(b, e, stream);
+}
+
+/* The exit record. A fresh file, so that a half-written one is known by its length or checksum. */
+void spool_write_exit(struct box *b, struct exec *e)
+{
+        uint8_t record[BOX_EXIT_RECORD];
+        char path[64];
+
+        frame_exit_record(&e->exit, record);
+        file_path(path, e, "exit");
+        (void)unlinkat(b->spool_fd, path, 0);
+        CLEAN(cleanup_fd)
+        int fd = openat(b->spool_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+        if (fd < 0 || fd_write_all(fd, record, sizeof(record), NULL) < 0)
+                e->exit.flags |= BOX_EXIT_INCOMPLETE; /* all that can still be said */
+        e->sync_due = fd >= 0;
+}
+
+void spool_sync_exit(struct box *b, struct exec *e)
+{
+        char path[64];
+
+        e->sync_due = false;
+        file_path(path, e, "exit");
+        CLEAN(cleanup_fd)
+        int fd = openat(b->spool_fd, path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+
+        if (fd >= 0)
+                (void)fdatasync(fd);
+}
