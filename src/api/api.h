@@ -73,6 +73,7 @@ typedef int (*call_fn)(struct call *c, struct err *err);
 enum {
         ROUTE_INLINE = 1 << 0,    /* on the loop thread, when the identity needs no look-up */
         ROUTE_BODY_FREE = 1 << 1, /* a missing body reads as {} */
+        ROUTE_RAW_BODY = 1 << 2,  /* the body is bytes; the handler takes them from the exchange */
 };
 
 struct route {

@@ -164,6 +164,7 @@ static void submit(struct call *c)
                 .run = job_run,
                 .done = job_done,
                 .timeout_ms = c->rt->settings.operation_timeout_ms,
+                .urgent = c->stage != NULL,
         };
         r = pool_submit(c->api->pool, &c->job, &err);
         if (r < 0)
@@ -214,7 +215,8 @@ static int read_request(struct call *c, struct err *err)
         c->authorization = http_header(c->x, "authorization");
         c->if_none_match = http_header(c->x, "if-none-match");
         c->last_event_id = http_header(c->x, "last-event-id");
-        if (len > 0 && is_json(http_header(c->x, "content-type"))) {
+        if (len > 0 && !(c->route->flags & ROUTE_RAW_BODY) &&
+            is_json(http_header(c->x, "content-type"))) {
                 c->body_text = body;
                 c->body_len = len;
         }

@@ -125,7 +125,7 @@ static void job_done(struct pool_job *job)
 
 static void load_end(struct follow *f)
 {
-        f->job = (struct pool_job){ .run = job_run, .done = job_done };
+        f->job = (struct pool_job){ .run = job_run, .done = job_done, .urgent = true };
         f->loading = true;
         if (pool_submit(f->c->api->pool, &f->job, NULL) < 0) {
                 f->loading = false;

@@ -470,7 +470,7 @@ const struct route routes_executions[] = {
         { "GET", BASE "executions/:execId", get_execution, 0 },
         { "GET", BASE "executions/:execId/events", exec_stream_events, 0 },
         { "GET", BASE "executions/:execId/output", exec_stream_output, 0 },
-        { "POST", BASE "executions/:execId/stdin", post_stdin, 0 },
+        { "POST", BASE "executions/:execId/stdin", post_stdin, ROUTE_RAW_BODY },
         { "POST", BASE "executions/:execId/signal", post_signal, 0 },
         { "POST", BASE "executions/:execId/resize", post_resize, 0 },
         { NULL, NULL, NULL, 0 },

@@ -61,6 +61,18 @@ static inline bool str_starts(const char *s, const char *prefix)
         return strncmp(s, prefix, strlen(prefix)) == 0;
 }
 
+/* Value of a hexadecimal digit, or -1. */
+static inline int hex_digit(char c)
+{
+        if (c >= '0' && c <= '9')
+                return c - '0';
+        if (c >= 'a' && c <= 'f')
+                return c - 'a' + 10;
+        if (c >= 'A' && c <= 'F')
+                return c - 'A' + 10;
+        return -1;
+}
+
 /* Allocate or abort; see the note on memory above. */
 void *xcalloc(size_t n, size_t size);
 void *xrealloc(void *p, size_t size);

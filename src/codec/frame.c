@@ -227,17 +227,6 @@ void frame_uuid_text(const uint8_t uuid[FRAME_UUID], char ret[37])
         *p = '\0';
 }
 
-static int hex_value(char c)
-{
-        if (c >= '0' && c <= '9')
-                return c - '0';
-        if (c >= 'a' && c <= 'f')
-                return c - 'a' + 10;
-        if (c >= 'A' && c <= 'F')
-                return c - 'A' + 10;
-        return -1;
-}
-
 bool frame_uuid_bytes(const char *text, uint8_t ret[FRAME_UUID])
 {
         for (int i = 0; i < FRAME_UUID; i++) {
@@ -246,8 +235,8 @@ bool frame_uuid_bytes(const char *text, uint8_t ret[FRAME_UUID])
                 if (i == 4 || i == 6 || i == 8 || i == 10)
                         if (*text++ != '-')
                                 return false;
-                high = hex_value(*text++);
-                low = high < 0 ? -1 : hex_value(*text++);
+                high = hex_digit(*text++);
+                low = high < 0 ? -1 : hex_digit(*text++);
                 if (low < 0)
                         return false;
                 ret[i] = (uint8_t)(high << 4 | low);

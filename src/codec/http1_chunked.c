@@ -32,20 +32,9 @@ static enum http1_result refuse(struct http1_refusal *why, const char *text)
         return HTTP1_REFUSED;
 }
 
-static int hex_value(char c)
-{
-        if (c >= '0' && c <= '9')
-                return c - '0';
-        if (c >= 'a' && c <= 'f')
-                return c - 'a' + 10;
-        if (c >= 'A' && c <= 'F')
-                return c - 'A' + 10;
-        return -1;
-}
-
 static enum http1_result size_byte(struct http1_chunked *d, char c, struct http1_refusal *why)
 {
-        int digit = hex_value(c);
+        int digit = hex_digit(c);
 
         if (digit >= 0) {
                 if (d->left > (uint64_t)INT64_MAX >> 4 || ++d->digits > 16)

@@ -4,60 +4,11 @@
 
 #include <sys/types.h>
 
-static int hex_value(char c)
-{
-        if (c >= '0' && c <= '9')
-                return c - '0';
-        if (c >= 'a' && c <= 'f')
-                return c - 'a' + 10;
-        if (c >= 'A' && c <= 'F')
-                return c - 'A' + 10;
-        return -1;
-}
-
-/* Length of the well-formed UTF-8 sequence at s, or 0: neither overlong, nor a surrogate, nor past
- * U+10FFFF. */
-static size_t utf8_sequence(const uint8_t *s, size_t len)
-{
-        uint8_t low = 0x80, high = 0xbf;
-        size_t n;
-
-        if (s[0] < 0x80)
-                return 1;
-        if (s[0] >= 0xc2 && s[0] <= 0xdf)
-                n = 2;
-        else if (s[0] >= 0xe0 && s[0] <= 0xef)
-                n = 3;
-        else if (s[0] >= 0xf0 && s[0] <= 0xf4)
-                n = 4;
-        else
-                return 0;
-        if (s[0] == 0xe0)
-                low = 0xa0;
-        else if (s[0] == 0xed)
-                high = 0x9f;
-        else if (s[0] == 0xf0)
-                low = 0x90;
-        else if (s[0] == 0xf4)
-                high = 0x8f;
-        if (len < n || s[1] < low || s[1] > high)
-                return 0;
-        for (size_t i = 2; i < n; i++)
-                if (s[i] < 0x80 || s[i] > 0xbf)
-                        return 0;
-        return n;
-}
+#include "base/utf8.h"
 
 static bool is_text(const char *p, size_t len)
 {
-        for (size_t at = 0; at < len;) {
-                size_t n = utf8_sequence((const uint8_t *)p + at, len - at);
-
-                if (n == 0 || p[at] == '\0')
-                        return false;
-                at += n;
-        }
-        return true;
+        return !memchr(p, '\0', len) && utf8_is_valid(p, len);
 }
 
 /* Decode into `to`, which has room for len bytes; returns how many there are, or -1. */
@@ -74,8 +25,8 @@ static ssize_t unescape(const char *text, size_t len, bool plus_is_space, char *
                 }
                 if (len - i < 3)
                         return -1;
-                high = hex_value(text[i + 1]);
-                low = hex_value(text[i + 2]);
+                high = hex_digit(text[i + 1]);
+                low = hex_digit(text[i + 2]);
                 if (high < 0 || low < 0)
                         return -1;
                 to[n++] = (char)(high << 4 | low);

@@ -53,8 +53,7 @@ int access_board_org(struct db *db, const struct actor *a, struct err *err)
         arena_done(&arena);
         if (r < 0 || any)
                 return r;
-        return err_set(err, ERR_FORBIDDEN,
-                       "Company membership or instance admin access required");
+        return err_set(err, ERR_FORBIDDEN, "Company membership or instance admin access required");
 }
 
 int access_admin(const struct actor *a, const char *text, struct err *err)

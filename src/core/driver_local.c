@@ -11,6 +11,7 @@
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define TIMEOUT_MAX  (INT64_C(366) * 86400000)
 #define ARGS_MAX     4096
+#define COMMAND_MAX  ((size_t)2 << 20)
 
 static const char *const inherited[] = { "PATH", "HOME", "USER", "SHELL", "LANG", "TMPDIR" };
 
@@ -174,6 +175,24 @@ static void check_terminal(struct check *c, struct exec_request *ret)
                 ret->rows = 24;
 }
 
+/* What the kernel and the box protocol carry. */
+static int check_size(const struct exec_request *req, struct err *err)
+{
+        size_t size = 0;
+
+        for (const char *const *s = req->args; *s; s++)
+                size += strlen(*s) + 5;
+        for (const char *const *s = req->env; *s; s++)
+                size += strlen(*s) + 5;
+        if (size > COMMAND_MAX)
+                return err_set(
+                        err, ERR_TOO_LARGE,
+                        "Arguments and environment together are at most %zu bytes; send large "
+                        "input through stdin.",
+                        COMMAND_MAX);
+        return 0;
+}
+
 /* Where the workspace is, if one was realized here. */
 static const char *workspace_path(struct op *op, const struct lease *lease)
 {
@@ -227,6 +246,8 @@ static int local_prepare_exec(struct op *op, struct runtime *rt, const struct le
                 ret->env = build_env(op, rt, &record->env, env);
         }
         r = check_end(&c, err);
+        if (r >= 0)
+                r = check_size(ret, err);
         if (r >= 0 && !ret->cwd)
                 ret->cwd = workspace_path(op, &record->lease);
         if (r >= 0 && !ret->cwd)

@@ -10,8 +10,6 @@
 #include "base/log.h"
 #include "core/exec_internal.h"
 
-#define RECORD_TRIES 20
-
 static int write_end(struct db *db, void *arg, struct err *err)
 {
         return executions_end(db, arg, err);
@@ -54,21 +52,38 @@ static void record_run(struct pool_job *job, struct op *op)
         FAULT("exec.end.before");
         r = store_write(op, e->hub->config.rt->store, write_end, &row, &err);
         FAULT("exec.end.after");
-        e->record_tries++;
+        e->recorded = r >= 0;
         if (r < 0)
                 log_error("could not record the end of an execution",
                           LOG_S("execution", e->view.id), LOG_S("error", err.msg));
-        else
-                e->record_tries = 0;
 }
 
 static void record_done(struct pool_job *job);
 
+/* The disk may be full, or the daemon is stopping. The box keeps its record until we have it. */
+static void record_later(struct exec *e)
+{
+        e->needs_record = true;
+        if (!uv_is_active((uv_handle_t *)&e->hub->record_timer))
+                uv_timer_start(&e->hub->record_timer, exec_record_again, RECORD_AGAIN_MS, 0);
+}
+
 static void submit_record(struct exec *e)
 {
-        e->job = (struct pool_job){ .run = record_run, .done = record_done };
+        e->needs_record = false;
+        e->job = (struct pool_job){ .run = record_run, .done = record_done, .urgent = true };
         if (pool_submit(e->hub->config.pool, &e->job, NULL) < 0)
-                e->phase = EXEC_LIVE; /* shutting down, or a full queue: the box keeps it for us */
+                record_later(e);
+}
+
+void exec_record_again(uv_timer_t *timer)
+{
+        struct exec_hub *hub = container_of(timer, struct exec_hub, record_timer);
+
+        for (struct box *b = hub->boxes; b; b = b->next)
+                for (struct exec *e = b->execs; e; e = e->box_next)
+                        if (e->needs_record)
+                                submit_record(e);
 }
 
 static void record_done(struct pool_job *job)
@@ -76,12 +91,11 @@ static void record_done(struct pool_job *job)
         struct exec *e = container_of(job, struct exec, job);
         struct box *box = e->box;
 
-        /* The disk may be full; the box keeps the record until we have it. */
-        if (e->record_tries > 0 && e->record_tries < RECORD_TRIES && !e->hub->closing) {
-                submit_record(e);
+        if (!e->recorded) {
+                record_later(e);
                 return;
         }
-        if (e->record_tries == 0 && box->link && e->channel && e->has_exit)
+        if (box->link && e->channel && e->has_exit)
                 box_link_forget(box->link, e->channel);
         pthread_mutex_lock(&e->hub->lock);
         e->view.status = e->final_status;

@@ -143,8 +143,11 @@ void exec_changed(struct exec *e)
 
 bool exec_watch_add(struct exec_hub *hub, const char *id, struct exec_watch *watch)
 {
-        struct exec *e = exec_find(hub, id);
+        struct exec *e;
 
+        /* The operation that started it may have been faster than its letter. */
+        mail_catch_up(hub->config.mail);
+        e = exec_find(hub, id);
         if (!e)
                 return false;
         watch->next = e->watches;
@@ -211,6 +214,7 @@ int exec_hub_new(const struct exec_hub_config *config, struct exec_hub **ret, st
         hub->boxes_dir = xasprintf("%s/" BOXES_DIR, config->data_dir);
         hub->output_dir = xasprintf("%s/" OUTPUT_DIR, config->data_dir);
         (void)frame_uuid_bytes(config->rt->node.id.s, hub->node);
+        uv_timer_init(config->loop, &hub->record_timer);
         pthread_mutex_init(&hub->lock, NULL);
         for (size_t i = 0; i < LAUNCH_STRIPES; i++)
                 pthread_mutex_init(&hub->launch_locks[i], NULL);
@@ -224,6 +228,18 @@ int exec_hub_new(const struct exec_hub_config *config, struct exec_hub **ret, st
         config->rt->hub = hub;
         *ret = hub;
         return 0;
+}
+
+static void hub_closed(uv_handle_t *handle)
+{
+        struct exec_hub *hub = container_of((uv_timer_t *)handle, struct exec_hub, record_timer);
+
+        pthread_mutex_destroy(&hub->lock);
+        for (size_t i = 0; i < LAUNCH_STRIPES; i++)
+                pthread_mutex_destroy(&hub->launch_locks[i]);
+        free(hub->boxes_dir);
+        free(hub->output_dir);
+        free(hub);
 }
 
 void exec_hub_free(struct exec_hub *hub)
@@ -240,13 +256,8 @@ void exec_hub_free(struct exec_hub *hub)
                 box_link_close(b->link);
                 uv_close((uv_handle_t *)&b->retry, box_closed);
         }
-        pthread_mutex_destroy(&hub->lock);
-        for (size_t i = 0; i < LAUNCH_STRIPES; i++)
-                pthread_mutex_destroy(&hub->launch_locks[i]);
         hub->config.rt->hub = NULL;
-        free(hub->boxes_dir);
-        free(hub->output_dir);
-        free(hub);
+        uv_close((uv_handle_t *)&hub->record_timer, hub_closed);
 }
 
 int exec_list_boxes(struct op *op, struct runtime *rt, driver_found_fn fn, void *ctx,

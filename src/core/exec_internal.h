@@ -12,6 +12,7 @@
 #define SIGNAL_GRACE_MS 5000
 #define LAUNCH_STRIPES  64
 #define RECONNECT_MS    20
+#define RECORD_AGAIN_MS 500
 #define OUTPUT_DIR      "output"
 #define BOXES_DIR       "boxes"
 
@@ -54,7 +55,7 @@ struct exec {
         const char *final_status;
         int final_code; /* 0, or how a shell would end that could not start it */
         char reason[256];
-        int record_tries;
+        bool recorded, needs_record;
 };
 
 enum box_phase { BOX_IDLE, BOX_CONNECTING, BOX_READY, BOX_CHECKING };
@@ -90,6 +91,7 @@ struct exec_hub {
         struct exec *table[EXEC_BUCKETS];
         struct box *boxes;
         pthread_mutex_t launch_locks[LAUNCH_STRIPES];
+        uv_timer_t record_timer; /* tries again what the store refused */
         unsigned adopting;
         void (*adopted)(void *);
         void *adopted_arg;
@@ -112,6 +114,7 @@ void exec_submit(struct exec *e);
 
 /* exec_end.c: recording the end */
 void exec_finish(struct exec *e, const char *status, const char *reason);
+void exec_record_again(uv_timer_t *timer);
 /* Operation: settle the open rows of a place whose box is gone, from exit records or as lost. */
 int exec_settle_place(struct op *op, struct exec_hub *hub, const char *place_id, struct err *err);
 

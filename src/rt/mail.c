@@ -11,9 +11,8 @@ struct mail {
         struct letter *head, **tail;
 };
 
-static void deliver(uv_async_t *handle)
+void mail_catch_up(struct mail *m)
 {
-        struct mail *m = container_of(handle, struct mail, wake);
         struct letter *letter, *next;
 
         pthread_mutex_lock(&m->lock);
@@ -25,6 +24,11 @@ static void deliver(uv_async_t *handle)
                 next = letter->next;
                 letter->fn(letter);
         }
+}
+
+static void deliver(uv_async_t *handle)
+{
+        mail_catch_up(container_of(handle, struct mail, wake));
 }
 
 int mail_new(uv_loop_t *loop, struct mail **ret, struct err *err)

@@ -20,6 +20,8 @@ struct letter {
 int mail_new(uv_loop_t *loop, struct mail **ret, struct err *err);
 /* Letters that were not delivered are dropped. Frees once the loop has closed the handle. */
 void mail_free(struct mail *m);
+/* Loop thread: deliver now what was posted before this call. */
+void mail_catch_up(struct mail *m);
 void mail_post(struct mail *m, struct letter *letter, void (*fn)(struct letter *));
 
 /* Something that an operation waits for and the loop thread completes. The waiter may give up

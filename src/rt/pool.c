@@ -162,12 +162,12 @@ int pool_submit(struct pool *p, struct pool_job *job, struct err *err)
         pthread_mutex_lock(&p->lock);
         if (p->stopping)
                 r = err_set(err, ERR_BUSY, "The server is shutting down.");
-        else if (p->queued >= p->max_queue)
+        else if (p->queued >= p->max_queue && !job->urgent)
                 r = err_set(err, ERR_BUSY, "Too many operations are waiting; try again shortly.");
         else if (p->idle <= p->queued && p->threads < p->max_threads)
                 r = start_thread(p, err);
         /* A thread that could not be started is no reason to refuse while others work. */
-        if (r < 0 && p->threads > 0 && !p->stopping && p->queued < p->max_queue)
+        if (r < 0 && p->threads > 0 && !p->stopping && (job->urgent || p->queued < p->max_queue))
                 r = 0;
         if (r < 0) {
                 p->refused++;

@@ -21,6 +21,7 @@ struct pool_job {
         void (*run)(struct pool_job *job, struct op *op); /* on a pool thread */
         void (*done)(struct pool_job *job);               /* on the loop thread */
         int64_t timeout_ms;                               /* 0: none; counts from submit */
+        bool urgent; /* goes on with work that was accepted before: a full queue takes it still */
 
         /* the pool's own */
         struct pool_job *next;
