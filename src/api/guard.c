@@ -2,7 +2,8 @@
 
 #include <strings.h>
 
-/* The host without port and brackets. */
+/* The host without port and brackets; nothing when it is longer than a host can be, because a part
+ * of it could be a name that is allowed. */
 static void bare_host(const char *host, char *out, size_t size)
 {
         size_t n;
@@ -13,7 +14,8 @@ static void bare_host(const char *host, char *out, size_t size)
         } else {
                 n = strcspn(host, ":");
         }
-        n = MIN(n, size - 1);
+        if (n >= size)
+                n = 0;
         memcpy(out, host, n);
         out[n] = '\0';
 }
@@ -62,6 +64,8 @@ bool guard_host_allowed(const struct settings *s, const char *header)
         if (s->exposure == EXPOSURE_PUBLIC)
                 return true;
         bare_host(header, host, sizeof(host));
+        if (!*host)
+                return false;
         return is_loopback(host) || (s->listen_host && strcasecmp(host, s->listen_host) == 0) ||
                is_listed(s->allowed_hostnames, host) || is_host_of_url(s->public_url, host);
 }

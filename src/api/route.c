@@ -18,10 +18,14 @@ struct segment {
         size_t len;
 };
 
-/* Split at '/'; empty segments stay, except one at the end. -1 when there are too many. */
+/* Split at '/'; empty segments stay, except one at the end. -1 when there are too many, or it is no
+ * path at all. */
 static int split(const char *path, struct segment *segments)
 {
         int n = 0;
+
+        if (*path != '/')
+                return -1;
 
         while (*path == '/') {
                 size_t len = strcspn(path + 1, "/");

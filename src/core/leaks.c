@@ -288,7 +288,7 @@ static int decide(struct db *db, void *arg, struct err *err)
                         "The place is %s; only uncertain, closing and idle places can be closed "
                         "or written off. Release its lease instead.",
                         d->place.state);
-        d->place.next_attempt_at = clock_now_us() + CLOSE_TIMEOUT_MS * US_PER_MS;
+        d->place.next_attempt_at = lease_work_window(d->op);
         r = place_move(db, d->rt, &d->place, d->to, err);
         if (r >= 0)
                 r = audit(db, d->op, d->place.company_id, d->action, "environment_place", d->id,

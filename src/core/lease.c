@@ -9,6 +9,13 @@ bool lease_is_living(const struct lease *lease)
         return streq(lease->status, LEASE_ACTIVE) || streq(lease->status, LEASE_RETAINED);
 }
 
+int64_t lease_work_window(const struct op *op)
+{
+        int64_t longest_ms = INT64_C(3600000);
+
+        return clock_now_us() + (op_time_left(op, longest_ms) + CLOSE_TIMEOUT_MS) * US_PER_MS;
+}
+
 /* A string member of the lease's metadata, in the arena. */
 static const char *metadata_string(const struct lease *lease, const char *key, struct arena *arena)
 {

@@ -19,8 +19,6 @@ struct acquisition {
         bool claimed; /* the place was there before */
         bool joined;  /* ... and another lease of the same run uses it still */
         struct lease_record *record;
-        struct db *db; /* while a transaction looks for places */
-        struct err *err;
 };
 
 /* Finding what is there */
@@ -41,29 +39,36 @@ static int find_existing(struct db *db, void *arg, struct err *err)
         return 1;
 }
 
-/* Whether a living lease of the same run uses the place. Without one, somebody is just about to
- * give or to take it back, and a second lease would get in the way. */
-static int is_ours(struct db *db, const struct acquisition *q, const struct place *p,
-                   struct err *err)
-{
-        int64_t living = 0;
-        int r = 0;
+struct search {
+        struct acquisition *q;
+        struct db *db;
+        struct err *err;
+};
 
-        if (streq(p->state, PLACE_HELD) && p->holder_run_id && q->req->run_id &&
-            streq(p->holder_run_id, q->req->run_id))
-                r = leases_count_living(db, p->id, NULL, &living, err);
+/* Held by our run means that a lease of it lives: a place whose last lease has just ended is on its
+ * way to be parked, and that effect would come after ours. */
+static int is_held_by_run(struct search *s, const struct place *p)
+{
+        int64_t living;
+        int r;
+
+        if (!streq(p->state, PLACE_HELD) || !p->holder_run_id || !s->q->req->run_id ||
+            !streq(p->holder_run_id, s->q->req->run_id))
+                return 0;
+        r = leases_count_living(s->db, p->id, NULL, &living, s->err);
         return r < 0 ? r : living > 0;
 }
 
 static int consider(void *ctx, const struct place *p)
 {
-        struct acquisition *q = ctx;
+        struct search *s = ctx;
+        struct acquisition *q = s->q;
         int ours;
 
         if (q->claimed || !streq(p->policy, q->plan.policy) || !streq(p->driver, q->driver->key) ||
             !q->driver->matches(p->config, q->plan.config))
                 return 0;
-        ours = is_ours(q->db, q, p, q->err);
+        ours = is_held_by_run(s, p);
         if (ours < 0)
                 return ours;
         if (!ours && !streq(p->state, PLACE_READY))
@@ -77,17 +82,16 @@ static int consider(void *ctx, const struct place *p)
 static int claim(struct db *db, void *arg, struct err *err)
 {
         struct acquisition *q = arg;
+        struct search s = { q, db, err };
         int r;
 
         q->claimed = q->joined = false;
-        q->db = db;
-        q->err = err;
-        r = places_of_environment(db, q->env->id, q->op->arena, consider, q, err);
-        if (r < 0 || !q->claimed || q->joined)
+        r = places_of_environment(db, q->env->id, q->op->arena, consider, &s, err);
+        if (r < 0 || !q->claimed)
                 return r;
         q->place.holder_run_id = q->req->run_id;
         q->place.deadline_at = 0;
-        q->place.next_attempt_at = clock_now_us() + CLOSE_TIMEOUT_MS * US_PER_MS;
+        q->place.next_attempt_at = lease_work_window(q->op);
         return place_move(db, q->rt, &q->place, PLACE_HELD, err);
 }
 
@@ -127,6 +131,7 @@ static int intend(struct db *db, void *arg, struct err *err)
                 if (r != ERR_NOT_FOUND)
                         return r;
         }
+        q->place.next_attempt_at = lease_work_window(q->op);
         return place_create(db, q->rt, &q->place, PLACE_INTENDED, err);
 }
 
@@ -223,18 +228,6 @@ static int still_active(struct db *db, const struct acquisition *q, struct err *
         return r;
 }
 
-/* A joined place is not ours to move: its lease keeps it, as long as that lease lives. */
-static int still_joined(struct db *db, const struct acquisition *q, struct err *err)
-{
-        struct place now;
-        int r = places_get(db, q->place.id, q->op->arena, &now, err);
-
-        if (r >= 0)
-                r = is_ours(db, q, &now, err);
-        return r == 0 ? err_set(err, ERR_CONFLICT, "The lease that held the place ended meanwhile.")
-                      : r;
-}
-
 static int bind(struct db *db, void *arg, struct err *err)
 {
         struct acquisition *q = arg;
@@ -245,9 +238,7 @@ static int bind(struct db *db, void *arg, struct err *err)
                 return r;
         place.provider_lease_id = q->opened.id;
         place.next_attempt_at = 0;
-        if (q->joined)
-                r = still_joined(db, q, err);
-        else if (!q->plan.has_world)
+        if (!q->plan.has_world)
                 r = place_create(db, q->rt, &place, PLACE_HELD, err);
         else
                 r = place_move(db, q->rt, &place, PLACE_HELD, err);
@@ -265,6 +256,7 @@ static int bind(struct db *db, void *arg, struct err *err)
 /* Undoing */
 
 struct place_move_request {
+        struct op *op;
         struct runtime *rt;
         struct place *place;
         const char *state;
@@ -278,16 +270,29 @@ static int move_place(struct db *db, void *arg, struct err *err)
         if (m->note)
                 m->place->note = m->note;
         if (streq(m->state, PLACE_CLOSING))
-                m->place->next_attempt_at = clock_now_us() + CLOSE_TIMEOUT_MS * US_PER_MS;
+                m->place->next_attempt_at = lease_work_window(m->op);
         return place_move(db, m->rt, m->place, m->state, err);
 }
 
 static int move_to(struct op *op, struct acquisition *q, const char *state, const char *note,
                    struct err *err)
 {
-        struct place_move_request m = { q->rt, &q->place, state, note };
+        struct place_move_request m = { op, q->rt, &q->place, state, note };
 
         return store_write(op, q->rt->store, move_place, &m, err);
+}
+
+/* Close a place that exists although no lease came of it. When the sweeper was faster, because the
+ * provider took longer than it may, it has closed what was there at that time; what came into being
+ * since then has no row that leads to it and is closed here. */
+static void close_new(struct op *op, struct acquisition *q, const char *note)
+{
+        int r = move_to(op, q, PLACE_CLOSING, note, NULL);
+
+        if (r >= 0)
+                (void)lease_finish_closing(op, q->rt, &q->place, NULL);
+        else if (r == ERR_CONFLICT)
+                (void)q->driver->close(op, q->rt, &q->place, NULL);
 }
 
 static bool outcome_unknown(int r)
@@ -307,24 +312,60 @@ static void undo_open(struct acquisition *q, int code, const struct err *cause)
                 (void)move_to(&shield, q, PLACE_GONE, note, NULL);
         else if (!q->driver->list)
                 (void)move_to(&shield, q, PLACE_UNCERTAIN, note, NULL);
-        else if (move_to(&shield, q, PLACE_CLOSING, note, NULL) >= 0)
-                (void)lease_finish_closing(&shield, q->rt, &q->place, NULL);
+        else
+                close_new(&shield, q, note);
         FAULT("lease.undo_open.after");
 }
 
-/* The place exists, but no lease came of it. A claimed one goes back, a new one goes. */
+struct give_back {
+        struct op *op;
+        struct acquisition *q;
+        const char *state; /* where it goes when nobody uses it */
+        bool unused;       /* out */
+};
+
+/* The compare-and-set comes before the provider is told: whoever has taken the place up since then
+ * must not find it parked. */
+static int take_back(struct db *db, void *arg, struct err *err)
+{
+        struct give_back *g = arg;
+        struct place *place = &g->q->place;
+        int64_t living;
+        int r = leases_count_living(db, place->id, NULL, &living, err);
+
+        if (r < 0)
+                return r;
+        g->unused = living == 0;
+        place->next_attempt_at = g->unused ? lease_work_window(g->op) : 0;
+        return place_move(db, g->q->rt, place, g->unused ? g->state : PLACE_HELD, err);
+}
+
+/* A claimed place goes back, unless the lease that we joined uses it still. One that cannot be
+ * resumed is of no use to anybody and goes. */
+static void undo_claim(struct acquisition *q, bool usable, const char *note)
+{
+        struct op shield = op_shield(q->op, CLOSE_TIMEOUT_MS);
+        struct give_back g = { &shield, q, usable ? PLACE_HELD : PLACE_CLOSING, false };
+
+        q->place.note = note;
+        if (store_write(&shield, q->rt->store, take_back, &g, NULL) < 0 || !g.unused)
+                return;
+        if (usable)
+                (void)lease_finish_parking(&shield, q->rt, &q->place, NULL);
+        else
+                (void)lease_finish_closing(&shield, q->rt, &q->place, NULL);
+}
+
+/* The place exists, but no lease came of it. */
 static void undo_bind(struct acquisition *q)
 {
         struct op shield = op_shield(q->op, CLOSE_TIMEOUT_MS);
 
         FAULT("lease.undo_bind.before");
-        if (q->joined)
-                ; /* the other lease keeps it */
-        else if (q->claimed)
-                (void)lease_finish_parking(&shield, q->rt, &q->place, NULL);
-        else if (q->plan.has_world &&
-                 move_to(&shield, q, PLACE_CLOSING, "no lease came of it", NULL) >= 0)
-                (void)lease_finish_closing(&shield, q->rt, &q->place, NULL);
+        if (q->claimed)
+                undo_claim(q, true, q->place.note);
+        else if (q->plan.has_world)
+                close_new(&shield, q, "no lease came of it");
         FAULT("lease.undo_bind.after");
 }
 
@@ -333,7 +374,6 @@ static void undo_bind(struct acquisition *q)
 static int reuse(struct acquisition *q, struct err *err)
 {
         CLEAN(err_done) struct err failure = { 0 };
-        struct op shield;
         int r;
 
         FAULT("lease.claim.before");
@@ -345,11 +385,7 @@ static int reuse(struct acquisition *q, struct err *err)
         FAULT("lease.resume.after");
         if (r >= 0)
                 return 0;
-        /* What cannot be resumed is of no use to anybody; it goes, and a new one is opened. */
-        shield = op_shield(q->op, CLOSE_TIMEOUT_MS);
-        if (!q->joined &&
-            move_to(&shield, q, PLACE_CLOSING, arena_strdup(q->op->arena, failure.msg), NULL) >= 0)
-                (void)lease_finish_closing(&shield, q->rt, &q->place, NULL);
+        undo_claim(q, false, arena_strdup(q->op->arena, failure.msg));
         q->claimed = q->joined = false;
         q->opened = (struct provider_lease){ 0 };
         return 0;
@@ -407,16 +443,17 @@ static int acquire_steps(struct acquisition *q, struct err *err)
                 if (r != 0)
                         return r;
         }
-        do {
-                if (q->plan.reuse)
-                        r = reuse(q, err);
-                if (r >= 0 && !q->claimed)
-                        r = open_new(q, err);
-                if (r == 0)
-                        r = bind_lease(q, err);
-                /* The lease that we joined ended before ours was there; look again. */
-        } while (r == ERR_CONFLICT && q->joined && op_check(q->op, NULL) >= 0);
-        return r;
+        if (q->plan.reuse) {
+                r = reuse(q, err);
+                if (r < 0)
+                        return r;
+        }
+        if (!q->claimed) {
+                r = open_new(q, err);
+                if (r != 0)
+                        return r;
+        }
+        return bind_lease(q, err);
 }
 
 int lease_acquire(struct op *op, struct runtime *rt, const struct environment *env,

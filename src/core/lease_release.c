@@ -24,10 +24,24 @@ struct release {
         enum release_outcome outcome;
 };
 
+/* An acquire of the same run joins the place at this moment: its window is open, and it parks the
+ * place itself if no lease comes of it. */
+static bool is_being_joined(const struct release *rel)
+{
+        return place_is_ours(rel->rt, &rel->place) && rel->place.next_attempt_at > clock_now_us();
+}
+
+static bool can_serve_again(const struct release *rel)
+{
+        return !rel->destroy && streq(rel->place.policy, POLICY_REUSE_ENVIRONMENT) &&
+               streq(rel->status, LEASE_RELEASED) && streq(rel->record->env.status, "active");
+}
+
 /* What the last lease of a place leaves behind. */
 static int give_up_place(struct db *db, struct release *rel, struct err *err)
 {
         struct place *place = &rel->place;
+        struct op shield = op_shield(rel->op, CLOSE_TIMEOUT_MS);
         int64_t others;
         int r = leases_count_living(db, place->id, rel->lease_id, &others, err);
 
@@ -44,9 +58,10 @@ static int give_up_place(struct db *db, struct release *rel, struct err *err)
                         r = place_move(db, rel->rt, place, PLACE_GONE, err);
                 return r;
         }
-        place->next_attempt_at = clock_now_us() + CLOSE_TIMEOUT_MS * US_PER_MS;
-        if (!rel->destroy && streq(place->policy, POLICY_REUSE_ENVIRONMENT) &&
-            streq(rel->status, LEASE_RELEASED) && streq(rel->record->env.status, "active")) {
+        if (can_serve_again(rel) && is_being_joined(rel))
+                return 0;
+        place->next_attempt_at = lease_work_window(&shield);
+        if (can_serve_again(rel)) {
                 rel->outcome = RELEASE_PARK;
                 return place_move(db, rel->rt, place, PLACE_HELD, err);
         }

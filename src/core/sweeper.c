@@ -66,6 +66,7 @@ static bool is_abandoned(const struct findings *f, const struct place *p)
 
 struct step {
         struct findings *f;
+        const struct op *op; /* the work that follows */
         struct place *place;
         const char *to;
         const char *note;
@@ -80,7 +81,7 @@ static int move(struct db *db, void *arg, struct err *err)
         if (s->note)
                 s->place->note = s->note;
         if (streq(s->to, PLACE_CLOSING))
-                s->place->next_attempt_at = clock_now_us() + CLOSE_TIMEOUT_MS * US_PER_MS;
+                s->place->next_attempt_at = lease_work_window(s->op);
         return place_move(db, s->f->rt, s->place, s->to, err);
 }
 
@@ -96,15 +97,25 @@ static int take_unused(struct db *db, void *arg, struct err *err)
         s->still_true = living == 0;
         if (!s->still_true)
                 return 0;
-        s->place->next_attempt_at = clock_now_us() + CLOSE_TIMEOUT_MS * US_PER_MS;
+        s->place->next_attempt_at = lease_work_window(s->op);
         return place_move(db, s->f->rt, s->place, s->to, err);
 }
 
+/* The time that one place may take. A stop of the daemon ends it as well. */
+static struct op limited_op(const struct findings *f)
+{
+        struct op limited = *f->op;
+
+        limited.deadline_ms = MIN(limited.deadline_ms, clock_mono_ms() + CLOSE_TIMEOUT_MS);
+        return limited;
+}
+
 /* A lost race is somebody else's progress. */
-static int try_move(struct findings *f, struct place *place, const char *to, const char *note)
+static int try_move(struct findings *f, const struct op *op, struct place *place, const char *to,
+                    const char *note)
 {
         CLEAN(err_done) struct err err = { 0 };
-        struct step s = { .f = f, .place = place, .to = to, .note = note };
+        struct step s = { .f = f, .op = op, .place = place, .to = to, .note = note };
         int r;
 
         FAULT("sweep.move.before");
@@ -120,11 +131,10 @@ static void close_place(struct findings *f, struct place *place, const char *not
                         struct sweep_result *res)
 {
         CLEAN(err_done) struct err err = { 0 };
-        struct op limited = *f->op;
+        struct op limited = limited_op(f);
 
-        if (try_move(f, place, PLACE_CLOSING, note) < 0)
+        if (try_move(f, &limited, place, PLACE_CLOSING, note) < 0)
                 return;
-        limited.deadline_ms = clock_mono_ms() + CLOSE_TIMEOUT_MS;
         if (lease_finish_closing(&limited, f->rt, place, &err) >= 0) {
                 res->closed++;
                 return;
@@ -141,21 +151,26 @@ static void heal_intended(struct findings *f, struct place *place, struct sweep_
 {
         const struct driver *driver = driver_lookup(f->rt, place->driver);
 
-        if (place_is_ours(f->rt, place) || !is_abandoned(f, place))
+        if (!is_abandoned(f, place))
                 return;
         if (driver && driver->list)
-                close_place(f, place, "left behind by a daemon that stopped while it was opened",
-                            res);
+                close_place(f, place, "left behind while it was opened", res);
         else
-                (void)try_move(f, place, PLACE_UNCERTAIN,
-                               "the daemon stopped while the provider was asked to open it");
+                (void)try_move(f, f->op, place, PLACE_UNCERTAIN,
+                               "left behind while the provider was asked to open it");
 }
 
 static void heal_held(struct findings *f, struct place *place, struct sweep_result *res)
 {
         CLEAN(err_done) struct err err = { 0 };
         bool reusable = streq(place->policy, POLICY_REUSE_ENVIRONMENT);
-        struct step s = { .f = f, .place = place, .to = reusable ? PLACE_HELD : PLACE_CLOSING };
+        struct op limited = limited_op(f);
+        struct step s = {
+                .f = f,
+                .op = &limited,
+                .place = place,
+                .to = reusable ? PLACE_HELD : PLACE_CLOSING,
+        };
         int r;
 
         if (!is_abandoned(f, place))
@@ -165,8 +180,8 @@ static void heal_held(struct findings *f, struct place *place, struct sweep_resu
         FAULT("sweep.unused.after");
         if (r < 0 || !s.still_true)
                 return;
-        r = reusable ? lease_finish_parking(f->op, f->rt, place, &err)
-                     : lease_finish_closing(f->op, f->rt, place, &err);
+        r = reusable ? lease_finish_parking(&limited, f->rt, place, &err)
+                     : lease_finish_closing(&limited, f->rt, place, &err);
         if (r < 0)
                 res->failed++;
         else if (reusable)

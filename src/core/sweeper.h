@@ -3,7 +3,7 @@
  *
  *   lease past its expiry                      released as expired
  *   lease of a run that ended                  released, as failed when the run failed
- *   intended, of an earlier instance           closed if the driver can find it, else uncertain
+ *   intended, of nobody                        closed if the driver can find it, else uncertain
  *   held without a lease, of nobody            back to ready (reusable) or closed
  *   closing and due                            the provider is asked again, with growing pauses
  *   uncertain                                  looked for again where the driver can list

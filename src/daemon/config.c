@@ -28,23 +28,32 @@ struct loader {
         int failed;
 };
 
-static const char *from_environment(const struct source *s)
+/* An empty variable says nothing. */
+static const char *from_environment(const struct source *s, const char **ret_name)
 {
-        const char *value = s->variable ? getenv(s->variable) : NULL;
+        const char *const names[] = { s->variable, s->seed };
 
-        if (!value || !*value)
-                value = s->seed ? getenv(s->seed) : NULL;
-        return value && *value ? value : NULL;
+        for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+                const char *value = names[i] ? getenv(names[i]) : NULL;
+
+                if (value && *value) {
+                        *ret_name = names[i];
+                        return value;
+                }
+        }
+        return NULL;
 }
 
 /* The value as text, and in *ret_origin who said so. NULL when nobody did. */
 static const char *find(struct loader *l, const char *flag, const struct source *s,
                         const char **ret_origin)
 {
-        const char *value = flag ? flag : from_environment(s);
+        const char *value = flag;
         json_t *v;
 
-        *ret_origin = flag ? "the command line" : s->variable ? s->variable : s->key;
+        *ret_origin = "the command line";
+        if (!value)
+                value = from_environment(s, ret_origin);
         if (value)
                 return value;
         v = s->key ? json_object_get(l->file, s->key) : NULL;
@@ -121,14 +130,16 @@ static const char *list(struct loader *l, struct source s, char separator, const
 {
         json_t *v = json_object_get(l->file, s.key), *item;
         CLEAN(buf_done) struct buf joined = BUF_INIT;
+        const char *name;
         size_t i;
 
-        if (from_environment(&s) || !json_is_array(v))
+        if (from_environment(&s, &name) || !json_is_array(v))
                 return text(l, NULL, s, fallback);
         json_array_foreach(v, i, item)
         {
                 if (!json_is_string(item)) {
-                        refuse(l, s.key, "the list", "a list of strings");
+                        refuse(l, arena_printf(l->arena, "%s in " CONFIG_FILE, s.key),
+                               json_to_arena(l->arena, v), "a list of strings");
                         return fallback;
                 }
                 if (i)
@@ -285,6 +296,13 @@ static void load_settings(struct loader *l, const struct cli_serve_options *flag
         s->listen_host = host_of(l->arena, c->listen);
 }
 
+/* A name that only begins like an address may be anybody's. */
+static bool is_loopback(const char *host)
+{
+        return streq(host, "localhost") || streq(host, "::1") ||
+               (str_starts(host, "127.") && host[strspn(host, "0123456789.")] == '\0');
+}
+
 static int check_sense(const struct config *c, struct err *err)
 {
         const struct settings *s = &c->settings;
@@ -294,8 +312,7 @@ static int check_sense(const struct config *c, struct err *err)
                         err, ERR_INVALID,
                         "mode local_trusted lets everybody who reaches the port do everything, "
                         "so it needs exposure private; use mode authenticated for public");
-        if (s->mode == MODE_LOCAL_TRUSTED && !streq(s->listen_host, "localhost") &&
-            !streq(s->listen_host, "::1") && !str_starts(s->listen_host, "127."))
+        if (s->mode == MODE_LOCAL_TRUSTED && !is_loopback(s->listen_host))
                 return err_set(err, ERR_INVALID,
                                "mode local_trusted only listens on loopback, not on %s; use --mode "
                                "authenticated, and make a key with `berth key create --board`",

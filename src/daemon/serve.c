@@ -222,12 +222,33 @@ static int open_runtime(struct daemon *d, struct err *err)
         return on_main_thread(d, ensure_operator, err);
 }
 
+/* How many connections to hold. The usual limit of 1024 descriptors is less than the server would
+ * take, and a daemon that spends them all on connections cannot open a database or a pipe any more:
+ * so raise it as far as is of use, and keep a part for operations. */
+static unsigned connections_to_hold(void)
+{
+        const rlim_t most = 4096, others = 1536;
+        struct rlimit limit;
+
+        if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+                return 256;
+        if (limit.rlim_cur < most + others) {
+                limit.rlim_cur = MIN(limit.rlim_max, most + others);
+                if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+                        (void)getrlimit(RLIMIT_NOFILE, &limit);
+        }
+        if (limit.rlim_cur >= most + others)
+                return (unsigned)most;
+        return (unsigned)MAX(limit.rlim_cur / 2, (rlim_t)1);
+}
+
 static int start_loop(struct daemon *d, struct err *err)
 {
         struct http_server_config http = {
                 .loop = &d->loop,
                 .handler = &api_handler,
                 .ctx = &d->api,
+                .max_connections = connections_to_hold(),
         };
         int r = uv_loop_init(&d->loop);
 
@@ -406,6 +427,7 @@ static void harden(void)
         (void)setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
         umask(077);
         signal(SIGPIPE, SIG_IGN);
+        signal(SIGXFSZ, SIG_IGN); /* a write past a limit is an error like a full disk */
 }
 
 /* A private daemon tells the one who started it: being second is no failure to him. */

@@ -188,6 +188,7 @@ static void finish(struct http_exchange *x)
         struct http_conn *c = x->conn;
 
         if (c) {
+                http_exchange_uncount(c->server, x);
                 c->x = NULL;
                 c->phase = x->keep_alive && x->body_done ? CONN_HEAD : CONN_CLOSING;
                 http_conn_due(c);

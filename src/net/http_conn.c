@@ -41,6 +41,7 @@ static void abandon_exchange(struct http_conn *c)
 
         if (!x)
                 return;
+        http_exchange_uncount(c->server, x);
         x->conn = NULL;
         if (!x->handed_out)
                 http_exchange_free(x);
@@ -133,6 +134,28 @@ static size_t take_head(struct http_conn *c, const char *bytes, size_t len)
         return req.head.len;
 }
 
+/* Every client may send a body of the greatest size, and nobody knows yet who it is: together they
+ * must not fill the memory. Small bodies do not count, so that the ordinary calls go on while
+ * somebody tries. */
+static bool count_body(struct http_server *s, struct http_exchange *x, size_t len)
+{
+        size_t after = x->body.len + len;
+
+        if (after <= SMALL_BODY)
+                return true;
+        if (after - x->body_counted > s->config.max_bodies - s->bodies)
+                return false;
+        s->bodies += after - x->body_counted;
+        x->body_counted = after;
+        return true;
+}
+
+void http_exchange_uncount(struct http_server *s, struct http_exchange *x)
+{
+        s->bodies -= x->body_counted;
+        x->body_counted = 0;
+}
+
 static void body_bytes(struct http_conn *c, const char *bytes, size_t len)
 {
         const struct http_server_config *config = &c->server->config;
@@ -145,6 +168,10 @@ static void body_bytes(struct http_conn *c, const char *bytes, size_t len)
         }
         if (len > config->max_body - x->body.len) {
                 refuse(c, 413, "Request body too large");
+                return;
+        }
+        if (!count_body(c->server, x, len)) {
+                refuse(c, 503, "Too many large requests at once");
                 return;
         }
         x->body.max = config->max_body;

@@ -22,11 +22,13 @@
 
 #define READ_SIZE        65536 /* of the one read buffer that all connections share */
 #define PIPELINE_PENDING 65536 /* unsent bytes past which no further request is started */
+#define SMALL_BODY       65536 /* bodies up to here are always taken */
 #define COPY_BODY_MAX    16384 /* smaller bodies are copied behind their head, to leave as one */
 #define LINGER_MS        5000  /* how long a closing connection waits for the client's end */
 #define PROBE_MS         1000  /* see http_deadline */
 #define ACCEPT_RETRY_MS  100   /* after a failure to accept that is not the client's */
 #define SURPLUS_MAX      64    /* connections past the limit that are still told so */
+#define UNIX_PLACES      64    /* connections past all that, for the Unix socket only */
 
 /* A member of a circular list whose head is a link of its own. */
 struct http_link {
@@ -130,6 +132,7 @@ struct http_exchange {
         size_t n_fields;
         struct http_field *fields; /* one per name */
         struct buf body;
+        size_t body_counted; /* of it, in the server's sum; see body_bytes() */
 
         enum http1_framing framing;
         uint64_t body_left;           /* HTTP1_BODY_LENGTH */
@@ -155,6 +158,7 @@ struct http_server {
         unsigned limits_ms[N_DEADLINES];
         unsigned n_conns;
         unsigned n_handles; /* until their close callbacks */
+        size_t bodies;      /* bytes of large bodies in memory */
         bool draining;
         bool closing;
         int reserve_fd; /* given up to accept and drop a client when descriptors run out */
@@ -193,6 +197,8 @@ static inline size_t http_conn_pending(const struct http_conn *c)
 struct http_exchange *http_exchange_new(struct http_conn *c, const struct http1_request *req,
                                         const char *head);
 void http_exchange_free(struct http_exchange *x);
+/* http_conn.c: its body no longer counts. Before the exchange leaves its connection. */
+void http_exchange_uncount(struct http_server *s, struct http_exchange *x);
 
 /* http_answer.c */
 void http_answer_continue(struct http_conn *c);

@@ -17,6 +17,7 @@
 #include "net/http_internal.h"
 
 #define ACCEPT_BATCH 64 /* clients taken per turn, so that the others get theirs */
+#define IDLE_TRIES   16 /* connections looked at to find one that may be closed for another */
 /* The least time between two runs of the timer: a thousand deadlines are not a thousand wake-ups.
  */
 #define TIMER_GRAIN_MS 20
@@ -153,19 +154,45 @@ static void tune_tcp(int fd)
         (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
 }
 
+/* Close the connection that has been idle longest, so that nobody can shut the others out by
+ * holding connections open. One that has just sent something is not idle, only not read yet. */
+static bool close_an_idle_one(struct http_server *s)
+{
+        struct http_link *list = &s->deadlines[DEADLINE_IDLE];
+        int tries = IDLE_TRIES;
+
+        for (struct http_link *l = list->next; l != list && tries > 0; l = l->next, tries--) {
+                struct http_conn *c = container_of(l, struct http_conn, deadline);
+                char byte;
+
+                if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0) {
+                        http_conn_close(c);
+                        return true;
+                }
+        }
+        return false;
+}
+
+/* Clients of the Unix socket have places of their own: who fills the port must not lock the
+ * operator out. */
 static void admit(struct http_listener *l, int take_fd, const struct sockaddr_storage *from)
 {
         struct http_server *s = l->server;
+        unsigned limit = s->config.max_connections;
         struct http_peer peer;
+        bool surplus;
 
-        if (s->n_conns >= s->config.max_connections + SURPLUS_MAX) {
+        if (l->is_unix)
+                limit += SURPLUS_MAX + UNIX_PLACES;
+        surplus = s->n_conns >= limit && !close_an_idle_one(s);
+        if (s->n_conns >= limit + SURPLUS_MAX) {
                 close(take_fd);
                 return;
         }
         if (!l->is_unix)
                 tune_tcp(take_fd);
         fill_peer(take_fd, l->is_unix, from, &peer);
-        http_conn_open(s, take_fd, &peer, s->n_conns >= s->config.max_connections);
+        http_conn_open(s, take_fd, &peer, surplus);
 }
 
 static void watch_listeners(struct http_server *s, bool on)
@@ -281,6 +308,7 @@ static void set_defaults(struct http_server *s, const struct http_server_config 
         *c = *config;
         c->max_head = c->max_head ? c->max_head : 16384;
         c->max_body = c->max_body ? c->max_body : (size_t)10 << 20;
+        c->max_bodies = c->max_bodies ? c->max_bodies : (size_t)256 << 20;
         c->max_connections = c->max_connections ? c->max_connections : 4096;
         c->head_timeout_ms = c->head_timeout_ms ? c->head_timeout_ms : 10000;
         c->body_timeout_ms = c->body_timeout_ms ? c->body_timeout_ms : 30000;

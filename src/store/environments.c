@@ -123,32 +123,31 @@ int environments_delete(struct db *db, const char *id, struct err *err)
  * function; a quoted id is unique enough to search for as text and needs neither. */
 #define NAMES_ENVIRONMENT(column) column " LIKE '%\"' || ?2 || '\"%'"
 
-static const char references_sql[] =
+/* clang-format off */
+static const char count_references[] =
         "SELECT (SELECT COUNT(*) FROM agents WHERE default_environment_id = ?2), "
-        "(SELECT COUNT(*) FROM execution_workspaces "
-        "WHERE company_id = ?1 AND " NAMES_ENVIRONMENT(
-                "metadata") "), "
-                            "(SELECT COUNT(*) FROM issues "
-                            "WHERE company_id = ?1 AND " NAMES_ENVIRONMENT(
-                                    "execution_workspace_settings") "), "
-                                                                    "(SELECT COUNT(*) FROM projects "
-                                                                    "WHERE company_id = ?1 AND " NAMES_ENVIRONMENT(
-                                                                            "execution_workspace_policy") "), "
-                                                                                                          "(SELECT COUNT(*) FROM company_secret_bindings "
-                                                                                                          "WHERE company_id = ?1 AND target_type = 'environment' AND target_id = ?2), "
-                                                                                                          "(SELECT COUNT(*) FROM environment_leases "
-                                                                                                          "WHERE environment_id = ?2 AND (status = 'active' OR status = 'retained')), "
-                                                                                                          "(SELECT COUNT(*) FROM places WHERE environment_id = ?2 AND state <> 'gone'), "
-                                                                                                          "(SELECT COUNT(*) FROM places "
-                                                                                                          "WHERE environment_id = ?2 AND state <> 'gone' AND state = 'closing'), "
-                                                                                                          "(SELECT COUNT(*) FROM places "
-                                                                                                          "WHERE environment_id = ?2 AND state <> 'gone' AND state = 'ready')";
+        "(SELECT COUNT(*) FROM execution_workspaces WHERE company_id = ?1 "
+        "AND " NAMES_ENVIRONMENT("metadata") "), "
+        "(SELECT COUNT(*) FROM issues WHERE company_id = ?1 "
+        "AND " NAMES_ENVIRONMENT("execution_workspace_settings") "), "
+        "(SELECT COUNT(*) FROM projects WHERE company_id = ?1 "
+        "AND " NAMES_ENVIRONMENT("execution_workspace_policy") "), "
+        "(SELECT COUNT(*) FROM company_secret_bindings WHERE company_id = ?1 "
+        "AND target_type = 'environment' AND target_id = ?2), "
+        "(SELECT COUNT(*) FROM environment_leases WHERE environment_id = ?2 "
+        "AND (status = 'active' OR status = 'retained')), "
+        "(SELECT COUNT(*) FROM places WHERE environment_id = ?2 AND state <> 'gone'), "
+        "(SELECT COUNT(*) FROM places WHERE environment_id = ?2 AND state <> 'gone' "
+        "AND state = 'closing'), "
+        "(SELECT COUNT(*) FROM places WHERE environment_id = ?2 AND state <> 'gone' "
+        "AND state = 'ready')";
+/* clang-format on */
 
 int environments_references(struct db *db, const struct environment *env,
                             struct environment_references *ret, struct err *err)
 {
         CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db, references_sql, DB_ARGS(DB_T(env->company_id), DB_T(env->id)), &s,
+        int r = db_query(db, count_references, DB_ARGS(DB_T(env->company_id), DB_T(env->id)), &s,
                          err);
 
         if (r >= 0)

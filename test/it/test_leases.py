@@ -662,8 +662,9 @@ class RealizeTest(LeasesTest):
         os.symlink("../../outside", work / "up")
         os.symlink(str(self.root), work / "absolute")
         (self.base / "root-twin").mkdir()
+        (self.base / "rootwork").mkdir()  # begins like the root, and "work" is beneath it
         (work / "file").write_text("x")
-        for path in ("/", "/etc", str(self.base), str(self.base / "outside"), str(self.base / "root-twin"),
+        for path in ("/", "/etc", str(self.base), str(self.base / "outside"), str(self.base / "root-twin"), str(self.base / "rootwork"),
                      f"{self.root}/..", f"{self.root}/../outside", f"{work}/../../outside", f"{work}/out",
                      f"{work}/out/ssh", f"{work}/up", f"{work}/missing", f"{work}/file", "work", "./work",
                      "../outside", "relative", f"{self.root}x", "/nowhere", "/proc/self/root/etc"):

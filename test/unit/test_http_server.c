@@ -618,8 +618,8 @@ static void test_limit_connections(void **state)
         start(f);
         a = dial(f);
         b = dial(f);
-        say(a, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
-        say(b, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
+        say(a, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\nGET");
+        say(b, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\nGET");
         hear(f, a, &got, "GET|");
         buf_clear(&got);
         hear(f, b, &got, "GET|");
@@ -631,6 +631,62 @@ static void test_limit_connections(void **state)
         TURN_UNTIL(f, http_server_connections(f->server) == 1);
         ask(f, "GET /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", &got);
         assert_true(str_starts(got.data, "HTTP/1.1 200"));
+}
+
+/* Large bodies share a budget; who does not need it is not concerned. */
+static void test_limit_bodies(void **state)
+{
+        struct fixture *f = *state;
+        struct buf CLEAN(buf_done) got = BUF_INIT;
+        struct buf CLEAN(buf_done) large = BUF_INIT;
+        int CLEAN(cleanup_fd) a = -1;
+
+        f->config.max_bodies = 150000;
+        start(f);
+        buf_puts(&large, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n"
+                         "Connection: close\r\n\r\n");
+        for (int i = 0; i < 99999; i++)
+                buf_putc(&large, 'x');
+        a = dial(f);
+        say(a, buf_str(&large));
+        TURN_UNTIL(f, f->server->bodies == 99999);
+        ask(f, buf_str(&large), &got);
+        assert_true(str_starts(got.data, "HTTP/1.1 503"));
+        ask(f, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi",
+            &got);
+        assert_true(str_starts(got.data, "HTTP/1.1 200"));
+        close(take_fd(&a));
+        TURN_UNTIL(f, f->server->bodies == 0);
+        buf_putc(&large, 'x');
+        ask(f, buf_str(&large), &got);
+        assert_true(str_starts(got.data, "HTTP/1.1 200"));
+        assert_int_equal(f->server->bodies, 0);
+}
+
+/* Who holds connections open without using them does not keep others out. */
+static void test_limit_idle_makes_room(void **state)
+{
+        struct fixture *f = *state;
+        struct buf CLEAN(buf_done) got = BUF_INIT;
+        int CLEAN(cleanup_fd) a = -1;
+        int CLEAN(cleanup_fd) b = -1;
+
+        f->config.max_connections = 2;
+        start(f);
+        a = dial(f);
+        say(a, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
+        hear(f, a, &got, "GET|");
+        buf_clear(&got);
+        b = dial(f);
+        say(b, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
+        hear(f, b, &got, "GET|");
+        ask(f, "GET /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", &got);
+        assert_true(str_starts(got.data, "HTTP/1.1 200"));
+        buf_clear(&got);
+        hear_end(f, a, &got); /* idle longest */
+        assert_int_equal(got.len, 0);
+        say(b, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
+        hear(f, b, &got, "GET|");
 }
 
 /* Past the limit 64 more are told why; the next is closed without a word. */
@@ -645,6 +701,8 @@ static void test_limit_surplus(void **state)
         start(f);
         for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
                 fds[i] = dial(f);
+                if (i == 0)
+                        say(fds[i], "GET");
                 TURN_UNTIL(f, http_server_connections(f->server) == i + 1);
         }
         hear_end(f, fds[SURPLUS_MAX], &got);
@@ -1402,6 +1460,8 @@ int main(void)
                 TEST(test_limit_head),
                 TEST(test_limit_body),
                 TEST(test_limit_connections),
+                TEST(test_limit_bodies),
+                TEST(test_limit_idle_makes_room),
                 TEST(test_limit_surplus),
                 TEST(test_out_of_descriptors),
                 TEST(test_out_of_reserve),

@@ -9,6 +9,10 @@
 
 static int closed_first, closed_second, close_result;
 
+/* What happens while a provider works. */
+static void (*during_open)(struct op *op, struct runtime *rt);
+static void (*during_resume)(struct op *op, struct runtime *rt);
+
 static int plan(struct op *op, struct runtime *rt, const struct environment *env,
                 const struct lease_request *req, struct lease_plan *ret, struct err *err)
 {
@@ -23,6 +27,8 @@ static int open_place(struct op *op, struct runtime *rt, const struct place *pla
                       const struct lease_request *req, struct provider_lease *ret, struct err *err)
 {
         ret->id = place->id;
+        if (during_open)
+                during_open(op, rt);
         return 0;
 }
 
@@ -40,6 +46,38 @@ static int close_second(struct op *op, struct runtime *rt, const struct place *p
         return 0;
 }
 
+static int plan_reuse(struct op *op, struct runtime *rt, const struct environment *env,
+                      const struct lease_request *req, struct lease_plan *ret, struct err *err)
+{
+        *ret = (struct lease_plan){ .provider = "counting",
+                                    .policy = POLICY_REUSE_ENVIRONMENT,
+                                    .config = "{}",
+                                    .has_world = true,
+                                    .reuse = true };
+        return 0;
+}
+
+static int resume_place(struct op *op, struct runtime *rt, const struct place *place,
+                        const struct lease_request *req, struct provider_lease *ret,
+                        struct err *err)
+{
+        ret->id = place->id;
+        if (during_resume)
+                during_resume(op, rt);
+        return 0;
+}
+
+static bool matches(const char *recorded, const char *wanted)
+{
+        return true;
+}
+
+static const struct driver reusing = { .key = "local",
+                                       .plan = plan_reuse,
+                                       .open = open_place,
+                                       .resume = resume_place,
+                                       .close = close_first,
+                                       .matches = matches };
 static const struct driver first = { .key = "local",
                                      .plan = plan,
                                      .open = open_place,
@@ -50,6 +88,7 @@ static const struct driver second = {
 };
 static const struct driver *const both[] = { &first, &second, NULL };
 static const struct driver *const only_first[] = { &first, NULL };
+static const struct driver *const only_reusing[] = { &reusing, NULL };
 
 static struct environment env = {
         .id = ENV,
@@ -79,6 +118,7 @@ static int setup(void **state)
 
         env.driver = "local";
         closed_first = closed_second = close_result = 0;
+        during_open = during_resume = NULL;
         assert_true(store_write(&t->op, t->rt.store, insert_env, NULL, NULL) >= 0);
         *state = t;
         return 0;
@@ -172,6 +212,81 @@ static void test_release_goes_on_past_a_failure(void **state)
                          2);
 }
 
+static int archive(struct db *db, void *arg, struct err *err)
+{
+        return db_exec(db, "UPDATE environments SET status = 'archived'", DB_NO_ARGS, err);
+}
+
+static void archive_meanwhile(struct op *op, struct runtime *rt)
+{
+        assert_true(store_write(op, rt->store, archive, NULL, NULL) >= 0);
+}
+
+/* What the provider opened for an environment that nobody may use any more goes again. */
+static void test_archived_while_the_provider_works(void **state)
+{
+        CLEAN(err_done) struct err e = { 0 };
+        struct test_runtime *t = *state;
+        struct lease_record record;
+
+        during_open = archive_meanwhile;
+        assert_int_equal(lease_acquire(&t->op, &t->rt, &env, &request, &record, &e),
+                         ERR_UNPROCESSABLE);
+        assert_string_equal(e.msg, "Environment \"box\" is not active.");
+        assert_int_equal(closed_first, 1);
+        assert_int_equal(test_number(t, "SELECT COUNT(*) FROM environment_leases"), 0);
+        assert_int_equal(test_number(t, "SELECT COUNT(*) FROM places WHERE state <> 'gone'"), 0);
+}
+
+static struct lease_record nested;
+
+static void acquire_meanwhile(struct op *op, struct runtime *rt)
+{
+        during_resume = NULL;
+        assert_int_equal(lease_acquire(op, rt, &env, &request, &nested, NULL), 0);
+}
+
+/* A place that is just being given to one lease of a run is not given to another as well. */
+static void test_only_what_a_lease_holds_is_joined(void **state)
+{
+        struct test_runtime *t = *state;
+        struct lease_record parked, one, two;
+
+        t->rt.drivers = only_reusing;
+        assert_int_equal(lease_acquire(&t->op, &t->rt, &env, &request, &parked, NULL), 0);
+        assert_int_equal(
+                lease_release(&t->op, &t->rt, parked.lease.id, LEASE_RELEASED, &parked, NULL), 0);
+        during_resume = acquire_meanwhile;
+        assert_int_equal(lease_acquire(&t->op, &t->rt, &env, &request, &one, NULL), 0);
+        assert_string_equal(one.lease.place_id, parked.lease.place_id);
+        assert_string_not_equal(nested.lease.place_id, one.lease.place_id);
+        /* ... but once it is given, the next one joins */
+        assert_int_equal(lease_acquire(&t->op, &t->rt, &env, &request, &two, NULL), 0);
+        assert_int_equal(test_number(t, "SELECT COUNT(*) FROM places"), 2);
+}
+
+static void release_meanwhile(struct op *op, struct runtime *rt)
+{
+        during_resume = NULL;
+        assert_int_equal(lease_release(op, rt, nested.lease.id, LEASE_FAILED, &nested, NULL), 0);
+}
+
+/* The lease that was joined ends first, and its place with it: another place is found. */
+static void test_joined_lease_ends_meanwhile(void **state)
+{
+        struct test_runtime *t = *state;
+        struct lease_record record;
+
+        t->rt.drivers = only_reusing;
+        assert_int_equal(lease_acquire(&t->op, &t->rt, &env, &request, &nested, NULL), 0);
+        during_resume = release_meanwhile;
+        assert_int_equal(lease_acquire(&t->op, &t->rt, &env, &request, &record, NULL), 0);
+        assert_string_equal(record.lease.status, LEASE_ACTIVE);
+        assert_string_not_equal(record.lease.place_id, nested.lease.place_id);
+        assert_int_equal(closed_first, 1);
+        assert_int_equal(test_number(t, "SELECT COUNT(*) FROM places WHERE state = 'held'"), 1);
+}
+
 #define WITH_STORE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
@@ -181,6 +296,9 @@ int main(void)
                 WITH_STORE(test_release_by_the_driver_of_the_lease),
                 WITH_STORE(test_release_without_the_driver),
                 WITH_STORE(test_release_goes_on_past_a_failure),
+                WITH_STORE(test_archived_while_the_provider_works),
+                WITH_STORE(test_only_what_a_lease_holds_is_joined),
+                WITH_STORE(test_joined_lease_ends_meanwhile),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

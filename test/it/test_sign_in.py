@@ -1,0 +1,108 @@
+"""Signing in from the command line: a challenge, its approval by somebody who is signed in, and the key of it."""
+
+import unittest
+import uuid
+
+from berthtest import BerthTest
+
+
+class SignInTest(BerthTest):
+    daemon_flags = ("--mode", "authenticated")
+
+    def challenge(self, **body):
+        return self.ok("POST", "/api/cli-auth/challenges", {"command": "berth env list", **body}, status=201)
+
+    def status(self, challenge):
+        return self.ok("GET", f"/api/cli-auth/challenges/{challenge['id']}?token={challenge['token']}")["status"]
+
+    def approve(self, challenge, who=None, token=None):
+        return self.req("POST", f"/api/cli-auth/challenges/{challenge['id']}/approve",
+                        {"token": token or challenge["token"]}, token=who)
+
+    # http-api 8.96
+    def test_challenge(self):
+        made = self.challenge(clientName="laptop", requestedAccess="board")
+        self.assertRegex(made["token"], "^pcp_cli_auth_[0-9a-f]{48}$")
+        self.assertRegex(made["boardApiToken"], "^pcp_board_[0-9a-f]{48}$")
+        self.assertIn(made["id"], made["approvalUrl"])
+        self.assertIn(made["token"], made["approvalUrl"])
+        self.assertEqual(made["approvalPath"], f"/cli-auth/{made['id']}?token={made['token']}")
+        self.assertEqual(made["approvalUrl"], self.daemon.url + made["approvalPath"])
+        self.assertEqual(made["pollPath"], f"/cli-auth/challenges/{made['id']}")
+        self.assertEqual(made["suggestedPollIntervalMs"], 1000)
+        self.assertEqual(self.status(made), "pending")
+        # the board token means nothing yet
+        self.assert_error(self.req("GET", "/api/cli-auth/me", token=made["boardApiToken"]), 401, "Unauthorized")
+
+    # http-api 8.96
+    def test_approval(self):
+        companies = [self.operator("POST", "/api/companies", {"name": name}, 201) for name in ("One", "Two")]
+        self.operator("POST", "/api/companies", {"name": "Not mine"}, 201)
+        user = self.board_user(companies[0])
+        self.board_user(companies[1])
+        made = self.challenge(clientName="laptop")
+        approved = self.approve(made, user["token"])
+        self.assert_status(approved, 200)
+        self.assertEqual((approved.json["approved"], approved.json["status"], approved.json["userId"]),
+                         (True, "approved", user["userId"]))
+        self.assertEqual(self.status(made), "approved")
+        me = self.ok("GET", "/api/cli-auth/me", token=made["boardApiToken"])
+        self.assertEqual((me["userId"], me["source"], me["keyId"]),
+                         (user["userId"], "board_key", approved.json["keyId"]))
+        rows = self.daemon.sql("SELECT company_id, actor_id, entity_id, details FROM activity_log "
+                               "WHERE action = 'board_api_key.created'")
+        self.assertEqual({r["company_id"] for r in rows}, {c["id"] for c in companies})
+        self.assertEqual(len(rows), 2)
+        for row in rows:
+            self.assertEqual((row["actor_id"], row["entity_id"]), (user["userId"], approved.json["keyId"]))
+            self.assertNotIn("pcp_", row["details"])
+        # once is enough
+        again = self.approve(made, user["token"])
+        self.assertEqual((again.status, again.json["keyId"]), (200, approved.json["keyId"]))
+        self.assertEqual(len(self.daemon.sql("SELECT id FROM activity_log WHERE action = 'board_api_key.created'")), 2)
+
+    def test_who_may_approve(self):
+        company = self.operator("POST", "/api/companies", {"name": "One"}, 201)
+        made = self.challenge()
+        self.assert_error(self.approve(made), 401, "Sign in before approving CLI access")
+        self.assert_error(self.approve(made, self.agent(company)["token"]), 403, "Board access required")
+        user = self.board_user(company)["token"]
+        self.assert_error(self.approve(made, user, token="pcp_cli_auth_" + "0" * 48), 404,
+                          "CLI auth challenge not found")
+        wide = self.challenge(requestedAccess="instance_admin_required")
+        self.assert_error(self.approve(wide, user), 403, "Instance admin access required")
+        self.assertEqual((self.status(made), self.status(wide)), ("pending", "pending"))
+
+    def test_cancel(self):
+        made = self.challenge()
+        path = f"/api/cli-auth/challenges/{made['id']}/cancel"
+        self.assert_error(self.req("POST", path, {"token": "0" * 16}), 404, "CLI auth challenge not found")
+        self.assertEqual(self.ok("POST", path, {"token": made["token"]}), {"status": "cancelled", "cancelled": True})
+        self.assertEqual(self.status(made), "cancelled")
+        company = self.operator("POST", "/api/companies", {"name": "One"}, 201)
+        answer = self.approve(made, self.board_user(company)["token"])
+        self.assertEqual((answer.status, answer.json["approved"]), (200, False))
+        self.assert_status(self.req("GET", "/api/cli-auth/me", token=made["boardApiToken"]), 401)
+
+    def test_wrong_ids_and_tokens(self):
+        made = self.challenge()
+        for path in (f"{made['id']}", f"{made['id']}?token=", f"{made['id']}?token=wrong",
+                     f"{uuid.uuid4()}?token={made['token']}", f"nonsense?token={made['token']}"):
+            self.assert_error(self.req("GET", f"/api/cli-auth/challenges/{path}"), 404,
+                              "CLI auth challenge not found")
+        for body in (None, {}, {"command": ""}, {"command": "x" * 241}, {"command": "x", "clientName": "y" * 121},
+                     {"command": "x", "requestedAccess": "all"}, {"command": "x", "requestedCompanyId": "y"}):
+            self.assert_error(self.req("POST", "/api/cli-auth/challenges", body), 400, "Validation error")
+
+    def test_revoke_current(self):
+        company = self.operator("POST", "/api/companies", {"name": "One"}, 201)
+        user = self.board_user(company)
+        self.assertEqual(self.ok("POST", "/api/cli-auth/revoke-current", {}, token=user["token"]),
+                         {"revoked": True, "keyId": user["id"]})
+        self.assert_status(self.req("GET", "/api/cli-auth/me", token=user["token"]), 401)
+        answer = self.daemon.req_unix("POST", "/api/cli-auth/revoke-current", {})
+        self.assert_error(answer, 400, "Current board API key context is required")
+
+
+if __name__ == "__main__":
+    unittest.main()
