@@ -155,8 +155,9 @@ static void start_on_loop(struct letter *letter)
         e->start_memory = s->memory;
         e->takes_stdin = s->start.flags & BOX_START_STDIN;
         if (s->stdin_text)
-                (void)stdin_add(e, s->stdin_text, s->stdin_len, !s->open_stdin, true, NULL, NULL,
-                                NULL);
+                (void)stdin_add(
+                        e, &(struct stdin_piece){ s->stdin_text, s->stdin_len, !s->open_stdin, -1 },
+                        true, NULL, NULL, NULL);
         exec_submit(e);
         free(s);
 }

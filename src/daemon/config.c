@@ -334,6 +334,7 @@ static int load_all(struct loader *l, const struct cli_serve_options *flags, str
         static const char *const levels[] = { "debug", "info", "warn", "error", NULL };
         static const char *const formats[] = { "text", "json", NULL };
 
+        c->is_private = flags->is_private;
         c->listen = text(l, flags->listen, (struct source){ "listen", "BERTH_LISTEN", NULL },
                          "127.0.0.1:3100");
         c->database =
@@ -349,6 +350,8 @@ static int load_all(struct loader *l, const struct cli_serve_options *flags, str
                 l, (struct source){ "op_threads", "BERTH_OP_THREADS", NULL }, 16, 1, 256);
         c->op_queue = (unsigned)number(l, (struct source){ "op_queue", "BERTH_OP_QUEUE", NULL },
                                        1024, 1, 100000);
+        if (c->is_private) /* what the settings say is for the daemon with a port */
+                c->listen = "127.0.0.1:0";
         load_settings(l, flags, c);
         return l->failed ? l->failed : check_sense(c, l->err);
 }

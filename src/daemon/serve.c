@@ -29,6 +29,7 @@
 #include "core/sweeper.h"
 #include "daemon/config.h"
 #include "daemon/datadir.h"
+#include "daemon/idle.h"
 
 #define SOCKET_NAME "berth.sock"
 #define GRACE_MS    10000
@@ -48,6 +49,7 @@ struct daemon {
         uv_prepare_t idle_check;
         uv_signal_t sigterm, sigint;
         struct pool_job sweep_job;
+        struct idle idle; /* of a private one */
         bool adopted, sweeping, stopping, closed;
 };
 
@@ -134,18 +136,33 @@ static void grace_over(uv_timer_t *timer)
         uv_timer_start(timer, grace_over, GRACE_MS / 10, GRACE_MS / 10);
 }
 
+static void stop(struct daemon *d, const char *why)
+{
+        d->stopping = true;
+        log_info("stopping", LOG_S("why", why));
+        if (d->config.is_private)
+                idle_stop(&d->idle);
+        http_server_drain(d->http);
+        uv_timer_stop(&d->sweep_timer);
+        uv_timer_start(&d->grace_timer, grace_over, GRACE_MS, 0);
+        uv_prepare_start(&d->idle_check, check_idle);
+}
+
 static void stop_signal(uv_signal_t *handle, int signum)
 {
         struct daemon *d = handle->data;
 
         if (d->stopping)
                 _exit(128 + signum);
-        d->stopping = true;
-        log_info("stopping", LOG_S("signal", signum == SIGTERM ? "SIGTERM" : "SIGINT"));
-        http_server_drain(d->http);
-        uv_timer_stop(&d->sweep_timer);
-        uv_timer_start(&d->grace_timer, grace_over, GRACE_MS, 0);
-        uv_prepare_start(&d->idle_check, check_idle);
+        stop(d, signum == SIGTERM ? "SIGTERM" : "SIGINT");
+}
+
+static void stop_unneeded(void *arg)
+{
+        struct daemon *d = arg;
+
+        if (!d->stopping)
+                stop(d, "nobody needs it any more");
 }
 
 /* Starting */
@@ -177,7 +194,7 @@ static int read_boxes(struct op *op, struct daemon *d, struct err *err)
 
 static int open_runtime(struct daemon *d, struct err *err)
 {
-        int r = datadir_lock(d->config.data_dir, &d->lock_fd, err);
+        int r = datadir_lock(d->config.data_dir, d->config.is_private, &d->lock_fd, err);
 
         if (r >= 0)
                 r = datadir_node(d->config.data_dir, &d->rt.node, err);
@@ -300,6 +317,14 @@ static int listen_on(struct daemon *d, unsigned *ret_port, struct err *err)
         socklen_t len = sizeof(address);
         int fd, r;
 
+        *ret_port = 0;
+        r = http_listen_unix(path, 0600, &fd, err);
+        if (r == ERR_INVALID)
+                r = err_wrap(err, r, "choose a shorter data directory with --data");
+        if (r >= 0)
+                r = http_server_listen(d->http, fd, err);
+        if (r < 0 || d->config.is_private)
+                return r;
         r = http_listen_tcp(d->config.listen, &fd, err);
         if (r < 0)
                 return r;
@@ -307,12 +332,7 @@ static int listen_on(struct daemon *d, unsigned *ret_port, struct err *err)
                 len = 0;
         /* The port is at the same place for both families. */
         *ret_port = ntohs(((struct sockaddr_in *)&address)->sin_port);
-        r = http_server_listen(d->http, fd, err);
-        if (r >= 0)
-                r = http_listen_unix(path, 0600, &fd, err);
-        if (r == ERR_INVALID)
-                r = err_wrap(err, r, "choose a shorter data directory with --data");
-        return r < 0 ? r : http_server_listen(d->http, fd, err);
+        return http_server_listen(d->http, fd, err);
 }
 
 /* Reporting where we are: people and scripts wait for this line. */
@@ -321,8 +341,11 @@ static void announce(const struct daemon *d, unsigned port)
         const struct settings *s = &d->config.settings;
         bool v6 = strchr(s->listen_host, ':') != NULL;
 
-        printf("listening on http://%s%s%s:%u\n", v6 ? "[" : "", s->listen_host, v6 ? "]" : "",
-               port);
+        if (d->config.is_private)
+                printf("listening on unix:%s/" SOCKET_NAME "\n", d->config.data_dir);
+        else
+                printf("listening on http://%s%s%s:%u\n", v6 ? "[" : "", s->listen_host,
+                       v6 ? "]" : "", port);
         fflush(stdout);
         if (s->allow_fake_provider)
                 log_warn(
@@ -343,6 +366,14 @@ static void run(struct daemon *d, unsigned port)
         uv_signal_start(&d->sigterm, stop_signal, SIGTERM);
         uv_signal_start(&d->sigint, stop_signal, SIGINT);
         uv_timer_start(&d->sweep_timer, sweep_tick, interval, interval);
+        if (d->config.is_private) {
+                d->idle = (struct idle){ .pool = d->pool,
+                                         .rt = &d->rt,
+                                         .http = d->http,
+                                         .over = stop_unneeded,
+                                         .arg = d };
+                idle_start(&d->idle, &d->loop);
+        }
         announce(d, port);
         uv_run(&d->loop, UV_RUN_DEFAULT);
 }
@@ -385,6 +416,15 @@ static void harden(void)
         signal(SIGXFSZ, SIG_IGN); /* a write past a limit is an error like a full disk */
 }
 
+/* A private daemon tells the one who started it: being second is no failure to him. */
+static void report_failure(const struct cli_serve_options *options, int code, const struct err *err)
+{
+        if (options->is_private)
+                printf("%s %s\n", code == ERR_LOCKED ? "locked" : "error:", err->msg);
+        if (!options->is_private || code != ERR_LOCKED)
+                fprintf(stderr, "berth: %s\n", err->msg);
+}
+
 int serve(const struct cli_serve_options *options)
 {
         CLEAN(err_done) struct err err = { 0 };
@@ -411,7 +451,7 @@ int serve(const struct cli_serve_options *options)
         if (r >= 0)
                 run(d, port);
         else
-                fprintf(stderr, "berth: %s\n", err.msg);
+                report_failure(options, r, &err);
         shut_down(d);
         arena_done(&d->arena);
         free(d);
