@@ -65,6 +65,7 @@ struct stream {
         int pipe; /* where the command's output comes from; -1: at its end */
         int file; /* the spool; -1: not open */
         bool polled;
+        bool broken;      /* the disk refused it; the execution is being killed */
         uint64_t written; /* bytes in the spool */
         uint64_t stored;  /* acknowledged by a host; written - stored is bounded */
         uint64_t punched; /* given back to the file system; own spool only */
@@ -96,8 +97,9 @@ struct exec {
         bool ending;
         uint8_t end_flags; /* BOX_EXIT_* */
 
-        int status_pipe; /* the child's word on exec */
-        int keep_tty;    /* the terminal's other side, so that it cannot hang up early */
+        int status_pipe;  /* the child's word on exec */
+        uint64_t signals; /* came before that word; bit n - 1 is signal n */
+        int keep_tty;     /* the terminal's other side, so that it cannot hang up early */
         struct stream out[2];
 
         int stdin_fd;
@@ -261,9 +263,9 @@ void spool_discard(struct box *b, struct exec *e); /* of a START that failed */
 void spool_remove(struct box *b, struct exec *e);  /* FORGET */
 bool spool_reopen(struct box *b, struct exec *e);
 void spool_close(struct exec *e);
-/* Move what the pipe has; 0 when it has no more for now, 1 when it may, below for a disk error. */
+/* Move what the pipe has; below 0 when the disk does not take it. */
 int spool_move(struct box *b, struct exec *e, int stream);
-int spool_drain(struct box *b, struct exec *e, int stream);
+int spool_drain(struct exec *e, int stream);
 void spool_poll(struct box *b, struct exec *e, int stream);
 void spool_stored(struct box *b, struct exec *e, int stream, uint64_t stored);
 void spool_write_exit(struct box *b, struct exec *e);

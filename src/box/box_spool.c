@@ -201,8 +201,10 @@ static ssize_t move_up_to(struct exec *e, struct stream *s, size_t max)
         }
         if (errno == EAGAIN || errno == EINTR)
                 return 0;
+        /* The pipe stays open: the command is to die by SIGKILL, not wonder about SIGPIPE. */
         snprintf(e->fail_text, sizeof(e->fail_text), "the spool failed: %s", strerror(errno));
-        close_pipe(s);
+        e->say |= e->channel ? SAY_ERROR : 0;
+        s->broken = true;
         return -1;
 }
 
@@ -216,37 +218,29 @@ static uint64_t room(const struct box *b, const struct stream *s)
 int spool_move(struct box *b, struct exec *e, int stream)
 {
         struct stream *s = &e->out[stream];
-        ssize_t n;
+        ssize_t n = 0;
 
-        if (s->pipe < 0 || s->file < 0)
+        if (s->pipe < 0 || s->file < 0 || s->broken)
                 return 0;
-        if (room(b, s) > 0) {
+        if (room(b, s) > 0)
                 n = move_up_to(e, s, (size_t)MIN(room(b, s), (uint64_t)BOX_PIPE_SIZE));
-                if (n < 0) {
-                        e->say |= e->channel ? SAY_ERROR : 0;
-                        return -1;
-                }
-        }
         spool_poll(b, e, stream);
-        return 0;
+        return n < 0 ? -1 : 0;
 }
 
 /* What is in the pipe now; whoever still holds its other end is not waited for. */
-int spool_drain(struct box *b, struct exec *e, int stream)
+int spool_drain(struct exec *e, int stream)
 {
         struct stream *s = &e->out[stream];
         uint64_t end = s->written + DRAIN_MAX;
 
-        (void)b;
+        if (s->broken)
+                return -1;
         while (s->pipe >= 0 && s->file >= 0) {
                 ssize_t n = move_up_to(e, s, BOX_PIPE_SIZE);
 
-                if (n < 0) {
-                        e->say |= e->channel ? SAY_ERROR : 0;
-                        return -1;
-                }
-                if (n == 0)
-                        return 0;
+                if (n <= 0)
+                        return (int)n;
                 if (s->written >= end)
                         return -1;
         }
@@ -257,7 +251,7 @@ int spool_drain(struct box *b, struct exec *e, int stream)
 void spool_poll(struct box *b, struct exec *e, int stream)
 {
         struct stream *s = &e->out[stream];
-        bool want = s->pipe >= 0 && room(b, s) > 0 && e->state == EXEC_RUNNING;
+        bool want = s->pipe >= 0 && !s->broken && room(b, s) > 0 && e->state == EXEC_RUNNING;
 
         if (want == s->polled)
                 return;

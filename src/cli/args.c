@@ -43,7 +43,8 @@ static const struct cli_option *find_option(const struct args *a, const char *na
         for (size_t t = a->n_tables; t-- > 0;)
                 for (const struct cli_option *o = a->tables[t]; o->name; o++)
                         if (letter ? o->letter == letter
-                                   : strlen(o->name) == len && memcmp(o->name, name, len) == 0)
+                                   : name && strlen(o->name) == len &&
+                                             memcmp(o->name, name, len) == 0)
                                 return o;
         return NULL;
 }

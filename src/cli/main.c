@@ -142,7 +142,7 @@ static int find_command(struct args *a, const struct cli_command **ret, struct b
 static int dispatch(struct args *a, const struct cli_hooks *hooks, struct buf *path,
                     int *ret_signal, struct err *err)
 {
-        const struct cli_command *command = NULL;
+        const struct cli_command *command = &cli_top;
         int r;
 
         r = find_command(a, &command, path, err);

@@ -31,9 +31,8 @@
 #include "daemon/datadir.h"
 #include "daemon/idle.h"
 
-#define SOCKET_NAME   "berth.sock"
-#define GRACE_MS      10000
-#define CLOCK_JUMP_US (10 * US_PER_S)
+#define SOCKET_NAME "berth.sock"
+#define GRACE_MS    10000
 
 struct daemon {
         struct arena arena;
@@ -52,8 +51,6 @@ struct daemon {
         struct pool_job sweep_job;
         struct idle idle; /* of a private one */
         bool adopted, sweeping, stopping, closed;
-        int64_t clock_offset_us; /* wall minus monotonic, when last looked at */
-        int64_t clock_jump_us;   /* for the sweep that is about to run */
 };
 
 static const struct driver *const drivers[] = { &driver_local, &driver_sandbox, NULL };
@@ -64,16 +61,14 @@ static void sweep_once(struct daemon *d, struct op *op)
 {
         CLEAN(err_done) struct err err = { 0 };
         struct sweep_result res;
-        int r = 0;
+        int64_t jump_us;
+        int r;
 
         op->actor = &actor_system;
-        if (d->clock_jump_us) {
+        r = sweep_follow_clock(op, &d->rt, &jump_us, &err);
+        if (jump_us)
                 log_warn("the wall clock was set; leases keep the time they had left",
-                         LOG_I("seconds", d->clock_jump_us / US_PER_S));
-                r = sweep_clock_jump(op, &d->rt, d->clock_jump_us, &err);
-                if (r >= 0)
-                        d->clock_jump_us = 0;
-        }
+                         LOG_I("seconds", jump_us / US_PER_S));
         if (r >= 0)
                 r = sweep(op, &d->rt, &res, &err);
         if (r >= 0)
@@ -96,11 +91,6 @@ static void sweep_done(struct pool_job *job)
         container_of(job, struct daemon, sweep_job)->sweeping = false;
 }
 
-static int64_t clock_offset(void)
-{
-        return clock_wall_us() - clock_mono_us();
-}
-
 static void start_sweep(struct daemon *d)
 {
         d->sweep_job = (struct pool_job){ .run = sweep_run, .done = sweep_done };
@@ -110,14 +100,9 @@ static void start_sweep(struct daemon *d)
 static void sweep_tick(uv_timer_t *timer)
 {
         struct daemon *d = container_of(timer, struct daemon, sweep_timer);
-        int64_t offset = clock_offset();
-        int64_t jump = offset - d->clock_offset_us;
 
         if (d->sweeping || d->stopping)
                 return;
-        if (jump > CLOCK_JUMP_US || jump < -CLOCK_JUMP_US)
-                d->clock_jump_us += jump;
-        d->clock_offset_us = offset;
         start_sweep(d);
 }
 
@@ -334,6 +319,8 @@ static int listen_on(struct daemon *d, unsigned *ret_port, struct err *err)
 
         *ret_port = 0;
         r = http_listen_unix(path, 0600, &fd, err);
+        if (r == ERR_INVALID)
+                r = err_wrap(err, r, "choose a shorter data directory with --data");
         if (r >= 0)
                 r = http_server_listen(d->http, fd, err);
         if (r < 0 || d->config.is_private)
@@ -378,7 +365,6 @@ static void run(struct daemon *d, unsigned port)
 
         uv_signal_start(&d->sigterm, stop_signal, SIGTERM);
         uv_signal_start(&d->sigint, stop_signal, SIGINT);
-        d->clock_offset_us = clock_offset();
         uv_timer_start(&d->sweep_timer, sweep_tick, interval, interval);
         if (d->config.is_private) {
                 d->idle = (struct idle){ .pool = d->pool,

@@ -24,7 +24,7 @@ static int parse(struct args *a, const char *const *words, struct err *err)
 
         while (words[n])
                 n++;
-        args_init(a, n, (char **)(uintptr_t)words);
+        args_init(a, n, (char **)words);
         args_add_table(a, global);
         args_add_table(a, own);
         return args_rest(a, err);
@@ -192,7 +192,7 @@ static char *config_of(const char *const *words, int code)
 
         while (words[n])
                 n++;
-        args_init(&a, n, (char **)(uintptr_t)words);
+        args_init(&a, n, (char **)words);
         args_add_table(&a, config_options);
         assert_int_equal(args_rest(&a, NULL), 0);
         assert_int_equal(cli_config(&a, &config, &err), code);

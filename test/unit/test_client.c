@@ -392,16 +392,11 @@ static void test_stream(void **state UNUSED)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_keep_alive),
-                cmocka_unit_test(test_refusal),
-                cmocka_unit_test(test_lost_connection),
-                cmocka_unit_test(test_timeout),
-                cmocka_unit_test(test_not_http),
-                cmocka_unit_test(test_unreachable),
-                cmocka_unit_test(test_invalid),
-                cmocka_unit_test(test_address),
-                cmocka_unit_test(test_stale_connections),
-                cmocka_unit_test(test_stream),
+                cmocka_unit_test(test_keep_alive),        cmocka_unit_test(test_refusal),
+                cmocka_unit_test(test_lost_connection),   cmocka_unit_test(test_timeout),
+                cmocka_unit_test(test_not_http),          cmocka_unit_test(test_unreachable),
+                cmocka_unit_test(test_invalid),           cmocka_unit_test(test_address),
+                cmocka_unit_test(test_stale_connections), cmocka_unit_test(test_stream),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
