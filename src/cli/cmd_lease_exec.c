@@ -9,7 +9,8 @@
 #include "cli/remote.h"
 #include "cli/signals.h"
 
-#define SOME_LEASE "$(berth lease list --json | jq -r '.[0].id')"
+#define SOME_LEASE     "$(berth lease list --json | jq -r '.[0].id')"
+#define SOME_EXECUTION "$(berth lease executions " SOME_LEASE " --json | jq -r '.[0].execId')"
 
 /* -- exec ------------------------------------------------------------------------------------- */
 
@@ -282,8 +283,7 @@ const struct cli_command cmd_lease_output = {
         .name = "output",
         .synopsis = "LEASE EXECUTION [--stderr] [-f]",
         .summary = "Print what a command has written",
-        .example = "lease=" SOME_LEASE "; berth lease output $lease $(berth lease executions "
-                   "$lease --json | jq -r '.[0].execId')",
+        .example = "berth lease output " SOME_LEASE " " SOME_EXECUTION,
         .options = output_options,
         .run = run_output,
         .min_words = 2,
@@ -295,8 +295,7 @@ const struct cli_command cmd_lease_signal = {
         .synopsis = "LEASE EXECUTION SIGNAL",
         .summary = "Send a signal to a command",
         .notes = "KILL ends everything that it started, the others go to its process group.",
-        .example = "lease=" SOME_LEASE "; berth lease signal $lease $(berth lease executions "
-                   "$lease --json | jq -r '.[0].execId') TERM",
+        .example = "berth lease signal " SOME_LEASE " " SOME_EXECUTION " TERM",
         .run = run_signal,
         .min_words = 3,
         .max_words = 3,
