@@ -219,7 +219,8 @@ static void put_escape(struct buf *b, unsigned char c)
 {
         static const char hex[] = "0123456789abcdef";
         char text[6] = { '\\', 'u', '0', '0', hex[c >> 4], hex[c & 15] };
-        const char *letter = strchr("\"\"\\\\\bb\tt\nn\ff\rr", c);
+        /* NUL would be found too: at the end of the string. */
+        const char *letter = c ? strchr("\"\"\\\\\bb\tt\nn\ff\rr", c) : NULL;
 
         if (letter) {
                 text[1] = letter[1];
