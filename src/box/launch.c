@@ -296,8 +296,8 @@ int box_bury(struct op *op, const char *dir, const char *id, const char *const *
                 return r;
         kill_box_cgroup(id);
         /* A fork may slip through one pass; two empty ones in a row it cannot. */
-        for (int i = 0; *exec_ids && i < 100 && kill_marked(exec_ids) > 0; i++)
-                ;
+        for (int i = 0, empty = 0; *exec_ids && i < 100 && empty < 2; i++)
+                empty = kill_marked(exec_ids) > 0 ? 0 : empty + 1;
         remove_tree(AT_FDCWD, dir);
         return 0;
 }

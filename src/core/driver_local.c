@@ -8,10 +8,11 @@
 #include "core/exec.h"
 #include "core/realization.h"
 
-#define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-#define TIMEOUT_MAX  (INT64_C(366) * 86400000)
-#define ARGS_MAX     4096
-#define COMMAND_MAX  ((size_t)2 << 20)
+#define DEFAULT_PATH  "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#define TIMEOUT_MAX   (INT64_C(366) * 86400000)
+#define ARGS_MAX      4096
+#define ARG_BYTES_MAX 131072 /* of the kernel, its NUL included */
+#define COMMAND_MAX   ((size_t)2 << 20)
 
 static const char *const inherited[] = { "PATH", "HOME", "USER", "SHELL", "LANG", "TMPDIR" };
 
@@ -178,12 +179,23 @@ static void check_terminal(struct check *c, struct exec_request *ret)
 /* What the kernel and the box protocol carry. */
 static int check_size(const struct exec_request *req, struct err *err)
 {
-        size_t size = 0;
+        const char *const one[] = { req->command, NULL };
+        const char *const *const lists[] = { one, req->args, req->env };
+        size_t size = 0, longest = 0;
 
-        for (const char *const *s = req->args; *s; s++)
-                size += strlen(*s) + 5;
-        for (const char *const *s = req->env; *s; s++)
-                size += strlen(*s) + 5;
+        for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
+                for (const char *const *s = lists[i]; *s; s++) {
+                        size_t n = strlen(*s);
+
+                        size += n + 5;
+                        longest = MAX(longest, n);
+                }
+        }
+        if (longest >= ARG_BYTES_MAX)
+                return err_set(err, ERR_TOO_LARGE,
+                               "One argument or variable has at most %d bytes; send large input "
+                               "through stdin.",
+                               ARG_BYTES_MAX - 1);
         if (size > COMMAND_MAX)
                 return err_set(
                         err, ERR_TOO_LARGE,

@@ -131,7 +131,11 @@ static void take_exit(struct exec *e, const struct box_exit *exit)
         e->view.stdout_len = exit->stdout_len;
         e->view.stderr_len = exit->stderr_len;
         pthread_mutex_unlock(&e->hub->lock);
-        exec_finish(e, EXEC_EXITED, NULL);
+        /* Another box was killed and this one found what it left: nobody knows how it ended. */
+        if (exit->code < 0 && exit->signal == 0 && exit->flags & BOX_EXIT_INCOMPLETE)
+                exec_finish(e, EXEC_LOST, EXEC_LOST_REASON);
+        else
+                exec_finish(e, EXEC_EXITED, NULL);
 }
 
 static void on_exit_frame(void *ctx, uint32_t channel, const struct box_exit *exit)
@@ -201,8 +205,7 @@ static void on_listed(void *ctx)
         for (e = box->execs; e; e = next) {
                 next = e->box_next;
                 if (!e->seen && !e->start && e->phase != EXEC_ENDING)
-                        exec_finish(e, EXEC_FAILED,
-                                    "The daemon stopped before the command was started.");
+                        exec_finish(e, EXEC_FAILED, EXEC_UNSTARTED_REASON);
         }
         adoption_over(box);
         send_waiting(box);
@@ -223,7 +226,15 @@ static void on_welcome(void *ctx, const struct box_welcome *welcome)
 static void on_error(void *ctx, uint32_t channel, uint16_t code, const char *text)
 {
         struct box *box = ctx;
+        struct exec *e = exec_of_channel(box, channel);
 
+        /* Input that it never takes, of an execution that an earlier daemon started. Sent again
+         * over the next link, it would end that one too. */
+        if (e && code == BOX_ERR_FRAME && e->stdin_head) {
+                e->takes_stdin = false;
+                stdin_fail(e);
+                return;
+        }
         log_warn("a box reported an error", LOG_S("place", box->place_id), LOG_I("code", code),
                  LOG_S("text", text));
 }
@@ -293,17 +304,28 @@ static void check_run(struct pool_job *job, struct op *op)
 {
         struct box *box = container_of(job, struct box, job);
         CLEAN(err_done) struct err err = { 0 };
+        int r;
 
         op->actor = &actor_system;
-        box->found_dead = !box_is_alive(box->dir);
-        if (box->found_dead && exec_settle_place(op, box->hub, box->place_id, &err) < 0)
+        r = exec_settle_place(op, box->hub, box->place_id, false, &err);
+        box->found_dead = r != 1;
+        if (r < 0)
                 log_error("could not settle executions", LOG_S("place", box->place_id),
                           LOG_S("error", err.msg));
 }
 
-/* Rows are settled; what is in memory follows. Executions that were queued but never sent get
- * another box: theirs was started by the operation that queued them, so its absence means it died
- * at once. */
+/* Executions whose operations handed them over meanwhile: nobody has settled them. */
+static void take_arrived(struct box *box)
+{
+        struct exec *e;
+
+        while ((e = box->arrived)) {
+                box->arrived = e->box_next;
+                exec_join_box(e, box);
+        }
+}
+
+/* Rows are settled; what is in memory follows. */
 static void check_done(struct pool_job *job)
 {
         struct box *box = container_of(job, struct box, job);
@@ -311,6 +333,7 @@ static void check_done(struct pool_job *job)
 
         box->job_running = false;
         if (!box->found_dead) {
+                take_arrived(box);
                 uv_timer_start(&box->retry, retry_now, RECONNECT_MS, 0);
                 return;
         }
@@ -331,7 +354,10 @@ static void check_done(struct pool_job *job)
                 box->stop = NULL;
         }
         box->stopping = false;
-        box->dead = true;
+        take_arrived(box);
+        if (box->execs)
+                box_reach(box);
+        box->dead = !box->execs;
         box_forget_if_over(box);
 }
 
@@ -373,8 +399,9 @@ static int adopt_execution(void *ctx, const struct execution *row)
 
         if (!box)
                 box = box_add(a->hub, row->place_id, 0);
-        e = exec_add(a->hub, box, row->id);
-        e->takes_stdin = true; /* the box knows; a gap is its to refuse */
+        e = exec_add(a->hub, row->id);
+        exec_join_box(e, box);
+        e->takes_stdin = e->stdin_unsure = true; /* the box knows, and refuses it if not */
         return 0;
 }
 

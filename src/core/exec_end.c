@@ -119,6 +119,7 @@ struct settlement {
         struct op *op;
         struct exec_hub *hub;
         const char *place_id;
+        bool closing;
         struct execution *rows;
         const char **ids; /* NULL-terminated */
         size_t n;
@@ -128,6 +129,8 @@ static int collect(void *ctx, const struct execution *row)
 {
         struct settlement *s = ctx;
 
+        if (!s->closing && intended_has(s->hub, row->id))
+                return 0;
         s->rows = xrealloc(s->rows, (s->n + 1) * sizeof(*s->rows));
         s->ids = xrealloc(s->ids, (s->n + 2) * sizeof(*s->ids));
         s->rows[s->n] = *row;
@@ -144,15 +147,17 @@ static int read_open(struct db *db, void *arg, struct err *err)
         return executions_open(db, s->place_id, s->op->arena, collect, s, err);
 }
 
+/* -1 when there is no such file. */
 static int64_t file_size(const char *dir, const char *name)
 {
         CLEAN(cleanup_free) char *path = xasprintf("%s/%s", dir, name);
         struct stat st;
 
-        return stat(path, &st) < 0 ? 0 : (int64_t)st.st_size;
+        return stat(path, &st) < 0 ? -1 : (int64_t)st.st_size;
 }
 
-/* The exit record tells how it ended; without one nobody will ever know. */
+/* The exit record tells how it ended; without one nobody will ever know. The box makes the files
+ * before the process: where there are none, it never began. */
 static void judge(const struct settlement *s, struct execution *row)
 {
         CLEAN(cleanup_free) char *dir = xasprintf("%s/%s", s->hub->output_dir, row->id);
@@ -169,13 +174,16 @@ static void judge(const struct settlement *s, struct execution *row)
                 fill_exit(row, &e);
                 return;
         }
+        if (file_size(dir, "stdout") < 0) {
+                row->status = EXEC_FAILED;
+                row->reason = EXEC_UNSTARTED_REASON;
+                return;
+        }
         row->status = EXEC_LOST;
         row->is_incomplete = true;
-        row->reason = "The supervisor of the command was killed, and the command with it. Output "
-                      "that was "
-                      "on its way may be missing.";
+        row->reason = EXEC_LOST_REASON;
         row->stdout_len = file_size(dir, "stdout");
-        row->stderr_len = file_size(dir, "stderr");
+        row->stderr_len = MAX(file_size(dir, "stderr"), 0);
 }
 
 static int write_all(struct db *db, void *arg, struct err *err)
@@ -188,21 +196,34 @@ static int write_all(struct db *db, void *arg, struct err *err)
         return r;
 }
 
-int exec_settle_place(struct op *op, struct exec_hub *hub, const char *place_id, struct err *err)
+static int settle(struct settlement *s, const char *dir, struct err *err)
 {
         static const char *const none[] = { NULL };
-        CLEAN(cleanup_free) char *dir = box_dir(hub, place_id);
-        struct settlement s = { .op = op, .hub = hub, .place_id = place_id };
-        int r = store_read(op, hub->config.rt->store, read_open, &s, err);
+        struct store *store = s->hub->config.rt->store;
+        int r = store_read(s->op, store, read_open, s, err);
 
         FAULT("exec.bury.before");
         if (r >= 0)
-                r = box_bury(op, dir, place_id, s.ids ? s.ids : none, err);
+                r = box_bury(s->op, dir, s->place_id, s->ids ? s->ids : none, err);
         FAULT("exec.bury.after");
-        for (size_t i = 0; r >= 0 && i < s.n; i++)
-                judge(&s, &s.rows[i]);
-        if (r >= 0 && s.n > 0)
-                r = store_write(op, hub->config.rt->store, write_all, &s, err);
+        for (size_t i = 0; r >= 0 && i < s->n; i++)
+                judge(s, &s->rows[i]);
+        if (r >= 0 && s->n > 0)
+                r = store_write(s->op, store, write_all, s, err);
+        return MIN(r, 0);
+}
+
+int exec_settle_place(struct op *op, struct exec_hub *hub, const char *place_id, bool closing,
+                      struct err *err)
+{
+        CLEAN(cleanup_free) char *dir = box_dir(hub, place_id);
+        pthread_mutex_t *lock = box_launch_lock(hub, place_id);
+        struct settlement s = { .op = op, .hub = hub, .place_id = place_id, .closing = closing };
+        int r;
+
+        pthread_mutex_lock(lock);
+        r = !closing && box_is_alive(dir) ? 1 : settle(&s, dir, err);
+        pthread_mutex_unlock(lock);
         free(s.rows);
         free(s.ids);
         return r;

@@ -31,19 +31,17 @@ struct exec *exec_find(struct exec_hub *hub, const char *id)
         return e;
 }
 
-struct exec *exec_add(struct exec_hub *hub, struct box *box, const char *id)
+struct exec *exec_add(struct exec_hub *hub, const char *id)
 {
         struct exec *e = xcalloc(1, sizeof(*e));
         size_t at = bucket_of(id);
 
         e->hub = hub;
-        e->box = box;
+        e->phase = EXEC_INTENDED;
         memcpy(e->view.id, id, UUID_LEN + 1);
         e->view.status = EXEC_STARTING;
         (void)frame_uuid_bytes(id, e->id);
         e->stdin_tail = &e->stdin_head;
-        e->box_next = box->execs;
-        box->execs = e;
         pthread_mutex_lock(&hub->lock);
         e->next = hub->table[at];
         hub->table[at] = e;
@@ -51,25 +49,89 @@ struct exec *exec_add(struct exec_hub *hub, struct box *box, const char *id)
         return e;
 }
 
+void exec_join_box(struct exec *e, struct box *box)
+{
+        e->box = box;
+        e->phase = EXEC_QUEUED;
+        e->box_next = box->execs;
+        box->execs = e;
+        intended_remove(e->hub, e->view.id);
+}
+
+static void leave_box(struct exec *e)
+{
+        struct exec **at = e->phase == EXEC_INTENDED ? &e->box->arrived : &e->box->execs;
+
+        for (; *at != e; at = &(*at)->box_next)
+                ;
+        *at = e->box_next;
+}
+
 void exec_drop(struct exec *e)
 {
         struct exec_hub *hub = e->hub;
         struct exec **at;
 
-        for (at = &e->box->execs; *at != e; at = &(*at)->box_next)
-                ;
-        *at = e->box_next;
+        if (e->box)
+                leave_box(e);
+        intended_remove(hub, e->view.id);
         pthread_mutex_lock(&hub->lock);
         for (at = &hub->table[bucket_of(e->view.id)]; *at != e; at = &(*at)->next)
                 ;
         *at = e->next;
         pthread_mutex_unlock(&hub->lock);
         stdin_fail(e);
-        box_forget_if_over(e->box);
+        if (e->box)
+                box_forget_if_over(e->box);
         free(e->start);
         free(e->start_memory);
         free(e);
 }
+
+/* Intended */
+
+void intended_add(struct exec_hub *hub, const char *id)
+{
+        struct intended *i = xcalloc(1, sizeof(*i));
+
+        memcpy(i->id, id, UUID_LEN + 1);
+        pthread_mutex_lock(&hub->lock);
+        i->next = hub->intended;
+        hub->intended = i;
+        pthread_mutex_unlock(&hub->lock);
+}
+
+void intended_remove(struct exec_hub *hub, const char *id)
+{
+        struct intended **at, *found;
+
+        pthread_mutex_lock(&hub->lock);
+        for (at = &hub->intended; *at && !streq((*at)->id, id); at = &(*at)->next)
+                ;
+        found = *at;
+        if (found)
+                *at = found->next;
+        pthread_mutex_unlock(&hub->lock);
+        free(found);
+}
+
+bool intended_has(struct exec_hub *hub, const char *id)
+{
+        struct intended *i;
+
+        pthread_mutex_lock(&hub->lock);
+        for (i = hub->intended; i && !streq(i->id, id); i = i->next)
+                ;
+        pthread_mutex_unlock(&hub->lock);
+        return i != NULL;
+}
+
+pthread_mutex_t *box_launch_lock(struct exec_hub *hub, const char *place_id)
+{
+        return &hub->launch_locks[bucket_of(place_id) % LAUNCH_STRIPES];
+}
+
+/* Boxes */
 
 static void box_closed(uv_handle_t *handle)
 {
@@ -83,8 +145,8 @@ void box_forget_if_over(struct box *box)
 {
         struct box **at;
 
-        if (!box->dead || box->execs || box->link || box->job_running || box->stop ||
-            box->hub->closing)
+        if (!box->dead || box->execs || box->arrived || box->link || box->job_running ||
+            box->stop || box->hub->closing)
                 return;
         for (at = &box->hub->boxes; *at != box; at = &(*at)->next)
                 ;
@@ -182,25 +244,38 @@ bool exec_snapshot(struct exec_hub *hub, const char *id, struct exec_view *ret)
         return e != NULL;
 }
 
+static int exec_reachable(struct exec_hub *hub, const char *id, struct exec **ret, struct err *err)
+{
+        struct exec *e = *ret = exec_find(hub, id);
+
+        if (!e || !e->box)
+                return err_set(err, ERR_CONFLICT, "The execution has ended or has not begun.");
+        if (!e->box->link || !e->channel)
+                return err_set(err, ERR_BUSY,
+                               "The supervisor of the command cannot be reached just now; try "
+                               "again.");
+        return 0;
+}
+
 int exec_signal(struct exec_hub *hub, const char *id, int signal, struct err *err)
 {
-        struct exec *e = exec_find(hub, id);
+        struct exec *e;
+        int r = exec_reachable(hub, id, &e, err);
 
-        if (!e || !e->box->link || !e->channel)
-                return err_set(err, ERR_CONFLICT, "The execution has ended or has not begun.");
-        box_link_signal(e->box->link, e->channel, (uint8_t)signal);
-        return 0;
+        if (r >= 0)
+                box_link_signal(e->box->link, e->channel, (uint8_t)signal);
+        return r;
 }
 
 int exec_resize(struct exec_hub *hub, const char *id, uint16_t columns, uint16_t rows,
                 struct err *err)
 {
-        struct exec *e = exec_find(hub, id);
+        struct exec *e;
+        int r = exec_reachable(hub, id, &e, err);
 
-        if (!e || !e->box->link || !e->channel)
-                return err_set(err, ERR_CONFLICT, "The execution has ended or has not begun.");
-        box_link_resize(e->box->link, e->channel, columns, rows);
-        return 0;
+        if (r >= 0)
+                box_link_resize(e->box->link, e->channel, columns, rows);
+        return r;
 }
 
 /* Life cycle */
@@ -234,11 +309,13 @@ static void hub_closed(uv_handle_t *handle)
 {
         struct exec_hub *hub = container_of((uv_timer_t *)handle, struct exec_hub, record_timer);
 
-        pthread_mutex_destroy(&hub->lock);
         for (size_t i = 0; i < LAUNCH_STRIPES; i++)
                 pthread_mutex_destroy(&hub->launch_locks[i]);
         free(hub->boxes_dir);
         free(hub->output_dir);
+        while (hub->intended)
+                intended_remove(hub, hub->intended->id);
+        pthread_mutex_destroy(&hub->lock);
         free(hub);
 }
 
@@ -253,9 +330,14 @@ void exec_hub_free(struct exec_hub *hub)
                 next = b->next;
                 while (b->execs)
                         exec_drop(b->execs);
+                while (b->arrived)
+                        exec_drop(b->arrived);
                 box_link_close(b->link);
                 uv_close((uv_handle_t *)&b->retry, box_closed);
         }
+        for (size_t i = 0; i < EXEC_BUCKETS; i++)
+                while (hub->table[i])
+                        exec_drop(hub->table[i]);
         hub->config.rt->hub = NULL;
         uv_close((uv_handle_t *)&hub->record_timer, hub_closed);
 }

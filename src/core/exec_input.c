@@ -22,8 +22,15 @@ static void send_within_credit(struct exec *e)
 
                         n = (size_t)MIN((uint64_t)n, room);
                         last = done + n == w->len && w->eof;
-                        if (n == 0 && !(last && !e->stdin_eof_sent))
+                        if (n == 0 && !(last && !e->stdin_eof_sent)) {
+                                /* No credit will come if it takes no input; nothing at all
+                                 * makes the box say so. */
+                                if (e->stdin_unsure)
+                                        box_link_stdin(link, e->channel, e->stdin_sent, false, "",
+                                                       0);
+                                e->stdin_unsure = false;
                                 break;
+                        }
                         box_link_stdin(link, e->channel, e->stdin_sent, last, w->data + done, n);
                         e->stdin_sent += n;
                         if (last) {
@@ -67,6 +74,7 @@ void stdin_taken(struct exec *e, uint64_t taken, uint64_t limit)
 {
         e->stdin_taken = MAX(e->stdin_taken, taken);
         e->stdin_limit = MAX(e->stdin_limit, limit);
+        e->stdin_unsure = false;
         stdin_pump(e);
 }
 
@@ -143,7 +151,7 @@ int exec_stdin(struct exec_hub *hub, const char *id, const struct stdin_piece *p
 {
         struct exec *e = exec_find(hub, id);
 
-        if (!e)
-                return err_set(err, ERR_CONFLICT, "The execution has ended.");
+        if (!e || !e->box)
+                return err_set(err, ERR_CONFLICT, "The execution has ended or has not begun.");
         return stdin_add(e, piece, false, done, arg, err);
 }

@@ -13,8 +13,12 @@
 #define LAUNCH_STRIPES  64
 #define RECONNECT_MS    20
 #define RECORD_AGAIN_MS 500
-#define OUTPUT_DIR      "output"
-#define BOXES_DIR       "boxes"
+#define EXEC_LOST_REASON                                                                           \
+        "The supervisor of the command was killed, and the command with it. Output that was on "   \
+        "its way may be missing."
+#define EXEC_UNSTARTED_REASON "The daemon or the supervisor ended before the command was started."
+#define OUTPUT_DIR "output"
+#define BOXES_DIR  "boxes"
 
 struct stdin_write {
         struct stdin_write *next;
@@ -27,7 +31,8 @@ struct stdin_write {
         void *arg;
 };
 
-enum exec_phase { EXEC_QUEUED, EXEC_SENT, EXEC_LIVE, EXEC_ENDING };
+/* INTENDED: its operation is still recording it or making sure of a box; it has no box yet. */
+enum exec_phase { EXEC_QUEUED, EXEC_INTENDED, EXEC_SENT, EXEC_LIVE, EXEC_ENDING };
 
 /* One open execution. Fields under `lock` are read by other threads. */
 struct exec {
@@ -45,6 +50,7 @@ struct exec {
         struct exec_watch *watches;
 
         bool takes_stdin, stdin_eof_sent;
+        bool stdin_unsure; /* taken up after a restart: whether it takes input is to be found out */
         struct stdin_write *stdin_head, **stdin_tail;
         uint64_t stdin_queued, stdin_sent, stdin_taken, stdin_limit;
 
@@ -77,11 +83,19 @@ struct box {
         struct promise *stop; /* kept when the box is gone */
         struct pool_job job;  /* looking after a box that went silent */
         bool job_running, found_dead;
-        bool dead; /* and buried; forgotten with its last execution */
+        bool dead;            /* and buried; forgotten with its last execution */
+        struct exec *arrived; /* while the job ran; still INTENDED, linked by box_next */
         uv_timer_t retry;
 };
 
 #define EXEC_BUCKETS 1024
+
+/* An execution between the beginning of its operation and the loop's knowing its box. Settling a
+ * place whose box died leaves it alone: its operation starts another box. */
+struct intended {
+        struct intended *next;
+        char id[UUID_LEN + 1];
+};
 
 struct exec_hub {
         struct exec_hub_config config;
@@ -89,6 +103,7 @@ struct exec_hub {
         uint8_t node[FRAME_UUID];
         pthread_mutex_t lock; /* the table and the views in it */
         struct exec *table[EXEC_BUCKETS];
+        struct intended *intended; /* under lock */
         struct box *boxes;
         pthread_mutex_t launch_locks[LAUNCH_STRIPES];
         uv_timer_t record_timer; /* tries again what the store refused */
@@ -100,7 +115,14 @@ struct exec_hub {
 
 /* exec_hub.c */
 struct exec *exec_find(struct exec_hub *hub, const char *id);
-struct exec *exec_add(struct exec_hub *hub, struct box *box, const char *id);
+struct exec *exec_add(struct exec_hub *hub, const char *id); /* INTENDED */
+void exec_join_box(struct exec *e, struct box *box);         /* QUEUED */
+/* Any thread. */
+void intended_add(struct exec_hub *hub, const char *id);
+void intended_remove(struct exec_hub *hub, const char *id);
+bool intended_has(struct exec_hub *hub, const char *id);
+/* Any thread: whoever makes or buries the box of a place holds this. */
+pthread_mutex_t *box_launch_lock(struct exec_hub *hub, const char *place_id);
 void exec_drop(struct exec *e); /* out of the hub, freed */
 struct box *box_find(struct exec_hub *hub, const char *place_id);
 struct box *box_add(struct exec_hub *hub, const char *place_id, uint64_t epoch);
@@ -115,8 +137,11 @@ void exec_submit(struct exec *e);
 /* exec_end.c: recording the end */
 void exec_finish(struct exec *e, const char *status, const char *reason);
 void exec_record_again(uv_timer_t *timer);
-/* Operation: settle the open rows of a place whose box is gone, from exit records or as lost. */
-int exec_settle_place(struct op *op, struct exec_hub *hub, const char *place_id, struct err *err);
+/* Operation: bury what is left of a place's box and settle its open rows, from exit records or as
+ * lost. `closing`: also a box that lives and executions that are only intended, for nothing may
+ * begin there any more. Otherwise both are left alone, and 1 is returned for a box that lives. */
+int exec_settle_place(struct op *op, struct exec_hub *hub, const char *place_id, bool closing,
+                      struct err *err);
 
 /* exec_input.c */
 void stdin_pump(struct exec *e);

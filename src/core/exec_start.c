@@ -104,19 +104,31 @@ static void record_failure(struct intent *q, const struct err *cause)
 
 /* Making sure there is a box */
 
+static int still_wanted(struct db *db, void *arg, struct err *err)
+{
+        struct intent *q = arg;
+        struct execution row;
+        int r = executions_get(db, q->row.id, q->op->arena, &row, err);
+
+        if (r >= 0 && !streq(row.status, EXEC_STARTING))
+                r = err_set(err, ERR_CONFLICT, "The lease has ended.");
+        return r;
+}
+
+/* Under the lock the place is not being closed, and once it was, the row has its end. */
 static int ensure_box(struct intent *q, struct err *err)
 {
         struct exec_hub *hub = q->rt->hub;
         CLEAN(cleanup_free) char *dir = box_dir(hub, q->row.place_id);
-        pthread_mutex_t *lock =
-                &hub->launch_locks[(unsigned char)q->row.place_id[35] % LAUNCH_STRIPES];
-        int r = 0;
+        pthread_mutex_t *lock = box_launch_lock(hub, q->row.place_id);
+        int r;
 
         if (box_is_alive(dir))
                 return 0;
         pthread_mutex_lock(lock);
+        r = store_read(q->op, q->rt->store, still_wanted, q, err);
         FAULT("exec.launch.before");
-        if (!box_is_alive(dir))
+        if (r >= 0 && !box_is_alive(dir))
                 r = box_launch(q->op, hub->config.box_program, dir, q->row.place_id, err);
         FAULT("exec.launch.after");
         pthread_mutex_unlock(lock);
@@ -130,7 +142,45 @@ static int make_output_dir(struct intent *q, char *const path, struct err *err)
         return 0;
 }
 
-/* Handing it to the loop */
+/* Handing it to the loop. It is announced before it is recorded, so that nobody can know of an
+ * execution by its row whom the loop cannot tell about its end. */
+
+struct id_letter {
+        struct letter letter;
+        struct exec_hub *hub;
+        char id[UUID_LEN + 1];
+};
+
+static void post_id(struct intent *q, void (*fn)(struct letter *))
+{
+        struct id_letter *l = xcalloc(1, sizeof(*l));
+
+        l->hub = q->rt->hub;
+        memcpy(l->id, q->row.id, UUID_LEN + 1);
+        mail_post(l->hub->config.mail, &l->letter, fn);
+}
+
+static void announce_on_loop(struct letter *letter)
+{
+        struct id_letter *l = container_of(letter, struct id_letter, letter);
+
+        (void)exec_add(l->hub, l->id);
+        free(l);
+}
+
+/* It will not begin: whoever waits reads why in its row. */
+static void withdraw_on_loop(struct letter *letter)
+{
+        struct id_letter *l = container_of(letter, struct id_letter, letter);
+        struct exec *e = exec_find(l->hub, l->id);
+
+        pthread_mutex_lock(&l->hub->lock);
+        e->view.ended = true;
+        pthread_mutex_unlock(&l->hub->lock);
+        exec_changed(e);
+        exec_drop(e);
+        free(l);
+}
 
 struct start_letter {
         struct letter letter;
@@ -148,17 +198,24 @@ static void start_on_loop(struct letter *letter)
 {
         struct start_letter *s = container_of(letter, struct start_letter, letter);
         struct box *box = box_add(s->hub, s->place_id, s->epoch);
-        struct exec *e = exec_add(s->hub, box, s->id);
+        struct exec *e = exec_find(s->hub, s->id);
 
         e->start = xcalloc(1, sizeof(*e->start));
         *e->start = s->start;
         e->start_memory = s->memory;
         e->takes_stdin = s->start.flags & BOX_START_STDIN;
+        e->box = box;
         if (s->stdin_text)
                 (void)stdin_add(
                         e, &(struct stdin_piece){ s->stdin_text, s->stdin_len, !s->open_stdin, -1 },
                         true, NULL, NULL, NULL);
-        exec_submit(e);
+        if (box->job_running) { /* its end is being looked into, in which this has no part */
+                e->box_next = box->arrived;
+                box->arrived = e;
+        } else {
+                exec_join_box(e, box);
+                exec_submit(e);
+        }
         free(s);
 }
 
@@ -246,21 +303,29 @@ int exec_start(struct op *op, struct runtime *rt, const struct lease_record *rec
 {
         struct intent q = { .op = op, .rt = rt, .record = record, .req = req };
         CLEAN(cleanup_free) char *spool = NULL;
+        const char *id;
         int r;
 
         describe(&q);
+        id = q.row.id;
+        intended_add(rt->hub, id);
+        post_id(&q, announce_on_loop);
         FAULT("exec.intend.before");
         r = store_write(op, rt->store, intend, &q, err);
         FAULT("exec.intend.after");
         *ret_id = q.row.id;
-        if (r < 0 || q.existed)
+        if (r < 0 || q.existed) {
+                q.row.id = id;
+                post_id(&q, withdraw_on_loop);
                 return r;
+        }
         spool = xasprintf("%s/%s", rt->hub->output_dir, q.row.id);
         r = make_output_dir(&q, spool, err);
         if (r >= 0)
                 r = ensure_box(&q, err);
         if (r < 0) {
                 record_failure(&q, err);
+                post_id(&q, withdraw_on_loop);
                 return r;
         }
         FAULT("exec.post.before");
@@ -336,7 +401,7 @@ int exec_close_place(struct op *op, struct runtime *rt, const struct place *plac
         }
         /* Whatever it said: nothing of it may be left, and every row must have its end. */
         err_clear(err);
-        return exec_settle_place(op, rt->hub, place->id, err);
+        return exec_settle_place(op, rt->hub, place->id, true, err);
 }
 
 /* Forgetting */
