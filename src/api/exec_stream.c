@@ -184,7 +184,7 @@ static size_t unfinished(const char *p, size_t n)
 
                 if ((c & 0xc0) == 0x80)
                         continue;
-                if ((c >= 0xf0 && back < 4) || (c >= 0xe0 && c < 0xf0 && back < 3) ||
+                if ((c >= 0xf0 && c < 0xf8 && back < 4) || (c >= 0xe0 && c < 0xf0 && back < 3) ||
                     (c >= 0xc0 && c < 0xe0 && back < 2))
                         return back;
                 return 0;
@@ -256,6 +256,8 @@ static void pump(struct follow *f)
 {
         bool more = true;
 
+        if (f->loading)
+                return; /* how much there is comes with the row */
         while (more && http_stream_pending(f->c->x) < AHEAD_MAX) {
                 more = false;
                 for (int i = 0; i < 2; i++)

@@ -223,7 +223,7 @@ static int answer_ended(struct call *c, struct err *err)
                 r = read_output(c, row.id, true, &errors, &truncated, err);
         if (r < 0)
                 return r;
-        c->out.max = 6 * OUTPUT_MAX; /* escaped */
+        c->out.max = 2 * 6 * OUTPUT_MAX + 65536; /* both, escaped */
         jw_init(&w, &c->out);
         jw_object(&w);
         jw_kstring(&w, "execId", row.id);

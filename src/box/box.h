@@ -85,7 +85,6 @@ struct exec {
         bool alive; /* the main process is not reaped, so its pid is still its own */
         int status; /* from waitpid() */
         uint64_t started_ms;
-        uint64_t time_limit_ms;
         uint32_t grace_ms;
         char command[64]; /* for messages */
 
@@ -109,7 +108,8 @@ struct exec {
         size_t ring_head, ring_len;
 
         struct box_exit exit;
-        bool adopted; /* at start only: a killed box left it without an exit record */
+        bool adopted;    /* at start only: a killed box left it without an exit record */
+        bool spool_made; /* spool/<uuid> is ours to remove */
         bool sync_due;
         bool no_splice; /* the file system does not take it */
         uint16_t fail_code;
@@ -149,41 +149,41 @@ struct proc {
 
 struct box {
         uint8_t id[FRAME_UUID];
-        char name[37];
-        pid_t pid;
         char dir[4096]; /* absolute */
-        int dir_fd, spool_fd, lock_fd, listen_fd, signal_fd, epoll_fd;
+        char cgroup_path[4096];
         uint64_t spool_limit;
         int64_t idle_exit_ms;
-        bool force_subreaper;
-        mode_t umask;
         struct rlimit nofile; /* as inherited */
 
-        uint8_t kill_method;
-        int cgroup_fd; /* berth-<box id>, or -1 */
-        char cgroup_path[4096];
-        bool cgroup_has_kill;
-        int children_fd; /* our own children, or -1 where the kernel does not say */
-        int proc_fd;
-
         struct exec *execs;
-        int n_execs;     /* slots in use lie below this */
-        uint32_t in_use; /* and are so many */
-        int say_next;    /* where the next round of telling begins */
         char *stdin_store;
         struct proc *procs;
         size_t n_procs;
-
         struct conn *conns;
         struct conn *host;
-        uint64_t epoch;
+        uint64_t epoch; /* the highest seen */
 
         int64_t now; /* clock_mono_ms() of this turn */
         int64_t idle_since;
         int64_t stop_by;
-        bool stopping, stop_killed;
         int64_t stop_kill_at;
         int64_t linger_until;
+
+        pid_t pid;
+        mode_t umask;
+        int dir_fd, spool_fd, lock_fd, listen_fd, signal_fd, epoll_fd;
+        int cgroup_fd;   /* berth-<box id>, or -1 */
+        int children_fd; /* our own children, or -1 where the kernel does not say */
+        int proc_fd;
+        int n_execs;     /* slots in use lie below this */
+        uint32_t in_use; /* and are so many */
+        int say_next;    /* where the next round of telling begins */
+
+        char name[37]; /* id as text */
+        uint8_t kill_method;
+        bool force_subreaper;
+        bool cgroup_has_kill;
+        bool stopping, stop_killed;
         bool child_died;
 };
 
@@ -202,7 +202,7 @@ void conn_event(struct box *b, struct conn *c, uint32_t events);
 /* Answer ERROR and close once it is on its way. */
 void conn_fail(struct box *b, struct conn *c, uint32_t channel, uint16_t code, const char *text);
 void conn_close(struct box *b, struct conn *c);
-size_t conn_room(struct conn *c);
+size_t conn_room(struct conn *c); /* for frames at the end of the output buffer */
 /* Handle the frames that were read, as far as there is room for answers. */
 void conn_handle_all(struct box *b);
 /* Tell what there is to tell and write it; close who was too slow. */
@@ -251,8 +251,9 @@ struct start {
         char *cwd, *spool, *command;
         char **argv, **envp; /* owned arrays of borrowed strings */
 };
-/* Make the process; its word on exec comes through e->status_pipe. On failure e is failed. */
-int child_start(struct box *b, struct exec *e, const struct start *s);
+/* Make the process; its word on exec comes through e->status_pipe. On failure e is EXEC_FAILED, or
+ * free when nobody is attached. */
+void child_start(struct box *b, struct exec *e, const struct start *s);
 void child_resize(struct exec *e, uint16_t columns, uint16_t rows);
 /* Fork into a cgroup; for probing whether that works at all, too. */
 pid_t child_fork(int cgroup_fd, bool *ret_joined);

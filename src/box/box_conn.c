@@ -100,7 +100,8 @@ void conn_close(struct box *b, struct conn *c)
 
 size_t conn_room(struct conn *c)
 {
-        if (c->out_sent > 0) {
+        /* Moving the rest to the front pays when there is less of it than room is gained. */
+        if (c->out_sent > BOX_OUT_SIZE / 2) {
                 buf_consume(&c->out, c->out_sent);
                 c->out_sent = 0;
         }

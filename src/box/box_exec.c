@@ -127,8 +127,6 @@ static void started(struct box *b, struct exec *e)
         e->state = EXEC_RUNNING;
         close(e->status_pipe);
         e->status_pipe = -1;
-        if (e->time_limit_ms)
-                e->limit_at = b->now + (int64_t)e->time_limit_ms;
         if (e->channel && !(e->say & SAY_STATE))
                 e->say |= SAY_STARTED;
         if (e->channel && e->stdin_open)

@@ -67,12 +67,14 @@ int spool_create(struct box *b, struct exec *e, const char *shared_dir)
         if (!shared_dir) {
                 if (mkdirat(b->spool_fd, e->name, 0700) < 0)
                         return -1;
+                e->spool_made = true;
                 return create_files(b, e);
         }
         if (mkdir(shared_dir, 0700) < 0 && errno != EEXIST)
                 return -1;
         if (symlinkat(shared_dir, b->spool_fd, e->name) < 0)
                 return -1;
+        e->spool_made = true;
         return create_files(b, e);
 }
 
@@ -128,7 +130,8 @@ void spool_discard(struct box *b, struct exec *e)
                 ours = ours && e->out[i].file >= 0 && fstat(e->out[i].file, &st) == 0 &&
                        st.st_size == 0;
         spool_close(e);
-        remove_entry(b, e, ours || !is_shared(e));
+        if (e->spool_made)
+                remove_entry(b, e, ours || !is_shared(e));
 }
 
 void spool_remove(struct box *b, struct exec *e)

@@ -51,9 +51,10 @@ bool place_is_ours(const struct runtime *rt, const struct place *place)
         return streq(place->owner_instance, rt->node.instance.s);
 }
 
+/* The provider's time, and as much again to record how it went. */
 int64_t place_closing_until(const struct runtime *rt)
 {
-        return clock_steady_us() + rt->settings.close_timeout_ms * US_PER_MS;
+        return clock_steady_us() + 2 * rt->settings.close_timeout_ms * US_PER_MS;
 }
 
 int64_t place_busy_until(const struct runtime *rt)

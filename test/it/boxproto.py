@@ -274,8 +274,9 @@ class Box:
 
     def launch(self):
         """The raw answer: (status, what it printed)."""
+        env = {k: v for k, v in os.environ.items() if k.endswith("SAN_OPTIONS")}
         done = subprocess.run([self.binary, "--dir", str(self.dir), "--id", str(self.id), *self.flags],
-                              stdin=subprocess.DEVNULL, capture_output=True, timeout=30, env={})
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=30, env=env)
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 
     def start(self):

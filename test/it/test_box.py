@@ -252,7 +252,7 @@ class ConnectionTest(BoxTest):
         self.assertEqual(state.out, 30000000)
         second.send(PING, 0, bytes(8))
         rss = int(pathlib.Path(f"/proc/{box.pid}/statm").read_text().split()[1]) * resource.getpagesize()
-        self.assertLess(rss, 8 << 20)
+        self.assertLess(rss, 16 << 20)
 
 
 class StartTest(BoxTest):
