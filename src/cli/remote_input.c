@@ -154,7 +154,9 @@ void remote_control_step(struct remote *m)
         if (r == 0)
                 return;
         status = r > 0 ? flow_answer(&m->control)->status : 0;
-        if (r < 0 || status >= 500) {
+        /* 409: the daemon has lost sight of the command for a moment, or it has ended, which we
+         * are about to hear. */
+        if (r < 0 || status >= 500 || (status == 409 && m->control_kind == CONTROL_SIGNAL)) {
                 control_failed(m);
                 return;
         }
