@@ -38,9 +38,6 @@ class Kill:
             seen += parse_data(host.wait(channel, DATA).payload)[2]
         return channel, exec_id, seen.decode().split()
 
-    def cgroups(self, box):
-        return list(pathlib.Path("/sys/fs/cgroup").rglob(f"berth-{box.id}"))
-
     def assert_dead(self, pids):
         self.assertEqual([p for p in pids if process_lives(p)], [])
 
@@ -182,7 +179,7 @@ class Kill:
         host.started(shared)
         host.run("echo", ["ended"])
         host.wait(shared)
-        self.assertEqual(bool(self.cgroups(box)), self.method == CGROUP)
+        self.assertEqual(bool(box.cgroups()), self.method == CGROUP)
         host.send(8, 0, struct.pack(">I", 100))
         end = host.exit(first)
         self.assertEqual((end.signal, end.flags), (9, STOPPED_BY_BOX))
@@ -191,7 +188,7 @@ class Kill:
         host.wait(0, 9)
         box.wait_gone()
         self.assertFalse(box.dir.exists())
-        self.assertEqual(self.cgroups(box), [])
+        self.assertEqual(box.cgroups(), [])
         self.assert_dead([int(w) for w in words if w.isdigit()])
         self.assertEqual(marked(first_id), [])
         self.assertEqual((spool / "stdout").read_text(), "kept\n")
@@ -203,7 +200,7 @@ class Kill:
         for _ in range(20):
             host.run("true")
         host.wait(host.start("no-such-command"))
-        for folder in self.cgroups(box):
+        for folder in box.cgroups():
             self.assertEqual([p for p in folder.iterdir() if p.is_dir()], [])
 
     def test_a_command_that_makes_cgroups(self):
@@ -305,7 +302,7 @@ class Kill:
         host.stop()
         box.wait_gone()
         self.assertFalse(box.dir.exists())
-        self.assertEqual(self.cgroups(box), [])
+        self.assertEqual(box.cgroups(), [])
 
 
 class CgroupTest(Kill, unittest.TestCase):
