@@ -68,6 +68,14 @@ class Kill:
         host.exit(second)
         self.assertEqual(marked(second_id), [])
 
+    def test_a_daemon_that_only_its_session_tells(self):
+        box = self.box()
+        host = box.connect()
+        self.start(host, "echo READY; sleep 1000")
+        channel, _, words = self.start(host, "(env -i sleep 1111 & echo $!); sleep 0.1; echo READY")
+        self.assertEqual(host.exit(channel).code, 0)
+        self.assert_dead([int(w) for w in words if w.isdigit()])
+
     def test_a_daemon_without_a_trace_ends_with_the_last_execution(self):
         box = self.box()
         host = box.connect()
@@ -279,12 +287,12 @@ class Kill:
         host = box.connect()
         channel, state = host.attach(exec_id)
         self.assertEqual(state.out, 3500000)
-        out, _, _ = host.collect(channel, out=3000000)
-        self.assertEqual(out, b"x" * 500000)
+        host.ack(channel, STDOUT, 0)  # gone, and never sent as zeros
+        self.assertEqual(host.wait(channel).payload[:2], b"\0\3")
         host = box.connect()
         channel, _ = host.attach(exec_id)
-        host.ack(channel, STDOUT, 0)  # gone, and never sent as zeros
-        self.assertEqual(host.wait(channel, 10).payload[:2], b"\0\3")
+        out, _, _ = host.collect(channel, out=3000000)
+        self.assertEqual(out, b"x" * 500000)
 
     def test_the_box_is_killed_while_starting_things(self):
         box = self.box()
