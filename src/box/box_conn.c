@@ -77,6 +77,7 @@ static void accept_one(struct box *b, int fd)
 void conn_accept(struct box *b)
 {
         for (int i = 0; i < BOX_MAX_CONNS; i++) {
+                /* cppcheck-suppress nullPointer */
                 int fd = accept4(b->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
                 if (fd < 0)

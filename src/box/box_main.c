@@ -378,6 +378,6 @@ int main(int argc, char **argv)
         setsid();
         child = fork();
         if (child != 0)
-                _exit(child < 0);
+                _exit(child < 0 ? 1 : 0);
         return run_box(&box, done[1]);
 }

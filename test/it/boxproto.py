@@ -322,6 +322,12 @@ class Box:
             except AssertionError:
                 self.kill()
         shutil.rmtree(self.base, ignore_errors=True)
+        for folder in self.cgroups():  # a box that was killed leaves them to the next one
+            for inner, _, _ in os.walk(folder, topdown=False):
+                os.rmdir(inner)
+
+    def cgroups(self):
+        return list(pathlib.Path("/sys/fs/cgroup").rglob(f"berth-{self.id}"))
 
 
 def process_lives(pid):

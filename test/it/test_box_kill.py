@@ -38,9 +38,6 @@ class Kill:
             seen += parse_data(host.wait(channel, DATA).payload)[2]
         return channel, exec_id, seen.decode().split()
 
-    def cgroups(self, box):
-        return list(pathlib.Path("/sys/fs/cgroup").rglob(f"berth-{box.id}"))
-
     def assert_dead(self, pids):
         self.assertEqual([p for p in pids if process_lives(p)], [])
 
@@ -70,6 +67,14 @@ class Kill:
         host.signal(second, 9)
         host.exit(second)
         self.assertEqual(marked(second_id), [])
+
+    def test_a_daemon_that_only_its_session_tells(self):
+        box = self.box()
+        host = box.connect()
+        self.start(host, "echo READY; sleep 1000")
+        channel, _, words = self.start(host, "(env -i sleep 1111 & echo $!); sleep 0.1; echo READY")
+        self.assertEqual(host.exit(channel).code, 0)
+        self.assert_dead([int(w) for w in words if w.isdigit()])
 
     def test_a_daemon_without_a_trace_ends_with_the_last_execution(self):
         box = self.box()
@@ -182,7 +187,7 @@ class Kill:
         host.started(shared)
         host.run("echo", ["ended"])
         host.wait(shared)
-        self.assertEqual(bool(self.cgroups(box)), self.method == CGROUP)
+        self.assertEqual(bool(box.cgroups()), self.method == CGROUP)
         host.send(8, 0, struct.pack(">I", 100))
         end = host.exit(first)
         self.assertEqual((end.signal, end.flags), (9, STOPPED_BY_BOX))
@@ -191,7 +196,7 @@ class Kill:
         host.wait(0, 9)
         box.wait_gone()
         self.assertFalse(box.dir.exists())
-        self.assertEqual(self.cgroups(box), [])
+        self.assertEqual(box.cgroups(), [])
         self.assert_dead([int(w) for w in words if w.isdigit()])
         self.assertEqual(marked(first_id), [])
         self.assertEqual((spool / "stdout").read_text(), "kept\n")
@@ -203,7 +208,7 @@ class Kill:
         for _ in range(20):
             host.run("true")
         host.wait(host.start("no-such-command"))
-        for folder in self.cgroups(box):
+        for folder in box.cgroups():
             self.assertEqual([p for p in folder.iterdir() if p.is_dir()], [])
 
     def test_a_command_that_makes_cgroups(self):
@@ -282,12 +287,12 @@ class Kill:
         host = box.connect()
         channel, state = host.attach(exec_id)
         self.assertEqual(state.out, 3500000)
-        out, _, _ = host.collect(channel, out=3000000)
-        self.assertEqual(out, b"x" * 500000)
+        host.ack(channel, STDOUT, 0)  # gone, and never sent as zeros
+        self.assertEqual(host.wait(channel).payload[:2], b"\0\3")
         host = box.connect()
         channel, _ = host.attach(exec_id)
-        host.ack(channel, STDOUT, 0)  # gone, and never sent as zeros
-        self.assertEqual(host.wait(channel, 10).payload[:2], b"\0\3")
+        out, _, _ = host.collect(channel, out=3000000)
+        self.assertEqual(out, b"x" * 500000)
 
     def test_the_box_is_killed_while_starting_things(self):
         box = self.box()
@@ -305,7 +310,7 @@ class Kill:
         host.stop()
         box.wait_gone()
         self.assertFalse(box.dir.exists())
-        self.assertEqual(self.cgroups(box), [])
+        self.assertEqual(box.cgroups(), [])
 
 
 class CgroupTest(Kill, unittest.TestCase):
