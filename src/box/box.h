@@ -41,7 +41,8 @@
 #define BOX_HELLO_MS   10000 /* a connection says HELLO within this time */
 #define BOX_CLOSING_MS 2000  /* and takes the ERROR that ends it within this one */
 #define BOX_GIVE_UP_MS 10000 /* a process that SIGKILL does not end is left after this time */
-#define BOX_LINGER_MS  2000  /* for a host that has not taken everything when the box stops */
+#define BOX_SYNC_MS    1000 /* for a host to write an end down before the box makes it safe itself */
+#define BOX_LINGER_MS  2000 /* for a host that has not taken everything when the box stops */
 
 /* Life of an execution. `ending` (below) says whether its tree is being killed. */
 enum exec_state {
@@ -110,8 +111,8 @@ struct exec {
         struct box_exit exit;
         bool adopted;    /* at start only: a killed box left it without an exit record */
         bool spool_made; /* spool/<uuid> is ours to remove */
-        bool sync_due;
-        bool no_splice; /* the file system does not take it */
+        int64_t sync_at; /* when the exit record has to be on disk; 0: it is */
+        bool no_splice;  /* the file system does not take it */
         uint16_t fail_code;
         char fail_text[160];
 
@@ -270,7 +271,7 @@ int spool_drain(struct exec *e, int stream);
 void spool_poll(struct box *b, struct exec *e, int stream);
 void spool_stored(struct box *b, struct exec *e, int stream, uint64_t stored);
 void spool_write_exit(struct box *b, struct exec *e);
-void spool_sync_exit(struct box *b, struct exec *e);
+void spool_sync_turn(struct box *b, struct exec *e, int64_t *nearest);
 void spool_adopt(struct box *b);
 void spool_remove_all(struct box *b);
 

@@ -167,8 +167,7 @@ static bool turn(struct box *b, int64_t *nearest)
                         exec_turn(b, &b->execs[i], nearest);
         conn_tell_all(b, nearest);
         for (int i = 0; i < b->n_execs; i++)
-                if (b->execs[i].sync_due)
-                        spool_sync_exit(b, &b->execs[i]);
+                spool_sync_turn(b, &b->execs[i], nearest);
 
         if (b->stopping)
                 return !stop_turn(b, nearest);

@@ -298,14 +298,22 @@ void spool_write_exit(struct box *b, struct exec *e)
 
         if (fd < 0 || fd_write_all(fd, record, sizeof(record), NULL) < 0)
                 e->exit.flags |= BOX_EXIT_INCOMPLETE; /* all that can still be said */
-        e->sync_due = fd >= 0;
+        e->sync_at = fd >= 0 ? b->now + BOX_SYNC_MS : 0;
 }
 
-void spool_sync_exit(struct box *b, struct exec *e)
+/* A host that listens writes the end down itself and says so (FORGET) sooner than a disk could;
+ * only without one, or with one that is slow, the record has to be safe here. */
+void spool_sync_turn(struct box *b, struct exec *e, int64_t *nearest)
 {
         char path[64];
 
-        e->sync_due = false;
+        if (!e->sync_at || e->state == EXEC_FREE)
+                return;
+        if (b->host && b->now < e->sync_at) {
+                box_deadline(nearest, e->sync_at);
+                return;
+        }
+        e->sync_at = 0;
         file_path(path, e, "exit");
         CLEAN(cleanup_fd)
         int fd = openat(b->spool_fd, path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
