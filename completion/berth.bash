@@ -11,7 +11,7 @@ _berth() {
 
         COMPREPLY=()
         case $previous in
-        --data) mapfile -t COMPREPLY < <(compgen -d -- "$current"); return ;;
+        --data | --workspace | --cwd) mapfile -t COMPREPLY < <(compgen -d -- "$current"); return ;;
         --driver) _berth_offer 'local ssh sandbox plugin'; return ;;
         --mode) _berth_offer 'local_trusted authenticated'; return ;;
         --log-level) _berth_offer 'debug info warn error'; return ;;

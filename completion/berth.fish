@@ -31,6 +31,8 @@ end
 complete -c berth -f -a '(__berth_commands)'
 complete -c berth -f -n 'string match -q -- "-*" (commandline -ct)' -a '(__berth_options)'
 complete -c berth -l data -x -a '(__fish_complete_directories)' -d 'data directory'
+complete -c berth -l workspace -x -a '(__fish_complete_directories)'
+complete -c berth -l cwd -x -a '(__fish_complete_directories)'
 complete -c berth -l driver -x -a 'local ssh sandbox plugin'
 complete -c berth -l mode -x -a 'local_trusted authenticated'
 complete -c berth -l log-level -x -a 'debug info warn error'

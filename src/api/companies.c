@@ -86,28 +86,9 @@ static int remove_company(struct call *c, struct err *err)
         return r;
 }
 
-static int show_stats(void *ctx, const struct company *company)
-{
-        struct jw *w = ctx;
-
-        jw_key(w, company->id);
-        jw_object(w);
-        jw_kint(w, "agentCount", 0);
-        jw_kint(w, "issueCount", company->issue_counter);
-        jw_object_end(w);
-        return 0;
-}
-
 static int stats(struct call *c, struct err *err)
 {
-        struct jw w;
-        int r;
-
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        r = company_list(c->op, c->rt, show_stats, &w, err);
-        jw_object_end(&w);
-        return r;
+        return company_stats(c->op, c->rt, &c->out, err);
 }
 
 static int list_members(struct call *c, struct err *err)

@@ -188,6 +188,18 @@ static int read_output(struct call *c, const char *id, bool want_stderr, struct 
         }
 }
 
+/* It never ran. The details say which execution that was and how a shell would have ended. */
+static int refuse_failed(const struct execution *row, struct err *err)
+{
+        int r = err_set(err, ERR_UNPROCESSABLE, "%s",
+                        row->reason ? row->reason : "The command could not be started.");
+
+        err_details(err, row->exit_code >= 0 ? xasprintf("{\"execId\":\"%s\",\"exitCode\":%d}",
+                                                         row->id, (int)row->exit_code)
+                                             : xasprintf("{\"execId\":\"%s\"}", row->id));
+        return r;
+}
+
 /* The second stage: the execution ended, or failed to begin; its row tells. */
 static int answer_ended(struct call *c, struct err *err)
 {
@@ -203,8 +215,7 @@ static int answer_ended(struct call *c, struct err *err)
         if (r < 0)
                 return r;
         if (streq(row.status, EXEC_FAILED))
-                return err_set(err, ERR_UNPROCESSABLE, "%s",
-                               row.reason ? row.reason : "The command could not be started.");
+                return refuse_failed(&row, err);
         if (streq(row.status, EXEC_LOST))
                 return err_set(err, ERR_PROVIDER, "%s", row.reason);
         r = read_output(c, row.id, false, &out, &truncated, err);
@@ -328,6 +339,7 @@ struct action {
         char id[UUID_LEN + 1];
         int signal;
         uint16_t columns, rows;
+        int64_t offset;
 };
 
 static struct action *new_action(struct call *c, const struct execution *row)
@@ -363,11 +375,11 @@ static void stdin_on_loop(struct call *c)
 {
         CLEAN(err_done) struct err err = { 0 };
         struct action *a = c->data;
-        size_t len;
-        const char *body = http_body(c->x, &len);
-        int r = exec_stdin(c->rt->hub, a->id, body, len, call_query_flag(c, "eof"), stdin_done, c,
-                           &err);
+        struct stdin_piece piece = { .eof = call_query_flag(c, "eof"), .offset = a->offset };
+        int r;
 
+        piece.data = http_body(c->x, &piece.len);
+        r = exec_stdin(c->rt->hub, a->id, &piece, stdin_done, c, &err);
         if (r < 0)
                 answer_action(c, r, &err);
 }
@@ -375,11 +387,14 @@ static void stdin_on_loop(struct call *c)
 static int post_stdin(struct call *c, struct err *err)
 {
         struct execution row;
+        int64_t offset;
         int r = call_execution(c, &row, err);
 
+        if (r >= 0)
+                r = call_query_int(c, "offset", -1, 0, INT64_MAX, &offset, err);
         if (r < 0)
                 return r;
-        new_action(c, &row);
+        new_action(c, &row)->offset = offset;
         c->on_loop = stdin_on_loop;
         return 0;
 }

@@ -85,7 +85,7 @@ const struct route *route_find(struct call *c, const char *method, const char *p
                                struct buf *ret_allowed)
 {
         const char *wanted = streq(method, "HEAD") ? "GET" : method;
-        struct segment segments[SEGMENTS_MAX];
+        struct segment segments[SEGMENTS_MAX] = { 0 };
         int n = split(path, segments);
 
         for (size_t t = 0; n >= 0 && t < ARRAY_LEN(tables); t++) {

@@ -64,6 +64,33 @@ int64_t clock_mono_us(void)
         return read_us(CLOCK_BOOTTIME);
 }
 
+/* Wall minus monotonic time; 0 before the first use, which no real offset is. */
+static _Atomic int64_t steady_offset;
+
+int64_t clock_steady_us(void)
+{
+        int64_t offset = atomic_load(&steady_offset);
+
+        if (offset == 0) {
+                int64_t now = clock_wall_us() - clock_mono_us();
+
+                if (atomic_compare_exchange_strong(&steady_offset, &offset, now))
+                        offset = now;
+        }
+        return clock_mono_us() + offset;
+}
+
+int64_t clock_steady_lag_us(void)
+{
+        return clock_wall_us() - clock_steady_us();
+}
+
+void clock_steady_add(int64_t us)
+{
+        (void)clock_steady_us();
+        atomic_fetch_add(&steady_offset, us);
+}
+
 int64_t clock_mono_ms(void)
 {
         return clock_mono_us() / 1000;

@@ -15,6 +15,13 @@
 int64_t clock_now_us(void);
 /* The wall clock as the kernel says it, which may jump. */
 int64_t clock_wall_us(void);
+/* The clock for deadlines that are stored: wall time as of the last clock_steady_add(), carried on
+ * by the monotonic clock. When an operator sets the wall clock it goes on as before, until whoever
+ * moves the stored deadlines along moves this clock with them. */
+int64_t clock_steady_us(void);
+/* How far the wall clock is ahead of it; and move it by so much. */
+int64_t clock_steady_lag_us(void);
+void clock_steady_add(int64_t us);
 /* Monotonic, counts time asleep. */
 int64_t clock_mono_ms(void);
 int64_t clock_mono_us(void);

@@ -4,6 +4,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+/* Macros for the analysers; see err.h. */
+#undef err_set
+#undef err_sys
+#undef err_wrap
+
 static const struct err_info table[] = {
         [-ERR_INTERNAL] = { "internal", 500, 1, true },
         [-ERR_INVALID] = { "invalid", 400, 1, false },

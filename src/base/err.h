@@ -66,6 +66,29 @@ int err_sys(struct err *err, int code, int errno_value, const char *fmt, ...) PR
 /* Put "<text>: " in front of the message that is there already; keeps the details; returns code. */
 int err_wrap(struct err *err, int code, const char *fmt, ...) PRINTF(3, 4);
 
+/* The analysers look at one file at a time and would follow paths on which these return 0. They see
+ * that the code comes back. */
+#if defined(__clang_analyzer__) || defined(BERTH_ANALYZER)
+#define err_set(err, code, ...)                                                                    \
+        __extension__({                                                                            \
+                const int err_code_ = (code);                                                      \
+                (void)err_set((err), err_code_, __VA_ARGS__);                                      \
+                err_code_;                                                                         \
+        })
+#define err_sys(err, code, number, ...)                                                            \
+        __extension__({                                                                            \
+                const int err_code_ = (code);                                                      \
+                (void)err_sys((err), err_code_, (number), __VA_ARGS__);                            \
+                err_code_;                                                                         \
+        })
+#define err_wrap(err, code, ...)                                                                   \
+        __extension__({                                                                            \
+                const int err_code_ = (code);                                                      \
+                (void)err_wrap((err), err_code_, __VA_ARGS__);                                     \
+                err_code_;                                                                         \
+        })
+#endif
+
 /* Attach JSON text (heap, taken) to be sent as `details`. */
 void err_details(struct err *err, char *take_json);
 

@@ -3,7 +3,9 @@
  * FAULT("lease.bind.before") stands before and after every durable write and every outside effect.
  * In the test build, BERTH_CRASH_AT=name kills the process right there with SIGKILL, and name:3 at
  * the third time it gets there. `berth faults` (test build) lists all names, so that one test can
- * walk them and none is forgotten. In the product FAULT() is nothing.
+ * walk them and none is forgotten; with BERTH_FAULT_TRACE=file every point that is reached appends
+ * its name to that file, so that the walk knows which ones an operation passes, and how often. In
+ * the product FAULT() is nothing.
  *
  * Any thread. */
 #ifndef BERTH_BASE_FAULT_H

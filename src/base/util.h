@@ -24,6 +24,7 @@
 #define CLEAN(fn)         __attribute__((cleanup(fn)))
 #define PRINTF(fmt, args) __attribute__((format(printf, fmt, args), nonnull(fmt)))
 #define NORETURN          __attribute__((noreturn))
+#define RETURNS_NONNULL   __attribute__((returns_nonnull))
 #define UNUSED            __attribute__((unused))
 
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
@@ -74,10 +75,11 @@ static inline int hex_digit(char c)
 }
 
 /* Allocate or abort; see the note on memory above. */
-void *xcalloc(size_t n, size_t size);
-void *xrealloc(void *p, size_t size);
-char *xstrdup(const char *s);
-char *xstrndup(const char *s, size_t n); /* at most n bytes, less when s ends before */
-char *xasprintf(const char *fmt, ...) PRINTF(1, 2);
+RETURNS_NONNULL void *xcalloc(size_t n, size_t size);
+RETURNS_NONNULL void *xrealloc(void *p, size_t size);
+RETURNS_NONNULL char *xstrdup(const char *s);
+RETURNS_NONNULL char *xstrndup(const char *s,
+                               size_t n); /* at most n bytes, less when s ends before */
+RETURNS_NONNULL char *xasprintf(const char *fmt, ...) PRINTF(1, 2);
 
 #endif

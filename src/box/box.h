@@ -41,7 +41,8 @@
 #define BOX_HELLO_MS   10000 /* a connection says HELLO within this time */
 #define BOX_CLOSING_MS 2000  /* and takes the ERROR that ends it within this one */
 #define BOX_GIVE_UP_MS 10000 /* a process that SIGKILL does not end is left after this time */
-#define BOX_LINGER_MS  2000  /* for a host that has not taken everything when the box stops */
+#define BOX_SYNC_MS    1000 /* for a host to write an end down before the box makes it safe itself */
+#define BOX_LINGER_MS  2000 /* for a host that has not taken everything when the box stops */
 
 /* Life of an execution. `ending` (below) says whether its tree is being killed. */
 enum exec_state {
@@ -65,6 +66,7 @@ struct stream {
         int pipe; /* where the command's output comes from; -1: at its end */
         int file; /* the spool; -1: not open */
         bool polled;
+        bool broken;      /* the disk refused it; the execution is being killed */
         uint64_t written; /* bytes in the spool */
         uint64_t stored;  /* acknowledged by a host; written - stored is bounded */
         uint64_t punched; /* given back to the file system; own spool only */
@@ -84,7 +86,6 @@ struct exec {
         bool alive; /* the main process is not reaped, so its pid is still its own */
         int status; /* from waitpid() */
         uint64_t started_ms;
-        uint64_t time_limit_ms;
         uint32_t grace_ms;
         char command[64]; /* for messages */
 
@@ -96,8 +97,9 @@ struct exec {
         bool ending;
         uint8_t end_flags; /* BOX_EXIT_* */
 
-        int status_pipe; /* the child's word on exec */
-        int keep_tty;    /* the terminal's other side, so that it cannot hang up early */
+        int status_pipe;  /* the child's word on exec */
+        uint64_t signals; /* came before that word; bit n - 1 is signal n */
+        int keep_tty;     /* the terminal's other side, so that it cannot hang up early */
         struct stream out[2];
 
         int stdin_fd;
@@ -107,9 +109,10 @@ struct exec {
         size_t ring_head, ring_len;
 
         struct box_exit exit;
-        bool adopted; /* at start only: a killed box left it without an exit record */
-        bool sync_due;
-        bool no_splice; /* the file system does not take it */
+        bool adopted;    /* at start only: a killed box left it without an exit record */
+        bool spool_made; /* spool/<uuid> is ours to remove */
+        int64_t sync_at; /* when the exit record has to be on disk; 0: it is */
+        bool no_splice;  /* the file system does not take it */
         uint16_t fail_code;
         char fail_text[160];
 
@@ -147,41 +150,41 @@ struct proc {
 
 struct box {
         uint8_t id[FRAME_UUID];
-        char name[37];
-        pid_t pid;
         char dir[4096]; /* absolute */
-        int dir_fd, spool_fd, lock_fd, listen_fd, signal_fd, epoll_fd;
+        char cgroup_path[4096];
         uint64_t spool_limit;
         int64_t idle_exit_ms;
-        bool force_subreaper;
-        mode_t umask;
         struct rlimit nofile; /* as inherited */
 
-        uint8_t kill_method;
-        int cgroup_fd; /* berth-<box id>, or -1 */
-        char cgroup_path[4096];
-        bool cgroup_has_kill;
-        int children_fd; /* our own children, or -1 where the kernel does not say */
-        int proc_fd;
-
         struct exec *execs;
-        int n_execs;     /* slots in use lie below this */
-        uint32_t in_use; /* and are so many */
-        int say_next;    /* where the next round of telling begins */
         char *stdin_store;
         struct proc *procs;
         size_t n_procs;
-
         struct conn *conns;
         struct conn *host;
-        uint64_t epoch;
+        uint64_t epoch; /* the highest seen */
 
         int64_t now; /* clock_mono_ms() of this turn */
         int64_t idle_since;
         int64_t stop_by;
-        bool stopping, stop_killed;
         int64_t stop_kill_at;
         int64_t linger_until;
+
+        pid_t pid;
+        mode_t umask;
+        int dir_fd, spool_fd, lock_fd, listen_fd, signal_fd, epoll_fd;
+        int cgroup_fd;   /* berth-<box id>, or -1 */
+        int children_fd; /* our own children, or -1 where the kernel does not say */
+        int proc_fd;
+        int n_execs;     /* slots in use lie below this */
+        uint32_t in_use; /* and are so many */
+        int say_next;    /* where the next round of telling begins */
+
+        char name[37]; /* id as text */
+        uint8_t kill_method;
+        bool force_subreaper;
+        bool cgroup_has_kill;
+        bool stopping, stop_killed;
         bool child_died;
 };
 
@@ -200,7 +203,7 @@ void conn_event(struct box *b, struct conn *c, uint32_t events);
 /* Answer ERROR and close once it is on its way. */
 void conn_fail(struct box *b, struct conn *c, uint32_t channel, uint16_t code, const char *text);
 void conn_close(struct box *b, struct conn *c);
-size_t conn_room(struct conn *c);
+size_t conn_room(struct conn *c); /* for frames at the end of the output buffer */
 /* Handle the frames that were read, as far as there is room for answers. */
 void conn_handle_all(struct box *b);
 /* Tell what there is to tell and write it; close who was too slow. */
@@ -249,8 +252,9 @@ struct start {
         char *cwd, *spool, *command;
         char **argv, **envp; /* owned arrays of borrowed strings */
 };
-/* Make the process; its word on exec comes through e->status_pipe. On failure e is failed. */
-int child_start(struct box *b, struct exec *e, const struct start *s);
+/* Make the process; its word on exec comes through e->status_pipe. On failure e is EXEC_FAILED, or
+ * free when nobody is attached. */
+void child_start(struct box *b, struct exec *e, const struct start *s);
 void child_resize(struct exec *e, uint16_t columns, uint16_t rows);
 /* Fork into a cgroup; for probing whether that works at all, too. */
 pid_t child_fork(int cgroup_fd, bool *ret_joined);
@@ -261,13 +265,13 @@ void spool_discard(struct box *b, struct exec *e); /* of a START that failed */
 void spool_remove(struct box *b, struct exec *e);  /* FORGET */
 bool spool_reopen(struct box *b, struct exec *e);
 void spool_close(struct exec *e);
-/* Move what the pipe has; 0 when it has no more for now, 1 when it may, below for a disk error. */
+/* Move what the pipe has; below 0 when the disk does not take it. */
 int spool_move(struct box *b, struct exec *e, int stream);
-int spool_drain(struct box *b, struct exec *e, int stream);
+int spool_drain(struct exec *e, int stream);
 void spool_poll(struct box *b, struct exec *e, int stream);
 void spool_stored(struct box *b, struct exec *e, int stream, uint64_t stored);
 void spool_write_exit(struct box *b, struct exec *e);
-void spool_sync_exit(struct box *b, struct exec *e);
+void spool_sync_turn(struct box *b, struct exec *e, int64_t *nearest);
 void spool_adopt(struct box *b);
 void spool_remove_all(struct box *b);
 

@@ -233,25 +233,47 @@ static void clear_left_over(struct box *b, int parent_fd, const char *name)
         walk(parent_fd, name, 0, 0);
 }
 
+/* A box before us may have been started from another place; it wrote down where its cgroup was. */
+static void clear_previous(struct box *b)
+{
+        char path[4096] = "";
+        CLEAN(cleanup_fd) int fd = openat(b->dir_fd, "cgroup", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        ssize_t n = fd >= 0 ? read(fd, path, sizeof(path) - 1) : -1;
+
+        if (n > 0 && path[0] == '/')
+                clear_left_over(b, AT_FDCWD, path);
+        (void)unlinkat(b->dir_fd, "cgroup", 0);
+}
+
+static int note_path(struct box *b)
+{
+        CLEAN(cleanup_fd)
+        int fd = openat(b->dir_fd, "cgroup", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+        return fd < 0 ? -1 : fd_write_all(fd, b->cgroup_path, strlen(b->cgroup_path), NULL);
+}
+
 void cgroup_init(struct box *b)
 {
         char own[4096], name[64];
 
-        if (!find_own_directory(own))
+        b->cgroup_has_kill = true;
+        clear_previous(b);
+        if (b->force_subreaper || !find_own_directory(own))
                 return;
         CLEAN(cleanup_fd) int parent = open(own, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
         if (parent < 0)
                 return;
         snprintf(name, sizeof(name), "berth-%s", b->name);
-        b->cgroup_has_kill = true;
+        if (snprintf(b->cgroup_path, sizeof(b->cgroup_path), "%s/%s", own, name) >=
+            (int)sizeof(b->cgroup_path))
+                return;
         clear_left_over(b, parent, name);
         if (mkdirat(parent, name, 0755) < 0 && errno != EEXIST)
                 return;
         b->cgroup_fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (b->cgroup_fd >= 0 && try_it(b) &&
-            snprintf(b->cgroup_path, sizeof(b->cgroup_path), "%s/%s", own, name) <
-                    (int)sizeof(b->cgroup_path)) {
+        if (b->cgroup_fd >= 0 && try_it(b) && note_path(b) == 0) {
                 b->kill_method = BOX_KILL_CGROUP;
                 return;
         }

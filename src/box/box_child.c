@@ -240,17 +240,19 @@ static int fork_child(struct box *b, struct exec *e, const struct start *s, stru
         e->pid = pid;
         e->alive = true;
         e->started_ms = (uint64_t)(clock_wall_us() / US_PER_MS);
+        if (s->time_limit_ms)
+                e->limit_at = b->now + (int64_t)s->time_limit_ms;
         return 0;
 }
 
-int child_start(struct box *b, struct exec *e, const struct start *s)
+void child_start(struct box *b, struct exec *e, const struct start *s)
 {
         CLEAN(ends_done) struct ends ends = { -1, -1, -1, -1, -1 };
         int r;
 
         if (spool_create(b, e, s->flags & BOX_START_SHARED ? s->spool : NULL) < 0) {
                 exec_fail(b, e, BOX_ERR_SPOOL, "cannot create the spool", errno);
-                return -1;
+                return;
         }
         e->kill_method = BOX_KILL_SUBREAPER;
         if (b->cgroup_fd >= 0) {
@@ -262,13 +264,10 @@ int child_start(struct box *b, struct exec *e, const struct start *s)
         e->stdin_open = e->stdin_fd >= 0;
         if (r < 0 || fork_child(b, e, s, &ends) < 0) {
                 exec_fail(b, e, BOX_ERR_RESOURCES, "cannot start a process", errno);
-                return -1;
+                return;
         }
-        if (box_watch(b, e->status_pipe, EPOLLIN, EV_STATUS, box_index(b, e)) < 0) {
+        if (box_watch(b, e->status_pipe, EPOLLIN, EV_STATUS, box_index(b, e)) < 0)
                 exec_fail(b, e, BOX_ERR_RESOURCES, "cannot watch a process", errno);
-                return -1;
-        }
-        return 0;
 }
 
 void child_resize(struct exec *e, uint16_t columns, uint16_t rows)

@@ -54,14 +54,10 @@ static bool peer_allowed(int fd)
                (peer.uid == 0 || peer.uid == geteuid());
 }
 
-void conn_accept(struct box *b)
+static void accept_one(struct box *b, int fd)
 {
-        int fd = accept4(b->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        struct conn *c;
+        struct conn *c = peer_allowed(fd) ? find_slot(b) : NULL;
 
-        if (fd < 0)
-                return;
-        c = peer_allowed(fd) ? find_slot(b) : NULL;
         if (!c || box_watch(b, fd, EPOLLIN, EV_CONN, (int)(c - b->conns)) < 0) {
                 close(fd);
                 return;
@@ -75,6 +71,19 @@ void conn_accept(struct box *b)
         c->joining = false;
         c->out = (struct buf){ .data = c->out_store, .cap = BOX_OUT_SIZE + 1, .max = BOX_OUT_SIZE };
         buf_init(&c->joined, FRAME_MAX_JOINED);
+}
+
+/* A few at a time, so that a crowd at the door does not keep us from the work. */
+void conn_accept(struct box *b)
+{
+        for (int i = 0; i < BOX_MAX_CONNS; i++) {
+                /* cppcheck-suppress nullPointer */
+                int fd = accept4(b->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+                if (fd < 0)
+                        return;
+                accept_one(b, fd);
+        }
 }
 
 void conn_close(struct box *b, struct conn *c)
@@ -92,7 +101,8 @@ void conn_close(struct box *b, struct conn *c)
 
 size_t conn_room(struct conn *c)
 {
-        if (c->out_sent > 0) {
+        /* Moving the rest to the front pays when there is less of it than room is gained. */
+        if (c->out_sent > BOX_OUT_SIZE / 2) {
                 buf_consume(&c->out, c->out_sent);
                 c->out_sent = 0;
         }

@@ -127,14 +127,15 @@ static void started(struct box *b, struct exec *e)
         e->state = EXEC_RUNNING;
         close(e->status_pipe);
         e->status_pipe = -1;
-        if (e->time_limit_ms)
-                e->limit_at = b->now + (int64_t)e->time_limit_ms;
         if (e->channel && !(e->say & SAY_STATE))
                 e->say |= SAY_STARTED;
         if (e->channel && e->stdin_open)
                 e->say |= SAY_TAKEN;
         spool_poll(b, e, 0);
         spool_poll(b, e, 1);
+        for (int i = 1; i <= 64; i++)
+                if (e->signals & UINT64_C(1) << (i - 1))
+                        exec_signal(b, e, i);
 }
 
 /* The child's word on exec: nothing when it succeeded, the reason when it did not. */
@@ -168,8 +169,10 @@ void exec_signal(struct box *b, struct exec *e, int signal)
                 exec_kill(b, e, 0);
                 return;
         }
-        if (e->alive && kill(-e->pid, signal) < 0)
-                (void)kill(e->pid, signal); /* it has not made its session yet */
+        if (e->state == EXEC_STARTING) /* before exec it would hit us, not the command */
+                e->signals |= UINT64_C(1) << (signal - 1);
+        else if (e->alive)
+                (void)kill(-e->pid, signal);
 }
 
 /* SIGCONT after it: a stopped process would not hear the first one. */
@@ -244,7 +247,7 @@ static void fill_exit(struct exec *e)
 static void end(struct box *b, struct exec *e)
 {
         for (int i = 0; i < 2; i++)
-                if (spool_drain(b, e, i) < 0)
+                if (spool_drain(e, i) < 0)
                         e->end_flags |= BOX_EXIT_INCOMPLETE;
         close_process_side(b, e);
         fill_exit(e);

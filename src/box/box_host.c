@@ -130,7 +130,7 @@ static char *get_text(struct frame_in *f)
 
         if (f->bad)
                 return NULL;
-        at = (char *)(uintptr_t)s.p - 1;
+        at = (char *)s.p - 1;
         memmove(at, s.p, s.len);
         at[s.len] = '\0';
         return at;
@@ -182,12 +182,6 @@ static int parse_start(struct frame_in *f, struct start *s, struct err *err)
         return 0;
 }
 
-static void start_done(struct start *s)
-{
-        free(s->argv);
-        free(s->envp);
-}
-
 /* The marker comes first, where it is found soonest; one that the host gave is dropped, so that
  * nothing else can be taken for it. */
 static void put_marker(struct start *s, char *marker)
@@ -212,7 +206,7 @@ static void refuse_start(struct conn *c, uint32_t channel, uint16_t code, const 
 }
 
 /* Tie the execution to a channel. STATE goes out before anything that happens from now on. */
-static void attach(struct box *b, struct exec *e, uint32_t channel)
+static void attach(struct exec *e, uint32_t channel)
 {
         e->channel = channel;
         e->say = SAY_STATE;
@@ -222,52 +216,59 @@ static void attach(struct box *b, struct exec *e, uint32_t channel)
                 e->say |= SAY_EXIT;
         for (int i = 0; i < 2; i++)
                 e->out[i].open = false;
-        (void)b;
 }
 
-static int start_new(struct box *b, struct conn *c, uint32_t channel, struct start *s)
+static void start_new(struct box *b, struct conn *c, uint32_t channel, struct start *s)
 {
         char marker[64];
         struct exec *e;
 
         if (b->stopping) {
                 refuse_start(c, channel, BOX_ERR_REFUSED, "the box is stopping");
-                return 0;
+                return;
         }
         e = exec_new(b, s->id);
         if (!e) {
                 refuse_start(c, channel, BOX_ERR_FULL, "too many executions");
-                return 0;
+                return;
         }
         e->channel = channel;
         e->flags = s->flags;
-        e->time_limit_ms = s->time_limit_ms;
         e->grace_ms = s->grace_ms;
         snprintf(e->command, sizeof(e->command), "%s", s->command);
         snprintf(marker, sizeof(marker), "BERTH_EXEC=%s", e->name);
         put_marker(s, marker);
-        (void)child_start(b, e, s); /* says itself what went wrong */
+        child_start(b, e, s);
+}
+
+static int start_or_attach(struct box *b, struct conn *c, uint32_t channel, struct start *s,
+                           struct err *err)
+{
+        struct exec *e = exec_find(b, s->id);
+
+        if (exec_by_channel(b, channel))
+                return malformed(err, "START on a channel that is in use");
+        if (!e) {
+                start_new(b, c, channel, s);
+                return 0;
+        }
+        if (e->channel)
+                return malformed(err, "the execution is attached to another channel");
+        attach(e, channel);
         return 0;
 }
 
 static int on_start(struct box *b, struct conn *c, uint32_t channel, struct frame_in *f,
                     struct err *err)
 {
-        CLEAN(start_done) struct start s = { 0 };
+        struct start s = { 0 };
         int code = parse_start(f, &s, err);
-        struct exec *e;
 
-        if (code)
-                return code;
-        if (exec_by_channel(b, channel))
-                return malformed(err, "START on a channel that is in use");
-        e = exec_find(b, s.id);
-        if (!e)
-                return start_new(b, c, channel, &s);
-        if (e->channel)
-                return malformed(err, "the execution is attached to another channel");
-        attach(b, e, channel);
-        return 0;
+        if (!code)
+                code = start_or_attach(b, c, channel, &s, err);
+        free(s.argv);
+        free(s.envp);
+        return code;
 }
 
 static int on_attach(struct box *b, struct conn *c, uint32_t channel, struct frame_in *f,
@@ -288,7 +289,7 @@ static int on_attach(struct box *b, struct conn *c, uint32_t channel, struct fra
         }
         if (e->channel)
                 return malformed(err, "the execution is attached to another channel");
-        attach(b, e, channel);
+        attach(e, channel);
         return 0;
 }
 

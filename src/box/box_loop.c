@@ -116,6 +116,7 @@ static bool stop_turn(struct box *b, int64_t *nearest)
                 for (int i = 0; i < b->n_execs; i++)
                         if (exec_is_live(&b->execs[i]))
                                 exec_kill(b, &b->execs[i], BOX_EXIT_STOPPED);
+                box_deadline(nearest, b->now);
         }
         if (any_live(b)) {
                 if (!b->stop_killed)
@@ -166,8 +167,7 @@ static bool turn(struct box *b, int64_t *nearest)
                         exec_turn(b, &b->execs[i], nearest);
         conn_tell_all(b, nearest);
         for (int i = 0; i < b->n_execs; i++)
-                if (b->execs[i].sync_due)
-                        spool_sync_exit(b, &b->execs[i]);
+                spool_sync_turn(b, &b->execs[i], nearest);
 
         if (b->stopping)
                 return !stop_turn(b, nearest);

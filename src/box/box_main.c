@@ -177,7 +177,7 @@ static int listen_in_directory(struct box *b, struct err *err)
         if (fchdir(b->dir_fd) < 0 ||
             bind(b->listen_fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
             fchmodat(b->dir_fd, "box.sock", 0600, 0) < 0 || chdir("/") < 0 ||
-            listen(b->listen_fd, 16) < 0)
+            listen(b->listen_fd, 128) < 0)
                 return err_sys(err, ERR_IO, errno, "listen in %s", b->dir);
         return box_watch(b, b->listen_fd, EPOLLIN, EV_LISTEN, 0) < 0
                        ? err_sys(err, ERR_IO, errno, "epoll")
@@ -378,6 +378,6 @@ int main(int argc, char **argv)
         setsid();
         child = fork();
         if (child != 0)
-                _exit(child < 0);
+                _exit(child < 0 ? 1 : 0);
         return run_box(&box, done[1]);
 }

@@ -67,12 +67,14 @@ int spool_create(struct box *b, struct exec *e, const char *shared_dir)
         if (!shared_dir) {
                 if (mkdirat(b->spool_fd, e->name, 0700) < 0)
                         return -1;
+                e->spool_made = true;
                 return create_files(b, e);
         }
         if (mkdir(shared_dir, 0700) < 0 && errno != EEXIST)
                 return -1;
         if (symlinkat(shared_dir, b->spool_fd, e->name) < 0)
                 return -1;
+        e->spool_made = true;
         return create_files(b, e);
 }
 
@@ -128,7 +130,8 @@ void spool_discard(struct box *b, struct exec *e)
                 ours = ours && e->out[i].file >= 0 && fstat(e->out[i].file, &st) == 0 &&
                        st.st_size == 0;
         spool_close(e);
-        remove_entry(b, e, ours || !is_shared(e));
+        if (e->spool_made)
+                remove_entry(b, e, ours || !is_shared(e));
 }
 
 void spool_remove(struct box *b, struct exec *e)
@@ -201,8 +204,10 @@ static ssize_t move_up_to(struct exec *e, struct stream *s, size_t max)
         }
         if (errno == EAGAIN || errno == EINTR)
                 return 0;
+        /* The pipe stays open: the command is to die by SIGKILL, not wonder about SIGPIPE. */
         snprintf(e->fail_text, sizeof(e->fail_text), "the spool failed: %s", strerror(errno));
-        close_pipe(s);
+        e->say |= e->channel ? SAY_ERROR : 0;
+        s->broken = true;
         return -1;
 }
 
@@ -216,37 +221,29 @@ static uint64_t room(const struct box *b, const struct stream *s)
 int spool_move(struct box *b, struct exec *e, int stream)
 {
         struct stream *s = &e->out[stream];
-        ssize_t n;
+        ssize_t n = 0;
 
-        if (s->pipe < 0 || s->file < 0)
+        if (s->pipe < 0 || s->file < 0 || s->broken)
                 return 0;
-        if (room(b, s) > 0) {
+        if (room(b, s) > 0)
                 n = move_up_to(e, s, (size_t)MIN(room(b, s), (uint64_t)BOX_PIPE_SIZE));
-                if (n < 0) {
-                        e->say |= e->channel ? SAY_ERROR : 0;
-                        return -1;
-                }
-        }
         spool_poll(b, e, stream);
-        return 0;
+        return n < 0 ? -1 : 0;
 }
 
 /* What is in the pipe now; whoever still holds its other end is not waited for. */
-int spool_drain(struct box *b, struct exec *e, int stream)
+int spool_drain(struct exec *e, int stream)
 {
         struct stream *s = &e->out[stream];
         uint64_t end = s->written + DRAIN_MAX;
 
-        (void)b;
+        if (s->broken)
+                return -1;
         while (s->pipe >= 0 && s->file >= 0) {
                 ssize_t n = move_up_to(e, s, BOX_PIPE_SIZE);
 
-                if (n < 0) {
-                        e->say |= e->channel ? SAY_ERROR : 0;
-                        return -1;
-                }
-                if (n == 0)
-                        return 0;
+                if (n <= 0)
+                        return (int)n;
                 if (s->written >= end)
                         return -1;
         }
@@ -257,7 +254,7 @@ int spool_drain(struct box *b, struct exec *e, int stream)
 void spool_poll(struct box *b, struct exec *e, int stream)
 {
         struct stream *s = &e->out[stream];
-        bool want = s->pipe >= 0 && room(b, s) > 0 && e->state == EXEC_RUNNING;
+        bool want = s->pipe >= 0 && !s->broken && room(b, s) > 0 && e->state == EXEC_RUNNING;
 
         if (want == s->polled)
                 return;
@@ -301,14 +298,22 @@ void spool_write_exit(struct box *b, struct exec *e)
 
         if (fd < 0 || fd_write_all(fd, record, sizeof(record), NULL) < 0)
                 e->exit.flags |= BOX_EXIT_INCOMPLETE; /* all that can still be said */
-        e->sync_due = fd >= 0;
+        e->sync_at = fd >= 0 ? b->now + BOX_SYNC_MS : 0;
 }
 
-void spool_sync_exit(struct box *b, struct exec *e)
+/* A host that listens writes the end down itself and says so (FORGET) sooner than a disk could;
+ * only without one, or with one that is slow, the record has to be safe here. */
+void spool_sync_turn(struct box *b, struct exec *e, int64_t *nearest)
 {
         char path[64];
 
-        e->sync_due = false;
+        if (!e->sync_at || e->state == EXEC_FREE)
+                return;
+        if (b->host && b->now < e->sync_at) {
+                box_deadline(nearest, e->sync_at);
+                return;
+        }
+        e->sync_at = 0;
         file_path(path, e, "exit");
         CLEAN(cleanup_fd)
         int fd = openat(b->spool_fd, path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);

@@ -31,9 +31,10 @@
 #define MARKER      "BERTH_EXEC="
 #define STOP_ROUNDS 32
 #define ADOPT_MS    5000
+#define UNCLEAR_MS  30
 
 enum owner { NOT_OURS, BENEATH, OTHER, MINE };
-enum marker { MARK_NONE, MARK_OTHER, MARK_MINE, MARK_UNREADABLE };
+enum marker { MARK_NONE, MARK_OTHER, MARK_MINE };
 
 /* Whom a pass is for: one execution, all that were adopted, or everything beneath the box. */
 struct target {
@@ -98,8 +99,26 @@ static bool marker_matches(struct box *b, const struct target *t, const char *va
         return e && (t->everything || e->adopted);
 }
 
-/* Look for the marker in blocks that overlap by as much as it is long. An environment that reads as
- * empty is that of a process in the middle of exec, or of one we may not look at. */
+/* The cgroup says it best, where there is one: ".../berth-<box>/<execution>". A process that has
+ * left its cgroup says nothing by it. */
+static enum marker read_cgroup(struct box *b, pid_t pid, const struct target *t)
+{
+        char path[32], text[8192], own[64];
+        const char *at;
+
+        if (b->cgroup_fd < 0)
+                return MARK_NONE;
+        snprintf(path, sizeof(path), "%d/cgroup", (int)pid);
+        snprintf(own, sizeof(own), "/berth-%s/", b->name);
+        if (read_proc(b, path, text, sizeof(text)) <= 0)
+                return MARK_NONE;
+        at = strstr(text, own);
+        if (!at || strlen(at + strlen(own)) < 36)
+                return MARK_NONE;
+        return marker_matches(b, t, at + strlen(own)) ? MARK_MINE : MARK_OTHER;
+}
+
+/* Look for the marker in blocks that overlap by as much as it is long. */
 static enum marker read_marker(struct box *b, pid_t pid, const struct target *t)
 {
         static char block[65536];
@@ -130,7 +149,7 @@ static enum marker read_marker(struct box *b, pid_t pid, const struct target *t)
                 kept = MIN((size_t)(end - block), whole);
                 memmove(block, end - kept, kept);
         }
-        return total > 0 ? MARK_NONE : MARK_UNREADABLE;
+        return MARK_NONE;
 }
 
 /* Does somebody else's execution live that an orphan without a trace could belong to? */
@@ -159,7 +178,9 @@ static enum owner owner_of_orphan(struct box *b, const struct proc *p, const str
                 return MINE;
         if (t->e && p->sid == t->e->pid)
                 return MINE;
-        m = read_marker(b, p->pid, t);
+        m = read_cgroup(b, p->pid, t);
+        if (m == MARK_NONE)
+                m = read_marker(b, p->pid, t);
         if (m == MARK_MINE)
                 return MINE;
         if (m == MARK_OTHER || session_of_other(b, p, t->e))
@@ -285,39 +306,60 @@ static size_t stop_and_kill(struct box *b, const struct target *t)
         return mine;
 }
 
-/* May one of our children be an orphan of this execution? Also true when we cannot tell. */
-static bool may_have_orphans(struct box *b, const struct target *t)
+static size_t count_alive(const struct box *b)
 {
-        static char text[65536];
-        off_t at = 0;
+        size_t n = 0;
+
+        for (int i = 0; i < b->n_execs; i++)
+                n += b->execs[i].alive;
+        return n;
+}
+
+enum orphans { ORPHANS_NONE, ORPHANS_OF_OTHERS, ORPHANS_UNCLEAR, ORPHANS_LIKELY };
+
+/* The first of the children in `text` that says most. */
+static enum orphans judge_children(struct box *b, char *text, const struct target *t)
+{
+        enum orphans found = ORPHANS_NONE;
+        char *end;
+
+        for (char *p = text;; p = end) {
+                pid_t pid = (pid_t)strtol(p, &end, 10);
+                struct proc proc;
+                enum owner owner;
+
+                if (end == p || found == ORPHANS_LIKELY)
+                        return found;
+                /* A dead one is reaped in a moment, and all is looked at again then. */
+                if (exec_by_pid(b, pid) || !read_stat(b, pid, &proc) || is_dead(&proc))
+                        continue;
+                owner = owner_of_orphan(b, &proc, t);
+                found = MAX(found, owner == OTHER     ? ORPHANS_OF_OTHERS
+                                   : owner == BENEATH ? ORPHANS_UNCLEAR
+                                                      : ORPHANS_LIKELY);
+        }
+}
+
+/* Are there orphans of this execution among our children? Only we reap them, so the list does not
+ * shrink under our eyes; when it is as long as there are main processes, nobody else is on it. */
+static enum orphans look_for_orphans(struct box *b, const struct target *t)
+{
+        static char text[1 << 20];
+        size_t len = 0, children = 0;
         ssize_t n;
 
         if (b->children_fd < 0)
-                return true;
-        while ((n = pread(b->children_fd, text, sizeof(text) - 1, at)) > 0) {
-                char *p = text, *end;
-
-                text[n] = '\0';
-                /* A number that the block cuts is read again with the next one. */
-                while (n == (ssize_t)sizeof(text) - 1 && n > 0 && text[n - 1] != ' ')
-                        text[--n] = '\0';
-                for (;;) {
-                        pid_t pid = (pid_t)strtol(p, &end, 10);
-                        struct proc proc;
-
-                        if (end == p)
-                                break;
-                        p = end;
-                        if (exec_by_pid(b, pid) || !read_stat(b, pid, &proc))
-                                continue;
-                        if (is_dead(&proc)) /* reaped in a moment, and looked at again then */
-                                continue;
-                        if (owner_of_orphan(b, &proc, t) != OTHER)
-                                return true;
-                }
-                at += n;
-        }
-        return n < 0;
+                return ORPHANS_LIKELY;
+        while ((n = pread(b->children_fd, text + len, sizeof(text) - 1 - len, (off_t)len)) > 0)
+                len += (size_t)n;
+        if (n < 0 || len == sizeof(text) - 1)
+                return ORPHANS_LIKELY;
+        text[len] = '\0';
+        for (size_t i = 0; i < len; i++)
+                children += text[i] == ' ';
+        if (children == count_alive(b))
+                return ORPHANS_NONE;
+        return judge_children(b, text, t);
 }
 
 /* The interface */
@@ -327,13 +369,13 @@ void tree_init(struct box *b)
         b->proc_fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         b->children_fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
         b->kill_method = BOX_KILL_SUBREAPER;
-        if (!b->force_subreaper)
-                cgroup_init(b);
+        cgroup_init(b);
 }
 
 bool tree_kill_step(struct box *b, struct exec *e)
 {
         struct target t = { .e = e };
+        enum orphans orphans;
         bool left = false;
 
         if (e->kill_method == BOX_KILL_CGROUP)
@@ -344,11 +386,16 @@ bool tree_kill_step(struct box *b, struct exec *e)
         if (!exec_is_live(e))
                 return false;
         if (e->alive) {
+                (void)kill(-e->pid, SIGKILL);
                 (void)kill(e->pid, SIGKILL);
                 return false;
         }
-        if (may_have_orphans(b, &t))
+        orphans = look_for_orphans(b, &t);
+        if (orphans == ORPHANS_LIKELY)
                 left |= stop_and_kill(b, &t) > 0;
+        /* It may have been in the middle of exec, when no environment can be read: look twice. */
+        if (orphans == ORPHANS_UNCLEAR && b->now < e->give_up_at - BOX_GIVE_UP_MS + UNCLEAR_MS)
+                return false;
         return !left;
 }
 
@@ -376,5 +423,5 @@ bool tree_kill_all_step(struct box *b)
         struct target t = { .everything = true };
 
         exec_reap(b);
-        return !may_have_orphans(b, &t) || stop_and_kill(b, &t) == 0;
+        return look_for_orphans(b, &t) == ORPHANS_NONE || stop_and_kill(b, &t) == 0;
 }

@@ -43,7 +43,8 @@ static const struct cli_option *find_option(const struct args *a, const char *na
         for (size_t t = a->n_tables; t-- > 0;)
                 for (const struct cli_option *o = a->tables[t]; o->name; o++)
                         if (letter ? o->letter == letter
-                                   : strlen(o->name) == len && memcmp(o->name, name, len) == 0)
+                                   : name && strlen(o->name) == len &&
+                                             memcmp(o->name, name, len) == 0)
                                 return o;
         return NULL;
 }
@@ -56,7 +57,8 @@ static int unknown_option(const struct args *a, const char *typed, size_t name_l
         suggest_init(&s, name);
         for (size_t t = 0; t < a->n_tables; t++)
                 for (const struct cli_option *o = a->tables[t]; o->name; o++)
-                        suggest_offer(&s, o->name);
+                        if (o->help)
+                                suggest_offer(&s, o->name);
         if (s.best)
                 return err_set(err, ERR_USAGE, "unknown option --%s; did you mean --%s?", name,
                                s.best);
@@ -133,6 +135,19 @@ int args_rest(struct args *a, struct err *err)
                 if (r < 0 || !word)
                         return r;
                 a->words[a->n_words++] = word;
+        }
+}
+
+int args_rest_command(struct args *a, size_t own, struct err *err)
+{
+        for (;;) {
+                const char *word;
+                int r = args_next_word(a, &word, err);
+
+                if (r < 0 || !word)
+                        return r;
+                a->words[a->n_words++] = word;
+                a->options_ended = a->options_ended || a->n_words > own;
         }
 }
 

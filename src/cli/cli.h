@@ -8,6 +8,8 @@
 #ifndef BERTH_CLI_CLI_H
 #define BERTH_CLI_CLI_H
 
+#include <stdbool.h>
+
 /* What `berth serve` was told. NULL means: not given on the command line, so the environment, then
  * berth.toml, then the default decide; that order is the daemon's business. The values are as
  * typed; only log_level, log_format and mode are already known to be one of their words. */
@@ -18,6 +20,7 @@ struct cli_serve_options {
         const char *log_level;  /* debug, info, warn or error */
         const char *log_format; /* text or json */
         const char *mode;       /* local_trusted or authenticated */
+        bool is_private;        /* only the Unix socket, and only as long as it is needed */
 };
 
 struct cli_hooks {

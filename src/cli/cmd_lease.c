@@ -152,11 +152,13 @@ static const struct cli_command show = {
 const struct cli_command cmd_lease = {
         .name = "lease",
         .synopsis = "",
-        .summary = "List, acquire, renew and release leases",
+        .summary = "List, acquire, renew and release leases; run commands in them",
         .notes = "LEASE is an id, or at least four characters with which exactly one begins or "
                  "ends.",
         .example = "berth lease acquire Local --ttl 30m",
         .sub = (const struct cli_command *const[]){ &list, &show, &cmd_lease_acquire,
                                                     &cmd_lease_renew, &cmd_lease_release,
-                                                    &cmd_lease_resume, &cmd_lease_destroy, NULL },
+                                                    &cmd_lease_resume, &cmd_lease_destroy,
+                                                    &cmd_lease_exec, &cmd_lease_executions,
+                                                    &cmd_lease_output, &cmd_lease_signal, NULL },
 };

@@ -45,8 +45,7 @@ static int run_acquire(struct cli *c, const struct args *a, struct err *err)
         return print_record(c, &lease, err);
 }
 
-/* The whole id of the lease meant, without a request when it is whole already. */
-static int lease_id(struct cli *c, const char *given, const char **ret_id, struct err *err)
+int lease_id(struct cli *c, const char *given, const char **ret_id, struct err *err)
 {
         json_t *lease;
         int r;

@@ -36,12 +36,15 @@ struct cli_command {
         int (*run)(struct cli *c, const struct args *a, struct err *err);
         size_t min_words;
         size_t max_words;
+        /* The last of min_words is a program; what follows are its arguments, never our options. */
+        bool takes_command;
 };
 
 extern const struct cli_command cli_top; /* `berth` itself */
 extern const struct cli_command *const cli_commands[];
 extern const struct cli_option cli_global_options[];
 
+extern const struct cli_command cmd_run;
 extern const struct cli_command cmd_serve;
 extern const struct cli_command cmd_company;
 extern const struct cli_command cmd_env;
@@ -64,6 +67,7 @@ struct cli {
         const char *data;      /* data directory; never NULL */
         const char *data_flag; /* --data as given, NULL when not */
         struct berth *api;     /* opened by the first call */
+        int end_by_signal;     /* end the process by this signal when all is done; 0: do not */
 };
 
 /* Fill everything but the connection from the global options and the environment. */

@@ -151,7 +151,7 @@ void doctor_namespaces(struct doctor_report *d)
         const char *fix = setting ? setting
                                   : "allow it in the container (it needs user namespaces and no "
                                     "filter on unshare and mount)";
-        struct trials t;
+        struct trials t = { 0 };
         int e = run_child(&t);
 
         for (size_t i = 0; e != 0 && i < N_TRIALS; i++)

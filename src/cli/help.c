@@ -16,9 +16,11 @@ static void print_options(const char *title, const struct cli_option *options)
         if (!options || !options->name)
                 return;
         for (const struct cli_option *o = options; o->name; o++)
-                width = MAX(width, option_width(o));
+                width = MAX(width, o->help ? option_width(o) : 0);
         printf("\n%s:\n", title);
         for (const struct cli_option *o = options; o->name; o++) {
+                if (!o->help)
+                        continue;
                 if (o->letter)
                         printf("  -%c, --%s%s%s", o->letter, o->name, o->value ? " " : "",
                                o->value ? o->value : "");

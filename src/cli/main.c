@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/signals.h"
 
 #define ISSUES_SHOWN 5
 
@@ -20,7 +21,7 @@ const struct cli_command cli_top = {
         .summary = "Places for agents to work in: lease, run, give up",
         .notes = "Exit status: 0 done, 1 failed, 2 wrong usage, 3 daemon not reachable,\n"
                  "4 not allowed, 5 not found.",
-        .example = "berth doctor",
+        .example = "berth run -- uname -a",
         .options = top_options,
         .sub = cli_commands,
 };
@@ -96,7 +97,7 @@ static int check_words(const struct cli_command *command, const char *path, cons
 }
 
 static int run_command(const struct cli_command *command, const char *path, struct args *a,
-                       const struct cli_hooks *hooks, struct err *err)
+                       const struct cli_hooks *hooks, int *ret_signal, struct err *err)
 {
         struct cli c;
         int r;
@@ -107,6 +108,7 @@ static int run_command(const struct cli_command *command, const char *path, stru
         r = cli_init(&c, hooks, a, err);
         if (r >= 0)
                 r = command->run(&c, a, err);
+        *ret_signal = c.end_by_signal;
         cli_done(&c);
         return r;
 }
@@ -138,14 +140,15 @@ static int find_command(struct args *a, const struct cli_command **ret, struct b
 }
 
 static int dispatch(struct args *a, const struct cli_hooks *hooks, struct buf *path,
-                    struct err *err)
+                    int *ret_signal, struct err *err)
 {
-        const struct cli_command *command = NULL;
+        const struct cli_command *command = &cli_top;
         int r;
 
         r = find_command(a, &command, path, err);
         if (r >= 0)
-                r = args_rest(a, err);
+                r = command->takes_command ? args_rest_command(a, command->min_words - 1, err)
+                                           : args_rest(a, err);
         if (r < 0)
                 return r;
         if (args_flag(a, "version")) {
@@ -160,7 +163,7 @@ static int dispatch(struct args *a, const struct cli_hooks *hooks, struct buf *p
                 cli_print_help(buf_str(path), command);
                 return err_set(err, ERR_USAGE, "a command is missing");
         }
-        return run_command(command, buf_str(path), a, hooks, err);
+        return run_command(command, buf_str(path), a, hooks, ret_signal, err);
 }
 
 int cli_main(int argc, char **argv, const struct cli_hooks *hooks)
@@ -168,13 +171,13 @@ int cli_main(int argc, char **argv, const struct cli_hooks *hooks)
         CLEAN(err_done) struct err err = { 0 };
         CLEAN(buf_done) struct buf path = BUF_INIT;
         CLEAN(args_done) struct args a;
-        int r;
+        int end_by_signal = 0, r;
 
         buf_puts(&path, "berth");
         args_init(&a, argc - 1, argv + 1);
         args_add_table(&a, cli_global_options);
         args_add_table(&a, top_options);
-        r = dispatch(&a, hooks, &path, &err);
+        r = dispatch(&a, hooks, &path, &end_by_signal, &err);
         if (r < 0)
                 r = report(&err, r);
         /* A full disk or a closed pipe behind standard output must not look like success. */
@@ -182,5 +185,7 @@ int cli_main(int argc, char **argv, const struct cli_hooks *hooks)
                 out_error("could not write the output");
                 r = 1;
         }
+        if (end_by_signal)
+                signals_die_of(end_by_signal);
         return r;
 }

@@ -4,9 +4,13 @@
  * A whole id costs one request and needs no company. Anything else is looked up in the list of the
  * company, where it must fit exactly one thing: acting on the wrong one of two is worse than
  * asking. A name wins over a part, so that an environment called `beef` stays reachable. */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <strings.h>
+#include <sys/file.h>
 
+#include "base/fd.h"
 #include "base/uuid.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -116,12 +120,31 @@ int cli_company_find(struct cli *c, const char *given, json_t **ret, struct err 
         return cli_pick("company", list, given, "name", "issuePrefix", ret, err);
 }
 
+/* Several commands may need the first company at the same time; only one of them makes it. A
+ * daemon elsewhere has nobody who would do that. */
+static int take_turn(struct cli *c)
+{
+        int fd = open(c->data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+        while (fd >= 0 && flock(fd, LOCK_EX) < 0 && errno == EINTR)
+                ;
+        return fd;
+}
+
 static int create_default(struct cli *c, const char **ret_id, struct err *err)
 {
-        json_t *company;
-        int r = cli_call(c, "POST", "/api/companies", json_pack("{s:s}", "name", "Default"),
-                         &company, err);
+        CLEAN(cleanup_fd) int turn = take_turn(c);
+        json_t *company, *list;
+        int r = cli_call_list(c, "/api/companies", &list, err);
 
+        if (r >= 0 && json_array_size(list) > 0) {
+                *ret_id = cli_text(json_array_get(list, 0), "id");
+                return 0;
+        }
+        if (r >= 0)
+                r = cli_call(c, "POST", "/api/companies", json_pack("{s:s}", "name", "Default"),
+                             &company, err);
+        (void)turn;
         if (r < 0)
                 return err_wrap(err, r, "there is no company yet, and making one failed");
         out_note("made a company named \"Default\" (%s)", cli_text(company, "id"));

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/uuid.h"
+#include "client/handle.h"
 #include "client/http.h"
 #include "codec/http1.h"
 #include "codec/json.h"
@@ -19,15 +20,6 @@
 #define CONNECT_TIMEOUT_MS 5000
 #define TIMEOUT_MS         (10 * 60 * 1000)
 #define ANSWER_MAX         BUF_DEFAULT_MAX
-
-struct berth {
-        struct conn_address address;
-        char *api_key;
-        char *run_id;
-        int64_t connect_timeout_ms;
-        int64_t timeout_ms;
-        int fd; /* -1: no connection */
-};
 
 /* -- Errors ----------------------------------------------------------------------------------- */
 

@@ -313,11 +313,12 @@ static enum http1_result read_framing(const struct facts *f, enum http1_framing 
 /* name, name:port, [v6] or [v6]:port */
 static bool host_is_valid(struct http1_slice s)
 {
+        static const char digits[24] = "0123456789abcdefABCDEF:."; /* without an end */
         size_t i = 0, port;
 
         if (s.len && s.p[0] == '[') {
                 while (++i < s.len && s.p[i] != ']')
-                        if (!memchr("0123456789abcdefABCDEF:.", s.p[i], 24))
+                        if (!memchr(digits, s.p[i], sizeof(digits)))
                                 return false;
                 if (i >= s.len || i == 1)
                         return false;

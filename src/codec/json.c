@@ -219,7 +219,7 @@ static void put_escape(struct buf *b, unsigned char c)
 {
         static const char hex[] = "0123456789abcdef";
         char text[6] = { '\\', 'u', '0', '0', hex[c >> 4], hex[c & 15] };
-        /* NUL would be found too: at the end of the string. */
+        /* strchr() would find NUL at the end of the list. */
         const char *letter = c ? strchr("\"\"\\\\\bb\tt\nn\ff\rr", c) : NULL;
 
         if (letter) {

@@ -86,3 +86,14 @@ int audit(struct db *db, const struct op *op, const char *company_id, const char
         }
         return activity_insert(db, &row, err);
 }
+
+int audit_lease(struct db *db, const struct op *op, const char *company_id, const char *run_id,
+                const char *action, const char *lease_id, json_t *take_details, struct err *err)
+{
+        struct op named = *op;
+
+        if (!named.run_id)
+                named.run_id = run_id;
+        return audit(db, &named, company_id, action, "environment_lease", lease_id, take_details,
+                     err);
+}

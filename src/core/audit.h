@@ -15,6 +15,11 @@
 int audit(struct db *db, const struct op *op, const char *company_id, const char *action,
           const char *entity_type, const char *entity_id, json_t *take_details, struct err *err);
 
+/* The same for what a lease was acquired for or released from: its run, when the caller named none.
+ */
+int audit_lease(struct db *db, const struct op *op, const char *company_id, const char *run_id,
+                const char *action, const char *lease_id, json_t *take_details, struct err *err);
+
 /* Replace the values of all members with sensitive names, at any depth, in place. */
 void audit_redact(json_t *value);
 

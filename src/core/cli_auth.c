@@ -208,6 +208,8 @@ static int make_key(struct db *db, struct request *q, struct cli_challenge *c, i
         if (r == 0)
                 return err_set(err, ERR_CONFLICT, "CLI auth challenge is no longer pending");
         c->board_api_key_id = key.id;
+        c->approved_by_user_id = key.user_id;
+        c->approved_at = now;
         if (r >= 0)
                 r = board_keys_insert(db, &key, err);
         if (r >= 0)
@@ -238,9 +240,11 @@ static int approve(struct db *db, void *arg, struct err *err)
         jw_object(&w);
         jw_kbool(&w, "approved", c.board_api_key_id != NULL);
         jw_kstring(&w, "status", c.board_api_key_id ? "approved" : status_of(&c, now));
-        jw_kstring(&w, "userId", q->op->actor->user_id);
+        /* Approved before: by whom, and from when on, is what it was then. */
+        jw_kstring(&w, "userId",
+                   c.approved_by_user_id ? c.approved_by_user_id : q->op->actor->user_id);
         jw_kstring(&w, "keyId", c.board_api_key_id);
-        jw_ktime(&w, "expiresAt", c.board_api_key_id ? now + KEY_LIFE_US : c.expires_at);
+        jw_ktime(&w, "expiresAt", c.board_api_key_id ? c.approved_at + KEY_LIFE_US : c.expires_at);
         jw_object_end(&w);
         return 0;
 }

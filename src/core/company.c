@@ -157,6 +157,53 @@ int company_list(struct op *op, struct runtime *rt, company_fn fn, void *ctx, st
         return r < 0 ? r : store_read(op, rt->store, list, &q, err);
 }
 
+struct statistics {
+        struct op *op;
+        struct jw w;
+        struct db *db;
+        struct err *err;
+};
+
+static int show_stats(void *ctx, const struct company *c)
+{
+        struct statistics *q = ctx;
+        int64_t agents;
+        int r = companies_count_agents(q->db, c->id, &agents, q->err);
+
+        if (r < 0)
+                return r;
+        jw_key(&q->w, c->id);
+        jw_object(&q->w);
+        jw_kint(&q->w, "agentCount", agents);
+        jw_kint(&q->w, "issueCount", c->issue_counter);
+        jw_object_end(&q->w);
+        return 0;
+}
+
+static int collect_stats(struct db *db, void *arg, struct err *err)
+{
+        struct statistics *q = arg;
+        struct listing l = { q->op, show_stats, q };
+
+        q->db = db;
+        q->err = err;
+        return list(db, &l, err);
+}
+
+int company_stats(struct op *op, struct runtime *rt, struct buf *ret_json, struct err *err)
+{
+        struct statistics q = { .op = op };
+        int r = access_board(op->actor, err);
+
+        if (r < 0)
+                return r;
+        jw_init(&q.w, ret_json);
+        jw_object(&q.w);
+        r = store_read(op, rt->store, collect_stats, &q, err);
+        jw_object_end(&q.w);
+        return r;
+}
+
 /* Changing */
 
 static int apply(struct request *q, struct company *c, struct err *err)

@@ -12,6 +12,8 @@ int company_create(struct op *op, struct runtime *rt, json_t *body, struct compa
 int company_get(struct op *op, struct runtime *rt, const char *id, struct company *ret,
                 struct err *err);
 int company_list(struct op *op, struct runtime *rt, company_fn fn, void *ctx, struct err *err);
+/* {id: {agentCount, issueCount}} of the companies that the caller may list. */
+int company_stats(struct op *op, struct runtime *rt, struct buf *ret_json, struct err *err);
 int company_update(struct op *op, struct runtime *rt, const char *id, json_t *body,
                    struct company *ret, struct err *err);
 int company_archive(struct op *op, struct runtime *rt, const char *id, struct company *ret,

@@ -142,7 +142,7 @@ static int retire_places(struct db *db, void *arg, struct err *err)
         l->n_places = 0;
         r = places_of_environment(db, l->environment_id, l->op->arena, collect_place, l, err);
         for (size_t i = 0; r >= 0 && i < l->n_places; i++) {
-                l->places[i].next_attempt_at = lease_work_window(l->op);
+                l->places[i].next_attempt_at = place_closing_until(l->rt);
                 r = place_move(db, l->rt, &l->places[i], PLACE_CLOSING, err);
         }
         return r;

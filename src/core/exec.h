@@ -56,6 +56,15 @@ struct exec_view {
         bool ended; /* recorded: the row says the rest */
 };
 
+/* Input for an execution. With an offset a piece may be sent again when it is not known whether it
+ * arrived: bytes that are known already are dropped, and a gap is refused. */
+struct stdin_piece {
+        const char *data;
+        size_t len;
+        bool eof;       /* nothing follows */
+        int64_t offset; /* of the first byte; -1: right after what came before */
+};
+
 /* Somebody who wants to know when an execution changes. Loop thread. */
 struct exec_watch {
         struct exec_watch *next;
@@ -92,7 +101,7 @@ bool exec_watch_add(struct exec_hub *hub, const char *id, struct exec_watch *wat
 void exec_watch_remove(struct exec_hub *hub, const char *id, struct exec_watch *watch);
 /* Loop thread. ERR_NOT_FOUND when it is not open, ERR_CONFLICT when it takes no input. `done` is
  * called when the box has taken the bytes (code 0) or never will. data is borrowed until then. */
-int exec_stdin(struct exec_hub *hub, const char *id, const void *data, size_t len, bool eof,
+int exec_stdin(struct exec_hub *hub, const char *id, const struct stdin_piece *piece,
                void (*done)(void *arg, int code), void *arg, struct err *err);
 int exec_signal(struct exec_hub *hub, const char *id, int signal, struct err *err);
 int exec_resize(struct exec_hub *hub, const char *id, uint16_t columns, uint16_t rows,

@@ -95,8 +95,14 @@ static void on_failed(void *ctx, uint32_t channel, uint16_t code, const char *te
 {
         struct exec *e = exec_of_channel(ctx, channel);
 
-        if (e)
-                exec_finish(e, EXEC_FAILED, text);
+        if (!e)
+                return;
+        /* The statuses by which shells say the same. */
+        if (code == BOX_ERR_NOT_FOUND)
+                e->final_code = 127;
+        else if (code == BOX_ERR_REFUSED)
+                e->final_code = 126;
+        exec_finish(e, EXEC_FAILED, text);
 }
 
 static void on_grew(void *ctx, uint32_t channel, uint8_t stream, uint64_t len)

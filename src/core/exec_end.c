@@ -39,7 +39,7 @@ static void record_run(struct pool_job *job, struct op *op)
                 .status = e->final_status,
                 .pid = e->view.pid,
                 .started_at = e->view.started_at,
-                .exit_code = -1,
+                .exit_code = e->final_code ? e->final_code : -1,
                 .ended_at = clock_wall_us(),
                 .updated_at = clock_now_us(),
         };

@@ -100,34 +100,58 @@ void stdin_fail(struct exec *e)
         e->stdin_tail = &e->stdin_head;
 }
 
-int stdin_add(struct exec *e, const char *data, size_t len, bool eof, bool owned,
+/* Bytes that were queued before are dropped from the front of a repeated write. */
+static int drop_known(const struct exec *e, const struct stdin_piece *piece, size_t *ret_known,
+                      struct err *err)
+{
+        *ret_known = 0;
+        if (piece->offset < 0)
+                return 0;
+        if ((uint64_t)piece->offset > e->stdin_queued)
+                return err_set(err, ERR_CONFLICT, "The input before offset %lld is missing.",
+                               (long long)piece->offset);
+        *ret_known = (size_t)MIN((uint64_t)piece->len, e->stdin_queued - (uint64_t)piece->offset);
+        return 0;
+}
+
+int stdin_add(struct exec *e, const struct stdin_piece *piece, bool owned,
               void (*done)(void *, int), void *arg, struct err *err)
 {
         struct stdin_write *w;
+        size_t known;
+        int r = drop_known(e, piece, &known, err);
+        bool is_repeat = piece->offset >= 0 && known == piece->len;
 
-        if (!e->takes_stdin)
+        if (r < 0)
+                return r;
+        if (!e->takes_stdin && !is_repeat)
                 return err_set(err, ERR_CONFLICT,
                                "The execution takes no input, or its input was closed.");
         w = xcalloc(1, sizeof(*w));
         *w = (struct stdin_write){
-                .data = data, .len = len, .eof = eof, .owned = owned, .done = done, .arg = arg
+                .data = piece->data + known,
+                .len = piece->len - known,
+                .eof = piece->eof && e->takes_stdin,
+                .owned = owned,
+                .done = done,
+                .arg = arg,
         };
-        e->stdin_queued += len;
+        e->stdin_queued += w->len;
         w->end = e->stdin_queued;
         *e->stdin_tail = w;
         e->stdin_tail = &w->next;
-        if (eof)
+        if (piece->eof)
                 e->takes_stdin = false;
         stdin_pump(e);
         return 0;
 }
 
-int exec_stdin(struct exec_hub *hub, const char *id, const void *data, size_t len, bool eof,
+int exec_stdin(struct exec_hub *hub, const char *id, const struct stdin_piece *piece,
                void (*done)(void *arg, int code), void *arg, struct err *err)
 {
         struct exec *e = exec_find(hub, id);
 
         if (!e || !e->box)
                 return err_set(err, ERR_CONFLICT, "The execution has ended or has not begun.");
-        return stdin_add(e, data, len, eof, false, done, arg, err);
+        return stdin_add(e, piece, false, done, arg, err);
 }

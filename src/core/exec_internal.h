@@ -60,6 +60,7 @@ struct exec {
         bool has_exit;
         struct box_exit exit;
         const char *final_status;
+        int final_code; /* 0, or how a shell would end that could not start it */
         char reason[256];
         bool recorded, needs_record;
 };
@@ -149,7 +150,7 @@ void stdin_pump(struct exec *e);
 void stdin_taken(struct exec *e, uint64_t taken, uint64_t limit);
 void stdin_rewind(struct exec *e, uint64_t taken);
 void stdin_fail(struct exec *e);
-int stdin_add(struct exec *e, const char *data, size_t len, bool eof, bool owned,
+int stdin_add(struct exec *e, const struct stdin_piece *piece, bool owned,
               void (*done)(void *, int), void *arg, struct err *err);
 
 char *box_dir(const struct exec_hub *hub, const char *place_id);

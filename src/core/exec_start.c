@@ -206,8 +206,9 @@ static void start_on_loop(struct letter *letter)
         e->takes_stdin = s->start.flags & BOX_START_STDIN;
         e->box = box;
         if (s->stdin_text)
-                (void)stdin_add(e, s->stdin_text, s->stdin_len, !s->open_stdin, true, NULL, NULL,
-                                NULL);
+                (void)stdin_add(
+                        e, &(struct stdin_piece){ s->stdin_text, s->stdin_len, !s->open_stdin, -1 },
+                        true, NULL, NULL, NULL);
         if (box->job_running) { /* its end is being looked into, in which this has no part */
                 e->box_next = box->arrived;
                 box->arrived = e;

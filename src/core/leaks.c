@@ -288,7 +288,7 @@ static int decide(struct db *db, void *arg, struct err *err)
                         "The place is %s; only uncertain, closing and idle places can be closed "
                         "or written off. Release its lease instead.",
                         d->place.state);
-        d->place.next_attempt_at = lease_work_window(d->op);
+        d->place.next_attempt_at = place_closing_until(d->rt);
         r = place_move(db, d->rt, &d->place, d->to, err);
         if (r >= 0)
                 r = audit(db, d->op, d->place.company_id, d->action, "environment_place", d->id,
@@ -315,5 +315,10 @@ int leaks_forget(struct op *op, struct runtime *rt, const char *place_id, struct
         struct decision d = { op, rt, place_id, PLACE_GONE, "environment.place_forgotten", { 0 } };
         int r = access_admin(op->actor, "Instance admin access required", err);
 
-        return r < 0 ? r : store_write(op, rt->store, decide, &d, err);
+        if (r < 0)
+                return r;
+        FAULT("leaks.forget.before");
+        r = store_write(op, rt->store, decide, &d, err);
+        FAULT("leaks.forget.after");
+        return r;
 }

@@ -9,13 +9,6 @@ bool lease_is_living(const struct lease *lease)
         return streq(lease->status, LEASE_ACTIVE) || streq(lease->status, LEASE_RETAINED);
 }
 
-int64_t lease_work_window(const struct op *op)
-{
-        int64_t longest_ms = INT64_C(3600000);
-
-        return clock_now_us() + (op_time_left(op, longest_ms) + CLOSE_TIMEOUT_MS) * US_PER_MS;
-}
-
 /* A string member of the lease's metadata, in the arena. */
 static const char *metadata_string(const struct lease *lease, const char *key, struct arena *arena)
 {
@@ -110,12 +103,12 @@ struct renewal {
 static int renew(struct db *db, void *arg, struct err *err)
 {
         struct renewal *q = arg;
-        int64_t now = clock_now_us();
+        int64_t now = clock_steady_us();
         int r = load(db, &q->load, err);
 
         if (r < 0)
                 return r;
-        r = leases_renew(db, q->load.id, now + q->ttl_ms * US_PER_MS, now, err);
+        r = leases_renew(db, q->load.id, now, now + q->ttl_ms * US_PER_MS, clock_now_us(), err);
         if (r == 0)
                 return err_set(err, ERR_CONFLICT, "The lease has ended and cannot be renewed.");
         return r < 0 ? r : load(db, &q->load, err);
@@ -148,7 +141,7 @@ int lease_load_usable(struct op *op, struct runtime *rt, const char *lease_id,
         if (!streq(ret->lease.status, LEASE_ACTIVE))
                 return err_set(err, ERR_CONFLICT, "The lease is %s and cannot be used any more.",
                                ret->lease.status);
-        if (ret->lease.expires_at && ret->lease.expires_at <= clock_wall_us())
+        if (ret->lease.expires_at && ret->lease.expires_at <= clock_steady_us())
                 return err_set(err, ERR_CONFLICT,
                                "The lease has expired and cannot be used any more.");
         return 0;

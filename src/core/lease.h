@@ -7,8 +7,8 @@
  *   release   lease ended and closing committed | provider closes | gone committed
  *   release   lease ended committed | provider parks | held -> ready committed   (reusable places)
  *
- * While an acquire joins a place that a lease of the same run uses, the end of that lease leaves
- * the place to the acquire, which parks it when it comes to nothing.
+ * A second lease of a run that holds a place joins it without moving it, as long as the first
+ * lives.
  *
  * A crash between any two of these leaves a row from which the sweeper (sweeper.h) goes on.
  * Releasing always ends the lease: when the provider fails, the lease says so (cleanupStatus
@@ -26,14 +26,6 @@
 #define LEASE_EXPIRED  "expired"
 #define LEASE_FAILED   "failed"
 #define LEASE_RETAINED "retained"
-
-/* How long giving up a place may take before it is left to the sweeper. */
-#define CLOSE_TIMEOUT_MS 60000
-
-/* When the work on a place that this operation begins now is over for certain: its own time, and
- * then that of undoing. Written as the place's next_attempt_at; until then the sweeper leaves it
- * alone, afterwards nobody works on it. */
-int64_t lease_work_window(const struct op *op);
 
 struct lease_record {
         struct environment env;

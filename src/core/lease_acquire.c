@@ -91,7 +91,7 @@ static int claim(struct db *db, void *arg, struct err *err)
                 return r;
         q->place.holder_run_id = q->req->run_id;
         q->place.deadline_at = 0;
-        q->place.next_attempt_at = lease_work_window(q->op);
+        q->place.next_attempt_at = place_busy_until(q->rt);
         return place_move(db, q->rt, &q->place, PLACE_HELD, err);
 }
 
@@ -131,7 +131,7 @@ static int intend(struct db *db, void *arg, struct err *err)
                 if (r != ERR_NOT_FOUND)
                         return r;
         }
-        q->place.next_attempt_at = lease_work_window(q->op);
+        q->place.next_attempt_at = place_busy_until(q->rt);
         return place_create(db, q->rt, &q->place, PLACE_INTENDED, err);
 }
 
@@ -176,13 +176,13 @@ static int64_t soonest(int64_t a, int64_t b)
 }
 
 /* An ad-hoc lease has nobody whose end would end it, so it always has a time. */
-static int64_t expiry(const struct acquisition *q, int64_t now)
+static int64_t expiry(const struct acquisition *q)
 {
         int64_t ttl = q->req->ttl_ms;
 
         if (ttl == 0 && !q->req->run_id)
                 ttl = q->rt->settings.adhoc_ttl_ms;
-        return soonest(q->opened.expires_at, ttl ? now + ttl * US_PER_MS : 0);
+        return soonest(q->opened.expires_at, ttl ? clock_steady_us() + ttl * US_PER_MS : 0);
 }
 
 static void build_lease(struct acquisition *q)
@@ -207,7 +207,6 @@ static void build_lease(struct acquisition *q)
                 .provider_lease_id = q->opened.id,
                 .acquired_at = now,
                 .last_used_at = now,
-                .expires_at = expiry(q, now),
                 .metadata = metadata,
                 .idempotency_key = q->req->idempotency_key,
                 .created_at = now,
@@ -249,8 +248,12 @@ static int bind(struct db *db, void *arg, struct err *err)
 
         if (r < 0)
                 return r;
+        /* Here and not before: the clock may be set, and all deadlines moved, in between. */
+        q->record->lease.expires_at = expiry(q);
         place.provider_lease_id = q->opened.id;
         place.next_attempt_at = 0;
+        /* On a copy: when this is not committed, q->place must still be what the database has, or
+         * undoing would find a place that it does not know. */
         if (q->joined)
                 r = still_joined(db, q, err);
         else if (!q->plan.has_world)
@@ -260,18 +263,15 @@ static int bind(struct db *db, void *arg, struct err *err)
         if (r >= 0)
                 r = leases_insert(db, &q->record->lease, err);
         if (r >= 0)
-                r = audit(db, q->op, q->env->company_id, "environment.lease_acquired",
-                          "environment_lease", q->record->lease.id,
-                          lease_activity_details(q->record, false), err);
-        if (r >= 0)
-                q->place = place;
+                r = audit_lease(db, q->op, q->env->company_id, q->req->run_id,
+                                "environment.lease_acquired", q->record->lease.id,
+                                lease_activity_details(q->record, false), err);
         return r;
 }
 
 /* Undoing */
 
 struct place_move_request {
-        struct op *op;
         struct runtime *rt;
         struct place *place;
         const char *state;
@@ -284,15 +284,14 @@ static int move_place(struct db *db, void *arg, struct err *err)
 
         if (m->note)
                 m->place->note = m->note;
-        if (streq(m->state, PLACE_CLOSING))
-                m->place->next_attempt_at = lease_work_window(m->op);
+        m->place->next_attempt_at = streq(m->state, PLACE_GONE) ? 0 : place_closing_until(m->rt);
         return place_move(db, m->rt, m->place, m->state, err);
 }
 
 static int move_to(struct op *op, struct acquisition *q, const char *state, const char *note,
                    struct err *err)
 {
-        struct place_move_request m = { op, q->rt, &q->place, state, note };
+        struct place_move_request m = { q->rt, &q->place, state, note };
 
         return store_write(op, q->rt->store, move_place, &m, err);
 }
@@ -319,7 +318,7 @@ static bool outcome_unknown(int r)
  * the driver can find it by our tag, closing settles it; else only "uncertain" is true. */
 static void undo_open(struct acquisition *q, int code, const struct err *cause)
 {
-        struct op shield = op_shield(q->op, CLOSE_TIMEOUT_MS);
+        struct op shield = op_shield(q->op, q->rt->settings.close_timeout_ms);
         const char *note = arena_strdup(q->op->arena, cause->msg);
 
         FAULT("lease.undo_open.before");
@@ -332,54 +331,18 @@ static void undo_open(struct acquisition *q, int code, const struct err *cause)
         FAULT("lease.undo_open.after");
 }
 
-struct give_back {
-        struct op *op;
-        struct acquisition *q;
-        const char *state; /* where it goes when nobody uses it */
-        bool unused;       /* out */
-};
-
-/* The compare-and-set comes before the provider is told: whoever has taken the place up since then
- * must not find it parked. */
-static int take_back(struct db *db, void *arg, struct err *err)
-{
-        struct give_back *g = arg;
-        struct place *place = &g->q->place;
-        int64_t living;
-        int r = leases_count_living(db, place->id, NULL, &living, err);
-
-        if (r < 0)
-                return r;
-        g->unused = living == 0;
-        place->next_attempt_at = g->unused ? lease_work_window(g->op) : 0;
-        return place_move(db, g->q->rt, place, g->unused ? g->state : PLACE_HELD, err);
-}
-
-/* A claimed place goes back, unless the lease that we joined uses it still. One that cannot be
- * resumed is of no use to anybody and goes. */
-static void undo_claim(struct acquisition *q, bool usable, const char *note)
-{
-        struct op shield = op_shield(q->op, CLOSE_TIMEOUT_MS);
-        struct give_back g = { &shield, q, usable ? PLACE_HELD : PLACE_CLOSING, false };
-
-        q->place.note = note;
-        if (store_write(&shield, q->rt->store, take_back, &g, NULL) < 0 || !g.unused)
-                return;
-        if (usable)
-                (void)lease_finish_parking(&shield, q->rt, &q->place, NULL);
-        else
-                (void)lease_finish_closing(&shield, q->rt, &q->place, NULL);
-}
-
-/* The place exists, but no lease came of it. */
+/* The place exists, but no lease came of it. A claimed one goes back, unless somebody else has it
+ * by now; a new one goes. */
 static void undo_bind(struct acquisition *q)
 {
-        struct op shield = op_shield(q->op, CLOSE_TIMEOUT_MS);
+        struct op shield = op_shield(q->op, q->rt->settings.close_timeout_ms);
 
         FAULT("lease.undo_bind.before");
-        if (q->claimed)
-                undo_claim(q, true, q->place.note);
-        else if (q->plan.has_world)
+        if (q->joined)
+                ; /* the other lease keeps it */
+        else if (q->claimed && move_to(&shield, q, PLACE_HELD, NULL, NULL) >= 0)
+                (void)lease_finish_parking(&shield, q->rt, &q->place, NULL);
+        else if (!q->claimed && q->plan.has_world)
                 close_new(&shield, q, "no lease came of it");
         FAULT("lease.undo_bind.after");
 }
@@ -389,6 +352,7 @@ static void undo_bind(struct acquisition *q)
 static int reuse(struct acquisition *q, struct err *err)
 {
         CLEAN(err_done) struct err failure = { 0 };
+        struct op shield;
         int r;
 
         FAULT("lease.claim.before");
@@ -400,7 +364,11 @@ static int reuse(struct acquisition *q, struct err *err)
         FAULT("lease.resume.after");
         if (r >= 0)
                 return 0;
-        undo_claim(q, false, arena_strdup(q->op->arena, failure.msg));
+        /* What cannot be resumed is of no use to anybody; it goes, and a new one is opened. */
+        shield = op_shield(q->op, q->rt->settings.close_timeout_ms);
+        if (!q->joined &&
+            move_to(&shield, q, PLACE_CLOSING, arena_strdup(q->op->arena, failure.msg), NULL) >= 0)
+                (void)lease_finish_closing(&shield, q->rt, &q->place, NULL);
         q->claimed = q->joined = false;
         q->opened = (struct provider_lease){ 0 };
         return 0;
@@ -422,8 +390,10 @@ static int open_new(struct acquisition *q, struct err *err)
         if (r < 0) {
                 undo_open(q, r, &failure);
                 err_move(err, &failure);
+                return r;
         }
-        return r;
+        q->place.provider_lease_id = q->opened.id; /* whoever undoes it needs the name */
+        return 0;
 }
 
 static int bind_lease(struct acquisition *q, struct err *err)
@@ -458,16 +428,26 @@ static int acquire_steps(struct acquisition *q, struct err *err)
                 if (r != 0)
                         return r;
         }
-        do {
-                if (q->plan.reuse)
-                        r = reuse(q, err);
-                if (r >= 0 && !q->claimed)
-                        r = open_new(q, err);
-                if (r == 0)
-                        r = bind_lease(q, err);
-                /* The lease that we joined ended before ours was there; look again. */
-        } while (r == ERR_CONFLICT && q->joined && op_check(q->op, NULL) >= 0);
-        return r;
+        for (bool again = q->plan.reuse; again;) {
+                r = reuse(q, err);
+                if (r < 0)
+                        return r;
+                if (!q->claimed)
+                        break;
+                r = bind_lease(q, err);
+                if (r != ERR_CONFLICT)
+                        return r;
+                /* Somebody else changed the place since we found it: it counts as busy. But the
+                 * lease that we joined may have ended and its place been parked before our resume
+                 * reached it; then it is idle, and ours to take up properly. */
+                again = q->joined && op_check(q->op, NULL) >= 0;
+                atomic_fetch_add(&q->rt->counters.conflicts, 1);
+                err_clear(err);
+                q->claimed = q->joined = false;
+                q->opened = (struct provider_lease){ 0 };
+        }
+        r = open_new(q, err);
+        return r != 0 ? r : bind_lease(q, err);
 }
 
 int lease_acquire(struct op *op, struct runtime *rt, const struct environment *env,

@@ -24,13 +24,6 @@ struct release {
         enum release_outcome outcome;
 };
 
-/* An acquire of the same run joins the place at this moment: its window is open, and it parks the
- * place itself if no lease comes of it. */
-static bool is_being_joined(const struct release *rel)
-{
-        return place_is_ours(rel->rt, &rel->place) && rel->place.next_attempt_at > clock_now_us();
-}
-
 static bool can_serve_again(const struct release *rel)
 {
         return !rel->destroy && streq(rel->place.policy, POLICY_REUSE_ENVIRONMENT) &&
@@ -41,7 +34,6 @@ static bool can_serve_again(const struct release *rel)
 static int give_up_place(struct db *db, struct release *rel, struct err *err)
 {
         struct place *place = &rel->place;
-        struct op shield = op_shield(rel->op, CLOSE_TIMEOUT_MS);
         int64_t others;
         int r = leases_count_living(db, place->id, rel->lease_id, &others, err);
 
@@ -58,9 +50,7 @@ static int give_up_place(struct db *db, struct release *rel, struct err *err)
                         r = place_move(db, rel->rt, place, PLACE_GONE, err);
                 return r;
         }
-        if (can_serve_again(rel) && is_being_joined(rel))
-                return 0;
-        place->next_attempt_at = lease_work_window(&shield);
+        place->next_attempt_at = place_closing_until(rel->rt);
         if (can_serve_again(rel)) {
                 rel->outcome = RELEASE_PARK;
                 return place_move(db, rel->rt, place, PLACE_HELD, err);
@@ -132,9 +122,9 @@ static int begin(struct db *db, void *arg, struct err *err)
         if (r >= 0)
                 r = load(db, rel, err);
         if (r >= 0)
-                r = audit(db, rel->op, record->lease.company_id, "environment.lease_released",
-                          "environment_lease", record->lease.id,
-                          lease_activity_details(record, true), err);
+                r = audit_lease(db, rel->op, record->lease.company_id,
+                                record->lease.heartbeat_run_id, "environment.lease_released",
+                                record->lease.id, lease_activity_details(record, true), err);
         return r;
 }
 
@@ -156,7 +146,7 @@ static int record_outcome(struct db *db, void *arg, struct err *err)
 
         if (o->failure) {
                 place->attempts++;
-                place->next_attempt_at = now + place_retry_pause(place->attempts);
+                place->next_attempt_at = clock_steady_us() + place_retry_pause(place->attempts);
                 place->note = o->failure;
                 r = place_move(db, o->rt, place, PLACE_CLOSING, err);
         } else {
@@ -165,7 +155,8 @@ static int record_outcome(struct db *db, void *arg, struct err *err)
                 place->note = NULL;
                 if (streq(o->to, PLACE_READY)) {
                         place->attempts = 0;
-                        place->deadline_at = now + o->rt->settings.idle_place_ttl_ms * US_PER_MS;
+                        place->deadline_at =
+                                clock_steady_us() + o->rt->settings.idle_place_ttl_ms * US_PER_MS;
                 }
                 r = place_move(db, o->rt, place, o->to, err);
         }
@@ -174,13 +165,17 @@ static int record_outcome(struct db *db, void *arg, struct err *err)
         return leases_set_cleanup(db, place->id, o->failure ? "failed" : "success", now, err);
 }
 
-/* A conflict means that somebody else took the place up (the sweeper, after we were slow): theirs
+/* With time of its own: the operation's may have been used up by the provider, and then the failure
+ * has to be recorded more than ever, or nobody would hear of it.
+ *
+ * A conflict means that somebody else took the place up (the sweeper, after we were slow): theirs
  * is the outcome, and nothing is wrong. */
 static int finish(struct op *op, struct runtime *rt, struct place *place, const char *to,
                   int provider_result, struct err *provider_err, struct err *err)
 {
         CLEAN(err_done) struct err failure = { 0 };
         struct outcome o = { rt, place, to, NULL };
+        struct op shield = op_shield(op, rt->settings.close_timeout_ms);
         int r;
 
         if (provider_result < 0) {
@@ -188,7 +183,7 @@ static int finish(struct op *op, struct runtime *rt, struct place *place, const 
                 atomic_fetch_add(&rt->counters.cleanup_failures, 1);
         }
         FAULT("lease.finish.before");
-        r = store_write(op, rt->store, record_outcome, &o, &failure);
+        r = store_write(&shield, rt->store, record_outcome, &o, &failure);
         FAULT("lease.finish.after");
         if (r == ERR_CONFLICT) {
                 atomic_fetch_add(&rt->counters.conflicts, 1);
@@ -247,11 +242,13 @@ static int run_release(struct release *rel, struct err *err)
                 return 0;
         /* From here on the lease has ended, whatever the provider says; its word is on the lease.
          */
-        shield = op_shield(rel->op, CLOSE_TIMEOUT_MS);
+        shield = op_shield(rel->op, rel->rt->settings.close_timeout_ms);
         if (rel->outcome == RELEASE_PARK)
                 (void)lease_finish_parking(&shield, rel->rt, &rel->place, NULL);
         else
                 (void)lease_finish_closing(&shield, rel->rt, &rel->place, NULL);
+        /* The provider may have used that time up; the lease has ended all the same. */
+        shield = op_shield(rel->op, rel->rt->settings.close_timeout_ms);
         return store_read(&shield, rel->rt->store, reload, rel, err);
 }
 

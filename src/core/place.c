@@ -51,6 +51,17 @@ bool place_is_ours(const struct runtime *rt, const struct place *place)
         return streq(place->owner_instance, rt->node.instance.s);
 }
 
+/* The provider's time, and as much again to record how it went. */
+int64_t place_closing_until(const struct runtime *rt)
+{
+        return clock_steady_us() + 2 * rt->settings.close_timeout_ms * US_PER_MS;
+}
+
+int64_t place_busy_until(const struct runtime *rt)
+{
+        return place_closing_until(rt) + rt->settings.operation_timeout_ms * US_PER_MS;
+}
+
 int64_t place_retry_pause(int64_t attempts)
 {
         int64_t pause = US_PER_S;

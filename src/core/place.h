@@ -3,6 +3,8 @@
  * comes second gets ERR_CONFLICT and has changed nothing; an effect that carries an old epoch is
  * refused in the same way.
  *
+ * next_attempt_at and deadline_at are times of clock_steady_us().
+ *
  * Inside a store_write() function. */
 #ifndef BERTH_CORE_PLACE_H
 #define BERTH_CORE_PLACE_H
@@ -22,6 +24,11 @@ int place_move(struct db *db, const struct runtime *rt, struct place *place, con
 
 /* Whether the row was last touched by this very process, so that work on it may be under way. */
 bool place_is_ours(const struct runtime *rt, const struct place *place);
+
+/* Until when a place that this process works on is left alone by the sweeper: while it is given up,
+ * and while a whole operation may still be busy with it and undo it. Microseconds. */
+int64_t place_closing_until(const struct runtime *rt);
+int64_t place_busy_until(const struct runtime *rt);
 
 /* When to try again after `attempts` failures: 1 s doubling to 5 min. Microseconds. */
 int64_t place_retry_pause(int64_t attempts);

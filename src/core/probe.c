@@ -125,6 +125,7 @@ static int probe_and_record(struct op *op, struct runtime *rt, struct audit_entr
                 jw_kvalue(&w, "details", res.details);
                 jw_object_end(&w);
         }
+        entry->res = NULL;
         buf_done(&res.summary);
         json_decref(res.details);
         return r;

@@ -7,6 +7,7 @@
  *
  *   fail-open, fail-resume, fail-close   the call fails and does nothing
  *   lose-open                            the sandbox is made, but the answer is lost
+ *   hold-open, hold-resume, hold-close   the call waits for as long as the file is there
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -19,6 +20,8 @@
 #include "base/fd.h"
 #include "core/provider.h"
 
+#define HOLD_POLL_MS 2
+
 static int open_world(const struct runtime *rt, int *ret_fd, struct err *err)
 {
         *ret_fd = open(rt->settings.fake_world, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -30,6 +33,16 @@ static int open_world(const struct runtime *rt, int *ret_fd, struct err *err)
 static bool told_to(int world, const char *what)
 {
         return faccessat(world, what, F_OK, 0) == 0;
+}
+
+/* As a slow provider: only the end of the operation ends it early. */
+static int wait_while_told(const struct op *op, int world, const char *what, struct err *err)
+{
+        int r = 0;
+
+        while (r >= 0 && told_to(world, what))
+                r = op_wait_fd(op, -1, 0, HOLD_POLL_MS, err);
+        return r;
 }
 
 /* The configuration of the place; its keeper is the arena. */
@@ -54,8 +67,8 @@ static int check_config(const json_t *config, struct err *err)
         return 0;
 }
 
-static int create_in_world(struct runtime *rt, const struct place *place, const char *id,
-                           struct err *err)
+static int create_in_world(const struct op *op, struct runtime *rt, const struct place *place,
+                           const char *id, struct err *err)
 {
         CLEAN(cleanup_fd) int world = -1;
         int r;
@@ -63,6 +76,8 @@ static int create_in_world(struct runtime *rt, const struct place *place, const 
         if (!rt->settings.fake_world)
                 return 0;
         r = open_world(rt, &world, err);
+        if (r >= 0)
+                r = wait_while_told(op, world, "hold-open", err);
         if (r < 0)
                 return r;
         if (told_to(world, "fail-open"))
@@ -92,7 +107,7 @@ static int fake_open(struct op *op, struct runtime *rt, const struct place *plac
                 ret->id = arena_printf(op->arena, "sandbox://fake/%s/%s",
                                        req->run_id ? req->run_id : uuid_new().s, uuid_new().s);
         ret->metadata = config;
-        return create_in_world(rt, place, ret->id, err);
+        return create_in_world(op, rt, place, ret->id, err);
 }
 
 static int fake_resume(struct op *op, struct runtime *rt, const struct place *place,
@@ -106,6 +121,8 @@ static int fake_resume(struct op *op, struct runtime *rt, const struct place *pl
                 return ERR_CORRUPT;
         if (rt->settings.fake_world) {
                 r = open_world(rt, &world, err);
+                if (r >= 0)
+                        r = wait_while_told(op, world, "hold-resume", err);
                 if (r < 0)
                         return r;
                 if (told_to(world, "fail-resume"))
@@ -127,6 +144,8 @@ static int fake_close(struct op *op, struct runtime *rt, const struct place *pla
         if (!rt->settings.fake_world)
                 return 0;
         r = open_world(rt, &world, err);
+        if (r >= 0)
+                r = wait_while_told(op, world, "hold-close", err);
         if (r < 0)
                 return r;
         if (told_to(world, "fail-close"))

@@ -29,6 +29,7 @@ struct settings {
         int64_t idle_place_ttl_ms;
         int64_t adhoc_ttl_ms;
         int64_t operation_timeout_ms;
+        int64_t close_timeout_ms; /* what a provider may take to give a place up */
 };
 
 /* Who we are. A node keeps its id over restarts; `instance` is new with every start, so what an

@@ -6,6 +6,9 @@
 #include "core/lease.h"
 #include "core/place.h"
 
+/* Less is the usual correction of a clock, and too little to move deadlines for. */
+#define CLOCK_JUMP_US (10 * US_PER_S)
+
 /* What one pass found, copied out of its snapshot: the work is done afterwards, row by row. */
 struct findings {
         struct op *op;
@@ -47,7 +50,10 @@ static int look(struct db *db, void *arg, struct err *err)
         r = leases_expired(db, f->now, f->op->arena, add_lease, f, err);
         f->status = LEASE_RELEASED;
         if (r >= 0)
-                r = leases_of_ended_runs(db, f->op->arena, add_lease, f, err);
+                r = leases_of_ended_runs(db, false, f->op->arena, add_lease, f, err);
+        f->status = LEASE_FAILED;
+        if (r >= 0)
+                r = leases_of_ended_runs(db, true, f->op->arena, add_lease, f, err);
         if (r >= 0)
                 r = places_living(db, NULL, f->op->arena, add_place, f, err);
         return r;
@@ -81,7 +87,7 @@ static int move(struct db *db, void *arg, struct err *err)
         if (s->note)
                 s->place->note = s->note;
         if (streq(s->to, PLACE_CLOSING))
-                s->place->next_attempt_at = lease_work_window(s->op);
+                s->place->next_attempt_at = place_closing_until(s->f->rt);
         return place_move(db, s->f->rt, s->place, s->to, err);
 }
 
@@ -97,7 +103,7 @@ static int take_unused(struct db *db, void *arg, struct err *err)
         s->still_true = living == 0;
         if (!s->still_true)
                 return 0;
-        s->place->next_attempt_at = lease_work_window(s->op);
+        s->place->next_attempt_at = place_closing_until(s->f->rt);
         return place_move(db, s->f->rt, s->place, s->to, err);
 }
 
@@ -106,7 +112,8 @@ static struct op limited_op(const struct findings *f)
 {
         struct op limited = *f->op;
 
-        limited.deadline_ms = MIN(limited.deadline_ms, clock_mono_ms() + CLOSE_TIMEOUT_MS);
+        limited.deadline_ms =
+                MIN(limited.deadline_ms, clock_mono_ms() + f->rt->settings.close_timeout_ms);
         return limited;
 }
 
@@ -272,7 +279,7 @@ static void end_lease(struct findings *f, const struct due_lease *due, struct sw
 
 int sweep(struct op *op, struct runtime *rt, struct sweep_result *ret, struct err *err)
 {
-        struct findings f = { .op = op, .rt = rt, .now = clock_wall_us() };
+        struct findings f = { .op = op, .rt = rt, .now = clock_steady_us() };
         int r = store_read(op, rt->store, look, &f, err);
 
         *ret = (struct sweep_result){ 0 };
@@ -290,12 +297,41 @@ int sweep(struct op *op, struct runtime *rt, struct sweep_result *ret, struct er
         return r;
 }
 
+struct jump {
+        int64_t delta_us;
+        bool followed; /* our clock was moved */
+};
+
+/* Our clock moves in the same transaction as the rows, so that a deadline is written before both or
+ * after both. */
 static int shift(struct db *db, void *arg, struct err *err)
 {
-        return leases_shift_expiry(db, *(int64_t *)arg, err);
+        struct jump *j = arg;
+        int r = leases_shift_expiry(db, j->delta_us, err);
+
+        if (r >= 0)
+                r = places_shift_times(db, j->delta_us, err);
+        if (r >= 0) {
+                clock_steady_add(j->delta_us);
+                j->followed = true;
+        }
+        return r;
 }
 
-int sweep_clock_jump(struct op *op, struct runtime *rt, int64_t delta_us, struct err *err)
+int sweep_follow_clock(struct op *op, struct runtime *rt, int64_t *ret_jump_us, struct err *err)
 {
-        return store_write(op, rt->store, shift, &delta_us, err);
+        struct jump j = { .delta_us = clock_steady_lag_us() };
+        int r;
+
+        *ret_jump_us = 0;
+        if (j.delta_us <= CLOCK_JUMP_US && j.delta_us >= -CLOCK_JUMP_US) {
+                clock_steady_add(j.delta_us);
+                return 0;
+        }
+        r = store_write(op, rt->store, shift, &j, err);
+        if (r >= 0)
+                *ret_jump_us = j.delta_us;
+        else if (j.followed)
+                clock_steady_add(-j.delta_us);
+        return r;
 }

@@ -25,8 +25,9 @@ struct sweep_result {
 /* One pass. Goes on past single failures; an error means that the store did not work. */
 int sweep(struct op *op, struct runtime *rt, struct sweep_result *ret, struct err *err);
 
-/* The wall clock was set by delta (positive: forward): move the expiry of leases along, so that
- * each keeps the time it had left. */
-int sweep_clock_jump(struct op *op, struct runtime *rt, int64_t delta_us, struct err *err);
+/* Before each pass: when the wall clock was set, move the deadlines of leases and places along, so
+ * that each keeps the time it had left. *ret_jump_us is how far they moved (positive: forward), 0
+ * when it was not set. */
+int sweep_follow_clock(struct op *op, struct runtime *rt, int64_t *ret_jump_us, struct err *err);
 
 #endif

@@ -73,9 +73,13 @@ static void refuse(struct loader *l, const char *origin, const char *value, cons
 
 static const char *text(struct loader *l, const char *flag, struct source s, const char *fallback)
 {
-        const char *origin;
+        const char *origin, *ignored;
         const char *value = find(l, flag, &s, &origin);
+        json_t *v = s.key ? json_object_get(l->file, s.key) : NULL;
 
+        /* Numbers and truth values have a text too, but here they are somebody's mistake. */
+        if (!flag && !from_environment(&s, &ignored) && v && !json_is_string(v))
+                refuse(l, origin, value, "a string");
         return value ? value : fallback;
 }
 
@@ -220,9 +224,11 @@ static int check_keys(json_t *file, struct err *err)
                 "idle_place_ttl_ms",
                 "adhoc_ttl_ms",
                 "workspace_roots",
+                "local_env",
                 "op_threads",
                 "op_queue",
                 "operation_timeout_ms",
+                "close_timeout_ms",
         };
         const char *key;
         json_t *value;
@@ -293,6 +299,9 @@ static void load_settings(struct loader *l, const struct cli_serve_options *flag
         s->operation_timeout_ms = number(
                 l, (struct source){ "operation_timeout_ms", "BERTH_OPERATION_TIMEOUT_MS", NULL },
                 120000, 100, 86400000);
+        s->close_timeout_ms =
+                number(l, (struct source){ "close_timeout_ms", "BERTH_CLOSE_TIMEOUT_MS", NULL },
+                       60000, 10, 3600000);
         s->listen_host = host_of(l->arena, c->listen);
 }
 
@@ -325,6 +334,7 @@ static int load_all(struct loader *l, const struct cli_serve_options *flags, str
         static const char *const levels[] = { "debug", "info", "warn", "error", NULL };
         static const char *const formats[] = { "text", "json", NULL };
 
+        c->is_private = flags->is_private;
         c->listen = text(l, flags->listen, (struct source){ "listen", "BERTH_LISTEN", NULL },
                          "127.0.0.1:3100");
         c->database =
@@ -340,6 +350,8 @@ static int load_all(struct loader *l, const struct cli_serve_options *flags, str
                 l, (struct source){ "op_threads", "BERTH_OP_THREADS", NULL }, 16, 1, 256);
         c->op_queue = (unsigned)number(l, (struct source){ "op_queue", "BERTH_OP_QUEUE", NULL },
                                        1024, 1, 100000);
+        if (c->is_private) /* what the settings say is for the daemon with a port */
+                c->listen = "127.0.0.1:0";
         load_settings(l, flags, c);
         return l->failed ? l->failed : check_sense(c, l->err);
 }

@@ -16,7 +16,7 @@ static int open_dir(const char *path, int *ret_fd, struct err *err)
         return *ret_fd < 0 ? err_sys(err, ERR_IO, errno, "open data directory %s", path) : 0;
 }
 
-int datadir_lock(const char *path, int *ret_fd, struct err *err)
+int datadir_lock(const char *path, bool is_private, int *ret_fd, struct err *err)
 {
         CLEAN(cleanup_fd) int dir = -1;
         CLEAN(cleanup_fd) int fd = -1;
@@ -40,8 +40,9 @@ int datadir_lock(const char *path, int *ret_fd, struct err *err)
                         "or choose another directory with --data",
                         *pid ? pid : "unknown", path);
         }
-        /* Only for the message above: the lock itself is the kernel's. */
-        snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
+        /* For the message above, and for whoever would start a private one again: the lock itself
+         * is the kernel's. */
+        snprintf(pid, sizeof(pid), "%d\n%s", (int)getpid(), is_private ? "private\n" : "");
         if (ftruncate(fd, 0) < 0 || pwrite(fd, pid, strlen(pid), 0) < 0)
                 return err_sys(err, ERR_IO, errno, "write %s/%s", path, LOCK_FILE);
         *ret_fd = take_fd(&fd);

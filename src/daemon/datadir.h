@@ -5,8 +5,9 @@
 #include "core/runtime.h"
 
 /* Take the directory for this process; *ret_fd holds the lock as long as it is open. ERR_LOCKED
- * names the process that has it. */
-int datadir_lock(const char *path, int *ret_fd, struct err *err);
+ * names the process that has it. The file says who took it last: its process id, and a line
+ * "private" for a private daemon. */
+int datadir_lock(const char *path, bool is_private, int *ret_fd, struct err *err);
 
 /* Read the node's id, or make it on first start, and the kernel's boot id. */
 int datadir_node(const char *path, struct node *ret, struct err *err);

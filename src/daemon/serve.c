@@ -29,10 +29,10 @@
 #include "core/sweeper.h"
 #include "daemon/config.h"
 #include "daemon/datadir.h"
+#include "daemon/idle.h"
 
-#define SOCKET_NAME   "berth.sock"
-#define GRACE_MS      10000
-#define CLOCK_JUMP_US (10 * US_PER_S)
+#define SOCKET_NAME "berth.sock"
+#define GRACE_MS    10000
 
 struct daemon {
         struct arena arena;
@@ -49,9 +49,8 @@ struct daemon {
         uv_prepare_t idle_check;
         uv_signal_t sigterm, sigint;
         struct pool_job sweep_job;
+        struct idle idle; /* of a private one */
         bool adopted, sweeping, stopping, closed;
-        int64_t clock_offset_us; /* wall minus monotonic, when last looked at */
-        int64_t clock_jump_us;   /* for the sweep that is about to run */
 };
 
 static const struct driver *const drivers[] = { &driver_local, &driver_sandbox, NULL };
@@ -62,16 +61,14 @@ static void sweep_once(struct daemon *d, struct op *op)
 {
         CLEAN(err_done) struct err err = { 0 };
         struct sweep_result res;
-        int r = 0;
+        int64_t jump_us;
+        int r;
 
         op->actor = &actor_system;
-        if (d->clock_jump_us) {
+        r = sweep_follow_clock(op, &d->rt, &jump_us, &err);
+        if (jump_us)
                 log_warn("the wall clock was set; leases keep the time they had left",
-                         LOG_I("seconds", d->clock_jump_us / US_PER_S));
-                r = sweep_clock_jump(op, &d->rt, d->clock_jump_us, &err);
-                if (r >= 0)
-                        d->clock_jump_us = 0;
-        }
+                         LOG_I("seconds", jump_us / US_PER_S));
         if (r >= 0)
                 r = sweep(op, &d->rt, &res, &err);
         if (r >= 0)
@@ -94,11 +91,6 @@ static void sweep_done(struct pool_job *job)
         container_of(job, struct daemon, sweep_job)->sweeping = false;
 }
 
-static int64_t clock_offset(void)
-{
-        return clock_wall_us() - clock_mono_us();
-}
-
 static void start_sweep(struct daemon *d)
 {
         d->sweep_job = (struct pool_job){ .run = sweep_run, .done = sweep_done };
@@ -108,14 +100,9 @@ static void start_sweep(struct daemon *d)
 static void sweep_tick(uv_timer_t *timer)
 {
         struct daemon *d = container_of(timer, struct daemon, sweep_timer);
-        int64_t offset = clock_offset();
-        int64_t jump = offset - d->clock_offset_us;
 
         if (d->sweeping || d->stopping)
                 return;
-        if (jump > CLOCK_JUMP_US || jump < -CLOCK_JUMP_US)
-                d->clock_jump_us += jump;
-        d->clock_offset_us = offset;
         start_sweep(d);
 }
 
@@ -149,18 +136,33 @@ static void grace_over(uv_timer_t *timer)
         uv_timer_start(timer, grace_over, GRACE_MS / 10, GRACE_MS / 10);
 }
 
+static void stop(struct daemon *d, const char *why)
+{
+        d->stopping = true;
+        log_info("stopping", LOG_S("why", why));
+        if (d->config.is_private)
+                idle_stop(&d->idle);
+        http_server_drain(d->http);
+        uv_timer_stop(&d->sweep_timer);
+        uv_timer_start(&d->grace_timer, grace_over, GRACE_MS, 0);
+        uv_prepare_start(&d->idle_check, check_idle);
+}
+
 static void stop_signal(uv_signal_t *handle, int signum)
 {
         struct daemon *d = handle->data;
 
         if (d->stopping)
                 _exit(128 + signum);
-        d->stopping = true;
-        log_info("stopping", LOG_S("signal", signum == SIGTERM ? "SIGTERM" : "SIGINT"));
-        http_server_drain(d->http);
-        uv_timer_stop(&d->sweep_timer);
-        uv_timer_start(&d->grace_timer, grace_over, GRACE_MS, 0);
-        uv_prepare_start(&d->idle_check, check_idle);
+        stop(d, signum == SIGTERM ? "SIGTERM" : "SIGINT");
+}
+
+static void stop_unneeded(void *arg)
+{
+        struct daemon *d = arg;
+
+        if (!d->stopping)
+                stop(d, "nobody needs it any more");
 }
 
 /* Starting */
@@ -192,7 +194,7 @@ static int read_boxes(struct op *op, struct daemon *d, struct err *err)
 
 static int open_runtime(struct daemon *d, struct err *err)
 {
-        int r = datadir_lock(d->config.data_dir, &d->lock_fd, err);
+        int r = datadir_lock(d->config.data_dir, d->config.is_private, &d->lock_fd, err);
 
         if (r >= 0)
                 r = datadir_node(d->config.data_dir, &d->rt.node, err);
@@ -315,6 +317,14 @@ static int listen_on(struct daemon *d, unsigned *ret_port, struct err *err)
         socklen_t len = sizeof(address);
         int fd, r;
 
+        *ret_port = 0;
+        r = http_listen_unix(path, 0600, &fd, err);
+        if (r == ERR_INVALID)
+                r = err_wrap(err, r, "choose a shorter data directory with --data");
+        if (r >= 0)
+                r = http_server_listen(d->http, fd, err);
+        if (r < 0 || d->config.is_private)
+                return r;
         r = http_listen_tcp(d->config.listen, &fd, err);
         if (r < 0)
                 return r;
@@ -322,10 +332,7 @@ static int listen_on(struct daemon *d, unsigned *ret_port, struct err *err)
                 len = 0;
         /* The port is at the same place for both families. */
         *ret_port = ntohs(((struct sockaddr_in *)&address)->sin_port);
-        r = http_server_listen(d->http, fd, err);
-        if (r >= 0)
-                r = http_listen_unix(path, 0600, &fd, err);
-        return r < 0 ? r : http_server_listen(d->http, fd, err);
+        return http_server_listen(d->http, fd, err);
 }
 
 /* Reporting where we are: people and scripts wait for this line. */
@@ -334,8 +341,11 @@ static void announce(const struct daemon *d, unsigned port)
         const struct settings *s = &d->config.settings;
         bool v6 = strchr(s->listen_host, ':') != NULL;
 
-        printf("listening on http://%s%s%s:%u\n", v6 ? "[" : "", s->listen_host, v6 ? "]" : "",
-               port);
+        if (d->config.is_private)
+                printf("listening on unix:%s/" SOCKET_NAME "\n", d->config.data_dir);
+        else
+                printf("listening on http://%s%s%s:%u\n", v6 ? "[" : "", s->listen_host,
+                       v6 ? "]" : "", port);
         fflush(stdout);
         if (s->allow_fake_provider)
                 log_warn(
@@ -355,8 +365,15 @@ static void run(struct daemon *d, unsigned port)
 
         uv_signal_start(&d->sigterm, stop_signal, SIGTERM);
         uv_signal_start(&d->sigint, stop_signal, SIGINT);
-        d->clock_offset_us = clock_offset();
         uv_timer_start(&d->sweep_timer, sweep_tick, interval, interval);
+        if (d->config.is_private) {
+                d->idle = (struct idle){ .pool = d->pool,
+                                         .rt = &d->rt,
+                                         .http = d->http,
+                                         .over = stop_unneeded,
+                                         .arg = d };
+                idle_start(&d->idle, &d->loop);
+        }
         announce(d, port);
         uv_run(&d->loop, UV_RUN_DEFAULT);
 }
@@ -399,6 +416,15 @@ static void harden(void)
         signal(SIGXFSZ, SIG_IGN); /* a write past a limit is an error like a full disk */
 }
 
+/* A private daemon tells the one who started it: being second is no failure to him. */
+static void report_failure(const struct cli_serve_options *options, int code, const struct err *err)
+{
+        if (options->is_private)
+                printf("%s %s\n", code == ERR_LOCKED ? "locked" : "error:", err->msg);
+        if (!options->is_private || code != ERR_LOCKED)
+                fprintf(stderr, "berth: %s\n", err->msg);
+}
+
 int serve(const struct cli_serve_options *options)
 {
         CLEAN(err_done) struct err err = { 0 };
@@ -425,7 +451,7 @@ int serve(const struct cli_serve_options *options)
         if (r >= 0)
                 run(d, port);
         else
-                fprintf(stderr, "berth: %s\n", err.msg);
+                report_failure(options, r, &err);
         shut_down(d);
         arena_done(&d->arena);
         free(d);

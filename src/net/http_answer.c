@@ -180,6 +180,8 @@ static void put_body(struct http_conn *c, struct buf *take_body)
         c->tail = *take_body;
         c->tail_sent = 0;
         *take_body = BUF_INIT;
+        c->server->answers += c->tail.len;
+        http_server_shed_answers(c->server, c);
 }
 
 /* The answer is complete: the exchange ends, and the connection goes on or not. */

@@ -49,6 +49,12 @@ static void abandon_exchange(struct http_conn *c)
                 config->handler->on_abort(config->ctx, x);
 }
 
+static void drop_tail(struct http_conn *c)
+{
+        c->server->answers -= c->tail.len;
+        buf_done(&c->tail);
+}
+
 void http_conn_close(struct http_conn *c)
 {
         if (c->phase == CONN_CLOSED)
@@ -59,7 +65,7 @@ void http_conn_close(struct http_conn *c)
         close(take_fd(&c->fd));
         buf_done(&c->in);
         buf_done(&c->out);
-        buf_done(&c->tail);
+        drop_tail(c);
         c->out_sent = c->tail_sent = 0;
         abandon_exchange(c);
 }
@@ -180,14 +186,23 @@ static void body_bytes(struct http_conn *c, const char *bytes, size_t len)
                 refuse(c, 503, "Out of memory");
 }
 
+/* The exchange of a connection in CONN_BODY or CONN_ANSWER: phase and exchange change together. */
+static struct http_exchange *current(const struct http_conn *c)
+{
+        if (!c->x)
+                abort();
+        return c->x;
+}
+
 static void body_complete(struct http_conn *c)
 {
         const struct http_server_config *config = &c->server->config;
+        struct http_exchange *x = current(c);
 
-        c->x->body_done = true;
+        x->body_done = true;
         c->phase = CONN_ANSWER;
-        if (c->x->body_streamed)
-                config->handler->on_body(config->ctx, c->x, "", 0);
+        if (x->body_streamed)
+                config->handler->on_body(config->ctx, x, "", 0);
         else
                 hand_out(c);
 }
@@ -227,8 +242,8 @@ static size_t take_chunked_body(struct http_conn *c, const char *bytes, size_t l
 
 static size_t take_body(struct http_conn *c, const char *bytes, size_t len)
 {
-        return c->x->framing == HTTP1_BODY_CHUNKED ? take_chunked_body(c, bytes, len)
-                                                   : take_length_body(c, bytes, len);
+        return current(c)->framing == HTTP1_BODY_CHUNKED ? take_chunked_body(c, bytes, len)
+                                                         : take_length_body(c, bytes, len);
 }
 
 /* Whether bytes that have arrived can be worked on now. */
@@ -238,7 +253,7 @@ static bool can_take(const struct http_conn *c)
         case CONN_HEAD: /* a client that does not read its answers gets no more of them */
                 return http_conn_pending(c) < PIPELINE_PENDING && c->tail.len == 0;
         case CONN_BODY:
-                return !c->x->body_paused;
+                return !current(c)->body_paused;
         case CONN_ANSWER:
                 return false;
         default:
@@ -335,7 +350,7 @@ static void note_sent(struct http_conn *c, size_t n)
         c->tail_sent += n - from_out;
         if (http_conn_pending(c) == 0) {
                 buf_clear(&c->out);
-                buf_done(&c->tail);
+                drop_tail(c);
                 c->out_sent = c->tail_sent = 0;
         } else if (c->out_sent > c->out.len / 2) { /* moves each byte once at most, on average */
                 buf_consume(&c->out, c->out_sent);
@@ -386,16 +401,16 @@ static void close_if_over(struct http_conn *c)
                 }
                 c->phase = CONN_LINGER;
                 (void)shutdown(c->fd, SHUT_WR);
-        } else if (c->phase == CONN_HEAD && sent && c->eof) {
-                http_conn_close(c);
-        } else if (is_idle(c) && c->server->draining) {
+        } else if ((c->phase == CONN_HEAD && sent && c->eof) ||
+                   (is_idle(c) && c->server->draining)) {
                 http_conn_close(c);
         }
 }
 
 static void watch(struct http_conn *c)
 {
-        bool read = !c->eof && !(c->phase == CONN_BODY && c->x->body_paused) && read_room(c) > 0;
+        bool read =
+                !c->eof && !(c->phase == CONN_BODY && current(c)->body_paused) && read_room(c) > 0;
         int events;
 
         /* Out-of-band data never comes, but a handle that watches nothing hears of no reset. */
@@ -418,9 +433,10 @@ static enum http_deadline next_deadline(const struct http_conn *c)
         case CONN_HEAD:
                 return c->in.len > 0 ? DEADLINE_HEAD : DEADLINE_IDLE;
         case CONN_BODY:
-                return c->x->body_paused ? DEADLINE_NONE : DEADLINE_BODY;
+                return current(c)->body_paused ? DEADLINE_NONE : DEADLINE_BODY;
         case CONN_ANSWER:
-                if (c->eof && !c->probed && !c->x->answering && !c->x->is_old && !c->peer.is_unix)
+                if (c->eof && !c->probed && !current(c)->answering && !current(c)->is_old &&
+                    !c->peer.is_unix)
                         return DEADLINE_PROBE;
                 return DEADLINE_NONE;
         default:

@@ -159,6 +159,7 @@ struct http_server {
         unsigned n_conns;
         unsigned n_handles; /* until their close callbacks */
         size_t bodies;      /* bytes of large bodies in memory */
+        size_t answers;     /* bytes of large answers in memory */
         bool draining;
         bool closing;
         int reserve_fd; /* given up to accept and drop a client when descriptors run out */
@@ -175,6 +176,8 @@ struct http_server {
 };
 
 /* http_server.c */
+/* When the answers in memory are too much, give up the clients that have not read for longest. */
+void http_server_shed_answers(struct http_server *s, const struct http_conn *except);
 void http_conn_due(struct http_conn *c);
 void http_deadline_set(struct http_conn *c, enum http_deadline kind);
 void http_deadline_clear(struct http_conn *c);

@@ -89,15 +89,20 @@ int http_listen_tcp(const char *address, int *ret_fd, struct err *err)
         return 0;
 }
 
-/* Whether the path is a socket that nobody listens on, as a killed process leaves it. */
-static bool is_stale(const union address *a, socklen_t len)
+/* Make room where a killed process left its socket; anything else is somebody's. */
+static int remove_stale(const union address *a, socklen_t len, struct err *err)
 {
         int CLEAN(cleanup_fd) fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        const char *path = a->local.sun_path;
         struct stat st;
 
-        if (fd < 0 || lstat(a->local.sun_path, &st) < 0 || !S_ISSOCK(st.st_mode))
-                return false;
-        return connect(fd, &a->any, len) < 0 && errno == ECONNREFUSED;
+        if (lstat(path, &st) >= 0 && !S_ISSOCK(st.st_mode))
+                return err_set(err, ERR_LOCKED, "%s is in the way and not a socket; move it away",
+                               path);
+        if (fd < 0 || connect(fd, &a->any, len) >= 0 || errno != ECONNREFUSED)
+                return err_set(err, ERR_LOCKED, "Somebody listens on %s already", path);
+        (void)unlink(path);
+        return 0;
 }
 
 int http_listen_unix(const char *path, mode_t mode, int *ret_fd, struct err *err)
@@ -108,8 +113,11 @@ int http_listen_unix(const char *path, mode_t mode, int *ret_fd, struct err *err
         int r;
 
         if (!*path || strlen(path) >= sizeof(a.local.sun_path))
-                return err_set(err, ERR_INVALID, "Socket path too long: '%s'", path);
-        strcpy(a.local.sun_path, path);
+                return err_set(err, ERR_INVALID,
+                               "Socket path too long: '%s' has %zu bytes, a socket's path has room "
+                               "for %zu",
+                               path, strlen(path), sizeof(a.local.sun_path) - 1);
+        memcpy(a.local.sun_path, path, strlen(path) + 1);
         len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path) + 1);
         fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         if (fd < 0)
@@ -120,9 +128,9 @@ int http_listen_unix(const char *path, mode_t mode, int *ret_fd, struct err *err
                 return err_sys(err, ERR_INTERNAL, errno, "chmod %s", path);
         r = bind(fd, &a.any, len);
         if (r < 0 && errno == EADDRINUSE) {
-                if (!is_stale(&a, len))
-                        return err_set(err, ERR_LOCKED, "Somebody listens on %s already", path);
-                (void)unlink(path);
+                r = remove_stale(&a, len, err);
+                if (r < 0)
+                        return r;
                 r = bind(fd, &a.any, len);
         }
         if (r < 0 || chmod(path, mode) < 0 || listen(fd, SOMAXCONN) < 0)

@@ -59,6 +59,22 @@ void http_conn_due(struct http_conn *c)
         (void)uv_idle_start(&s->due_idle, on_due);
 }
 
+void http_server_shed_answers(struct http_server *s, const struct http_conn *except)
+{
+        struct http_link *list = &s->deadlines[DEADLINE_WRITE];
+        size_t over = s->answers > s->config.max_answers ? s->answers - s->config.max_answers : 0;
+
+        for (struct http_link *l = list->next; l != list && over > 0; l = l->next) {
+                struct http_conn *c = container_of(l, struct http_conn, deadline);
+
+                if (c == except)
+                        continue;
+                over -= MIN(over, c->tail.len);
+                c->broken = true;
+                http_conn_due(c);
+        }
+}
+
 /* --- deadlines --- */
 
 static void on_timer(uv_timer_t *timer);
@@ -221,6 +237,7 @@ static void accept_failed(struct http_listener *l, int errno_value)
         log_error("cannot accept", LOG_S("error", strerror(errno_value)));
         if ((errno_value == EMFILE || errno_value == ENFILE) && s->reserve_fd >= 0) {
                 close(take_fd(&s->reserve_fd));
+                /* cppcheck-suppress nullPointer ; accept4() takes none when none is wanted */
                 dropped = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC);
                 cleanup_fd(&dropped);
                 s->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -308,6 +325,7 @@ static void set_defaults(struct http_server *s, const struct http_server_config 
         *c = *config;
         c->max_head = c->max_head ? c->max_head : 16384;
         c->max_body = c->max_body ? c->max_body : (size_t)10 << 20;
+        c->max_answers = c->max_answers ? c->max_answers : (size_t)256 << 20;
         c->max_bodies = c->max_bodies ? c->max_bodies : (size_t)256 << 20;
         c->max_connections = c->max_connections ? c->max_connections : 4096;
         c->head_timeout_ms = c->head_timeout_ms ? c->head_timeout_ms : 10000;

@@ -71,14 +71,16 @@ struct http_server_config {
         uv_loop_t *loop;
         const struct http_handler *handler;
         void *ctx;
-        size_t max_head;          /* default 16 KiB; past it 431 */
-        size_t max_body;          /* default 10 MiB; past it 413 */
-        size_t max_bodies;        /* of all large bodies in memory together, default 256 MiB; 503 */
-        unsigned max_connections; /* default 4096; the next takes the place of the one that is idle
-                                     longest, or is answered 503 and closed */
-        unsigned head_timeout_ms; /* default 10000; 408 */
-        unsigned body_timeout_ms; /* default 30000 without a byte; 408 */
-        unsigned idle_timeout_ms; /* default 185000; closed */
+        size_t max_head;    /* default 16 KiB; past it 431 */
+        size_t max_body;    /* default 10 MiB; past it 413 */
+        size_t max_bodies;  /* of all large bodies in memory together, default 256 MiB; 503 */
+        size_t max_answers; /* of all large answers that wait to be read, default 256 MiB; past
+                               it those who have not read for longest are closed */
+        unsigned max_connections;  /* default 4096; the next takes the place of the one that is idle
+                                      longest, or is answered 503 and closed */
+        unsigned head_timeout_ms;  /* default 10000; 408 */
+        unsigned body_timeout_ms;  /* default 30000 without a byte; 408 */
+        unsigned idle_timeout_ms;  /* default 185000; closed */
         unsigned write_timeout_ms; /* default 30000 without progress; closed */
 };
 

@@ -91,9 +91,9 @@ static int reap(struct proc *p, struct proc_status *ret)
                 return -errno;
         if (info.si_pid == 0)
                 return 0;
-        *ret = info.si_code == CLD_EXITED
-                       ? (struct proc_status){ .exit_code = info.si_status }
-                       : (struct proc_status){ .exit_code = -1, .signal = info.si_status };
+        *ret = (struct proc_status){ .exit_code = info.si_status };
+        if (info.si_code != CLD_EXITED)
+                *ret = (struct proc_status){ .exit_code = -1, .signal = info.si_status };
         return 1;
 }
 

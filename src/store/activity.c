@@ -4,15 +4,15 @@
         "id, company_id, actor_type, actor_id, action, entity_type, entity_id, agent_id, "         \
         "run_id, details, created_at"
 
-int activity_insert(struct db *db, const struct activity *a, struct err *err)
+int activity_insert(struct db *db, const struct activity *row, struct err *err)
 {
         return db_exec(db,
                        "INSERT INTO activity_log (" COLUMNS
                        ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-                       DB_ARGS(DB_T(a->id), DB_T(a->company_id), DB_T(a->actor_type),
-                               DB_T(a->actor_id), DB_T(a->action), DB_T(a->entity_type),
-                               DB_T(a->entity_id), DB_T(a->agent_id), DB_T(a->run_id),
-                               DB_T(a->details), DB_I(a->created_at)),
+                       DB_ARGS(DB_T(row->id), DB_T(row->company_id), DB_T(row->actor_type),
+                               DB_T(row->actor_id), DB_T(row->action), DB_T(row->entity_type),
+                               DB_T(row->entity_id), DB_T(row->agent_id), DB_T(row->run_id),
+                               DB_T(row->details), DB_I(row->created_at)),
                        err);
 }
 

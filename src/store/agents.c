@@ -49,21 +49,22 @@ static void load_key(struct stmt *s, struct arena *a, struct agent_key *k)
         };
 }
 
-int agents_insert(struct db *db, const struct agent *g, struct err *err)
+int agents_insert(struct db *db, const struct agent *row, struct err *err)
 {
         return db_exec(
                 db,
                 "INSERT INTO agents (" COLUMNS
                 ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, "
                 "?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)",
-                DB_ARGS(DB_T(g->id), DB_T(g->company_id), DB_T(g->name), DB_T(g->url_key),
-                        DB_T(g->role), DB_T(g->title), DB_T(g->icon), DB_T(g->status),
-                        DB_T(g->reports_to), DB_T(g->capabilities), DB_T(g->adapter_type),
-                        DB_T(g->adapter_config), DB_T(g->runtime_config), DB_T(g->permissions),
-                        DB_T(g->default_environment_id), DB_I(g->budget_monthly_cents),
-                        DB_I(g->spent_monthly_cents), DB_T(g->pause_reason), DB_TIME(g->paused_at),
-                        DB_TIME(g->last_heartbeat_at), DB_T(g->metadata), DB_I(g->created_at),
-                        DB_I(g->updated_at)),
+                DB_ARGS(DB_T(row->id), DB_T(row->company_id), DB_T(row->name), DB_T(row->url_key),
+                        DB_T(row->role), DB_T(row->title), DB_T(row->icon), DB_T(row->status),
+                        DB_T(row->reports_to), DB_T(row->capabilities), DB_T(row->adapter_type),
+                        DB_T(row->adapter_config), DB_T(row->runtime_config),
+                        DB_T(row->permissions), DB_T(row->default_environment_id),
+                        DB_I(row->budget_monthly_cents), DB_I(row->spent_monthly_cents),
+                        DB_T(row->pause_reason), DB_TIME(row->paused_at),
+                        DB_TIME(row->last_heartbeat_at), DB_T(row->metadata), DB_I(row->created_at),
+                        DB_I(row->updated_at)),
                 err);
 }
 
@@ -109,14 +110,14 @@ int agents_set_permissions(struct db *db, const char *id, const char *permission
                        DB_ARGS(DB_T(id), DB_T(permissions), DB_I(now_us)), err);
 }
 
-int agent_keys_insert(struct db *db, const struct agent_key *k, struct err *err)
+int agent_keys_insert(struct db *db, const struct agent_key *row, struct err *err)
 {
-        return db_exec(db,
-                       "INSERT INTO agent_api_keys (" KEY_COLUMNS
-                       ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                       DB_ARGS(DB_T(k->id), DB_T(k->agent_id), DB_T(k->company_id), DB_T(k->name),
-                               DB_T(k->token_sha256), DB_TIME(k->revoked_at), DB_I(k->created_at)),
-                       err);
+        return db_exec(
+                db,
+                "INSERT INTO agent_api_keys (" KEY_COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                DB_ARGS(DB_T(row->id), DB_T(row->agent_id), DB_T(row->company_id), DB_T(row->name),
+                        DB_T(row->token_sha256), DB_TIME(row->revoked_at), DB_I(row->created_at)),
+                err);
 }
 
 int agent_keys_list(struct db *db, const char *agent_id, struct arena *arena, agent_key_fn fn,

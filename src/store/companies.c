@@ -24,16 +24,17 @@ static void load(struct stmt *s, struct arena *a, struct company *c)
         };
 }
 
-int companies_insert(struct db *db, const struct company *c, struct err *err)
+int companies_insert(struct db *db, const struct company *row, struct err *err)
 {
         return db_exec(db,
                        "INSERT INTO companies (" COLUMNS
                        ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
-                       DB_ARGS(DB_T(c->id), DB_T(c->name), DB_T(c->description), DB_T(c->status),
-                               DB_T(c->issue_prefix), DB_I(c->issue_counter),
-                               DB_I(c->budget_monthly_cents), DB_I(c->spent_monthly_cents),
-                               DB_I(c->attachment_max_bytes), DB_I(c->require_board_approval),
-                               DB_T(c->brand_color), DB_I(c->created_at), DB_I(c->updated_at)),
+                       DB_ARGS(DB_T(row->id), DB_T(row->name), DB_T(row->description),
+                               DB_T(row->status), DB_T(row->issue_prefix), DB_I(row->issue_counter),
+                               DB_I(row->budget_monthly_cents), DB_I(row->spent_monthly_cents),
+                               DB_I(row->attachment_max_bytes), DB_I(row->require_board_approval),
+                               DB_T(row->brand_color), DB_I(row->created_at),
+                               DB_I(row->updated_at)),
                        err);
 }
 
@@ -74,16 +75,23 @@ int companies_list(struct db *db, const char *user_id, struct arena *arena, comp
         return r;
 }
 
-int companies_update(struct db *db, const struct company *c, struct err *err)
+int companies_count_agents(struct db *db, const char *id, int64_t *ret, struct err *err)
+{
+        return db_number(db, "SELECT COUNT(*) FROM agents WHERE company_id = ?1", DB_ARGS(DB_T(id)),
+                         ret, err);
+}
+
+int companies_update(struct db *db, const struct company *row, struct err *err)
 {
         return db_exec(
                 db,
                 "UPDATE companies SET name = ?2, description = ?3, status = ?4, "
                 "budget_monthly_cents = ?5, attachment_max_bytes = ?6, "
                 "require_board_approval = ?7, brand_color = ?8, updated_at = ?9 WHERE id = ?1",
-                DB_ARGS(DB_T(c->id), DB_T(c->name), DB_T(c->description), DB_T(c->status),
-                        DB_I(c->budget_monthly_cents), DB_I(c->attachment_max_bytes),
-                        DB_I(c->require_board_approval), DB_T(c->brand_color), DB_I(c->updated_at)),
+                DB_ARGS(DB_T(row->id), DB_T(row->name), DB_T(row->description), DB_T(row->status),
+                        DB_I(row->budget_monthly_cents), DB_I(row->attachment_max_bytes),
+                        DB_I(row->require_board_approval), DB_T(row->brand_color),
+                        DB_I(row->updated_at)),
                 err);
 }
 

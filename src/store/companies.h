@@ -20,6 +20,8 @@ int companies_get(struct db *db, const char *id, struct arena *arena, struct com
 /* Oldest first. With `user_id`, only those where the user is an active member. */
 int companies_list(struct db *db, const char *user_id, struct arena *arena, company_fn fn,
                    void *ctx, struct err *err);
+/* How many agents it has. */
+int companies_count_agents(struct db *db, const char *id, int64_t *ret, struct err *err);
 int companies_update(struct db *db, const struct company *row, struct err *err);
 int companies_delete(struct db *db, const char *id, struct err *err);
 bool companies_prefix_taken(struct db *db, const char *prefix);

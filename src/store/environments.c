@@ -30,21 +30,21 @@ static int insert(struct db *db, const char *sql, const struct environment *e, s
                        err);
 }
 
-int environments_insert(struct db *db, const struct environment *e, struct err *err)
+int environments_insert(struct db *db, const struct environment *row, struct err *err)
 {
         return insert(db,
                       "INSERT INTO environments (" COLUMNS
                       ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-                      e, err);
+                      row, err);
 }
 
-int environments_insert_local(struct db *db, const struct environment *e, struct err *err)
+int environments_insert_local(struct db *db, const struct environment *row, struct err *err)
 {
         return insert(db,
                       "INSERT INTO environments (" COLUMNS
                       ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) "
                       "ON CONFLICT (company_id, driver) WHERE driver = 'local' DO NOTHING",
-                      e, err);
+                      row, err);
 }
 
 static int get_one(struct stmt *s, struct arena *arena, struct environment *ret, struct err *err)
@@ -101,16 +101,16 @@ int environments_list(struct db *db, const char *company_id, const char *status,
         return r;
 }
 
-int environments_update(struct db *db, const struct environment *e, int64_t seen_updated_at,
+int environments_update(struct db *db, const struct environment *row, int64_t seen_updated_at,
                         struct err *err)
 {
         return db_exec(db,
                        "UPDATE environments SET name = ?2, description = ?3, driver = ?4, "
                        "status = ?5, config = ?6, metadata = ?7, updated_at = ?8 "
                        "WHERE id = ?1 AND updated_at = ?9",
-                       DB_ARGS(DB_T(e->id), DB_T(e->name), DB_T(e->description), DB_T(e->driver),
-                               DB_T(e->status), DB_T(e->config), DB_T(e->metadata),
-                               DB_I(e->updated_at), DB_I(seen_updated_at)),
+                       DB_ARGS(DB_T(row->id), DB_T(row->name), DB_T(row->description),
+                               DB_T(row->driver), DB_T(row->status), DB_T(row->config),
+                               DB_T(row->metadata), DB_I(row->updated_at), DB_I(seen_updated_at)),
                        err);
 }
 
@@ -121,34 +121,28 @@ int environments_delete(struct db *db, const char *id, struct err *err)
 
 /* The selections live inside JSON documents. Both back ends can look into them, each with its own
  * function; a quoted id is unique enough to search for as text and needs neither. */
-#define NAMES_ENVIRONMENT(column) column " LIKE '%\"' || ?2 || '\"%'"
-
-/* clang-format off */
-static const char count_references[] =
-        "SELECT (SELECT COUNT(*) FROM agents WHERE default_environment_id = ?2), "
-        "(SELECT COUNT(*) FROM execution_workspaces WHERE company_id = ?1 "
-        "AND " NAMES_ENVIRONMENT("metadata") "), "
-        "(SELECT COUNT(*) FROM issues WHERE company_id = ?1 "
-        "AND " NAMES_ENVIRONMENT("execution_workspace_settings") "), "
-        "(SELECT COUNT(*) FROM projects WHERE company_id = ?1 "
-        "AND " NAMES_ENVIRONMENT("execution_workspace_policy") "), "
-        "(SELECT COUNT(*) FROM company_secret_bindings WHERE company_id = ?1 "
-        "AND target_type = 'environment' AND target_id = ?2), "
-        "(SELECT COUNT(*) FROM environment_leases WHERE environment_id = ?2 "
-        "AND (status = 'active' OR status = 'retained')), "
-        "(SELECT COUNT(*) FROM places WHERE environment_id = ?2 AND state <> 'gone'), "
-        "(SELECT COUNT(*) FROM places WHERE environment_id = ?2 AND state <> 'gone' "
-        "AND state = 'closing'), "
-        "(SELECT COUNT(*) FROM places WHERE environment_id = ?2 AND state <> 'gone' "
-        "AND state = 'ready')";
-/* clang-format on */
+#define NAMES_ENVIRONMENT(column)  column " LIKE '%\"' || ?2 || '\"%'"
+#define COUNT(table, condition)    "(SELECT COUNT(*) FROM " table " WHERE " condition ")"
+#define COUNT_NAMED(table, column) COUNT(table, "company_id = ?1 AND " NAMES_ENVIRONMENT(column))
+#define COUNT_PLACES(condition)    COUNT("places", "environment_id = ?2 AND state <> 'gone'" condition)
 
 int environments_references(struct db *db, const struct environment *env,
                             struct environment_references *ret, struct err *err)
 {
         CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db, count_references, DB_ARGS(DB_T(env->company_id), DB_T(env->id)), &s,
-                         err);
+        /* clang-format off */
+        static const char sql[] =
+                "SELECT " COUNT("agents", "default_environment_id = ?2")
+                ", " COUNT_NAMED("execution_workspaces", "metadata")
+                ", " COUNT_NAMED("issues", "execution_workspace_settings")
+                ", " COUNT_NAMED("projects", "execution_workspace_policy")
+                ", " COUNT("company_secret_bindings", "company_id = ?1 AND target_type = 'environment' AND target_id = ?2")
+                ", " COUNT("environment_leases", "environment_id = ?2 AND (status = 'active' OR status = 'retained')")
+                ", " COUNT_PLACES("")
+                ", " COUNT_PLACES(" AND state = 'closing'")
+                ", " COUNT_PLACES(" AND state = 'ready'");
+        /* clang-format on */
+        int r = db_query(db, sql, DB_ARGS(DB_T(env->company_id), DB_T(env->id)), &s, err);
 
         if (r >= 0)
                 r = stmt_step(s, err);

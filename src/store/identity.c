@@ -22,16 +22,16 @@ static int one_row(struct stmt *s, const char *missing, struct err *err)
 
 /* Users */
 
-int users_put(struct db *db, const struct user *u, struct err *err)
+int users_put(struct db *db, const struct user *row, struct err *err)
 {
         return db_exec(db,
                        "INSERT INTO users (" USER_COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
                        "ON CONFLICT (id) DO UPDATE SET name = excluded.name, "
                        "is_instance_admin = excluded.is_instance_admin, "
                        "updated_at = excluded.updated_at",
-                       DB_ARGS(DB_T(u->id), DB_T(u->name), DB_T(u->email),
-                               DB_I(u->is_instance_admin), DB_I(u->created_at),
-                               DB_I(u->updated_at)),
+                       DB_ARGS(DB_T(row->id), DB_T(row->name), DB_T(row->email),
+                               DB_I(row->is_instance_admin), DB_I(row->created_at),
+                               DB_I(row->updated_at)),
                        err);
 }
 
@@ -86,7 +86,7 @@ static void load_membership(struct stmt *s, struct arena *a, struct membership *
         };
 }
 
-int memberships_put(struct db *db, const struct membership *m, struct err *err)
+int memberships_put(struct db *db, const struct membership *row, struct err *err)
 {
         return db_exec(db,
                        "INSERT INTO company_memberships (" MEMBER_COLUMNS
@@ -94,9 +94,9 @@ int memberships_put(struct db *db, const struct membership *m, struct err *err)
                        "ON CONFLICT (company_id, principal_type, principal_id) DO UPDATE SET "
                        "membership_role = excluded.membership_role, status = excluded.status, "
                        "updated_at = excluded.updated_at",
-                       DB_ARGS(DB_T(m->id), DB_T(m->company_id), DB_T(m->principal_type),
-                               DB_T(m->principal_id), DB_T(m->role), DB_T(m->status),
-                               DB_I(m->created_at), DB_I(m->updated_at)),
+                       DB_ARGS(DB_T(row->id), DB_T(row->company_id), DB_T(row->principal_type),
+                               DB_T(row->principal_id), DB_T(row->role), DB_T(row->status),
+                               DB_I(row->created_at), DB_I(row->updated_at)),
                        err);
 }
 
@@ -253,14 +253,15 @@ static void load_key(struct stmt *s, struct arena *a, struct board_key *k)
         };
 }
 
-int board_keys_insert(struct db *db, const struct board_key *k, struct err *err)
+int board_keys_insert(struct db *db, const struct board_key *row, struct err *err)
 {
         return db_exec(db,
                        "INSERT INTO board_api_keys (" KEY_COLUMNS
                        ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-                       DB_ARGS(DB_T(k->id), DB_T(k->user_id), DB_T(k->name), DB_T(k->token_sha256),
-                               DB_TIME(k->last_used_at), DB_TIME(k->expires_at),
-                               DB_TIME(k->revoked_at), DB_I(k->created_at)),
+                       DB_ARGS(DB_T(row->id), DB_T(row->user_id), DB_T(row->name),
+                               DB_T(row->token_sha256), DB_TIME(row->last_used_at),
+                               DB_TIME(row->expires_at), DB_TIME(row->revoked_at),
+                               DB_I(row->created_at)),
                        err);
 }
 
@@ -318,20 +319,21 @@ int board_keys_count(struct db *db, int64_t now_us, int64_t *ret, struct err *er
 
 /* Challenges */
 
-int challenges_insert(struct db *db, const struct cli_challenge *c, struct err *err)
+int challenges_insert(struct db *db, const struct cli_challenge *row, struct err *err)
 {
-        return db_exec(db,
-                       "INSERT INTO cli_auth_challenges (" CHALLENGE_COLUMNS
-                       ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
-                       DB_ARGS(DB_T(c->id), DB_T(c->secret_sha256), DB_T(c->board_token_sha256),
-                               DB_T(c->command), DB_T(c->client_name), DB_T(c->requested_access),
-                               DB_T(c->requested_company_id), DB_T(c->board_api_key_id),
-                               DB_T(c->approved_by_user_id), DB_TIME(c->approved_at),
-                               DB_TIME(c->cancelled_at), DB_I(c->expires_at), DB_I(c->created_at)),
-                       err);
+        return db_exec(
+                db,
+                "INSERT INTO cli_auth_challenges (" CHALLENGE_COLUMNS
+                ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                DB_ARGS(DB_T(row->id), DB_T(row->secret_sha256), DB_T(row->board_token_sha256),
+                        DB_T(row->command), DB_T(row->client_name), DB_T(row->requested_access),
+                        DB_T(row->requested_company_id), DB_T(row->board_api_key_id),
+                        DB_T(row->approved_by_user_id), DB_TIME(row->approved_at),
+                        DB_TIME(row->cancelled_at), DB_I(row->expires_at), DB_I(row->created_at)),
+                err);
 }
 
-int challenges_get(struct db *db, const char *id, struct arena *a, struct cli_challenge *ret,
+int challenges_get(struct db *db, const char *id, struct arena *arena, struct cli_challenge *ret,
                    struct err *err)
 {
         CLEAN(stmt_end) struct stmt *s = NULL;
@@ -343,15 +345,15 @@ int challenges_get(struct db *db, const char *id, struct arena *a, struct cli_ch
         if (r < 0)
                 return r;
         *ret = (struct cli_challenge){
-                .id = stmt_text(s, 0, a),
-                .secret_sha256 = stmt_text(s, 1, a),
-                .board_token_sha256 = stmt_text(s, 2, a),
-                .command = stmt_text(s, 3, a),
-                .client_name = stmt_text(s, 4, a),
-                .requested_access = stmt_text(s, 5, a),
-                .requested_company_id = stmt_text(s, 6, a),
-                .board_api_key_id = stmt_text(s, 7, a),
-                .approved_by_user_id = stmt_text(s, 8, a),
+                .id = stmt_text(s, 0, arena),
+                .secret_sha256 = stmt_text(s, 1, arena),
+                .board_token_sha256 = stmt_text(s, 2, arena),
+                .command = stmt_text(s, 3, arena),
+                .client_name = stmt_text(s, 4, arena),
+                .requested_access = stmt_text(s, 5, arena),
+                .requested_company_id = stmt_text(s, 6, arena),
+                .board_api_key_id = stmt_text(s, 7, arena),
+                .approved_by_user_id = stmt_text(s, 8, arena),
                 .approved_at = stmt_number(s, 9),
                 .cancelled_at = stmt_number(s, 10),
                 .expires_at = stmt_number(s, 11),

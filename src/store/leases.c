@@ -33,20 +33,21 @@ static void load(struct stmt *s, struct arena *a, struct lease *l)
         };
 }
 
-int leases_insert(struct db *db, const struct lease *l, struct err *err)
+int leases_insert(struct db *db, const struct lease *row, struct err *err)
 {
         return db_exec(
                 db,
                 "INSERT INTO environment_leases (" COLUMNS
                 ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, "
                 "?16, ?17, ?18, ?19, ?20, ?21)",
-                DB_ARGS(DB_T(l->id), DB_T(l->company_id), DB_T(l->environment_id),
-                        DB_T(l->place_id), DB_T(l->execution_workspace_id), DB_T(l->issue_id),
-                        DB_T(l->heartbeat_run_id), DB_T(l->status), DB_T(l->policy),
-                        DB_T(l->provider), DB_T(l->provider_lease_id), DB_I(l->acquired_at),
-                        DB_I(l->last_used_at), DB_TIME(l->expires_at), DB_TIME(l->released_at),
-                        DB_T(l->failure_reason), DB_T(l->cleanup_status), DB_T(l->metadata),
-                        DB_T(l->idempotency_key), DB_I(l->created_at), DB_I(l->updated_at)),
+                DB_ARGS(DB_T(row->id), DB_T(row->company_id), DB_T(row->environment_id),
+                        DB_T(row->place_id), DB_T(row->execution_workspace_id), DB_T(row->issue_id),
+                        DB_T(row->heartbeat_run_id), DB_T(row->status), DB_T(row->policy),
+                        DB_T(row->provider), DB_T(row->provider_lease_id), DB_I(row->acquired_at),
+                        DB_I(row->last_used_at), DB_TIME(row->expires_at),
+                        DB_TIME(row->released_at), DB_T(row->failure_reason),
+                        DB_T(row->cleanup_status), DB_T(row->metadata), DB_T(row->idempotency_key),
+                        DB_I(row->created_at), DB_I(row->updated_at)),
                 err);
 }
 
@@ -153,18 +154,19 @@ int leases_expired(struct db *db, int64_t now_us, struct arena *arena, lease_fn 
         return r < 0 ? r : each(s, arena, fn, ctx, err);
 }
 
-int leases_of_ended_runs(struct db *db, struct arena *arena, lease_fn fn, void *ctx,
+int leases_of_ended_runs(struct db *db, bool failed, struct arena *arena, lease_fn fn, void *ctx,
                          struct err *err)
 {
         CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(
-                db,
-                "SELECT " COLUMNS " FROM environment_leases WHERE id IN "
-                "(SELECT l.id FROM environment_leases l "
-                "JOIN heartbeat_runs r ON r.id = l.heartbeat_run_id "
-                "WHERE (l.status = 'active' OR l.status = 'retained') AND l.status = 'active' "
-                "AND r.status IN ('succeeded', 'failed', 'cancelled', 'timed_out'))",
-                DB_NO_ARGS, &s, err);
+        int r = db_query(db,
+                         "SELECT " COLUMNS " FROM environment_leases WHERE id IN "
+                         "(SELECT l.id FROM environment_leases l "
+                         "JOIN heartbeat_runs r ON r.id = l.heartbeat_run_id "
+                         "WHERE (l.status = 'active' OR l.status = 'retained') "
+                         "AND l.status = 'active' AND (r.status = ?1 OR r.status = ?2))",
+                         DB_ARGS(DB_T(failed ? "failed" : "succeeded"),
+                                 DB_T(failed ? "timed_out" : "cancelled")),
+                         &s, err);
 
         return r < 0 ? r : each(s, arena, fn, ctx, err);
 }
@@ -183,13 +185,14 @@ int leases_end(struct db *db, const char *id, const char *from, const struct lea
                        err);
 }
 
-int leases_renew(struct db *db, const char *id, int64_t expires_at, int64_t now_us, struct err *err)
+int leases_renew(struct db *db, const char *id, int64_t now_us, int64_t expires_at, int64_t used_at,
+                 struct err *err)
 {
         return db_exec(db,
                        "UPDATE environment_leases SET expires_at = ?2, last_used_at = ?3, "
                        "updated_at = ?3 WHERE id = ?1 AND status = 'active' "
-                       "AND (expires_at IS NULL OR expires_at > ?3)",
-                       DB_ARGS(DB_T(id), DB_I(expires_at), DB_I(now_us)), err);
+                       "AND (expires_at IS NULL OR expires_at > ?4)",
+                       DB_ARGS(DB_T(id), DB_I(expires_at), DB_I(used_at), DB_I(now_us)), err);
 }
 
 int leases_set_metadata(struct db *db, const char *id, const char *metadata, int64_t now_us,

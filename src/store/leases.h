@@ -38,15 +38,16 @@ int leases_living_of_environment(struct db *db, const char *environment_id, stru
 /* Active leases whose time is up. */
 int leases_expired(struct db *db, int64_t now_us, struct arena *arena, lease_fn fn, void *ctx,
                    struct err *err);
-/* Active leases whose run is known here and has ended. */
-int leases_of_ended_runs(struct db *db, struct arena *arena, lease_fn fn, void *ctx,
+/* Active leases whose run is known here and has ended: failed and timed out ones, or the others. */
+int leases_of_ended_runs(struct db *db, bool failed, struct arena *arena, lease_fn fn, void *ctx,
                          struct err *err);
 
 /* End a lease that still has status `from`: 1, or 0 when it has not. released_at 0 is written as
  * NULL; failure_reason and cleanup_status are written when not NULL. */
 int leases_end(struct db *db, const char *id, const char *from, const struct lease *to,
                struct err *err);
-int leases_renew(struct db *db, const char *id, int64_t expires_at, int64_t now_us,
+/* Give an active lease whose time is not up at `now_us` a new one: 1, or 0 when there is none. */
+int leases_renew(struct db *db, const char *id, int64_t now_us, int64_t expires_at, int64_t used_at,
                  struct err *err);
 int leases_set_metadata(struct db *db, const char *id, const char *metadata, int64_t now_us,
                         struct err *err);

@@ -33,24 +33,25 @@ static void load(struct stmt *s, struct arena *a, struct place *p)
         };
 }
 
-int places_insert(struct db *db, const struct place *p, struct err *err)
+int places_insert(struct db *db, const struct place *row, struct err *err)
 {
         return db_exec(
                 db,
                 "INSERT INTO places (" COLUMNS
                 ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, "
                 "?16, ?17, ?18, ?19, ?20, ?21, ?22)",
-                DB_ARGS(DB_T(p->id), DB_T(p->company_id), DB_T(p->environment_id), DB_T(p->driver),
-                        DB_T(p->provider), DB_T(p->provider_lease_id), DB_T(p->config),
-                        DB_T(p->policy), DB_T(p->state), DB_I(p->epoch), DB_I(p->has_world),
-                        DB_T(p->holder_run_id), DB_T(p->request_key), DB_T(p->owner_node),
-                        DB_T(p->owner_boot), DB_T(p->owner_instance), DB_TIME(p->deadline_at),
-                        DB_I(p->attempts), DB_TIME(p->next_attempt_at), DB_T(p->note),
-                        DB_I(p->created_at), DB_I(p->updated_at)),
+                DB_ARGS(DB_T(row->id), DB_T(row->company_id), DB_T(row->environment_id),
+                        DB_T(row->driver), DB_T(row->provider), DB_T(row->provider_lease_id),
+                        DB_T(row->config), DB_T(row->policy), DB_T(row->state), DB_I(row->epoch),
+                        DB_I(row->has_world), DB_T(row->holder_run_id), DB_T(row->request_key),
+                        DB_T(row->owner_node), DB_T(row->owner_boot), DB_T(row->owner_instance),
+                        DB_TIME(row->deadline_at), DB_I(row->attempts),
+                        DB_TIME(row->next_attempt_at), DB_T(row->note), DB_I(row->created_at),
+                        DB_I(row->updated_at)),
                 err);
 }
 
-int places_replace(struct db *db, const struct place *from, const struct place *p, struct err *err)
+int places_replace(struct db *db, const struct place *from, const struct place *to, struct err *err)
 {
         return db_exec(db,
                        "UPDATE places SET state = ?4, epoch = ?5, provider_lease_id = ?6, "
@@ -58,11 +59,12 @@ int places_replace(struct db *db, const struct place *from, const struct place *
                        "owner_instance = ?11, deadline_at = ?12, attempts = ?13, "
                        "next_attempt_at = ?14, note = ?15, updated_at = ?16 "
                        "WHERE id = ?1 AND state = ?2 AND epoch = ?3",
-                       DB_ARGS(DB_T(from->id), DB_T(from->state), DB_I(from->epoch), DB_T(p->state),
-                               DB_I(p->epoch), DB_T(p->provider_lease_id), DB_I(p->has_world),
-                               DB_T(p->holder_run_id), DB_T(p->owner_node), DB_T(p->owner_boot),
-                               DB_T(p->owner_instance), DB_TIME(p->deadline_at), DB_I(p->attempts),
-                               DB_TIME(p->next_attempt_at), DB_T(p->note), DB_I(p->updated_at)),
+                       DB_ARGS(DB_T(from->id), DB_T(from->state), DB_I(from->epoch),
+                               DB_T(to->state), DB_I(to->epoch), DB_T(to->provider_lease_id),
+                               DB_I(to->has_world), DB_T(to->holder_run_id), DB_T(to->owner_node),
+                               DB_T(to->owner_boot), DB_T(to->owner_instance),
+                               DB_TIME(to->deadline_at), DB_I(to->attempts),
+                               DB_TIME(to->next_attempt_at), DB_T(to->note), DB_I(to->updated_at)),
                        err);
 }
 
@@ -135,4 +137,12 @@ int places_of_environment(struct db *db, const char *environment_id, struct aren
                          DB_ARGS(DB_T(environment_id)), &s, err);
 
         return r < 0 ? r : each(s, arena, fn, ctx, err);
+}
+
+int places_shift_times(struct db *db, int64_t delta_us, struct err *err)
+{
+        return db_exec(db,
+                       "UPDATE places SET deadline_at = deadline_at + ?1, "
+                       "next_attempt_at = next_attempt_at + ?1 WHERE state <> 'gone'",
+                       DB_ARGS(DB_I(delta_us)), err);
 }

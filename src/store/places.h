@@ -35,6 +35,8 @@ int places_replace(struct db *db, const struct place *from, const struct place *
 /* Living places (not gone) in one state, oldest change first; NULL for every state. */
 int places_living(struct db *db, const char *state, struct arena *arena, place_fn fn, void *ctx,
                   struct err *err);
+/* Move all times of living places by delta (the wall clock was set). Returns how many. */
+int places_shift_times(struct db *db, int64_t delta_us, struct err *err);
 /* Living places of one environment, newest change first. */
 int places_of_environment(struct db *db, const char *environment_id, struct arena *arena,
                           place_fn fn, void *ctx, struct err *err);

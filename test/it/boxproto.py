@@ -274,8 +274,9 @@ class Box:
 
     def launch(self):
         """The raw answer: (status, what it printed)."""
+        env = {k: v for k, v in os.environ.items() if k.endswith("SAN_OPTIONS")}
         done = subprocess.run([self.binary, "--dir", str(self.dir), "--id", str(self.id), *self.flags],
-                              stdin=subprocess.DEVNULL, capture_output=True, timeout=30, env={})
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=30, env=env)
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 
     def start(self):
@@ -321,6 +322,12 @@ class Box:
             except AssertionError:
                 self.kill()
         shutil.rmtree(self.base, ignore_errors=True)
+        for folder in self.cgroups():  # a box that was killed leaves them to the next one
+            for inner, _, _ in os.walk(folder, topdown=False):
+                os.rmdir(inner)
+
+    def cgroups(self):
+        return list(pathlib.Path("/sys/fs/cgroup").rglob(f"berth-{self.id}"))
 
 
 def process_lives(pid):

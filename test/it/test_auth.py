@@ -204,6 +204,20 @@ class AuthenticatedTest(AuthTest):
         known = self.ok("GET", "/api/health", token=self.token())
         self.assertLess(set(health), set(known))
 
+    # http-api 8.89
+    def test_health_without_a_database(self):
+        token = self.token()
+        for path in self.daemon.data.glob("berth.db*"):
+            if path.suffix != ".db-shm":
+                size = path.stat().st_size
+                with open(path, "r+b") as file:
+                    file.write(os.urandom(size))
+        self.assert_status(self.req("GET", "/api/companies", token=token), 500)
+        answer = self.req("GET", "/api/health")
+        self.assert_status(answer, 503)
+        self.assertEqual(answer.json, {"status": "unhealthy", "version": "0.3.1", "error": "database_unreachable"})
+        self.daemon.kill()
+
     def test_anonymous(self):
         company = self.company()
         env, agent = self.environment(company), self.agent(company)
@@ -579,7 +593,8 @@ class ChallengeTest(AuthTest):
             self.assertNotIn(challenge["token"], json.dumps(rows))
             self.assertNotIn(challenge["boardApiToken"], json.dumps(rows))
         # Approving again changes nothing.
-        self.assertEqual(self.approve(challenge, token).json["keyId"], answer.json["keyId"])
+        self.assertEqual(self.approve(challenge, token).json, answer.json)
+        self.assertEqual(self.approve(challenge, self.token("other", first, "owner")).json, answer.json)
         self.assertEqual(len(self.daemon.sql("SELECT * FROM board_api_keys WHERE name = 'laptop'")), 1)
         self.assertEqual(self.ok("POST", f"/api/cli-auth/challenges/{challenge['id']}/cancel",
                                  {"token": challenge["token"]})["cancelled"], False)

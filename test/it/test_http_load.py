@@ -3,7 +3,6 @@ meanwhile, and keeps nothing of them."""
 
 import contextlib
 import json
-import pathlib
 import resource
 import select
 import socket
@@ -138,7 +137,7 @@ class DisconnectTest(BerthTest):
                 self.addCleanup(raw.close)
                 wait_until(lambda: not self.idle(), "the operation runs")
                 self.reset(raw)
-            wait_until(lambda: self.connections() <= 1, "the daemon heard that they are gone")
+            wait_until(lambda: self.daemon.tcp_connections() <= 1, "the daemon heard that they are gone")
             db.execute("ROLLBACK")
         self.settle()
         self.assertEqual(self.ok("GET", f"/api/environments/{env['id']}/leases"), [])
@@ -153,15 +152,9 @@ class DisconnectTest(BerthTest):
         no operation runs, no place is between two states."""
         with self.daemon.raw() as raw:
             self.assertEqual(raw.send(GET).response().status, 200)
-        wait_until(lambda: self.connections() <= 1, "only our own connection is left")
+        wait_until(lambda: self.daemon.tcp_connections() <= 1, "only our own connection is left")
         wait_until(lambda: self.idle() and not self.daemon.sql(
             "SELECT id FROM places WHERE state NOT IN ('held', 'ready', 'gone')"), "all is done")
-
-    def connections(self):
-        """What the daemon holds open on its port."""
-        port = f":{self.daemon.address[1]:04X}"
-        rows = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
-        return sum(r[1].endswith(port) and r[3] != "0A" and r[9] != "0" for r in rows)
 
     def idle(self):
         metrics = self.req("GET", "/metrics").text

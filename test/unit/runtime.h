@@ -49,6 +49,7 @@ static inline struct test_runtime *test_runtime_new(const struct driver *const *
         t->rt.drivers = drivers ? drivers : none;
         t->rt.settings.allow_fake_provider = true;
         t->rt.settings.adhoc_ttl_ms = t->rt.settings.idle_place_ttl_ms = 3600000;
+        t->rt.settings.operation_timeout_ms = t->rt.settings.close_timeout_ms = 60000;
         t->rt.node.id = t->rt.node.instance = uuid_new();
         memcpy(t->rt.node.boot_id, t->rt.node.id.s, sizeof(t->rt.node.boot_id));
         arena_init(&t->arena);

@@ -34,7 +34,7 @@ struct store_fixture {
         } while (0)
 
 /* A text as the argument of a write function, which only reads it. */
-#define TEXT(s) ((void *)(uintptr_t)(s))
+#define TEXT(s) ((void *)(s))
 
 void store_suite_use(const struct store_backend *backend);
 int store_suite_setup(void **state); /* *state becomes a struct store_fixture */
@@ -50,12 +50,12 @@ int64_t store_suite_count(struct store_fixture *f, const char *sql);
 struct store_member {
         store_fn fn;
         void *arg;
-        int result;
         struct err err;
         /* the suite's own */
         struct store_fixture *f;
         unsigned long thread;
         int tid;
+        int result; /* what store_write() returned */
 };
 void store_suite_group(struct store_fixture *f, struct store_member *members, size_t n);
 

@@ -332,7 +332,8 @@ static int environment_rows(struct db *db, void *arg, struct err *err)
               !got.metadata && got.updated_at == 9 && got.created_at == 5);
         CHECK_LIST("e2 e3 e1",
                    environments_list(db, "c1", NULL, NULL, a, collect_environment, &ids, err));
-        CHECK(environments_delete(db, "e2", err) == 1 && environments_delete(db, "e2", err) == 0);
+        CHECK(environments_delete(db, "e2", err) == 1);
+        CHECK(environments_delete(db, "e2", err) == 0);
         return 0;
 }
 
@@ -696,7 +697,8 @@ static int lease_selections(struct db *db, void *arg, struct err *err)
                    leases_living_of_environment(db, "e1", a, collect_lease, &ids, err));
         CHECK_LIST("f a", leases_expired(db, 100, a, collect_lease, &ids, err));
         CHECK_LIST("", leases_expired(db, 98, a, collect_lease, &ids, err));
-        CHECK_LIST("a", leases_of_ended_runs(db, a, collect_lease, &ids, err));
+        CHECK_LIST("a", leases_of_ended_runs(db, true, a, collect_lease, &ids, err));
+        CHECK_LIST("", leases_of_ended_runs(db, false, a, collect_lease, &ids, err));
         CHECK(leases_count_living(db, "p1", NULL, &n, err) >= 0 && n == 2);
         CHECK(leases_count_living(db, "p1", "a", &n, err) >= 0 && n == 1);
         CHECK(leases_count_living(db, "p2", NULL, &n, err) >= 0 && n == 1);
@@ -737,12 +739,12 @@ static int lease_moves(struct db *db, void *arg, struct err *err)
         l.failure_reason = "kept";
         CHECK(leases_insert(db, &l, err) == 1);
         /* Renewing: while it is active and its time is not up. */
-        CHECK(leases_renew(db, "l1", 100, 11, err) == 1);
+        CHECK(leases_renew(db, "l1", 11, 100, 11, err) == 1);
         CHECK(leases_get(db, "l1", a, &got, err) == 0 && got.expires_at == 100 &&
               got.last_used_at == 11 && got.updated_at == 11);
-        CHECK(leases_renew(db, "l1", 200, 100, err) == 0);
-        CHECK(leases_renew(db, "l1", 200, 99, err) == 1);
-        CHECK(leases_renew(db, "none", 200, 99, err) == 0);
+        CHECK(leases_renew(db, "l1", 100, 200, 100, err) == 0);
+        CHECK(leases_renew(db, "l1", 99, 200, 99, err) == 1);
+        CHECK(leases_renew(db, "none", 99, 200, 99, err) == 0);
         CHECK(leases_set_metadata(db, "l1", "{\"n\":1}", 12, err) == 1);
         CHECK(leases_set_metadata(db, "none", "{}", 12, err) == 0);
         CHECK(leases_get(db, "l1", a, &got, err) == 0 && same(got.metadata, "{\"n\":1}"));
@@ -756,7 +758,7 @@ static int lease_moves(struct db *db, void *arg, struct err *err)
         CHECK(leases_get(db, "l1", a, &got, err) == 0 && same(got.status, "released") &&
               got.released_at == 20 && got.updated_at == 21 && got.last_used_at == 21 &&
               same(got.failure_reason, "kept") && same(got.cleanup_status, "pending"));
-        CHECK(leases_renew(db, "l1", 300, 30, err) == 0);
+        CHECK(leases_renew(db, "l1", 30, 300, 30, err) == 0);
 
         CHECK(leases_set_cleanup(db, "p2", "failed", 30, err) == 0);
         CHECK(leases_set_cleanup(db, "p1", "failed", 30, err) == 1);

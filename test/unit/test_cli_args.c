@@ -24,7 +24,7 @@ static int parse(struct args *a, const char *const *words, struct err *err)
 
         while (words[n])
                 n++;
-        args_init(a, n, (char **)(uintptr_t)words);
+        args_init(a, n, (char **)words);
         args_add_table(a, global);
         args_add_table(a, own);
         return args_rest(a, err);
@@ -52,6 +52,38 @@ static void test_forms(void **state UNUSED)
         assert_string_equal(args_item(&a, "option", 1), "b=2");
         assert_string_equal(args_item(&a, "option", 2), "c=3");
         assert_null(args_item(&a, "option", 3));
+}
+
+/* After its own words a command line may be somebody else's. */
+static void test_command_in_it(void **state UNUSED)
+{
+        static const struct {
+                const char *words[10];
+                size_t own, n_words;
+                bool json;
+        } cases[] = {
+                { { "--json", "ls", "--json", "-l", NULL }, 0, 3, true },
+                { { "ls", "--json", NULL }, 0, 2, false },
+                { { "lease", "--json", "ls", "-y", NULL }, 1, 3, true },
+                { { "lease", "ls", "--json", "--", "x", NULL }, 1, 5, false },
+                { { "--", "ls", "--", "--json", NULL }, 0, 3, false },
+                { { "--json", "--", "lease", "ls", "-y", NULL }, 1, 3, true },
+        };
+
+        for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+                CLEAN(args_done) struct args a;
+                int n = 0;
+
+                while (cases[i].words[n])
+                        n++;
+                args_init(&a, n, (char **)cases[i].words);
+                args_add_table(&a, global);
+                args_add_table(&a, own);
+                assert_int_equal(args_rest_command(&a, cases[i].own, NULL), 0);
+                assert_int_equal(a.n_words, cases[i].n_words);
+                assert_int_equal(args_flag(&a, "json"), cases[i].json);
+                assert_false(args_flag(&a, "yes"));
+        }
 }
 
 static void test_last_value_counts(void **state UNUSED)
@@ -192,7 +224,7 @@ static char *config_of(const char *const *words, int code)
 
         while (words[n])
                 n++;
-        args_init(&a, n, (char **)(uintptr_t)words);
+        args_init(&a, n, (char **)words);
         args_add_table(&a, config_options);
         assert_int_equal(args_rest(&a, NULL), 0);
         assert_int_equal(cli_config(&a, &config, &err), code);
@@ -237,7 +269,7 @@ int main(void)
                 cmocka_unit_test(test_forms),         cmocka_unit_test(test_last_value_counts),
                 cmocka_unit_test(test_wrong),         cmocka_unit_test(test_suggestions),
                 cmocka_unit_test(test_command_table), cmocka_unit_test(test_pick),
-                cmocka_unit_test(test_config),
+                cmocka_unit_test(test_config),        cmocka_unit_test(test_command_in_it),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,13 +4,16 @@
 #include "test.h"
 
 #include <berth/berth.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include "base/fd.h"
+#include "client/answer.h"
 #include "client/conn.h"
+#include "client/flow.h"
 
 #define ENV_ID   "aaaa1111-0000-4000-8000-000000000001"
 #define LEASE_ID "bbbb1111-0000-4000-8000-000000000002"
@@ -389,6 +392,124 @@ static void test_stream(void **state UNUSED)
         server_done(&s);
 }
 
+/* However the bytes are cut, the answer is the same. */
+static int append(void *arg, const struct http_answer *answer UNUSED, const char *data, size_t len,
+                  struct err *err UNUSED)
+{
+        buf_append(arg, data, len);
+        return 0;
+}
+
+static int feed(const char *text, size_t piece, struct answer_reader *r, struct buf *body)
+{
+        int result = 0;
+
+        answer_init(r, false, append, body);
+        for (size_t i = 0, n = strlen(text); i < n && result == 0; i += piece) {
+                buf_append(&r->in, text + i, MIN(piece, n - i));
+                result = answer_step(r, NULL);
+        }
+        return result;
+}
+
+static void test_answers_in_pieces(void **state UNUSED)
+{
+        static const struct {
+                const char *text, *body;
+                int status, result;
+                bool keep_alive;
+        } cases[] = {
+                { OK("2", "{}"), "{}", 200, 1, true },
+                { "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "", 200, 1, true },
+                { "HTTP/1.1 204 No\r\nConnection: close\r\n\r\n", "", 204, 1, false },
+                { "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: "
+                  "chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
+                  "abcde", 200, 1, true },
+                { "HTTP/1.0 200 OK\r\n\r\nto the end", "to the end", 200, 0, false },
+                { "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc", "abc", 200, 0, false },
+                { "SSH-2.0-OpenSSH\r\n\r\n", "", 0, ERR_PROVIDER, false },
+        };
+
+        for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+                for (size_t piece = 1; piece < 200; piece++) {
+                        CLEAN(buf_done) struct buf body = BUF_INIT;
+                        CLEAN(answer_done) struct answer_reader r;
+
+                        assert_int_equal(feed(cases[i].text, piece, &r, &body), cases[i].result);
+                        assert_int_equal(r.answer.status, cases[i].status);
+                        assert_string_equal(buf_str(&body), cases[i].body);
+                        assert_int_equal(r.answer.keep_alive, cases[i].keep_alive);
+                }
+        }
+}
+
+static void test_answers_cut_off(void **state UNUSED)
+{
+        CLEAN(buf_done) struct buf body = BUF_INIT;
+        struct answer_reader r;
+
+        assert_int_equal(feed("HTTP/1.0 200 OK\r\n\r\nall", 7, &r, &body), 0);
+        assert_int_equal(answer_closed(&r, NULL), 1);
+        assert_false(r.answer.keep_alive);
+        answer_done(&r);
+        assert_int_equal(feed("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc", 7, &r, &body), 0);
+        assert_int_equal(answer_closed(&r, NULL), ERR_UNCERTAIN);
+        answer_done(&r);
+}
+
+static int finish_flow(struct flow *f)
+{
+        for (;;) {
+                struct pollfd p = { .fd = f->fd, .events = flow_events(f) };
+                int r;
+
+                assert_int_equal(poll(&p, 1, 30000), 1);
+                r = flow_step(f, NULL);
+                if (r != 0)
+                        return r;
+        }
+}
+
+static void test_flow(void **state UNUSED)
+{
+        static const struct step steps[] = {
+                { .answer = OK("3", "one") },
+                { .answer = OK("3", "two"), .close = true },
+                { .answer = NULL },
+                { .answer = OK("4", "four") },
+        };
+        struct http_call call = { .method = "POST",
+                                  .path = "/api/x",
+                                  .accept = "application/json",
+                                  .body = "a\0b",
+                                  .body_len = 3,
+                                  .content_type = "application/octet-stream" };
+        CLEAN(buf_done) struct buf body = BUF_INIT;
+        struct flow f = FLOW_INIT;
+        struct server s;
+        struct berth *b;
+
+        server_start(&s, steps, ARRAY_LEN(steps));
+        b = open_client(&s);
+        assert_int_equal(flow_events(&f), 0);
+        for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+                assert_int_equal(flow_start(&f, b, &call, append, &body, NULL), 0);
+                assert_int_equal(flow_events(&f), POLLIN | POLLOUT);
+                assert_int_equal(finish_flow(&f), steps[i].answer ? 1 : ERR_UNCERTAIN);
+                assert_false(f.busy);
+                call.body = NULL; /* what a string shows of the first is enough */
+        }
+        assert_string_equal(buf_str(&body), "onetwofour");
+        flow_close(&f);
+        berth_close(b);
+        server_join(&s);
+        assert_true(s.connections >= 3);
+        assert_non_null(strstr(s.requests[0], "\r\nContent-Type: application/octet-stream\r\n"));
+        assert_non_null(strstr(s.requests[0], "\r\nContent-Length: 3\r\n"));
+        assert_non_null(strstr(s.requests[0], "\r\nAuthorization: Bearer pcp_secret\r\n"));
+        server_done(&s);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -402,6 +523,9 @@ int main(void)
                 cmocka_unit_test(test_address),
                 cmocka_unit_test(test_stale_connections),
                 cmocka_unit_test(test_stream),
+                cmocka_unit_test(test_answers_in_pieces),
+                cmocka_unit_test(test_answers_cut_off),
+                cmocka_unit_test(test_flow),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

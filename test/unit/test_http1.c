@@ -338,7 +338,7 @@ static char *head_of(size_t total)
 
         memset(text, 'x', total);
         memcpy(text, start, sizeof(start) - 1);
-        memcpy(text + total - 4, "\r\n\r\n", 4);
+        snprintf(text + total - 4, 5, "\r\n\r\n");
         return text;
 }
 

@@ -193,7 +193,7 @@ static int dial_unix(struct fixture *f)
         int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         struct sockaddr_un a = { .sun_family = AF_UNIX };
 
-        strcpy(a.sun_path, f->path);
+        snprintf(a.sun_path, sizeof(a.sun_path), "%s", f->path);
         assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
         return fd;
 }
@@ -661,6 +661,42 @@ static void test_limit_bodies(void **state)
         ask(f, buf_str(&large), &got);
         assert_true(str_starts(got.data, "HTTP/1.1 200"));
         assert_int_equal(f->server->bodies, 0);
+}
+
+static void respond_large(struct http_exchange *x, size_t len)
+{
+        struct buf body = BUF_INIT;
+
+        for (size_t i = 0; i < len; i++)
+                buf_putc(&body, 'x');
+        http_respond(x, 200, NULL, 0, &body);
+}
+
+/* Answers that nobody reads are given up, the longest unread first, when they are too much. */
+static void test_limit_answers(void **state)
+{
+        const size_t large = (size_t)16 << 20; /* more than fits between the two ends */
+        struct fixture *f = *state;
+        int fds[3];
+
+        f->config.max_answers = 2 * large;
+        start(f);
+        for (int i = 0; i < 3; i++) {
+                fds[i] = dial(f);
+                say(fds[i], "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+                TURN_UNTIL(f, f->n_held == i + 1);
+                respond_large(f->held[i], large);
+                if (i < 2)
+                        TURN_UNTIL(f, !link_is_empty(&f->server->deadlines[DEADLINE_WRITE]) &&
+                                              f->server->answers == ((size_t)i + 1) * large);
+        }
+        TURN_UNTIL(f, http_server_connections(f->server) == 2);
+        assert_int_equal(f->server->answers, 2 * large);
+        slam(&fds[1]);
+        slam(&fds[2]);
+        TURN_UNTIL(f, http_server_connections(f->server) == 0);
+        assert_int_equal(f->server->answers, 0);
+        close(fds[0]);
 }
 
 /* Who holds connections open without using them does not keep others out. */
@@ -1461,6 +1497,7 @@ int main(void)
                 TEST(test_limit_body),
                 TEST(test_limit_connections),
                 TEST(test_limit_bodies),
+                TEST(test_limit_answers),
                 TEST(test_limit_idle_makes_room),
                 TEST(test_limit_surplus),
                 TEST(test_out_of_descriptors),

@@ -254,6 +254,7 @@ static void test_writer(void **state)
         jw_int(&w, 0);
         jw_bool(&w, false);
         jw_string_n(&w, "abcdef", 3);
+        jw_string_n(&w, "a\0\1b", 4);
         jw_array_end(&w);
         jw_object_end(&w);
         assert_string_equal(
@@ -261,7 +262,8 @@ static void test_writer(void **state)
                 "{\"s\":\"a\\\"b\",\"n\":null,\"min\":-9223372036854775808,"
                 "\"max\":9223372036854775807,\"t\":true,\"null\":null,"
                 "\"at\":\"2026-05-10T10:00:00.123Z\",\"never\":null,\"raw\":[1,2],\"noraw\":null,"
-                "\"v\":{\"x\":[1]},\"nov\":null,\"list\":[[],{},0,false,\"abc\"]}");
+                "\"v\":{\"x\":[1]},\"nov\":null,\"list\":[[],{},0,false,\"abc\","
+                "\"a\\u0000\\u0001b\"]}");
         json_decref(v);
 }
 

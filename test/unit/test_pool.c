@@ -242,6 +242,24 @@ static void test_threads_start_when_needed(void **state)
         stop(&f);
 }
 
+/* A worker waits again before its job is handed back, so the next job finds it. */
+static void test_an_idle_thread_is_used_first(void **state)
+{
+        struct fixture f;
+        struct test_job t;
+
+        (void)state;
+        start(&f, 3, 8);
+        open_gate(&f);
+        for (int i = 0; i < 5; i++) {
+                t = make_job(&f, i);
+                assert_int_equal(pool_submit(f.pool, &t.job, NULL), 0);
+                run_until_idle(&f);
+                assert_int_equal(stats_of(&f).threads, 1);
+        }
+        stop(&f);
+}
+
 static void test_cancel_a_running_job(void **state)
 {
         struct fixture f;
@@ -365,6 +383,7 @@ int main(void)
                 cmocka_unit_test(test_one_thread_keeps_the_order),
                 cmocka_unit_test(test_the_queue_is_bounded),
                 cmocka_unit_test(test_threads_start_when_needed),
+                cmocka_unit_test(test_an_idle_thread_is_used_first),
                 cmocka_unit_test(test_cancel_a_running_job),
                 cmocka_unit_test(test_cancel_a_queued_job),
                 cmocka_unit_test(test_drain),

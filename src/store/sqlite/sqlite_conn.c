@@ -114,7 +114,7 @@ static int sqlite_query(struct db *db, const char *sql, const struct db_arg *arg
         struct sqlite_stmt_slot *slot = NULL;
         int r = find_statement(c, sql, &slot, err);
 
-        if (r < 0)
+        if (!slot)
                 return r;
         slot->in_use = true;
         for (size_t i = 0; i < n_args && r == SQLITE_OK; i++) {

@@ -58,9 +58,13 @@ struct sqlite_store {
         struct reader *readers;
 };
 
-static void note_outcome(struct sqlite_store *s, int r)
+/* Only a commit shows that the disk works again; a refusal says nothing about it. */
+static void note_outcome(struct sqlite_store *s, int r, bool committed)
 {
-        atomic_store(&s->failing, r == ERR_IO || r == ERR_CORRUPT);
+        if (r == ERR_IO || r == ERR_CORRUPT)
+                atomic_store(&s->failing, true);
+        else if (committed)
+                atomic_store(&s->failing, false);
 }
 
 /* Run one function so that its failure undoes only itself. Alone in its group it needs no
@@ -73,7 +77,7 @@ static int run_one(struct sqlite_store *s, struct write_job *job, bool alone)
                 r = sqlite_conn_run(s->writer, "SAVEPOINT job", job->err);
         if (r >= 0)
                 r = job->fn(sqlite_conn_db(s->writer), job->arg, job->err);
-        if (alone)
+        if (alone || !sqlite_conn_in_transaction(s->writer))
                 return r;
         if (r < 0)
                 (void)sqlite_conn_run(s->writer, "ROLLBACK TO job", NULL);
@@ -112,7 +116,7 @@ static void run_group(struct sqlite_store *s, struct write_job *group)
 
         if (r < 0) {
                 fail_group(group, r, &err);
-                note_outcome(s, r);
+                note_outcome(s, r, false);
                 return;
         }
         for (struct write_job *job = group; r >= 0 && job; job = job->next) {
@@ -128,7 +132,7 @@ static void run_group(struct sqlite_store *s, struct write_job *group)
         if (r < 0)
                 fail_group(group, r, &err);
         FAULT("store.commit.after");
-        note_outcome(s, r < 0 ? r : alone ? group->result : 0);
+        note_outcome(s, r < 0 ? r : alone ? group->result : 0, any && r >= 0);
 }
 
 static void *write_thread(void *arg)
@@ -259,7 +263,7 @@ static int sqlite_store_read(const struct op *op, struct store *base, store_fn f
         int r = take_reader(s, &reader, err);
 
         if (r < 0) {
-                note_outcome(s, r);
+                note_outcome(s, r, false);
                 return r;
         }
         r = sqlite_conn_run(reader->conn, "BEGIN", err);
@@ -269,7 +273,7 @@ static int sqlite_store_read(const struct op *op, struct store *base, store_fn f
                         (void)sqlite_conn_run(reader->conn, "ROLLBACK", NULL);
         }
         if (r == ERR_IO || r == ERR_CORRUPT)
-                note_outcome(s, r);
+                note_outcome(s, r, false);
         pthread_mutex_lock(&s->readers_lock);
         reader->next = s->readers;
         s->readers = reader;

@@ -1,0 +1,356 @@
+/* `berth run`: lease, run, release, in one line.
+ *
+ * The lease is short and renewed while we are there, so that it ends soon when we are killed. From
+ * the moment it is acquired every way out of here releases it (--keep aside); signals go to the
+ * command, and its end is the way out. */
+#include <berth/berth.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "cli/output.h"
+#include "cli/private.h"
+#include "cli/remote.h"
+#include "cli/signals.h"
+#include "client/handle.h"
+
+#define LEASE_TTL_MS   (5 * 60 * 1000)
+#define KEEP_TTL_MS    (60 * 60 * 1000)
+#define RELEASE_MS     10000
+#define RELEASE_PAUSE  100
+#define RELEASE_ANSWER 30000
+
+struct run {
+        struct cli *c;
+        const struct args *a;
+        struct remote_spec spec;
+        struct remote remote;
+        bool has_remote;
+        bool is_private; /* the data directory's daemon, which we may have started */
+        const json_t *environment;
+        struct berth_lease lease;
+        json_t *execution; /* with --json */
+        int64_t began_us, ready_us, leased_us, released_us;
+};
+
+static double ms_since(const struct run *run, int64_t us)
+{
+        return us ? (double)(us - run->began_us) / (double)US_PER_MS : 0;
+}
+
+/* Before the lease */
+
+static int reach_daemon(struct run *run, struct err *err)
+{
+        int r = 0;
+
+        run->is_private = !run->c->api_url;
+        if (run->is_private)
+                r = private_ensure(run->c, err);
+        run->ready_us = clock_mono_us();
+        return r;
+}
+
+/* The one named, or this machine. */
+static int choose_environment(struct run *run, struct err *err)
+{
+        const char *company, *given = args_value(run->a, "env");
+        json_t *found = NULL, *list, *item;
+        size_t i;
+        int r;
+
+        r = cli_company(run->c, true, &company, err);
+        if (r < 0)
+                return r;
+        run->c->company = company;
+        if (given) {
+                r = cli_environment(run->c, given, &found, err);
+                run->environment = found;
+                return r;
+        }
+        r = cli_environments(run->c, &list, err);
+        if (r < 0)
+                return r;
+        json_array_foreach(list, i, item)
+        {
+                if (!found && streq(cli_text(item, "driver"), "local") &&
+                    streq(cli_text(item, "status"), "active"))
+                        found = item;
+        }
+        if (!found)
+                return err_set(err, ERR_NOT_FOUND,
+                               "there is no local environment in use; say which with --env");
+        run->environment = found;
+        return 0;
+}
+
+static int acquire(struct run *run, struct err *err)
+{
+        struct berth_acquire_options o = { .ttl_ms = LEASE_TTL_MS };
+        struct berth_error error;
+
+        if (berth_acquire(run->c->api, cli_text(run->environment, "id"), &o, &run->lease, &error) <
+            0)
+                return cli_api_error(&error, err);
+        run->leased_us = clock_mono_us();
+        run->spec.lease_id = run->lease.id;
+        run->spec.renew_ms = LEASE_TTL_MS;
+        if (isatty(STDERR_FILENO))
+                out_note("leased %s (%.0f ms)", cli_text(run->environment, "name"),
+                         ms_since(run, run->leased_us));
+        return 0;
+}
+
+/* Where it runs */
+
+static const char *join(struct cli *c, const char *base, const char *path)
+{
+        if (!path || !base || *path == '/')
+                return path ? path : base;
+        return cli_printf(c, "%s/%s", base, path);
+}
+
+static int realize(struct run *run, const char *given, const char **ret_cwd, struct err *err)
+{
+        CLEAN(cleanup_free) char *path = realpath(given, NULL);
+        json_t *answer;
+        int r;
+
+        if (!path)
+                return err_sys(err, ERR_USAGE, errno, "--workspace %s", given);
+        r = cli_call(
+                run->c, "POST",
+                cli_printf(run->c, "/api/environment-leases/%s/realize-workspace", run->lease.id),
+                json_pack("{s:{s:s}}", "workspace", "localPath", path), &answer, err);
+        if (r >= 0)
+                *ret_cwd = cli_text(answer, "cwd");
+        return r;
+}
+
+static int find_directory(struct run *run, struct err *err)
+{
+        const char *workspace = args_value(run->a, "workspace");
+        CLEAN(cleanup_free) char *here = NULL;
+        const char *base = NULL;
+        int r = 0;
+
+        if (workspace) {
+                r = realize(run, workspace, &base, err);
+        } else if (streq(cli_text(run->environment, "driver"), "local")) {
+                here = getcwd(NULL, 0);
+                base = here ? cli_printf(run->c, "%s", here) : NULL;
+        }
+        run->spec.cwd = join(run->c, base, run->spec.cwd);
+        return r;
+}
+
+/* The command */
+
+static void get_execution(struct run *run)
+{
+        if (!run->c->json || !run->remote.id[0])
+                return;
+        (void)cli_call(run->c, "GET",
+                       cli_printf(run->c, "/api/environment-leases/%s/executions/%s", run->lease.id,
+                                  run->remote.id),
+                       NULL, &run->execution, NULL);
+}
+
+/* Returns the status to exit with, or an error. */
+static int work(struct run *run, struct err *err)
+{
+        struct remote *m = &run->remote;
+        int status, r = find_directory(run, err);
+
+        if (r < 0)
+                return r;
+        run->spec.all_to_error = run->c->json;
+        run->spec.revive = run->is_private ? private_revive : NULL;
+        r = remote_init(m, run->c, &run->spec, err);
+        run->has_remote = true;
+        if (r >= 0)
+                r = remote_start(m, err);
+        status = r < 0 ? remote_refusal_status(err) : 0;
+        if (status) {
+                out_error(err->msg);
+                return status;
+        }
+        if (r >= 0)
+                r = remote_follow(m, err);
+        if (r < 0)
+                return r;
+        remote_explain(m);
+        get_execution(run);
+        if (m->signal == SIGINT && m->interrupted && !m->gave_up)
+                run->c->end_by_signal = SIGINT;
+        return remote_status(m);
+}
+
+/* After it */
+
+static void keep(struct run *run)
+{
+        struct berth_error error;
+        struct berth_lease lease;
+
+        if (berth_renew(run->c->api, run->lease.id, KEEP_TTL_MS, &lease, &error) < 0) {
+                out_note("berth: lease %s is kept, but not for longer: %s", run->lease.id,
+                         error.text);
+                return;
+        }
+        out_note("kept lease %s until %s", lease.id, lease.expires_at);
+        berth_lease_done(&run->lease);
+        run->lease = lease;
+}
+
+/* A daemon that is just being started again gets some time; one that is gone does not get it
+ * twice. */
+static void release(struct run *run, bool is_gone)
+{
+        int64_t until = clock_mono_ms() + (is_gone ? 0 : RELEASE_MS);
+        struct berth_lease lease;
+        struct berth_error error;
+        int r;
+
+        run->c->api->timeout_ms = RELEASE_ANSWER;
+        for (;;) {
+                r = berth_release(run->c->api, run->lease.id, NULL, &lease, &error);
+                if ((r != BERTH_UNREACHABLE && r != BERTH_LOST) || clock_mono_ms() > until)
+                        break;
+                if (run->is_private)
+                        private_revive(run->c);
+                (void)usleep(RELEASE_PAUSE * 1000);
+        }
+        if (r < 0) {
+                out_note("berth: could not release lease %s: %s", run->lease.id, error.text);
+                out_note("it ends by itself at %s at the latest", run->lease.expires_at);
+                return;
+        }
+        run->released_us = clock_mono_us();
+        berth_lease_done(&run->lease);
+        run->lease = lease;
+}
+
+/* Reporting */
+
+static void print_time(const struct run *run, const char *what, int64_t us, const char *note)
+{
+        if (us)
+                out_note("  %-12s %9.1f ms  %s", what, ms_since(run, us), note);
+}
+
+static const char *end_text(struct cli *c, const struct remote *m)
+{
+        if (m->timed_out)
+                return "time limit";
+        if (m->exit_code < 0)
+                return m->signal ? cli_printf(c, "%s", signals_name(m->signal)) : m->reason;
+        return cli_printf(c, "status %d", m->exit_code);
+}
+
+static void print_timeline(struct run *run)
+{
+        const struct remote *m = &run->remote;
+
+        out_note("timeline");
+        print_time(run, "daemon", run->ready_us, berth_address(run->c->api));
+        print_time(run, "lease", run->leased_us,
+                   cli_printf(run->c, "%s, %s", cli_text(run->environment, "name"), run->lease.id));
+        if (run->has_remote) {
+                print_time(
+                        run, "start", m->started_us,
+                        cli_printf(run->c, "process %lld, execution %s", (long long)m->pid, m->id));
+                print_time(run, "first output", m->first_output_us, "");
+                print_time(run, "exit", m->ended_us, end_text(run->c, m));
+        }
+        print_time(run, "release", run->released_us, "");
+}
+
+static json_t *time_json(const struct run *run, int64_t us)
+{
+        return us ? json_integer((us - run->began_us + US_PER_MS / 2) / US_PER_MS) : json_null();
+}
+
+static void print_json(struct run *run)
+{
+        const struct remote *m = &run->remote;
+        json_t *record = NULL;
+
+        (void)json_parse(run->lease.json, strlen(run->lease.json), &record, NULL);
+        out_json(cli_keep(run->c,
+                          json_pack("{s:O?,s:O?,s:{s:o,s:o,s:o,s:o,s:o,s:o}}", "lease",
+                                    json_object_get(record, "lease"), "execution", run->execution,
+                                    "timeline", "daemonMs", time_json(run, run->ready_us),
+                                    "leaseMs", time_json(run, run->leased_us), "startMs",
+                                    time_json(run, m->started_us), "firstOutputMs",
+                                    time_json(run, m->first_output_us), "exitMs",
+                                    time_json(run, m->ended_us), "releaseMs",
+                                    time_json(run, run->released_us))));
+        json_decref(record);
+}
+
+static int with_lease(struct run *run, struct err *err)
+{
+        int r = work(run, err);
+
+        if (args_flag(run->a, "keep"))
+                keep(run);
+        else
+                release(run, r == ERR_UNREACHABLE);
+        if (args_flag(run->a, "verbose"))
+                print_timeline(run);
+        if (run->c->json)
+                print_json(run);
+        return r;
+}
+
+static int run_run(struct cli *c, const struct args *a, struct err *err)
+{
+        struct run run = { .c = c, .a = a, .began_us = clock_mono_us() };
+        int r = remote_options(c, a, 0, "variable", &run.spec, err);
+
+        if (r >= 0)
+                r = signals_catch(err);
+        if (r >= 0)
+                r = reach_daemon(&run, err);
+        if (r >= 0)
+                r = choose_environment(&run, err);
+        if (r >= 0)
+                r = acquire(&run, err);
+        if (r >= 0)
+                r = with_lease(&run, err);
+        if (run.has_remote)
+                remote_done(&run.remote);
+        berth_lease_done(&run.lease);
+        return r;
+}
+
+static const struct cli_option options[] = {
+        { "env", 0, OPTION_VALUE, "NAME|ID", "the environment to lease (this machine)" },
+        { "workspace", 0, OPTION_VALUE, "DIR", "the directory to work on (the current one)" },
+        { "cwd", 0, OPTION_VALUE, "DIR", "working directory, from the workspace on" },
+        { "variable", 'e', OPTION_LIST, "K=V", "a variable; K alone takes the value it has here" },
+        { "timeout", 0, OPTION_VALUE, "TIME", "end it after this time (30s, 5m, 2h, 1d)" },
+        { "tty", 't', OPTION_FLAG, NULL, "on a terminal" },
+        { "interactive", 'i', OPTION_FLAG, NULL, "forward input also when it is typed" },
+        { "keep", 0, OPTION_FLAG, NULL, "do not release the lease at the end" },
+        { "verbose", 'v', OPTION_FLAG, NULL, "say at the end what took how long" },
+        { 0 },
+};
+
+const struct cli_command cmd_run = {
+        .name = "run",
+        .synopsis = "[OPTION]... -- COMMAND [ARG]...",
+        .summary = "Lease a place, run a command there, release it",
+        .notes = "Exits with the command's status, 128+N when signal N ended it, 124 when its time "
+                 "was over.\n"
+                 "Without a daemon it starts one in the background, which ends by itself.\n"
+                 "With --json all output goes to standard error and the result to standard output.",
+        .example = "berth run -v -- sh -c 'uname -a; sleep 1; echo done'",
+        .options = options,
+        .run = run_run,
+        .min_words = 1,
+        .max_words = SIZE_MAX,
+        .takes_command = true,
+};

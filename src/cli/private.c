@@ -1,0 +1,171 @@
+#define _GNU_SOURCE
+#include "cli/private.h"
+
+#include <berth/berth.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/path.h"
+
+#define PATIENCE_MS 20000
+#define PAUSE_MIN   5
+#define PAUSE_MAX   200
+#define LOG_FILE    "berth.log"
+#define LOG_MAX     (1 << 20)
+
+/* Reaching it */
+
+/* The first answer proves that it is there, and the open connection keeps it. */
+static bool answers(struct cli *c)
+{
+        struct berth_options o = {
+                .socket_path = cli_printf(c, "%s/berth.sock", c->data),
+                .api_key = c->api_key,
+                .run_id = cli_env("BERTH_RUN_ID", "PAPERCLIP_RUN_ID"),
+        };
+        CLEAN(berth_response_done) struct berth_response response = { 0 };
+        struct berth *api;
+
+        if (berth_open(&o, &api, NULL) < 0)
+                return false;
+        if (berth_request(api, "GET", "/api/health", NULL, &response, NULL) < 0) {
+                berth_close(api);
+                return false;
+        }
+        berth_close(c->api);
+        c->api = api;
+        return true;
+}
+
+/* Starting it */
+
+static const char *absolute(struct cli *c, const char *path)
+{
+        CLEAN(cleanup_free) char *cwd = *path == '/' ? NULL : getcwd(NULL, 0);
+
+        return cwd ? cli_printf(c, "%s/%s", cwd, path) : path;
+}
+
+static int open_log(struct cli *c, int *ret_fd, struct err *err)
+{
+        const char *path = cli_printf(c, "%s/" LOG_FILE, c->data);
+        struct stat st;
+
+        if (stat(path, &st) == 0 && st.st_size > LOG_MAX)
+                (void)rename(path, cli_printf(c, "%s.1", path));
+        *ret_fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        return *ret_fd < 0 ? err_sys(err, ERR_IO, errno, "open %s", path) : 0;
+}
+
+/* In the grandchild: a session of its own, so that no Ctrl-C reaches it, and no parent that waits.
+ */
+static NORETURN void become_daemon(const char *data, int out, int log)
+{
+        const char *const argv[] = { "berth", "serve", "--private", "--data", data, NULL };
+        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+        if (setsid() < 0 || null < 0 || fork() != 0)
+                _exit(0);
+        if (dup2(null, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
+            dup2(log, STDERR_FILENO) < 0 || chdir("/") < 0)
+                _exit(1);
+        (void)execv("/proc/self/exe", (char *const *)argv);
+        _exit(1);
+}
+
+/* The first line that it says; "" when it says nothing. */
+static void read_word(int fd, struct buf *line)
+{
+        int64_t until = clock_mono_ms() + PATIENCE_MS;
+
+        while (!memchr(buf_str(line), '\n', line->len)) {
+                struct pollfd p = { .fd = fd, .events = POLLIN };
+                int64_t left = until - clock_mono_ms();
+                ssize_t n;
+
+                if (left <= 0)
+                        break;
+                if (poll(&p, 1, (int)left) <= 0)
+                        continue;
+                n = read(fd, buf_reserve(line, 1024), 1024);
+                if (n <= 0)
+                        break;
+                buf_grew(line, (size_t)n);
+        }
+        if (line->len > 0 && memchr(line->data, '\n', line->len))
+                *strchr(line->data, '\n') = '\0';
+}
+
+/* 0 when it listens or another one has the directory. */
+static int start(struct cli *c, struct err *err)
+{
+        CLEAN(buf_done) struct buf line = { .max = 65536 };
+        CLEAN(cleanup_fd) int in = -1;
+        CLEAN(cleanup_fd) int out = -1;
+        CLEAN(cleanup_fd) int log = -1;
+        int fds[2], r;
+        pid_t pid;
+
+        r = path_make_dirs(c->data, 0700, err);
+        if (r >= 0)
+                r = open_log(c, &log, err);
+        if (r < 0)
+                return r;
+        if (pipe2(fds, O_CLOEXEC) < 0)
+                return err_sys(err, ERR_INTERNAL, errno, "pipe");
+        in = fds[0];
+        out = fds[1];
+        pid = fork();
+        if (pid == 0)
+                become_daemon(c->data, out, log);
+        if (pid < 0)
+                return err_sys(err, ERR_BUSY, errno, "start a daemon");
+        close(take_fd(&out));
+        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+                ;
+        read_word(in, &line);
+        if (str_starts(buf_str(&line), "listening ") || str_starts(buf_str(&line), "locked "))
+                return 0;
+        return err_set(err, ERR_UNREACHABLE, "the daemon does not start: %s (see %s/" LOG_FILE ")",
+                       line.len ? buf_str(&line) : "it said nothing", c->data);
+}
+
+int private_ensure(struct cli *c, struct err *err)
+{
+        int64_t until = clock_mono_ms() + PATIENCE_MS;
+        int64_t pause = PAUSE_MIN;
+
+        c->data = absolute(c, c->data);
+        while (!answers(c)) {
+                int r = start(c, err);
+
+                if (r < 0)
+                        return r;
+                if (answers(c))
+                        return 0;
+                /* Another one has the directory: it is about to listen, or about to end. */
+                if (clock_mono_ms() > until)
+                        return err_set(err, ERR_UNREACHABLE,
+                                       "the daemon that uses %s does not answer", c->data);
+                (void)usleep((useconds_t)(pause * 1000));
+                pause = MIN(pause * 2, PAUSE_MAX);
+        }
+        return 0;
+}
+
+/* The lock file names the last daemon, and whether it was private. */
+void private_revive(struct cli *c)
+{
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+
+        if (file_read_at(AT_FDCWD, cli_printf(c, "%s/berth.lock", c->data), 4096, &text, NULL) >=
+                    0 &&
+            strstr(buf_str(&text), "\nprivate\n"))
+                (void)start(c, NULL);
+}

@@ -1,0 +1,309 @@
+/* The loop: events in, output out, input and signals to the command, until it has ended.
+ *
+ * Ctrl-C and SIGTERM mean the command, and go there. Whoever insists (Ctrl-C twice within two
+ * seconds, SIGTERM twice) has it killed; whoever insists once more leaves it alone.
+ *
+ * The daemon sends a sign of life every 15 seconds, so that a connection that is silent for a
+ * minute is dead, and opened again like one that broke. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "cli/output.h"
+#include "cli/remote.h"
+#include "cli/signals.h"
+#include "cli/terminal.h"
+
+#define INSIST_MS    2000
+#define SILENCE_MS   60000
+#define FIRST_PAUSE  50
+#define LAST_PAUSE   3000
+#define NOTE_PAUSE   200 /* shorter gaps are nobody's business */
+#define CONNECT_WAIT 10000
+#define EVENT_MAX    ((size_t)4 << 20)
+
+enum { FD_SIGNALS, FD_EVENTS, FD_INPUT, FD_CONTROL, FD_STDIN, FD_OUT, FD_ERR, N_FDS };
+
+void remote_note(const char *fmt, ...)
+{
+        CLEAN(buf_done) struct buf b = BUF_INIT;
+        va_list ap;
+
+        if (!isatty(STDERR_FILENO))
+                return;
+        va_start(ap, fmt);
+        buf_appendv(&b, fmt, ap);
+        va_end(ap);
+        fprintf(stderr, "berth: %s%s", buf_str(&b), terminal_is_raw() ? "\r\n" : "\n");
+}
+
+void remote_say_how_to_look(const struct remote *m)
+{
+        out_note("the command goes on as execution %s", m->id);
+        out_note("look at it with: berth lease output %s %s -f", m->spec.lease_id, m->id);
+}
+
+/* The stream of events */
+
+static int event_bytes(void *arg, const struct http_answer *answer, const char *data, size_t len,
+                       struct err *err)
+{
+        struct remote *m = arg;
+
+        if (answer->status == 200 && answer->is_event_stream)
+                return sse_feed(&m->sse, data, len, err);
+        buf_append(&m->refusal, data, len);
+        return 0;
+}
+
+static void lose_stream(struct remote *m, int64_t now)
+{
+        flow_close(&m->events);
+        if (!m->lost_ms) {
+                m->lost_ms = now;
+                m->pause_ms = FIRST_PAUSE;
+        } else {
+                m->pause_ms = MIN(m->pause_ms * 2, LAST_PAUSE);
+                if (m->pause_ms > NOTE_PAUSE && m->pause_ms <= 2 * NOTE_PAUSE)
+                        remote_note("connection to the daemon lost; trying again%s",
+                                    terminal_is_raw() ? " (Ctrl-C gives up)" : "");
+        }
+        m->retry_ms = now + m->pause_ms;
+}
+
+static void open_stream(struct remote *m, int64_t now)
+{
+        char path[160], last[64];
+        struct http_call call = {
+                .method = "GET",
+                .path = path,
+                .accept = "text/event-stream",
+                .last_event_id = last,
+        };
+
+        (void)snprintf(path, sizeof(path), "/api/environment-leases/%s/executions/%s/events",
+                       m->spec.lease_id, m->id);
+        (void)snprintf(last, sizeof(last), "%llu.%llu", (unsigned long long)m->out[0].at,
+                       (unsigned long long)m->out[1].at);
+        buf_clear(&m->refusal);
+        sse_decoder_done(&m->sse); /* with what the last connection left unfinished */
+        sse_decoder_init(&m->sse, EVENT_MAX, remote_event, m);
+        m->heard_ms = now;
+        if (m->lost_ms && m->spec.revive)
+                m->spec.revive(m->c);
+        if (flow_start(&m->events, m->api, &call, event_bytes, m, NULL) < 0)
+                lose_stream(m, clock_mono_ms());
+}
+
+static void heard(struct remote *m, int64_t now)
+{
+        m->heard_ms = now;
+        if (!m->lost_ms || flow_answer(&m->events)->status != 200)
+                return;
+        if (m->pause_ms > NOTE_PAUSE)
+                remote_note("connected again");
+        m->lost_ms = 0;
+}
+
+/* The stream was answered in full: at its end, by a daemon that stops, or with a refusal. */
+static int stream_over(struct remote *m, int64_t now, struct err *err)
+{
+        struct berth_response response = {
+                .status = flow_answer(&m->events)->status,
+                .body = (char *)buf_str(&m->refusal),
+                .len = m->refusal.len,
+        };
+        struct berth_error error;
+
+        if (m->has_end)
+                return 0;
+        if (response.status >= 400 && response.status < 500 && berth_refusal(&response, &error) < 0)
+                return cli_api_error(&error, err);
+        lose_stream(m, now);
+        return 0;
+}
+
+static int step_stream(struct remote *m, int64_t now, struct err *err)
+{
+        int r = flow_step(&m->events, err);
+
+        if (r >= 0)
+                heard(m, now);
+        if (r > 0)
+                return stream_over(m, now, err);
+        if (r == ERR_UNCERTAIN) {
+                err_clear(err);
+                if (!m->has_end)
+                        lose_stream(m, now);
+                return 0;
+        }
+        return r;
+}
+
+/* What the clock asks for. */
+static int keep_stream(struct remote *m, int64_t now, struct err *err)
+{
+        int64_t patience = m->lost_ms ? CONNECT_WAIT : SILENCE_MS;
+
+        if (m->has_end)
+                return 0;
+        if (m->lost_ms && now - m->lost_ms > m->reconnect_ms)
+                return err_set(err, ERR_UNREACHABLE, "%s does not answer any more",
+                               berth_address(m->api));
+        if (m->events.busy && !remote_output_full(m) && now - m->heard_ms > patience)
+                lose_stream(m, now);
+        if (!m->events.busy && now >= m->retry_ms)
+                open_stream(m, now);
+        return 0;
+}
+
+/* Signals to us */
+
+static void insist(struct remote *m, int number, int64_t now)
+{
+        if (number == SIGINT && m->insisted == 1 && now - m->insisted_ms > INSIST_MS)
+                m->insisted = 0;
+        m->insisted++;
+        m->insisted_ms = now;
+        m->interrupted = m->interrupted || number == SIGINT;
+        if (m->insisted == 1)
+                remote_signal(m, number);
+        else if (m->insisted == 2)
+                remote_signal(m, SIGKILL);
+        else
+                m->gave_up = number;
+}
+
+static void take_signals(struct remote *m, int64_t now)
+{
+        int number;
+
+        while ((number = signals_next()) != 0) {
+                if (number == SIGWINCH)
+                        m->resized = m->spec.terminal;
+                else
+                        insist(m, number, now);
+        }
+}
+
+/* One turn */
+
+static void watch(struct pollfd *p, int fd, short events)
+{
+        *p = (struct pollfd){ .fd = events ? fd : -1, .events = events };
+}
+
+static void watch_all(const struct remote *m, struct pollfd *fds)
+{
+        short events = flow_events(&m->events);
+
+        if (remote_output_full(m))
+                events &= (short)~POLLIN;
+        watch(&fds[FD_SIGNALS], signals_fd(), m->spec.watch_only ? 0 : POLLIN);
+        watch(&fds[FD_EVENTS], m->events.fd, events);
+        watch(&fds[FD_INPUT], m->input.fd, flow_events(&m->input));
+        watch(&fds[FD_CONTROL], m->control.fd, flow_events(&m->control));
+        watch(&fds[FD_STDIN], STDIN_FILENO, remote_wants_input(m) ? POLLIN : 0);
+        for (int i = 0; i < 2; i++)
+                watch(&fds[FD_OUT + i], m->out[i].fd, m->out[i].waiting.len > 0 ? POLLOUT : 0);
+}
+
+static int until(int64_t at, int64_t now, int at_most)
+{
+        return (int)MAX(0, MIN(at - now, (int64_t)at_most));
+}
+
+static int wait_ms(const struct remote *m, int64_t now)
+{
+        int ms = 5000;
+
+        if (m->has_end)
+                return ms;
+        if (!m->events.busy)
+                ms = until(m->retry_ms, now, ms);
+        if (m->lost_ms)
+                return ms;
+        if (!m->input.busy && !m->input_over && (m->piece.len > 0 || m->input_eof))
+                ms = until(m->input_retry_ms, now, ms);
+        if (!m->control.busy && (m->n_signals > 0 || m->resized))
+                ms = until(m->control_retry_ms, now, ms);
+        if (!m->control.busy && m->renew_at_ms)
+                ms = until(m->renew_at_ms, now, ms);
+        return ms;
+}
+
+static int turn(struct remote *m, struct err *err)
+{
+        struct pollfd fds[N_FDS];
+        int64_t now = clock_mono_ms();
+        int r = 0;
+
+        watch_all(m, fds);
+        if (poll(fds, N_FDS, wait_ms(m, now)) < 0) {
+                if (errno != EINTR)
+                        return err_sys(err, ERR_INTERNAL, errno, "poll");
+                for (size_t i = 0; i < N_FDS; i++)
+                        fds[i].revents = 0;
+        }
+        now = clock_mono_ms();
+        if (!m->spec.watch_only)
+                take_signals(m, now);
+        if (fds[FD_EVENTS].revents)
+                r = step_stream(m, now, err);
+        if (fds[FD_INPUT].revents)
+                remote_input_step(m);
+        if (fds[FD_CONTROL].revents)
+                remote_control_step(m);
+        if (fds[FD_STDIN].revents)
+                remote_input_read(m);
+        for (int i = 0; i < 2; i++)
+                if (fds[FD_OUT + i].revents)
+                        remote_write(m, i);
+        if (r >= 0)
+                r = keep_stream(m, now, err);
+        remote_send(m, now);
+        return r;
+}
+
+static bool is_over(const struct remote *m)
+{
+        bool enough = m->spec.watch_only && m->out[m->watched].at >= m->stop_at;
+
+        return m->gave_up ||
+               ((m->has_end || enough) && m->out[0].waiting.len == 0 && m->out[1].waiting.len == 0);
+}
+
+int remote_follow(struct remote *m, struct err *err)
+{
+        int r = 0;
+
+        if (m->spec.terminal)
+                r = terminal_raw(err);
+        while (r >= 0 && !is_over(m))
+                r = turn(m, err);
+        terminal_restore();
+        return r;
+}
+
+int remote_status(const struct remote *m)
+{
+        if (m->gave_up)
+                return 128 + m->gave_up;
+        if (m->timed_out)
+                return REMOTE_TIMED_OUT;
+        if (m->is_lost)
+                return 1;
+        if (m->exit_code < 0)
+                return 128 + m->signal;
+        return m->exit_code == 0 && m->write_failed ? 1 : m->exit_code;
+}
+
+void remote_explain(const struct remote *m)
+{
+        if (m->timed_out)
+                out_note("berth: the command was ended because its time was over");
+        else if (m->reason[0])
+                out_note("berth: %s", m->reason);
+}

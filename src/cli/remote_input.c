@@ -1,0 +1,194 @@
+/* What goes to the command: input, signals, the size of the terminal; and renewals of its lease. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "cli/remote.h"
+#include "cli/signals.h"
+#include "cli/terminal.h"
+
+#define PIECE_MAX ((size_t)256 << 10)
+#define RETRY_MS  100
+#define CTRL_C    '\003'
+
+enum { CONTROL_NONE, CONTROL_SIGNAL, CONTROL_RESIZE, CONTROL_RENEW };
+
+/* Answers to what is sent here only matter by their status. */
+static int drop(void *arg UNUSED, const struct http_answer *answer UNUSED, const char *data UNUSED,
+                size_t len UNUSED, struct err *err UNUSED)
+{
+        return 0;
+}
+
+static int post(struct remote *m, struct flow *f, const char *what, const char *type,
+                const char *body, size_t len)
+{
+        char path[256];
+        struct http_call call = {
+                .method = "POST",
+                .path = path,
+                .accept = "application/json",
+                .body = body,
+                .body_len = len,
+                .content_type = type,
+        };
+
+        (void)snprintf(path, sizeof(path), "/api/environment-leases/%s/%s", m->spec.lease_id, what);
+        return flow_start(f, m->api, &call, drop, NULL, NULL);
+}
+
+/* Input */
+
+bool remote_wants_input(const struct remote *m)
+{
+        return !m->input_over && !m->input_eof && m->piece.len == 0 && !m->has_end;
+}
+
+void remote_input_read(struct remote *m)
+{
+        char *at = buf_reserve(&m->piece, PIECE_MAX);
+        ssize_t n = at ? read(STDIN_FILENO, at, PIECE_MAX) : 0;
+
+        if (n < 0 && (errno == EINTR || errno == EAGAIN))
+                return;
+        /* A terminal that was hung up, or a closed descriptor: nothing more will come either way.
+         */
+        if (n <= 0) {
+                m->input_eof = true;
+                return;
+        }
+        buf_grew(&m->piece, (size_t)n);
+        /* In raw mode nobody else hears Ctrl-C; without a daemon the command does not either. */
+        if (terminal_is_raw() && m->lost_ms && memchr(m->piece.data, CTRL_C, m->piece.len))
+                m->gave_up = SIGINT;
+}
+
+static void send_input(struct remote *m)
+{
+        char what[160];
+
+        m->eof_sent = m->input_eof;
+        (void)snprintf(what, sizeof(what), "executions/%s/stdin?offset=%llu%s", m->id,
+                       (unsigned long long)m->piece_at, m->input_eof ? "&eof=1" : "");
+        if (post(m, &m->input, what, "application/octet-stream", buf_str(&m->piece), m->piece.len) <
+            0)
+                m->input_retry_ms = clock_mono_ms() + RETRY_MS;
+}
+
+void remote_input_step(struct remote *m)
+{
+        int r = flow_step(&m->input, NULL), status;
+
+        if (r == 0)
+                return;
+        status = r > 0 ? flow_answer(&m->input)->status : 0;
+        if (r < 0 || status >= 500) {
+                m->input_retry_ms = clock_mono_ms() + RETRY_MS; /* the offset makes it safe */
+                return;
+        }
+        if (status >= 400) { /* it has ended, or closed its input: the rest is for nobody */
+                m->input_over = true;
+                return;
+        }
+        m->piece_at += m->piece.len;
+        buf_clear(&m->piece);
+        /* End of file may have come while the piece was under way; then it is still to be sent. */
+        m->input_over = m->eof_sent;
+}
+
+/* Signals, size, renewals */
+
+void remote_signal(struct remote *m, int number)
+{
+        if (m->n_signals < REMOTE_MAX_SIGNALS && !m->has_end)
+                m->signals[m->n_signals++] = number;
+}
+
+static int send_signal(struct remote *m)
+{
+        char what[160], body[64];
+
+        m->control_kind = CONTROL_SIGNAL;
+        (void)snprintf(what, sizeof(what), "executions/%s/signal", m->id);
+        (void)snprintf(body, sizeof(body), "{\"signal\":\"%s\"}", signals_name(m->signals[0]));
+        return post(m, &m->control, what, NULL, body, 0);
+}
+
+static int send_size(struct remote *m)
+{
+        char what[160], body[64];
+        int columns, rows;
+
+        m->control_kind = CONTROL_RESIZE;
+        m->resized = false;
+        terminal_size(&columns, &rows);
+        (void)snprintf(what, sizeof(what), "executions/%s/resize", m->id);
+        (void)snprintf(body, sizeof(body), "{\"columns\":%d,\"rows\":%d}", columns, rows);
+        return post(m, &m->control, what, NULL, body, 0);
+}
+
+static int send_renewal(struct remote *m)
+{
+        char body[64];
+
+        m->control_kind = CONTROL_RENEW;
+        m->renew_at_ms = clock_mono_ms() + m->spec.renew_ms / 3;
+        (void)snprintf(body, sizeof(body), "{\"ttlMs\":%lld}", (long long)m->spec.renew_ms);
+        return post(m, &m->control, "renew", NULL, body, 0);
+}
+
+/* It did not get through: do it again soon. */
+static void control_failed(struct remote *m)
+{
+        m->control_retry_ms = clock_mono_ms() + RETRY_MS;
+        m->resized = m->resized || m->control_kind == CONTROL_RESIZE;
+        if (m->control_kind == CONTROL_RENEW)
+                m->renew_at_ms = m->control_retry_ms;
+}
+
+void remote_control_step(struct remote *m)
+{
+        int r = flow_step(&m->control, NULL), status;
+
+        if (r == 0)
+                return;
+        status = r > 0 ? flow_answer(&m->control)->status : 0;
+        /* 409: the daemon has lost sight of the command for a moment, or it has ended, which we
+         * are about to hear. */
+        if (r < 0 || status >= 500 || (status == 409 && m->control_kind == CONTROL_SIGNAL)) {
+                control_failed(m);
+                return;
+        }
+        if (m->control_kind == CONTROL_SIGNAL && m->n_signals > 0)
+                memmove(m->signals, m->signals + 1, --m->n_signals * sizeof(m->signals[0]));
+        if (m->control_kind == CONTROL_RENEW && status >= 400) {
+                m->renew_at_ms = 0;
+                remote_note("the lease cannot be renewed any more");
+        }
+}
+
+static void send_control(struct remote *m, int64_t now_ms)
+{
+        int r = 0;
+
+        if (m->n_signals > 0)
+                r = send_signal(m);
+        else if (m->resized)
+                r = send_size(m);
+        else if (m->renew_at_ms && now_ms >= m->renew_at_ms)
+                r = send_renewal(m);
+        if (r < 0)
+                control_failed(m);
+}
+
+void remote_send(struct remote *m, int64_t now_ms)
+{
+        if (m->has_end || m->lost_ms)
+                return;
+        if (!m->input.busy && !m->input_over && now_ms >= m->input_retry_ms &&
+            (m->piece.len > 0 || m->input_eof))
+                send_input(m);
+        if (!m->control.busy && now_ms >= m->control_retry_ms)
+                send_control(m, now_ms);
+}

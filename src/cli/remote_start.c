@@ -1,0 +1,206 @@
+/* Starting: what the command line says, the request, and once more when the connection broke. */
+#include <ctype.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/uuid.h"
+#include "cli/duration.h"
+#include "cli/remote.h"
+#include "cli/terminal.h"
+
+#define RECONNECT_MS (2 * 60 * 1000)
+#define START_PAUSE  100
+
+/* Options */
+
+/* K=V, or K alone for the value that it has here. */
+static int add_variable(json_t *env, const char *text, struct err *err)
+{
+        const char *equals = strchr(text, '=');
+        CLEAN(cleanup_free)
+        char *name = xstrndup(text, equals ? (size_t)(equals - text) : strlen(text));
+        const char *value = equals ? equals + 1 : getenv(name);
+
+        if (!*name)
+                return err_set(err, ERR_USAGE, "'%s' is not NAME=VALUE", text);
+        if (value && json_object_set_new(env, name, json_string(value)) < 0)
+                return err_set(err, ERR_USAGE, "the variable %s is not UTF-8 text", name);
+        return 0;
+}
+
+static int read_variables(struct cli *c, const struct args *a, const char *option, bool terminal,
+                          json_t **ret, struct err *err)
+{
+        json_t *env = cli_keep(c, json_object());
+        const char *text;
+        int r = 0;
+
+        /* A program on our terminal has to know which kind it is. */
+        if (terminal)
+                r = add_variable(env, "TERM", err);
+        for (size_t i = 0; r >= 0 && (text = args_item(a, option, i)); i++)
+                r = add_variable(env, text, err);
+        *ret = env;
+        return r;
+}
+
+int remote_options(struct cli *c, const struct args *a, size_t first, const char *variables,
+                   struct remote_spec *ret, struct err *err)
+{
+        const char *timeout = args_value(a, "timeout");
+        int r = 0;
+
+        *ret = (struct remote_spec){
+                .command = a->words[first],
+                .args = a->words + first + 1,
+                .n_args = a->n_words - first - 1,
+                .cwd = args_value(a, "cwd"),
+                .terminal = args_flag(a, "tty"),
+        };
+        ret->forward_stdin = ret->terminal || args_flag(a, "interactive") || !isatty(STDIN_FILENO);
+        if (timeout)
+                r = duration_parse("--timeout", timeout, &ret->timeout_ms, err);
+        return r < 0 ? r : read_variables(c, a, variables, ret->terminal, &ret->env, err);
+}
+
+/* How long to look for a daemon that went away. */
+static int reconnect_time(int64_t *ret_ms, struct err *err)
+{
+        const char *text = cli_env("BERTH_RECONNECT", NULL);
+
+        *ret_ms = RECONNECT_MS;
+        return text ? duration_parse("BERTH_RECONNECT", text, ret_ms, err) : 0;
+}
+
+/* Life cycle */
+
+/* poll() promises room for PIPE_BUF bytes in a pipe; a file takes whatever comes. */
+static void open_stream(struct remote_stream *s, int fd)
+{
+        struct stat st;
+        bool is_file = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+
+        *s = (struct remote_stream){ .fd = fd, .piece = is_file ? 256 * 1024 : 4096 };
+}
+
+int remote_init(struct remote *m, struct cli *c, const struct remote_spec *spec, struct err *err)
+{
+        int r;
+
+        *m = (struct remote){
+                .c = c,
+                .spec = *spec,
+                .events = FLOW_INIT,
+                .input = FLOW_INIT,
+                .control = FLOW_INIT,
+                .input_over = !spec->forward_stdin,
+                .exit_code = -1,
+                .heard_ms = clock_mono_ms(),
+        };
+        if (spec->renew_ms)
+                m->renew_at_ms = clock_mono_ms() + spec->renew_ms / 3;
+        open_stream(&m->out[0], spec->all_to_error ? STDERR_FILENO : STDOUT_FILENO);
+        open_stream(&m->out[1], STDERR_FILENO);
+        r = reconnect_time(&m->reconnect_ms, err);
+        return r < 0 ? r : cli_connect(c, &m->api, err);
+}
+
+void remote_done(struct remote *m)
+{
+        flow_close(&m->events);
+        flow_close(&m->input);
+        flow_close(&m->control);
+        sse_decoder_done(&m->sse);
+        buf_done(&m->refusal);
+        buf_done(&m->piece);
+        buf_done(&m->out[0].waiting);
+        buf_done(&m->out[1].waiting);
+}
+
+/* The request */
+
+static json_t *start_body(const struct remote_spec *s, const char *key, struct err *err)
+{
+        json_t *body = json_object(), *args = json_array();
+        int columns, rows;
+
+        json_object_set_new(body, "command", json_string(s->command));
+        for (size_t i = 0; i < s->n_args; i++) {
+                if (json_array_append_new(args, json_string(s->args[i])) < 0) {
+                        (void)err_set(err, ERR_USAGE, "argument %zu is not UTF-8 text", i + 1);
+                        json_decref(args);
+                        json_decref(body);
+                        return NULL;
+                }
+        }
+        json_object_set_new(body, "args", args);
+        json_object_set_new(body, "detach", json_true());
+        json_object_set_new(body, "idempotencyKey", json_string(key));
+        if (s->cwd)
+                json_object_set_new(body, "cwd", json_string(s->cwd));
+        if (json_object_size(s->env) > 0)
+                json_object_set(body, "env", s->env);
+        if (s->timeout_ms)
+                json_object_set_new(body, "timeoutMs", json_integer(s->timeout_ms));
+        if (s->terminal) {
+                terminal_size(&columns, &rows);
+                json_object_set_new(body, "tty",
+                                    json_pack("{s:i,s:i}", "columns", columns, "rows", rows));
+        } else if (s->forward_stdin) {
+                json_object_set_new(body, "openStdin", json_true());
+        }
+        return body;
+}
+
+/* The key makes it safe to ask again when it is not known whether the daemon heard us. */
+static int post_start(struct remote *m, json_t *body, json_t **ret, struct err *err)
+{
+        const char *path = cli_printf(m->c, "/api/environment-leases/%s/execute", m->spec.lease_id);
+        int64_t until = clock_mono_ms() + m->reconnect_ms;
+
+        for (;;) {
+                int r = cli_call(m->c, "POST", path, json_incref(body), ret, err);
+
+                if ((r != ERR_UNCERTAIN && r != ERR_UNREACHABLE) || clock_mono_ms() > until)
+                        return r;
+                if (m->spec.revive)
+                        m->spec.revive(m->c);
+                if (usleep(START_PAUSE * 1000) < 0) /* a signal: let the caller look */
+                        return r;
+                err_clear(err);
+        }
+}
+
+int remote_start(struct remote *m, struct err *err)
+{
+        struct uuid key = uuid_new();
+        json_t *body = start_body(&m->spec, key.s, err), *answer;
+        int r;
+
+        if (!body)
+                return ERR_USAGE;
+        r = post_start(m, body, &answer, err);
+        json_decref(body);
+        if (r < 0)
+                return r;
+        (void)snprintf(m->id, sizeof(m->id), "%s", cli_text(answer, "execId"));
+        m->pid = json_integer_value(json_object_get(answer, "pid"));
+        m->started_us = clock_mono_us();
+        if (!uuid_is_valid(m->id))
+                return err_set(err, ERR_PROVIDER, "the daemon did not say which execution it is");
+        return 0;
+}
+
+int remote_refusal_status(const struct err *err)
+{
+        json_t *details = NULL;
+        int status = 0;
+
+        if (err->code != ERR_UNPROCESSABLE || !err->details ||
+            json_parse(err->details, strlen(err->details), &details, NULL) < 0)
+                return 0;
+        status = (int)json_integer_value(json_object_get(details, "exitCode"));
+        json_decref(details);
+        return status;
+}

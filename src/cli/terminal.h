@@ -1,0 +1,18 @@
+/* The terminal in front of us in raw mode: every key goes to the command as it is.
+ *
+ * Invariant: whoever made it raw is followed by somebody who makes it as it was: the caller
+ * (terminal_restore()), the end of the process (atexit), or a signal that kills it. One thread. */
+#ifndef BERTH_CLI_TERMINAL_H
+#define BERTH_CLI_TERMINAL_H
+
+#include "base/err.h"
+
+/* Standard input, when it is a terminal; nothing otherwise. */
+int terminal_raw(struct err *err);
+void terminal_restore(void);
+bool terminal_is_raw(void);
+
+/* The size of the terminal at standard input, output or error; 80x24 when there is none. */
+void terminal_size(int *ret_columns, int *ret_rows);
+
+#endif

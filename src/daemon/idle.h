@@ -1,0 +1,28 @@
+/* When a private daemon is over: nobody has been connected for a few seconds, and no lease is
+ * active. Loop thread. */
+#ifndef BERTH_DAEMON_IDLE_H
+#define BERTH_DAEMON_IDLE_H
+
+#include "core/runtime.h"
+#include "net/http_server.h"
+#include "rt/pool.h"
+
+struct idle {
+        uv_timer_t timer;
+        struct pool *pool;
+        struct runtime *rt;
+        struct http_server *http;
+        void (*over)(void *arg); /* once */
+        void *arg;
+
+        int64_t since_ms; /* without connections since then */
+        struct pool_job job;
+        bool asking;
+        int64_t active; /* leases, as the job counted them; -1: could not */
+};
+
+/* Fill in pool, rt, http, over and arg first. The timer closes with the loop's other handles. */
+void idle_start(struct idle *i, uv_loop_t *loop);
+void idle_stop(struct idle *i);
+
+#endif
