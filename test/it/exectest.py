@@ -26,6 +26,11 @@ CGROUP_MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 OPEN = ("starting", "running")
 
 
+def memory_tells():
+    """Not under a sanitizer, which keeps what was freed."""
+    return not os.environ.get("ASAN_OPTIONS")
+
+
 def processes():
     """Every process that lives: (pid, environment as a set of bytes, command line as a list of bytes)."""
     for entry in os.listdir("/proc"):
