@@ -124,8 +124,10 @@ void promise_keep(struct promise *p, int code, const char *text)
 int promise_wait(struct promise *p, const struct op *op, struct err *err)
 {
         int r = op_wait_fd(op, p->fd, POLLIN, -1, err);
+        /* In any case: it is what puts the keeper's writes before our reads. */
+        bool kept = atomic_load(&p->kept);
 
-        if (r < 0 && !atomic_load(&p->kept))
+        if (r < 0 && !kept)
                 return r;
         return p->code < 0 ? err_set(err, p->code, "%s", p->text) : 0;
 }
