@@ -17,6 +17,7 @@
 #include "rt/proc.h"
 
 #define LAUNCH_TIMEOUT_MS 10000
+#define LAUNCH_TRIES      5
 #define BURY_TIMEOUT_MS   10000
 #define MARKER            "BERTH_EXEC="
 
@@ -83,12 +84,21 @@ static int spawn(struct op *op, const char *program, const char *dir, const char
 int box_launch(struct op *op, const char *program, const char *dir, const char *id, struct err *err)
 {
         CLEAN(buf_done) struct buf line = { .max = 4096 };
-        int r = spawn(op, program, dir, id, &line, err);
 
-        if (r < 0)
-                return err_wrap(err, r, "start the supervisor");
-        if (str_starts(buf_str(&line), "ready ") || box_is_alive(dir))
-                return 0;
+        /* Whoever asks at the same moment whether it lives (box_is_alive) holds its lock for an
+         * instant, and a box does not wait for that. */
+        for (int tries = 0; tries < LAUNCH_TRIES; tries++) {
+                int r;
+
+                buf_clear(&line);
+                r = spawn(op, program, dir, id, &line, err);
+                if (r < 0)
+                        return err_wrap(err, r, "start the supervisor");
+                if (str_starts(buf_str(&line), "ready ") || box_is_alive(dir))
+                        return 0;
+                if (!strstr(buf_str(&line), "another box"))
+                        break;
+        }
         if (line.len > 0 && line.data[line.len - 1] == '\n')
                 line.data[line.len - 1] = '\0';
         return err_set(err, ERR_PROVIDER, "the supervisor did not start: %s",
