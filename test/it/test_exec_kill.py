@@ -93,7 +93,8 @@ class BoxTest(ExecTest):
         box = self.box_pid()
         self.daemon.kill()
         (folder / "go").write_text("\n")
-        wait_until((self.daemon.data / "output" / exec_id / "exit").exists, "the box records its end")
+        record = self.daemon.data / "output" / exec_id / "exit"
+        wait_until(lambda: record.exists() and record.stat().st_size == 34, "the box records its end")
         os.kill(box, signal.SIGKILL)
         self.daemon.start()
         row = self.ended(exec_id)
