@@ -88,6 +88,12 @@ def parse_data(payload):
     return stream, offset, payload[9:]
 
 
+
+def cgroups_named(name):
+    """Every cgroup of that name. Others come and go meanwhile, which os.walk() takes in its stride."""
+    return [pathlib.Path(at, name) for at, folders, _ in os.walk("/sys/fs/cgroup") if name in folders]
+
+
 class Closed(Exception):
     """The box has closed the connection."""
 
@@ -327,7 +333,7 @@ class Box:
                 os.rmdir(inner)
 
     def cgroups(self):
-        return list(pathlib.Path("/sys/fs/cgroup").rglob(f"berth-{self.id}"))
+        return cgroups_named(f"berth-{self.id}")
 
 
 def process_lives(pid):
