@@ -89,11 +89,6 @@ def parse_data(payload):
 
 
 
-def cgroups_named(name):
-    """Every cgroup of that name. Others come and go meanwhile, which os.walk() takes in its stride."""
-    return [pathlib.Path(at, name) for at, folders, _ in os.walk("/sys/fs/cgroup") if name in folders]
-
-
 class Closed(Exception):
     """The box has closed the connection."""
 
@@ -333,7 +328,12 @@ class Box:
                 os.rmdir(inner)
 
     def cgroups(self):
-        return cgroups_named(f"berth-{self.id}")
+        return find_cgroups(f"berth-{self.id}")
+
+
+def find_cgroups(name):
+    """Wherever cgroup2 is mounted. Others come and go meanwhile, which os.walk() does not mind."""
+    return [pathlib.Path(folder) / name for folder, inner, _ in os.walk("/sys/fs/cgroup") if name in inner]
 
 
 def process_lives(pid):
