@@ -5,6 +5,9 @@
  *   bench-floor [--seconds S] [--connections N] echo
  *                                             a message to a second process over loopback and back:
  * the price of the kernel's part of a request, nothing parsed
+ *   bench-floor [--seconds S] spawn           posix_spawn /bin/true and wait for it
+ *   bench-floor pipe BYTES                    read so much from `head` through a plain pipe; one
+ * operation, so that perSecond times BYTES is the speed
  *
  * The output is the line of stats.h. */
 #include <errno.h>
@@ -13,6 +16,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -245,10 +249,68 @@ static void floor_echo(unsigned n, double seconds, struct stats *s)
         (void)close(epoll);
 }
 
+static pid_t spawn(const char *const *argv, int out)
+{
+        static char *const environment[] = { NULL };
+        posix_spawn_file_actions_t actions;
+        pid_t pid;
+
+        (void)posix_spawn_file_actions_init(&actions);
+        if (out >= 0)
+                (void)posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+        errno = posix_spawn(&pid, argv[0], &actions, NULL, (char *const *)(uintptr_t)argv,
+                            environment);
+        if (errno != 0)
+                die(argv[0]);
+        (void)posix_spawn_file_actions_destroy(&actions);
+        return pid;
+}
+
+static void floor_spawn(double seconds, struct stats *s)
+{
+        static const char *const argv[] = { "/bin/true", NULL };
+        struct timer timer;
+
+        timer_start(&timer, seconds);
+        while (timer_goes_on(&timer, s)) {
+                int64_t began = stats_now_ns();
+                int status;
+
+                if (waitpid(spawn(argv, -1), &status, 0) < 0 || status != 0)
+                        die("bench-floor: /bin/true");
+                stats_add(s, stats_now_ns() - began);
+        }
+}
+
+static void floor_pipe(const char *bytes, struct stats *s)
+{
+        static char buffer[65536];
+        const char *const argv[] = { "/usr/bin/head", "-c", bytes, "/dev/zero", NULL };
+        long long left = strtoll(bytes, NULL, 10);
+        int64_t began;
+        int fds[2];
+        ssize_t n;
+
+        if (pipe2(fds, O_CLOEXEC) < 0)
+                die("bench-floor: pipe");
+        stats_begin(s);
+        began = stats_now_ns();
+        (void)spawn(argv, fds[1]);
+        (void)close(fds[1]);
+        while ((n = read(fds[0], buffer, sizeof(buffer))) > 0)
+                left -= n;
+        (void)wait(NULL);
+        if (left != 0)
+                die("bench-floor: head");
+        stats_add(s, stats_now_ns() - began);
+        stats_end(s);
+        (void)close(fds[0]);
+}
+
 static int usage(void)
 {
         (void)fprintf(stderr, "usage: bench-floor [--seconds S] [--connections N] "
-                              "fdatasync DIR | sqlite DIR | echo\n");
+                              "fdatasync DIR | sqlite DIR | echo | spawn | pipe BYTES\n");
         return 2;
 }
 
@@ -282,6 +344,10 @@ int main(int argc, char **argv)
                 floor_sqlite(argv[optind + 1], seconds, &stats);
         else if (strcmp(mode, "echo") == 0 && optind + 1 == argc)
                 floor_echo(connections, seconds, &stats);
+        else if (strcmp(mode, "spawn") == 0 && optind + 1 == argc)
+                floor_spawn(seconds, &stats);
+        else if (strcmp(mode, "pipe") == 0 && optind + 2 == argc)
+                floor_pipe(argv[optind + 1], &stats);
         else
                 return usage();
         stats_print(&stats, mode, connections);

@@ -2,6 +2,8 @@
  *
  *   bench-load [OPTION...] get PATH          one GET after the other on each connection
  *   bench-load [OPTION...] cycle ENV_ID      acquire a lease, release it, and so on
+ *   bench-load [OPTION...] exec LEASE_ID     run `true` in the lease, and so on
+ *   bench-load [OPTION...] run ENV_ID        acquire a lease, run `true` in it, release it
  *
  *   --address HOST:PORT   numeric IPv4 (default 127.0.0.1:3100)
  *   --connections N       default 1
@@ -37,7 +39,19 @@ enum {
         DRAIN_S = 10,
 };
 
-enum step { STEP_IDLE, STEP_GET, STEP_ACQUIRE, STEP_RELEASE };
+enum step { STEP_IDLE, STEP_GET, STEP_ACQUIRE, STEP_EXECUTE, STEP_RELEASE };
+enum mode { MODE_GET, MODE_CYCLE, MODE_EXEC, MODE_RUN };
+
+/* What each step but GET posts. The first step of a mode is about the target of the command line,
+ * the others about the lease that was acquired. */
+static const struct {
+        const char *collection, *action, *body;
+} posts[] = {
+        [STEP_ACQUIRE] = { "environments", "leases", "{}" },
+        [STEP_EXECUTE] = { "environment-leases", "execute", "{\"command\":\"/bin/true\"}" },
+        [STEP_RELEASE] = { "environment-leases", "release", "{}" },
+};
+static const enum step first_step[] = { STEP_GET, STEP_ACQUIRE, STEP_EXECUTE, STEP_ACQUIRE };
 
 struct connection {
         int fd;
@@ -51,8 +65,8 @@ struct connection {
 struct load {
         struct sockaddr_in address;
         unsigned n_connections;
-        bool cycle;
-        const char *target; /* path, or environment id */
+        enum mode mode;
+        const char *target; /* path, environment or lease */
         int epoll;
         bool stopping;
         bool complained;
@@ -88,7 +102,7 @@ static void send_request(struct load *load, struct connection *c, enum step step
         char out[OUT_SIZE];
         int n;
 
-        if (step != STEP_RELEASE)
+        if (step == first_step[load->mode])
                 c->began_ns = stats_now_ns();
         if (step == STEP_GET)
                 n = snprintf(out, sizeof(out), "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -96,10 +110,10 @@ static void send_request(struct load *load, struct connection *c, enum step step
         else
                 n = snprintf(out, sizeof(out),
                              "POST /api/%s/%s/%s HTTP/1.1\r\nHost: localhost\r\n"
-                             "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
-                             step == STEP_ACQUIRE ? "environments" : "environment-leases",
-                             step == STEP_ACQUIRE ? load->target : c->lease,
-                             step == STEP_ACQUIRE ? "leases" : "release");
+                             "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+                             posts[step].collection,
+                             step == first_step[load->mode] ? load->target : c->lease,
+                             posts[step].action, strlen(posts[step].body), posts[step].body);
         if (n >= OUT_SIZE) {
                 (void)fprintf(stderr, "bench-load: the target is too long\n");
                 exit(2);
@@ -115,7 +129,7 @@ static void next_operation(struct load *load, struct connection *c)
         if (load->stopping)
                 c->step = STEP_IDLE;
         else
-                send_request(load, c, load->cycle ? STEP_ACQUIRE : STEP_GET);
+                send_request(load, c, first_step[load->mode]);
 }
 
 static void failed(struct load *load, struct connection *c, const char *why, const char *text)
@@ -148,9 +162,11 @@ static void answered(struct load *load, struct connection *c, int status, const 
                 failed(load, c, "refused", c->in);
         } else if (c->step == STEP_ACQUIRE) {
                 if (find_lease_id(body, c->lease))
-                        send_request(load, c, STEP_RELEASE);
+                        send_request(load, c, load->mode == MODE_RUN ? STEP_EXECUTE : STEP_RELEASE);
                 else
                         failed(load, c, "no lease id in", body);
+        } else if (c->step == STEP_EXECUTE && load->mode == MODE_RUN) {
+                send_request(load, c, STEP_RELEASE);
         } else {
                 stats_add(&load->stats, stats_now_ns() - c->began_ns);
                 next_operation(load, c);
@@ -258,6 +274,17 @@ static void parse_address(const char *text, struct sockaddr_in *ret)
         exit(2);
 }
 
+static enum mode mode_named(const char *name)
+{
+        static const char *const names[] = { "get", "cycle", "exec", "run" };
+
+        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+                if (strcmp(name, names[i]) == 0)
+                        return (enum mode)i;
+        (void)fprintf(stderr, "bench-load: there is no mode '%s'\n", name);
+        exit(2);
+}
+
 int main(int argc, char **argv)
 {
         static const struct option options[] = {
@@ -296,10 +323,11 @@ int main(int argc, char **argv)
                 }
         }
         if (argc - optind != 2 || load.n_connections < 1 || load.n_connections > MAX_CONNECTIONS) {
-                (void)fprintf(stderr, "usage: bench-load [OPTION...] get PATH | cycle ENV_ID\n");
+                (void)fprintf(stderr, "usage: bench-load [OPTION...] get PATH | cycle ENV_ID | "
+                                      "exec LEASE_ID | run ENV_ID\n");
                 return 2;
         }
-        load.cycle = strcmp(argv[optind], "cycle") == 0;
+        load.mode = mode_named(argv[optind]);
         load.target = argv[optind + 1];
 
         load.epoll = epoll_create1(EPOLL_CLOEXEC);

@@ -332,6 +332,8 @@ static void on_ready(uv_poll_t *poll, int status, int events)
                 read_some(l);
         if (!l->closed)
                 flush(l);
+        if (!l->closed && l->out.failed)
+                give_up(l, "the box does not take what it is sent");
 }
 
 /* Frames to the box */

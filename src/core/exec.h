@@ -74,7 +74,8 @@ struct exec_watch {
 int exec_hub_new(const struct exec_hub_config *config, struct exec_hub **ret, struct err *err);
 /* Operation, before the loop serves anybody: read what was open when the daemon stopped. */
 int exec_hub_adopt(struct op *op, struct exec_hub *hub, struct err *err);
-/* Loop thread: reach for the boxes found. `done` is called when each has answered or was settled.
+/* Loop thread: reach for the boxes found. `done` is called when each has answered or was settled,
+ * or after a few seconds: a box that hangs must not keep the daemon from starting. It is tried on.
  */
 void exec_hub_connect(struct exec_hub *hub, void (*done)(void *), void *arg);
 /* Loop thread: let go of all boxes; they and their commands go on. */

@@ -420,8 +420,20 @@ int exec_hub_adopt(struct op *op, struct exec_hub *hub, struct err *err)
         return store_read(op, hub->config.rt->store, read_open, &a, err);
 }
 
+static void adopted_enough(uv_timer_t *timer)
+{
+        struct exec_hub *hub = container_of(timer, struct exec_hub, adopt_timer);
+
+        for (struct box *b = hub->boxes; b; b = b->next) {
+                if (b->adopting)
+                        log_warn("a supervisor does not answer", LOG_S("place", b->place_id));
+                adoption_over(b);
+        }
+}
+
 void exec_hub_connect(struct exec_hub *hub, void (*done)(void *), void *arg)
 {
+        uv_timer_start(&hub->adopt_timer, adopted_enough, ADOPT_WAIT_MS, 0);
         hub->adopted = done;
         hub->adopted_arg = arg;
         hub->adopting = 1; /* ours, so that it cannot end while we count */

@@ -290,6 +290,7 @@ int exec_hub_new(const struct exec_hub_config *config, struct exec_hub **ret, st
         hub->output_dir = xasprintf("%s/" OUTPUT_DIR, config->data_dir);
         (void)frame_uuid_bytes(config->rt->node.id.s, hub->node);
         uv_timer_init(config->loop, &hub->record_timer);
+        uv_timer_init(config->loop, &hub->adopt_timer);
         pthread_mutex_init(&hub->lock, NULL);
         for (size_t i = 0; i < LAUNCH_STRIPES; i++)
                 pthread_mutex_init(&hub->launch_locks[i], NULL);
@@ -307,7 +308,7 @@ int exec_hub_new(const struct exec_hub_config *config, struct exec_hub **ret, st
 
 static void hub_closed(uv_handle_t *handle)
 {
-        struct exec_hub *hub = container_of((uv_timer_t *)handle, struct exec_hub, record_timer);
+        struct exec_hub *hub = container_of((uv_timer_t *)handle, struct exec_hub, adopt_timer);
 
         for (size_t i = 0; i < LAUNCH_STRIPES; i++)
                 pthread_mutex_destroy(&hub->launch_locks[i]);
@@ -317,6 +318,13 @@ static void hub_closed(uv_handle_t *handle)
                 intended_remove(hub, hub->intended->id);
         pthread_mutex_destroy(&hub->lock);
         free(hub);
+}
+
+static void record_timer_closed(uv_handle_t *handle)
+{
+        struct exec_hub *hub = container_of((uv_timer_t *)handle, struct exec_hub, record_timer);
+
+        uv_close((uv_handle_t *)&hub->adopt_timer, hub_closed);
 }
 
 void exec_hub_free(struct exec_hub *hub)
@@ -339,7 +347,7 @@ void exec_hub_free(struct exec_hub *hub)
                 while (hub->table[i])
                         exec_drop(hub->table[i]);
         hub->config.rt->hub = NULL;
-        uv_close((uv_handle_t *)&hub->record_timer, hub_closed);
+        uv_close((uv_handle_t *)&hub->record_timer, record_timer_closed);
 }
 
 int exec_list_boxes(struct op *op, struct runtime *rt, driver_found_fn fn, void *ctx,

@@ -13,12 +13,13 @@
 #define LAUNCH_STRIPES  64
 #define RECONNECT_MS    20
 #define RECORD_AGAIN_MS 500
+#define ADOPT_WAIT_MS   3000
 #define EXEC_LOST_REASON                                                                           \
         "The supervisor of the command was killed, and the command with it. Output that was on "   \
         "its way may be missing."
 #define EXEC_UNSTARTED_REASON "The daemon or the supervisor ended before the command was started."
-#define OUTPUT_DIR "output"
-#define BOXES_DIR  "boxes"
+#define OUTPUT_DIR            "output"
+#define BOXES_DIR             "boxes"
 
 struct stdin_write {
         struct stdin_write *next;
@@ -107,6 +108,7 @@ struct exec_hub {
         struct box *boxes;
         pthread_mutex_t launch_locks[LAUNCH_STRIPES];
         uv_timer_t record_timer; /* tries again what the store refused */
+        uv_timer_t adopt_timer;  /* ends the wait for boxes that do not answer */
         unsigned adopting;
         void (*adopted)(void *);
         void *adopted_arg;
