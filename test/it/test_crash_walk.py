@@ -24,6 +24,7 @@ from crashworld import Died, World
 RUN_A = "00000000-0000-4000-8000-00000000000a"
 RUN_B = "00000000-0000-4000-8000-00000000000b"
 TIMES_MAX = 4  # of a point that is passed more often, the first few are enough
+ELSEWHERE = ("exec.",)  # points of executions: test_exec_kill.py crashes at each of them
 OPERATIONS = []
 
 
@@ -798,6 +799,7 @@ class CrashWalk(unittest.TestCase):
     def test_every_point_of_every_operation(self):
         listed = set(subprocess.run([BINARIES["faults"], "faults"], capture_output=True, text=True, check=True)
                      .stdout.split())
+        listed = {point for point in listed if not point.startswith(ELSEWHERE)}
         only = os.environ.get("BERTH_WALK_ONLY", "")
         walks = [Walk(operation) for operation in OPERATIONS if only.lower() in operation.__name__.lower()]
         for walk in walks:

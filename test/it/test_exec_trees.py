@@ -81,7 +81,7 @@ class Trees:
 
     def test_release_of_the_lease(self):
         tag = self.tag()
-        ids = [self.detach(f"{s % tag}; echo there; trap '' TERM; while :; do sleep {tag}; done")
+        ids = [self.detach(f"trap '' TERM; {s % tag}; echo there; while :; do sleep {tag}; done")
                for n, s in ESCAPES.items() if n != "daemon"]
         for exec_id in ids:
             wait_until(lambda e=exec_id: b"there" in self.output(e), "it has begun")
