@@ -196,7 +196,8 @@ static void put_output_event(struct follow *f, int stream, const char *part, siz
 {
         CLEAN(buf_done) struct buf data = BUF_INIT;
         CLEAN(buf_done) struct buf event = BUF_INIT;
-        bool text = utf8_is_valid(part, n);
+        /* NUL is valid in UTF-8, but six bytes in JSON, and many readers refuse it. */
+        bool text = utf8_is_valid(part, n) && !memchr(part, '\0', n);
         uint64_t offset = f->at[stream];
         char id[64];
         struct jw w;

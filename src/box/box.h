@@ -66,6 +66,7 @@ struct stream {
         int pipe; /* where the command's output comes from; -1: at its end */
         int file; /* the spool; -1: not open */
         bool polled;
+        bool enlarged;
         bool broken;      /* the disk refused it; the execution is being killed */
         uint64_t written; /* bytes in the spool */
         uint64_t stored;  /* acknowledged by a host; written - stored is bounded */

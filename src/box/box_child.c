@@ -68,21 +68,11 @@ static int make_pipe(bool write_end_is_ours, int *ret_ours, int *ret_theirs)
         return 0;
 }
 
-/* A larger pipe means fewer turns of the loop; the user's limit on pipe memory may forbid it. */
-static void enlarge(int fd)
-{
-        for (int size = BOX_PIPE_SIZE; size > 65536; size /= 2)
-                if (fcntl(fd, F_SETPIPE_SZ, size) >= 0)
-                        return;
-}
-
 static int make_pipes(struct exec *e, struct ends *ends)
 {
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < 2; i++)
                 if (make_pipe(false, &e->out[i].pipe, i ? &ends->err : &ends->out) < 0)
                         return -1;
-                enlarge(e->out[i].pipe);
-        }
         if (e->flags & BOX_START_STDIN)
                 return make_pipe(true, &e->stdin_fd, &ends->in);
         ends->in = open("/dev/null", O_RDONLY | O_CLOEXEC);

@@ -22,6 +22,7 @@
 #include "box/box.h"
 
 #define PUNCH     ((uint64_t)1 << 20)
+#define BUSY      32768                /* bytes in one move; a pipe has room for 65536 */
 #define DRAIN_MAX ((uint64_t)16 << 20) /* a command may have enlarged its pipe */
 
 static const char *const file_names[] = { "stdout", "stderr" };
@@ -218,6 +219,18 @@ static uint64_t room(const struct box *b, const struct stream *s)
         return kept < b->spool_limit ? b->spool_limit - kept : 0;
 }
 
+/* A larger pipe means fewer turns of the loop. Only for streams that need it: a user has 64 MiB of
+ * pipe memory, and past it every new pipe, also the command's own, gets the smallest size. */
+static void enlarge_busy(const struct box *b, struct stream *s, ssize_t moved)
+{
+        if (s->enlarged || s->pipe < 0 || (moved < BUSY && room(b, s) > 0))
+                return;
+        s->enlarged = true;
+        for (int size = BOX_PIPE_SIZE; size > 65536; size /= 2)
+                if (fcntl(s->pipe, F_SETPIPE_SZ, size) >= 0)
+                        return;
+}
+
 int spool_move(struct box *b, struct exec *e, int stream)
 {
         struct stream *s = &e->out[stream];
@@ -227,6 +240,7 @@ int spool_move(struct box *b, struct exec *e, int stream)
                 return 0;
         if (room(b, s) > 0)
                 n = move_up_to(e, s, (size_t)MIN(room(b, s), (uint64_t)BOX_PIPE_SIZE));
+        enlarge_busy(b, s, n);
         spool_poll(b, e, stream);
         return n < 0 ? -1 : 0;
 }

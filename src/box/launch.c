@@ -224,13 +224,30 @@ static bool own_cgroup(char *out, size_t size)
         return false;
 }
 
-static void kill_box_cgroup(const char *id)
+/* Where the box made its cgroup: its own word, else where it would make one now. */
+static bool box_cgroup(const char *dir, const char *id, char *out, size_t size)
 {
-        char own[2048], path[4096];
+        CLEAN(cleanup_free) char *note = xasprintf("%s/cgroup", dir);
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+        char own[2048];
 
+        if (file_read_at(AT_FDCWD, note, size - 1, &text, NULL) >= 0 && text.len > 0 &&
+            *text.data == '/') {
+                snprintf(out, size, "%.*s", (int)strcspn(text.data, "\n"), text.data);
+                return strstr(out, id) != NULL;
+        }
         if (!own_cgroup(own, sizeof(own)))
+                return false;
+        snprintf(out, size, "%s/berth-%s", own, id);
+        return true;
+}
+
+static void kill_box_cgroup(const char *dir, const char *id)
+{
+        char path[4096];
+
+        if (!box_cgroup(dir, id, path, sizeof(path)))
                 return;
-        snprintf(path, sizeof(path), "%s/berth-%s", own, id);
         /* Twice: what was killed the first time leaves empty directories to remove. */
         for (int i = 0; i < 50 && access(path, F_OK) == 0; i++) {
                 kill_cgroups_beneath(path, 4, true);
@@ -304,7 +321,7 @@ int box_bury(struct op *op, const char *dir, const char *id, const char *const *
 
         if (r < 0)
                 return r;
-        kill_box_cgroup(id);
+        kill_box_cgroup(dir, id);
         /* A fork may slip through one pass; two empty ones in a row it cannot. */
         for (int i = 0, empty = 0; *exec_ids && i < 100 && empty < 2; i++)
                 empty = kill_marked(exec_ids) > 0 ? 0 : empty + 1;

@@ -45,7 +45,8 @@ struct remote_stream {
         int fd;       /* -1: what comes is dropped */
         size_t piece; /* what a write may take at once without blocking for long */
         struct buf waiting;
-        uint64_t at; /* offset after the last byte that came */
+        size_t written; /* of waiting; all of it is dropped at once, because moving is dear */
+        uint64_t at;    /* offset after the last byte that came */
 };
 
 enum { REMOTE_MAX_SIGNALS = 8 };

@@ -16,14 +16,21 @@
 
 bool remote_output_full(const struct remote *m)
 {
-        return m->out[0].waiting.len > WAITING_MAX || m->out[1].waiting.len > WAITING_MAX;
+        return m->out[0].waiting.len - m->out[0].written > WAITING_MAX ||
+               m->out[1].waiting.len - m->out[1].written > WAITING_MAX;
+}
+
+static void drop_waiting(struct remote_stream *s)
+{
+        buf_clear(&s->waiting);
+        s->written = 0;
 }
 
 /* Nobody reads it any more: the command gets what it would get if it wrote there itself. */
 static void reader_gone(struct remote *m, struct remote_stream *s, int error)
 {
         s->fd = -1;
-        buf_clear(&s->waiting);
+        drop_waiting(s);
         s->at = INT64_MAX; /* the stream is opened again, without it */
         flow_close(&m->events);
         if (error != EPIPE && !m->write_failed)
@@ -42,11 +49,14 @@ void remote_write(struct remote *m, int stream)
 
         if (s->fd < 0 || s->waiting.len == 0)
                 return;
-        n = write(s->fd, s->waiting.data, MIN(s->waiting.len, s->piece));
-        if (n >= 0)
-                buf_consume(&s->waiting, (size_t)n);
-        else if (errno != EINTR && errno != EAGAIN)
+        n = write(s->fd, s->waiting.data + s->written, MIN(s->waiting.len - s->written, s->piece));
+        if (n >= 0) {
+                s->written += (size_t)n;
+                if (s->written == s->waiting.len)
+                        drop_waiting(s);
+        } else if (errno != EINTR && errno != EAGAIN) {
                 reader_gone(m, s, errno);
+        }
 }
 
 /* Bytes from an offset; what is known already is skipped. */
@@ -65,6 +75,10 @@ static int take_bytes(struct remote *m, int stream, uint64_t offset, const char 
         if (!m->first_output_us)
                 m->first_output_us = clock_mono_us();
         s->at = offset + len;
+        if (s->written > WAITING_MAX / 2) {
+                buf_consume(&s->waiting, s->written);
+                s->written = 0;
+        }
         if (s->fd >= 0)
                 buf_append(&s->waiting, data + known, len - (size_t)known);
         return buf_failed(&s->waiting) ? err_set(err, ERR_TOO_LARGE, "the output is too large") : 0;

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/log.h"
 #include "core/audit.h"
 #include "core/lease.h"
 #include "core/place.h"
@@ -38,13 +39,32 @@ static int note_thing(void *ctx, const char *provider, const char *tag, const ch
         return 0;
 }
 
+static bool is_named(const json_t *names, const char *name)
+{
+        json_t *known;
+        size_t i;
+
+        json_array_foreach(names, i, known) if (streq(json_string_value(known), name)) return true;
+        return false;
+}
+
+/* A driver whose provider does not answer must not hide what the others have: it counts as one that
+ * cannot list now, and the report names it. */
 static int list_world(struct survey *s, struct world *w, struct err *err)
 {
         for (const struct driver *const *d = s->rt->drivers; *d; d++) {
-                int r = (*d)->list ? (*d)->list(s->op, s->rt, note_thing, w, err) : 0;
+                CLEAN(err_done) struct err failure = { 0 };
+                int r = (*d)->list ? (*d)->list(s->op, s->rt, note_thing, w, &failure) : 0;
 
+                if (r >= 0)
+                        continue;
+                r = op_check(s->op, err);
                 if (r < 0)
                         return r;
+                log_warn("a driver could not list what it runs", LOG_S("driver", (*d)->key),
+                         LOG_S("error", failure.msg));
+                if (!is_named(s->not_listable, (*d)->key))
+                        json_array_append_new(s->not_listable, json_string((*d)->key));
         }
         return 0;
 }
@@ -99,7 +119,7 @@ static bool can_list(const struct survey *s, const struct place *p)
 {
         const struct driver *driver = driver_lookup(s->rt, p->driver);
 
-        if (!driver || !driver->list)
+        if (!driver || !driver->list || is_named(s->not_listable, driver->key))
                 return false;
         /* A fake sandbox without a world is nothing but a row. */
         return !p->provider || !streq(p->provider, "fake") || s->rt->settings.fake_world;
@@ -108,12 +128,9 @@ static bool can_list(const struct survey *s, const struct place *p)
 static void note_not_listable(struct survey *s, const struct place *p)
 {
         const char *name = p->provider ? p->provider : p->driver;
-        json_t *known;
-        size_t i;
 
-        json_array_foreach(s->not_listable, i,
-                           known) if (streq(json_string_value(known), name)) return;
-        json_array_append_new(s->not_listable, json_string(name));
+        if (!is_named(s->not_listable, name))
+                json_array_append_new(s->not_listable, json_string(name));
 }
 
 struct recheck {

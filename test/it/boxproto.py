@@ -88,6 +88,7 @@ def parse_data(payload):
     return stream, offset, payload[9:]
 
 
+
 class Closed(Exception):
     """The box has closed the connection."""
 
@@ -327,7 +328,12 @@ class Box:
                 os.rmdir(inner)
 
     def cgroups(self):
-        return list(pathlib.Path("/sys/fs/cgroup").rglob(f"berth-{self.id}"))
+        return find_cgroups(f"berth-{self.id}")
+
+
+def find_cgroups(name):
+    """Wherever cgroup2 is mounted. Others come and go meanwhile, which os.walk() does not mind."""
+    return [pathlib.Path(folder) / name for folder, inner, _ in os.walk("/sys/fs/cgroup") if name in inner]
 
 
 def process_lives(pid):

@@ -12,7 +12,7 @@ import uuid as uuids
 
 from berthtest import wait_until
 from boxproto import (CGROUP, DATA, EXIT, INCOMPLETE, OPEN_STDIN, SHARED, STDOUT, STOPPED_BY_BOX, SUBREAPER, TIMED_OUT, Box,
-                      marked, parse_data, parse_exit, process_lives)
+                      find_cgroups, marked, parse_data, parse_exit, process_lives)
 
 FORGETFUL = "setsid env -i sleep"  # neither session nor marker
 
@@ -222,7 +222,7 @@ class Kill:
         host.signal(channel, 9)
         host.exit(channel)
         self.assertEqual(marked(exec_id), [])
-        self.assertEqual(list(pathlib.Path("/sys/fs/cgroup").rglob(str(exec_id))), [])
+        self.assertEqual(find_cgroups(str(exec_id)), [])
 
     def test_a_command_that_leaves_its_cgroup(self):
         box = self.box()

@@ -616,7 +616,7 @@ class OutputTest(ExecTest):
 
 class TerminalTest(ExecTest):
     def test_size_and_resize(self):
-        exec_id = self.detach("stty size; trap 'stty size' WINCH; while :; do sleep 0.01; done",
+        exec_id = self.detach("trap 'stty size' WINCH; stty size; while :; do sleep 0.01; done",
                               tty={"columns": 100, "rows": 30})
         self.output_is(exec_id, b"30 100\r\n")
         self.assertTrue(self.execution(exec_id)["tty"])

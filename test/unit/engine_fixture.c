@@ -231,9 +231,9 @@ void engine_start(struct engine *e)
         e->rt.store = &e->faulty;
         e->rt.drivers = drivers;
         e->rt.settings = (struct settings){ .idle_place_ttl_ms = 600000,
-                                              .adhoc_ttl_ms = 900000,
-                                              .operation_timeout_ms = 120000,
-                                              .close_timeout_ms = 60000 };
+                                            .adhoc_ttl_ms = 900000,
+                                            .operation_timeout_ms = 120000,
+                                            .close_timeout_ms = 60000 };
         e->rt.node.id = uuid_new();
         e->rt.node.instance = uuid_new();
 }
