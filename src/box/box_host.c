@@ -210,7 +210,7 @@ static void attach(struct exec *e, uint32_t channel)
 {
         e->channel = channel;
         e->say = SAY_STATE;
-        if (e->stdin_open && e->state != EXEC_ENDED)
+        if (e->stdin_open && !e->stdin_eof && e->state != EXEC_ENDED)
                 e->say |= SAY_TAKEN;
         if (e->state == EXEC_ENDED)
                 e->say |= SAY_EXIT;

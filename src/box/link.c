@@ -220,7 +220,8 @@ static int got_taken(struct box_link *l, const struct frame_header *h, struct fr
         return r;
 }
 
-static int got_ping(struct box_link *l, struct frame_in *f, struct err *err)
+static int got_ping(struct box_link *l, const struct frame_header *h, struct frame_in *f,
+                    struct err *err)
 {
         uint64_t token = frame_get_u64(f);
         struct frame_out out;
@@ -228,6 +229,10 @@ static int got_ping(struct box_link *l, struct frame_in *f, struct err *err)
 
         if (r < 0)
                 return r;
+        if (h->type == FRAME_PONG) {
+                EVENT(l, on_pong, token);
+                return 0;
+        }
         frame_begin(&out, &l->out, FRAME_PONG, 0);
         frame_put_u64(&out, token);
         frame_end(&out);
@@ -260,9 +265,8 @@ static int got_frame(struct box_link *l, const struct frame_header *h, const cha
         case FRAME_TAKEN:
                 return got_taken(l, h, &f, err);
         case FRAME_PING:
-                return got_ping(l, &f, err);
         case FRAME_PONG:
-                return 0;
+                return got_ping(l, h, &f, err);
         case FRAME_LISTED:
                 EVENT(l, on_listed);
                 return 0;
@@ -387,6 +391,16 @@ void box_link_list(struct box_link *l)
 void box_link_forget(struct box_link *l, uint32_t channel)
 {
         send_empty(l, FRAME_FORGET, channel);
+}
+
+void box_link_ping(struct box_link *l, uint64_t token)
+{
+        struct frame_out f;
+
+        frame_begin(&f, &l->out, FRAME_PING, 0);
+        frame_put_u64(&f, token);
+        frame_end(&f);
+        flush(l);
 }
 
 static void put_text(struct frame_out *f, const char *s)

@@ -51,6 +51,7 @@ struct box_link_events {
         void (*on_exit)(void *ctx, uint32_t channel, const struct box_exit *e);
         void (*on_error)(void *ctx, uint32_t channel, uint16_t code, const char *text);
         void (*on_stopped)(void *ctx);
+        void (*on_pong)(void *ctx, uint64_t token);
         /* The stream ended or was given up; `why` is for people. */
         void (*on_closed)(void *ctx, const char *why);
 };
@@ -63,6 +64,7 @@ int box_link_open(uv_loop_t *loop, int take_fd, const uint8_t node[FRAME_UUID], 
 void box_link_close(struct box_link *l);
 
 void box_link_list(struct box_link *l);
+void box_link_ping(struct box_link *l, uint64_t token);
 void box_link_start(struct box_link *l, uint32_t channel, const struct box_start *start);
 void box_link_attach(struct box_link *l, uint32_t channel, const uint8_t id[FRAME_UUID]);
 void box_link_ack(struct box_link *l, uint32_t channel, uint8_t stream, uint64_t stored,

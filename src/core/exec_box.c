@@ -123,6 +123,17 @@ static void on_taken(void *ctx, uint32_t channel, uint64_t taken, uint64_t limit
                 stdin_taken(e, taken, limit);
 }
 
+/* The box said nothing of input when it was attached to: there is none, or no more. */
+static void on_pong(void *ctx, uint64_t token)
+{
+        struct exec *e = exec_of_channel(ctx, (uint32_t)token);
+
+        if (!e || !e->stdin_unsure)
+                return;
+        e->stdin_unsure = e->takes_stdin = false;
+        stdin_fail(e);
+}
+
 static void take_exit(struct exec *e, const struct box_exit *exit)
 {
         e->has_exit = true;
@@ -175,6 +186,8 @@ static void on_state(void *ctx, uint32_t channel, const struct box_state *state)
                 return;
         }
         go_live(e, state->pid, state->started_ms, box->kill_method);
+        if (e->stdin_unsure) /* TAKEN comes right behind, or never */
+                box_link_ping(box->link, channel);
         stdin_rewind(e, state->stdin_len);
         grow(e, BOX_STDOUT, state->stdout_len);
         grow(e, BOX_STDERR, state->stderr_len);
@@ -267,6 +280,7 @@ static const struct box_link_events events = {
         .on_failed = on_failed,
         .on_grew = on_grew,
         .on_taken = on_taken,
+        .on_pong = on_pong,
         .on_exit = on_exit_frame,
         .on_error = on_error,
         .on_closed = on_closed,

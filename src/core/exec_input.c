@@ -8,7 +8,7 @@ static void send_within_credit(struct exec *e)
 {
         struct box_link *link = e->box->link;
 
-        if (!link || !e->channel || e->phase != EXEC_LIVE)
+        if (!link || !e->channel || e->phase != EXEC_LIVE || e->stdin_unsure)
                 return;
         for (struct stdin_write *w = e->stdin_head; w; w = w->next) {
                 uint64_t start = w->end - w->len;
@@ -22,15 +22,8 @@ static void send_within_credit(struct exec *e)
 
                         n = (size_t)MIN((uint64_t)n, room);
                         last = done + n == w->len && w->eof;
-                        if (n == 0 && !(last && !e->stdin_eof_sent)) {
-                                /* No credit will come if it takes no input; nothing at all
-                                 * makes the box say so. */
-                                if (e->stdin_unsure)
-                                        box_link_stdin(link, e->channel, e->stdin_sent, false, "",
-                                                       0);
-                                e->stdin_unsure = false;
+                        if (n == 0 && !(last && !e->stdin_eof_sent))
                                 break;
-                        }
                         box_link_stdin(link, e->channel, e->stdin_sent, last, w->data + done, n);
                         e->stdin_sent += n;
                         if (last) {

@@ -682,17 +682,19 @@ class RestartTest(ExecTest):
         self.assertEqual(self.collect(exec_id).stdout, b"done\n")
 
     def test_input_that_was_closed_before_the_restart(self):
-        """The new daemon does not know that; whatever it answers, the execution is not disturbed."""
+        """The new daemon finds out; the execution and its connection are not disturbed."""
         closed = self.detach("cat; exec sleep 1000", openStdin=True)
         self.assert_status(self.stdin(closed, b"x", eof=True), 200)
         without = self.detach("exec sleep 1000")
+        is_open = self.detach("exec cat", openStdin=True)
         self.daemon.restart(crash=True)
         for exec_id in (closed, without):
-            for data, eof in ((b"", True), (b"more", False)):
-                self.assertIn(self.stdin(exec_id, data, eof).status, (200, 409))
-        for exec_id in (closed, without):
+            for data, eof in ((b"", True), (b"more", False), (b"more", True)):
+                self.assert_status(self.stdin(exec_id, data, eof), 409)
             self.assertEqual(self.execution(exec_id)["status"], "running")
-            # The refusal has cost a connection; 503 says that it is being made again.
-            wait_until(lambda e=exec_id: self.req("POST", self.path(e, "/signal"), {"signal": "SIGTERM"}).status == 200,
-                       "it can be signalled")
+            self.signal(exec_id, "SIGTERM")
             self.assertEqual(self.ended(exec_id)["signal"], "SIGTERM")
+        self.assert_status(self.stdin(is_open, b"more", eof=True), 200)
+        self.assertEqual(self.ended(is_open)["exitCode"], 0)
+        self.assertEqual(self.output(is_open), b"more")
+        self.assertNotIn("a box reported an error", self.daemon.log())
