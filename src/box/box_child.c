@@ -167,12 +167,16 @@ static void exec_in_path(const struct start *s)
         errno = refused ? EACCES : ENOENT;
 }
 
+/* By the system call itself: the library keeps two signals to itself, and whoever started us may
+ * have ignored those too. All zero is the default action, whatever else the kernel's structure
+ * holds. */
 static void reset_signals(void)
 {
+        static const unsigned char standard[64];
         sigset_t none;
 
         for (int i = 1; i <= SIGRTMAX; i++)
-                (void)signal(i, SIG_DFL);
+                (void)syscall(SYS_rt_sigaction, i, standard, NULL, 8);
         sigemptyset(&none);
         sigprocmask(SIG_SETMASK, &none, NULL);
 }

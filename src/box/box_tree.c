@@ -315,7 +315,7 @@ static size_t count_alive(const struct box *b)
         return n;
 }
 
-enum orphans { ORPHANS_NONE, ORPHANS_OF_OTHERS, ORPHANS_UNCLEAR, ORPHANS_LIKELY };
+enum orphans { ORPHANS_NONE, ORPHANS_OF_OTHERS, ORPHANS_UNCLEAR, ORPHANS_DYING, ORPHANS_LIKELY };
 
 /* The first of the children in `text` that says most. */
 static enum orphans judge_children(struct box *b, char *text, const struct target *t)
@@ -330,9 +330,13 @@ static enum orphans judge_children(struct box *b, char *text, const struct targe
 
                 if (end == p || found == ORPHANS_LIKELY)
                         return found;
-                /* A dead one is reaped in a moment, and all is looked at again then. */
-                if (exec_by_pid(b, pid) || !read_stat(b, pid, &proc) || is_dead(&proc))
+                if (exec_by_pid(b, pid))
                         continue;
+                /* What it leaves came to us when it died, which may be after the list was read. */
+                if (!read_stat(b, pid, &proc) || is_dead(&proc)) {
+                        found = MAX(found, ORPHANS_DYING);
+                        continue;
+                }
                 owner = owner_of_orphan(b, &proc, t);
                 found = MAX(found, owner == OTHER     ? ORPHANS_OF_OTHERS
                                    : owner == BENEATH ? ORPHANS_UNCLEAR
@@ -392,7 +396,11 @@ bool tree_kill_step(struct box *b, struct exec *e)
         }
         orphans = look_for_orphans(b, &t);
         if (orphans == ORPHANS_LIKELY)
-                left |= stop_and_kill(b, &t) > 0;
+                (void)stop_and_kill(b, &t);
+        /* What was seen may be gone and its child there instead: only a look that finds nobody ends
+         * this. */
+        if ((orphans == ORPHANS_LIKELY || orphans == ORPHANS_DYING) && b->now < e->give_up_at)
+                return false;
         /* It may have been in the middle of exec, when no environment can be read: look twice. */
         if (orphans == ORPHANS_UNCLEAR && b->now < e->give_up_at - BOX_GIVE_UP_MS + UNCLEAR_MS)
                 return false;
