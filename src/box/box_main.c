@@ -131,6 +131,8 @@ static int open_directory(struct box *b, struct err *err)
 
 /* A box that stops removes the file while it holds the lock, so a lock on a file that is no longer
  * there is worth nothing. */
+#define LOCK_TRIES 60
+
 static int lock_directory(struct box *b, struct err *err)
 {
         for (int tries = 0; tries < 100; tries++) {
@@ -142,6 +144,12 @@ static int lock_directory(struct box *b, struct err *err)
                         return err_sys(err, ERR_IO, errno, "open box.lock");
                 if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
                         close(fd);
+                        /* A child of a box that was killed holds it until its exec; that is soon.
+                         */
+                        if (tries < LOCK_TRIES) {
+                                (void)usleep(5000);
+                                continue;
+                        }
                         return err_set(err, ERR_LOCKED, "another box runs in %s", b->dir);
                 }
                 if (fstat(fd, &held) == 0 &&

@@ -775,7 +775,7 @@ class LifeTest(BoxTest):
     def test_stopping_with_a_host_that_listens(self):
         box = self.box()
         host = box.connect()
-        channel = host.shell("trap 'echo bye; exit 5' TERM; echo hi; while :; do sleep 0.01; done")
+        channel = host.shell("exec 2>/dev/null; trap 'echo bye; exit 5' TERM; echo hi; while :; do sleep 0.01; done")
         host.started(channel)
         host.open_output(channel)
         self.assertEqual(parse_data(host.wait(channel, DATA).payload)[2], b"hi\n")
