@@ -258,8 +258,7 @@ static pid_t spawn(const char *const *argv, int out)
         (void)posix_spawn_file_actions_init(&actions);
         if (out >= 0)
                 (void)posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-        errno = posix_spawn(&pid, argv[0], &actions, NULL, (char *const *)(uintptr_t)argv,
-                            environment);
+        errno = posix_spawn(&pid, argv[0], &actions, NULL, (char *const *)argv, environment);
         if (errno != 0)
                 die(argv[0]);
         (void)posix_spawn_file_actions_destroy(&actions);

@@ -308,7 +308,7 @@ static void wait_on_loop(struct call *c)
 static int execute(struct call *c, struct err *err)
 {
         struct waiting *wait = arena_new(&c->arena, struct waiting);
-        const struct driver *driver;
+        const struct driver *driver = NULL;
         struct lease_record record;
         struct exec_request req;
         const char *id;
@@ -316,10 +316,11 @@ static int execute(struct call *c, struct err *err)
 
         if (r >= 0)
                 r = lease_load_usable(c->op, c->rt, c->params[0], &record, &driver, err);
-        if (r >= 0 && !driver->prepare_exec)
-                r = driver_unsupported(driver->key, "command execution", err);
-        if (r >= 0)
-                r = driver->prepare_exec(c->op, c->rt, &record, c->body, &req, err);
+        if (r < 0)
+                return r;
+        if (!driver->prepare_exec)
+                return driver_unsupported(driver->key, "command execution", err);
+        r = driver->prepare_exec(c->op, c->rt, &record, c->body, &req, err);
         if (r >= 0)
                 r = exec_start(c->op, c->rt, &record, &req, &id, err);
         if (r < 0)

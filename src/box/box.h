@@ -94,6 +94,7 @@ struct exec {
         int64_t kill_at;  /* end of the grace */
         int64_t step_at;  /* when to look again whether the tree is dead */
         int64_t give_up_at;
+        int64_t sync_at; /* when the exit record has to be on disk; 0: it is */
         int step_pause_ms;
         bool ending;
         uint8_t end_flags; /* BOX_EXIT_* */
@@ -112,7 +113,6 @@ struct exec {
         struct box_exit exit;
         bool adopted;    /* at start only: a killed box left it without an exit record */
         bool spool_made; /* spool/<uuid> is ours to remove */
-        int64_t sync_at; /* when the exit record has to be on disk; 0: it is */
         bool no_splice;  /* the file system does not take it */
         uint16_t fail_code;
         char fail_text[160];

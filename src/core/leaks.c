@@ -50,21 +50,26 @@ static bool is_named(const json_t *names, const char *name)
 
 /* A driver whose provider does not answer must not hide what the others have: it counts as one that
  * cannot list now, and the report names it. */
+static void note_silent_driver(struct survey *s, const struct driver *driver, const char *why)
+{
+        log_warn("a driver could not list what it runs", LOG_S("driver", driver->key),
+                 LOG_S("error", why));
+        if (!is_named(s->not_listable, driver->key))
+                json_array_append_new(s->not_listable, json_string(driver->key));
+}
+
 static int list_world(struct survey *s, struct world *w, struct err *err)
 {
         for (const struct driver *const *d = s->rt->drivers; *d; d++) {
-                CLEAN(err_done) struct err failure = { 0 };
-                int r = (*d)->list ? (*d)->list(s->op, s->rt, note_thing, w, &failure) : 0;
+                int r;
 
-                if (r >= 0)
+                if (!(*d)->list || (*d)->list(s->op, s->rt, note_thing, w, err) >= 0)
                         continue;
                 r = op_check(s->op, err);
                 if (r < 0)
                         return r;
-                log_warn("a driver could not list what it runs", LOG_S("driver", (*d)->key),
-                         LOG_S("error", failure.msg));
-                if (!is_named(s->not_listable, (*d)->key))
-                        json_array_append_new(s->not_listable, json_string((*d)->key));
+                note_silent_driver(s, *d, err ? err->msg : "");
+                err_clear(err);
         }
         return 0;
 }

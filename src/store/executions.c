@@ -39,20 +39,21 @@ static struct db_arg code_or_null(int64_t code)
         return code < 0 ? DB_T(NULL) : DB_I(code);
 }
 
-int executions_insert(struct db *db, const struct execution *e, struct err *err)
+int executions_insert(struct db *db, const struct execution *row, struct err *err)
 {
         return db_exec(
                 db,
                 "INSERT INTO executions (" COLUMNS
                 ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, "
                 "?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)",
-                DB_ARGS(DB_T(e->id), DB_T(e->company_id), DB_T(e->lease_id), DB_T(e->place_id),
-                        DB_T(e->command), DB_T(e->args), DB_T(e->cwd), DB_I(e->is_terminal),
-                        DB_TIME(e->timeout_ms), DB_T(e->idempotency_key), DB_T(e->status),
-                        DB_TIME(e->pid), code_or_null(e->exit_code), DB_TIME(e->signal),
-                        DB_I(e->timed_out), DB_I(e->is_incomplete), DB_I(e->stdout_len),
-                        DB_I(e->stderr_len), DB_T(e->reason), DB_TIME(e->started_at),
-                        DB_TIME(e->ended_at), DB_I(e->created_at), DB_I(e->updated_at)),
+                DB_ARGS(DB_T(row->id), DB_T(row->company_id), DB_T(row->lease_id),
+                        DB_T(row->place_id), DB_T(row->command), DB_T(row->args), DB_T(row->cwd),
+                        DB_I(row->is_terminal), DB_TIME(row->timeout_ms),
+                        DB_T(row->idempotency_key), DB_T(row->status), DB_TIME(row->pid),
+                        code_or_null(row->exit_code), DB_TIME(row->signal), DB_I(row->timed_out),
+                        DB_I(row->is_incomplete), DB_I(row->stdout_len), DB_I(row->stderr_len),
+                        DB_T(row->reason), DB_TIME(row->started_at), DB_TIME(row->ended_at),
+                        DB_I(row->created_at), DB_I(row->updated_at)),
                 err);
 }
 
@@ -131,7 +132,7 @@ int executions_open(struct db *db, const char *place_id, struct arena *arena, ex
         return r < 0 ? r : each(s, arena, fn, ctx, err);
 }
 
-int executions_end(struct db *db, const struct execution *e, struct err *err)
+int executions_end(struct db *db, const struct execution *row, struct err *err)
 {
         return db_exec(
                 db,
@@ -140,10 +141,11 @@ int executions_end(struct db *db, const struct execution *e, struct err *err)
                 "stderr_len = ?9, reason = ?10, started_at = COALESCE(?11, started_at), "
                 "ended_at = ?12, updated_at = ?13 "
                 "WHERE id = ?1 AND (status = 'starting' OR status = 'running')",
-                DB_ARGS(DB_T(e->id), DB_T(e->status), DB_TIME(e->pid), code_or_null(e->exit_code),
-                        DB_TIME(e->signal), DB_I(e->timed_out), DB_I(e->is_incomplete),
-                        DB_I(e->stdout_len), DB_I(e->stderr_len), DB_T(e->reason),
-                        DB_TIME(e->started_at), DB_I(e->ended_at), DB_I(e->updated_at)),
+                DB_ARGS(DB_T(row->id), DB_T(row->status), DB_TIME(row->pid),
+                        code_or_null(row->exit_code), DB_TIME(row->signal), DB_I(row->timed_out),
+                        DB_I(row->is_incomplete), DB_I(row->stdout_len), DB_I(row->stderr_len),
+                        DB_T(row->reason), DB_TIME(row->started_at), DB_I(row->ended_at),
+                        DB_I(row->updated_at)),
                 err);
 }
 
