@@ -93,7 +93,7 @@ class Boxes:
 
     def pids(self):
         found = []
-        for file in (self.scene.daemon.data / "boxes").glob("*/pid"):
+        for file in (self.scene.daemon.data / "sandboxes").glob("*/box/pid"):
             try:
                 found.append(int(file.read_text().split()[0]))
             except (OSError, ValueError, IndexError):

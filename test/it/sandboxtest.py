@@ -143,7 +143,7 @@ class SandboxTest(BerthTest):
     def box_pid(self, lease):
         """PID 1 of a lease's box, as the host counts."""
         place = self.daemon.sql("SELECT place_id FROM environment_leases WHERE id = ?", (ident(lease),))[0]["place_id"]
-        return int((self.daemon.data / "boxes" / place / "pid").read_text().split()[0])
+        return int((self.daemon.data / "sandboxes" / place / "box/pid").read_text().split()[0])
 
     def enforcement(self, lease):
         """What the lease's metadata says about limits."""

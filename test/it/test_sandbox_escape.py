@@ -67,9 +67,9 @@ class EscapeCases:
     def test_the_daemons_data_and_sockets(self):
         box = self.box()
         data = self.daemon.data
-        self.held(box, "open", data, data / "berth.db", data / "berth.db-wal", data / "berth.sock", data / "boxes",
+        self.held(box, "open", data, data / "berth.db", data / "berth.db-wal", data / "berth.sock", data / "boxes", data / "sandboxes",
                   data / "output", self.daemon.log_path)
-        self.held(box, "unix", data / "berth.sock", *(data / "boxes").glob("*/box.sock"))
+        self.held(box, "unix", data / "berth.sock", *(data / "sandboxes").glob("*/box/box.sock"))
         self.held(box, "tcp", self.daemon.address[1], "127.0.0.1", "::1", "169.254.169.254", "10.0.0.1")
 
     def test_what_is_read_only_stays_it(self):
@@ -290,7 +290,7 @@ class EscapeCases:
         self.assertEqual(self.sh(box, "echo alive"), "alive\n")
 
     def test_fork_bomb(self):
-        box, enforced = self.limited("processes", processes=48)
+        box, enforced = self.limited("processes", maxProcesses=48)
         self.flooded(box, enforced, "fork-bomb", 200)
 
     def test_memory(self):
@@ -305,10 +305,10 @@ class EscapeCases:
 
     def test_inodes(self):
         box, enforced = self.limited("inodes", diskMb=32)
-        self.flooded(box, enforced, "inodes", 100000, *self.writable(box))
+        self.flooded(box, enforced, "inodes", 20000, *self.writable(box))
 
     def test_open_files(self):
-        box, enforced = self.limited("openFiles", openFiles=256)
+        box, enforced = self.limited("openFiles", maxOpenFiles=256)
         self.flooded(box, enforced, "open-files", 1024)
 
     # Sandboxes inside: allowed when asked for, and then still nothing of the host.
