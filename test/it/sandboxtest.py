@@ -42,6 +42,9 @@ def why_not_as_user():
             return f"{program} is missing (packages uidmap, util-linux)"
     if not os.stat(shutil.which("newuidmap")).st_mode & stat.S_ISUID:
         return "newuidmap is not setuid"
+    for file in ("/etc/subuid", "/etc/subgid"):
+        if not os.path.exists(file):
+            return f"{file} is missing, so nothing can be bound over it"
     return ""
 
 
@@ -62,8 +65,7 @@ def user_binary():
                        ("group", f"{USER}:x:{USER_ID}:\n"), ("subuid", ""), ("subgid", "")):
         ranges = f"{USER}:{SUB_IDS[0]}:{SUB_IDS[1]}\n" if file.startswith("sub") else ""
         there = pathlib.Path(f"/etc/{file}")
-        (folder / file).write_text((there.read_text() if there.exists() else "") + line + ranges)
-        there.touch()  # something to bind over
+        (folder / file).write_text(there.read_text() + line + ranges)
     (folder / "as-user").write_text(WRAPPER.format(folder=folder, name=USER, uid=USER_ID))
     berth = folder / "berth"
     berth.write_text(f'#!/bin/sh\nexec unshare --mount --propagation private sh "{folder}/as-user" "$@"\n')
