@@ -90,6 +90,7 @@ class Outside:
         found += [f"cgroup {c}" for c in self.cgroups(ids)]
         found += [f"file {f}" for f in self.files(ids)]
         found += [f"loop device {b}" for b in self.loops()]
+        found += [f"ids {row['first_id']} of {row['place_id']}" for row in self.daemon.sql("SELECT * FROM sandboxes")]
         found += [f"interface {i}" for i in set(os.listdir("/sys/class/net")) - self.interfaces if "berth" in i]
         return found
 

@@ -147,10 +147,6 @@ class SandboxTest(BerthTest):
         place = self.daemon.sql("SELECT place_id FROM environment_leases WHERE id = ?", (ident(lease),))[0]["place_id"]
         return int((self.daemon.data / "sandboxes" / place / "box/pid").read_text().split()[0])
 
-    def enforcement(self, lease):
-        """What the lease's metadata says about limits."""
-        return self.lease(lease)["metadata"]
-
     def tearDown(self):
         if self.daemon.running():
             for row in self.daemon.sql("SELECT id FROM environment_leases WHERE status = 'active'"):
