@@ -65,7 +65,8 @@ static void write_path(char **args)
 struct walk {
         const char *word;
         unsigned long entries;
-        dev_t proc;
+        dev_t proc;      /* walked by walk_processes() */
+        struct stat usr; /* large, the host's, and meant to be there */
 };
 
 static void walk(struct walk *w, int parent, const char *name, unsigned depth)
@@ -78,7 +79,7 @@ static void walk(struct walk *w, int parent, const char *name, unsigned depth)
         if (fd < 0)
                 return;
         if (fstat(fd, &st) < 0 || st.st_dev == w->proc || depth > MAX_DEPTH ||
-            !(dir = fdopendir(fd))) {
+            (st.st_dev == w->usr.st_dev && st.st_ino == w->usr.st_ino) || !(dir = fdopendir(fd))) {
                 (void)close(fd);
                 return;
         }
@@ -138,12 +139,15 @@ static void find_canary(char **args)
 
         if (stat("/proc/self", &st) == 0)
                 w.proc = st.st_dev;
+        (void)stat("/usr", &w.usr);
         for (char **start = args + 1; *start; start++)
                 walk_from(&w, *start);
         if (!args[1]) {
                 walk_from(&w, "/");
                 walk_processes(&w);
         }
+        if (w.entries >= MAX_ENTRIES)
+                broken("more than %d entries", MAX_ENTRIES);
         refused("%lu entries, none with %s", w.entries, args[0]);
 }
 

@@ -96,6 +96,9 @@ static int fill_memory_together(void *ctx)
         (void)close(ready[1]);
         while (done < MANY && read(ready[0], &c, 1) == 1)
                 done++;
+        /* Whoever was killed for another's sake has let go of its share. */
+        if (waitpid(-1, NULL, WNOHANG) != 0)
+                done = 0;
         for (int i = 0; i < MANY; i++)
                 if (pids[i] > 0)
                         (void)kill(pids[i], SIGKILL);
@@ -177,7 +180,8 @@ static void disk(char **args)
                         continue;
                 }
                 for (written = 0; written < most; written++)
-                        if (write(fd, block, sizeof(block)) != CHUNK) {
+                        if (write(fd, block, sizeof(block)) != CHUNK &&
+                            write(fd, block, sizeof(block)) < 0) { /* the rest did not fit */
                                 error = errno;
                                 break;
                         }
