@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "box/box.h"
+#include "codec/frame_tunnel.h"
 
 #define FOREVER_MS ((uint64_t)1000 * 365 * 86400 * 1000)
 
@@ -407,6 +408,8 @@ int host_frame(struct box *b, struct conn *c, const struct frame_header *h, char
                 return h->type == FRAME_HELLO && h->channel == 0
                                ? on_hello(b, c, &f, err)
                                : malformed(err, "HELLO comes first");
+        if (frame_is_tunnel(h->type))
+                return tunnel_frame(b, c, h, &f, err);
         if (h->channel == 0)
                 return on_control(b, c, h->type, &f, err);
         switch (h->type) {
@@ -423,6 +426,7 @@ int host_frame(struct box *b, struct conn *c, const struct frame_header *h, char
 
 void host_detach_all(struct box *b)
 {
+        tunnel_detach(b);
         for (int i = 0; i < b->n_execs; i++) {
                 struct exec *e = &b->execs[i];
 

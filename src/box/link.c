@@ -274,6 +274,8 @@ static int got_frame(struct box_link *l, const struct frame_header *h, const cha
                 EVENT(l, on_stopped);
                 return 0;
         default:
+                if (frame_is_tunnel(h->type) && l->ev->on_tunnel)
+                        return l->ev->on_tunnel(l->ctx, h, &f, err);
                 return err_set(err, ERR_INVALID, "the box sent a frame of type %u", h->type);
         }
 }
@@ -336,6 +338,8 @@ static void on_ready(uv_poll_t *poll, int status, int events)
                 read_some(l);
         if (!l->closed)
                 flush(l);
+        if (events & UV_WRITABLE)
+                EVENT(l, on_drained);
         if (!l->closed && l->out.failed)
                 give_up(l, "the box does not take what it is sent");
 }
@@ -503,5 +507,11 @@ void box_link_stop(struct box_link *l, uint32_t grace_ms)
         frame_begin(&f, &l->out, FRAME_STOP, 0);
         frame_put_u32(&f, grace_ms);
         frame_end(&f);
+        flush(l);
+}
+
+void box_link_tunnel(struct box_link *l, const struct tunnel_frame *t)
+{
+        tunnel_frame_write(&l->out, t);
         flush(l);
 }

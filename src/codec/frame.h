@@ -42,6 +42,17 @@ enum frame_type {
         FRAME_EXIT = 27,
         FRAME_FORGET = 28,
         FRAME_FAILED = 29,
+        /* 48 to 63: the tunnel, codec/frame_tunnel.h */
+        FRAME_LISTEN = 48,
+        FRAME_LISTENING = 49,
+        FRAME_UNLISTEN = 50,
+        FRAME_OPEN = 51,
+        FRAME_ACCEPT = 52,
+        FRAME_BYTES = 53,
+        FRAME_WINDOW = 54,
+        FRAME_END = 55,
+        FRAME_RESET = 56,
+        FRAME_TUNNEL_LAST = 63,
 };
 
 enum {
@@ -66,6 +77,7 @@ enum {
         BOX_ERR_CWD = 8,
         BOX_ERR_RESOURCES = 9,
         BOX_ERR_SPOOL = 10,
+        BOX_ERR_IN_USE = 11,
 };
 
 struct frame_header {

@@ -107,7 +107,7 @@ class ConnectionTest(BoxTest):
         host = box.connect()
         w = host.welcome
         self.assertEqual((w.version, w.features, w.box, w.pid, w.limit, w.executions),
-                         (1, 3, box.id, box.pid, 123456, 0))
+                         (1, 11, box.id, box.pid, 123456, 0))
         self.assertEqual(w.kill, box.kill_method)
         host.run("true")
         self.assertEqual(box.connect().welcome.executions, 1)
@@ -215,7 +215,7 @@ class ConnectionTest(BoxTest):
             data = bytearray()
             for _ in range(source.randrange(1, 6)):
                 payload = source.randbytes(source.choice((0, 1, 4, 8, 17, 40, 200)))
-                data += header(source.randrange(0, 34), source.randrange(0, 3), len(payload)) + payload
+                data += header(source.randrange(0, 64), source.randrange(0, 3), len(payload)) + payload
             if source.random() < 0.5:
                 data[source.randrange(len(data))] ^= 1 << source.randrange(8)
             try:
