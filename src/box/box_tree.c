@@ -372,6 +372,10 @@ void tree_init(struct box *b)
 {
         b->proc_fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         b->children_fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+        if (b->sandbox) { /* its cgroups are made outside */
+                b->kill_method = BOX_KILL_PIDNS;
+                return;
+        }
         b->kill_method = BOX_KILL_SUBREAPER;
         cgroup_init(b);
 }
