@@ -21,7 +21,8 @@ static const char usage[] =
         "usage: berth-box --dir DIR --id UUID [--spool-limit BYTES] [--idle-exit MS] [--kill "
         "METHOD]\n"
         "                 [--sandbox]\n"
-        "       berth-box --check FIRST-ID:COUNT\n"
+        "       berth-box --check --ids FIRST:COUNT\n"
+        "       berth-box --tree remove|give=ID --ids FIRST:COUNT --dir PATH\n"
         "       berth-box --version\n"
         "\n"
         "Runs commands for a Berth daemon that connects to DIR/box.sock (docs/box-protocol.md).\n"
@@ -32,7 +33,9 @@ static const char usage[] =
         "  --idle-exit MS       end after this time without host and executions (600000)\n"
         "  --kill METHOD        auto or subreaper: do not use cgroups even where they work\n"
         "  --sandbox            as PID 1 of a sandbox, which standard input describes\n"
-        "  --check IDS          say what this machine has and lacks for sandboxes\n";
+        "  --check              say what this machine has and lacks for sandboxes\n"
+        "  --tree WORK          remove a sandbox's files, or give them to another of its ids\n"
+        "  --ids FIRST:COUNT    the sandbox's ids on this machine\n";
 
 static bool parse_number(const char *text, int64_t *ret)
 {
@@ -54,12 +57,15 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 { "idle-exit", required_argument, NULL, 'e' },
                 { "kill", required_argument, NULL, 'k' },
                 { "sandbox", no_argument, NULL, 'S' },
-                { "check", required_argument, NULL, 'c' },
+                { "check", no_argument, NULL, 'c' },
+                { "tree", required_argument, NULL, 't' },
+                { "ids", required_argument, NULL, 'n' },
                 { "version", no_argument, NULL, 'v' },
                 { "help", no_argument, NULL, 'h' },
                 { NULL, 0, NULL, 0 },
         };
-        const char *dir = NULL, *id = NULL;
+        const char *dir = NULL, *id = NULL, *tree = NULL;
+        bool check = false;
         int64_t limit = (int64_t)64 << 20;
         int opt;
 
@@ -88,11 +94,17 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 case 'S':
                         b->sandbox = &sandbox;
                         break;
-                case 'c':
+                case 'n':
                         if (sscanf(optarg, "%u:%u", &sandbox.spec.first_id, &sandbox.spec.n_ids) !=
                             2)
-                                return err_set(err, ERR_USAGE, "--check: FIRST-ID:COUNT");
-                        exit(check_main(&sandbox));
+                                return err_set(err, ERR_USAGE, "--ids: FIRST:COUNT");
+                        break;
+                case 'c':
+                        check = true;
+                        break;
+                case 't':
+                        tree = optarg;
+                        break;
                 case 'v':
                         printf("berth-box %s protocol %d\n", BERTH_VERSION, FRAME_VERSION);
                         exit(0);
@@ -103,6 +115,10 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                         return err_set(err, ERR_USAGE, "unknown option");
                 }
         }
+        if (check && sandbox.spec.n_ids >= SANDBOX_MIN_IDS)
+                exit(check_main(&sandbox));
+        if (tree && dir && sandbox.spec.n_ids >= SANDBOX_MIN_IDS)
+                exit(files_main(&sandbox, dir, tree));
         if (optind != argc || !dir || !id || !frame_uuid_bytes(id, b->id))
                 return err_set(err, ERR_USAGE, "--dir DIR and --id UUID are needed");
         frame_uuid_text(b->id, b->name);

@@ -9,6 +9,7 @@
  *   box_layers.c   trees of the host that go into it: grabbed outside where that needs root
  *   box_privs.c    the rights that PID 1 keeps and those that a command has
  *   box_seccomp.c  the system calls that a command does not have
+ *   box_files.c    what a sandbox left on disk
  *   box_check.c    whether all that works on this machine
  *
  * Crash safety: until PID 1 has said that it is ready it dies with the launcher. Before anything
@@ -92,7 +93,10 @@ int privs_for_command(const struct sandbox_spec *spec);           /* a command, 
 /* box_seccomp.c */
 int seccomp_install(const struct sandbox_spec *spec);
 
-/* box_check.c */
+/* box_files.c: `berth-box --tree` */
+int files_main(struct sandbox *s, const char *path, const char *what);
+
+/* box_check.c: `berth-box --check` */
 int check_main(struct sandbox *s);
 
 #endif
