@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "core/exec_internal.h"
+#include "core/sandbox_host.h"
 
 /* Tables */
 
@@ -81,8 +82,10 @@ void exec_drop(struct exec *e)
         *at = e->next;
         pthread_mutex_unlock(&hub->lock);
         stdin_fail(e);
-        if (e->box)
+        if (e->box) {
+                box_tell_quiet(e->box);
                 box_forget_if_over(e->box);
+        }
         free(e->start);
         free(e->start_memory);
         free(e);
@@ -146,7 +149,7 @@ void box_forget_if_over(struct box *box)
         struct box **at;
 
         if (!box->dead || box->execs || box->arrived || box->link || box->job_running ||
-            box->stop || box->hub->closing)
+            box->stop || box->quiet || box->hub->closing)
                 return;
         for (at = &box->hub->boxes; *at != box; at = &(*at)->next)
                 ;
@@ -163,8 +166,25 @@ struct box *box_find(struct exec_hub *hub, const char *place_id)
         return b;
 }
 
+void box_tell_quiet(struct box *box)
+{
+        if (!box->quiet || box->execs)
+                return;
+        promise_keep(box->quiet, 0, NULL);
+        promise_unref(box->quiet);
+        box->quiet = NULL;
+}
+
 char *box_dir(const struct exec_hub *hub, const char *place_id)
 {
+        const struct sandbox_host *sandbox = hub->config.rt->sandbox;
+
+        if (sandbox) {
+                CLEAN(cleanup_free) char *own = xasprintf("%s/%s", sandbox->dir, place_id);
+
+                if (access(own, F_OK) == 0)
+                        return xasprintf("%s/box", own);
+        }
         return xasprintf("%s/%s", hub->boxes_dir, place_id);
 }
 

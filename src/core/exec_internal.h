@@ -81,8 +81,9 @@ struct box {
         bool listing;  /* adopting: LIST was sent */
         bool adopting; /* counted in hub->adopting */
         bool stopping;
-        struct promise *stop; /* kept when the box is gone */
-        struct pool_job job;  /* looking after a box that went silent */
+        struct promise *stop;  /* kept when the box is gone */
+        struct promise *quiet; /* kept when nothing runs in it any more */
+        struct pool_job job;   /* looking after a box that went silent */
         bool job_running, found_dead;
         bool dead;            /* and buried; forgotten with its last execution */
         struct exec *arrived; /* while the job ran; still INTENDED, linked by box_next */
@@ -130,6 +131,8 @@ struct box *box_find(struct exec_hub *hub, const char *place_id);
 struct box *box_add(struct exec_hub *hub, const char *place_id, uint64_t epoch);
 /* Drop a box that is dead and has no execution left. */
 void box_forget_if_over(struct box *box);
+/* Keep the promise of exec_end_all() when it is true. */
+void box_tell_quiet(struct box *box);
 void exec_changed(struct exec *e);
 
 /* exec_box.c: the link */
@@ -153,6 +156,7 @@ void stdin_fail(struct exec *e);
 int stdin_add(struct exec *e, const struct stdin_piece *piece, bool owned,
               void (*done)(void *, int), void *arg, struct err *err);
 
+/* A sandbox's is in the directory of the sandbox. */
 char *box_dir(const struct exec_hub *hub, const char *place_id);
 
 #endif
