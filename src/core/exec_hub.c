@@ -311,6 +311,8 @@ int exec_hub_new(const struct exec_hub_config *config, struct exec_hub **ret, st
         (void)frame_uuid_bytes(config->rt->node.id.s, hub->node);
         uv_timer_init(config->loop, &hub->record_timer);
         uv_timer_init(config->loop, &hub->adopt_timer);
+        hub->record_timer.data = hub->adopt_timer.data = hub;
+        hub->timers_open = 2;
         pthread_mutex_init(&hub->lock, NULL);
         for (size_t i = 0; i < LAUNCH_STRIPES; i++)
                 pthread_mutex_init(&hub->launch_locks[i], NULL);
@@ -326,10 +328,13 @@ int exec_hub_new(const struct exec_hub_config *config, struct exec_hub **ret, st
         return 0;
 }
 
-static void hub_closed(uv_handle_t *handle)
+/* Both timers have to be closed, in whatever order the loop gets to it. */
+static void timer_closed(uv_handle_t *handle)
 {
-        struct exec_hub *hub = container_of((uv_timer_t *)handle, struct exec_hub, adopt_timer);
+        struct exec_hub *hub = handle->data;
 
+        if (--hub->timers_open > 0)
+                return;
         for (size_t i = 0; i < LAUNCH_STRIPES; i++)
                 pthread_mutex_destroy(&hub->launch_locks[i]);
         free(hub->boxes_dir);
@@ -338,13 +343,6 @@ static void hub_closed(uv_handle_t *handle)
                 intended_remove(hub, hub->intended->id);
         pthread_mutex_destroy(&hub->lock);
         free(hub);
-}
-
-static void record_timer_closed(uv_handle_t *handle)
-{
-        struct exec_hub *hub = container_of((uv_timer_t *)handle, struct exec_hub, record_timer);
-
-        uv_close((uv_handle_t *)&hub->adopt_timer, hub_closed);
 }
 
 void exec_hub_free(struct exec_hub *hub)
@@ -370,7 +368,8 @@ void exec_hub_free(struct exec_hub *hub)
                         exec_drop(hub->table[i]);
         /* NOLINTEND(clang-analyzer-unix.Malloc) */
         hub->config.rt->hub = NULL;
-        uv_close((uv_handle_t *)&hub->record_timer, record_timer_closed);
+        uv_close((uv_handle_t *)&hub->record_timer, timer_closed);
+        uv_close((uv_handle_t *)&hub->adopt_timer, timer_closed);
 }
 
 int exec_list_boxes(struct op *op, struct runtime *rt, driver_found_fn fn, void *ctx,

@@ -110,6 +110,7 @@ struct exec_hub {
         pthread_mutex_t launch_locks[LAUNCH_STRIPES];
         uv_timer_t record_timer; /* tries again what the store refused */
         uv_timer_t adopt_timer;  /* ends the wait for boxes that do not answer */
+        unsigned timers_open;
         unsigned adopting;
         void (*adopted)(void *);
         void *adopted_arg;
