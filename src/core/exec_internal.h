@@ -82,8 +82,9 @@ struct box {
         bool listing;  /* adopting: LIST was sent */
         bool adopting; /* counted in hub->adopting */
         bool stopping;
-        struct promise *stop; /* kept when the box is gone */
-        struct pool_job job;  /* looking after a box that went silent */
+        struct promise *stop;  /* kept when the box is gone */
+        struct promise *quiet; /* kept when nothing runs in it any more */
+        struct pool_job job;   /* looking after a box that went silent */
         bool job_running, found_dead;
         bool dead;            /* and buried; forgotten with its last execution */
         struct exec *arrived; /* while the job ran; still INTENDED, linked by box_next */
@@ -110,6 +111,7 @@ struct exec_hub {
         pthread_mutex_t launch_locks[LAUNCH_STRIPES];
         uv_timer_t record_timer; /* tries again what the store refused */
         uv_timer_t adopt_timer;  /* ends the wait for boxes that do not answer */
+        unsigned timers_open;
         unsigned adopting;
         void (*adopted)(void *);
         void *adopted_arg;
@@ -132,6 +134,8 @@ struct box *box_find(struct exec_hub *hub, const char *place_id);
 struct box *box_add(struct exec_hub *hub, const char *place_id, uint64_t epoch);
 /* Drop a box that is dead and has no execution left. */
 void box_forget_if_over(struct box *box);
+/* Keep the promise of exec_end_all() when it is true. */
+void box_tell_quiet(struct box *box);
 void exec_changed(struct exec *e);
 
 /* exec_box.c: the link */
@@ -155,6 +159,7 @@ void stdin_fail(struct exec *e);
 int stdin_add(struct exec *e, const struct stdin_piece *piece, bool owned,
               void (*done)(void *, int), void *arg, struct err *err);
 
+/* A sandbox's is in the directory of the sandbox. */
 char *box_dir(const struct exec_hub *hub, const char *place_id);
 
 #endif
