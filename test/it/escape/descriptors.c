@@ -53,6 +53,16 @@ static void reopen(char **args)
         }
 }
 
+/* A copy in memory that nobody can write to any more is as good as a refusal. */
+static bool is_sealed(const char *path)
+{
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        int seals = fcntl(fd, F_GET_SEALS);
+
+        (void)close(fd);
+        return seals >= 0 && (seals & F_SEAL_WRITE) && (seals & F_SEAL_SEAL);
+}
+
 /* The supervisor's program is shared with the host: whoever writes to it runs there. Opening it is
  * refused, also by the link of a process that has ended (CVE-2019-5736). */
 static void must_not_open(const char *path)
@@ -60,7 +70,7 @@ static void must_not_open(const char *path)
         int fd = open(path, O_WRONLY | O_CLOEXEC);
 
         /* Busy is what only those hear who may write: it ends with the process. */
-        if (fd < 0 && errno == ETXTBSY)
+        if (fd < 0 && errno == ETXTBSY && !is_sealed(path))
                 escaped("%s may be written to once it does not run", path);
         must_fail(fd, path);
 }
@@ -112,7 +122,7 @@ static void catch_exe(char **args)
                                 continue;
                         caught++;
                         (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-                        for (int j = 0; j < 100; j++) {
+                        for (int j = 0; j < 100 && !is_sealed(link); j++) {
                                 if (open(link, O_WRONLY | O_CLOEXEC) >= 0 || errno == ETXTBSY)
                                         escaped("%s may be written to", target);
                                 (void)usleep(100);
