@@ -220,6 +220,7 @@ class SandboxRounds:
         found = [text for worker in self.workers for text in worker.unexpected]
         if not any(worker.made for worker in self.workers):
             found.append("not one box was made")
+        pools = self.set_pools({e: 0 for e in self.environments})
         active = "SELECT id FROM environment_leases WHERE status = 'active'"
         for row in self.daemon.sql(active):
             self.daemon.req("POST", f"/api/environment-leases/{row['id']}/release", {})
@@ -233,7 +234,19 @@ class SandboxRounds:
                 found += [f"still {what}", *map(str, self.living_places()), *self.outside.left()[:20],
                           self.daemon.req("GET", "/api/leaks").text[:1000]]
                 break
+        self.set_pools(pools)
         return found
+
+    def set_pools(self, sizes):
+        """How many boxes are kept in advance; returns what it was."""
+        was = {}
+        for environment, size in sizes.items():
+            config = self.daemon.req("GET", f"/api/environments/{environment}").json["config"]
+            was[environment] = config["poolSize"]
+            if config["poolSize"] != size:
+                answer = self.daemon.req("PATCH", f"/api/environments/{environment}", {"config": {**config, "poolSize": size}})
+                assert answer.status == 200, answer.text
+        return was
 
     def living_places(self):
         return self.daemon.sql("SELECT id, state FROM places WHERE state <> 'gone'")
