@@ -372,17 +372,22 @@ void tunnel_listen(struct tunnel *t, struct tunnel_listener *l)
         say_listen(t, l, FRAME_LISTEN);
 }
 
-void tunnel_unlisten(struct tunnel *t, struct tunnel_listener *l)
+void tunnel_forget(struct tunnel *t, struct tunnel_listener *l)
 {
         struct tunnel_listener **at;
 
         for (at = &t->listeners; *at != l; at = &(*at)->next)
                 ;
         *at = l->next;
-        say_listen(t, l, FRAME_UNLISTEN);
         for (struct conn *k = t->conns; k; k = k->next)
                 if (k->listener == l)
                         break_conn(k);
+}
+
+void tunnel_unlisten(struct tunnel *t, struct tunnel_listener *l)
+{
+        say_listen(t, l, FRAME_UNLISTEN);
+        tunnel_forget(t, l);
 }
 
 void tunnel_up(struct tunnel *t, struct box_link *link)

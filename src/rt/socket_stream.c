@@ -45,6 +45,8 @@ static void on_poll(uv_poll_t *handle, int status, int events)
 
         if (status < 0 || (events & UV_PRIORITIZED))
                 found |= STREAM_BROKEN;
+        if (status < 0)
+                s->watching = 0; /* libuv has stopped */
         if (events & UV_READABLE)
                 found |= STREAM_READABLE;
         if (events & UV_WRITABLE)
