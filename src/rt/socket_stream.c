@@ -69,6 +69,13 @@ static void socket_watch(struct byte_stream *stream, int events)
         (void)uv_poll_start(&s->poll, wanted, on_poll);
 }
 
+static bool socket_has_input(struct byte_stream *stream)
+{
+        char byte;
+
+        return recv(socket_of(stream)->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
 static void on_closed(uv_handle_t *handle)
 {
         struct socket_stream *s = container_of((uv_poll_t *)handle, struct socket_stream, poll);
@@ -92,6 +99,7 @@ static const struct byte_stream_ops socket_ops = {
         .write = socket_write,
         .end = socket_end,
         .watch = socket_watch,
+        .has_input = socket_has_input,
         .close = socket_close,
 };
 
