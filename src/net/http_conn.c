@@ -380,14 +380,14 @@ static void close_if_over(struct http_conn *c)
         bool sent = http_conn_pending(c) == 0;
 
         if (c->phase == CONN_CLOSING && sent) {
-                if (c->eof) {
-                        http_conn_close(c);
-                        return;
-                }
-                c->phase = CONN_LINGER;
                 stream_end(c->stream);
+                if (c->eof)
+                        http_conn_close(c);
+                else
+                        c->phase = CONN_LINGER;
         } else if ((c->phase == CONN_HEAD && sent && c->eof) ||
                    (is_idle(c) && c->server->draining)) {
+                stream_end(c->stream); /* not every carrier takes closing for an end */
                 http_conn_close(c);
         }
 }
