@@ -19,9 +19,6 @@
  * whether the request arrived. */
 #include "secret/aws.h"
 
-#include <math.h>
-
-#include "base/clock.h"
 #include "base/log.h"
 #include "codec/json_scan.h"
 
@@ -29,105 +26,6 @@
 #define STAGE_CURRENT   "AWSCURRENT"
 #define UNDO_MS         10000
 #define DESCRIPTION_MAX 500
-#define REFERENCE_MAX   2048
-
-/* ---- calls ---- */
-
-struct request {
-        struct buf text;
-        struct jw w;
-};
-
-static void request_init(struct request *q)
-{
-        q->text = BUF_INIT;
-        jw_init(&q->w, &q->text);
-        jw_object(&q->w);
-}
-
-static void request_done(struct request *q)
-{
-        buf_done(&q->text);
-}
-
-/* Without a value in it. */
-static int send(struct op *op, const struct aws_settings *s, const char *operation,
-                struct request *q, struct transfer_answer *ret, struct err *err)
-{
-        struct aws_call call = { .operation = operation };
-
-        jw_object_end(&q->w);
-        if (buf_failed(&q->text))
-                return err_set(err, ERR_TOO_LARGE, "The request to the vault is too large.");
-        call.body = buf_str(&q->text);
-        call.len = q->text.len;
-        return aws_call_run(op, s, &call, ret, err);
-}
-
-/* With the value as SecretString, in memory that is wiped. */
-static int send_value(struct op *op, const struct aws_settings *s, const char *operation,
-                      struct request *q, const struct secret_value *value,
-                      struct transfer_answer *ret, struct err *err)
-{
-        CLEAN(secret_value_done) struct secret_value body = { 0 };
-        struct aws_call call = { .operation = operation, .holds_value = true };
-        size_t escaped = json_scan_escaped_len(value->data, value->len), n;
-        int r;
-
-        jw_key(&q->w, "SecretString");
-        if (buf_failed(&q->text))
-                return err_set(err, ERR_TOO_LARGE, "The request to the vault is too large.");
-        r = secret_value_alloc(&body, q->text.len + escaped + 3, err);
-        if (r < 0)
-                return r;
-        memcpy(body.data, q->text.data, q->text.len);
-        n = q->text.len;
-        body.data[n++] = '"';
-        n += json_scan_escape(value->data, value->len, body.data + n);
-        body.data[n++] = '"';
-        body.data[n++] = '}';
-        call.body = body.data;
-        call.len = n;
-        return aws_call_run(op, s, &call, ret, err);
-}
-
-static int bad_answer(const char *operation, const char *what, struct err *err)
-{
-        log_warn("AWS Secrets Manager answered nonsense", LOG_S("operation", operation),
-                 LOG_S("what", what));
-        return vault_fail(err, VAULT_ERROR, aws_failure_text(VAULT_ERROR));
-}
-
-/* A string member, in the arena; NULL when there is none. Never for the value itself. */
-static const char *answer_text(struct op *op, const struct transfer_answer *a, const char *key)
-{
-        const char *raw;
-        size_t len, n;
-        char *text;
-
-        if (!a->room.data || json_scan_string(a->room.data, a->len, key, &raw, &len, NULL) <= 0)
-                return NULL;
-        text = arena_alloc(op->arena, len + 1);
-        if (json_scan_decode(raw, len, text, &n, NULL) < 0 || n == 0 || n > REFERENCE_MAX)
-                return NULL;
-        return text;
-}
-
-/* Answers without a value. */
-static int answer_json(struct op *op, const char *operation, const struct transfer_answer *a,
-                       json_t **ret, struct err *err)
-{
-        CLEAN(err_done) struct err why = { 0 };
-        json_t *document = NULL;
-
-        if (!a->room.data || json_parse(a->room.data, a->len, &document, &why) < 0)
-                return bad_answer(operation, why.msg, err);
-        arena_defer(op->arena, (void (*)(void *))json_decref, document);
-        if (!json_is_object(document))
-                return bad_answer(operation, "not an object", err);
-        *ret = document;
-        return 0;
-}
 
 /* What create and put answer: which secret, which version. */
 static int answer_material(struct op *op, const char *operation, const struct transfer_answer *a,
@@ -135,14 +33,14 @@ static int answer_material(struct op *op, const char *operation, const struct tr
 {
         struct aws_material m = { .managed = true };
 
-        m.secret_id = answer_text(op, a, "ARN");
+        m.secret_id = aws_answer_text(op, a, "ARN");
         if (!m.secret_id)
-                m.secret_id = answer_text(op, a, "Name");
+                m.secret_id = aws_answer_text(op, a, "Name");
         if (!m.secret_id)
                 m.secret_id = asked_for;
-        m.version_id = answer_text(op, a, "VersionId");
+        m.version_id = aws_answer_text(op, a, "VersionId");
         if (!m.version_id)
-                return bad_answer(operation, "no version", err);
+                return aws_bad_answer(operation, "no version", err);
         aws_material_write(op->arena, &m, ret);
         return 0;
 }
@@ -158,15 +56,15 @@ static int describe(struct op *op, const struct aws_settings *s, const char *sec
                     struct description *ret, struct err *err)
 {
         CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
-        CLEAN(request_done) struct request q;
+        CLEAN(aws_request_done) struct aws_request q = { 0 };
         json_t *document = NULL;
         int r;
 
-        request_init(&q);
+        aws_request_init(&q);
         jw_kstring(&q.w, "SecretId", secret_id);
-        r = send(op, s, "DescribeSecret", &q, &answer, err);
+        r = aws_send(op, s, "DescribeSecret", &q, &answer, err);
         if (r == 0)
-                r = answer_json(op, "DescribeSecret", &answer, &document, err);
+                r = aws_answer_json(op, "DescribeSecret", &answer, &document, err);
         if (r < 0)
                 return r;
         ret->is_deleted = json_is_number(json_object_get(document, "DeletedDate"));
@@ -200,7 +98,7 @@ static int move_current(struct op *op, const struct aws_settings *s, const char 
                         const char *version_id, struct err *err)
 {
         CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
-        CLEAN(request_done) struct request q;
+        CLEAN(aws_request_done) struct aws_request q = { 0 };
         struct description d = { 0 };
         const char *holder;
         int r = describe(op, s, secret_id, &d, err);
@@ -210,13 +108,13 @@ static int move_current(struct op *op, const struct aws_settings *s, const char 
         holder = version_with(&d, STAGE_CURRENT);
         if (holder && streq(holder, version_id))
                 return 0;
-        request_init(&q);
+        aws_request_init(&q);
         jw_kstring(&q.w, "SecretId", secret_id);
         jw_kstring(&q.w, "VersionStage", STAGE_CURRENT);
         jw_kstring(&q.w, "MoveToVersionId", version_id);
         if (holder)
                 jw_kstring(&q.w, "RemoveFromVersionId", holder);
-        return send(op, s, "UpdateSecretVersionStage", &q, &answer, err);
+        return aws_send(op, s, "UpdateSecretVersionStage", &q, &answer, err);
 }
 
 /* ---- create ---- */
@@ -255,7 +153,7 @@ static size_t cut(const char *text, size_t max)
         return n;
 }
 
-static void put_create(struct op *op, struct request *q, const struct aws_settings *s,
+static void put_create(struct op *op, struct aws_request *q, const struct aws_settings *s,
                        const struct vault_subject *subject, const char *name, const char *token)
 {
         const char *title = subject->secret_name ? subject->secret_name : subject->secret_key;
@@ -278,7 +176,7 @@ static void undo_create(const struct op *op, const struct aws_settings *s, const
         struct op shield = op_shield(op, UNDO_MS);
         CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
         CLEAN(err_done) struct err e = { 0 };
-        CLEAN(request_done) struct request q;
+        CLEAN(aws_request_done) struct aws_request q = { 0 };
         struct description d = { 0 };
         int r = describe(&shield, s, name, &d, &e);
 
@@ -286,11 +184,11 @@ static void undo_create(const struct op *op, const struct aws_settings *s, const
                 return;
         if (r == 0 && !json_object_get(d.stages, token))
                 return;
-        request_init(&q);
+        aws_request_init(&q);
         jw_kstring(&q.w, "SecretId", name);
         jw_kbool(&q.w, "ForceDeleteWithoutRecovery", true);
         if (r == 0)
-                r = send(&shield, s, "DeleteSecret", &q, &answer, &e);
+                r = aws_send(&shield, s, "DeleteSecret", &q, &answer, &e);
         if (r < 0)
                 log_warn("a secret may have been left in AWS Secrets Manager", LOG_S("name", name),
                          LOG_S("reason", e.msg));
@@ -324,7 +222,7 @@ static int aws_create(struct op *op, const struct vault_config *config,
 {
         CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
         CLEAN(err_done) struct err e = { 0 };
-        CLEAN(request_done) struct request q;
+        CLEAN(aws_request_done) struct aws_request q = { 0 };
         struct uuid token = uuid_new();
         struct aws_settings s = { 0 };
         const char *name = NULL;
@@ -334,9 +232,9 @@ static int aws_create(struct op *op, const struct vault_config *config,
                 r = aws_managed_name(op->arena, &s, subject, &name, err);
         if (r < 0)
                 return r;
-        request_init(&q);
+        aws_request_init(&q);
         put_create(op, &q, &s, subject, name, token.s);
-        r = send_value(op, &s, "CreateSecret", &q, value, &answer, &e);
+        r = aws_send_value(op, &s, "CreateSecret", &q, value, &answer, &e);
         if (r == 0)
                 r = answer_material(op, "CreateSecret", &answer, name, ret, &e);
         if (r < 0 && may_have_happened(r, &answer, &e))
@@ -382,18 +280,18 @@ static int put_version(struct op *op, const struct aws_settings *s, const char *
                        struct err *err)
 {
         CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
-        CLEAN(request_done) struct request q;
+        CLEAN(aws_request_done) struct aws_request q = { 0 };
         struct uuid token = uuid_new();
         int r;
 
-        request_init(&q);
+        aws_request_init(&q);
         jw_kstring(&q.w, "SecretId", secret_id);
         jw_kstring(&q.w, "ClientRequestToken", token.s);
         jw_key(&q.w, "VersionStages");
         jw_array(&q.w);
         jw_string(&q.w, STAGE_PENDING);
         jw_array_end(&q.w);
-        r = send_value(op, s, "PutSecretValue", &q, value, &answer, err);
+        r = aws_send_value(op, s, "PutSecretValue", &q, value, &answer, err);
         return r < 0 ? r : answer_material(op, "PutSecretValue", &answer, secret_id, ret, err);
 }
 
@@ -449,7 +347,7 @@ static int aws_link(struct op *op, const struct vault_config *config,
 
         if (r < 0)
                 return r;
-        if (!m.secret_id || strlen(m.secret_id) > REFERENCE_MAX)
+        if (!m.secret_id || strlen(m.secret_id) > AWS_REFERENCE_MAX)
                 return err_set(err, ERR_UNPROCESSABLE,
                                "An AWS secret is named by its ARN or its name");
         if (aws_reference_in_namespace(op->arena, &s, m.secret_id))
@@ -472,14 +370,14 @@ static int take_value(const struct transfer_answer *a, struct secret_value *ret,
                         : 0;
 
         if (r < 0)
-                return bad_answer("GetSecretValue", "not JSON", err);
+                return aws_bad_answer("GetSecretValue", "not JSON", err);
         if (r == 0 || len == 0)
-                return bad_answer("GetSecretValue", "SecretString was empty", err);
+                return aws_bad_answer("GetSecretValue", "SecretString was empty", err);
         r = secret_value_alloc(&decoded, len, err);
         if (r < 0)
                 return r;
         if (json_scan_decode(raw, len, decoded.data, &n, NULL) < 0)
-                return bad_answer("GetSecretValue", "SecretString is not text", err);
+                return aws_bad_answer("GetSecretValue", "SecretString is not text", err);
         return secret_value_set(ret, decoded.data, n, err);
 }
 
@@ -503,7 +401,7 @@ static int aws_resolve(struct op *op, const struct vault_config *config,
                        struct secret_value *ret, struct err *err)
 {
         CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
-        CLEAN(request_done) struct request q;
+        CLEAN(aws_request_done) struct aws_request q = { 0 };
         struct aws_settings s = { 0 };
         struct aws_material m = { 0 };
         const char *secret_id = NULL, *version_id;
@@ -516,7 +414,7 @@ static int aws_resolve(struct op *op, const struct vault_config *config,
         if (r < 0)
                 return r;
         version_id = material->version_ref ? material->version_ref : m.version_id;
-        request_init(&q);
+        aws_request_init(&q);
         jw_kstring(&q.w, "SecretId", secret_id);
         if (version_id)
                 jw_kstring(&q.w, "VersionId", version_id);
@@ -538,15 +436,15 @@ static int delete_secret(struct op *op, const struct aws_settings *s, const char
                          struct err *err)
 {
         CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
-        CLEAN(request_done) struct request q;
+        CLEAN(aws_request_done) struct aws_request q = { 0 };
         struct description d = { 0 };
         struct err e = { 0 };
         int r;
 
-        request_init(&q);
+        aws_request_init(&q);
         jw_kstring(&q.w, "SecretId", secret_id);
         jw_kint(&q.w, "RecoveryWindowInDays", s->recovery_days);
-        r = send(op, s, "DeleteSecret", &q, &answer, &e);
+        r = aws_send(op, s, "DeleteSecret", &q, &answer, &e);
         /* A deletion whose answer was lost is asked for again, and refused the second time. */
         if (r < 0 && vault_failure_of(&e) == VAULT_INVALID_REQUEST &&
             describe(op, s, secret_id, &d, NULL) == 0 && d.is_deleted)
@@ -561,15 +459,15 @@ static int archive_version(struct op *op, const struct aws_settings *s, const ch
                            const char *version_id, struct err *err)
 {
         CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
-        CLEAN(request_done) struct request q;
+        CLEAN(aws_request_done) struct aws_request q = { 0 };
 
         if (!version_id)
                 return 0;
-        request_init(&q);
+        aws_request_init(&q);
         jw_kstring(&q.w, "SecretId", secret_id);
         jw_kstring(&q.w, "VersionStage", STAGE_PENDING);
         jw_kstring(&q.w, "RemoveFromVersionId", version_id);
-        return send(op, s, "UpdateSecretVersionStage", &q, &answer, err);
+        return aws_send(op, s, "UpdateSecretVersionStage", &q, &answer, err);
 }
 
 static int aws_remove(struct op *op, const struct vault_config *config,
@@ -592,176 +490,6 @@ static int aws_remove(struct op *op, const struct vault_config *config,
                 return delete_secret(op, &s, secret_id, err);
         return archive_version(op, &s, secret_id,
                                material->version_ref ? material->version_ref : m.version_id, err);
-}
-
-/* ---- list ---- */
-
-/* AWS writes seconds since 1970, with a fraction. */
-static void set_date(json_t *to, const char *key, const json_t *entry, const char *from)
-{
-        const json_t *v = json_object_get(entry, from);
-        double seconds = json_is_number(v) ? json_number_value(v) : NAN;
-        char iso[ISO_TIME_LEN + 1];
-
-        if (!isfinite(seconds) || fabs(seconds) > 1e11) {
-                json_object_set_new(to, key, json_null());
-                return;
-        }
-        clock_iso((int64_t)(seconds * (double)US_PER_S), iso);
-        json_object_set_new(to, key, json_string(iso));
-}
-
-/* What a description or a tag says stays in AWS; that there is one may be known. */
-static json_t *metadata_of(const json_t *entry)
-{
-        const char *description = json_get_string(entry, "Description");
-        const char *kms = json_get_string(entry, "KmsKeyId");
-        json_t *m = json_object();
-
-        set_date(m, "createdDate", entry, "CreatedDate");
-        set_date(m, "lastAccessedDate", entry, "LastAccessedDate");
-        set_date(m, "lastChangedDate", entry, "LastChangedDate");
-        set_date(m, "deletedDate", entry, "DeletedDate");
-        json_object_set_new(m, "hasDescription", json_boolean(description && *description));
-        json_object_set_new(m, "hasKmsKey", json_boolean(kms && *kms));
-        json_object_set_new(
-                m, "tagCount",
-                json_integer((json_int_t)json_array_size(json_object_get(entry, "Tags"))));
-        return m;
-}
-
-static void add_entry(json_t *list, const json_t *entry)
-{
-        const char *arn = json_get_string(entry, "ARN"), *name = json_get_string(entry, "Name");
-        json_t *row;
-
-        if (!arn && !name)
-                return;
-        row = json_object();
-        json_object_set_new(row, "externalRef", json_string(arn ? arn : name));
-        json_object_set_new(row, "name", json_string(name ? name : aws_reference_name(arn)));
-        json_object_set_new(row, "providerVersionRef", json_null());
-        json_object_set_new(row, "providerMetadata", metadata_of(entry));
-        json_array_append_new(list, row);
-}
-
-static void put_list(struct jw *w, const struct vault_page *page)
-{
-        jw_kint(w, "MaxResults", MAX(1, MIN(page->page_size, 100)));
-        if (page->next_token)
-                jw_kstring(w, "NextToken", page->next_token);
-        jw_kbool(w, "IncludePlannedDeletion", false);
-        if (!page->query || !*page->query)
-                return;
-        jw_key(w, "Filters");
-        jw_array(w);
-        jw_object(w);
-        jw_kstring(w, "Key", "all");
-        jw_key(w, "Values");
-        jw_array(w);
-        jw_string(w, page->query);
-        jw_array_end(w);
-        jw_object_end(w);
-        jw_array_end(w);
-}
-
-static int aws_list(struct op *op, const struct vault_config *config, const struct vault_page *page,
-                    json_t **ret, struct err *err)
-{
-        CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
-        CLEAN(request_done) struct request q;
-        struct aws_settings s = { 0 };
-        json_t *document = NULL, *list, *entry;
-        size_t i;
-        int r = aws_settings_load(op->arena, config, &s, err);
-
-        if (r < 0)
-                return r;
-        request_init(&q);
-        put_list(&q.w, page);
-        r = send(op, &s, "ListSecrets", &q, &answer, err);
-        if (r == 0)
-                r = answer_json(op, "ListSecrets", &answer, &document, err);
-        if (r < 0)
-                return r;
-        list = json_array();
-        json_array_foreach(json_object_get(document, "SecretList"), i, entry)
-                add_entry(list, entry);
-        *ret = json_pack("{s:o,s:o}", "secrets", list, "nextToken",
-                         json_string_or_null(json_get_string(document, "NextToken")));
-        return 0;
-}
-
-/* ---- health ---- */
-
-static json_t *in_arena(struct op *op, json_t *v)
-{
-        arena_defer(op->arena, (void (*)(void *))json_decref, v);
-        return v;
-}
-
-static json_t *texts(struct op *op, const char *text)
-{
-        json_t *list = in_arena(op, json_array());
-
-        if (text)
-                json_array_append_new(list, json_string(text));
-        return list;
-}
-
-static int health_missing(struct op *op, struct vault_health *ret)
-{
-        CLEAN(buf_done) struct buf list = BUF_INIT;
-        json_t *missing = aws_settings_missing(), *name;
-        size_t i;
-
-        json_array_foreach(missing, i, name)
-                buf_appendf(&list, "%s%s", i ? ", " : "", json_string_value(name));
-        ret->status = "warn";
-        ret->message =
-                arena_printf(op->arena, "AWS Secrets Manager provider is not ready: missing %s.",
-                             buf_str(&list));
-        json_object_set_new(ret->details, "missingConfig", missing);
-        return 0;
-}
-
-/* Makes no call: whether the settings and what can be seen of credentials make sense. */
-static int aws_health(struct op *op, const struct vault_config *config, struct vault_health *ret,
-                      struct err *err)
-{
-        CLEAN(err_done) struct err why = { 0 };
-        json_t *missing = aws_settings_missing();
-        bool is_static = aws_credentials_static_in_env(), has_all = json_array_size(missing) == 0;
-        struct aws_settings s = { 0 };
-        int r = aws_settings_load(op->arena, config, &s, &why);
-
-        json_decref(missing);
-        *ret = (struct vault_health){
-                .status = is_static ? "warn" : "ok",
-                .message = "AWS Secrets Manager provider is configured.",
-                .details = in_arena(op, json_object()),
-                .warnings = texts(op, is_static ? "Static AWS access keys are visible in the "
-                                                  "environment of this process. Prefer a role: "
-                                                  "instance, container or web identity."
-                                                : NULL),
-                .guidance = texts(op, "Values live in AWS. A back-up of the database holds their "
-                                      "references, and restores nothing without that account."),
-        };
-        json_object_set_new(ret->details, "credentialSource",
-                            json_string("AWS SDK default credential provider chain"));
-        json_object_set_new(ret->details, "detectedCredentialSources", aws_credentials_detected());
-        if (r < 0 && !(config && config->id) && !has_all)
-                return health_missing(op, ret);
-        if (r < 0) {
-                ret->status = "error";
-                ret->message = arena_strdup(op->arena, why.msg);
-                return 0;
-        }
-        json_object_set_new(ret->details, "region", json_string(s.region));
-        json_object_set_new(ret->details, "prefix", json_string(s.prefix));
-        json_object_set_new(ret->details, "deploymentId", json_string(s.deployment_id));
-        json_object_set_new(ret->details, "kmsKeyConfigured", json_boolean(s.kms_key_id != NULL));
-        return 0;
 }
 
 static bool aws_is_configured(void)

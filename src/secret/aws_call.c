@@ -231,6 +231,7 @@ static int send_signed(struct op *op, const struct aws_settings *s, const struct
                 .body_len = call->len,
                 .connect_ms = CONNECT_MS,
                 .total_ms = TOTAL_MS,
+                .ca_file = aws_env_plain("AWS_CA_BUNDLE"),
         };
         int r;
 

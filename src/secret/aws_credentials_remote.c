@@ -140,6 +140,7 @@ int aws_from_container(struct op *op, struct aws_credentials *ret, struct err *e
                               .headers = &header,
                               .connect_ms = NEAR_CONNECT_MS,
                               .total_ms = NEAR_TOTAL_MS,
+                              .ca_file = aws_env_plain("AWS_CA_BUNDLE"),
                               .direct = true };
         int r;
 
@@ -328,7 +329,8 @@ static int assume_role(struct op *op, const char *url, const char *role, const c
                               .headers = &header,
                               .n_headers = 1,
                               .connect_ms = STS_CONNECT_MS,
-                              .total_ms = STS_TOTAL_MS };
+                              .total_ms = STS_TOTAL_MS,
+                              .ca_file = aws_env_plain("AWS_CA_BUNDLE") };
 
         /* Room for every byte escaped: a buffer that grows leaves copies behind. */
         if (!buf_reserve(&form, 3 * (strlen(token) + strlen(role)) + 1024))

@@ -16,7 +16,6 @@
 #define NEED_KMS        "PAPERCLIP_SECRETS_AWS_KMS_KEY_ID"
 #define MAX_REGION      40
 #define MAX_ENDPOINT    512
-#define REFERENCE_MAX   2048
 #define ENDPOINT_REFUSED                                                                           \
         "The AWS endpoint must be an https URL, or http to this machine, without query"
 
@@ -430,7 +429,7 @@ int aws_material_read(struct arena *arena, const struct vault_material *material
         ret->version_id = arena_strtrim(arena, json_get_string(document, "versionId"));
         ret->managed = source && streq(source, "managed");
         if (!scheme || !streq(scheme, AWS_SCHEME) || !ret->secret_id ||
-            strlen(ret->secret_id) > REFERENCE_MAX ||
+            strlen(ret->secret_id) > AWS_REFERENCE_MAX ||
             (!ret->managed && (!source || !streq(source, "external_reference")))) {
                 json_decref(document);
                 return bad_material(err);

@@ -214,6 +214,8 @@ static int set_rules(struct running *r, const struct transfer *t)
         SET(CURLOPT_QUICK_EXIT, 1L);
         SET(CURLOPT_CONNECTTIMEOUT_MS, (long)t->connect_ms);
         SET(CURLOPT_TIMEOUT_MS, (long)t->total_ms);
+        if (t->ca_file)
+                SET(CURLOPT_CAINFO, t->ca_file);
         if (t->direct)
                 SET(CURLOPT_PROXY, "");
         return 0;

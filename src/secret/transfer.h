@@ -24,7 +24,8 @@ struct transfer {
         size_t body_len;
         int64_t connect_ms;
         int64_t total_ms;
-        bool direct; /* no proxy, whatever the environment says */
+        const char *ca_file; /* trust these instead of the system's; NULL: the system's */
+        bool direct;         /* no proxy, whatever the environment says */
 };
 
 struct transfer_answer {
