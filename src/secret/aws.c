@@ -373,7 +373,7 @@ static int take_value(const struct transfer_answer *a, struct secret_value *ret,
                 return aws_bad_answer("GetSecretValue", "not JSON", err);
         if (r == 0 || len == 0)
                 return aws_bad_answer("GetSecretValue", "SecretString was empty", err);
-        r = secret_value_alloc(&decoded, len, err);
+        r = secret_value_room(&decoded, len, err);
         if (r < 0)
                 return r;
         if (json_scan_decode(raw, len, decoded.data, &n, NULL) < 0)

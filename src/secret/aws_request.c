@@ -48,7 +48,7 @@ int aws_send_value(struct op *op, const struct aws_settings *s, const char *oper
         jw_key(&q->w, "SecretString");
         if (buf_failed(&q->text))
                 return err_set(err, ERR_TOO_LARGE, "The request to the vault is too large.");
-        r = secret_value_alloc(&body, q->text.len + escaped + 3, err);
+        r = secret_value_room(&body, q->text.len + escaped + 3, err);
         if (r < 0)
                 return r;
         memcpy(body.data, q->text.data, q->text.len);

@@ -112,7 +112,7 @@ static int make_room(struct running *r, size_t wanted)
                 room *= 2;
         if (room == a->room.len)
                 return 0;
-        if (secret_value_alloc(&larger, room, r->err) < 0)
+        if (secret_value_room(&larger, room, r->err) < 0)
                 return -1;
         if (a->len > 0)
                 memcpy(larger.data, a->room.data, a->len);

@@ -79,6 +79,7 @@ struct vault_provider {
         bool keeps_values;     /* managed secrets */
         bool keeps_references; /* external references */
         bool coming_soon;
+        bool is_inside; /* the material is all there is: nothing exists outside our database */
 
         /* Whether it works without a vault, from the process's settings. */
         bool (*is_configured)(void);
@@ -112,12 +113,16 @@ struct vault_provider {
                     json_t **ret, struct err *err);
         int (*health)(struct op *op, const struct vault_config *config, struct vault_health *ret,
                       struct err *err);
+        /* Asked inside the transaction that stores it; NULL: always. */
+        bool (*may_store)(const struct vault_material *material);
 };
 
 extern const struct vault_provider vault_local, vault_aws, vault_gcp, vault_hashi;
 
 /* NULL when there is no such provider. */
 const struct vault_provider *vault_lookup(const char *key);
+/* In the test build another one may stand in for it (vault_fake.c). */
+const struct vault_provider *vault_stand_in(const struct vault_provider *real);
 
 /* The error of a failed call: code, HTTP meaning and {"code"} by kind; `text` is safe to show. */
 int vault_fail(struct err *err, enum vault_failure kind, const char *text);
