@@ -60,10 +60,7 @@ static void go_live(struct exec *e, int64_t pid, uint64_t started_ms, uint8_t ki
         if (kill_method)
                 e->view.kill_method = kill_method;
         pthread_mutex_unlock(&e->hub->lock);
-        free(e->start);
-        free(e->start_memory);
-        e->start = NULL;
-        e->start_memory = NULL;
+        exec_drop_start(e);
 }
 
 static void grow(struct exec *e, uint8_t stream, uint64_t len)

@@ -67,6 +67,16 @@ static void leave_box(struct exec *e)
         *at = e->box_next;
 }
 
+void exec_drop_start(struct exec *e)
+{
+        if (e->start_memory)
+                explicit_bzero(e->start_memory, e->start_size);
+        free(e->start_memory);
+        free(e->start);
+        e->start_memory = NULL;
+        e->start = NULL;
+}
+
 void exec_drop(struct exec *e)
 {
         struct exec_hub *hub = e->hub;
@@ -83,8 +93,7 @@ void exec_drop(struct exec *e)
         stdin_fail(e);
         if (e->box)
                 box_forget_if_over(e->box);
-        free(e->start);
-        free(e->start_memory);
+        exec_drop_start(e);
         free(e);
 }
 

@@ -48,6 +48,7 @@ struct exec {
         bool seen;               /* the box listed it */
         struct box_start *start; /* until the box took it; owned */
         char *start_memory;
+        size_t start_size; /* of start_memory: it may hold secrets and is wiped */
         struct exec_watch *watches;
 
         bool takes_stdin, stdin_eof_sent;
@@ -126,6 +127,7 @@ bool intended_has(struct exec_hub *hub, const char *id);
 /* Any thread: whoever makes or buries the box of a place holds this. */
 pthread_mutex_t *box_launch_lock(struct exec_hub *hub, const char *place_id);
 void exec_drop(struct exec *e); /* out of the hub, freed */
+void exec_drop_start(struct exec *e);
 struct box *box_find(struct exec_hub *hub, const char *place_id);
 struct box *box_add(struct exec_hub *hub, const char *place_id, uint64_t epoch);
 /* Drop a box that is dead and has no execution left. */

@@ -189,6 +189,7 @@ struct start_letter {
         uint64_t epoch;
         struct box_start start;
         char *memory;
+        size_t memory_size;
         bool open_stdin;
         char *stdin_text;
         size_t stdin_len;
@@ -203,6 +204,7 @@ static void start_on_loop(struct letter *letter)
         e->start = xcalloc(1, sizeof(*e->start));
         *e->start = s->start;
         e->start_memory = s->memory;
+        e->start_size = s->memory_size;
         e->takes_stdin = s->start.flags & BOX_START_STDIN;
         e->box = box;
         if (s->stdin_text)
@@ -251,20 +253,24 @@ static size_t aligned(size_t n)
 
 static void copy_start(struct start_letter *s, const struct exec_request *req, const char *spool)
 {
-        size_t n_args, n_env;
+        size_t n_args, n_env, n_redact;
         size_t args = aligned(list_size(req->args, &n_args)),
-               env = aligned(list_size(req->env, &n_env));
+               env = aligned(list_size(req->env, &n_env)),
+               redact = aligned(list_size(req->redact, &n_redact));
         const char *texts[] = { req->command, req->cwd ? req->cwd : "", spool };
-        size_t size = args + env;
+        size_t size = args + env + redact;
         char *at;
 
         for (size_t i = 0; i < ARRAY_LEN(texts); i++)
                 size += strlen(texts[i]) + 1;
         at = s->memory = xcalloc(1, size);
+        s->memory_size = size;
         s->start.args = copy_list(req->args, n_args, &at);
         at = s->memory + args;
         s->start.env = copy_list(req->env, n_env, &at);
         at = s->memory + args + env;
+        s->start.redact = copy_list(req->redact, n_redact, &at);
+        at = s->memory + args + env + redact;
         s->start.command = at;
         at = stpcpy(at, texts[0]) + 1;
         s->start.cwd = at;
@@ -284,7 +290,8 @@ static void post_start(struct intent *q, const char *spool)
         memcpy(s->id, q->row.id, UUID_LEN + 1);
         (void)frame_uuid_bytes(q->row.id, s->start.id);
         s->start.flags = BOX_START_SHARED | (req->terminal ? BOX_START_TERMINAL : 0) |
-                         (req->open_stdin || req->stdin_text ? BOX_START_STDIN : 0);
+                         (req->open_stdin || req->stdin_text ? BOX_START_STDIN : 0) |
+                         (req->redact && req->redact[0] ? BOX_START_REDACT : 0);
         s->start.timeout_ms = (uint64_t)req->timeout_ms;
         s->start.grace_ms = SIGNAL_GRACE_MS;
         s->start.columns = req->columns;
