@@ -228,17 +228,18 @@ size_t json_scan_escape(const char *text, size_t len, char *out)
         for (size_t i = 0; i < len; i++) {
                 unsigned char c = (unsigned char)text[i];
 
-                if (c == '"' || c == '\\') {
+                if (c < 0x20) {
                         *to++ = '\\';
-                        *to++ = (char)c;
-                } else if (c < 0x20) {
-                        memcpy(to, "\\u00", 4);
-                        to[4] = digits[c >> 4];
-                        to[5] = digits[c & 15];
-                        to += 6;
-                } else {
-                        *to++ = (char)c;
+                        *to++ = 'u';
+                        *to++ = '0';
+                        *to++ = '0';
+                        *to++ = digits[c >> 4];
+                        *to++ = digits[c & 15];
+                        continue;
                 }
+                if (c == '"' || c == '\\')
+                        *to++ = '\\';
+                *to++ = (char)c;
         }
         return (size_t)(to - out);
 }

@@ -74,20 +74,24 @@ enum vault_failure aws_classify(int status, const char *type)
 
 const char *aws_failure_text(enum vault_failure kind)
 {
-        static const char *const texts[] = {
-                [VAULT_CONFLICT] =
-                        "AWS Secrets Manager reported that the requested secret already exists.",
-                [VAULT_NOT_FOUND] = "AWS Secrets Manager could not find the requested secret.",
-                [VAULT_ACCESS_DENIED] = "AWS Secrets Manager denied the request. Check IAM "
-                                        "permissions for this provider vault.",
-                [VAULT_THROTTLED] =
-                        "AWS Secrets Manager throttled the request. Wait and try again.",
-                [VAULT_INVALID_REQUEST] = "AWS Secrets Manager rejected the request.",
-                [VAULT_UNAVAILABLE] = "AWS Secrets Manager is unavailable right now.",
-                [VAULT_ERROR] = "AWS Secrets Manager request failed.",
-        };
-
-        return texts[kind];
+        switch (kind) {
+        case VAULT_CONFLICT:
+                return "AWS Secrets Manager reported that the requested secret already exists.";
+        case VAULT_NOT_FOUND:
+                return "AWS Secrets Manager could not find the requested secret.";
+        case VAULT_ACCESS_DENIED:
+                return "AWS Secrets Manager denied the request. Check IAM permissions for this "
+                       "provider vault.";
+        case VAULT_THROTTLED:
+                return "AWS Secrets Manager throttled the request. Wait and try again.";
+        case VAULT_INVALID_REQUEST:
+                return "AWS Secrets Manager rejected the request.";
+        case VAULT_UNAVAILABLE:
+                return "AWS Secrets Manager is unavailable right now.";
+        case VAULT_ERROR:
+                break;
+        }
+        return "AWS Secrets Manager request failed.";
 }
 
 const char *aws_error_type(struct arena *arena, const char *text)

@@ -114,7 +114,7 @@ static int make_room(struct running *r, size_t wanted)
                 return 0;
         if (secret_value_room(&larger, room, r->err) < 0)
                 return -1;
-        if (a->len > 0)
+        if (a->room.data)
                 memcpy(larger.data, a->room.data, a->len);
         secret_value_done(&a->room);
         a->room = larger;
