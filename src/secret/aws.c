@@ -15,8 +15,7 @@
  *     v3 was committed        -               AWSPREVIOUS           AWSCURRENT, PENDING
  *     or v3 was given up      AWSPREVIOUS     AWSCURRENT            -
  *
- * The ids of versions are chosen here (ClientRequestToken), so that after a lost answer we can tell
- * whether the request arrived. */
+ * The ids of versions are chosen here (ClientRequestToken), as AWS wants it. */
 #include "secret/aws.h"
 
 #include "base/log.h"
@@ -24,7 +23,6 @@
 
 #define STAGE_PENDING   "PAPERCLIP_PENDING"
 #define STAGE_CURRENT   "AWSCURRENT"
-#define UNDO_MS         10000
 #define DESCRIPTION_MAX 500
 
 /* What create and put answer: which secret, which version. */
@@ -153,45 +151,32 @@ static size_t cut(const char *text, size_t max)
         return n;
 }
 
+/* The id of a secret's first version. It follows from the secret, so that after a lost answer, or a
+ * crash, we know whether what lies under the name is ours. */
+static const char *first_version(struct op *op, const struct vault_subject *subject)
+{
+        const char *text = arena_printf(op->arena, "%s/%s", subject->company_id,
+                                        subject->secret_id ? subject->secret_id : "");
+        char h[SIGV4_HASH_LEN + 1];
+
+        sigv4_hash(text, strlen(text), h);
+        return arena_printf(op->arena, "%.8s-%.4s-%.4s-%.4s-%.12s", h, h + 8, h + 12, h + 16,
+                            h + 20);
+}
+
 static void put_create(struct op *op, struct aws_request *q, const struct aws_settings *s,
-                       const struct vault_subject *subject, const char *name, const char *token)
+                       const struct vault_subject *subject, const char *name)
 {
         const char *title = subject->secret_name ? subject->secret_name : subject->secret_key;
 
         jw_kstring(&q->w, "Name", name);
-        jw_kstring(&q->w, "ClientRequestToken", token);
+        jw_kstring(&q->w, "ClientRequestToken", first_version(op, subject));
         if (s->kms_key_id)
                 jw_kstring(&q->w, "KmsKeyId", s->kms_key_id);
         jw_kstring(&q->w, "Description",
                    arena_printf(op->arena, "Paperclip secret %.*s",
                                 (int)cut(title, DESCRIPTION_MAX), title));
         put_tags(&q->w, s, subject);
-}
-
-/* No answer came to a create. If AWS did it, nobody will ever ask for that secret, and its name
- * would be taken: remove it, but only if the version in it is the one that we sent. */
-static void undo_create(const struct op *op, const struct aws_settings *s, const char *name,
-                        const char *token)
-{
-        struct op shield = op_shield(op, UNDO_MS);
-        CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
-        CLEAN(err_done) struct err e = { 0 };
-        CLEAN(aws_request_done) struct aws_request q = { 0 };
-        struct description d = { 0 };
-        int r = describe(&shield, s, name, &d, &e);
-
-        if (r < 0 && vault_failure_of(&e) == VAULT_NOT_FOUND)
-                return;
-        if (r == 0 && !json_object_get(d.stages, token))
-                return;
-        aws_request_init(&q);
-        jw_kstring(&q.w, "SecretId", name);
-        jw_kbool(&q.w, "ForceDeleteWithoutRecovery", true);
-        if (r == 0)
-                r = aws_send(&shield, s, "DeleteSecret", &q, &answer, &e);
-        if (r < 0)
-                log_warn("a secret may have been left in AWS Secrets Manager", LOG_S("name", name),
-                         LOG_S("reason", e.msg));
 }
 
 /* AWS keeps the name of a deleted secret until its recovery window ends, and says so in a text
@@ -209,13 +194,6 @@ static int explain_create(struct op *op, const struct aws_settings *s, const cha
                           "recovery window ends. Choose another key, or purge it in AWS.");
 }
 
-static bool may_have_happened(int code, const struct transfer_answer *a, const struct err *err)
-{
-        return a->sent &&
-               (code == ERR_CANCELLED || code == ERR_TIMEOUT ||
-                vault_failure_of(err) == VAULT_UNAVAILABLE || vault_failure_of(err) == VAULT_ERROR);
-}
-
 static int aws_create(struct op *op, const struct vault_config *config,
                       const struct vault_subject *subject, const struct secret_value *value,
                       struct vault_material *ret, struct err *err)
@@ -223,7 +201,6 @@ static int aws_create(struct op *op, const struct vault_config *config,
         CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
         CLEAN(err_done) struct err e = { 0 };
         CLEAN(aws_request_done) struct aws_request q = { 0 };
-        struct uuid token = uuid_new();
         struct aws_settings s = { 0 };
         const char *name = NULL;
         int r = aws_settings_load(op->arena, config, &s, err);
@@ -233,13 +210,11 @@ static int aws_create(struct op *op, const struct vault_config *config,
         if (r < 0)
                 return r;
         aws_request_init(&q);
-        put_create(op, &q, &s, subject, name, token.s);
+        put_create(op, &q, &s, subject, name);
         r = aws_send_value(op, &s, "CreateSecret", &q, value, &answer, &e);
         if (r == 0)
                 r = answer_material(op, "CreateSecret", &answer, name, ret, &e);
-        if (r < 0 && may_have_happened(r, &answer, &e))
-                undo_create(op, &s, name, token.s);
-        else if (r < 0)
+        else
                 r = explain_create(op, &s, name, r, &e);
         if (r < 0)
                 err_move(err, &e);
@@ -455,6 +430,30 @@ static int delete_secret(struct op *op, const struct aws_settings *s, const char
         return r;
 }
 
+/* Nobody knows whether create() got there. What lies under the name is removed only if its version
+ * is the one that create() asked for; it was never in use, so it leaves no recovery window behind
+ * that would keep the name. */
+static int remove_unanswered(struct op *op, const struct aws_settings *s,
+                             const struct vault_subject *subject, struct err *err)
+{
+        CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
+        CLEAN(aws_request_done) struct aws_request q = { 0 };
+        struct description d = { 0 };
+        const char *name = NULL;
+        int r = aws_managed_name(op->arena, s, subject, &name, err);
+
+        if (r == 0)
+                r = describe(op, s, name, &d, err);
+        if (r < 0)
+                return r;
+        if (d.is_deleted || !json_object_get(d.stages, first_version(op, subject)))
+                return vault_fail(err, VAULT_NOT_FOUND, aws_failure_text(VAULT_NOT_FOUND));
+        aws_request_init(&q);
+        jw_kstring(&q.w, "SecretId", name);
+        jw_kbool(&q.w, "ForceDeleteWithoutRecovery", true);
+        return aws_send(op, s, "DeleteSecret", &q, &answer, err);
+}
+
 static int archive_version(struct op *op, const struct aws_settings *s, const char *secret_id,
                            const char *version_id, struct err *err)
 {
@@ -470,26 +469,42 @@ static int archive_version(struct op *op, const struct aws_settings *s, const ch
         return aws_send(op, s, "UpdateSecretVersionStage", &q, &answer, err);
 }
 
+static int remove_known(struct op *op, const struct aws_settings *s,
+                        const struct vault_subject *subject, const struct vault_material *material,
+                        const struct aws_material *m, enum vault_removal mode, struct err *err)
+{
+        const char *secret_id = NULL;
+        int r = own_reference(op, s, subject, material, m, &secret_id, err);
+
+        if (r < 0)
+                return r;
+        if (mode == VAULT_DELETE)
+                return delete_secret(op, s, secret_id, err);
+        return archive_version(op, s, secret_id,
+                               material->version_ref ? material->version_ref : m->version_id, err);
+}
+
 static int aws_remove(struct op *op, const struct vault_config *config,
                       const struct vault_subject *subject, const struct vault_material *material,
                       enum vault_removal mode, struct err *err)
 {
         struct aws_settings s = { 0 };
         struct aws_material m = { 0 };
-        const char *secret_id = NULL;
-        int r = aws_material_read(op->arena, material, &m, err);
+        int r = 0;
 
-        if (r < 0 || !m.managed)
+        /* A version whose answer was lost has a label that the next one takes over. */
+        if (!material->material && mode == VAULT_ARCHIVE)
+                return 0;
+        if (material->material)
+                r = aws_material_read(op->arena, material, &m, err);
+        if (r < 0 || (material->material && !m.managed))
                 return r;
         r = aws_settings_load(op->arena, config, &s, err);
-        if (r == 0)
-                r = own_reference(op, &s, subject, material, &m, &secret_id, err);
         if (r < 0)
                 return r;
-        if (mode == VAULT_DELETE)
-                return delete_secret(op, &s, secret_id, err);
-        return archive_version(op, &s, secret_id,
-                               material->version_ref ? material->version_ref : m.version_id, err);
+        if (!material->material)
+                return remove_unanswered(op, &s, subject, err);
+        return remove_known(op, &s, subject, material, &m, mode, err);
 }
 
 static bool aws_is_configured(void)

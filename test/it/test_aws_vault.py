@@ -284,27 +284,43 @@ class ManagedTest(AwsTest):
     def test_bad_material(self):
         d = self.driver()
         good = {"scheme": "aws_secrets_manager_v1", "secretId": NAME, "versionId": None, "source": "managed"}
-        for text in ("", "[]", "{", json.dumps({**good, "scheme": "x"}), json.dumps({**good, "secretId": " "}),
+        for text in ("", "{}", "[]", "{", json.dumps({**good, "scheme": "x"}), json.dumps({**good, "secretId": " "}),
                      json.dumps({**good, "source": "other"}), json.dumps({**good, "secretId": "x" * 2049})):
             for call in ("resolve", "remove", "archive", "create_version", "promote"):
                 error = self.fails(d, call, subject=SUBJECT, material={"material": text}, value="x")
                 self.assertEqual((error["status"], error["text"]), (422, "Invalid AWS Secrets Manager material"))
 
-    def test_a_create_without_answer_leaves_nothing(self):
+    def test_a_create_without_answer_can_be_taken_back(self):
         d = self.driver()
-        self.aws.script("CreateSecret", lose_answer)
+        self.aws.script("CreateSecret", lose_answer, awsfake.hang_up)
         error = self.fails(d, "create", subject=SUBJECT, value="x")
         self.assertEqual(error["code"], "provider_unavailable")
-        self.assertEqual(self.aws.operations(), ["CreateSecret", "DescribeSecret", "DeleteSecret"])
+        self.ok(d, "remove", subject=SUBJECT, material={})
         self.assertEqual(self.aws.secrets, {})
+        self.fails(d, "create", subject=SUBJECT, value="x")
+        self.assertEqual(self.fails(d, "remove", subject=SUBJECT, material={})["code"], "not_found")
         self.create(d)  # the name is free
 
-    def test_a_create_without_answer_deletes_nobody_elses(self):
+    def test_what_somebody_else_made_is_not_taken_back(self):
         d = self.driver()
         m = self.create(d, "kept")
-        self.aws.script("CreateSecret", lambda handler, act: awsfake.hang_up(handler, act))
-        self.fails(d, "create", subject=SUBJECT, value="x")
+        other = {**SUBJECT, "secretId": "s-2"}
+        self.assertEqual(self.fails(d, "create", subject=other, value="x")["code"], "conflict")
+        self.assertEqual(self.fails(d, "remove", subject=other, material={})["code"], "not_found")
         self.assertEqual(self.ok(d, "resolve", subject=SUBJECT, material=m), {"value": "kept"})
+        self.ok(d, "remove", subject=SUBJECT, material=m)
+        self.assertEqual(self.fails(d, "remove", subject=SUBJECT, material={})["code"], "not_found")
+
+    def test_a_version_without_answer_is_harmless(self):
+        d = self.driver()
+        m = self.create(d, "one")
+        self.aws.script("PutSecretValue", lose_answer)
+        self.fails(d, "create_version", subject=SUBJECT, material=m, value="two")
+        self.ok(d, "archive", subject=SUBJECT, material={})
+        m = self.ok(d, "create_version", subject=SUBJECT, material=m, value="three")["material"]
+        self.aws.discard()
+        self.assertEqual(self.aws.labels(NAME), {"AWSCURRENT": "one", "PAPERCLIP_PENDING": "three"})
+        self.assertEqual(self.ok(d, "resolve", subject=SUBJECT, material=m), {"value": "three"})
 
 
 class ReferenceTest(AwsTest):
