@@ -205,6 +205,12 @@ static int failed(const struct aws_call *call, int code, struct err *reason, str
 
 /* ---- one signed request ---- */
 
+static bool is_read(const char *operation)
+{
+        return str_starts(operation, "Get") || str_starts(operation, "List") ||
+               str_starts(operation, "Describe");
+}
+
 static int send_signed(struct op *op, const struct aws_settings *s, const struct aws_call *call,
                        const struct aws_credentials *c, struct transfer_answer *ret,
                        struct err *err)
@@ -236,6 +242,7 @@ static int send_signed(struct op *op, const struct aws_settings *s, const struct
                 .connect_ms = CONNECT_MS,
                 .total_ms = TOTAL_MS,
                 .ca_file = aws_env_plain("AWS_CA_BUNDLE"),
+                .once = !is_read(call->operation),
         };
         int r;
 

@@ -13,8 +13,10 @@
 #include "base/clock.h"
 #include "codec/http1.h"
 
-#define FIRST_ROOM ((size_t)16 << 10)
-#define MAX_POLL   1000 /* ms between looks at the clock */
+#define FIRST_ROOM      ((size_t)16 << 10)
+#define MAX_POLL        1000 /* ms between looks at the clock */
+#define MAX_IDLE        4
+#define MAX_CONNECTIONS 2L /* of one handle */
 
 /* ---- libcurl, when it is needed ---- */
 
@@ -28,6 +30,7 @@ static struct {
         struct curl_slist *(*slist_append)(struct curl_slist *, const char *);
         void (*slist_free_all)(struct curl_slist *);
         CURLM *(*multi_init)(void);
+        CURLMcode (*multi_setopt)(CURLM *, CURLMoption, ...);
         CURLMcode (*multi_add_handle)(CURLM *, CURL *);
         CURLMcode (*multi_remove_handle)(CURLM *, CURL *);
         CURLMcode (*multi_perform)(CURLM *, int *);
@@ -61,6 +64,7 @@ static void load(void)
                  find_symbol(lib, "curl_slist_append", &curl.slist_append) &&
                  find_symbol(lib, "curl_slist_free_all", &curl.slist_free_all) &&
                  find_symbol(lib, "curl_multi_init", &curl.multi_init) &&
+                 find_symbol(lib, "curl_multi_setopt", &curl.multi_setopt) &&
                  find_symbol(lib, "curl_multi_add_handle", &curl.multi_add_handle) &&
                  find_symbol(lib, "curl_multi_remove_handle", &curl.multi_remove_handle) &&
                  find_symbol(lib, "curl_multi_perform", &curl.multi_perform) &&
@@ -70,12 +74,48 @@ static void load(void)
                  curl.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
 }
 
+/* ---- connections that wait for the next request ---- */
+
+/* A handle holds the connections that were made with it. A TLS handshake costs more than everything
+ * else together, so a few are kept; libcurl itself looks whether one is still good, and leaves
+ * those alone that were idle for two minutes. */
+static CURLM *idle[MAX_IDLE];
+static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static CURLM *take_handle(void)
+{
+        CURLM *found = NULL;
+
+        pthread_mutex_lock(&idle_lock);
+        for (size_t i = 0; !found && i < MAX_IDLE; i++)
+                found = take_ptr(&idle[i]);
+        pthread_mutex_unlock(&idle_lock);
+        if (found)
+                return found;
+        found = curl.multi_init();
+        if (found)
+                (void)curl.multi_setopt(found, CURLMOPT_MAXCONNECTS, MAX_CONNECTIONS);
+        return found;
+}
+
+static void give_handle(CURLM *take_multi)
+{
+        pthread_mutex_lock(&idle_lock);
+        for (size_t i = 0; take_multi && i < MAX_IDLE; i++)
+                if (!idle[i])
+                        idle[i] = take_ptr(&take_multi);
+        pthread_mutex_unlock(&idle_lock);
+        if (take_multi)
+                (void)curl.multi_cleanup(take_multi);
+}
+
 /* ---- one request ---- */
 
 struct running {
         CURLM *multi;
         CURL *easy;
         bool added;
+        bool succeeded;
         struct curl_slist *headers;
         struct transfer_answer *answer;
         bool too_large;
@@ -97,7 +137,9 @@ static void running_done(struct running *r)
                 (void)curl.multi_remove_handle(r->multi, r->easy);
         if (r->easy)
                 curl.easy_cleanup(r->easy);
-        if (r->multi)
+        if (r->multi && r->succeeded)
+                give_handle(r->multi);
+        else if (r->multi)
                 (void)curl.multi_cleanup(r->multi);
         free_headers(r->headers);
 }
@@ -216,6 +258,8 @@ static int set_rules(struct running *r, const struct transfer *t)
         SET(CURLOPT_TIMEOUT_MS, (long)t->total_ms);
         if (t->ca_file)
                 SET(CURLOPT_CAINFO, t->ca_file);
+        if (t->once)
+                SET(CURLOPT_FRESH_CONNECT, 1L);
         if (t->direct)
                 SET(CURLOPT_PROXY, "");
         return 0;
@@ -243,7 +287,7 @@ static int prepare(struct running *r, const struct transfer *t)
         int e;
 
         r->easy = curl.easy_init();
-        r->multi = curl.multi_init();
+        r->multi = take_handle();
         if (!r->easy || !r->multi)
                 return err_set(r->err, ERR_INTERNAL, "libcurl cannot start");
         e = add_headers(r, t);
@@ -331,6 +375,7 @@ int transfer_run(struct op *op, const struct transfer *t, struct transfer_answer
                 ret->sent = answer.sent;
                 return e;
         }
+        r.succeeded = true;
         *ret = answer;
         return 0;
 }

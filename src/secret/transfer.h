@@ -25,7 +25,8 @@ struct transfer {
         int64_t connect_ms;
         int64_t total_ms;
         const char *ca_file; /* trust these instead of the system's; NULL: the system's */
-        bool direct;         /* no proxy, whatever the environment says */
+        bool once;   /* on a new connection: never sent again when an idle one turns out dead */
+        bool direct; /* no proxy, whatever the environment says */
 };
 
 struct transfer_answer {

@@ -90,6 +90,11 @@ def sign(secret, method, path, headers, names, body, date, region, service):
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # an answer in one piece
+
+    def setup(self):
+        super().setup()
+        self.aws.connections.append(self.connection)
 
     def log_message(self, *_):
         pass
@@ -225,6 +230,7 @@ class AwsFake:
         self.secrets = {}          # name: {"ARN", "versions": {id: [value, {labels}]}, "deleted": bool, ...}
         self.calls = []            # (operation, body)
         self.headers = []          # of the same requests
+        self.connections = []      # sockets, in order of arrival
         self.endpoint_calls = []   # (method, path) at the credential endpoints
         self.container_token = None
         self.web_token = "web-token"

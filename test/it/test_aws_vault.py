@@ -281,6 +281,23 @@ class ManagedTest(AwsTest):
             "RemoveFromVersionId": second["versionRef"]})])
         self.assertEqual(self.aws.labels(NAME), {"AWSCURRENT": "one"})
 
+    def test_connections_are_used_again(self):
+        d = self.driver()
+        m = self.create(d)
+        for _ in range(5):
+            self.assertEqual(self.ok(d, "resolve", subject=SUBJECT, material=m), {"value": MARK})
+        self.assertEqual(len(self.aws.connections), 1)
+        self.aws.connections[0].shutdown(socket.SHUT_RDWR)  # as servers do with idle ones
+        self.assertEqual(self.ok(d, "resolve", subject=SUBJECT, material=m), {"value": MARK})
+        self.assertEqual(len(self.aws.connections), 2)
+        self.aws.script("GetSecretValue", awsfake.hang_up)  # reading is tried again
+        self.assertEqual(self.ok(d, "resolve", subject=SUBJECT, material=m), {"value": MARK})
+        self.aws.calls.clear()
+        self.aws.script("PutSecretValue", awsfake.hang_up)  # writing is not
+        self.assertEqual(self.fails(d, "create_version", subject=SUBJECT, material=m, value="x")["code"],
+                         "provider_unavailable")
+        self.assertEqual(self.aws.operations().count("PutSecretValue"), 1)
+
     def test_bad_material(self):
         d = self.driver()
         good = {"scheme": "aws_secrets_manager_v1", "secretId": NAME, "versionId": None, "source": "managed"}
@@ -427,7 +444,7 @@ class FailureTest(AwsTest):
                  (raw(503, "try later"), "provider_unavailable", 503), (raw(429, ""), "throttled", 429),
                  (raw(403, ""), "access_denied", 403), (awsfake.hang_up, "provider_unavailable", 503)]
         for step, code, status in steps:
-            self.aws.script("GetSecretValue", step)
+            self.aws.script("GetSecretValue", *[step] * (2 if step is awsfake.hang_up else 1))
             error = self.fails(d, "resolve", subject=SUBJECT, material=m)
             self.assertEqual((error["code"], error["status"]), (code, status))
             if code == "provider_error":
@@ -679,6 +696,7 @@ class SilenceTest(AwsTest):
             for step in (refuse("ValidationException", message=echo), raw(200, json.dumps({"Value": mark})),
                          raw(500, mark), raw(400, json.dumps({"__type": "X", "message": mark})), lose_answer):
                 self.aws.script(operation, step)
+        self.aws.script("GetSecretValue", lose_answer)  # reading is tried twice
         told = []
         for _ in range(5):
             told.append(self.fails(d, "create", subject={**SUBJECT, "secretKey": f"k{len(told)}"}, value=mark))
