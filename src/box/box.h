@@ -32,6 +32,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "codec/frame.h"
+#include "codec/redact.h"
 
 #define BOX_MAX_EXECS   1024
 #define BOX_MAX_CONNS   16
@@ -77,7 +78,8 @@ struct stream {
         /* Of the attachment, own spool: DATA goes from `sent` up to `limit` once `open`. */
         bool open;
         uint64_t sent, limit;
-        uint64_t told; /* shared spool: the length in the last GREW or STATE */
+        uint64_t told;                /* shared spool: the length in the last GREW or STATE */
+        struct redact_stream *redact; /* NULL: as the command wrote it */
 };
 
 struct exec {
@@ -86,9 +88,10 @@ struct exec {
         char name[37]; /* id as text: the spool directory, the cgroup, the marker */
         uint32_t flags;
         uint8_t kill_method;
-        pid_t pid;  /* kept after the end, for STATE */
-        bool alive; /* the main process is not reaped, so its pid is still its own */
-        int status; /* from waitpid() */
+        struct redactor *redactor; /* values that are not to be spooled; NULL: none */
+        pid_t pid;                 /* kept after the end, for STATE */
+        bool alive;                /* the main process is not reaped, so its pid is still its own */
+        int status;                /* from waitpid() */
         uint64_t started_ms;
         uint32_t grace_ms;
         char command[64]; /* for messages */
@@ -282,7 +285,7 @@ struct start {
         uint32_t grace_ms;
         uint16_t columns, rows;
         char *cwd, *spool, *command;
-        char **argv, **envp; /* owned arrays of borrowed strings */
+        char **argv, **envp, **redact; /* owned arrays of borrowed strings */
 };
 /* Make the process; its word on exec comes through e->status_pipe. On failure e is EXEC_FAILED, or
  * free when nobody is attached. */
@@ -297,6 +300,8 @@ void spool_discard(struct box *b, struct exec *e); /* of a START that failed */
 void spool_remove(struct box *b, struct exec *e);  /* FORGET */
 bool spool_reopen(struct box *b, struct exec *e);
 void spool_close(struct exec *e);
+/* Keep these values out of the spool; false when they are too many. */
+bool spool_redact(struct exec *e, char *const *values);
 /* Move what the pipe has; below 0 when the disk does not take it. */
 int spool_move(struct box *b, struct exec *e, int stream);
 int spool_drain(struct exec *e, int stream);

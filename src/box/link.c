@@ -15,7 +15,8 @@ struct box_link {
         struct buf in, out;
         size_t out_sent;
         bool welcomed, closed;
-        int watching; /* UV_READABLE | UV_WRITABLE */
+        bool sent_secrets; /* out holds values; wiped when it was sent */
+        int watching;      /* UV_READABLE | UV_WRITABLE */
 };
 
 #define EVENT(l, name, ...)                                                                        \
@@ -79,6 +80,9 @@ static void flush(struct box_link *l)
                 l->out_sent += (size_t)n;
         }
         if (l->out_sent == l->out.len) {
+                if (l->sent_secrets)
+                        buf_wipe(&l->out);
+                l->sent_secrets = false;
                 buf_clear(&l->out);
                 l->out_sent = 0;
         } else if (l->out_sent > READ_SIZE) {
@@ -439,6 +443,9 @@ void box_link_start(struct box_link *l, uint32_t channel, const struct box_start
         put_text(&f, s->command);
         put_list(&f, s->args);
         put_list(&f, s->env);
+        if (s->flags & BOX_START_REDACT)
+                put_list(&f, s->redact);
+        l->sent_secrets = l->sent_secrets || s->flags & BOX_START_REDACT;
         frame_end(&f);
         flush(l);
 }

@@ -20,9 +20,9 @@ import uuid as uuids
 
 HELLO, WELCOME, PING, PONG, LIST, LISTED, STOP_BY, STOP, STOPPED, ERROR, CONT = range(1, 12)
 START, STARTED, ATTACH, STATE, DATA, GREW, ACK, STDIN, TAKEN, SIGNAL, RESIZE, EXIT, FORGET, FAILED = range(16, 30)
+TERMINAL, SHARED, OPEN_STDIN, REDACT = 1, 2, 4, 8
 LISTEN, LISTENING, UNLISTEN, OPEN, ACCEPT, BYTES, WINDOW, END, RESET = range(48, 57)
 CALLBACK, PROXY = 1, 2
-TERMINAL, SHARED, OPEN_STDIN = 1, 2, 4
 TIMED_OUT, STOPPED_BY_BOX, INCOMPLETE = 1, 2, 4
 STDOUT, STDERR = 1, 2
 CGROUP, SUBREAPER = 1, 3
@@ -60,11 +60,15 @@ def frame(kind, channel=0, payload=b""):
     return out + header(kind, channel, len(payload)) + payload
 
 
-def start_payload(exec_id, command, args=(), env=None, flags=0, limit=0, grace=1000, size=(80, 24), cwd="", spool=""):
+def start_payload(exec_id, command, args=(), env=None, flags=0, limit=0, grace=1000, size=(80, 24), cwd="", spool="",
+                  redact=None):
     if env is None:
         env = {"PATH": PATH}
+    if redact is not None:
+        flags |= REDACT
     return (exec_id.bytes + struct.pack(">IQIHH", flags, limit, grace, *size) + string(cwd) + string(spool)
-            + string(command) + strings(list(args)) + strings([f"{k}={v}" for k, v in env.items()]))
+            + string(command) + strings(list(args)) + strings([f"{k}={v}" for k, v in env.items()])
+            + (strings(redact) if redact is not None else b""))
 
 
 def parse_exit(payload):

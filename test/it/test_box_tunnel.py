@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import queue
 import socket
 import struct
 import threading
@@ -188,7 +189,12 @@ class StreamTest(TunnelTest):
                 got.extend(chunk)
             sender.join()
 
+        # A host that only writes while the box only writes would wait for ever, so writing has a thread of its own.
+        frames, write = queue.SimpleQueue(), self.host.raw
+        self.host.raw = frames.put
+        writer = threading.Thread(target=lambda: [write(f) for f in iter(frames.get, None)])
         client = threading.Thread(target=inside)
+        writer.start()
         client.start()
         taken, sent, limit, ended = bytearray(), 0, RING, False
         while not ended or sent < size:
@@ -208,6 +214,8 @@ class StreamTest(TunnelTest):
                 self.host.window(channel, len(taken) + (1 << 20))
         self.host.end(channel, size)
         client.join()
+        frames.put(None)
+        writer.join()
         self.assertEqual(taken, up)
         self.assertEqual(got, down)
 
