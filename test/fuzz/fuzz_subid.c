@@ -1,5 +1,5 @@
 /* Lines of /etc/subuid. */
-#include "core/host_ids.h"
+#include "codec/subid.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
