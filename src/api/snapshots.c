@@ -86,9 +86,9 @@ static int show(void *ctx, const struct snapshot *s)
 
 static int list(struct call *c, struct err *err)
 {
-        const char *company, *before_id;
+        const char *company, *before_id = NULL;
         struct page page = { 0 };
-        int64_t before_us;
+        int64_t before_us = 0;
         int r = call_uuid(c, 0, MISSING_COMPANY, &company, err);
 
         if (r >= 0)

@@ -149,10 +149,21 @@ static int make_directory(const char *path, struct err *err)
         return 0;
 }
 
+/* It belongs to root of the sandbox, who puts in it what is missing. */
+static int make_store(const struct sandbox_spec *spec, struct err *err)
+{
+        uint32_t owner = sandbox_host_id(spec, 0);
+        int r = make_directory(spec->storage_path, err);
+
+        if (r >= 0 && chown(spec->storage_path, owner, owner) < 0)
+                r = err_sys(err, ERR_PROVIDER, errno, "give %s to the sandbox", spec->storage_path);
+        return r;
+}
+
 static int make_storage(struct op *op, const struct sandbox_spec *spec, struct err *err)
 {
         if (spec->storage == SANDBOX_STORE_DIR)
-                return make_directory(spec->storage_path, err);
+                return make_store(spec, err);
         if (spec->storage == SANDBOX_STORE_IMAGE)
                 return make_image(op, spec->storage_path, spec->limits.disk_bytes, err);
         return 0;

@@ -1,186 +1,115 @@
-"""What tests of the built-in sandbox stand on: a daemon, as root or as a user made up for the test, an environment of
-the provider `berth`, and the programs of test/it/escape inside its boxes.
+"""What tests of the built-in sandbox stand on: executions (exectest.py) in sandboxes, and a look at the machine for
+what they may have left: no directory, no process, no cgroup, no row.
 
-    class DeviceTest(SandboxTest):
-        def test_nodes(self):
-            self.held("mknod", "/tmp")
-
-A made-up user exists only in the mount namespace of its daemon: /etc/passwd and the id ranges are bound over there, and
-the machine's own files stay as they are.
+A machine without the namespaces for it skips these tests, and says what is missing.
 """
 
-import base64
 import contextlib
 import os
 import pathlib
-import shutil
-import stat
-import subprocess
-import tempfile
+import re
+import signal
+import unittest
 
-import berthtest
-from berthtest import BerthTest, ident
+from berthtest import ident, wait_until
+from exectest import ExecTest, cgroups, marked, process_state
 
-ESCAPE = pathlib.Path(os.environ.get("BERTH_ESCAPE_BIN", berthtest.BUILD / "test/it/escape/escape"))
-USER, USER_ID, SUB_IDS = "berth-test", 58231, (2_000_000_000, 4 * 65536)
-
-WRAPPER = """#!/bin/sh
-set -e
-for file in passwd group subuid subgid; do mount --bind "{folder}/$file" /etc/$file; done
-export HOME={folder}/home USER={name}
-unset XDG_RUNTIME_DIR
-exec setpriv --reuid {uid} --regid {uid} --clear-groups "{folder}/bin/berth" "$@"
-"""
+RUN_A = "00000000-0000-4000-8000-00000000000a"
+RUN_B = "00000000-0000-4000-8000-00000000000b"
+BERTH = {"provider": "berth"}
 
 
-def why_not_as_user():
-    """The reason why no daemon of another user can be tested here; "" when it can."""
-    if os.geteuid() != 0:
-        return "needs root, to become another user"
-    for program in ("newuidmap", "newgidmap", "setpriv", "unshare"):
-        if not shutil.which(program):
-            return f"{program} is missing (packages uidmap, util-linux)"
-    if not os.stat(shutil.which("newuidmap")).st_mode & stat.S_ISUID:
-        return "newuidmap is not setuid"
-    for file in ("/etc/subuid", "/etc/subgid"):
-        if not os.path.exists(file):
-            return f"{file} is missing, so nothing can be bound over it"
-    return ""
+def cgroups_v1(place_ids):
+    """What is left in version 1 hierarchies."""
+    names = {f"berth-{i}" for i in place_ids}
+    root = pathlib.Path("/sys/fs/cgroup")
+    return [str(d) for h in root.glob("*") if h.is_dir() and h.name != "unified"
+            for d in h.rglob("berth-*") if d.name in names] if root.exists() else []
 
 
-def user_binary():
-    """A daemon that is an ordinary user's: the name of a binary for daemon_binary."""
-    if "user" in berthtest.BINARIES:
-        return "user"
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="u-"))
-    for parent in (folder, *folder.parents):  # our own temporary directories; the system's are open already
-        if parent.stat().st_uid == os.geteuid() and parent != pathlib.Path("/"):
-            parent.chmod(parent.stat().st_mode | 0o011)
-    (folder / "bin").mkdir()
-    for name in ("berth", "berth-box"):
-        shutil.copy2(berthtest.BUILD / name, folder / "bin" / name)
-    (folder / "home").mkdir(mode=0o700)
-    os.chown(folder / "home", USER_ID, USER_ID)
-    for file, line in (("passwd", f"{USER}:x:{USER_ID}:{USER_ID}::{folder}/home:/bin/sh\n"),
-                       ("group", f"{USER}:x:{USER_ID}:\n"), ("subuid", ""), ("subgid", "")):
-        ranges = f"{USER}:{SUB_IDS[0]}:{SUB_IDS[1]}\n" if file.startswith("sub") else ""
-        there = pathlib.Path(f"/etc/{file}")
-        (folder / file).write_text(there.read_text() + line + ranges)
-    (folder / "as-user").write_text(WRAPPER.format(folder=folder, name=USER, uid=USER_ID))
-    berth = folder / "berth"
-    berth.write_text(f'#!/bin/sh\nexec unshare --mount --propagation private sh "{folder}/as-user" "$@"\n')
-    berth.chmod(0o755)
-    berthtest.BINARIES["user"] = str(berth)
-    return "user"
-
-
-class SandboxTest(BerthTest):
+class SandboxTest(ExecTest):
     daemon_env = {"BERTH_SWEEP_INTERVAL_MS": "50"}
-    as_user = False
     config = {}
 
-    def setUp(self):
-        if self.as_user:
-            if why := why_not_as_user():
-                self.skipTest(why)
-            self.daemon_binary = user_binary()
-        elif os.geteuid() != 0:
-            self.skipTest("needs root")
-        super().setUp()
-        self.home = {}
+    def make_lease(self):
+        self.acme = self.company()
+        self.require_sandboxes()
+        self.env = self.sandbox_environment()
+        self.held = self.acquire(self.env, **self.lease_body())
 
-    def new_daemon(self, **options):
-        daemon = super().new_daemon(**options)
-        if self.as_user:
-            os.chown(daemon.data, USER_ID, USER_ID)
-            pathlib.Path(daemon.data).parent.chmod(0o711)
-        return daemon
+    def lease_body(self):
+        return {}
 
-    def sandbox(self, name="box", **config):
-        """An environment of the built-in provider."""
-        if not hasattr(self, "acme"):
-            self.acme = self.company()
-        return self.environment(self.acme, name=name, config={"provider": "berth", **self.config, **config})
+    def require_sandboxes(self):
+        answer = self.req("POST", f"/api/companies/{ident(self.acme)}/environments/probe-config",
+                          {"driver": "sandbox", "config": BERTH})
+        self.assert_status(answer, 200)
+        if not answer.json["ok"]:
+            missing = [p for p in answer.json["details"]["points"] if not p["ok"]]
+            raise unittest.SkipTest(f"no sandboxes here: {missing}")
 
-    def box(self, **config):
-        """A lease on a box."""
-        return self.acquire(self.sandbox(name=f"box-{len(self.home)}-{os.urandom(3).hex()}", **config))
+    def sandbox_environment(self, name="box", **config):
+        return self.environment(self.acme, name=name, config={**BERTH, **self.config, **config})
 
-    # Running.
+    # Looking.
 
-    def run_in(self, lease, command, *args, **body):
-        return self.ok("POST", f"/api/environment-leases/{ident(lease)}/execute",
-                       {"command": command, "args": list(map(str, args)), **body})
+    def place(self, lease=None):
+        return self.daemon.sql("SELECT place_id FROM environment_leases WHERE id = ?",
+                               (ident(lease or self.held),))[0]["place_id"]
 
-    def sh(self, lease, script, **body):
-        done = self.run_in(lease, "/bin/sh", "-c", script, **body)
-        self.assertEqual(done["exitCode"], 0, done)
-        return done["stdout"]
+    def metadata(self, lease=None):
+        return self.lease(lease or self.held)["metadata"]
 
-    def escape_program(self, lease):
-        """Where the programs are inside; they are brought in on first need."""
-        key = ident(lease)
-        if key not in self.home:
-            where = self.sh(lease, "cd && base64 -d >escape && chmod 755 escape && pwd",
-                            stdin=base64.b64encode(ESCAPE.read_bytes()).decode())
-            self.home[key] = where.strip()
-        return f"{self.home[key]}/escape"
+    def init_pid(self, lease=None):
+        return self.metadata(lease)["sandbox"]["pid"]
 
-    def verdict(self, lease, case, *args, **body):
-        """(HELD, ESCAPED or BROKEN, the rest of the line)"""
-        done = self.run_in(lease, self.escape_program(lease), case, *args, **body)
-        line = (done["stdout"].strip().splitlines() or [f"BROKEN {done}"])[-1]
-        word, _, text = line.partition(" ")
-        if word not in ("HELD", "ESCAPED"):
-            return "BROKEN", f"{line} {done}"
-        return word, text
+    def sandboxes(self):
+        return {p.name for p in (self.daemon.data / "sandboxes").glob("*")}
 
-    def held(self, lease, case, *args, **body):
-        word, text = self.verdict(lease, case, *args, **body)
-        self.assertEqual(word, "HELD", f"{case} {' '.join(map(str, args))}: {text}")
-        return text
+    def rows(self):
+        return self.daemon.sql("SELECT * FROM sandboxes")
 
-    # Looking from outside.
+    def kill_box(self, lease=None):
+        pid = self.init_pid(lease)
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: process_state(pid) in (None, "Z"), "the box is dead")
+        return pid
 
-    def box_pid(self, lease):
-        """PID 1 of a lease's box, as the host counts."""
-        place = self.daemon.sql("SELECT place_id FROM environment_leases WHERE id = ?", (ident(lease),))[0]["place_id"]
-        return int((self.daemon.data / "sandboxes" / place / "box/pid").read_text().split()[0])
+    def places(self, where="state <> 'gone'"):
+        return self.daemon.sql(f"SELECT * FROM places WHERE {where} ORDER BY id")
 
-    def tearDown(self):
-        if self.daemon.running():
-            for row in self.daemon.sql("SELECT id FROM environment_leases WHERE status = 'active'"):
-                self.req("POST", f"/api/environment-leases/{row['id']}/release", {})
-        super().tearDown()
+    def close_idle(self):
+        for place in self.places("state = 'ready'"):
+            self.operator("POST", f"/api/places/{place['id']}/close", {})
+
+    def nothing_left(self):
+        for env in self.daemon.sql("SELECT id FROM environments WHERE driver = 'sandbox' AND status = 'active'"):
+            self.ok("PATCH", f"/api/environments/{env['id']}", {"status": "archived"})
+        super().nothing_left()
+
+    def nothing_in_the_world(self):
+        ids = [row["id"] for row in self.daemon.sql("SELECT id FROM places")]
+        wait_until(lambda: not self.places(), f"every place is gone: {self.places()}")
+        super().nothing_in_the_world()
+        self.assertEqual(self.sandboxes(), set())
+        self.assertEqual(self.rows(), [])
+        self.assertEqual(cgroups(ids) + cgroups_v1(ids), [])
+        self.assertEqual(mounts_of(self.daemon.data), [])
 
 
-def ids_of(pid):
-    """Every user id that a process has, as the host counts."""
-    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("Uid:"):
-            return set(map(int, line.split()[1:]))
-    return set()
+    def _end(self, daemon):
+        try:
+            super()._end(daemon)
+        finally:
+            for folder in (daemon.data / "sandboxes").glob("*"):  # of a failed test
+                with contextlib.suppress(OSError, ValueError, IndexError):
+                    os.kill(int((folder / "box" / "pid").read_text().split()[0]), signal.SIGKILL)
 
 
-def descendants(pid):
-    """The processes beneath one, as the host counts."""
-    parents = {}
-    for entry in os.listdir("/proc"):
-        with contextlib.suppress(OSError):
-            if entry.isdigit():
-                stat_line = pathlib.Path(f"/proc/{entry}/stat").read_text()
-                parents[int(entry)] = int(stat_line.rpartition(")")[2].split()[1])
-    found, more = set(), {pid}
-    while more:
-        found |= more
-        more = {p for p, parent in parents.items() if parent in more} - found
-    return found - {pid}
+def mounts_of(path):
+    text = pathlib.Path("/proc/self/mountinfo").read_text()
+    return [line for line in text.splitlines() if re.search(rf" {re.escape(str(path))}[/ ]", line)]
 
 
-def bare(case, *args, **options):
-    """The same program without a sandbox, in a mount namespace that goes with it."""
-    done = subprocess.run(["unshare", "--mount", str(ESCAPE), case, *map(str, args)], stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=60, **options)
-    line = (done.stdout.strip().splitlines() or [f"BROKEN {done}"])[-1]
-    word, _, text = line.partition(" ")
-    return word, text
+__all__ = ["BERTH", "RUN_A", "RUN_B", "SandboxTest", "cgroups_v1", "ident", "marked", "mounts_of", "process_state",
+           "wait_until"]

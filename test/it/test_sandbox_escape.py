@@ -18,7 +18,7 @@ import threading
 import unittest
 
 from berthtest import ident, wait_until
-from sandboxtest import ESCAPE, SandboxTest, bare, descendants, ids_of
+from escapetest import ESCAPE, HostileTest, bare, descendants, ids_of
 
 READ_ONLY = ("/usr",)
 
@@ -330,7 +330,7 @@ class EscapeCases:
         self.held(box, "find", canaries.word)
 
 
-class RootDaemonTest(EscapeCases, SandboxTest):
+class RootDaemonTest(EscapeCases, HostileTest):
     """The daemon is root: boxes get ids of a range of their own."""
 
     def setUp(self):
@@ -358,7 +358,7 @@ class RootDaemonTest(EscapeCases, SandboxTest):
         self.assertTrue(done["stdout"].strip().splitlines()[-1].startswith("HELD"), done)
 
 
-class UserDaemonTest(EscapeCases, SandboxTest):
+class UserDaemonTest(EscapeCases, HostileTest):
     """The daemon is an ordinary user's, with ids from /etc/subuid."""
 
     as_user = True

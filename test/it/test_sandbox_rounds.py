@@ -3,10 +3,10 @@
 import unittest
 
 from sandboxrounds import SandboxRounds
-from sandboxtest import SandboxTest
+from escapetest import HostileTest
 
 
-class SandboxRoundsTest(SandboxTest):
+class SandboxRoundsTest(HostileTest):
     def rounds(self, seed, kills, **config):
         environments = [self.sandbox("once", **config)["id"], self.sandbox("again", reuseLease=True, **config)["id"]]
         with SandboxRounds(self.daemon, environments, seed) as rounds:
