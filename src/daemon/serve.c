@@ -69,9 +69,11 @@ static void stock_run(struct pool_job *job, struct op *op)
         struct daemon *d = container_of(job, struct daemon, stock_job);
         CLEAN(err_done) struct err err = { 0 };
         unsigned made = 0;
+        int r;
 
         op->actor = &actor_system;
-        if (stock_fill(op, &d->rt, &made, &err) < 0)
+        r = stock_fill(op, &d->rt, &made, &err);
+        if (r < 0 && r != ERR_CANCELLED)
                 log_error("could not look after sandboxes in advance", LOG_S("error", err.msg));
         else if (made > 0)
                 log_debug("made sandboxes in advance", LOG_I("made", made));
