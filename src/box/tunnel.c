@@ -208,6 +208,13 @@ static void conn_watch(struct byte_stream *s, int events)
         make_due(k);
 }
 
+static bool conn_has_input(struct byte_stream *s)
+{
+        struct conn *k = conn_of(s);
+
+        return k->in.len > k->in_taken;
+}
+
 static void conn_close(struct byte_stream *s, void (*closed)(void *), void *arg)
 {
         struct conn *k = conn_of(s), **at;
@@ -232,6 +239,7 @@ static const struct byte_stream_ops conn_ops = {
         .write = conn_write,
         .end = conn_end,
         .watch = conn_watch,
+        .has_input = conn_has_input,
         .close = conn_close,
 };
 
@@ -372,17 +380,22 @@ void tunnel_listen(struct tunnel *t, struct tunnel_listener *l)
         say_listen(t, l, FRAME_LISTEN);
 }
 
-void tunnel_unlisten(struct tunnel *t, struct tunnel_listener *l)
+void tunnel_forget(struct tunnel *t, struct tunnel_listener *l)
 {
         struct tunnel_listener **at;
 
         for (at = &t->listeners; *at != l; at = &(*at)->next)
                 ;
         *at = l->next;
-        say_listen(t, l, FRAME_UNLISTEN);
         for (struct conn *k = t->conns; k; k = k->next)
                 if (k->listener == l)
                         break_conn(k);
+}
+
+void tunnel_unlisten(struct tunnel *t, struct tunnel_listener *l)
+{
+        say_listen(t, l, FRAME_UNLISTEN);
+        tunnel_forget(t, l);
 }
 
 void tunnel_up(struct tunnel *t, struct box_link *link)

@@ -45,7 +45,9 @@ int tunnel_frame_in(struct tunnel *t, const struct frame_header *h, struct frame
 void tunnel_drained(struct tunnel *t);
 
 void tunnel_listen(struct tunnel *t, struct tunnel_listener *l);
-/* Its streams break. */
+/* The box stops listening, and its streams break. */
 void tunnel_unlisten(struct tunnel *t, struct tunnel_listener *l);
+/* Only we forget it; the box listens on for who asks next. */
+void tunnel_forget(struct tunnel *t, struct tunnel_listener *l);
 
 #endif

@@ -25,6 +25,8 @@ struct intent {
         const struct exec_request *req;
         struct execution row;
         uint64_t epoch;
+        const char *place_config;
+        struct egress_policy *egress; /* NULL: none; the loop's once it is posted */
         bool existed;
 };
 
@@ -60,6 +62,7 @@ static int intend(struct db *db, void *arg, struct err *err)
                 r = place_move(db, q->rt, &place, PLACE_HELD, err);
         }
         q->epoch = (uint64_t)place.epoch;
+        q->place_config = place.config;
         return r < 0 ? r : executions_insert(db, &q->row, err);
 }
 
@@ -188,6 +191,7 @@ struct start_letter {
         char place_id[UUID_LEN + 1], id[UUID_LEN + 1];
         uint64_t epoch;
         struct box_start start;
+        struct egress_policy *egress;
         char *memory;
         size_t memory_size;
         bool open_stdin;
@@ -201,6 +205,7 @@ static void start_on_loop(struct letter *letter)
         struct box *box = box_add(s->hub, s->place_id, s->epoch);
         struct exec *e = exec_find(s->hub, s->id);
 
+        box_set_egress(box, s->egress);
         e->start = xcalloc(1, sizeof(*e->start));
         *e->start = s->start;
         e->start_memory = s->memory;
@@ -297,6 +302,7 @@ static void post_start(struct intent *q, const char *spool)
         s->start.columns = req->columns;
         s->start.rows = req->rows;
         s->open_stdin = req->open_stdin;
+        s->egress = take_ptr(&q->egress);
         if (req->stdin_text) {
                 s->stdin_text = xstrndup(req->stdin_text, req->stdin_len);
                 s->stdin_len = req->stdin_len;
@@ -329,8 +335,11 @@ int exec_start(struct op *op, struct runtime *rt, const struct lease_record *rec
         spool = xasprintf("%s/%s", rt->hub->output_dir, q.row.id);
         r = make_output_dir(&q, spool, err);
         if (r >= 0)
+                r = egress_policy_read(q.place_config, &q.egress, err);
+        if (r >= 0)
                 r = ensure_box(&q, err);
         if (r < 0) {
+                egress_policy_free(q.egress);
                 record_failure(&q, err);
                 post_id(&q, withdraw_on_loop);
                 return r;

@@ -28,6 +28,7 @@ struct byte_stream_ops {
         ssize_t (*write)(struct byte_stream *s, const struct iovec *iov, int n);
         void (*end)(struct byte_stream *s);
         void (*watch)(struct byte_stream *s, int events);
+        bool (*has_input)(struct byte_stream *s);
         void (*close)(struct byte_stream *s, void (*closed)(void *), void *arg);
 };
 
@@ -73,7 +74,14 @@ static inline void stream_watch(struct byte_stream *s, int events)
         s->ops->watch(s, events);
 }
 
-/* At once, with a reset unless both sides have ended. The stream frees itself; `closed`, which may
+/* Whether bytes wait to be read. */
+static inline bool stream_has_input(struct byte_stream *s)
+{
+        return s->ops->has_input(s);
+}
+
+/* At once: a tunnel's stream with a reset unless both sides have ended, a socket as close() does
+ * it. The stream frees itself; `closed`, which may
  * be NULL, is called from the loop when the carrier is done with it. */
 static inline void stream_close(struct byte_stream *s, void (*closed)(void *), void *arg)
 {

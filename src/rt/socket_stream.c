@@ -45,6 +45,8 @@ static void on_poll(uv_poll_t *handle, int status, int events)
 
         if (status < 0 || (events & UV_PRIORITIZED))
                 found |= STREAM_BROKEN;
+        if (status < 0)
+                s->watching = 0; /* libuv has stopped */
         if (events & UV_READABLE)
                 found |= STREAM_READABLE;
         if (events & UV_WRITABLE)
@@ -65,6 +67,13 @@ static void socket_watch(struct byte_stream *stream, int events)
                 return;
         s->watching = wanted;
         (void)uv_poll_start(&s->poll, wanted, on_poll);
+}
+
+static bool socket_has_input(struct byte_stream *stream)
+{
+        char byte;
+
+        return recv(socket_of(stream)->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
 static void on_closed(uv_handle_t *handle)
@@ -90,6 +99,7 @@ static const struct byte_stream_ops socket_ops = {
         .write = socket_write,
         .end = socket_end,
         .watch = socket_watch,
+        .has_input = socket_has_input,
         .close = socket_close,
 };
 
