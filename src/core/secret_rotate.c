@@ -226,6 +226,18 @@ static void abandon(struct rotation *q)
         FAULT("secret.rotate_undo.after");
 }
 
+/* Ours decides which version is current; a vault that has a word for it hears of it. */
+static void tell_vault(struct rotation *q)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        struct vault_subject subject = secret_subject(&q->secret, q->next.version);
+
+        if (q->vault.provider->promote &&
+            q->vault.provider->promote(q->op, &q->vault.config, &subject, &q->material, &err) < 0)
+                log_warn("a vault was not told which version is current", LOG_S("secret", q->id),
+                         LOG_S("error", err.msg));
+}
+
 static int rotate_outside(struct rotation *q, struct err *err)
 {
         int r;
@@ -249,6 +261,8 @@ static int rotate_outside(struct rotation *q, struct err *err)
         }
         if (r < 0)
                 abandon(q);
+        else
+                tell_vault(q);
         return r;
 }
 

@@ -14,16 +14,12 @@ static size_t pages_for(size_t len)
         return (len + 1 + page - 1) / page * page;
 }
 
-int secret_value_alloc(struct secret_value *value, size_t len, struct err *err)
+int secret_value_room(struct secret_value *value, size_t len, struct err *err)
 {
-        size_t size;
+        size_t size = pages_for(len);
         char *data;
 
         *value = (struct secret_value){ 0 };
-        if (len > SECRET_VALUE_MAX)
-                return err_set(err, ERR_TOO_LARGE, "A secret may have at most %zu bytes",
-                               SECRET_VALUE_MAX);
-        size = pages_for(len);
         data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (data == MAP_FAILED)
                 return err_sys(err, ERR_INTERNAL, errno, "memory for a secret");
@@ -33,6 +29,15 @@ int secret_value_alloc(struct secret_value *value, size_t len, struct err *err)
         value->data = data;
         value->len = len;
         return 0;
+}
+
+int secret_value_alloc(struct secret_value *value, size_t len, struct err *err)
+{
+        *value = (struct secret_value){ 0 };
+        if (len > SECRET_VALUE_MAX)
+                return err_set(err, ERR_TOO_LARGE, "A secret may have at most %zu bytes",
+                               SECRET_VALUE_MAX);
+        return secret_value_room(value, len, err);
 }
 
 int secret_value_set(struct secret_value *value, const char *data, size_t len, struct err *err)

@@ -1,6 +1,7 @@
 #include "secret/vault.h"
 
-static const struct vault_provider *const providers[] = { &vault_local, &vault_gcp, &vault_hashi };
+static const struct vault_provider *const providers[] = { &vault_local, &vault_aws, &vault_gcp,
+                                                          &vault_hashi };
 
 static const struct {
         const char *word;

@@ -92,6 +92,11 @@ struct vault_provider {
                               const struct vault_material *current,
                               const struct secret_value *value, struct vault_material *ret,
                               struct err *err);
+        /* `material` has become the current version here; make it so there as well. Not needed for
+         * resolving, so a failure is worth a log line and nothing else. NULL: nothing to do. */
+        int (*promote)(struct op *op, const struct vault_config *config,
+                       const struct vault_subject *subject, const struct vault_material *material,
+                       struct err *err);
         /* Check a reference to something that exists there already; never reads its value. */
         int (*link)(struct op *op, const struct vault_config *config,
                     const struct vault_subject *subject, const char *external_ref,
