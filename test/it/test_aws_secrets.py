@@ -1,6 +1,9 @@
 """Secrets in AWS Secrets Manager through the daemon's routes, against the stand-in of awsfake.py."""
 
+import http.client
 import json
+import pathlib
+import signal
 
 import awsfake
 from awsfake import AwsFake, lose_answer, refuse
@@ -39,8 +42,12 @@ class AwsSecretsTest(BerthTest):
         return f"paperclip/prod/{self.company_id}/{key}"
 
     def silent(self):
-        """The value is neither in the log nor in the database."""
+        """The value is neither in the log nor in a file, nor would a core file have it."""
         self.assertNotIn(MARK.encode(), self.daemon.log_path.read_bytes())
+        proc = pathlib.Path(f"/proc/{self.daemon.process.pid}")
+        for name in ("cmdline", "environ"):
+            self.assertNotIn(MARK.encode(), (proc / name).read_bytes())
+        self.assertRegex((proc / "limits").read_text(), r"Max core file size +0 +0 ")
         for path in self.daemon.data.rglob("*"):
             if path.is_file():
                 self.assertNotIn(MARK.encode(), path.read_bytes(), path)
@@ -139,6 +146,12 @@ class AwsSecretsTest(BerthTest):
         self.assertEqual([(r["status"], r["reason"]) for r in result["results"][:2]],
                          [("imported", None), ("skipped", "exact_reference_duplicate")])
         self.assertEqual((result["importedCount"], result["skippedCount"], result["errorCount"]), (1, 1, 1))
+        self.ok("POST", f"/api/companies/{self.company_id}/secrets", {"name": "team/two", "value": "x"}, 201)
+        page = self.ok("POST", f"{base}/preview", {"providerConfigId": vault["id"], "query": "team/"})
+        imported = result["results"][0]["secretId"]
+        self.assertEqual([(c["status"], [x["type"] for x in c["conflicts"]]) for c in page["candidates"]],
+                         [("duplicate", ["exact_reference"]), ("conflict", ["name", "key"])])
+        self.assertEqual(page["candidates"][0]["conflicts"][0]["existingSecretId"], imported)
         self.assertNotIn("GetSecretValue", self.aws.operations())
         self.silent()
 
@@ -150,3 +163,70 @@ class AwsSecretsTest(BerthTest):
                           {"providerConfigId": vault["id"]})
         self.assertEqual((answer.status, answer.error, answer.json["details"]), (403, DENIED, {"code": "access_denied"}))
         self.assertNotIn(awsfake.ACCOUNT.encode(), self.daemon.log_path.read_bytes())
+
+    # ---- crashes ----
+
+    def crash(self, point, method, path, body=None):
+        """Let the request run into the point, and start the daemon again without it."""
+        self.daemon.stop()
+        self.daemon.env["BERTH_CRASH_AT"] = point
+        self.daemon.start()
+        try:
+            self.req(method, path, body)
+        except (OSError, http.client.HTTPException):
+            pass
+        self.assertEqual(self.daemon.wait(), -signal.SIGKILL, f"{point} was not reached")
+        del self.daemon.env["BERTH_CRASH_AT"]
+        self.daemon.start()
+
+    def agreed(self):
+        """What AWS has is what we list, and every current version is there and resolvable by AWS's labels."""
+        mine = {s["externalRef"] for s in self.ok("GET", f"/api/companies/{self.company_id}/secrets")
+                if s["status"] == "active"}
+        return mine == {s["ARN"] for s in self.aws.secrets.values() if not s["deleted"]}
+
+    def test_crashes_while_creating(self):
+        vault = self.vault()
+        path = f"/api/companies/{self.company_id}/secrets"
+        for i, point in enumerate(("secret.reserve.before", "secret.reserve.after", "secret.record.before",
+                                   "secret.record.after", "secret.create.before", "secret.create.after")):
+            with self.subTest(point=point):
+                name = f"KEY_{i}"
+                self.crash(point, "POST", path, self.secret(vault, name=name))
+                wait_until(self.agreed, "AWS and the database agree")
+                if self.name(f"key_{i}") not in self.aws.secrets:
+                    self.create(vault, name=name)
+                self.assertEqual(self.aws.labels(self.name(f"key_{i}")), {"AWSCURRENT": MARK})
+        self.silent()
+
+    def test_crashes_while_rotating(self):
+        vault = self.vault()
+        secret = self.create(vault)
+        path, before = f"/api/secrets/{secret['id']}/rotate", MARK
+        for i, point in enumerate(("secret.rotate_reserve.before", "secret.rotate_reserve.after",
+                                   "secret.rotate_record.before", "secret.rotate_record.after",
+                                   "secret.rotate.before", "secret.rotate.after")):
+            with self.subTest(point=point):
+                self.crash(point, "POST", path, {"value": f"crashed-{i}"})
+                self.aws.discard()
+                current = self.daemon.sql("SELECT provider_version_ref AS id FROM company_secret_versions "
+                                          "WHERE secret_id = ? AND status = 'current'", (secret["id"],))
+                self.assertEqual(len(current), 1)
+                kept = self.aws.secrets[self.name()]["versions"]
+                self.assertIn(current[0]["id"], kept)  # the version in use was never AWS's to drop
+                self.assertIn(kept[current[0]["id"]][0], (before, f"crashed-{i}"))
+                before = f"after-{i}"
+                wait_until(lambda: self.req("POST", path, {"value": before}).status == 200, "it can be rotated again")
+                self.assertEqual(self.aws.labels(self.name())["AWSCURRENT"], before)
+        self.silent()
+
+    def test_crashes_while_removing(self):
+        vault = self.vault()
+        for i, point in enumerate(p for p in self.daemon.cli("faults")[1].split() if p.startswith("secret.remove")):
+            with self.subTest(point=point):
+                secret = self.create(vault, name=f"KEY_{i}")
+                self.crash(point, "DELETE", f"/api/secrets/{secret['id']}")
+                self.req("DELETE", f"/api/secrets/{secret['id']}")
+                wait_until(self.agreed, "AWS and the database agree")
+                self.assertNotIn(secret["id"], [s["id"] for s in self.ok(
+                    "GET", f"/api/companies/{self.company_id}/secrets")])
