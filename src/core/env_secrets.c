@@ -48,8 +48,7 @@ static int draft(struct op *op, struct runtime *rt, const struct environment *en
         struct secret_value *value;
         struct secret_spec spec = {
                 .name = secret_name(op->arena, env, field),
-                .description =
-                        arena_printf(op->arena, "Secret for %s %s.", env->name, field),
+                .description = arena_printf(op->arena, "Secret for %s %s.", env->name, field),
                 .managed_mode = SECRET_MANAGED,
                 .owner_environment_id = env->id,
         };
@@ -146,8 +145,8 @@ int env_secrets_extract(struct op *op, struct runtime *rt, const struct environm
 
 /* Bindings */
 
-static size_t collect_refs(const struct environment *env, const json_t *config,
-                           const json_t *paths, struct arena *arena, struct secret_ref *refs)
+static size_t collect_refs(const struct environment *env, const json_t *config, const json_t *paths,
+                           struct arena *arena, struct secret_ref *refs)
 {
         const json_t *ssh = json_get_object(config, "privateKeySecretRef");
         size_t n = 0, i;
@@ -167,8 +166,7 @@ static size_t collect_refs(const struct environment *env, const json_t *config,
                         if (json_is_string(v) && uuid_is_valid(json_string_value(v)))
                                 refs[n++] = (struct secret_ref){
                                         .secret_id = json_string_value(v),
-                                        .config_path =
-                                                arena_strdup(arena, json_string_value(path)),
+                                        .config_path = arena_strdup(arena, json_string_value(path)),
                                 };
                 }
         }
@@ -176,7 +174,7 @@ static size_t collect_refs(const struct environment *env, const json_t *config,
 }
 
 static int bind_refs(struct db *db, const struct op *op, const struct environment *env,
-                const json_t *config, const json_t *schema, struct err *err)
+                     const json_t *config, const json_t *schema, struct err *err)
 {
         json_t *paths = secret_ref_paths(schema);
         struct secret_ref *refs = xcalloc(json_array_size(paths) + 1, sizeof(*refs));

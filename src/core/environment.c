@@ -40,9 +40,8 @@ int environment_persist_config(const struct runtime *rt, const char *driver, jso
 
         if (r < 0)
                 return r;
-        if (streq(driver, "sandbox") &&
-                 streq(json_get_string(normal, "provider"), PROVIDER_FAKE) &&
-                 !rt->settings.allow_fake_provider)
+        if (streq(driver, "sandbox") && streq(json_get_string(normal, "provider"), PROVIDER_FAKE) &&
+            !rt->settings.allow_fake_provider)
                 r = err_set(
                         err, ERR_UNPROCESSABLE,
                         "Built-in fake sandbox environments are reserved for internal probes and "

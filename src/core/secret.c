@@ -213,8 +213,7 @@ static int list_usage(struct db *db, void *arg, struct err *err)
 
         q->db = db;
         q->err = err;
-        return r < 0 ? r
-                     : secret_bindings_of_secret(db, q->id, q->op->arena, show_usage, q, err);
+        return r < 0 ? r : secret_bindings_of_secret(db, q->id, q->op->arena, show_usage, q, err);
 }
 
 int secret_list_usage(struct op *op, struct runtime *rt, const char *id,

@@ -61,7 +61,8 @@ struct secret_use {
         const char *consumer_type, *consumer_id, *config_path;
         const char *actor_type, *actor_id;         /* actor_id may be NULL */
         const char *issue_id, *run_id, *plugin_id; /* may be NULL */
-        /* Giving back what a lease recorded: its environment may have changed its bindings since. */
+        /* Giving back what a lease recorded: its environment may have changed its bindings since.
+         */
         bool for_cleanup;
 };
 
@@ -103,7 +104,8 @@ struct secret_env_var {
 struct secret_env {
         struct secret_env_var *vars; /* heap */
         size_t n_vars;
-        json_t *manifest; /* [{configPath, envKey, secretId, secretKey, version, provider, outcome}] */
+        json_t *manifest; /* [{configPath, envKey, secretId, secretKey, version, provider, outcome}]
+                           */
 };
 /* All of them, or none: a required one that fails fails the call, an optional one is left out. The
  * config path of the use is the prefix, "env." for agents. */

@@ -33,9 +33,9 @@ int secret_bind(struct db *db, const char *company_id, const char *target_type,
                 .target_type = target_type,
                 .target_id = target_id,
                 .config_path = ref->config_path,
-                .version_selector =
-                        ref->version ? arena_printf(arena, "%lld", (long long)ref->version)
-                                     : "latest",
+                .version_selector = ref->version
+                                            ? arena_printf(arena, "%lld", (long long)ref->version)
+                                            : "latest",
                 .required = !ref->is_optional,
                 .created_at = now,
                 .updated_at = now,
@@ -105,8 +105,8 @@ static int check_variable(struct db *db, const struct runtime *rt, const char *c
                           struct err *err)
 {
         const char *type = json_get_string(value, "type");
-        const char *text = json_is_string(value) ? json_string_value(value)
-                                                 : json_get_string(value, "value");
+        const char *text =
+                json_is_string(value) ? json_string_value(value) : json_get_string(value, "value");
         const char *id = json_get_string(value, "secretId");
         json_t *version = json_object_get(value, "version");
         struct uuid uuid;
@@ -201,13 +201,11 @@ struct env_use {
 
 static json_t *describe(const struct secret_attempt *t, const char *name)
 {
-        json_t *entry = json_pack("{s:s, s:s, s:s, s:s*, s:o, s:s*, s:s}", "configPath",
-                                  t->use->config_path, "envKey", name, "secretId", t->secret_id,
-                                  "secretKey", t->secret.key, "version",
-                                  t->version.version ? json_integer(t->version.version)
-                                                     : json_null(),
-                                  "provider", t->secret.provider, "outcome",
-                                  t->result < 0 ? "failure" : "success");
+        json_t *entry = json_pack(
+                "{s:s, s:s, s:s, s:s*, s:o, s:s*, s:s}", "configPath", t->use->config_path,
+                "envKey", name, "secretId", t->secret_id, "secretKey", t->secret.key, "version",
+                t->version.version ? json_integer(t->version.version) : json_null(), "provider",
+                t->secret.provider, "outcome", t->result < 0 ? "failure" : "success");
 
         if (t->result < 0)
                 json_object_set_new(entry, "errorCode", json_string_or_null(t->error_code));
@@ -246,8 +244,8 @@ static int resolve_ref(struct env_use *q, const char *name, const json_t *value,
 
 static int resolve_plain(struct env_use *q, const char *name, const json_t *value, struct err *err)
 {
-        const char *text = json_is_string(value) ? json_string_value(value)
-                                                 : json_get_string(value, "value");
+        const char *text =
+                json_is_string(value) ? json_string_value(value) : json_get_string(value, "value");
         struct secret_env_var *var = &q->ret->vars[q->ret->n_vars];
         int r;
 
@@ -277,8 +275,8 @@ int secret_resolve_env(struct op *op, struct runtime *rt, const char *company_id
         json_object_foreach((json_t *)env, name, value)
         {
                 if (!is_name(name))
-                        r = err_set(err, ERR_UNPROCESSABLE,
-                                    "Invalid environment variable name: %s", name);
+                        r = err_set(err, ERR_UNPROCESSABLE, "Invalid environment variable name: %s",
+                                    name);
                 else
                         r = is_ref(value) ? resolve_ref(&q, name, value, err)
                                           : resolve_plain(&q, name, value, err);

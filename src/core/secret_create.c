@@ -53,8 +53,7 @@ static int check_body(json_t *body, struct arena *arena, struct secret_spec *ret
         if (ret->key && !is_key(ret->key))
                 check_invalid_string(&c, "key", "regex", "Invalid");
         ret->provider = check_enum(&c, "provider", CHECK_OPTIONAL, secret_providers);
-        ret->config_id =
-                arena_strdup(arena, check_uuid(&c, "providerConfigId", CHECK_NULLABLE));
+        ret->config_id = arena_strdup(arena, check_uuid(&c, "providerConfigId", CHECK_NULLABLE));
         ret->managed_mode = check_enum(&c, "managedMode", CHECK_OPTIONAL, modes);
         value = check_string(&c, "value", CHECK_NULLABLE, 1, 0);
         ret->description = check_string(&c, "description", CHECK_NULLABLE, 0, 0);

@@ -8,8 +8,8 @@
 
 /* Vaults */
 
-int vault_provider_find(const struct runtime *rt, const char *key, const struct vault_provider **ret,
-                        struct err *err)
+int vault_provider_find(const struct runtime *rt, const char *key,
+                        const struct vault_provider **ret, struct err *err)
 {
         for (size_t i = 0; rt->vaults && rt->vaults[i]; i++)
                 if (streq(rt->vaults[i]->key, key)) {
@@ -45,7 +45,8 @@ int vault_choose(struct db *db, const struct runtime *rt, struct arena *arena,
         if (r < 0)
                 return r;
         if (!streq(row.company_id, company_id))
-                return err_set(err, ERR_UNPROCESSABLE, "Provider vault must belong to same company");
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "Provider vault must belong to same company");
         if (!streq(row.provider, provider))
                 return err_set(err, ERR_UNPROCESSABLE,
                                "Provider vault must match the secret provider");

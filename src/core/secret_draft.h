@@ -41,8 +41,8 @@ struct secret_draft {
 };
 
 /* The provider that rt knows by this key; 422 for one that is not there. */
-int vault_provider_find(const struct runtime *rt, const char *key, const struct vault_provider **ret,
-                        struct err *err);
+int vault_provider_find(const struct runtime *rt, const char *key,
+                        const struct vault_provider **ret, struct err *err);
 /* Which vault: checks that it is the company's, of the provider, and usable. config_id may be NULL.
  * Inside a store function. */
 int vault_choose(struct db *db, const struct runtime *rt, struct arena *arena,

@@ -1,19 +1,18 @@
 /* Using secrets: the value for whoever it is bound to, with an event for every try. */
+#include "core/secret_resolve.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "codec/secret_refs.h"
 #include "core/env_config.h"
 #include "core/secret_draft.h"
-#include "core/secret_resolve.h"
 
 #define RECORD_MS      5000
 #define ERROR_CODE_MAX 120
 
 static int refuse_version(const struct secret_binding *b, int64_t asked, struct err *err)
 {
-        return err_set(err, ERR_UNPROCESSABLE,
-                       "Secret binding at %s selects version %s, not %lld", b->config_path,
-                       b->version_selector, (long long)asked);
+        return err_set(err, ERR_UNPROCESSABLE, "Secret binding at %s selects version %s, not %lld",
+                       b->config_path, b->version_selector, (long long)asked);
 }
 
 /* The version that binding and caller agree on; 0 for the latest. */
@@ -57,8 +56,7 @@ static int check_version(struct db *db, struct secret_attempt *t, struct arena *
         if (r < 0)
                 return r;
         if (t->version.revoked_at || streq(t->version.status, VERSION_DISABLED) ||
-            streq(t->version.status, VERSION_DESTROYED) ||
-            streq(t->version.status, VERSION_FAILED))
+            streq(t->version.status, VERSION_DESTROYED) || streq(t->version.status, VERSION_FAILED))
                 return err_set(err, ERR_UNPROCESSABLE, "Secret version is not active");
         return 0;
 }

@@ -142,8 +142,7 @@ int secret_sweep(struct op *op, struct runtime *rt, struct err *err)
 
                 if (heal_version(&f, &f.versions[i], &why) < 0)
                         log_warn("a left-over version could not be removed from its vault",
-                                 LOG_S("secret", f.versions[i].secret_id),
-                                 LOG_S("error", why.msg));
+                                 LOG_S("secret", f.versions[i].secret_id), LOG_S("error", why.msg));
                 r = op_check(op, err);
         }
         for (size_t i = 0; r >= 0 && i < f.n_secrets; i++) {

@@ -63,11 +63,10 @@ static int check_allowed(const struct update *u, const struct secret *s, struct 
                                         : "Managed secrets cannot override externalRef");
         if (u->has_config && differs(u->config_id, s->provider_config_id))
                 return err_set(err, ERR_UNPROCESSABLE, "%s",
-                               external
-                                       ? "External reference secrets cannot change provider vault "
-                                         "through generic update"
-                                       : "Managed secrets cannot change provider vault through "
-                                         "PATCH; use rotate() to migrate to a new vault");
+                               external ? "External reference secrets cannot change provider vault "
+                                          "through generic update"
+                                        : "Managed secrets cannot change provider vault through "
+                                          "PATCH; use rotate() to migrate to a new vault");
         return 0;
 }
 
@@ -163,8 +162,8 @@ static int update(struct db *db, void *arg, struct err *err)
                 r = secret_store(db, &s, err);
         if (r >= 0)
                 r = audit(db, u->op, s.company_id, "secret.updated", "secret", s.id,
-                          json_pack("{s:s, s:s}", "name",
-                                    s.deleted_at ? s.original_name : s.name, "status", s.status),
+                          json_pack("{s:s, s:s}", "name", s.deleted_at ? s.original_name : s.name,
+                                    "status", s.status),
                           err);
         *u->result = s;
         return r;

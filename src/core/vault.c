@@ -120,8 +120,7 @@ static int check_create(struct request *q, struct err *err)
                         .is_default = is_default,
                         .config = json_to_arena(a, normal),
                 };
-                secret_name_creator(q->op, &q->row.created_by_agent_id,
-                                    &q->row.created_by_user_id);
+                secret_name_creator(q->op, &q->row.created_by_agent_id, &q->row.created_by_user_id);
         }
         json_decref(normal);
         r = check_end(&c, err);
@@ -202,8 +201,7 @@ static int list(struct db *db, void *arg, struct err *err)
         struct listing *q = arg;
         int r = secret_guard(db, q->op, q->company_id, false, err);
 
-        return r < 0 ? r
-                     : vault_configs_list(db, q->company_id, q->op->arena, q->fn, q->ctx, err);
+        return r < 0 ? r : vault_configs_list(db, q->company_id, q->op->arena, q->fn, q->ctx, err);
 }
 
 int vault_list(struct op *op, struct runtime *rt, const char *company_id, vault_row_fn fn,
@@ -223,8 +221,7 @@ static int check_update(struct request *q, struct err *err)
         struct arena *a = q->op->arena;
 
         check_init(&c, q->body);
-        q->display_name =
-                arena_strdup(a, check_string(&c, "displayName", CHECK_TRIM, 1, 120));
+        q->display_name = arena_strdup(a, check_string(&c, "displayName", CHECK_TRIM, 1, 120));
         q->status = arena_strdup(a, check_enum(&c, "status", CHECK_OPTIONAL, statuses));
         q->has_default = check_has(&c, "isDefault");
         q->is_default = check_bool(&c, "isDefault", CHECK_OPTIONAL, false);

@@ -14,12 +14,11 @@
 
 /* Words of credential-like names, without separators. */
 static const char *const sensitive[] = {
-        "accesskey",      "accesskeyid",        "secretaccesskey", "secretkey",
-        "token",          "password",           "passwd",          "credential",
-        "credentials",    "privatekey",         "pem",             "jwt",
-        "sessiontoken",   "serviceaccount",     "serviceaccountjson",
-        "clientsecret",   "secretid",           "unsealkey",       "recoverykey",
-        "keyfile",        "keyfilepath",        "tokenfile",       "tokenfilepath",
+        "accesskey",    "accesskeyid", "secretaccesskey", "secretkey",      "token",
+        "password",     "passwd",      "credential",      "credentials",    "privatekey",
+        "pem",          "jwt",         "sessiontoken",    "serviceaccount", "serviceaccountjson",
+        "clientsecret", "secretid",    "unsealkey",       "recoverykey",    "keyfile",
+        "keyfilepath",  "tokenfile",   "tokenfilepath",
 };
 
 static bool is_sensitive(const char *key)
@@ -176,8 +175,8 @@ static void check_gcp(struct check *c, json_t *config, json_t *out)
         short_text(c, "location", SHORT_MAX, out);
         short_text(c, "namespace", SHORT_MAX, out);
         short_text(c, "secretNamePrefix", SHORT_MAX, out);
-        check_unknown(c, (const char *[]){ "projectId", "location", "namespace",
-                                           "secretNamePrefix", NULL });
+        check_unknown(c, (const char *[]){ "projectId", "location", "namespace", "secretNamePrefix",
+                                           NULL });
 }
 
 static void check_hashi(struct check *c, json_t *config, json_t *out)

@@ -50,9 +50,9 @@ static int ask_provider(struct checkup *q, struct err *err)
         if (r < 0)
                 return r;
         ok = streq(h.status, "ok");
-        q->status = streq(h.status, "error")                           ? "error"
+        q->status = streq(h.status, "error")                     ? "error"
                     : ok && !streq(q->row.status, VAULT_WARNING) ? VAULT_READY
-                                                                       : VAULT_WARNING;
+                                                                 : VAULT_WARNING;
         q->message = arena_strdup(q->op->arena, h.message);
         q->code = ok ? "provider_ready" : "provider_needs_attention";
         q->guidance = json_array();

@@ -44,8 +44,7 @@ static int need_listing(const struct import *m, struct err *err)
 {
         if (m->vault.provider->list)
                 return 0;
-        return err_set(err, ERR_UNPROCESSABLE,
-                       "%s provider does not support remote import listing",
+        return err_set(err, ERR_UNPROCESSABLE, "%s provider does not support remote import listing",
                        m->vault.provider->key);
 }
 
@@ -57,7 +56,7 @@ struct entry {
         struct secret exact, by_name, by_key;
         bool has_exact, has_name, has_key;
         struct vault_material material;
-        int refused;        /* the provider's code, 0 when it agrees */
+        int refused;         /* the provider's code, 0 when it agrees */
         const char *refusal; /* its text */
         const char *secret_id;
 };
@@ -157,12 +156,11 @@ static int record(struct db *db, void *arg, struct err *err)
         json_t *details;
 
         if (streq(m->action, "secret.remote_import.previewed"))
-                details = json_pack("{s:s, s:I, s:I, s:I, s:I}", "provider",
-                                    m->vault.provider->key, "candidateCount",
-                                    (json_int_t)(m->ready + m->duplicate + m->conflicting),
-                                    "readyCount", (json_int_t)m->ready, "duplicateCount",
-                                    (json_int_t)m->duplicate, "conflictCount",
-                                    (json_int_t)m->conflicting);
+                details = json_pack(
+                        "{s:s, s:I, s:I, s:I, s:I}", "provider", m->vault.provider->key,
+                        "candidateCount", (json_int_t)(m->ready + m->duplicate + m->conflicting),
+                        "readyCount", (json_int_t)m->ready, "duplicateCount",
+                        (json_int_t)m->duplicate, "conflictCount", (json_int_t)m->conflicting);
         else
                 details = json_pack("{s:s, s:I, s:I, s:I}", "provider", m->vault.provider->key,
                                     "importedCount", (json_int_t)m->imported, "skippedCount",
@@ -175,8 +173,8 @@ static int record(struct db *db, void *arg, struct err *err)
 
 static json_t *reduce_metadata(const json_t *metadata)
 {
-        static const char *const known[] = { "createdDate",    "lastAccessedDate", "lastChangedDate",
-                                             "deletedDate",    "hasDescription",   "hasKmsKey",
+        static const char *const known[] = { "createdDate", "lastAccessedDate", "lastChangedDate",
+                                             "deletedDate", "hasDescription",   "hasKmsKey",
                                              "tagCount" };
         json_t *out = json_object(), *v;
 
@@ -403,7 +401,8 @@ static void check_row(struct check *c, size_t i, json_t *item, struct import *m,
         ret->ref = arena_strtrim(a, check_string(&n, "externalRef", CHECK_REQUIRED, 1, 2048));
         name = check_string(&n, "name", CHECK_NULLABLE, 0, 160);
         key = check_string(&n, "key", CHECK_NULLABLE, 0, 120);
-        ret->description = arena_strtrim(a, check_string(&n, "description", CHECK_NULLABLE, 0, 500));
+        ret->description =
+                arena_strtrim(a, check_string(&n, "description", CHECK_NULLABLE, 0, 500));
         ret->version_ref =
                 arena_strdup(a, check_string(&n, "providerVersionRef", CHECK_NULLABLE, 0, 0));
         (void)check_record(&n, "providerMetadata", CHECK_NULLABLE);
@@ -426,8 +425,8 @@ static int check_commit(json_t *body, struct import *m, struct entry **ret, size
         size_t i;
 
         check_init(&c, body);
-        m->config_id = arena_strdup(m->op->arena,
-                                    check_uuid(&c, "providerConfigId", CHECK_REQUIRED));
+        m->config_id =
+                arena_strdup(m->op->arena, check_uuid(&c, "providerConfigId", CHECK_REQUIRED));
         rows = check_array(&c, "secrets", CHECK_REQUIRED);
         if (rows)
                 check_array_size(&c, "secrets", rows, 1, 100);

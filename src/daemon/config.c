@@ -266,17 +266,16 @@ static void load_secrets(struct loader *l, struct config *c)
         static const char *const providers[] = { "local_encrypted", "aws_secrets_manager",
                                                  "gcp_secret_manager", "vault", NULL };
         struct settings *s = &c->settings;
-        const char *file =
-                text(l, NULL,
-                     (struct source){ "secrets.key_file", "BERTH_SECRETS_KEY_FILE",
-                                      "PAPERCLIP_SECRETS_MASTER_KEY_FILE" },
-                     NULL);
+        const char *file = text(l, NULL,
+                                (struct source){ "secrets.key_file", "BERTH_SECRETS_KEY_FILE",
+                                                 "PAPERCLIP_SECRETS_MASTER_KEY_FILE" },
+                                NULL);
 
-        s->secrets_provider = providers[word(
-                l, NULL,
-                (struct source){ "secrets.provider", "BERTH_SECRETS_PROVIDER",
-                                 "PAPERCLIP_SECRETS_PROVIDER" },
-                providers, 0)];
+        s->secrets_provider =
+                providers[word(l, NULL,
+                               (struct source){ "secrets.provider", "BERTH_SECRETS_PROVIDER",
+                                                "PAPERCLIP_SECRETS_PROVIDER" },
+                               providers, 0)];
         s->secrets_strict =
                 flag_set(l, (struct source){ "secrets.strict_mode", "BERTH_SECRETS_STRICT_MODE",
                                              "PAPERCLIP_SECRETS_STRICT_MODE" });

@@ -16,7 +16,7 @@ struct config {
         enum log_level log_level;
         enum log_format log_format;
         const char *secrets_key_file; /* NULL: not given */
-        bool is_private; /* no port; ends by itself (daemon/idle.h) */
+        bool is_private;              /* no port; ends by itself (daemon/idle.h) */
         unsigned op_threads, op_queue;
         struct settings settings;
 };

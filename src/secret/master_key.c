@@ -504,8 +504,8 @@ static void look_at_file(struct arena *arena, struct master_key_state *state)
 
         if (stat(state->file, &st) < 0) {
                 state->is_missing = errno == ENOENT;
-                state->problem = arena_printf(arena, "cannot look at %s: %s", state->file,
-                                              strerror(errno));
+                state->problem =
+                        arena_printf(arena, "cannot look at %s: %s", state->file, strerror(errno));
                 return;
         }
         state->mode = st.st_mode & 07777;

@@ -20,8 +20,8 @@
 #include "base/arena.h"
 #include "base/err.h"
 
-#define MASTER_KEY_BYTES  32
-#define MASTER_KEY_ID_LEN 16
+#define MASTER_KEY_BYTES      32
+#define MASTER_KEY_ID_LEN     16
 #define MASTER_KEY_CREDENTIAL "berth-secrets-key"
 
 struct master_key_source {
@@ -62,8 +62,8 @@ bool master_key_is_current(const char *id);
  * begun. ERR_UNPROCESSABLE, with what to do instead, when the key does not come from a file of
  * ours. */
 int master_key_begin_change(struct err *err);
-/* From now on nothing may be stored that the other key sealed. Called inside the transaction that saw
- * that everything is sealed with `current`; false when that is not the key that seals. */
+/* From now on nothing may be stored that the other key sealed. Called inside the transaction that
+ * saw that everything is sealed with `current`; false when that is not the key that seals. */
 bool master_key_retire_other(const char *current);
 /* Nothing needs the other key any more: drop it, here and on disk. */
 int master_key_end_change(struct err *err);

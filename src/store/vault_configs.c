@@ -47,7 +47,8 @@ int vault_configs_get(struct db *db, const char *id, struct arena *arena, struct
                       struct err *err)
 {
         CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db, "SELECT " COLUMNS " FROM company_secret_provider_configs WHERE id = ?1",
+        int r = db_query(db,
+                         "SELECT " COLUMNS " FROM company_secret_provider_configs WHERE id = ?1",
                          DB_ARGS(DB_T(id)), &s, err);
 
         if (r >= 0)
