@@ -13,6 +13,7 @@
  *   box_child.c   making the process: descriptors, terminal, exec
  *   box_spool.c   output files, their bound, the exit record, what a killed box left behind
  *   box_stdin.c   input, buffered within its credit
+ *   box_tunnel.c  connections made beside the work, served by the host; _say: what it is told
  *   box_tree.c    killing a process tree: the interface, and by /proc and the marker
  *   box_cgroup.c  killing a process tree by cgroup2
  *   box_sandbox.h the same as PID 1 of a sandbox
@@ -31,6 +32,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "codec/frame.h"
+#include "codec/redact.h"
 
 #define BOX_MAX_EXECS   1024
 #define BOX_MAX_CONNS   16
@@ -76,7 +78,8 @@ struct stream {
         /* Of the attachment, own spool: DATA goes from `sent` up to `limit` once `open`. */
         bool open;
         uint64_t sent, limit;
-        uint64_t told; /* shared spool: the length in the last GREW or STATE */
+        uint64_t told;                /* shared spool: the length in the last GREW or STATE */
+        struct redact_stream *redact; /* NULL: as the command wrote it */
 };
 
 struct exec {
@@ -85,9 +88,10 @@ struct exec {
         char name[37]; /* id as text: the spool directory, the cgroup, the marker */
         uint32_t flags;
         uint8_t kill_method;
-        pid_t pid;  /* kept after the end, for STATE */
-        bool alive; /* the main process is not reaped, so its pid is still its own */
-        int status; /* from waitpid() */
+        struct redactor *redactor; /* values that are not to be spooled; NULL: none */
+        pid_t pid;                 /* kept after the end, for STATE */
+        bool alive;                /* the main process is not reaped, so its pid is still its own */
+        int status;                /* from waitpid() */
         uint64_t started_ms;
         uint32_t grace_ms;
         char command[64]; /* for messages */
@@ -168,6 +172,7 @@ struct box {
         size_t n_procs;
         struct conn *conns;
         struct conn *host;
+        struct box_tunnel *tunnel; /* NULL until the first LISTEN */
         uint64_t epoch; /* the highest seen */
 
         int64_t now; /* clock_mono_ms() of this turn */
@@ -188,6 +193,7 @@ struct box {
 
         char name[37]; /* id as text */
         uint8_t kill_method;
+        bool say_tunnel_first;
         bool force_subreaper;
         bool cgroup_has_kill;
         bool stopping, stop_killed;
@@ -208,7 +214,17 @@ int setup_socket(struct box *b, struct err *err);
 int setup_listen(struct box *b, struct err *err);
 
 /* box_loop.c */
-enum box_event { EV_LISTEN, EV_SIGNAL, EV_CONN, EV_STATUS, EV_STDOUT, EV_STDERR, EV_STDIN };
+enum box_event {
+        EV_LISTEN,
+        EV_SIGNAL,
+        EV_CONN,
+        EV_STATUS,
+        EV_STDOUT,
+        EV_STDERR,
+        EV_STDIN,
+        EV_TUNNEL_LISTEN,
+        EV_TUNNEL,
+};
 int box_watch(struct box *b, int fd, uint32_t events, enum box_event kind, int index);
 void box_unwatch(struct box *b, int fd);
 int box_loop(struct box *b);
@@ -269,7 +285,7 @@ struct start {
         uint32_t grace_ms;
         uint16_t columns, rows;
         char *cwd, *spool, *command;
-        char **argv, **envp; /* owned arrays of borrowed strings */
+        char **argv, **envp, **redact; /* owned arrays of borrowed strings */
 };
 /* Make the process; its word on exec comes through e->status_pipe. On failure e is EXEC_FAILED, or
  * free when nobody is attached. */
@@ -284,6 +300,8 @@ void spool_discard(struct box *b, struct exec *e); /* of a START that failed */
 void spool_remove(struct box *b, struct exec *e);  /* FORGET */
 bool spool_reopen(struct box *b, struct exec *e);
 void spool_close(struct exec *e);
+/* Keep these values out of the spool; false when they are too many. */
+bool spool_redact(struct exec *e, char *const *values);
 /* Move what the pipe has; below 0 when the disk does not take it. */
 int spool_move(struct box *b, struct exec *e, int stream);
 int spool_drain(struct exec *e, int stream);
@@ -300,6 +318,20 @@ int stdin_take(struct box *b, struct exec *e, uint64_t offset, bool eof, const c
 uint64_t stdin_limit(const struct exec *e);
 void stdin_write(struct box *b, struct exec *e);
 void stdin_close(struct box *b, struct exec *e);
+
+/* box_tunnel.c; tunnel_frame() as host_frame() */
+int tunnel_frame(struct box *b, struct conn *c, const struct frame_header *h, struct frame_in *in,
+                 struct err *err);
+void tunnel_listener_event(struct box *b, uint32_t index);
+void tunnel_event(struct box *b, uint32_t index, uint32_t events);
+void tunnel_turn(struct box *b, int64_t *nearest);
+/* The host is gone: its connections are reset, listeners stay for the next one. */
+void tunnel_detach(struct box *b);
+/* Stop listening, and reset what there is. */
+void tunnel_close(struct box *b);
+
+/* box_tunnel_say.c: false when it stopped for want of room */
+bool tunnel_say(struct box *b, struct conn *c);
 
 /* box_tree.c */
 void tree_init(struct box *b);

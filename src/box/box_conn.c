@@ -172,11 +172,14 @@ static int handle_frame(struct box *b, struct conn *c, const struct frame_header
                 if (code || h->type == FRAME_CONT)
                         return code;
                 code = host_frame(b, c, h, c->joined.data, c->joined.len, err);
-                buf_done(&c->joined);
+                buf_wipe(&c->joined);
                 c->joining = false;
                 return code;
         }
-        return host_frame(b, c, h, payload, h->len, err);
+        code = host_frame(b, c, h, payload, h->len, err);
+        if (h->type == FRAME_START) /* it may carry secrets */
+                explicit_bzero(payload, h->len);
+        return code;
 }
 
 /* The next frame, `at` bytes into the input: its size, or 0 when it has to wait. */

@@ -82,6 +82,12 @@ static void handle(struct box *b, const struct epoll_event *e)
         case EV_STDIN:
                 stdin_write(b, &b->execs[index]);
                 break;
+        case EV_TUNNEL_LISTEN:
+                tunnel_listener_event(b, index);
+                break;
+        case EV_TUNNEL:
+                tunnel_event(b, index, e->events);
+                break;
         }
 }
 
@@ -123,6 +129,7 @@ static bool stop_turn(struct box *b, int64_t *nearest)
                         box_deadline(nearest, b->stop_kill_at);
                 return false;
         }
+        tunnel_close(b);
         if (!b->linger_until)
                 b->linger_until = b->now + BOX_LINGER_MS;
         if (!tree_kill_all_step(b) && b->now < b->linger_until) {
@@ -172,6 +179,7 @@ static bool turn(struct box *b, int64_t *nearest)
                 if (b->execs[i].state != EXEC_FREE)
                         exec_turn(b, &b->execs[i], nearest);
         conn_tell_all(b, nearest);
+        tunnel_turn(b, nearest);
         for (int i = 0; i < b->n_execs; i++)
                 spool_sync_turn(b, &b->execs[i], nearest);
 

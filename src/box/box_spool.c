@@ -111,6 +111,30 @@ void spool_close(struct exec *e)
         }
 }
 
+bool spool_redact(struct exec *e, char *const *values)
+{
+        bool too_much = false;
+        size_t n = 0;
+
+        for (int i = 0; i < 2; i++) {
+                if (e->out[i].redact)
+                        redact_done(e->out[i].redact);
+                free(e->out[i].redact);
+                e->out[i].redact = NULL;
+        }
+        redactor_free(e->redactor);
+        e->redactor = NULL;
+        while (values && values[n])
+                n++;
+        if (n > 0)
+                e->redactor = redactor_new((const char *const *)values, n, &too_much);
+        for (int i = 0; i < 2 && e->redactor; i++) {
+                e->out[i].redact = xcalloc(1, sizeof(*e->out[i].redact));
+                redact_begin(e->out[i].redact, e->redactor);
+        }
+        return !too_much;
+}
+
 /* Open the files of an ended execution again, for a host that came back. */
 bool spool_reopen(struct box *b, struct exec *e)
 {
@@ -168,18 +192,10 @@ void spool_remove(struct box *b, struct exec *e)
 
 /* Moving */
 
-/* Like splice(), for what it does not take. The buffer is static: there is one loop. */
-static ssize_t copy(int from, int to, uint64_t offset, size_t max)
+static int write_out(struct stream *s, const char *data, size_t len)
 {
-        static char buffer[65536];
-        ssize_t n = read(from, buffer, MIN(max, sizeof(buffer)));
-        ssize_t done = 0;
-
-        if (n < 0 && errno == EIO)
-                return 0; /* a terminal that nobody has open */
-        while (done < n) {
-                ssize_t w = pwrite(to, buffer + done, (size_t)(n - done),
-                                   (off_t)(offset + (uint64_t)done));
+        while (len > 0) {
+                ssize_t w = pwrite(s->file, data, len, (off_t)s->written);
 
                 if (w < 0 && errno == EINTR)
                         continue;
@@ -188,9 +204,42 @@ static ssize_t copy(int from, int to, uint64_t offset, size_t max)
                                 errno = EIO;
                         return -1;
                 }
-                done += w;
+                s->written += (uint64_t)w;
+                data += w;
+                len -= (size_t)w;
         }
-        return n;
+        return 0;
+}
+
+/* What was printed, without the values that are not to be seen. NULL: the end of it. */
+static int write_redacted(struct stream *s, const char *data, size_t len)
+{
+        CLEAN(buf_wipe) struct buf shown = BUF_INIT;
+
+        if (data)
+                redact_feed(s->redact, data, len, &shown);
+        else
+                redact_end(s->redact, &shown);
+        if (buf_failed(&shown)) {
+                errno = ENOMEM;
+                return -1;
+        }
+        return write_out(s, buf_str(&shown), shown.len);
+}
+
+/* Like splice(), for what it does not take. The buffer is static: there is one loop. */
+static ssize_t copy(struct stream *s, size_t max)
+{
+        static char buffer[65536];
+        ssize_t n = read(s->pipe, buffer, MIN(max, sizeof(buffer)));
+        int r;
+
+        if (n < 0 && errno == EIO)
+                return 0; /* a terminal that nobody has open */
+        if (n <= 0)
+                return n;
+        r = s->redact ? write_redacted(s, buffer, (size_t)n) : write_out(s, buffer, (size_t)n);
+        return r < 0 ? r : n;
 }
 
 static ssize_t move_some(struct exec *e, struct stream *s, size_t max)
@@ -198,13 +247,14 @@ static ssize_t move_some(struct exec *e, struct stream *s, size_t max)
         loff_t at = (loff_t)s->written;
         ssize_t n;
 
-        if (!(e->flags & BOX_START_TERMINAL) && !e->no_splice) {
+        if (!(e->flags & BOX_START_TERMINAL) && !e->no_splice && !s->redact) {
                 n = splice(s->pipe, NULL, s->file, &at, max, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+                s->written += n > 0 ? (uint64_t)n : 0;
                 if (n >= 0 || errno != EINVAL)
                         return n;
                 e->no_splice = true;
         }
-        return copy(s->pipe, s->file, s->written, max);
+        return copy(s, max);
 }
 
 static void close_pipe(struct stream *s)
@@ -220,10 +270,8 @@ static ssize_t move_up_to(struct exec *e, struct stream *s, size_t max)
 {
         ssize_t n = move_some(e, s, max);
 
-        if (n > 0) {
-                s->written += (uint64_t)n;
+        if (n > 0)
                 return n;
-        }
         if (n == 0) {
                 close_pipe(s);
                 return 0;
@@ -281,12 +329,12 @@ int spool_drain(struct exec *e, int stream)
         while (s->pipe >= 0 && s->file >= 0) {
                 ssize_t n = move_up_to(e, s, BOX_PIPE_SIZE);
 
-                if (n <= 0)
-                        return (int)n;
-                if (s->written >= end)
+                if (n < 0 || s->written >= end)
                         return -1;
+                if (n == 0)
+                        break;
         }
-        return 0;
+        return s->redact && s->file >= 0 ? write_redacted(s, NULL, 0) : 0;
 }
 
 /* Watch the pipe exactly while there is room for what it has. */

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "base/uuid.h"
+#include "net/proxy_counters.h"
 #include "store/store.h"
 
 struct driver;
@@ -43,6 +44,7 @@ struct node {
 struct counters {
         _Atomic uint64_t leases_acquired, leases_reused, leases_released, leases_expired;
         _Atomic uint64_t acquire_failures, cleanup_failures, sweeps, conflicts;
+        struct proxy_counters proxy;
 };
 
 struct runtime {
