@@ -443,7 +443,7 @@ class RootlessTest(unittest.TestCase):
     """As an ordinary user with a range of ids. The user exists in a mount namespace of the test's own only."""
 
     def setUp(self):
-        holder = tempfile.TemporaryDirectory(prefix="rootless-")
+        holder = tempfile.TemporaryDirectory(prefix="rootless-", dir="/tmp")  # the runner's own is closed to others
         self.addCleanup(holder.cleanup)
         self.folder = pathlib.Path(holder.name)
         self.folder.chmod(0o755)
