@@ -3,7 +3,8 @@
  * One thread, one epoll loop, one struct box. Nothing is shared and nothing blocks but three things
  * that are short by nature: writing to the spool, syncing an exit record, and a pass over /proc.
  *
- *   box_main.c    command line, directory, lock, socket, detaching
+ *   box_main.c    command line, detaching
+ *   box_setup.c   directory, lock, socket, signals, tables
  *   box_loop.c    the loop: events, signals, deadlines, stopping, idling
  *   box_conn.c    connections: bytes in, bytes out, HELLO and who is the host
  *   box_host.c    what the host's frames do
@@ -15,6 +16,7 @@
  *   box_tunnel.c  connections made beside the work, served by the host; _say: what it is told
  *   box_tree.c    killing a process tree: the interface, and by /proc and the marker
  *   box_cgroup.c  killing a process tree by cgroup2
+ *   box_sandbox.h the same as PID 1 of a sandbox
  *
  * Memory: everything is in struct box, made at start, or in two mappings whose pages cost nothing
  * until they are used. A START allocates what its payload needs and frees it again.
@@ -153,7 +155,10 @@ struct proc {
         uint64_t start;
 };
 
+struct sandbox;
+
 struct box {
+        struct sandbox *sandbox; /* NULL: beside the work, on the machine itself */
         uint8_t id[FRAME_UUID];
         char dir[4096]; /* absolute */
         char cgroup_path[4096];
@@ -194,6 +199,19 @@ struct box {
         bool stopping, stop_killed;
         bool child_died;
 };
+
+/* box_setup.c */
+void setup_process(struct box *b);
+int setup_null_streams(void);
+int setup_tables(struct box *b, struct err *err);
+/* The directory, private to us, and the descriptors that everything else is opened from. */
+int setup_directory(struct box *b, struct err *err);
+int setup_lock(struct box *b, struct err *err);
+int setup_spool(struct box *b, struct err *err);
+int setup_signals(struct box *b, struct err *err);
+int setup_pid_file(struct box *b, pid_t pid, struct err *err);
+int setup_socket(struct box *b, struct err *err);
+int setup_listen(struct box *b, struct err *err);
 
 /* box_loop.c */
 enum box_event {
@@ -326,6 +344,9 @@ void tree_kill_adopted(struct box *b);
 bool tree_kill_all_step(struct box *b);
 
 /* box_cgroup.c */
+/* Where the box itself is in the hierarchy of a version 1 controller, or of version 2 (NULL): a
+ * path in the mounted tree. */
+bool cgroup_own_directory(const char *controller, char ret[4096]);
 void cgroup_init(struct box *b);
 int cgroup_create(struct box *b, struct exec *e); /* its descriptor, or -1 */
 bool cgroup_kill_step(struct box *b, struct exec *e);

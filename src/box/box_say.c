@@ -8,7 +8,7 @@
 #define _GNU_SOURCE
 #include <stdio.h>
 
-#include "box/box.h"
+#include "box/box_sandbox.h"
 
 #define DATA_HEAD 9 /* stream and offset in front of the bytes of DATA */
 
@@ -33,7 +33,7 @@ void say_welcome(struct box *b, struct conn *c)
         frame_put_u32(&f, BOX_FEATURE_SHARED | BOX_FEATURE_TERMINAL | BOX_FEATURE_TUNNEL |
                                   BOX_FEATURE_REDACT);
         frame_put_uuid(&f, b->id);
-        frame_put_u32(&f, (uint32_t)b->pid);
+        frame_put_u32(&f, (uint32_t)(b->sandbox ? b->sandbox->pid : b->pid));
         frame_put_u8(&f, b->kill_method);
         frame_put_u64(&f, b->spool_limit);
         frame_put_u32(&f, b->in_use);

@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "box/box.h"
+#include "box/box_sandbox.h"
 
 #define PUNCH     ((uint64_t)1 << 20)
 #define BUSY      32768                /* bytes in one move; a pipe has room for 65536 */
@@ -37,6 +37,13 @@ static bool is_shared(const struct exec *e)
         return e->flags & BOX_START_SHARED;
 }
 
+/* Where <execution>/<file> is. A sandbox cannot follow a path of the host: it was given the
+ * directory that shared spools are in. */
+static int base_fd(const struct box *b, const struct exec *e)
+{
+        return b->sandbox && is_shared(e) ? b->sandbox->output_fd : b->spool_fd;
+}
+
 /* A directory that holds the output of something else is not written over. */
 static int create_files(struct box *b, struct exec *e)
 {
@@ -44,14 +51,14 @@ static int create_files(struct box *b, struct exec *e)
         struct stat st;
 
         file_path(path, e, "exit");
-        if (faccessat(b->spool_fd, path, F_OK, 0) == 0) {
+        if (faccessat(base_fd(b, e), path, F_OK, 0) == 0) {
                 errno = EEXIST;
                 return -1;
         }
         for (int i = 0; i < 2; i++) {
                 file_path(path, e, file_names[i]);
                 e->out[i].file = openat(
-                        b->spool_fd, path,
+                        base_fd(b, e), path,
                         O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0600);
                 if (e->out[i].file < 0 || fstat(e->out[i].file, &st) < 0)
                         return -1;
@@ -63,8 +70,24 @@ static int create_files(struct box *b, struct exec *e)
         return 0;
 }
 
+/* <output directory>/<execution id>, which the host has made for us. */
+static int create_in_sandbox(struct box *b, struct exec *e, const char *shared_dir)
+{
+        const char *dir = b->sandbox->spec.output_dir;
+        size_t n = dir ? strlen(dir) : 0;
+
+        if (n == 0 || strncmp(shared_dir, dir, n) != 0 || shared_dir[n] != '/' ||
+            !streq(shared_dir + n + 1, e->name)) {
+                errno = EACCES;
+                return -1;
+        }
+        return create_files(b, e);
+}
+
 int spool_create(struct box *b, struct exec *e, const char *shared_dir)
 {
+        if (shared_dir && b->sandbox)
+                return create_in_sandbox(b, e, shared_dir);
         if (!shared_dir) {
                 if (mkdirat(b->spool_fd, e->name, 0700) < 0)
                         return -1;
@@ -121,7 +144,7 @@ bool spool_reopen(struct box *b, struct exec *e)
                 if (e->out[i].file >= 0)
                         continue;
                 file_path(path, e, file_names[i]);
-                e->out[i].file = openat(b->spool_fd, path,
+                e->out[i].file = openat(base_fd(b, e), path,
                                         O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
                 if (e->out[i].file < 0)
                         return false;
@@ -135,12 +158,14 @@ static void remove_entry(struct box *b, const struct exec *e, bool files)
 
         for (int i = 0; i < 2 && files; i++) {
                 file_path(path, e, file_names[i]);
-                (void)unlinkat(b->spool_fd, path, 0);
+                (void)unlinkat(base_fd(b, e), path, 0);
         }
         if (files) {
                 file_path(path, e, "exit");
-                (void)unlinkat(b->spool_fd, path, 0);
+                (void)unlinkat(base_fd(b, e), path, 0);
         }
+        if (b->sandbox && is_shared(e)) /* the directory is the host's */
+                return;
         if (unlinkat(b->spool_fd, e->name, 0) < 0)
                 (void)unlinkat(b->spool_fd, e->name, AT_REMOVEDIR);
 }
@@ -155,7 +180,7 @@ void spool_discard(struct box *b, struct exec *e)
                 ours = ours && e->out[i].file >= 0 && fstat(e->out[i].file, &st) == 0 &&
                        st.st_size == 0;
         spool_close(e);
-        if (e->spool_made)
+        if (e->spool_made || (b->sandbox && ours))
                 remove_entry(b, e, ours || !is_shared(e));
 }
 
@@ -354,9 +379,9 @@ void spool_write_exit(struct box *b, struct exec *e)
 
         frame_exit_record(&e->exit, record);
         file_path(path, e, "exit");
-        (void)unlinkat(b->spool_fd, path, 0);
+        (void)unlinkat(base_fd(b, e), path, 0);
         CLEAN(cleanup_fd)
-        int fd = openat(b->spool_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        int fd = openat(base_fd(b, e), path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 
         if (fd < 0 || fd_write_all(fd, record, sizeof(record), NULL) < 0)
                 e->exit.flags |= BOX_EXIT_INCOMPLETE; /* all that can still be said */
@@ -378,7 +403,7 @@ void spool_sync_turn(struct box *b, struct exec *e, int64_t *nearest)
         e->sync_at = 0;
         file_path(path, e, "exit");
         CLEAN(cleanup_fd)
-        int fd = openat(b->spool_fd, path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+        int fd = openat(base_fd(b, e), path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
 
         if (fd >= 0)
                 (void)fdatasync(fd);
