@@ -1,5 +1,6 @@
 /* Commands in a sandbox. Their environment is built from zero: a few variables that fit the inside,
  * the proxy's where there is one, what the configuration sets, and what the request sets. */
+#include "core/egress.h"
 #include "core/exec_request.h"
 #include "core/provider_berth.h"
 
@@ -23,6 +24,17 @@ static void set_base(json_t *variables, const json_t *config, bool terminal)
         set(variables, "LANG", "C.UTF-8");
         if (terminal)
                 set(variables, "TERM", "xterm-256color");
+}
+
+static void set_proxy(json_t *variables, const json_t *config)
+{
+        for (const char *const *v = egress_env(config); *v; v++) {
+                const char *equals = strchr(*v, '=');
+                char name[32] = "";
+
+                memcpy(name, *v, MIN((size_t)(equals - *v), sizeof(name) - 1));
+                set(variables, name, equals + 1);
+        }
 }
 
 struct place_request {
@@ -54,6 +66,7 @@ int berth_prepare_exec(struct op *op, struct runtime *rt, const struct lease_rec
                 return r;
         variables = json_object();
         set_base(variables, config, ret->terminal);
+        set_proxy(variables, config);
         exec_variables_update(variables, json_get_object(config, "env"));
         exec_variables_update(variables, env);
         if (!ret->cwd)
