@@ -420,6 +420,12 @@ struct adoption {
         struct exec_hub *hub;
 };
 
+static bool has_box(const struct place *place)
+{
+        return place->has_world && (streq(place->driver, "local") ||
+                                    (place->provider && streq(place->provider, PROVIDER_BERTH)));
+}
+
 /* A configuration that cannot be read leaves the place without a way out, which is the safe side.
  */
 static void adopt_egress(struct box *box, const char *config)
@@ -431,12 +437,6 @@ static void adopt_egress(struct box *box, const char *config)
                 log_error("no way out for an environment", LOG_S("place", box->place_id),
                           LOG_S("error", err.msg));
         box_set_egress(box, policy);
-}
-
-static bool has_box(const struct place *place)
-{
-        return place->has_world && (streq(place->driver, "local") ||
-                                    (place->provider && streq(place->provider, PROVIDER_BERTH)));
 }
 
 static int adopt_place(void *ctx, const struct place *place)

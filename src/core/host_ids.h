@@ -11,22 +11,11 @@
 #ifndef BERTH_CORE_HOST_IDS_H
 #define BERTH_CORE_HOST_IDS_H
 
-#include <sys/types.h>
-
 #include "base/err.h"
+#include "codec/subid.h"
 
 #define HOST_IDS_FIRST 0x70000000 /* above what systemd gives to containers */
 #define HOST_IDS_COUNT 0x0fff0000
-
-struct id_range {
-        int64_t first, count;
-};
-
-/* The largest range that a text like /etc/subuid gives to a user, by name or number. False when it
- * gives none. */
-bool subid_largest(const char *text, size_t len, const char *name, uid_t uid, struct id_range *ret);
-/* What is in both; count 0 when nothing is. */
-struct id_range id_range_common(struct id_range a, struct id_range b);
 
 /* The range of this process. `first` and `count` are the settings, for root.
  * ERR_UNPROCESSABLE with what to do about it. */

@@ -26,14 +26,12 @@ static void set_base(json_t *variables, const json_t *config, bool terminal)
                 set(variables, "TERM", "xterm-256color");
 }
 
-static void set_proxy(json_t *variables, const json_t *config)
+static void set_proxy(struct op *op, json_t *variables, const json_t *config)
 {
         for (const char *const *v = egress_env(config); *v; v++) {
-                const char *equals = strchr(*v, '=');
-                char name[32] = "";
+                size_t n = strcspn(*v, "=");
 
-                memcpy(name, *v, MIN((size_t)(equals - *v), sizeof(name) - 1));
-                set(variables, name, equals + 1);
+                set(variables, arena_strndup(op->arena, *v, n), *v + n + 1);
         }
 }
 
@@ -66,7 +64,7 @@ int berth_prepare_exec(struct op *op, struct runtime *rt, const struct lease_rec
                 return r;
         variables = json_object();
         set_base(variables, config, ret->terminal);
-        set_proxy(variables, config);
+        set_proxy(op, variables, config);
         exec_variables_update(variables, json_get_object(config, "env"));
         exec_variables_update(variables, env);
         if (!ret->cwd)

@@ -94,6 +94,33 @@ class ConfiguredTest(SandboxTest):
         self.assertEqual(self.held["lease"]["providerLeaseId"], f"sandbox://berth/{self.place()}")
 
 
+class AllowListTest(SandboxTest):
+    config = {"network": "allowlist", "allowedHosts": ["api.example.com", "*.example.org:8443"]}
+
+    def ask_proxy(self, lines):
+        return self.run_ok("/bin/bash", ["-c", f"exec 3<>/dev/tcp/127.0.0.1/3128; printf '{lines}' >&3; head -1 <&3"],
+                           timeoutMs=20000)["stdout"]
+
+    def test_programs_are_told_of_the_proxy(self):
+        got = dict(line.partition("=")[::2] for line in self.sh("env")["stdout"].splitlines())
+        self.assertIn("127.0.0.1:3128", got["HTTPS_PROXY"])
+        self.assertEqual(got["https_proxy"], got["HTTPS_PROXY"])
+
+    def test_it_refuses_what_is_not_listed(self):
+        self.assertIn(" 403 ", self.ask_proxy(r"CONNECT other.example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n"))
+        self.assertIn(" 403 ", self.ask_proxy(r"CONNECT 127.0.0.1:22 HTTP/1.1\r\nHost: x\r\n\r\n"))
+
+    def test_there_is_no_other_way_out(self):
+        got = self.run_ok("/bin/bash", ["-c", "cat /proc/net/dev; exec 3<>/dev/tcp/192.0.2.1/80"], timeoutMs=20000)
+        self.assertEqual([line.split(":")[0].strip() for line in got["stdout"].splitlines() if ":" in line], ["lo"])
+        self.assertNotEqual(got["exitCode"], 0)
+
+    def test_after_a_restart(self):
+        self.sh("true")
+        self.daemon.restart(crash=True)
+        self.assertIn(" 403 ", self.ask_proxy(r"CONNECT other.example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n"))
+
+
 class IdTest(SandboxTest):
     daemon_env = {"BERTH_SWEEP_INTERVAL_MS": "50", "BERTH_SANDBOX_UID_FIRST": "1900000000",
                   "BERTH_SANDBOX_UID_COUNT": "6144", "BERTH_SANDBOX_IDS_PER_BOX": "2048"}
