@@ -173,7 +173,7 @@ struct box {
         struct conn *conns;
         struct conn *host;
         struct box_tunnel *tunnel; /* NULL until the first LISTEN */
-        uint64_t epoch; /* the highest seen */
+        uint64_t epoch;            /* the highest seen */
 
         int64_t now; /* clock_mono_ms() of this turn */
         int64_t idle_since;
