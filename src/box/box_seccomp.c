@@ -9,6 +9,7 @@
  *   - clone3: ENOSYS, since its flags lie in memory where a filter cannot look; libc then uses
  * clone
  *   - clone, unshare, setns, mount calls and pivot_root: only in a nested sandbox
+ *   - inner root does not become the supervisor
  *   - ioctl TIOCSTI and TIOCLINUX: typing into somebody's terminal
  *   - everything on the list: EPERM
  *
@@ -214,6 +215,30 @@ static void put_socketpair(struct program *p)
         allow(p);
 }
 
+/* Inner root may become anybody but the supervisor, who outside may be the daemon's own user. */
+static void put_not_supervisor(struct program *p, int call, int n_args)
+{
+        when(p, (uint32_t)call, (uint8_t)(3 * n_args + 1));
+        for (int i = 0; i < n_args; i++) {
+                load_arg(p, i);
+                when(p, SANDBOX_SUPERVISOR, 1);
+                answer_errno(p, EPERM);
+        }
+        allow(p);
+}
+
+static void put_users(struct program *p)
+{
+        put_not_supervisor(p, SYS_setuid, 1);
+        put_not_supervisor(p, SYS_setgid, 1);
+        put_not_supervisor(p, SYS_setfsuid, 1);
+        put_not_supervisor(p, SYS_setfsgid, 1);
+        put_not_supervisor(p, SYS_setreuid, 2);
+        put_not_supervisor(p, SYS_setregid, 2);
+        put_not_supervisor(p, SYS_setresuid, 3);
+        put_not_supervisor(p, SYS_setresgid, 3);
+}
+
 static void build(struct program *p, const struct sandbox_spec *spec)
 {
         put_abi(p);
@@ -226,6 +251,8 @@ static void build(struct program *p, const struct sandbox_spec *spec)
                 if (!spec->root_inside)
                         deny(p, SYS_chroot, EPERM);
         }
+        if (spec->root_inside)
+                put_users(p);
         put_ioctl(p);
         put_socket(p);
         put_socketpair(p);
