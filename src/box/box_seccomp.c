@@ -21,6 +21,7 @@
 #include <linux/filter.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -34,7 +35,7 @@
 #elif defined(__aarch64__)
 #define NATIVE_ARCH AUDIT_ARCH_AARCH64
 #else
-#error "no system call filter for this architecture"
+_Static_assert(false, "no system call filter for this architecture");
 #endif
 
 #define X32_BIT   0x40000000U
