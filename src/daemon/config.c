@@ -11,6 +11,7 @@
 #include "base/path.h"
 #include "codec/json.h"
 #include "codec/toml.h"
+#include "core/host_ids.h"
 
 #define CONFIG_FILE "berth.toml"
 
@@ -229,6 +230,14 @@ static int check_keys(json_t *file, struct err *err)
                 "op_queue",
                 "operation_timeout_ms",
                 "close_timeout_ms",
+                "secrets.provider",
+                "secrets.strict_mode",
+                "secrets.key_file",
+                "sandbox_uid_first",
+                "sandbox_uid_count",
+                "sandbox_ids_per_box",
+                "sandbox_rootfs_dirs",
+                "sandbox_pool_max",
         };
         const char *key;
         json_t *value;
@@ -256,6 +265,46 @@ static const char *host_of(struct arena *a, const char *listen)
         if (n >= 2 && listen[0] == '[')
                 return arena_strndup(a, listen + 1, n - 2);
         return arena_strndup(a, listen, n);
+}
+
+static void load_secrets(struct loader *l, struct config *c)
+{
+        static const char *const providers[] = { "local_encrypted", "aws_secrets_manager",
+                                                 "gcp_secret_manager", "vault", NULL };
+        struct settings *s = &c->settings;
+        const char *file = text(l, NULL,
+                                (struct source){ "secrets.key_file", "BERTH_SECRETS_KEY_FILE",
+                                                 "PAPERCLIP_SECRETS_MASTER_KEY_FILE" },
+                                NULL);
+
+        s->secrets_provider =
+                providers[word(l, NULL,
+                               (struct source){ "secrets.provider", "BERTH_SECRETS_PROVIDER",
+                                                "PAPERCLIP_SECRETS_PROVIDER" },
+                               providers, 0)];
+        s->secrets_strict =
+                flag_set(l, (struct source){ "secrets.strict_mode", "BERTH_SECRETS_STRICT_MODE",
+                                             "PAPERCLIP_SECRETS_STRICT_MODE" });
+        c->secrets_key_file = file ? absolute(l->arena, file) : NULL;
+}
+
+static void load_sandbox(struct loader *l, const char *data_dir, struct settings *s)
+{
+        s->sandbox_uid_first =
+                number(l, (struct source){ "sandbox_uid_first", "BERTH_SANDBOX_UID_FIRST", NULL },
+                       HOST_IDS_FIRST, 1000, UINT32_MAX - 1);
+        s->sandbox_uid_count =
+                number(l, (struct source){ "sandbox_uid_count", "BERTH_SANDBOX_UID_COUNT", NULL },
+                       HOST_IDS_COUNT, 0, UINT32_MAX - s->sandbox_uid_first);
+        s->sandbox_ids_per_box = number(
+                l, (struct source){ "sandbox_ids_per_box", "BERTH_SANDBOX_IDS_PER_BOX", NULL }, 0,
+                0, 65536);
+        s->sandbox_rootfs_dirs =
+                list(l, (struct source){ "sandbox_rootfs_dirs", "BERTH_SANDBOX_ROOTFS_DIRS", NULL },
+                     ':', arena_printf(l->arena, "%s/rootfs:/var/lib/berth/rootfs", data_dir));
+        s->sandbox_pool_max =
+                number(l, (struct source){ "sandbox_pool_max", "BERTH_SANDBOX_POOL_MAX", NULL }, 64,
+                       0, 4096);
 }
 
 static void load_settings(struct loader *l, const struct cli_serve_options *flags, struct config *c)
@@ -302,7 +351,9 @@ static void load_settings(struct loader *l, const struct cli_serve_options *flag
         s->close_timeout_ms =
                 number(l, (struct source){ "close_timeout_ms", "BERTH_CLOSE_TIMEOUT_MS", NULL },
                        60000, 10, 3600000);
+        load_sandbox(l, c->data_dir, s);
         s->listen_host = host_of(l->arena, c->listen);
+        load_secrets(l, c);
 }
 
 /* A name that only begins like an address may be anybody's. */
