@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
+#include <linux/netlink.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <stdbool.h>
@@ -190,6 +191,18 @@ static void put_ioctl(struct program *p)
         allow(p);
 }
 
+/* bubblewrap brings the loopback interface of its network up by netlink. */
+static void put_route_socket(struct program *p)
+{
+        when(p, SYS_socket, 6);
+        load_arg(p, 0);
+        when(p, AF_NETLINK, 3);
+        load_arg(p, 2);
+        when(p, NETLINK_ROUTE, 1);
+        allow(p);
+        load(p, offsetof(struct seccomp_data, nr));
+}
+
 /* Unix sockets of any type; of the internet ones streams and datagrams. Netlink is not among them:
  * libc looks names up without it. */
 static void put_socket(struct program *p)
@@ -255,6 +268,8 @@ static void build(struct program *p, const struct sandbox_spec *spec)
         if (spec->root_inside)
                 put_users(p);
         put_ioctl(p);
+        if (spec->nested_sandbox)
+                put_route_socket(p);
         put_socket(p);
         put_socketpair(p);
         for (size_t i = 0; i < ARRAY_LEN(denied); i++)
