@@ -19,8 +19,10 @@
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
+#include <linux/netlink.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -34,7 +36,7 @@
 #elif defined(__aarch64__)
 #define NATIVE_ARCH AUDIT_ARCH_AARCH64
 #else
-#error "no system call filter for this architecture"
+_Static_assert(false, "no system call filter for this architecture");
 #endif
 
 #define X32_BIT   0x40000000U
@@ -189,6 +191,18 @@ static void put_ioctl(struct program *p)
         allow(p);
 }
 
+/* bubblewrap brings the loopback interface of its network up by netlink. */
+static void put_route_socket(struct program *p)
+{
+        when(p, SYS_socket, 6);
+        load_arg(p, 0);
+        when(p, AF_NETLINK, 3);
+        load_arg(p, 2);
+        when(p, NETLINK_ROUTE, 1);
+        allow(p);
+        load(p, offsetof(struct seccomp_data, nr));
+}
+
 /* Unix sockets of any type; of the internet ones streams and datagrams. Netlink is not among them:
  * libc looks names up without it. */
 static void put_socket(struct program *p)
@@ -254,6 +268,8 @@ static void build(struct program *p, const struct sandbox_spec *spec)
         if (spec->root_inside)
                 put_users(p);
         put_ioctl(p);
+        if (spec->nested_sandbox)
+                put_route_socket(p);
         put_socket(p);
         put_socketpair(p);
         for (size_t i = 0; i < ARRAY_LEN(denied); i++)

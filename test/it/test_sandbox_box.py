@@ -150,6 +150,12 @@ print("done")
         self.assertIn("nested", self.box(nested=True).shell(script)[0])
         self.assertNotIn("nested", self.box().shell(script)[0])
 
+    @unittest.skipUnless(os.path.exists("/usr/bin/bwrap"), "bubblewrap is not installed")
+    def test_nested_bubblewrap(self):
+        script = "bwrap --ro-bind / / --proc /proc --dev /dev --tmpfs /tmp --unshare-all sh -c 'id -u; echo $$; echo nested'"
+        self.assertEqual(self.box(nested=True).shell(script)[0].split(), ["1000", "2", "nested"])
+        self.assertNotIn("nested", self.box().shell(script)[0])
+
     def test_hostname(self):
         self.assertEqual(self.box(hostname="builder-7").shell("uname -n; cat /etc/hostname")[0].split(), ["builder-7"] * 2)
 
