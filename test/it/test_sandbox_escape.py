@@ -344,18 +344,42 @@ class RootDaemonTest(EscapeCases, HostileTest):
         self.assertEqual(by, "image")
         self.flooded(box, by, "disk", 96, *(d for d in self.writable(box) if d != "/dev/shm"))  # which is memory
 
-    def test_setuid_files_of_the_operators_root(self):
+    def system(self):
+        """The root of a system, as small as it gets, with the programs in it: setuid, with file capabilities."""
         rootfs = self.rootfs_dir / "system"
         rootfs.mkdir(mode=0o755)
         for name in ("bin", "dev", "proc", "tmp", "etc", "home", "workspace", "usr", "sys", "root", "run", "var"):
             (rootfs / name).mkdir()
-        shutil.copy2(ESCAPE, rootfs / "bin/escape")
-        os.chown(rootfs / "bin/escape", 0, 0)
-        os.chmod(rootfs / "bin/escape", 0o6755)
-        os.setxattr(rootfs / "bin/escape", "security.capability", bytes([1, 0, 0, 2, 0, 0, 0x20, 0] + [0] * 12))
-        box = self.box(rootfs=str(rootfs))
-        done = self.run_in(box, "/bin/escape", "privileged", "/bin/escape")
-        self.assertTrue(done["stdout"].strip().splitlines()[-1].startswith("HELD"), done)
+        program = rootfs / "bin/escape"
+        shutil.copy2(ESCAPE, program)
+        os.chown(program, 0, 0)
+        os.chmod(program, 0o6755)
+        os.setxattr(program, "security.capability", bytes([1, 0, 0, 2, 0, 0, 0x20, 0] + [0] * 12))
+        return str(rootfs)
+
+    def test_setuid_files_of_the_operators_root(self):
+        box = self.box(rootfs=self.system())
+        self.home[ident(box)] = "/bin"
+        self.held(box, "privileged", "/bin/escape")
+
+    def test_root_inside(self):
+        """Commands that are root of the box and may do a little more; none of that reaches beyond it."""
+        box = self.box(rootfs=self.system(), user="root")
+        self.home[ident(box)] = "/bin"
+        canaries = self.canaries(self.daemon.data)
+        for case, *args in (("enter-init",), ("exe", "1"), ("keys",), ("bpf",), ("perf",), ("io-uring",), ("userfaultfd",),
+                            ("kernel-image",), ("modules",), ("clock",), ("messages",), ("administration",), ("setns",),
+                            ("unshare",), ("clone3",), ("other-doors",), ("raw",), ("vsock",), ("netlink",), ("families",),
+                            ("mount",), ("mount-api",), ("remount", "/"), ("devices",), ("mknod", "/tmp", "/dev", "/root"),
+                            ("handle",), ("settings",), ("kernel-memory",), ("cgroups",), ("shares",), ("read-child",),
+                            ("descriptors",), ("terminal",), ("find", canaries.word), ("open", *canaries.files)):
+            with self.subTest(case):
+                self.held(box, case, *args)
+        pid = self.box_pid(box)
+        self.held(box, "kill-init")
+        self.held(box, "cwd")
+        self.assertEqual(self.box_pid(box), pid)
+        self.assertNotIn(0, set().union(*(ids_of(p) for p in (pid, *descendants(pid)))))
 
 
 class UserDaemonTest(EscapeCases, HostileTest):
