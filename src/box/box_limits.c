@@ -93,6 +93,9 @@ static bool enable(int parent, const char *controller)
 
         if (has_word(parent, "cgroup.subtree_control", controller))
                 return true;
+        /* Also a write that is refused locks all cgroups of the machine. */
+        if (!has_word(parent, "cgroup.controllers", controller))
+                return false;
         CLEAN(cleanup_fd) int fd = openat(parent, "cgroup.subtree_control", O_WRONLY | O_CLOEXEC);
 
         return fd >= 0 && write(fd, text, (size_t)n) == n;
