@@ -188,6 +188,7 @@ static pid_t start_bare(void)
         return pid;
 }
 
+/* argv has a program at least. */
 static pid_t start_command(char *const *argv)
 {
         static unsigned long number;
@@ -195,10 +196,11 @@ static pid_t start_command(char *const *argv)
         static char *with[MAX_ARGS + 1];
         posix_spawn_file_actions_t actions;
         pid_t pid;
-        int n = 0;
+        int n = 1;
 
         number++;
-        for (; argv[n] && n < MAX_ARGS; n++) {
+        with[0] = argv[0];
+        for (; n < MAX_ARGS && argv[n]; n++) {
                 char *at = strchr(argv[n], '@');
 
                 with[n] = argv[n];

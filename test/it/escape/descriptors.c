@@ -123,8 +123,7 @@ static void catch_exe(char **args)
                         caught++;
                         (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
                         for (int j = 0; j < 100 && !is_sealed(link); j++) {
-                                if (open(link, O_WRONLY | O_CLOEXEC) >= 0 || errno == ETXTBSY)
-                                        escaped("%s may be written to", target);
+                                must_not_open(link);
                                 (void)usleep(100);
                         }
                         (void)close(fd);

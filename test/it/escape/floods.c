@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,9 @@ static void fork_bomb(char **args)
         int gate[2];
         pid_t *pids = calloc((size_t)most, sizeof(*pids));
 
-        if (!pids || pipe2(gate, O_CLOEXEC) < 0)
+        if (!pids)
+                broken("no memory");
+        if (pipe2(gate, O_CLOEXEC) < 0)
                 broken("pipe: %s", strerrorname_np(errno));
         for (; made < most; made++) {
                 pids[made] = fork();
@@ -36,7 +39,7 @@ static void fork_bomb(char **args)
                         char c;
 
                         (void)close(gate[1]);
-                        _exit(read(gate[0], &c, 1) < 0);
+                        _exit(read(gate[0], &c, 1) < 0 ? 1 : 0);
                 }
                 if (pids[made] < 0)
                         break;
@@ -46,6 +49,7 @@ static void fork_bomb(char **args)
                 (void)kill(pids[i], SIGKILL);
                 (void)waitpid(pids[i], NULL, 0);
         }
+        free(pids);
         if (made == most)
                 escaped("%ld processes", made);
         refused("after %ld processes", made);
@@ -130,7 +134,7 @@ static int fill_shared(void *ctx)
                 int id = shmget(IPC_PRIVATE, 8 * CHUNK, IPC_CREAT | 0600);
                 char *p = id < 0 ? NULL : shmat(id, NULL, 0);
 
-                if (!p || p == (char *)-1) {
+                if (!p || (intptr_t)p == -1) {
                         result = 2;
                         break;
                 }
@@ -179,12 +183,16 @@ static void disk(char **args)
                         refused("%s: %s", path, strerrorname_np(errno));
                         continue;
                 }
-                for (written = 0; written < most; written++)
-                        if (write(fd, block, sizeof(block)) != CHUNK &&
-                            write(fd, block, sizeof(block)) < 0) { /* the rest did not fit */
+                for (written = 0; written < most; written++) {
+                        ssize_t n = write(fd, block, sizeof(block));
+
+                        if (n >= 0 && n < CHUNK) /* the next one says why */
+                                n = write(fd, block, sizeof(block));
+                        if (n < 0) {
                                 error = errno;
                                 break;
                         }
+                }
                 (void)close(fd);
                 (void)unlink(path);
                 if (written == most)
