@@ -407,7 +407,9 @@ static void look_after(struct box *box)
         if (box->job_running || box->hub->closing)
                 return;
         box->phase = BOX_CHECKING;
-        box->job = (struct pool_job){ .run = check_run, .done = check_done, .urgent = true };
+        box->job = (struct pool_job){
+                .run = check_run, .done = check_done, .urgent = true, .awaited = true
+        };
         box->job_running = pool_submit(box->hub->config.pool, &box->job, &err) >= 0;
         if (!box->job_running)
                 uv_timer_start(&box->retry, retry_now, 10 * RECONNECT_MS, 0);

@@ -71,7 +71,9 @@ static void record_later(struct exec *e)
 static void submit_record(struct exec *e)
 {
         e->needs_record = false;
-        e->job = (struct pool_job){ .run = record_run, .done = record_done, .urgent = true };
+        e->job = (struct pool_job){
+                .run = record_run, .done = record_done, .urgent = true, .awaited = true
+        };
         if (pool_submit(e->hub->config.pool, &e->job, NULL) < 0)
                 record_later(e);
 }

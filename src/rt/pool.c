@@ -11,17 +11,24 @@ struct pool_worker {
         struct pool *pool;
         pthread_t thread;
         struct op_cancel cancel;
+        bool kept; /* for awaited jobs only */
+};
+
+struct queue {
+        struct pool_job *head, **tail;
+        unsigned n;
+        pthread_cond_t more;
 };
 
 struct pool {
         uv_async_t wake; /* tells the loop that `finished` is not empty */
         pthread_mutex_t lock;
-        pthread_cond_t work;
-        struct pool_job *head, **tail;
+        struct queue ordinary, awaited;
         struct pool_job *finished, **finished_tail;
-        struct pool_worker *workers;
+        struct pool_worker *workers; /* max_threads, and the kept one behind them */
         unsigned max_threads, threads, idle, running;
-        unsigned queued, max_queue;
+        unsigned max_queue;
+        bool has_kept;
         uint64_t completed, refused;
         bool stopping; /* no new jobs */
         bool quitting; /* threads end when the queue is empty */
@@ -32,6 +39,30 @@ static void push(struct pool_job ***tail, struct pool_job *job)
         job->next = NULL;
         **tail = job;
         *tail = &job->next;
+}
+
+static void queue_init(struct queue *q)
+{
+        q->tail = &q->head;
+        pthread_cond_init(&q->more, NULL);
+}
+
+static struct pool_job *queue_take(struct queue *q)
+{
+        struct pool_job *job = q->head;
+
+        if (!job)
+                return NULL;
+        q->head = job->next;
+        if (!q->head)
+                q->tail = &q->head;
+        q->n--;
+        return job;
+}
+
+static unsigned queued(const struct pool *p)
+{
+        return p->ordinary.n + p->awaited.n;
 }
 
 static void run_job(struct pool_worker *w, struct pool_job *job)
@@ -48,27 +79,33 @@ static void run_job(struct pool_worker *w, struct pool_job *job)
         arena_done(&arena);
 }
 
+/* With p->lock held; NULL when it is time to end. */
+static struct pool_job *next_job(struct pool_worker *w)
+{
+        struct pool *p = w->pool;
+        struct queue *waits_at = w->kept ? &p->awaited : &p->ordinary;
+
+        for (;;) {
+                struct pool_job *job = queue_take(&p->awaited);
+
+                if (!job && !w->kept)
+                        job = queue_take(&p->ordinary);
+                if (job || p->quitting)
+                        return job;
+                p->idle += !w->kept;
+                pthread_cond_wait(&waits_at->more, &p->lock);
+                p->idle -= !w->kept;
+        }
+}
+
 static void *work(void *arg)
 {
         struct pool_worker *w = arg;
         struct pool *p = w->pool;
+        struct pool_job *job;
 
         pthread_mutex_lock(&p->lock);
-        for (;;) {
-                struct pool_job *job;
-
-                while (!p->head && !p->quitting) {
-                        p->idle++;
-                        pthread_cond_wait(&p->work, &p->lock);
-                        p->idle--;
-                }
-                if (!p->head)
-                        break;
-                job = p->head;
-                p->head = job->next;
-                if (!p->head)
-                        p->tail = &p->head;
-                p->queued--;
+        while ((job = next_job(w))) {
                 p->running++;
                 job->state = JOB_RUNNING;
                 job->worker = w;
@@ -117,11 +154,11 @@ int pool_new(uv_loop_t *loop, unsigned max_threads, unsigned max_queue, struct p
 
         p->max_threads = max_threads;
         p->max_queue = max_queue;
-        p->tail = &p->head;
         p->finished_tail = &p->finished;
-        p->workers = xcalloc(max_threads, sizeof(*p->workers));
+        p->workers = xcalloc(max_threads + 1, sizeof(*p->workers));
+        queue_init(&p->ordinary);
+        queue_init(&p->awaited);
         pthread_mutex_init(&p->lock, NULL);
-        pthread_cond_init(&p->work, NULL);
         r = uv_async_init(loop, &p->wake, deliver);
         if (r < 0) {
                 free(p->workers);
@@ -133,13 +170,14 @@ int pool_new(uv_loop_t *loop, unsigned max_threads, unsigned max_queue, struct p
 }
 
 /* With p->lock held. */
-static int start_thread(struct pool *p, struct err *err)
+static int start_thread(struct pool *p, bool kept, struct err *err)
 {
-        struct pool_worker *w = &p->workers[p->threads];
+        struct pool_worker *w = &p->workers[kept ? p->max_threads : p->threads];
         pthread_attr_t attr;
         int r;
 
         w->pool = p;
+        w->kept = kept;
         r = op_cancel_init(&w->cancel, err);
         if (r < 0)
                 return r;
@@ -151,23 +189,29 @@ static int start_thread(struct pool *p, struct err *err)
                 op_cancel_done(&w->cancel);
                 return err_sys(err, ERR_BUSY, r, "start thread");
         }
-        p->threads++;
+        if (kept)
+                p->has_kept = true;
+        else
+                p->threads++;
         return 0;
 }
 
 int pool_submit(struct pool *p, struct pool_job *job, struct err *err)
 {
+        struct queue *q = job->awaited ? &p->awaited : &p->ordinary;
         int r = 0;
 
         pthread_mutex_lock(&p->lock);
         if (p->stopping)
                 r = err_set(err, ERR_BUSY, "The server is shutting down.");
-        else if (p->queued >= p->max_queue && !job->urgent)
+        else if (queued(p) >= p->max_queue && !job->urgent)
                 r = err_set(err, ERR_BUSY, "Too many operations are waiting; try again shortly.");
-        else if (p->idle <= p->queued && p->threads < p->max_threads)
-                r = start_thread(p, err);
+        else if (p->idle <= queued(p) && p->threads < p->max_threads)
+                r = start_thread(p, false, err);
+        else if (p->idle <= queued(p) && job->awaited && !p->has_kept)
+                r = start_thread(p, true, err);
         /* A thread that could not be started is no reason to refuse while others work. */
-        if (r < 0 && p->threads > 0 && !p->stopping && (job->urgent || p->queued < p->max_queue))
+        if (r < 0 && p->threads > 0 && !p->stopping && (job->urgent || queued(p) < p->max_queue))
                 r = 0;
         if (r < 0) {
                 p->refused++;
@@ -177,9 +221,11 @@ int pool_submit(struct pool *p, struct pool_job *job, struct err *err)
         job->deadline_ms = job->timeout_ms > 0 ? clock_mono_ms() + job->timeout_ms : OP_NO_DEADLINE;
         job->state = JOB_QUEUED;
         job->cancelled = false;
-        p->queued++;
-        push(&p->tail, job);
-        pthread_cond_signal(&p->work);
+        q->n++;
+        push(&q->tail, job);
+        pthread_cond_signal(&p->ordinary.more);
+        if (job->awaited)
+                pthread_cond_signal(&p->awaited.more);
         pthread_mutex_unlock(&p->lock);
         return 0;
 }
@@ -199,7 +245,7 @@ void pool_stats(struct pool *p, struct pool_stats *ret)
         *ret = (struct pool_stats){
                 .threads = p->threads,
                 .busy = p->running,
-                .queued = p->queued,
+                .queued = queued(p),
                 .completed = p->completed,
                 .refused = p->refused,
         };
@@ -211,7 +257,7 @@ bool pool_idle(struct pool *p)
         bool idle;
 
         pthread_mutex_lock(&p->lock);
-        idle = p->queued == 0 && p->running == 0 && !p->finished;
+        idle = queued(p) == 0 && p->running == 0 && !p->finished;
         pthread_mutex_unlock(&p->lock);
         return idle;
 }
@@ -221,10 +267,14 @@ void pool_drain(struct pool *p, bool cancel)
         pthread_mutex_lock(&p->lock);
         p->stopping = true;
         if (cancel) {
-                for (struct pool_job *job = p->head; job; job = job->next)
+                for (struct pool_job *job = p->ordinary.head; job; job = job->next)
+                        job->cancelled = true;
+                for (struct pool_job *job = p->awaited.head; job; job = job->next)
                         job->cancelled = true;
                 for (unsigned i = 0; i < p->threads; i++)
                         op_cancel_set(&p->workers[i].cancel);
+                if (p->has_kept)
+                        op_cancel_set(&p->workers[p->max_threads].cancel);
         }
         pthread_mutex_unlock(&p->lock);
 }
@@ -234,20 +284,28 @@ static void free_pool(uv_handle_t *handle)
         struct pool *p = container_of((uv_async_t *)handle, struct pool, wake);
 
         pthread_mutex_destroy(&p->lock);
-        pthread_cond_destroy(&p->work);
+        pthread_cond_destroy(&p->ordinary.more);
+        pthread_cond_destroy(&p->awaited.more);
         free(p->workers);
         free(p);
+}
+
+static void join(struct pool_worker *w)
+{
+        pthread_join(w->thread, NULL);
+        op_cancel_done(&w->cancel);
 }
 
 void pool_free(struct pool *p)
 {
         pthread_mutex_lock(&p->lock);
         p->stopping = p->quitting = true;
-        pthread_cond_broadcast(&p->work);
+        pthread_cond_broadcast(&p->ordinary.more);
+        pthread_cond_broadcast(&p->awaited.more);
         pthread_mutex_unlock(&p->lock);
-        for (unsigned i = 0; i < p->threads; i++) {
-                pthread_join(p->workers[i].thread, NULL);
-                op_cancel_done(&p->workers[i].cancel);
-        }
+        for (unsigned i = 0; i < p->threads; i++)
+                join(&p->workers[i]);
+        if (p->has_kept)
+                join(&p->workers[p->max_threads]);
         uv_close((uv_handle_t *)&p->wake, free_pool);
 }

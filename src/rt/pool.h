@@ -4,6 +4,10 @@
  * handed back to the loop thread (`done`). Threads start when they are first needed. A full queue
  * is ERR_BUSY at once: waiting callers are worth more than a longer queue.
  *
+ * Operations may wait for what a job does (the end of a command is recorded, a box is found dead).
+ * Such jobs say so (`awaited`) and must not wait for a job themselves: they go before all others,
+ * and there is a thread for them even when every other one waits.
+ *
  * A job belongs to the pool from pool_submit() until `done` is called.
  * pool_submit(), pool_cancel(), pool_close(): loop thread only. */
 #ifndef BERTH_RT_POOL_H
@@ -21,7 +25,8 @@ struct pool_job {
         void (*run)(struct pool_job *job, struct op *op); /* on a pool thread */
         void (*done)(struct pool_job *job);               /* on the loop thread */
         int64_t timeout_ms;                               /* 0: none; counts from submit */
-        bool urgent; /* goes on with work that was accepted before: a full queue takes it still */
+        bool urgent;  /* goes on with work that was accepted before: a full queue takes it still */
+        bool awaited; /* operations may wait for it; it waits for none */
 
         /* the pool's own */
         struct pool_job *next;

@@ -375,10 +375,46 @@ static void test_freed_without_use(void **state)
         stop(&f);
 }
 
+static void run_opens_gate(struct pool_job *job, struct op *op)
+{
+        (void)op;
+        open_gate(container_of(job, struct test_job, job)->f);
+}
+
+/* Every thread waits for what a job does that comes last: it has to run all the same, and before
+ * those that were there first. */
+static void test_what_others_wait_for(void **state)
+{
+        struct fixture f;
+        struct test_job waits[4], opens[2];
+
+        (void)state;
+        start(&f, 2, 2);
+        for (int i = 0; i < 4; i++) {
+                waits[i] = make_job(&f, i);
+                assert_int_equal(pool_submit(f.pool, &waits[i].job, NULL), 0);
+                if (i < 2)
+                        wait_started(&f, (unsigned)i + 1);
+        }
+        for (int i = 0; i < 2; i++) {
+                opens[i] = make_job(&f, 10 + i);
+                opens[i].job.run = run_opens_gate;
+                opens[i].job.urgent = opens[i].job.awaited = true;
+                assert_int_equal(pool_submit(f.pool, &opens[i].job, NULL), 0);
+        }
+        run_until_idle(&f);
+        for (int i = 0; i < 4; i++)
+                assert_true(waits[i].was_done);
+        assert_true(opens[0].was_done && opens[1].was_done);
+        assert_int_equal(stats_of(&f).threads, 2);
+        stop(&f);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_one_job),
+                cmocka_unit_test(test_what_others_wait_for),
                 cmocka_unit_test(test_time_in_the_queue_counts),
                 cmocka_unit_test(test_one_thread_keeps_the_order),
                 cmocka_unit_test(test_the_queue_is_bounded),
