@@ -5,6 +5,7 @@
 #include "codec/check.h"
 #include "core/audit.h"
 #include "core/env_config.h"
+#include "core/env_secrets.h"
 #include "core/provider.h"
 
 const char *const environment_drivers[] = { "local", "ssh", "sandbox", "plugin", NULL };
@@ -39,14 +40,8 @@ int environment_persist_config(const struct runtime *rt, const char *driver, jso
 
         if (r < 0)
                 return r;
-        if (streq(driver, "ssh") && json_is_string(json_object_get(normal, "privateKey")))
-                r = err_set(
-                        err, ERR_UNPROCESSABLE,
-                        "Private keys are kept as secrets, which this version of Berth does not "
-                        "have yet. Leave privateKey out.");
-        else if (streq(driver, "sandbox") &&
-                 streq(json_get_string(normal, "provider"), PROVIDER_FAKE) &&
-                 !rt->settings.allow_fake_provider)
+        if (streq(driver, "sandbox") && streq(json_get_string(normal, "provider"), PROVIDER_FAKE) &&
+            !rt->settings.allow_fake_provider)
                 r = err_set(
                         err, ERR_UNPROCESSABLE,
                         "Built-in fake sandbox environments are reserved for internal probes and "
@@ -76,11 +71,12 @@ struct creation {
         struct runtime *rt;
         const char *company_id;
         json_t *body;
-        struct environment *env;
+        struct environment env;
+        json_t *config;
+        struct env_secrets secrets;
 };
 
-static int check_create(struct creation *q, struct environment *env, json_t **ret_config,
-                        struct err *err)
+static int check_create(struct creation *q, struct err *err)
 {
         CLEAN(check_done) struct check c;
         const char *name, *description, *driver, *status;
@@ -99,7 +95,7 @@ static int check_create(struct creation *q, struct environment *env, json_t **re
         r = check_end(&c, err);
         if (r < 0)
                 return r;
-        *env = (struct environment){
+        q->env = (struct environment){
                 .id = arena_strdup(q->op->arena, uuid_new().s),
                 .company_id = q->company_id,
                 .name = arena_strdup(q->op->arena, name),
@@ -108,46 +104,70 @@ static int check_create(struct creation *q, struct environment *env, json_t **re
                 .status = status ? arena_strdup(q->op->arena, status) : "active",
                 .metadata = metadata ? json_to_arena(q->op->arena, metadata) : NULL,
         };
-        return environment_persist_config(q->rt, env->driver, config, ret_config, err);
+        return environment_persist_config(q->rt, q->env.driver, config, &q->config, err);
 }
 
-static int create(struct db *db, void *arg, struct err *err)
+static int guard_create(struct db *db, void *arg, struct err *err)
 {
         struct creation *q = arg;
-        struct environment env;
-        json_t *config = NULL;
-        int r = access_manage_environments(db, q->op->actor, q->company_id, err);
 
-        if (r >= 0)
-                r = check_create(q, &env, &config, err);
+        return access_manage_environments(db, q->op->actor, q->company_id, err);
+}
+
+/* The row, its secrets and their bindings are there together or not at all. */
+static int insert(struct db *db, void *arg, struct err *err)
+{
+        struct creation *q = arg;
+        struct environment *env = &q->env;
+        int r = guard_create(db, q, err);
+
         if (r < 0)
                 return r;
-        env.config = json_to_arena(q->op->arena, config);
-        json_decref(config);
-        env.created_at = env.updated_at = clock_now_us();
-        r = environments_insert(db, &env, err);
-        if (r == ERR_CONFLICT && streq(env.driver, "local"))
+        env->created_at = env->updated_at = clock_now_us();
+        r = environments_insert(db, env, err);
+        if (r == ERR_CONFLICT && streq(env->driver, "local"))
                 return err_set(err, ERR_CONFLICT,
                                "A local environment already exists for this company.");
         if (r >= 0)
-                r = audit(db, q->op, q->company_id, "environment.created", "environment", env.id,
-                          json_pack("{s:s, s:s, s:s}", "name", env.name, "driver", env.driver,
-                                    "status", env.status),
-                          err);
+                r = env_secrets_commit(db, q->op, q->rt, env, q->config, NULL, &q->secrets, err);
         if (r >= 0)
-                *q->env = env;
+                r = audit(db, q->op, q->company_id, "environment.created", "environment", env->id,
+                          json_pack("{s:s, s:s, s:s}", "name", env->name, "driver", env->driver,
+                                    "status", env->status),
+                          err);
+        return r;
+}
+
+static int create(struct creation *q, struct err *err)
+{
+        int r = env_secrets_extract(q->op, q->rt, &q->env, q->config, NULL, &q->secrets, err);
+
+        if (r < 0)
+                return r;
+        q->env.config = json_to_arena(q->op->arena, q->config);
+        FAULT("environment.create.before");
+        r = store_write(q->op, q->rt->store, insert, q, err);
+        FAULT("environment.create.after");
+        if (r < 0)
+                env_secrets_abandon(q->op, &q->secrets);
+        else
+                env_secrets_finish(q->op, q->rt, &q->secrets);
         return r;
 }
 
 int environment_create(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
                        struct environment *ret, struct err *err)
 {
-        struct creation q = { op, rt, company_id, body, ret };
-        int r;
+        struct creation q = { .op = op, .rt = rt, .company_id = company_id, .body = body };
+        int r = store_read(op, rt->store, guard_create, &q, err);
 
-        FAULT("environment.create.before");
-        r = store_write(op, rt->store, create, &q, err);
-        FAULT("environment.create.after");
+        if (r >= 0)
+                r = check_create(&q, err);
+        if (r >= 0)
+                r = create(&q, err);
+        json_decref(q.config);
+        if (r >= 0)
+                *ret = q.env;
         return r;
 }
 

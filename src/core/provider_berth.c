@@ -169,6 +169,14 @@ static int make_storage(struct op *op, const struct sandbox_spec *spec, struct e
         return 0;
 }
 
+/* PID 1 of a sandbox is nobody of the host and has to reach its spools; each of them is its own, and
+ * the data directory keeps everybody else out. */
+static void open_spools(const struct runtime *rt)
+{
+        if (geteuid() == 0)
+                (void)chmod(rt->sandbox->output_dir, 0711);
+}
+
 static int launch(struct op *op, struct runtime *rt, const struct place *place,
                   const json_t *config, const char *dir, struct sandbox_report *ret,
                   struct err *err)
@@ -187,6 +195,8 @@ static int launch(struct op *op, struct runtime *rt, const struct place *place,
                 r = make_directory(dir, err);
         if (r >= 0)
                 r = make_storage(op, &spec, err);
+        if (r >= 0)
+                open_spools(rt);
         FAULT("sandbox.launch.before");
         if (r >= 0)
                 r = sandbox_launch(op, rt->sandbox->box_program, box, place->id, &spec, ret, err);

@@ -11,6 +11,7 @@
 
 struct driver;
 struct exec_hub;
+struct vault_provider;
 struct sandbox_host;
 
 enum deployment_mode { MODE_LOCAL_TRUSTED, MODE_AUTHENTICATED };
@@ -31,7 +32,9 @@ struct settings {
         int64_t idle_place_ttl_ms;
         int64_t adhoc_ttl_ms;
         int64_t operation_timeout_ms;
-        int64_t close_timeout_ms; /* what a provider may take to give a place up */
+        int64_t close_timeout_ms;     /* what a provider may take to give a place up */
+        const char *secrets_provider; /* for secrets that name none; NULL: local_encrypted */
+        bool secrets_strict;          /* sensitive variables have to be secrets */
         /* The built-in sandbox. The range counts for root; another user has /etc/subuid. */
         int64_t sandbox_uid_first, sandbox_uid_count;
         int64_t sandbox_ids_per_box;     /* 0: as many as there are plenty of */
@@ -58,8 +61,9 @@ struct runtime {
         struct settings settings;
         struct node node;
         const struct driver *const *drivers; /* NULL-terminated; keys unique, later entries win */
-        struct exec_hub *hub;                /* NULL in tests that run no commands */
-        struct sandbox_host *sandbox;        /* NULL in tests without sandboxes */
+        const struct vault_provider *const *vaults; /* before the built-in ones; NULL: none */
+        struct exec_hub *hub;                       /* NULL in tests that run no commands */
+        struct sandbox_host *sandbox;               /* NULL in tests without sandboxes */
         struct counters counters;
 };
 

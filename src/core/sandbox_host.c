@@ -1,7 +1,6 @@
 #include "core/sandbox_host.h"
 
 #include <stdio.h>
-#include <sys/stat.h>
 
 #include "base/path.h"
 
@@ -55,10 +54,6 @@ int sandbox_host_new(const struct runtime *rt, const char *data_dir, const char 
                 sandbox_host_free(host);
                 return r;
         }
-        /* PID 1 of a sandbox is nobody of the host and has to reach its spools; the data directory
-         * keeps everybody else out. */
-        if (geteuid() == 0)
-                (void)chmod(host->output_dir, 0711);
         *ret = host;
         return 0;
 }

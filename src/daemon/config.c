@@ -230,6 +230,9 @@ static int check_keys(json_t *file, struct err *err)
                 "op_queue",
                 "operation_timeout_ms",
                 "close_timeout_ms",
+                "secrets.provider",
+                "secrets.strict_mode",
+                "secrets.key_file",
                 "sandbox_uid_first",
                 "sandbox_uid_count",
                 "sandbox_ids_per_box",
@@ -262,6 +265,27 @@ static const char *host_of(struct arena *a, const char *listen)
         if (n >= 2 && listen[0] == '[')
                 return arena_strndup(a, listen + 1, n - 2);
         return arena_strndup(a, listen, n);
+}
+
+static void load_secrets(struct loader *l, struct config *c)
+{
+        static const char *const providers[] = { "local_encrypted", "aws_secrets_manager",
+                                                 "gcp_secret_manager", "vault", NULL };
+        struct settings *s = &c->settings;
+        const char *file = text(l, NULL,
+                                (struct source){ "secrets.key_file", "BERTH_SECRETS_KEY_FILE",
+                                                 "PAPERCLIP_SECRETS_MASTER_KEY_FILE" },
+                                NULL);
+
+        s->secrets_provider =
+                providers[word(l, NULL,
+                               (struct source){ "secrets.provider", "BERTH_SECRETS_PROVIDER",
+                                                "PAPERCLIP_SECRETS_PROVIDER" },
+                               providers, 0)];
+        s->secrets_strict =
+                flag_set(l, (struct source){ "secrets.strict_mode", "BERTH_SECRETS_STRICT_MODE",
+                                             "PAPERCLIP_SECRETS_STRICT_MODE" });
+        c->secrets_key_file = file ? absolute(l->arena, file) : NULL;
 }
 
 static void load_sandbox(struct loader *l, const char *data_dir, struct settings *s)
@@ -329,6 +353,7 @@ static void load_settings(struct loader *l, const struct cli_serve_options *flag
                        60000, 10, 3600000);
         load_sandbox(l, c->data_dir, s);
         s->listen_host = host_of(l->arena, c->listen);
+        load_secrets(l, c);
 }
 
 /* A name that only begins like an address may be anybody's. */

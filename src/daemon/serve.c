@@ -10,6 +10,7 @@
 #include "daemon/serve.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sodium.h>
@@ -27,12 +28,14 @@
 #include "core/driver.h"
 #include "core/exec.h"
 #include "core/sandbox_host.h"
+#include "core/secret.h"
 #include "core/snapshot.h"
 #include "core/stock.h"
 #include "core/sweeper.h"
 #include "daemon/config.h"
 #include "daemon/datadir.h"
 #include "daemon/idle.h"
+#include "daemon/keys.h"
 
 #define SOCKET_NAME "berth.sock"
 #define GRACE_MS    10000
@@ -40,6 +43,7 @@
 struct daemon {
         struct arena arena;
         struct config config;
+        struct daemon_keys keys;
         struct runtime rt;
         struct api api;
         int lock_fd;
@@ -69,9 +73,11 @@ static void stock_run(struct pool_job *job, struct op *op)
         struct daemon *d = container_of(job, struct daemon, stock_job);
         CLEAN(err_done) struct err err = { 0 };
         unsigned made = 0;
+        int r;
 
         op->actor = &actor_system;
-        if (stock_fill(op, &d->rt, &made, &err) < 0)
+        r = stock_fill(op, &d->rt, &made, &err);
+        if (r < 0 && r != ERR_CANCELLED)
                 log_error("could not look after sandboxes in advance", LOG_S("error", err.msg));
         else if (made > 0)
                 log_debug("made sandboxes in advance", LOG_I("made", made));
@@ -131,6 +137,8 @@ static void sweep_once(struct daemon *d, struct op *op)
                 r = snapshot_sweep(op, &d->rt, &err);
         if (r >= 0)
                 r = exec_prune(op, &d->rt, &err);
+        if (r >= 0)
+                r = secret_sweep(op, &d->rt, &err);
         if (r < 0)
                 log_error("the sweeper could not finish", LOG_S("error", err.msg));
         else if (res.expired + res.released + res.closed + res.parked + res.failed > 0)
@@ -253,6 +261,27 @@ static int read_boxes(struct op *op, struct daemon *d, struct err *err)
         return exec_hub_adopt(op, d->hub, err);
 }
 
+static int look_for_sealed(struct db *db, void *arg, struct err *err)
+{
+        return secrets_any_sealed(db, VAULT_LOCAL, arg, err);
+}
+
+/* Without its key the daemon starts all the same: leases do not need it, and whoever has to mend it
+ * finds the reason in the log, in the provider's health and in every answer that needs the key. */
+static int load_keys(struct op *op, struct daemon *d, struct err *err)
+{
+        CLEAN(err_done) struct err why = { 0 };
+        bool has_sealed = true;
+        int r = store_read(op, d->rt.store, look_for_sealed, &has_sealed, err);
+
+        if (r < 0)
+                return r;
+        if (master_key_load(&d->keys.source, has_sealed, &why) < 0)
+                log_error("secrets cannot be sealed or opened", LOG_S("error", why.msg));
+        keys_done(&d->keys);
+        return 0;
+}
+
 static int open_runtime(struct daemon *d, struct err *err)
 {
         int r = datadir_lock(d->config.data_dir, d->config.is_private, &d->lock_fd, err);
@@ -265,7 +294,8 @@ static int open_runtime(struct daemon *d, struct err *err)
                 return r;
         d->rt.settings = d->config.settings;
         d->rt.drivers = drivers;
-        return on_main_thread(d, ensure_operator, err);
+        r = on_main_thread(d, load_keys, err);
+        return r < 0 ? r : on_main_thread(d, ensure_operator, err);
 }
 
 /* How many connections to hold. The usual limit of 1024 descriptors is less than the server would
@@ -470,12 +500,24 @@ static void shut_down(struct daemon *d)
         }
         sandbox_host_free(d->rt.sandbox);
         store_close(d->rt.store);
+        master_key_unload();
+        keys_done(&d->keys);
         cleanup_fd(&d->lock_fd);
+}
+
+/* Documents of requests may hold a secret, and jansson copies texts as it reads: what it gives back
+ * is wiped first. */
+static void wipe_and_free(void *p)
+{
+        if (p)
+                explicit_bzero(p, malloc_usable_size(p));
+        free(p);
 }
 
 /* No core dump may carry what the daemon knows, and files we make are ours alone. */
 static void harden(void)
 {
+        json_set_alloc_funcs(malloc, wipe_and_free);
         (void)prctl(PR_SET_DUMPABLE, 0);
         (void)setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
         umask(077);
@@ -507,8 +549,11 @@ int serve(const struct cli_serve_options *options)
                 r = config_load(options, &d->arena, &d->config, &err);
         if (r >= 0) {
                 log_init(d->config.log_level, d->config.log_format);
-                r = open_runtime(d, &err);
+                r = keys_take(d->config.data_dir, d->config.secrets_key_file, &d->arena, &d->keys,
+                              &err);
         }
+        if (r >= 0)
+                r = open_runtime(d, &err);
         if (r >= 0)
                 r = start_loop(d, &err);
         if (r >= 0)

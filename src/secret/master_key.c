@@ -22,16 +22,18 @@ struct held_key {
         char id[MASTER_KEY_ID_LEN + 1];
 };
 
+/* `lock` is held for moments only: a transaction may ask for a key. Whoever works on files holds
+ * `change` instead. */
 static struct {
-        pthread_mutex_t lock;
+        pthread_mutex_t lock, change;
         struct held_key current, other;
         bool other_is_retired; /* nothing new may be stored under it */
         char *variable;        /* NULL: the key is in a file */
         char *file;
-        bool is_default_file;
+        bool is_ours;
         char *problem; /* why there is no current key */
         int problem_code;
-} ring = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} ring = { .lock = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_MUTEX_INITIALIZER };
 
 /* Decoding */
 
@@ -320,8 +322,11 @@ static int load_next(struct err *err)
         }
         if (r < 0)
                 return r;
+        pthread_mutex_lock(&ring.lock);
         ring.other = ring.current;
+        ring.other_is_retired = false;
         ring.current = newer;
+        pthread_mutex_unlock(&ring.lock);
         return 0;
 }
 
@@ -334,7 +339,7 @@ static int load_file(bool has_sealed, struct err *err)
                 (void)chmod(ring.file, 0600);
         r = read_key_file(ring.file, &ring.current, err);
 
-        if (r == ERR_NOT_FOUND && ring.is_default_file && !has_sealed) {
+        if (r == ERR_NOT_FOUND && ring.is_ours && !has_sealed) {
                 err_clear(err);
                 r = make_key_file(ring.file, err);
                 if (r >= 0)
@@ -376,11 +381,11 @@ int master_key_load(const struct master_key_source *source, bool has_sealed, str
         CLEAN(err_done) struct err why = { 0 };
         int r;
 
-        pthread_mutex_lock(&ring.lock);
+        pthread_mutex_lock(&ring.change);
         forget();
         ring.variable = source->text ? xstrdup(source->variable) : NULL;
         ring.file = source->file ? xstrdup(source->file) : NULL;
-        ring.is_default_file = source->is_default_file;
+        ring.is_ours = source->is_ours;
         r = load(source, has_sealed, &why);
         if (r < 0) {
                 let_go(&ring.current);
@@ -389,15 +394,15 @@ int master_key_load(const struct master_key_source *source, bool has_sealed, str
                 ring.problem_code = r == ERR_INVALID ? ERR_INVALID : ERR_UNPROCESSABLE;
                 err_move(err, &why);
         }
-        pthread_mutex_unlock(&ring.lock);
+        pthread_mutex_unlock(&ring.change);
         return r;
 }
 
 void master_key_unload(void)
 {
-        pthread_mutex_lock(&ring.lock);
+        pthread_mutex_lock(&ring.change);
         forget();
-        pthread_mutex_unlock(&ring.lock);
+        pthread_mutex_unlock(&ring.change);
 }
 
 /* Changing */
@@ -421,7 +426,7 @@ static int begin(struct err *err)
                 return no_key(err);
         if (ring.other.bytes.data)
                 return 0;
-        if (ring.variable || !ring.is_default_file)
+        if (ring.variable || !ring.is_ours)
                 return err_set(
                         err, ERR_UNPROCESSABLE,
                         "The master key comes from %s, which is not Berth's to change. Put the new "
@@ -441,49 +446,50 @@ int master_key_begin_change(struct err *err)
 {
         int r;
 
-        pthread_mutex_lock(&ring.lock);
+        pthread_mutex_lock(&ring.change);
         r = begin(err);
-        pthread_mutex_unlock(&ring.lock);
+        pthread_mutex_unlock(&ring.change);
         return r;
 }
 
-void master_key_retire_other(void)
+bool master_key_retire_other(const char *current)
 {
+        bool yes;
+
         pthread_mutex_lock(&ring.lock);
-        ring.other_is_retired = ring.other.bytes.data != NULL;
+        yes = streq(ring.current.id, current);
+        if (yes)
+                ring.other_is_retired = ring.other.bytes.data != NULL;
         pthread_mutex_unlock(&ring.lock);
+        return yes;
 }
 
-static int end(struct err *err)
+/* The file of the old key is replaced by the one of the new key in one step. */
+static int swap_files(struct err *err)
 {
-        CLEAN(cleanup_free) char *next = NULL;
-        int r = 0;
+        CLEAN(cleanup_free) char *next = next_file();
 
-        if (!ring.other.bytes.data)
-                return 0;
-        if (!ring.variable && ring.file) {
-                next = next_file();
-                FAULT("master_key.swap.before");
-                if (rename(next, ring.file) < 0 && errno != ENOENT)
-                        r = err_sys(err, ERR_IO, errno, "rename %s", next);
-                if (r >= 0)
-                        r = sync_parent(ring.file, err);
-                FAULT("master_key.swap.after");
-        }
-        if (r >= 0) {
-                let_go(&ring.other);
-                ring.other_is_retired = false;
-        }
-        return r;
+        FAULT("master_key.swap.before");
+        if (rename(next, ring.file) < 0 && errno != ENOENT)
+                return err_sys(err, ERR_IO, errno, "rename %s", next);
+        FAULT("master_key.swap.after");
+        return sync_parent(ring.file, err);
 }
 
 int master_key_end_change(struct err *err)
 {
-        int r;
+        int r = 0;
 
-        pthread_mutex_lock(&ring.lock);
-        r = end(err);
-        pthread_mutex_unlock(&ring.lock);
+        pthread_mutex_lock(&ring.change);
+        if (!ring.variable && ring.file && ring.is_ours)
+                r = swap_files(err);
+        if (r >= 0) {
+                pthread_mutex_lock(&ring.lock);
+                let_go(&ring.other);
+                ring.other_is_retired = false;
+                pthread_mutex_unlock(&ring.lock);
+        }
+        pthread_mutex_unlock(&ring.change);
         return r;
 }
 
@@ -498,8 +504,8 @@ static void look_at_file(struct arena *arena, struct master_key_state *state)
 
         if (stat(state->file, &st) < 0) {
                 state->is_missing = errno == ENOENT;
-                state->problem = arena_printf(arena, "cannot look at %s: %s", state->file,
-                                              strerror(errno));
+                state->problem =
+                        arena_printf(arena, "cannot look at %s: %s", state->file, strerror(errno));
                 return;
         }
         state->mode = st.st_mode & 07777;

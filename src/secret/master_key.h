@@ -20,15 +20,15 @@
 #include "base/arena.h"
 #include "base/err.h"
 
-#define MASTER_KEY_BYTES  32
-#define MASTER_KEY_ID_LEN 16
+#define MASTER_KEY_BYTES      32
+#define MASTER_KEY_ID_LEN     16
 #define MASTER_KEY_CREDENTIAL "berth-secrets-key"
 
 struct master_key_source {
         const char *text;     /* the key itself; NULL: not given so */
         const char *variable; /* where the text came from, for messages */
         const char *file;     /* never NULL when text is NULL */
-        bool is_default_file; /* ours to make */
+        bool is_ours;         /* the file is ours to make and to change */
         const char *old_text; /* the key of earlier days, only to open with; NULL: none */
         const char *old_variable;
 };
@@ -62,9 +62,9 @@ bool master_key_is_current(const char *id);
  * begun. ERR_UNPROCESSABLE, with what to do instead, when the key does not come from a file of
  * ours. */
 int master_key_begin_change(struct err *err);
-/* From now on nothing may be stored that the other key sealed. Called inside the transaction that saw
- * that nothing is left. */
-void master_key_retire_other(void);
+/* From now on nothing may be stored that the other key sealed. Called inside the transaction that
+ * saw that everything is sealed with `current`; false when that is not the key that seals. */
+bool master_key_retire_other(const char *current);
 /* Nothing needs the other key any more: drop it, here and on disk. */
 int master_key_end_change(struct err *err);
 bool master_key_is_changing(void);

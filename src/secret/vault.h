@@ -104,6 +104,8 @@ struct vault_provider {
         int (*resolve)(struct op *op, const struct vault_config *config,
                        const struct vault_subject *subject, const struct vault_material *material,
                        struct secret_value *ret, struct err *err);
+        /* `material->material` is NULL when the answer to create() never came: what was asked for
+         * may be there or not. Removing what is not there is VAULT_NOT_FOUND or success. */
         int (*remove)(struct op *op, const struct vault_config *config,
                       const struct vault_subject *subject, const struct vault_material *material,
                       enum vault_removal mode, struct err *err);

@@ -1,6 +1,9 @@
 """The built-in sandbox from acquire to release: what a command sees, what the lease says, what is left."""
 
 import os
+import re
+import shutil
+import subprocess
 import unittest
 
 from sandboxtest import BERTH, SandboxTest, ident, process_state, wait_until
@@ -119,6 +122,70 @@ class AllowListTest(SandboxTest):
         self.sh("true")
         self.daemon.restart(crash=True)
         self.assertIn(" 403 ", self.ask_proxy(r"CONNECT other.example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n"))
+
+
+@unittest.skipUnless(os.geteuid() == 0, "storage on disk needs root")
+class StorageTest(SandboxTest):
+    def test_an_image_bounds_what_is_written(self):
+        env = self.sandbox_environment(name="image", storage="image", diskMb=32)
+        held = self.acquire(env)
+        self.assertEqual(self.metadata(held)["sandbox"]["limits"]["diskMb"], {"value": 32, "enforced": True, "by": "image"})
+        got = self.sh("head -c 64M /dev/zero > big; echo $?; stat -c %s big", lease=held)
+        status, size = got["stdout"].split()
+        self.assertNotEqual(status, "0")
+        self.assertLess(int(size), 33 << 20)
+
+    def test_a_directory_is_not_bounded_and_the_lease_says_so(self):
+        held = self.acquire(self.sandbox_environment(name="disk", storage="disk"))
+        self.assertEqual(self.metadata(held)["sandbox"]["notEnforced"], ["diskMb"])
+
+    def test_what_is_deep_and_odd_is_removed(self):
+        held = self.acquire(self.sandbox_environment(name="disk", storage="disk"))
+        self.sh("i=0; while [ $i -lt 600 ]; do mkdir d-of-twenty-characters; cd d-of-twenty-characters; i=$((i+1)); done;"
+                " cd /workspace; mkdir -m 0 closed; ln -s / root; mkfifo pipe; touch -- '-rf' 'a b'", lease=held)
+        self.release(held)
+        self.assertNotIn(self.place(held), self.sandboxes())
+
+
+class RootfsTest(SandboxTest):
+    """A system of a few files."""
+
+    def rootfs(self, name="mini"):
+        root = self.daemon.data / "rootfs" / name
+        for folder in ("bin", "lib", "lib64", "etc", "proc", "dev", "tmp", "root", "home", "usr", "var"):
+            (root / folder).mkdir(parents=True, exist_ok=True)
+        for program in ("sh", "ls", "cat", "id", "touch", "rm"):
+            real = shutil.which(program)
+            shutil.copy2(real, root / "bin" / program)
+            for library in re.findall(r"(/\S+)", subprocess.run(["ldd", real], capture_output=True, text=True).stdout):
+                target = root / library[1:]
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(os.path.realpath(library), target)
+        (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\nagent:x:1000:1000::/home/agent:/bin/sh\n")
+        return root
+
+    @unittest.skipUnless(os.geteuid() == 0, "files of root")
+    def test_a_system_of_its_own_to_change(self):
+        root = self.rootfs()
+        held = self.acquire(self.sandbox_environment(name="system", rootfs=str(root), user="root"))
+        got = self.sh("id -u; rm /bin/ls; touch /etc/new /bin/new && echo wrote; test -e /usr/bin/env; echo $?", lease=held)
+        self.assertEqual(got["stdout"], "0\nwrote\n1\n")
+        self.assertTrue((root / "bin/ls").exists())
+        self.assertFalse((root / "etc/new").exists())
+        probe = self.ok("POST", f"/api/environments/{self.lease(held)['environmentId']}/probe", {})
+        self.assertTrue(probe["ok"], probe)
+
+    def test_only_where_the_operator_allows(self):
+        for path in ("/", "/etc", "/usr/../etc", str(self.daemon.data), str(self.daemon.data / "rootfs/none")):
+            answer = self.req("POST", f"/api/companies/{ident(self.acme)}/environments",
+                              {"name": "bad", "driver": "sandbox", "config": {**BERTH, "rootfs": path}})
+            self.assert_error(answer, 422, contains="rootfs")
+        inside = self.daemon.data / "rootfs"
+        inside.mkdir(exist_ok=True)
+        (inside / "link").symlink_to("/etc")
+        answer = self.req("POST", f"/api/companies/{ident(self.acme)}/environments",
+                          {"name": "bad", "driver": "sandbox", "config": {**BERTH, "rootfs": str(inside / "link")}})
+        self.assert_error(answer, 422, contains="beneath the allowed ones")
 
 
 class IdTest(SandboxTest):
