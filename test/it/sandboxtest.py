@@ -20,10 +20,11 @@ BERTH = {"provider": "berth"}
 
 
 def cgroups_v1(place_ids):
-    """What is left in version 1 hierarchies. Those of others may vanish during the walk."""
+    """What is left in version 1 hierarchies."""
     names = {f"berth-{i}" for i in place_ids}
-    return [os.path.join(folder, name) for folder, names_here, _ in os.walk("/sys/fs/cgroup")
-            for name in names_here if name in names and not folder.startswith("/sys/fs/cgroup/unified")]
+    # Others come and go meanwhile, which os.walk() does not mind.
+    return [os.path.join(folder, name) for folder, inner, _ in os.walk("/sys/fs/cgroup")
+            for name in names.intersection(inner) if not folder.startswith("/sys/fs/cgroup/unified")]
 
 
 class SandboxTest(ExecTest):
