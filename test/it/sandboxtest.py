@@ -20,7 +20,7 @@ BERTH = {"provider": "berth"}
 
 
 def cgroups_v1(place_ids):
-    """What is left in version 1 hierarchies."""
+    """What is left in version 1 hierarchies. Others come and go meanwhile."""
     names = {f"berth-{i}" for i in place_ids}
     # Others come and go meanwhile, which os.walk() does not mind.
     return [os.path.join(folder, name) for folder, inner, _ in os.walk("/sys/fs/cgroup")
