@@ -88,7 +88,8 @@ static int settle_version(struct db *db, void *arg, struct err *err)
         return secret_versions_update(db, h->version, err);
 }
 
-/* Taken back at its vault. Where that cannot be asked its number stays taken: something may be there. */
+/* Taken back at its vault. Where that cannot be asked its number stays taken: something may be
+ * there. */
 static int heal_version(struct findings *f, struct secret_version *version, struct err *err)
 {
         struct version_heal h = { .f = f, .version = version };
