@@ -202,7 +202,7 @@ static int save(struct db *db, void *arg, struct err *err)
                                   err);
 }
 
-/* environment-runtime 7.77; http-api 8.20, 8.21: the members that a schema declares */
+/* The members that a schema declares; none without a schema. */
 static void test_fields_of_a_schema(void **state)
 {
         struct secret_world *w = *state;
