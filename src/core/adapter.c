@@ -62,6 +62,15 @@ static void write_adapter(struct jw *w, const char *type)
         jw_object_end(w);
 }
 
+static void write_schema(struct jw *w, const struct provider *p)
+{
+        json_t *schema = p->schema ? p->schema() : NULL;
+
+        if (schema)
+                jw_kvalue(w, "configSchema", schema);
+        json_decref(schema);
+}
+
 static void write_provider(struct jw *w, const struct provider *p)
 {
         jw_key(w, p->key);
@@ -72,7 +81,10 @@ static void write_provider(struct jw *w, const struct provider *p)
         jw_kbool(w, "supportsRunExecution", p->supports_run_execution);
         jw_kbool(w, "supportsReusableLeases", true);
         jw_kstring(w, "displayName", p->display_name);
+        if (p->description)
+                jw_kstring(w, "description", p->description);
         jw_kstring(w, "source", "builtin");
+        write_schema(w, p);
         jw_object_end(w);
 }
 

@@ -54,6 +54,8 @@ int environment_persist_config(const struct runtime *rt, const char *driver, jso
                 r = err_set(err, ERR_UNPROCESSABLE,
                             "Plugin environment config validation requires a running plugin worker "
                             "manager.");
+        else if (streq(driver, "sandbox"))
+                r = provider_check(rt, normal, err);
         if (r < 0) {
                 json_decref(normal);
                 return r;

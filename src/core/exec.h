@@ -88,7 +88,11 @@ int exec_start(struct op *op, struct runtime *rt, const struct lease_record *rec
                const struct exec_request *req, const char **ret_id, struct err *err);
 /* Operation: end everything in a place and its box. */
 int exec_close_place(struct op *op, struct runtime *rt, const struct place *place, struct err *err);
-/* Operation: every box that exists here, by its place. */
+/* Operation: end every command that runs in a place; its box goes on. */
+int exec_end_all(struct op *op, struct runtime *rt, const struct place *place, struct err *err);
+/* Any thread: reach for the box of a place before the first command needs it. */
+void exec_reach_place(struct runtime *rt, const struct place *place);
+/* Operation: every box that exists here and is no sandbox's, by its place. */
 int exec_list_boxes(struct op *op, struct runtime *rt, driver_found_fn fn, void *ctx,
                     struct err *err);
 /* Operation: forget executions that ended long ago, and their output. */

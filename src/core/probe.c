@@ -46,14 +46,15 @@ static void probe_ssh(const struct runtime *rt, const json_t *config, struct res
         json_object_set_new(res->details, "code", json_null());
 }
 
-static int probe_sandbox(struct op *op, struct runtime *rt, const json_t *config,
-                         struct result *res, struct err *err)
+static int probe_sandbox(struct op *op, struct runtime *rt, const char *company_id,
+                         const json_t *config, struct result *res, struct err *err)
 {
         const char *key = json_get_string(config, "provider");
         const struct provider *p = provider_lookup(key);
 
         if (p)
-                return p->probe(op, rt, config, &res->summary, res->details, &res->ok, err);
+                return p->probe(op, rt, company_id, config, &res->summary, res->details, &res->ok,
+                                err);
         buf_appendf(&res->summary, "Sandbox provider \"%s\" requires a running provider plugin.",
                     key);
         json_object_set_new(res->details, "provider", json_string(key));
@@ -72,8 +73,8 @@ static void probe_plugin(const json_t *config, struct result *res)
         json_object_set_new(res->details, "driverKey", json_string(driver));
 }
 
-static int run(struct op *op, struct runtime *rt, const char *driver, const json_t *config,
-               struct result *res, struct err *err)
+static int run(struct op *op, struct runtime *rt, const char *company_id, const char *driver,
+               const json_t *config, struct result *res, struct err *err)
 {
         if (streq(driver, "local"))
                 probe_local(res);
@@ -82,7 +83,7 @@ static int run(struct op *op, struct runtime *rt, const char *driver, const json
         else if (streq(driver, "plugin"))
                 probe_plugin(config, res);
         else
-                return probe_sandbox(op, rt, config, res, err);
+                return probe_sandbox(op, rt, company_id, config, res, err);
         return 0;
 }
 
@@ -111,7 +112,7 @@ static int probe_and_record(struct op *op, struct runtime *rt, struct audit_entr
 {
         struct result res = { .details = json_object() };
         struct jw w;
-        int r = run(op, rt, entry->driver, config, &res, err);
+        int r = run(op, rt, entry->company_id, entry->driver, config, &res, err);
 
         entry->res = &res;
         if (r >= 0)
@@ -143,6 +144,8 @@ int probe_saved(struct op *op, struct runtime *rt, const char *id, struct buf *r
                 r = json_parse(env.config, strlen(env.config), &raw, err);
         if (r >= 0)
                 r = env_config_normalize(env.driver, raw, CONFIG_STORED, &config, err);
+        if (r >= 0 && streq(env.driver, "sandbox"))
+                r = provider_check(rt, config, err);
         if (r >= 0) {
                 entry.company_id = env.company_id;
                 entry.entity_id = env.id;
@@ -219,6 +222,8 @@ int probe_unsaved(struct op *op, struct runtime *rt, const char *company_id, jso
                 r = env_config_normalize(entry.driver, given, CONFIG_SUBMITTED, &config, err);
         if (r >= 0)
                 r = need_worker(entry.driver, config, err);
+        if (r >= 0 && streq(entry.driver, "sandbox"))
+                r = provider_check(rt, config, err);
         if (r >= 0) {
                 entry.config_keys = (int64_t)json_object_size(config);
                 r = probe_and_record(op, rt, &entry, config, ret_json, err);

@@ -12,6 +12,7 @@
 struct driver;
 struct exec_hub;
 struct vault_provider;
+struct sandbox_host;
 
 enum deployment_mode { MODE_LOCAL_TRUSTED, MODE_AUTHENTICATED };
 enum deployment_exposure { EXPOSURE_PRIVATE, EXPOSURE_PUBLIC };
@@ -34,6 +35,11 @@ struct settings {
         int64_t close_timeout_ms;     /* what a provider may take to give a place up */
         const char *secrets_provider; /* for secrets that name none; NULL: local_encrypted */
         bool secrets_strict;          /* sensitive variables have to be secrets */
+        /* The built-in sandbox. The range counts for root; another user has /etc/subuid. */
+        int64_t sandbox_uid_first, sandbox_uid_count;
+        int64_t sandbox_ids_per_box;     /* 0: as many as there are plenty of */
+        const char *sandbox_rootfs_dirs; /* colon separated: where a rootfs may lie */
+        int64_t sandbox_pool_max;        /* sandboxes made in advance, of all environments */
 };
 
 /* Who we are. A node keeps its id over restarts; `instance` is new with every start, so what an
@@ -57,6 +63,7 @@ struct runtime {
         const struct driver *const *drivers; /* NULL-terminated; keys unique, later entries win */
         const struct vault_provider *const *vaults; /* before the built-in ones; NULL: none */
         struct exec_hub *hub;                       /* NULL in tests that run no commands */
+        struct sandbox_host *sandbox;               /* NULL in tests without sandboxes */
         struct counters counters;
 };
 

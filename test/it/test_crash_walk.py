@@ -24,9 +24,9 @@ from crashworld import Died, World
 RUN_A = "00000000-0000-4000-8000-00000000000a"
 RUN_B = "00000000-0000-4000-8000-00000000000b"
 TIMES_MAX = 4  # of a point that is passed more often, the first few are enough
-# Points of executions: test_exec_kill.py crashes at each of them. Points of secrets: test_secret_walk.py.
 SECRETS = ("secret.", "vault.", "vault_fake.", "master_key.", "env_secrets.")
-ELSEWHERE = ("exec.", *SECRETS)
+# test_exec_kill.py, test_sandbox_crash.py and test_secret_walk.py crash at each of those
+ELSEWHERE = ("exec.", "sandbox.", *SECRETS)
 OPERATIONS = []
 
 
