@@ -130,8 +130,8 @@ int exec_request_parse(struct op *op, json_t *request, struct exec_request *ret,
 int exec_request_set_env(struct op *op, const json_t *variables, struct exec_request *req,
                          struct err *err)
 {
-        const char **list = arena_alloc(op->arena,
-                                        (json_object_size(variables) + 1) * sizeof(*list));
+        const char **list =
+                arena_alloc(op->arena, (json_object_size(variables) + 1) * sizeof(*list));
         const char *name;
         json_t *value;
         size_t n = 0;

@@ -277,7 +277,7 @@ class PlainTest(ProxyTest):
 
 
 class FailureTest(ProxyTest):
-    timeout_ms = 200
+    timeout_ms = 1000
 
     def test_nobody_there(self):
         with socket.socket() as s:

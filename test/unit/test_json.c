@@ -81,9 +81,7 @@ static void test_refusals_say_where_and_what(void **state)
         assert_refused("\"\\ud800\"", "Malformed JSON: invalid Unicode (line 1, column 8)");
         assert_refused("'a'", "Malformed JSON: invalid token (line 1, column 1)");
         assert_refused("\xef\xbb\xbf{}", "Malformed JSON: invalid token (line 1, column 1)");
-        assert_refused_n("[1]\0", 4,
-                         "Malformed JSON: something follows the end of the document "
-                         "(line 1, column 4)");
+        assert_refused_n("[1]\0", 4, "Malformed JSON: a NUL byte (line 1, column 4)");
 }
 
 static void test_refusals_do_not_repeat_the_input(void **state)
