@@ -2,10 +2,13 @@
  * daemon can do as hooks, because src/cli may not include src/daemon. */
 #include "cli/cli.h"
 #include "daemon/serve.h"
+#include "plugin/confine.h"
 
 int main(int argc, char **argv)
 {
         static const struct cli_hooks hooks = { .serve = serve };
 
+        if (confine_is_trampoline(argv[0]))
+                return confine_main(argc, argv);
         return cli_main(argc, argv, &hooks);
 }

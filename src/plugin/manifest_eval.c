@@ -4,11 +4,13 @@
  * what it could have exported anyway. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/uuid.h"
+#include "plugin/confine.h"
 #include "plugin/package.h"
 #include "plugin/tool.h"
 
@@ -124,14 +126,44 @@ static int read_answer(struct eval *e, const struct buf *out, const struct proc_
         return 0;
 }
 
+/* The real path of node, for the trampoline, which looks nothing up. */
+static const char *find_program(struct arena *a, const char *name)
+{
+        char real[PATH_MAX];
+        const char *path = getenv("PATH");
+
+        if (strchr(name, '/'))
+                return realpath(name, real) ? arena_strdup(a, real) : NULL;
+        while (path && *path) {
+                size_t n = strcspn(path, ":");
+
+                if (realpath(arena_printf(a, "%.*s/%s", (int)n, path, name), real) &&
+                    access(real, X_OK) == 0)
+                        return arena_strdup(a, real);
+                path += n + (path[n] == ':');
+        }
+        return NULL;
+}
+
 static int run_node(struct eval *e, const char *root, const char *const *reads, struct buf *out,
                     struct proc_status *ret, struct err *err)
 {
-        const char *const env[] = { "NODE_ENV=production", "TZ=UTC", NULL };
-        const char *const argv[] = { "node", "--max-old-space-size=256", e->script, NULL };
+        static const char *const env[] = { "NODE_ENV=production", "TZ=UTC",
+                                           "NODE_OPTIONS=--max-old-space-size=256", NULL };
+        const char *node = find_program(e->op->arena, e->tools->node);
+        const char *trampoline = e->tools->trampoline;
+        const char *const argv[] = { "node", e->script, NULL };
+        struct confinement confinement = {
+                .program = node,
+                .entry = e->script,
+                .root = root,
+                .private_dir = e->dir,
+                .extra_reads = reads,
+                .landlock = e->tools->confine,
+        };
         struct tool tool = {
-                .path = e->tools->node,
-                .argv = argv,
+                .path = trampoline ? trampoline : node,
+                .argv = trampoline ? confine_argv(&confinement, e->op->arena) : argv,
                 .env = env,
                 .cwd = e->dir,
                 .limit_ms = e->tools->manifest_ms,
@@ -139,14 +171,13 @@ static int run_node(struct eval *e, const char *root, const char *const *reads, 
                 .line = keep_error,
                 .ctx = e,
         };
-        int r = tool_run(e->op, &tool, ret, err);
+        int r;
 
-        (void)root;
-        (void)reads;
-        if (r == ERR_NOT_FOUND)
-                r = err_set(err, ERR_INVALID,
-                            "%s: node was not found; install it, or name it with the setting node",
-                            e->tools->node);
+        if (!node)
+                return err_set(err, ERR_INVALID,
+                               "%s was not found; install node, or name it with the setting node",
+                               e->tools->node);
+        r = tool_run(e->op, &tool, ret, err);
         return r == ERR_TIMEOUT || r == ERR_TOO_LARGE ? ERR_INVALID : r;
 }
 
