@@ -92,7 +92,6 @@ static bool write_checks(struct op *op, struct jw *w, struct runtime *rt, const 
         bool runs = plugin_status_runs(p->status), good;
 
         (void)json_parse(p->manifest, strlen(p->manifest), &manifest, NULL);
-        jw_key(w, "checks");
         jw_array(w);
         good = check(w, "registry", true, "Plugin found in registry");
         good = check(w, "manifest", json_get_string(manifest, "id") != NULL,
@@ -111,13 +110,17 @@ static bool write_checks(struct op *op, struct jw *w, struct runtime *rt, const 
 
 static void write_health(struct op *op, struct jw *w, struct runtime *rt, const struct plugin *p)
 {
+        CLEAN(buf_done) struct buf checks = BUF_INIT;
+        struct jw list;
         bool good;
 
+        jw_init(&list, &checks);
+        good = write_checks(op, &list, rt, p);
         jw_object(w);
         jw_kstring(w, "pluginId", p->id);
         jw_kstring(w, "status", p->status);
-        good = write_checks(op, w, rt, p);
         jw_kbool(w, "healthy", good);
+        jw_kraw(w, "checks", buf_str(&checks));
         if (p->last_error)
                 jw_kstring(w, "lastError", p->last_error);
         jw_object_end(w);
