@@ -256,8 +256,8 @@ bool plugin_host_supports(struct plugin_host *host, const char *plugin_id, const
 
 /* Calling */
 
-int plugin_call_begin(struct plugin_host *host, const struct plugin_call *call,
-                      plugin_done_fn done, void *done_ctx, int64_t *ret_id, struct err *err)
+int plugin_call_begin(struct plugin_host *host, const struct plugin_call *call, plugin_done_fn done,
+                      void *done_ctx, int64_t *ret_id, struct err *err)
 {
         struct worker *w = find(host, call->plugin_id);
         int r;
@@ -333,7 +333,8 @@ int plugin_call(struct op *op, struct plugin_host *host, const struct plugin_cal
                 int why = op_check(op, NULL);
 
                 plugin_call_abandon(host, call->plugin_id, id, why < 0 ? why : ERR_CANCELLED);
-                (void)promise_wait(wait.promise, &patient, NULL); /* its thread never sleeps on it */
+                (void)promise_wait(wait.promise, &patient,
+                                   NULL); /* its thread never sleeps on it */
         }
         promise_unref(wait.promise);
         if (wait.code < 0)
