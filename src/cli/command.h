@@ -52,6 +52,7 @@ extern const struct cli_command cmd_lease;
 extern const struct cli_command cmd_leaks;
 extern const struct cli_command cmd_key;
 extern const struct cli_command cmd_agent;
+extern const struct cli_command cmd_plugin;
 extern const struct cli_command cmd_activity;
 extern const struct cli_command cmd_doctor;
 extern const struct cli_command cmd_help;

@@ -17,13 +17,13 @@
 
 #include "core/access.h"
 #include "plugin/host.h"
+#include "rt/mail.h"
 #include "rt/pool.h"
 #include "store/plugins.h"
 
 struct plugin_registry;
 
 struct plugin_registry_config {
-        uv_loop_t *loop;
         struct mail *mail;
         struct pool *pool;
         struct runtime *rt;

@@ -33,6 +33,13 @@ struct settings {
         int64_t adhoc_ttl_ms;
         int64_t operation_timeout_ms;
         int64_t close_timeout_ms; /* what a provider may take to give a place up */
+        const char *plugin_dir;   /* where plugins are kept */
+        const char *node, *npm;   /* paths; NULL: looked up in PATH */
+        const char *plugin_env;   /* names of further variables for workers (plugin/env.h) */
+        int64_t plugin_install_timeout_ms;
+        bool plugin_confine;      /* Landlock for workers, where the kernel has it */
+        const char *trampoline;   /* our own program, to confine others; NULL: none */
+        const char *examples_dir; /* NULL: not installed */
 };
 
 /* Who we are. A node keeps its id over restarts; `instance` is new with every start, so what an

@@ -256,3 +256,16 @@ int tree_remove(const struct op *op, const char *path, struct err *err)
 {
         return remove_at(op, AT_FDCWD, path, 0, err);
 }
+
+int tree_each(const char *path, int (*fn)(void *ctx, const char *name), void *ctx, struct err *err)
+{
+        CLEAN(names_done) struct names names = { 0 };
+        CLEAN(cleanup_fd) int fd = -1;
+        int r = open_dir(AT_FDCWD, path, &fd, err);
+
+        if (r >= 0)
+                r = read_names(fd, TREE_MAX_FILES, &names, err);
+        for (size_t i = 0; r >= 0 && i < names.n; i++)
+                r = fn(ctx, names.list[i]);
+        return r < 0 ? r : 0;
+}

@@ -20,4 +20,7 @@ int tree_checksum(const struct op *op, const char *path, char ret[TREE_CHECKSUM_
 /* Remove `path` with all that is below it. That it is not there is fine. */
 int tree_remove(const struct op *op, const char *path, struct err *err);
 
+/* Call fn for each name in the directory, in order. Less than 0 ends it. */
+int tree_each(const char *path, int (*fn)(void *ctx, const char *name), void *ctx, struct err *err);
+
 #endif
