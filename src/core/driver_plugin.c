@@ -54,8 +54,7 @@ static int plugin_plan(struct op *op, struct runtime *rt, const struct environme
 }
 
 static int plugin_open(struct op *op, struct runtime *rt, const struct place *place,
-                       const struct lease_request *req, struct provider_lease *ret,
-                       struct err *err)
+                       const struct lease_request *req, struct provider_lease *ret, struct err *err)
 {
         return plugin_place_open(op, rt, place, req, ret, err);
 }

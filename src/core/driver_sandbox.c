@@ -2,8 +2,8 @@
  * built-in one, else that of a plugin (plugin_place.h). */
 #include "core/env_config.h"
 #include "core/exec.h"
-#include "core/plugin_place.h"
 #include "core/lease.h"
+#include "core/plugin_place.h"
 #include "core/provider.h"
 #include "core/realization.h"
 

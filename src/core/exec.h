@@ -50,8 +50,8 @@ struct exec_request {
         bool open_stdin; /* more input may come */
         bool terminal;
         uint16_t columns, rows;
-        int64_t timeout_ms;          /* 0: none */
-        const char *idempotency_key; /* NULL: none */
+        int64_t timeout_ms;               /* 0: none */
+        const char *idempotency_key;      /* NULL: none */
         const struct exec_remote *remote; /* NULL: by the box */
 };
 

@@ -159,9 +159,10 @@ static void keep_exit(struct exec_remote_run *run, const json_t *result)
                 .ended_ms = (uint64_t)(clock_wall_us() / US_PER_MS),
         };
         if (run->differs)
-                snprintf(run->reason, sizeof(run->reason),
-                         "What the provider sent while the command ran is not the beginning of what "
-                         "it sent at the end.");
+                snprintf(
+                        run->reason, sizeof(run->reason),
+                        "What the provider sent while the command ran is not the beginning of what "
+                        "it sent at the end.");
 }
 
 /* Left for the next daemon, in case this one ends before the row is written. */

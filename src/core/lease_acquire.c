@@ -16,8 +16,8 @@ struct acquisition {
         struct lease_plan plan;
         struct place place;
         struct provider_lease opened;
-        bool claimed; /* the place was there before */
-        bool joined;  /* ... and another lease of the same run uses it still */
+        bool claimed;       /* the place was there before */
+        bool joined;        /* ... and another lease of the same run uses it still */
         struct place stale; /* could not be resumed; closed once there is something better */
         bool has_stale;
         struct lease_record *record;
@@ -463,7 +463,8 @@ static int acquire_steps(struct acquisition *q, struct err *err)
         return r != 0 ? r : bind_lease(q, err);
 }
 
-/* Last, because nobody has to wait for it: a crash before leaves `closing`, which the sweeper knows. */
+/* Last, because nobody has to wait for it: a crash before leaves `closing`, which the sweeper
+ * knows. */
 static void close_stale(struct acquisition *q)
 {
         struct op shield;

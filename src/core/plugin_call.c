@@ -61,9 +61,9 @@ int plugin_resolve_config(struct op *op, struct runtime *rt, const struct plugin
 
 static json_t *base_params(const struct plugin_request *q)
 {
-        json_t *params = json_pack("{s:s, s:s, s:s}", "driverKey", q->target->driver_key,
-                                   "companyId", q->scope->company_id, "environmentId",
-                                   q->scope->environment_id);
+        json_t *params =
+                json_pack("{s:s, s:s, s:s}", "driverKey", q->target->driver_key, "companyId",
+                          q->scope->company_id, "environmentId", q->scope->environment_id);
 
         if (!streq(q->method, "environmentProbe"))
                 json_object_set_new(params, "issueId", json_string_or_null(q->scope->issue_id));

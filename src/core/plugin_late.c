@@ -67,8 +67,7 @@ static int take_up(struct db *db, void *arg, struct err *err)
                 return r;
         late->place.provider_lease_id = late->provider_lease_id;
         late->place.config = with_metadata(late);
-        if (!streq(late->place.state, PLACE_INTENDED) &&
-            !streq(late->place.state, PLACE_UNCERTAIN))
+        if (!streq(late->place.state, PLACE_INTENDED) && !streq(late->place.state, PLACE_UNCERTAIN))
                 return 0;
         late->place.note = "the lease came after its caller had given up";
         late->place.next_attempt_at = place_closing_until(late->rt);

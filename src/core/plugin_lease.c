@@ -78,8 +78,7 @@ json_t *plugin_lease_ref(const struct plugin_lease *l)
                 clock_iso(l->lease->expires_at, expires);
         return json_pack("{s:o, s:O, s:o}", "providerLeaseId",
                          json_string_or_null(l->lease->provider_lease_id), "metadata", l->metadata,
-                         "expiresAt",
-                         json_string_or_null(l->lease->expires_at ? expires : NULL));
+                         "expiresAt", json_string_or_null(l->lease->expires_at ? expires : NULL));
 }
 
 static int ask(struct op *op, struct runtime *rt, const struct plugin_lease *l, const char *method,
@@ -153,7 +152,7 @@ static void check_env(struct check *c)
         struct check n;
 
         check_nested(&n, c, "env", env);
-        json_object_foreach(env, name, value) (void)check_string(&n, name, CHECK_REQUIRED, 0, 0);
+        json_object_foreach(env, name, value)(void) check_string(&n, name, CHECK_REQUIRED, 0, 0);
 }
 
 /* What a worker can do is to run a command to its end: all input is given at once, and there is no
@@ -190,13 +189,14 @@ static int check_request(struct op *op, json_t *request, struct exec_request *re
 static json_t *execute_params(const struct plugin_lease *l, json_t *take_config,
                               const json_t *request)
 {
-        static const char *const passed[] = { "command", "args",  "cwd",
-                                              "env",     "stdin", "timeoutMs" };
-        json_t *params = json_pack(
-                "{s:s, s:s, s:s, s:o, s:o, s:o}", "driverKey", l->target.driver_key, "companyId",
-                l->scope.company_id, "environmentId", l->scope.environment_id, "issueId",
-                json_string_or_null(l->scope.issue_id), "config", take_config, "lease",
-                plugin_lease_ref(l));
+        static const char *const passed[] = {
+                "command", "args", "cwd", "env", "stdin", "timeoutMs"
+        };
+        json_t *params = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "driverKey",
+                                   l->target.driver_key, "companyId", l->scope.company_id,
+                                   "environmentId", l->scope.environment_id, "issueId",
+                                   json_string_or_null(l->scope.issue_id), "config", take_config,
+                                   "lease", plugin_lease_ref(l));
 
         for (size_t i = 0; i < ARRAY_LEN(passed); i++) {
                 json_t *v = json_object_get(request, passed[i]);

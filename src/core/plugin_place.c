@@ -158,8 +158,9 @@ static int explain_unknown(const struct plugin_target *target, const struct leas
         char since[ISO_TIME_LEN + 1];
 
         clock_iso(asked_at, since);
-        return err_wrap(err, r, "Plugin \"%s\" was asked for a lease at %s for run %s, and what "
-                                "became of it is not known",
+        return err_wrap(err, r,
+                        "Plugin \"%s\" was asked for a lease at %s for run %s, and what "
+                        "became of it is not known",
                         target->plugin_key, since, req->run_id ? req->run_id : "none");
 }
 
@@ -318,9 +319,9 @@ static int ask_about(struct op *op, struct runtime *rt, const struct place *plac
                 scope.place_id = place->id;
         q.config = config;
         q.limit_ms = plugin_limit_lease(target, config);
-        q.take_params = json_pack("{s:o, s:o}", "providerLeaseId",
-                                  json_string_or_null(place->provider_lease_id), "leaseMetadata",
-                                  metadata);
+        q.take_params =
+                json_pack("{s:o, s:o}", "providerLeaseId",
+                          json_string_or_null(place->provider_lease_id), "leaseMetadata", metadata);
         return plugin_request(op, rt, &q, ret, err);
 }
 
@@ -379,7 +380,8 @@ int plugin_place_give_up(struct op *op, struct runtime *rt, const struct place *
         return r;
 }
 
-/* Metadata of a fresh lease. What is ours cannot be set by a provider: later calls are led by it. */
+/* Metadata of a fresh lease. What is ours cannot be set by a provider: later calls are led by it.
+ */
 void plugin_place_describe(const struct place *place, const struct provider_lease *opened,
                            json_t *metadata)
 {

@@ -88,8 +88,7 @@ int plugin_resolve_config(struct op *op, struct runtime *rt, const struct plugin
 
 /* The operations on places; see struct driver. */
 int plugin_place_open(struct op *op, struct runtime *rt, const struct place *place,
-                      const struct lease_request *req, struct provider_lease *ret,
-                      struct err *err);
+                      const struct lease_request *req, struct provider_lease *ret, struct err *err);
 int plugin_place_resume(struct op *op, struct runtime *rt, const struct place *place,
                         const struct lease_request *req, struct provider_lease *ret,
                         struct err *err);

@@ -55,8 +55,8 @@ static int consider(void *ctx, const struct plugin *row)
 {
         struct search *s = ctx;
 
-        if (s->found || (s->require_running && (!plugin_status_runs(row->status) ||
-                                                !is_running(s->rt, row->id))))
+        if (s->found || (s->require_running &&
+                         (!plugin_status_runs(row->status) || !is_running(s->rt, row->id))))
                 return 0;
         s->found = describe(s->op, row, s->driver_key, PLUGIN_KIND_SANDBOX, s->ret);
         return 0;

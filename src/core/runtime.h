@@ -62,7 +62,7 @@ struct runtime {
         const struct driver *const *drivers; /* NULL-terminated; keys unique, later entries win */
         struct exec_hub *hub;                /* NULL in tests that run no commands */
         struct plugin_registry *plugins;     /* NULL in tests that need none */
-        struct mail *mail; /* to the loop, and */
+        struct mail *mail;                   /* to the loop, and */
         struct pool *pool; /* for work that nobody waits for; NULL in tests without a loop */
         struct counters counters;
 };

@@ -45,12 +45,47 @@ static void fill_times(struct worker_times *t)
         or_default(&t->crash_budget, 10);
 }
 
+#ifdef BERTH_FAULTS
+/* BERTH_TEST_PLUGIN_TIMES=initialize=200,backoff=1: tests do not wait for minutes. */
+static void read_test_times(struct worker_times *t)
+{
+        const struct {
+                const char *name;
+                int64_t *ms;
+        } known[] = {
+                { "initialize=", &t->initialize },
+                { "call=", &t->call },
+                { "drain=", &t->drain },
+                { "shutdown=", &t->shutdown },
+                { "leave=", &t->leave },
+                { "term=", &t->term },
+                { "kill=", &t->kill },
+                { "backoff=", &t->backoff },
+                { "backoff_max=", &t->backoff_max },
+                { "stable=", &t->stable },
+                { "crash_budget=", &t->crash_budget },
+        };
+        const char *s = getenv("BERTH_TEST_PLUGIN_TIMES");
+
+        while (s && *s) {
+                for (size_t i = 0; i < ARRAY_LEN(known); i++)
+                        if (str_starts(s, known[i].name))
+                                *known[i].ms = strtoll(s + strlen(known[i].name), NULL, 10);
+                s += strcspn(s, ",");
+                s += *s == ',';
+        }
+}
+#endif
+
 int plugin_host_new(const struct plugin_host_config *config, struct plugin_host **ret,
                     struct err *err)
 {
         struct plugin_host *host = xcalloc(1, sizeof(*host));
 
         host->config = *config;
+#ifdef BERTH_FAULTS
+        read_test_times(&host->config.times);
+#endif
         fill_times(&host->config.times);
         pthread_mutex_init(&host->lock, NULL);
         *ret = host;
