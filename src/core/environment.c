@@ -5,6 +5,7 @@
 #include "codec/check.h"
 #include "core/audit.h"
 #include "core/env_config.h"
+#include "core/plugin_validate.h"
 #include "core/provider.h"
 
 const char *const environment_drivers[] = { "local", "ssh", "sandbox", "plugin", NULL };
@@ -31,8 +32,8 @@ int environment_check_row(const struct environment *env, struct err *err)
 
 /* Configuration */
 
-int environment_persist_config(const struct runtime *rt, const char *driver, json_t *config,
-                               json_t **ret, struct err *err)
+int environment_persist_config(struct op *op, struct runtime *rt, const char *driver,
+                               json_t *config, json_t **ret, struct err *err)
 {
         json_t *normal = NULL;
         int r = env_config_normalize(driver, config, CONFIG_SUBMITTED, &normal, err);
@@ -51,14 +52,8 @@ int environment_persist_config(const struct runtime *rt, const char *driver, jso
                         err, ERR_UNPROCESSABLE,
                         "Built-in fake sandbox environments are reserved for internal probes and "
                         "cannot be saved.");
-        else if (streq(driver, "sandbox") && !provider_lookup(json_get_string(normal, "provider")))
-                r = err_set(err, ERR_UNPROCESSABLE,
-                            "Sandbox provider config validation requires a running plugin worker "
-                            "manager.");
-        else if (streq(driver, "plugin"))
-                r = err_set(err, ERR_UNPROCESSABLE,
-                            "Plugin environment config validation requires a running plugin worker "
-                            "manager.");
+        else
+                r = plugin_validate_config(op, rt, driver, &normal, err);
         if (r < 0) {
                 json_decref(normal);
                 return r;
@@ -106,34 +101,34 @@ static int check_create(struct creation *q, struct environment *env, json_t **re
                 .status = status ? arena_strdup(q->op->arena, status) : "active",
                 .metadata = metadata ? json_to_arena(q->op->arena, metadata) : NULL,
         };
-        return environment_persist_config(q->rt, env->driver, config, ret_config, err);
+        return environment_persist_config(q->op, q->rt, env->driver, config, ret_config, err);
+}
+
+static int may_create(struct db *db, void *arg, struct err *err)
+{
+        struct creation *q = arg;
+
+        return access_manage_environments(db, q->op->actor, q->company_id, err);
 }
 
 static int create(struct db *db, void *arg, struct err *err)
 {
         struct creation *q = arg;
-        struct environment env;
-        json_t *config = NULL;
-        int r = access_manage_environments(db, q->op->actor, q->company_id, err);
+        struct environment *env = q->env;
+        int r = may_create(db, q, err);
 
-        if (r >= 0)
-                r = check_create(q, &env, &config, err);
         if (r < 0)
                 return r;
-        env.config = json_to_arena(q->op->arena, config);
-        json_decref(config);
-        env.created_at = env.updated_at = clock_now_us();
-        r = environments_insert(db, &env, err);
-        if (r == ERR_CONFLICT && streq(env.driver, "local"))
+        env->created_at = env->updated_at = clock_now_us();
+        r = environments_insert(db, env, err);
+        if (r == ERR_CONFLICT && streq(env->driver, "local"))
                 return err_set(err, ERR_CONFLICT,
                                "A local environment already exists for this company.");
         if (r >= 0)
-                r = audit(db, q->op, q->company_id, "environment.created", "environment", env.id,
-                          json_pack("{s:s, s:s, s:s}", "name", env.name, "driver", env.driver,
-                                    "status", env.status),
+                r = audit(db, q->op, q->company_id, "environment.created", "environment", env->id,
+                          json_pack("{s:s, s:s, s:s}", "name", env->name, "driver", env->driver,
+                                    "status", env->status),
                           err);
-        if (r >= 0)
-                *q->env = env;
         return r;
 }
 
@@ -141,8 +136,15 @@ int environment_create(struct op *op, struct runtime *rt, const char *company_id
                        struct environment *ret, struct err *err)
 {
         struct creation q = { op, rt, company_id, body, ret };
-        int r;
+        json_t *config = NULL;
+        int r = store_read(op, rt->store, may_create, &q, err);
 
+        if (r >= 0)
+                r = check_create(&q, ret, &config, err);
+        if (r < 0)
+                return r;
+        ret->config = json_to_arena(op->arena, config);
+        json_decref(config);
         FAULT("environment.create.before");
         r = store_write(op, rt->store, create, &q, err);
         FAULT("environment.create.after");

@@ -16,6 +16,8 @@ struct update {
         const char *name, *description, *driver, *status;
         json_t *config, *metadata;
         bool has_description, has_metadata;
+        int64_t seen;       /* updated_at of the row that the change starts from */
+        json_t *new_config; /* owned; NULL when it is not touched */
 };
 
 static int check_body(struct update *u, struct err *err)
@@ -118,7 +120,7 @@ static int apply(struct update *u, struct environment *env, json_t **ret_config,
         if (u->has_metadata)
                 env->metadata = u->metadata ? json_to_arena(u->op->arena, u->metadata) : NULL;
         if (source) {
-                r = environment_persist_config(u->rt, env->driver, source, ret_config, err);
+                r = environment_persist_config(u->op, u->rt, env->driver, source, ret_config, err);
                 if (r >= 0)
                         env->config = json_to_arena(u->op->arena, *ret_config);
                 json_decref(source);
@@ -126,40 +128,38 @@ static int apply(struct update *u, struct environment *env, json_t **ret_config,
         return r;
 }
 
-static int update(struct db *db, void *arg, struct err *err)
+/* The row as the actor found it, if he may change it. */
+static int look(struct db *db, void *arg, struct err *err)
 {
         struct update *u = arg;
-        json_t *config = NULL;
-        struct environment env;
-        int64_t seen;
         int r = access_authenticated(u->op->actor, err);
 
         if (r >= 0)
-                r = environments_get(db, u->id, u->op->arena, &env, err);
+                r = environments_get(db, u->id, u->op->arena, u->result, err);
         if (r >= 0)
-                r = access_manage_environments(db, u->op->actor, env.company_id, err);
-        if (r >= 0)
-                r = check_body(u, err);
+                r = access_manage_environments(db, u->op->actor, u->result->company_id, err);
+        return r;
+}
+
+static int update(struct db *db, void *arg, struct err *err)
+{
+        struct update *u = arg;
+        struct environment *env = u->result;
+        int r = access_manage_environments(db, u->op->actor, env->company_id, err);
+
         if (r < 0)
                 return r;
-        seen = env.updated_at;
-        r = apply(u, &env, &config, err);
-        if (r >= 0) {
-                env.updated_at = clock_now_us();
-                r = environments_update(db, &env, seen, err);
-                if (r == 0)
-                        r = err_set(err, ERR_CONFLICT,
-                                    "The environment was changed in the meantime; read it again.");
-                else if (r == ERR_CONFLICT)
-                        r = err_set(err, ERR_CONFLICT,
-                                    "A local environment already exists for this company.");
-        }
+        env->updated_at = clock_now_us();
+        r = environments_update(db, env, u->seen, err);
+        if (r == 0)
+                r = err_set(err, ERR_CONFLICT,
+                            "The environment was changed in the meantime; read it again.");
+        else if (r == ERR_CONFLICT)
+                r = err_set(err, ERR_CONFLICT,
+                            "A local environment already exists for this company.");
         if (r >= 0)
-                r = audit(db, u->op, env.company_id, "environment.updated", "environment", env.id,
-                          describe(u, &env, config), err);
-        json_decref(config);
-        if (r >= 0)
-                *u->result = env;
+                r = audit(db, u->op, env->company_id, "environment.updated", "environment", env->id,
+                          describe(u, env, u->new_config), err);
         return r;
 }
 
@@ -167,10 +167,19 @@ int environment_update(struct op *op, struct runtime *rt, const char *id, json_t
                        struct environment *ret, struct err *err)
 {
         struct update u = { .op = op, .rt = rt, .id = id, .body = body, .result = ret };
-        int r;
+        int r = store_read(op, rt->store, look, &u, err);
 
+        if (r >= 0)
+                r = check_body(&u, err);
+        if (r < 0)
+                return r;
+        u.seen = ret->updated_at;
+        r = apply(&u, ret, &u.new_config, err);
+        if (r < 0)
+                return r;
         FAULT("environment.update.before");
         r = store_write(op, rt->store, update, &u, err);
         FAULT("environment.update.after");
+        json_decref(u.new_config);
         return r;
 }

@@ -10,7 +10,9 @@
 
 struct driver;
 struct exec_hub;
+struct mail;
 struct plugin_registry;
+struct pool;
 
 enum deployment_mode { MODE_LOCAL_TRUSTED, MODE_AUTHENTICATED };
 enum deployment_exposure { EXPOSURE_PRIVATE, EXPOSURE_PUBLIC };
@@ -60,6 +62,8 @@ struct runtime {
         const struct driver *const *drivers; /* NULL-terminated; keys unique, later entries win */
         struct exec_hub *hub;                /* NULL in tests that run no commands */
         struct plugin_registry *plugins;     /* NULL in tests that need none */
+        struct mail *mail;                   /* to the loop, and */
+        struct pool *pool; /* for work that nobody waits for; NULL in tests without a loop */
         struct counters counters;
 };
 

@@ -55,7 +55,8 @@ struct daemon {
         bool stopping_plugins, plugins_stopped;
 };
 
-static const struct driver *const drivers[] = { &driver_local, &driver_sandbox, NULL };
+static const struct driver *const drivers[] = { &driver_local, &driver_sandbox, &driver_plugin,
+                                                NULL };
 
 /* Sweeping */
 
@@ -352,7 +353,8 @@ static int recover(struct daemon *d, struct err *err)
         };
         int r = mail_new(&d->loop, &d->mail, err);
 
-        config.mail = d->mail;
+        config.mail = d->rt.mail = d->mail;
+        d->rt.pool = d->pool;
         if (r >= 0)
                 r = exec_hub_new(&config, &d->hub, err);
         if (r >= 0)
@@ -454,6 +456,7 @@ static void shut_down(struct daemon *d)
                 while (!pool_idle(d->pool))
                         uv_run(&d->loop, UV_RUN_ONCE);
                 plugin_registry_free(d->rt.plugins);
+                mail_catch_up(d->mail); /* what the workers' threads said last */
                 exec_hub_free(d->hub);
                 mail_free(d->mail);
                 pool_free(d->pool);

@@ -27,8 +27,8 @@ struct ruleset_attr {
         uint64_t handled_access_fs, handled_access_net, scoped;
 };
 
-static const uint64_t access_read = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE |
-                                    LANDLOCK_ACCESS_FS_READ_DIR;
+static const uint64_t access_read =
+        LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR;
 /* What may be asked for on something that is no directory. */
 static const uint64_t access_file = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE |
                                     LANDLOCK_ACCESS_FS_WRITE_FILE | ACCESS_TRUNCATE |
@@ -96,8 +96,8 @@ const char *const *confine_argv(const struct confinement *c, struct arena *arena
 
 int confine_landlock_version(void)
 {
-        long version = syscall(SYS_landlock_create_ruleset, NULL, 0,
-                               LANDLOCK_CREATE_RULESET_VERSION);
+        long version =
+                syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 
         return version > 0 ? (int)version : 0;
 }
@@ -199,8 +199,7 @@ static int restrict_files(char **options, const char *program)
                 return complain("landlock", NULL);
         r = allow_all(ruleset, system_reads, access_read);
         if (r >= 0)
-                r = allow_all(ruleset, system_writes,
-                              access_read | LANDLOCK_ACCESS_FS_WRITE_FILE);
+                r = allow_all(ruleset, system_writes, access_read | LANDLOCK_ACCESS_FS_WRITE_FILE);
         if (r >= 0)
                 r = allow_prefix(ruleset, program);
         for (; r >= 0 && *options; options++) {

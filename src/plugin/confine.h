@@ -14,8 +14,8 @@
 #define PLUGIN_TRAMPOLINE "berth-worker"
 
 struct confinement {
-        const char *program;            /* real path of the interpreter */
-        const char *entry;              /* its argument */
+        const char *program;            /* real path of the interpreter, or of the worker itself */
+        const char *entry;              /* its argument; NULL: none */
         const char *root;               /* may be read */
         const char *private_dir;        /* may be written */
         const char *const *extra_reads; /* may be NULL */

@@ -45,12 +45,47 @@ static void fill_times(struct worker_times *t)
         or_default(&t->crash_budget, 10);
 }
 
+#ifdef BERTH_FAULTS
+/* BERTH_TEST_PLUGIN_TIMES=initialize=200,backoff=1: tests do not wait for minutes. */
+static void read_test_times(struct worker_times *t)
+{
+        const struct {
+                const char *name;
+                int64_t *ms;
+        } known[] = {
+                { "initialize=", &t->initialize },
+                { "call=", &t->call },
+                { "drain=", &t->drain },
+                { "shutdown=", &t->shutdown },
+                { "leave=", &t->leave },
+                { "term=", &t->term },
+                { "kill=", &t->kill },
+                { "backoff=", &t->backoff },
+                { "backoff_max=", &t->backoff_max },
+                { "stable=", &t->stable },
+                { "crash_budget=", &t->crash_budget },
+        };
+        const char *s = getenv("BERTH_TEST_PLUGIN_TIMES");
+
+        while (s && *s) {
+                for (size_t i = 0; i < ARRAY_LEN(known); i++)
+                        if (str_starts(s, known[i].name))
+                                *known[i].ms = strtoll(s + strlen(known[i].name), NULL, 10);
+                s += strcspn(s, ",");
+                s += *s == ',';
+        }
+}
+#endif
+
 int plugin_host_new(const struct plugin_host_config *config, struct plugin_host **ret,
                     struct err *err)
 {
         struct plugin_host *host = xcalloc(1, sizeof(*host));
 
         host->config = *config;
+#ifdef BERTH_FAULTS
+        read_test_times(&host->config.times);
+#endif
         fill_times(&host->config.times);
         pthread_mutex_init(&host->lock, NULL);
         *ret = host;
@@ -256,8 +291,8 @@ bool plugin_host_supports(struct plugin_host *host, const char *plugin_id, const
 
 /* Calling */
 
-int plugin_call_begin(struct plugin_host *host, const struct plugin_call *call,
-                      plugin_done_fn done, void *done_ctx, int64_t *ret_id, struct err *err)
+int plugin_call_begin(struct plugin_host *host, const struct plugin_call *call, plugin_done_fn done,
+                      void *done_ctx, int64_t *ret_id, struct err *err)
 {
         struct worker *w = find(host, call->plugin_id);
         int r;
@@ -333,7 +368,8 @@ int plugin_call(struct op *op, struct plugin_host *host, const struct plugin_cal
                 int why = op_check(op, NULL);
 
                 plugin_call_abandon(host, call->plugin_id, id, why < 0 ? why : ERR_CANCELLED);
-                (void)promise_wait(wait.promise, &patient, NULL); /* its thread never sleeps on it */
+                (void)promise_wait(wait.promise, &patient,
+                                   NULL); /* its thread never sleeps on it */
         }
         promise_unref(wait.promise);
         if (wait.code < 0)

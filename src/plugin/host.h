@@ -7,6 +7,8 @@
  * no rows: what it learns goes to the callbacks, which run on the thread of the worker concerned
  * and must neither block for long nor call operations of the host.
  *
+ * An entry that ends in .js, .mjs or .cjs is run by node; any other is a program itself.
+ *
  * Whatever a worker sends is hostile: lines are bounded, documents are parsed strictly, ids that
  * were never given out are dropped, and a worker is read no faster than it is dealt with.
  *
@@ -54,22 +56,22 @@ struct worker_spec {
 
 /* How long things may take, in milliseconds; 0 stands for the value in the comment. */
 struct worker_times {
-        int64_t initialize;     /* 15000 */
-        int64_t call;           /* 30000, for calls without a limit of their own */
-        int64_t drain;          /* 10000: calls under way, before a shutdown */
-        int64_t shutdown;       /* 10000: the answer to shutdown */
-        int64_t leave;          /* 500: to exit after it */
-        int64_t term;           /* 5000: after SIGTERM */
-        int64_t kill;           /* 2000: after SIGKILL */
-        int64_t backoff;        /* 1000, doubling ... */
-        int64_t backoff_max;    /* 300000 */
-        int64_t stable;         /* 60000: after this crashes are counted anew */
-        int64_t crash_budget;   /* 10 in a row */
+        int64_t initialize;   /* 15000 */
+        int64_t call;         /* 30000, for calls without a limit of their own */
+        int64_t drain;        /* 10000: calls under way, before a shutdown */
+        int64_t shutdown;     /* 10000: the answer to shutdown */
+        int64_t leave;        /* 500: to exit after it */
+        int64_t term;         /* 5000: after SIGTERM */
+        int64_t kill;         /* 2000: after SIGKILL */
+        int64_t backoff;      /* 1000, doubling ... */
+        int64_t backoff_max;  /* 300000 */
+        int64_t stable;       /* 60000: after this crashes are counted anew */
+        int64_t crash_budget; /* 10 in a row */
 };
 
 struct plugin_host_config {
-        const char *node;        /* path of the interpreter; NULL: node in PATH */
-        const char *trampoline;  /* program that confines and execs (plugin/confine.h); NULL: none */
+        const char *node;       /* path of the interpreter; NULL: node in PATH */
+        const char *trampoline; /* program that confines and execs (plugin/confine.h); NULL: none */
         const char *instance_id; /* for initialize */
         const char *host_version;
         bool confine; /* Landlock where the kernel has it */
@@ -133,8 +135,8 @@ int plugin_call(struct op *op, struct plugin_host *host, const struct plugin_cal
 /* The same without waiting. `done` is called exactly once unless an error is returned, with the
  * codes of plugin_call(); the result is borrowed. */
 typedef void (*plugin_done_fn)(void *ctx, int code, const json_t *result, const struct err *err);
-int plugin_call_begin(struct plugin_host *host, const struct plugin_call *call,
-                      plugin_done_fn done, void *done_ctx, int64_t *ret_id, struct err *err);
+int plugin_call_begin(struct plugin_host *host, const struct plugin_call *call, plugin_done_fn done,
+                      void *done_ctx, int64_t *ret_id, struct err *err);
 /* Nobody wants the answer any more: `done` is called with that code, ERR_CANCELLED or ERR_TIMEOUT,
  * unless it was called before. The worker is not told; the protocol has no word for it. */
 void plugin_call_abandon(struct plugin_host *host, const char *plugin_id, int64_t id, int code);

@@ -101,8 +101,8 @@ static int check_state(const struct worker *w, const char *method, struct err *e
         char text[512];
 
         if (w->view.state != WORKER_STARTING && w->view.state != WORKER_RUNNING) {
-                snprintf(text, sizeof(text), "Cannot call \"%s\" — worker for \"%s\" is %s",
-                         method, w->id, worker_state_name(w->view.state));
+                snprintf(text, sizeof(text), "Cannot call \"%s\" — worker for \"%s\" is %s", method,
+                         w->id, worker_state_name(w->view.state));
                 return fail(err, ERR_PROVIDER, RPC_WORKER_UNAVAILABLE, text);
         }
         if (w->n_calls >= WORKER_CALLS_MAX)
@@ -118,8 +118,8 @@ static void wake(struct worker *w)
         (void)!write(w->wake_fd, &one, sizeof(one));
 }
 
-int rpc_begin(struct worker *w, const struct plugin_call *call, plugin_done_fn done,
-              void *done_ctx, int64_t *ret_id, struct err *err)
+int rpc_begin(struct worker *w, const struct plugin_call *call, plugin_done_fn done, void *done_ctx,
+              int64_t *ret_id, struct err *err)
 {
         struct rpc_call *c = make_call(w, call, done, done_ctx);
         json_t *invocation = invocation_of(c);
@@ -250,8 +250,7 @@ static void append_line(struct worker *w, struct rpc_call *c)
         char *at;
         size_t head, old_len;
 
-        old_len = (size_t)snprintf(placeholder, sizeof(placeholder), "%lld",
-                                   (long long)INT64_MAX);
+        old_len = (size_t)snprintf(placeholder, sizeof(placeholder), "%lld", (long long)INT64_MAX);
         snprintf(id, sizeof(id), "%lld", (long long)c->id);
         at = strstr(c->line, placeholder);
         head = (size_t)(at - c->line);

@@ -122,6 +122,13 @@ static const char *find_node(const struct plugin_host_config *config, struct are
         return "node";
 }
 
+static bool is_for_node(const char *entry)
+{
+        const char *dot = strrchr(entry, '.');
+
+        return dot && (streq(dot, ".js") || streq(dot, ".mjs") || streq(dot, ".cjs"));
+}
+
 static int prepare_dir(const struct worker *w, struct err *err)
 {
         CLEAN(cleanup_free) char *tmp = xasprintf("%s/tmp", w->private_dir);
@@ -132,9 +139,10 @@ static int prepare_dir(const struct worker *w, struct err *err)
 static int spawn(struct worker *w, struct arena *arena, int in, int out, int errors,
                  struct err *err)
 {
+        bool node = is_for_node(w->entry);
         struct confinement c = {
-                .program = find_node(w->config, arena),
-                .entry = w->entry,
+                .program = node ? find_node(w->config, arena) : w->entry,
+                .entry = node ? w->entry : NULL,
                 .root = w->root,
                 .private_dir = w->private_dir,
                 .extra_reads = (const char *const *)w->reads,
@@ -146,16 +154,16 @@ static int spawn(struct worker *w, struct arena *arena, int in, int out, int err
 
         if (r < 0)
                 return r;
-        return proc_spawn(&(struct proc_spec){ .path = trampoline ? trampoline : c.program,
-                                               .argv = trampoline ? confine_argv(&c, arena)
-                                                                  : direct,
-                                               .env = (const char *const *)w->env,
-                                               .cwd = w->private_dir,
-                                               .fd_in = in,
-                                               .fd_out = out,
-                                               .fd_err = errors,
-                                               .new_session = true },
-                          &w->proc, err);
+        return proc_spawn(
+                &(struct proc_spec){ .path = trampoline ? trampoline : c.program,
+                                     .argv = trampoline ? confine_argv(&c, arena) : direct,
+                                     .env = (const char *const *)w->env,
+                                     .cwd = w->private_dir,
+                                     .fd_in = in,
+                                     .fd_out = out,
+                                     .fd_err = errors,
+                                     .new_session = true },
+                &w->proc, err);
 }
 
 static void forget_process(struct worker *w)
@@ -183,7 +191,7 @@ static int start_process(struct worker *w, struct err *err)
         int r;
 
         w->out_eof = w->err_eof = w->initialized = w->shutdown_answered = false;
-        w->shutdown_id = 0;
+        w->shutdown_id = w->eof_ms = 0;
         w->failure[0] = '\0';
         w->read_again_ms = 0;
         buf_clear(&w->stderr_tail);
@@ -312,15 +320,13 @@ static void next_phase(struct worker *w)
 
 static void step_stop(struct worker *w)
 {
-        if (w->phase == STOP_NONE) {
-                if (stop_wanted(w))
-                        begin_stop(w);
+        if (w->phase == STOP_NONE && stop_wanted(w))
+                begin_stop(w);
+        if (w->phase == STOP_NONE)
                 return;
-        }
         if (w->phase < STOP_TERM && read_flag(w, &w->stop_at_once))
                 enter_phase(w, STOP_TERM, 0);
-        if (clock_mono_ms() >= w->phase_until_ms ||
-            (w->phase == STOP_DRAIN && !rpc_is_busy(w)) ||
+        if (clock_mono_ms() >= w->phase_until_ms || (w->phase == STOP_DRAIN && !rpc_is_busy(w)) ||
             (w->phase == STOP_ASKED && w->shutdown_answered))
                 next_phase(w);
 }
@@ -363,6 +369,10 @@ static void look_at_start(struct worker *w, int64_t initialize_until)
         if (!w->initialized && w->phase == STOP_NONE && clock_mono_ms() >= initialize_until)
                 worker_fail(w, "RPC call \"initialize\" timed out after %lldms",
                             (long long)w->config->times.initialize);
+        /* One that ends closes its output a moment before. */
+        if (w->eof_ms && w->phase == STOP_NONE &&
+            clock_mono_ms() >= w->eof_ms + w->config->times.leave)
+                worker_fail(w, "the worker closed its output");
         if (w->initialized && !w->failure[0])
                 rpc_release_held(w);
 }
@@ -384,6 +394,8 @@ static void serve(struct worker *w)
                         return;
                 if (!w->initialized)
                         until = MIN(until, initialize_until);
+                if (w->eof_ms)
+                        until = MIN(until, w->eof_ms + w->config->times.leave);
                 if (wait_for_something(w, until, fds) < 0 && errno != EINTR)
                         return;
                 if (fds[3].revents)
@@ -394,8 +406,8 @@ static void serve(struct worker *w)
                         (void)receive(w, w->out_fd, &w->lines, &w->out_eof);
                 if (fds[0].revents)
                         return;
-                if (w->out_eof && w->phase == STOP_NONE)
-                        worker_fail(w, "the worker closed its output");
+                if (w->out_eof && w->eof_ms == 0)
+                        w->eof_ms = clock_mono_ms();
         }
 }
 
@@ -437,8 +449,8 @@ static void describe_end(struct worker *w, const struct proc_status *status, cha
 static void note_failure(struct worker *w, const char *why)
 {
         pthread_mutex_lock(&w->lock);
-        snprintf(w->view.reason, sizeof(w->view.reason), "%.*s",
-                 (int)sizeof(w->view.reason) - 1, why);
+        snprintf(w->view.reason, sizeof(w->view.reason), "%.*s", (int)sizeof(w->view.reason) - 1,
+                 why);
         if (!w->started_once)
                 snprintf(w->first_error, sizeof(w->first_error), "%.*s",
                          (int)sizeof(w->first_error) - 1, why);

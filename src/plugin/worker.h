@@ -34,10 +34,10 @@ struct rpc_call {
         int64_t deadline_ms, limit_ms;
         char *line; /* until the worker is initialized and may get it */
         size_t line_len;
-        int abandoned;  /* the code that its caller wants, or 0 */
-        bool gave_up;   /* its caller has been told */
-        bool gap;       /* a piece of its output was dropped: no further one is passed on */
-        size_t output;  /* bytes passed on */
+        int abandoned; /* the code that its caller wants, or 0 */
+        bool gave_up;  /* its caller has been told */
+        bool gap;      /* a piece of its output was dropped: no further one is passed on */
+        size_t output; /* bytes passed on */
         plugin_done_fn done;
         void *done_ctx;
         void (*on_output)(void *ctx, bool is_stderr, const char *chunk, size_t len);
@@ -87,7 +87,7 @@ struct worker {
         enum stop_phase phase; /* of the stop */
         int64_t phase_until_ms, shutdown_id;
         bool shutdown_answered;
-        int64_t running_since_ms, last_crash_ms;
+        int64_t running_since_ms, eof_ms; /* when its output was closed; 0: it is open */
         int64_t log_window_ms, read_again_ms;
         unsigned log_count, log_suppressed, junk;
 };
@@ -102,8 +102,8 @@ void worker_unref(struct worker *w); /* joins the thread with the last one */
 void worker_ask_to_stop(struct worker *w, bool at_once);
 
 /* rpc.c: calls and messages. */
-int rpc_begin(struct worker *w, const struct plugin_call *call, plugin_done_fn done,
-              void *done_ctx, int64_t *ret_id, struct err *err);
+int rpc_begin(struct worker *w, const struct plugin_call *call, plugin_done_fn done, void *done_ctx,
+              int64_t *ret_id, struct err *err);
 void rpc_abandon(struct worker *w, int64_t id, int code);
 /* Thread: ask the process itself something; not part of the public calls. Returns the id. */
 int64_t rpc_send_own(struct worker *w, const char *method, const json_t *params);

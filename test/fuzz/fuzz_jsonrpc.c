@@ -14,8 +14,8 @@ static void check_message(struct buf *b, const struct jsonrpc *m)
 
         if ((m->kind == JSONRPC_RESPONSE && !m->id) ||
             (m->kind == JSONRPC_REQUEST && (!m->method || !m->id)) ||
-            (m->kind == JSONRPC_NOTIFICATION && (!m->method || m->id)) ||
-            (m->error && m->result) || jsonrpc_own_id(m) < 0)
+            (m->kind == JSONRPC_NOTIFICATION && (!m->method || m->id)) || (m->error && m->result) ||
+            jsonrpc_own_id(m) < 0)
                 abort();
         if (m->error && (!jsonrpc_error_text(m) || jsonrpc_error_code(m) == INT64_MIN))
                 abort();

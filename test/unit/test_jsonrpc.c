@@ -43,7 +43,11 @@ static void test_lines(void **state)
         assert_splits("a\nb\n", 10, 0, "<a><b>");
         assert_splits("a\r\nb\r\r\n", 10, 0, "<a><b\r>");
         assert_splits("\n\r\n  \t\na\n", 10, 0, "<a>");
-        assert_splits("a\xe2\x80\xa8" "b\n", 10, 0, "<a\xe2\x80\xa8" "b>");
+        assert_splits("a\xe2\x80\xa8"
+                      "b\n",
+                      10, 0,
+                      "<a\xe2\x80\xa8"
+                      "b>");
         assert_splits("a\nrest without an end", 30, 0, "<a>");
         assert_splits("a\nstop\nb\n", 10, ERR_CONFLICT, "<a><stop>");
 }
@@ -70,7 +74,8 @@ static enum jsonrpc_kind kind_of(const char *line)
 /* plugin-protocol 6.3.6: the shape decides, not the id */
 static void test_kinds(void **state)
 {
-        assert_int_equal(kind_of("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":null}"), JSONRPC_RESPONSE);
+        assert_int_equal(kind_of("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":null}"),
+                         JSONRPC_RESPONSE);
         assert_int_equal(kind_of("{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{}}"), JSONRPC_RESPONSE);
         assert_int_equal(kind_of("{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{}}"),
                          JSONRPC_RESPONSE);
@@ -90,8 +95,15 @@ static void test_kinds(void **state)
 static void test_no_messages(void **state)
 {
         static const char *const bad[] = {
-                "", "x", "[]", "1", "{}", "{\"jsonrpc\":2.0}", "{\"jsonrpc\":\"1.0\",\"id\":1}",
-                "{\"jsonrpc\":\"2.0\",\"id\":1,\"id\":2,\"result\":1}", "{\"jsonrpc\":\"2.0\"",
+                "",
+                "x",
+                "[]",
+                "1",
+                "{}",
+                "{\"jsonrpc\":2.0}",
+                "{\"jsonrpc\":\"1.0\",\"id\":1}",
+                "{\"jsonrpc\":\"2.0\",\"id\":1,\"id\":2,\"result\":1}",
+                "{\"jsonrpc\":\"2.0\"",
         };
         struct jsonrpc m;
 
@@ -149,9 +161,10 @@ static void test_errors(void **state)
 /* What JSON.stringify writes for text that no strict reader takes. */
 static void test_lenient(void **state)
 {
-        static const char line[] = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":"
-                                   "{\"out\":\"a\\u0000b\",\"half\":\"x\\ud83dy\\ude00\","
-                                   "\"pair\":\"\\ud83d\\ude00\",\"raw\":\"\xff\",\"esc\":\"\\\\ud83d\"}}";
+        static const char line[] =
+                "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":"
+                "{\"out\":\"a\\u0000b\",\"half\":\"x\\ud83dy\\ude00\","
+                "\"pair\":\"\\ud83d\\ude00\",\"raw\":\"\xff\",\"esc\":\"\\\\ud83d\"}}";
         struct jsonrpc m;
 
         assert_int_equal(jsonrpc_parse(line, sizeof(line) - 1, &m, NULL), 0);
@@ -168,7 +181,10 @@ static void test_lenient(void **state)
 static void test_separators_are_escaped(void **state)
 {
         CLEAN(buf_done) struct buf b = BUF_INIT;
-        json_t *params = json_pack("{s:s}", "stdin", "a\xe2\x80\xa8" "b\xe2\x80\xa9" "c\n");
+        json_t *params = json_pack("{s:s}", "stdin",
+                                   "a\xe2\x80\xa8"
+                                   "b\xe2\x80\xa9"
+                                   "c\n");
 
         jsonrpc_put_request(&b, 3, "environmentExecute", params, NULL);
         assert_string_equal(buf_str(&b),
@@ -194,14 +210,10 @@ static void test_answers(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_lines),
-                cmocka_unit_test(test_line_limit),
-                cmocka_unit_test(test_kinds),
-                cmocka_unit_test(test_no_messages),
-                cmocka_unit_test(test_ids),
-                cmocka_unit_test(test_errors),
-                cmocka_unit_test(test_lenient),
-                cmocka_unit_test(test_separators_are_escaped),
+                cmocka_unit_test(test_lines),   cmocka_unit_test(test_line_limit),
+                cmocka_unit_test(test_kinds),   cmocka_unit_test(test_no_messages),
+                cmocka_unit_test(test_ids),     cmocka_unit_test(test_errors),
+                cmocka_unit_test(test_lenient), cmocka_unit_test(test_separators_are_escaped),
                 cmocka_unit_test(test_answers),
         };
 
