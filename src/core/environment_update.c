@@ -152,8 +152,7 @@ static int update(struct db *db, void *arg, struct err *err)
         env->updated_at = clock_now_us();
         r = environments_update(db, env, u->seen, err);
         if (r == 0)
-                r = err_set(err, ERR_CONFLICT,
-                            "The environment was changed in the meantime; read it again.");
+                r = ERR_LOCKED; /* somebody was faster: start from what he made of it */
         else if (r == ERR_CONFLICT)
                 r = err_set(err, ERR_CONFLICT,
                             "A local environment already exists for this company.");
@@ -163,8 +162,10 @@ static int update(struct db *db, void *arg, struct err *err)
         return r;
 }
 
-int environment_update(struct op *op, struct runtime *rt, const char *id, json_t *body,
-                       struct environment *ret, struct err *err)
+/* A worker may have to be asked between reading and writing, so this is not one transaction.
+ * ERR_LOCKED: the row changed meanwhile. */
+static int try_update(struct op *op, struct runtime *rt, const char *id, json_t *body,
+                      struct environment *ret, struct err *err)
 {
         struct update u = { .op = op, .rt = rt, .id = id, .body = body, .result = ret };
         int r = store_read(op, rt->store, look, &u, err);
@@ -181,5 +182,18 @@ int environment_update(struct op *op, struct runtime *rt, const char *id, json_t
         r = store_write(op, rt->store, update, &u, err);
         FAULT("environment.update.after");
         json_decref(u.new_config);
+        return r;
+}
+
+int environment_update(struct op *op, struct runtime *rt, const char *id, json_t *body,
+                       struct environment *ret, struct err *err)
+{
+        int r;
+
+        do {
+                r = op_check(op, err);
+                if (r >= 0)
+                        r = try_update(op, rt, id, body, ret, err);
+        } while (r == ERR_LOCKED);
         return r;
 }

@@ -449,6 +449,7 @@ static void close_handle(uv_handle_t *handle, void *arg)
 
 static void shut_down(struct daemon *d)
 {
+        uv_prepare_stop(&d->idle_check);
         if (d->http)
                 http_server_close(d->http, http_closed, d);
         if (d->pool) {
@@ -456,6 +457,7 @@ static void shut_down(struct daemon *d)
                 while (!pool_idle(d->pool))
                         uv_run(&d->loop, UV_RUN_ONCE);
                 plugin_registry_free(d->rt.plugins);
+                d->rt.plugins = NULL;
                 mail_catch_up(d->mail); /* what the workers' threads said last */
                 exec_hub_free(d->hub);
                 mail_free(d->mail);
