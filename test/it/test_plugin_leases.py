@@ -27,9 +27,10 @@ class SandboxTest(ProviderTest):
         ran = self.ok("POST", f"/api/environment-leases/{lease['id']}/execute",
                       {"command": "make", "args": ["all"], "env": {"A": "1"}, "timeoutMs": 1000})
         self.assertEqual((ran["exitCode"], ran["stdout"], ran["stderr"]), (3, "ran make\n", "oops\n"))
+        workspace = {"localPath": str(self.temp_dir()), "mode": "isolated"}
         realized = self.ok("POST", f"/api/environment-leases/{lease['id']}/realize-workspace",
-                           {"workspace": {"localPath": "/tmp", "mode": "isolated"}})
-        self.assertEqual(realized, {"cwd": "/work", "metadata": {"given": {"localPath": "/tmp", "mode": "isolated"}}})
+                           {"workspace": workspace})
+        self.assertEqual(realized, {"cwd": "/work", "metadata": {"given": workspace}})
         self.assertEqual(self.release(lease)["lease"]["cleanupStatus"], "success")
         execute = self.provider.calls("environmentExecute")[0]
         self.assertEqual((execute["command"], execute["args"], execute["env"], execute["timeoutMs"]),
@@ -248,9 +249,10 @@ class PluginDriverTest(ProviderTest):
         resumed = self.ok("POST", f"/api/environment-leases/{lease['id']}/resume")
         self.assertEqual(resumed["providerLeaseId"], lease["providerLeaseId"])
         self.assertEqual(self.provider.calls("environmentResumeLease")[0]["leaseMetadata"], lease["metadata"])
+        workspace = {"localPath": str(self.temp_dir())}
         realized = self.ok("POST", f"/api/environment-leases/{lease['id']}/realize-workspace",
-                           {"workspace": {"localPath": "/tmp"}})
-        self.assertEqual(realized, {"cwd": "/work", "metadata": {"given": {"localPath": "/tmp"}}})
+                           {"workspace": workspace})
+        self.assertEqual(realized, {"cwd": "/work", "metadata": {"given": workspace}})
         self.ok("POST", f"/api/environment-leases/{lease['id']}/execute",
                 {"command": "c", "args": ["a"], "cwd": "/d", "env": {"E": "1"}, "timeoutMs": 1000})
         call = self.provider.calls("environmentExecute")[0]
