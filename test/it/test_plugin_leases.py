@@ -167,6 +167,47 @@ class SandboxTest(ProviderTest):
         self.assert_error(answer, 422, "environmentExecute is not implemented by this plugin")
 
 
+class SecretTest(ProviderTest):
+    VALUE = "tok_very_secret_value"
+
+    # environment-runtime 7.15, 7.16, 7.77; plugin-protocol 6.3.15
+    def test_value_reaches_the_worker_and_nothing_else(self):
+        echo = {"apiKey": self.VALUE, "sandboxId": "s"}
+        self.provider.behave(AcquireLease={"more": {"metadata": echo}, "log": f"key is {self.VALUE}"})
+        env = self.sandbox(apiKey=f"  {self.VALUE} ")
+        ref = env["config"]["apiKey"]
+        self.assertRegex(ref, r"^[0-9a-f-]{36}$")
+        lease = self.take(env, heartbeatRunId=RUN)
+        self.assertEqual((lease["metadata"]["apiKey"], lease["metadata"]["sandboxId"]), (ref, "s"))
+        self.ok("POST", f"/api/environment-leases/{lease['id']}/execute", {"command": "x"})
+        self.provider.behave(Probe={"error": {"code": -32002, "message": f"bad key {self.VALUE}"}})
+        probe = self.ok("POST", f"/api/environments/{env['id']}/probe")
+        self.assertNotIn(self.VALUE, str(probe))
+        self.release(lease)
+        for method in ("AcquireLease", "Execute", "ReleaseLease", "Probe"):
+            self.assertEqual(self.provider.calls(f"environment{method}")[0]["config"]["apiKey"], self.VALUE, method)
+        tables = [row["name"] for row in self.daemon.sql("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for table in tables:
+            self.assertNotIn(self.VALUE, str(self.daemon.sql(f"SELECT * FROM {table}")), table)
+        self.assertNotIn(self.VALUE, self.daemon.log())
+        self.assertNotIn(self.VALUE, str(self.ok("GET", f"/api/plugins/{self.provider.id}/logs")))
+
+    # What a lease was opened with can still be given up when the environment has dropped the secret (H12).
+    def test_release_after_the_secret_was_dropped(self):
+        env = self.sandbox(apiKey=self.VALUE)
+        lease = self.take(env, heartbeatRunId=RUN)
+        self.change(env, driver="ssh", config={"host": "h", "username": "u", "remoteWorkspacePath": "/w"})
+        self.assertEqual(self.release(lease)["lease"]["cleanupStatus"], "success")
+        self.assertEqual(self.provider.calls("environmentReleaseLease")[0]["config"]["apiKey"], self.VALUE)
+
+    # environment-runtime 7.108, its part on secrets: references are compared, not values
+    def test_reuse_by_reference(self):
+        env = self.sandbox(apiKey=self.VALUE, reuseLease=True)
+        first = self.take(env, heartbeatRunId=RUN)
+        self.release(first)
+        self.assertEqual(self.take(env, heartbeatRunId=RUN2)["providerLeaseId"], first["providerLeaseId"])
+
+
 class ConfigTest(ProviderTest):
     # environment-runtime 7.76
     def test_worker_checks_what_is_saved(self):
