@@ -94,6 +94,8 @@ extern const struct route routes_executions[];
 extern const struct route routes_agents[];
 extern const struct route routes_activity[];
 extern const struct route routes_plugins[];
+extern const struct route routes_secrets[];
+extern const struct route routes_vaults[];
 extern const struct route routes_watch[];
 
 extern const struct http_handler api_handler; /* ctx: struct api */

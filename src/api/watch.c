@@ -120,6 +120,13 @@ static int get_metrics(struct call *c, struct err *err)
                    atomic_load(&k->cleanup_failures));
         put_metric(b, "berth_sweeps_total", "counter", "Passes of the sweeper.",
                    atomic_load(&k->sweeps));
+        put_metric(b, "berth_proxy_requests_total", "counter",
+                   "Requests to the proxies of environments.", atomic_load(&k->proxy.requests));
+        put_metric(b, "berth_proxy_refused_total", "counter",
+                   "Of them, refused: the host is not allowed or not public.",
+                   atomic_load(&k->proxy.refused));
+        put_metric(b, "berth_proxy_failed_total", "counter",
+                   "Of them, failed: the host was not reached.", atomic_load(&k->proxy.failed));
         put_metric(b, "berth_operations_busy", "gauge", "Operations that run now.", pool.busy);
         put_metric(b, "berth_operations_queued", "gauge", "Operations that wait.", pool.queued);
         put_metric(b, "berth_operations_refused_total", "counter",

@@ -30,6 +30,7 @@ static const struct err_info table[] = {
         [-ERR_USAGE] = { "usage", 400, 2, false },
         [-ERR_UNREACHABLE] = { "unreachable", 502, 3, false },
         [-ERR_UNCERTAIN] = { "uncertain", 502, 1, false },
+        [-ERR_THROTTLED] = { "throttled", 429, 1, false },
 };
 
 void err_done(struct err *err)

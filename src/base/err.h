@@ -37,6 +37,7 @@ enum err_code {
         ERR_USAGE = -18,           /* wrong command line */
         ERR_UNREACHABLE = -19,     /* the daemon does not answer */
         ERR_UNCERTAIN = -20,       /* an outside effect may or may not have happened */
+        ERR_THROTTLED = -21,       /* somebody else asks us to slow down: 429 */
 };
 
 struct err {

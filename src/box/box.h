@@ -3,7 +3,8 @@
  * One thread, one epoll loop, one struct box. Nothing is shared and nothing blocks but three things
  * that are short by nature: writing to the spool, syncing an exit record, and a pass over /proc.
  *
- *   box_main.c    command line, directory, lock, socket, detaching
+ *   box_main.c    command line, detaching
+ *   box_setup.c   directory, lock, socket, signals, tables
  *   box_loop.c    the loop: events, signals, deadlines, stopping, idling
  *   box_conn.c    connections: bytes in, bytes out, HELLO and who is the host
  *   box_host.c    what the host's frames do
@@ -12,8 +13,10 @@
  *   box_child.c   making the process: descriptors, terminal, exec
  *   box_spool.c   output files, their bound, the exit record, what a killed box left behind
  *   box_stdin.c   input, buffered within its credit
+ *   box_tunnel.c  connections made beside the work, served by the host; _say: what it is told
  *   box_tree.c    killing a process tree: the interface, and by /proc and the marker
  *   box_cgroup.c  killing a process tree by cgroup2
+ *   box_sandbox.h the same as PID 1 of a sandbox
  *
  * Memory: everything is in struct box, made at start, or in two mappings whose pages cost nothing
  * until they are used. A START allocates what its payload needs and frees it again.
@@ -29,6 +32,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "codec/frame.h"
+#include "codec/redact.h"
 
 #define BOX_MAX_EXECS   1024
 #define BOX_MAX_CONNS   16
@@ -74,7 +78,8 @@ struct stream {
         /* Of the attachment, own spool: DATA goes from `sent` up to `limit` once `open`. */
         bool open;
         uint64_t sent, limit;
-        uint64_t told; /* shared spool: the length in the last GREW or STATE */
+        uint64_t told;                /* shared spool: the length in the last GREW or STATE */
+        struct redact_stream *redact; /* NULL: as the command wrote it */
 };
 
 struct exec {
@@ -83,9 +88,10 @@ struct exec {
         char name[37]; /* id as text: the spool directory, the cgroup, the marker */
         uint32_t flags;
         uint8_t kill_method;
-        pid_t pid;  /* kept after the end, for STATE */
-        bool alive; /* the main process is not reaped, so its pid is still its own */
-        int status; /* from waitpid() */
+        struct redactor *redactor; /* values that are not to be spooled; NULL: none */
+        pid_t pid;                 /* kept after the end, for STATE */
+        bool alive;                /* the main process is not reaped, so its pid is still its own */
+        int status;                /* from waitpid() */
         uint64_t started_ms;
         uint32_t grace_ms;
         char command[64]; /* for messages */
@@ -149,7 +155,10 @@ struct proc {
         uint64_t start;
 };
 
+struct sandbox;
+
 struct box {
+        struct sandbox *sandbox; /* NULL: beside the work, on the machine itself */
         uint8_t id[FRAME_UUID];
         char dir[4096]; /* absolute */
         char cgroup_path[4096];
@@ -163,6 +172,7 @@ struct box {
         size_t n_procs;
         struct conn *conns;
         struct conn *host;
+        struct box_tunnel *tunnel; /* NULL until the first LISTEN */
         uint64_t epoch; /* the highest seen */
 
         int64_t now; /* clock_mono_ms() of this turn */
@@ -183,14 +193,38 @@ struct box {
 
         char name[37]; /* id as text */
         uint8_t kill_method;
+        bool say_tunnel_first;
         bool force_subreaper;
         bool cgroup_has_kill;
         bool stopping, stop_killed;
         bool child_died;
 };
 
+/* box_setup.c */
+void setup_process(struct box *b);
+int setup_null_streams(void);
+int setup_tables(struct box *b, struct err *err);
+/* The directory, private to us, and the descriptors that everything else is opened from. */
+int setup_directory(struct box *b, struct err *err);
+int setup_lock(struct box *b, struct err *err);
+int setup_spool(struct box *b, struct err *err);
+int setup_signals(struct box *b, struct err *err);
+int setup_pid_file(struct box *b, pid_t pid, struct err *err);
+int setup_socket(struct box *b, struct err *err);
+int setup_listen(struct box *b, struct err *err);
+
 /* box_loop.c */
-enum box_event { EV_LISTEN, EV_SIGNAL, EV_CONN, EV_STATUS, EV_STDOUT, EV_STDERR, EV_STDIN };
+enum box_event {
+        EV_LISTEN,
+        EV_SIGNAL,
+        EV_CONN,
+        EV_STATUS,
+        EV_STDOUT,
+        EV_STDERR,
+        EV_STDIN,
+        EV_TUNNEL_LISTEN,
+        EV_TUNNEL,
+};
 int box_watch(struct box *b, int fd, uint32_t events, enum box_event kind, int index);
 void box_unwatch(struct box *b, int fd);
 int box_loop(struct box *b);
@@ -251,7 +285,7 @@ struct start {
         uint32_t grace_ms;
         uint16_t columns, rows;
         char *cwd, *spool, *command;
-        char **argv, **envp; /* owned arrays of borrowed strings */
+        char **argv, **envp, **redact; /* owned arrays of borrowed strings */
 };
 /* Make the process; its word on exec comes through e->status_pipe. On failure e is EXEC_FAILED, or
  * free when nobody is attached. */
@@ -266,6 +300,8 @@ void spool_discard(struct box *b, struct exec *e); /* of a START that failed */
 void spool_remove(struct box *b, struct exec *e);  /* FORGET */
 bool spool_reopen(struct box *b, struct exec *e);
 void spool_close(struct exec *e);
+/* Keep these values out of the spool; false when they are too many. */
+bool spool_redact(struct exec *e, char *const *values);
 /* Move what the pipe has; below 0 when the disk does not take it. */
 int spool_move(struct box *b, struct exec *e, int stream);
 int spool_drain(struct exec *e, int stream);
@@ -283,6 +319,20 @@ uint64_t stdin_limit(const struct exec *e);
 void stdin_write(struct box *b, struct exec *e);
 void stdin_close(struct box *b, struct exec *e);
 
+/* box_tunnel.c; tunnel_frame() as host_frame() */
+int tunnel_frame(struct box *b, struct conn *c, const struct frame_header *h, struct frame_in *in,
+                 struct err *err);
+void tunnel_listener_event(struct box *b, uint32_t index);
+void tunnel_event(struct box *b, uint32_t index, uint32_t events);
+void tunnel_turn(struct box *b, int64_t *nearest);
+/* The host is gone: its connections are reset, listeners stay for the next one. */
+void tunnel_detach(struct box *b);
+/* Stop listening, and reset what there is. */
+void tunnel_close(struct box *b);
+
+/* box_tunnel_say.c: false when it stopped for want of room */
+bool tunnel_say(struct box *b, struct conn *c);
+
 /* box_tree.c */
 void tree_init(struct box *b);
 /* One step of killing the whole tree, main process included; true when nothing is left of it. */
@@ -294,6 +344,9 @@ void tree_kill_adopted(struct box *b);
 bool tree_kill_all_step(struct box *b);
 
 /* box_cgroup.c */
+/* Where the box itself is in the hierarchy of a version 1 controller, or of version 2 (NULL): a
+ * path in the mounted tree. */
+bool cgroup_own_directory(const char *controller, char ret[4096]);
 void cgroup_init(struct box *b);
 int cgroup_create(struct box *b, struct exec *e); /* its descriptor, or -1 */
 bool cgroup_kill_step(struct box *b, struct exec *e);

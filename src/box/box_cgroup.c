@@ -36,8 +36,26 @@ static void unescape(char *s)
         *to = '\0';
 }
 
-/* "31 23 0:28 ROOT MOUNTPOINT options - cgroup2 ..." */
-static bool find_mount(char root[4096], char point[4096])
+/* Is `word` one of the comma-separated words of `list`, which ends at a blank, colon or line end?
+ */
+static bool list_has(const char *list, const char *word)
+{
+        size_t n = strlen(word);
+
+        for (;;) {
+                size_t len = strcspn(list, ", :\n");
+
+                if (len == n && strncmp(list, word, n) == 0)
+                        return true;
+                if (list[len] != ',')
+                        return false;
+                list += len + 1;
+        }
+}
+
+/* "31 23 0:28 ROOT MOUNTPOINT options - TYPE source options". Version 1 hierarchies name their
+ * controller among the last options. */
+static bool find_mount(const char *controller, char root[4096], char point[4096])
 {
         CLEAN(buf_done) struct buf text = BUF_INIT;
         char *save = NULL;
@@ -49,8 +67,10 @@ static bool find_mount(char root[4096], char point[4096])
         for (char *line = strtok_r(text.data, "\n", &save); line;
              line = strtok_r(NULL, "\n", &save)) {
                 const char *kind = strstr(line, " - ");
+                const char *options = kind ? strrchr(kind, ' ') : NULL;
 
-                if (kind && str_starts(kind + 3, "cgroup2 ") &&
+                if (kind && str_starts(kind + 3, controller ? "cgroup " : "cgroup2 ") &&
+                    (!controller || list_has(options + 1, controller)) &&
                     sscanf(line, "%*d %*d %*s %4095s %4095s", root, point) == 2) {
                         unescape(root);
                         unescape(point);
@@ -60,27 +80,32 @@ static bool find_mount(char root[4096], char point[4096])
         return false;
 }
 
-static bool find_own_path(char path[4096])
+/* "4:memory:/path", version 2 is "0::/path". */
+static bool find_own_path(const char *controller, char path[4096])
 {
         CLEAN(buf_done) struct buf text = BUF_INIT;
-        const char *line;
 
         buf_init(&text, 65536);
         if (file_read_at(AT_FDCWD, "/proc/self/cgroup", 65536, &text, NULL) < 0)
                 return false;
-        line = strstr(buf_str(&text), "0::/");
-        if (!line || (line != text.data && line[-1] != '\n'))
-                return false;
-        return sscanf(line + 3, "%4095[^\n]", path) == 1;
+        for (const char *line = buf_str(&text); *line; line += *line == '\n') {
+                const char *list = strchr(line, ':');
+
+                if (!list)
+                        return false;
+                if (controller ? list_has(list + 1, controller) : str_starts(line, "0::/"))
+                        return sscanf(strchr(list + 1, ':') + 1, "%4095[^\n]", path) == 1;
+                line = strchrnul(line, '\n');
+        }
+        return false;
 }
 
-/* Where the box itself is, as a path in the mounted tree. */
-static bool find_own_directory(char ret[4096])
+bool cgroup_own_directory(const char *controller, char ret[4096])
 {
         static char root[4096], point[4096], own[4096];
         const char *below = own;
 
-        if (!find_mount(root, point) || !find_own_path(own))
+        if (!find_mount(controller, root, point) || !find_own_path(controller, own))
                 return false;
         if (!streq(root, "/")) {
                 size_t n = strlen(root);
@@ -259,7 +284,7 @@ void cgroup_init(struct box *b)
 
         b->cgroup_has_kill = true;
         clear_previous(b);
-        if (b->force_subreaper || !find_own_directory(own))
+        if (b->force_subreaper || !cgroup_own_directory(NULL, own))
                 return;
         CLEAN(cleanup_fd) int parent = open(own, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -289,5 +314,6 @@ void cgroup_done(struct box *b)
         for (int i = 0; i < b->n_execs; i++)
                 if (b->execs[i].state != EXEC_FREE)
                         cgroup_remove(b, b->execs[i].name);
-        (void)rmdir(b->cgroup_path);
+        if (!b->sandbox) /* where PID 1 itself is in the box's */
+                (void)rmdir(b->cgroup_path);
 }

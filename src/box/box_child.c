@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "box/box.h"
+#include "box/box_sandbox.h"
 
 /* The child's ends; all are closed in the parent once it is forked. */
 struct ends {
@@ -81,7 +81,8 @@ static int make_pipes(struct exec *e, struct ends *ends)
 
 /* The box keeps the command's side open as well: a command that closes it for a while and comes
  * back through /dev/tty finds it working, and no output is cut off by a hang-up. */
-static int make_terminal(struct exec *e, const struct start *s, struct ends *ends)
+static int make_terminal(const struct box *b, struct exec *e, const struct start *s,
+                         struct ends *ends)
 {
         struct winsize size = { .ws_col = s->columns, .ws_row = s->rows };
         int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
@@ -94,6 +95,9 @@ static int make_terminal(struct exec *e, const struct start *s, struct ends *end
                 return -1;
         e->keep_tty = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
         if (e->keep_tty < 0)
+                return -1;
+        if (b->sandbox &&
+            fchown(e->keep_tty, b->sandbox->spec.root_inside ? 0 : SANDBOX_AGENT, (gid_t)-1) < 0)
                 return -1;
         (void)ioctl(master, TIOCSWINSZ, &size);
         e->stdin_fd = fcntl(master, F_DUPFD_CLOEXEC, 3);
@@ -190,14 +194,20 @@ static void join_cgroup(int cgroup_fd, int status_fd)
         close(fd);
 }
 
+static void die_with_box(const struct box *b)
+{
+        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+        if (getppid() != b->pid) /* it died before it could have been told */
+                _exit(127);
+}
+
 static NORETURN void run_child(const struct box *b, const struct start *s, const struct ends *ends,
                                bool joined)
 {
         if (ends->cgroup >= 0 && !joined)
                 join_cgroup(ends->cgroup, ends->status);
-        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-        if (getppid() != b->pid) /* it died before it could have been told */
-                _exit(127);
+        if (!b->sandbox) /* PID 1 takes everybody with it */
+                die_with_box(b);
         setsid();
         reset_signals();
         if (dup2(ends->in, 0) < 0 || dup2(ends->out, 1) < 0 || dup2(ends->err, 2) < 0)
@@ -206,6 +216,11 @@ static NORETURN void run_child(const struct box *b, const struct start *s, const
                 child_fails(ends->status, BOX_ERR_REFUSED);
         setrlimit(RLIMIT_NOFILE, &b->nofile);
         umask(b->umask);
+        if (b->sandbox) {
+                limits_command(b);
+                if (privs_for_command(&b->sandbox->spec) < 0)
+                        child_fails(ends->status, BOX_ERR_REFUSED);
+        }
         if (chdir(s->cwd[0] ? s->cwd : "/") < 0)
                 child_fails(ends->status, BOX_ERR_CWD);
         if (strchr(s->command, '/'))
@@ -254,7 +269,7 @@ void child_start(struct box *b, struct exec *e, const struct start *s)
                 if (ends.cgroup >= 0)
                         e->kill_method = BOX_KILL_CGROUP;
         }
-        r = s->flags & BOX_START_TERMINAL ? make_terminal(e, s, &ends) : make_pipes(e, &ends);
+        r = s->flags & BOX_START_TERMINAL ? make_terminal(b, e, s, &ends) : make_pipes(e, &ends);
         e->stdin_open = e->stdin_fd >= 0;
         if (r < 0 || fork_child(b, e, s, &ends) < 0) {
                 exec_fail(b, e, BOX_ERR_RESOURCES, "cannot start a process", errno);

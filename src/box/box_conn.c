@@ -45,18 +45,21 @@ static struct conn *find_slot(struct box *b)
         return oldest;
 }
 
-static bool peer_allowed(int fd)
+/* From inside a sandbox, the users outside have no number, and their processes none either: that
+ * is how they are known. The socket's directory keeps other users of the host out. */
+static bool peer_allowed(const struct box *b, int fd)
 {
         struct ucred peer;
         socklen_t len = sizeof(peer);
 
-        return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 &&
-               (peer.uid == 0 || peer.uid == geteuid());
+        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
+                return false;
+        return b->sandbox ? peer.pid == 0 : peer.uid == 0 || peer.uid == geteuid();
 }
 
 static void accept_one(struct box *b, int fd)
 {
-        struct conn *c = peer_allowed(fd) ? find_slot(b) : NULL;
+        struct conn *c = peer_allowed(b, fd) ? find_slot(b) : NULL;
 
         if (!c || box_watch(b, fd, EPOLLIN, EV_CONN, (int)(c - b->conns)) < 0) {
                 close(fd);
@@ -169,11 +172,14 @@ static int handle_frame(struct box *b, struct conn *c, const struct frame_header
                 if (code || h->type == FRAME_CONT)
                         return code;
                 code = host_frame(b, c, h, c->joined.data, c->joined.len, err);
-                buf_done(&c->joined);
+                buf_wipe(&c->joined);
                 c->joining = false;
                 return code;
         }
-        return host_frame(b, c, h, payload, h->len, err);
+        code = host_frame(b, c, h, payload, h->len, err);
+        if (h->type == FRAME_START) /* it may carry secrets */
+                explicit_bzero(payload, h->len);
+        return code;
 }
 
 /* The next frame, `at` bytes into the input: its size, or 0 when it has to wait. */

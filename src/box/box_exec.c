@@ -75,6 +75,7 @@ struct exec *exec_new(struct box *b, const uint8_t id[FRAME_UUID])
 void exec_free(struct box *b, struct exec *e)
 {
         spool_close(e);
+        spool_redact(e, NULL);
         e->state = EXEC_FREE;
         e->channel = 0;
         e->say = 0;

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "box/box.h"
+#include "codec/frame_tunnel.h"
 
 #define FOREVER_MS ((uint64_t)1000 * 365 * 86400 * 1000)
 
@@ -171,9 +172,12 @@ static int parse_start(struct frame_in *f, struct start *s, struct err *err)
         s->command = get_text(f);
         s->argv = get_list(f, 1);
         s->envp = get_list(f, 1);
+        if (s->flags & BOX_START_REDACT)
+                s->redact = get_list(f, 0);
         if (end_of(f, err))
                 return BOX_ERR_FRAME;
-        if (s->flags & ~(uint32_t)(BOX_START_TERMINAL | BOX_START_SHARED | BOX_START_STDIN))
+        if (s->flags &
+            ~(uint32_t)(BOX_START_TERMINAL | BOX_START_SHARED | BOX_START_STDIN | BOX_START_REDACT))
                 return malformed(err, "START has flags that this version does not know");
         if ((s->flags & BOX_START_SHARED) ? s->spool[0] != '/' : s->spool[0] != '\0')
                 return malformed(err,
@@ -235,6 +239,11 @@ static void start_new(struct box *b, struct conn *c, uint32_t channel, struct st
         e->channel = channel;
         e->flags = s->flags;
         e->grace_ms = s->grace_ms;
+        if (s->redact && !spool_redact(e, s->redact)) {
+                refuse_start(c, channel, BOX_ERR_RESOURCES, "too many values to replace");
+                exec_free(b, e);
+                return;
+        }
         snprintf(e->command, sizeof(e->command), "%s", s->command);
         snprintf(marker, sizeof(marker), "BERTH_EXEC=%s", e->name);
         put_marker(s, marker);
@@ -268,6 +277,7 @@ static int on_start(struct box *b, struct conn *c, uint32_t channel, struct fram
                 code = start_or_attach(b, c, channel, &s, err);
         free(s.argv);
         free(s.envp);
+        free(s.redact);
         return code;
 }
 
@@ -407,6 +417,8 @@ int host_frame(struct box *b, struct conn *c, const struct frame_header *h, char
                 return h->type == FRAME_HELLO && h->channel == 0
                                ? on_hello(b, c, &f, err)
                                : malformed(err, "HELLO comes first");
+        if (frame_is_tunnel(h->type))
+                return tunnel_frame(b, c, h, &f, err);
         if (h->channel == 0)
                 return on_control(b, c, h->type, &f, err);
         switch (h->type) {
@@ -423,6 +435,7 @@ int host_frame(struct box *b, struct conn *c, const struct frame_header *h, char
 
 void host_detach_all(struct box *b)
 {
+        tunnel_detach(b);
         for (int i = 0; i < b->n_execs; i++) {
                 struct exec *e = &b->execs[i];
 

@@ -13,7 +13,7 @@
 #include <sys/signalfd.h>
 
 #include "base/clock.h"
-#include "box/box.h"
+#include "box/box_sandbox.h"
 
 int box_watch(struct box *b, int fd, uint32_t events, enum box_event kind, int index)
 {
@@ -48,7 +48,7 @@ static void read_signals(struct box *b)
                 for (size_t i = 0; i < (size_t)n / sizeof(info[0]); i++) {
                         if (info[i].ssi_signo == SIGCHLD)
                                 b->child_died = true;
-                        else
+                        else if (!b->sandbox || info[i].ssi_pid == 0) /* 0: from outside */
                                 box_stop(b, 5000);
                 }
         }
@@ -81,6 +81,12 @@ static void handle(struct box *b, const struct epoll_event *e)
                 break;
         case EV_STDIN:
                 stdin_write(b, &b->execs[index]);
+                break;
+        case EV_TUNNEL_LISTEN:
+                tunnel_listener_event(b, index);
+                break;
+        case EV_TUNNEL:
+                tunnel_event(b, index, e->events);
                 break;
         }
 }
@@ -123,6 +129,7 @@ static bool stop_turn(struct box *b, int64_t *nearest)
                         box_deadline(nearest, b->stop_kill_at);
                 return false;
         }
+        tunnel_close(b);
         if (!b->linger_until)
                 b->linger_until = b->now + BOX_LINGER_MS;
         if (!tree_kill_all_step(b) && b->now < b->linger_until) {
@@ -136,9 +143,10 @@ static bool stop_turn(struct box *b, int64_t *nearest)
         return true;
 }
 
+/* A sandbox holds what was made in it, so it waits for ever. */
 static bool idle_turn(struct box *b, int64_t *nearest)
 {
-        bool busy = b->in_use > 0;
+        bool busy = b->in_use > 0 || b->sandbox;
 
         for (int i = 0; i < BOX_MAX_CONNS && !busy; i++)
                 busy = b->conns[i].state != CONN_FREE;
@@ -161,11 +169,17 @@ static bool turn(struct box *b, int64_t *nearest)
                 box_stop(b, 5000);
         }
         box_deadline(nearest, b->stop_by);
+        if (b->sandbox && b->sandbox->wall_until && !b->stopping) {
+                if (b->now >= b->sandbox->wall_until)
+                        box_stop(b, 5000);
+                box_deadline(nearest, b->sandbox->wall_until);
+        }
         conn_handle_all(b);
         for (int i = 0; i < b->n_execs; i++)
                 if (b->execs[i].state != EXEC_FREE)
                         exec_turn(b, &b->execs[i], nearest);
         conn_tell_all(b, nearest);
+        tunnel_turn(b, nearest);
         for (int i = 0; i < b->n_execs; i++)
                 spool_sync_turn(b, &b->execs[i], nearest);
 

@@ -8,7 +8,7 @@
 #define _GNU_SOURCE
 #include <stdio.h>
 
-#include "box/box.h"
+#include "box/box_sandbox.h"
 
 #define DATA_HEAD 9 /* stream and offset in front of the bytes of DATA */
 
@@ -30,9 +30,10 @@ void say_welcome(struct box *b, struct conn *c)
 
         frame_begin(&f, &c->out, FRAME_WELCOME, 0);
         frame_put_u16(&f, FRAME_VERSION);
-        frame_put_u32(&f, BOX_FEATURE_SHARED | BOX_FEATURE_TERMINAL);
+        frame_put_u32(&f, BOX_FEATURE_SHARED | BOX_FEATURE_TERMINAL | BOX_FEATURE_TUNNEL |
+                                  BOX_FEATURE_REDACT);
         frame_put_uuid(&f, b->id);
-        frame_put_u32(&f, (uint32_t)b->pid);
+        frame_put_u32(&f, (uint32_t)(b->sandbox ? b->sandbox->pid : b->pid));
         frame_put_u8(&f, b->kill_method);
         frame_put_u64(&f, b->spool_limit);
         frame_put_u32(&f, b->in_use);
@@ -258,12 +259,10 @@ static bool has_something(const struct exec *e)
         return false;
 }
 
-bool say_pending(struct box *b, struct conn *c)
+static bool say_execs(struct box *b, struct conn *c)
 {
         int n = b->n_execs;
 
-        if (c->list_at >= 0 && !say_list(b, c))
-                return false;
         for (int i = 0; i < n; i++) {
                 int at = (b->say_next + i) % n;
 
@@ -275,6 +274,24 @@ bool say_pending(struct box *b, struct conn *c)
                 }
         }
         return true;
+}
+
+/* Output and the tunnel share the link: whoever has filled it lets the other begin next time. */
+bool say_pending(struct box *b, struct conn *c)
+{
+        bool tunnel_first = b->say_tunnel_first;
+        size_t before;
+
+        if (c->list_at >= 0 && !say_list(b, c))
+                return false;
+        (void)conn_room(c); /* what was sent is gone, so that the length only grows from here */
+        before = c->out.len;
+        if (!(tunnel_first ? tunnel_say(b, c) : say_execs(b, c))) {
+                if (c->out.len > before)
+                        b->say_tunnel_first = !tunnel_first;
+                return false;
+        }
+        return tunnel_first ? say_execs(b, c) : tunnel_say(b, c);
 }
 
 bool say_done(const struct box *b)

@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "box/box.h"
+#include "box/box_sandbox.h"
 
 #define PUNCH     ((uint64_t)1 << 20)
 #define BUSY      32768                /* bytes in one move; a pipe has room for 65536 */
@@ -37,6 +37,13 @@ static bool is_shared(const struct exec *e)
         return e->flags & BOX_START_SHARED;
 }
 
+/* Where <execution>/<file> is. A sandbox cannot follow a path of the host: it was given the
+ * directory that shared spools are in. */
+static int base_fd(const struct box *b, const struct exec *e)
+{
+        return b->sandbox && is_shared(e) ? b->sandbox->output_fd : b->spool_fd;
+}
+
 /* A directory that holds the output of something else is not written over. */
 static int create_files(struct box *b, struct exec *e)
 {
@@ -44,14 +51,14 @@ static int create_files(struct box *b, struct exec *e)
         struct stat st;
 
         file_path(path, e, "exit");
-        if (faccessat(b->spool_fd, path, F_OK, 0) == 0) {
+        if (faccessat(base_fd(b, e), path, F_OK, 0) == 0) {
                 errno = EEXIST;
                 return -1;
         }
         for (int i = 0; i < 2; i++) {
                 file_path(path, e, file_names[i]);
                 e->out[i].file = openat(
-                        b->spool_fd, path,
+                        base_fd(b, e), path,
                         O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0600);
                 if (e->out[i].file < 0 || fstat(e->out[i].file, &st) < 0)
                         return -1;
@@ -63,8 +70,24 @@ static int create_files(struct box *b, struct exec *e)
         return 0;
 }
 
+/* <output directory>/<execution id>, which the host has made for us. */
+static int create_in_sandbox(struct box *b, struct exec *e, const char *shared_dir)
+{
+        const char *dir = b->sandbox->spec.output_dir;
+        size_t n = dir ? strlen(dir) : 0;
+
+        if (n == 0 || strncmp(shared_dir, dir, n) != 0 || shared_dir[n] != '/' ||
+            !streq(shared_dir + n + 1, e->name)) {
+                errno = EACCES;
+                return -1;
+        }
+        return create_files(b, e);
+}
+
 int spool_create(struct box *b, struct exec *e, const char *shared_dir)
 {
+        if (shared_dir && b->sandbox)
+                return create_in_sandbox(b, e, shared_dir);
         if (!shared_dir) {
                 if (mkdirat(b->spool_fd, e->name, 0700) < 0)
                         return -1;
@@ -88,6 +111,30 @@ void spool_close(struct exec *e)
         }
 }
 
+bool spool_redact(struct exec *e, char *const *values)
+{
+        bool too_much = false;
+        size_t n = 0;
+
+        for (int i = 0; i < 2; i++) {
+                if (e->out[i].redact)
+                        redact_done(e->out[i].redact);
+                free(e->out[i].redact);
+                e->out[i].redact = NULL;
+        }
+        redactor_free(e->redactor);
+        e->redactor = NULL;
+        while (values && values[n])
+                n++;
+        if (n > 0)
+                e->redactor = redactor_new((const char *const *)values, n, &too_much);
+        for (int i = 0; i < 2 && e->redactor; i++) {
+                e->out[i].redact = xcalloc(1, sizeof(*e->out[i].redact));
+                redact_begin(e->out[i].redact, e->redactor);
+        }
+        return !too_much;
+}
+
 /* Open the files of an ended execution again, for a host that came back. */
 bool spool_reopen(struct box *b, struct exec *e)
 {
@@ -97,7 +144,7 @@ bool spool_reopen(struct box *b, struct exec *e)
                 if (e->out[i].file >= 0)
                         continue;
                 file_path(path, e, file_names[i]);
-                e->out[i].file = openat(b->spool_fd, path,
+                e->out[i].file = openat(base_fd(b, e), path,
                                         O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
                 if (e->out[i].file < 0)
                         return false;
@@ -111,12 +158,14 @@ static void remove_entry(struct box *b, const struct exec *e, bool files)
 
         for (int i = 0; i < 2 && files; i++) {
                 file_path(path, e, file_names[i]);
-                (void)unlinkat(b->spool_fd, path, 0);
+                (void)unlinkat(base_fd(b, e), path, 0);
         }
         if (files) {
                 file_path(path, e, "exit");
-                (void)unlinkat(b->spool_fd, path, 0);
+                (void)unlinkat(base_fd(b, e), path, 0);
         }
+        if (b->sandbox && is_shared(e)) /* the directory is the host's */
+                return;
         if (unlinkat(b->spool_fd, e->name, 0) < 0)
                 (void)unlinkat(b->spool_fd, e->name, AT_REMOVEDIR);
 }
@@ -131,7 +180,7 @@ void spool_discard(struct box *b, struct exec *e)
                 ours = ours && e->out[i].file >= 0 && fstat(e->out[i].file, &st) == 0 &&
                        st.st_size == 0;
         spool_close(e);
-        if (e->spool_made)
+        if (e->spool_made || (b->sandbox && ours))
                 remove_entry(b, e, ours || !is_shared(e));
 }
 
@@ -143,18 +192,10 @@ void spool_remove(struct box *b, struct exec *e)
 
 /* Moving */
 
-/* Like splice(), for what it does not take. The buffer is static: there is one loop. */
-static ssize_t copy(int from, int to, uint64_t offset, size_t max)
+static int write_out(struct stream *s, const char *data, size_t len)
 {
-        static char buffer[65536];
-        ssize_t n = read(from, buffer, MIN(max, sizeof(buffer)));
-        ssize_t done = 0;
-
-        if (n < 0 && errno == EIO)
-                return 0; /* a terminal that nobody has open */
-        while (done < n) {
-                ssize_t w = pwrite(to, buffer + done, (size_t)(n - done),
-                                   (off_t)(offset + (uint64_t)done));
+        while (len > 0) {
+                ssize_t w = pwrite(s->file, data, len, (off_t)s->written);
 
                 if (w < 0 && errno == EINTR)
                         continue;
@@ -163,9 +204,42 @@ static ssize_t copy(int from, int to, uint64_t offset, size_t max)
                                 errno = EIO;
                         return -1;
                 }
-                done += w;
+                s->written += (uint64_t)w;
+                data += w;
+                len -= (size_t)w;
         }
-        return n;
+        return 0;
+}
+
+/* What was printed, without the values that are not to be seen. NULL: the end of it. */
+static int write_redacted(struct stream *s, const char *data, size_t len)
+{
+        CLEAN(buf_wipe) struct buf shown = BUF_INIT;
+
+        if (data)
+                redact_feed(s->redact, data, len, &shown);
+        else
+                redact_end(s->redact, &shown);
+        if (buf_failed(&shown)) {
+                errno = ENOMEM;
+                return -1;
+        }
+        return write_out(s, buf_str(&shown), shown.len);
+}
+
+/* Like splice(), for what it does not take. The buffer is static: there is one loop. */
+static ssize_t copy(struct stream *s, size_t max)
+{
+        static char buffer[65536];
+        ssize_t n = read(s->pipe, buffer, MIN(max, sizeof(buffer)));
+        int r;
+
+        if (n < 0 && errno == EIO)
+                return 0; /* a terminal that nobody has open */
+        if (n <= 0)
+                return n;
+        r = s->redact ? write_redacted(s, buffer, (size_t)n) : write_out(s, buffer, (size_t)n);
+        return r < 0 ? r : n;
 }
 
 static ssize_t move_some(struct exec *e, struct stream *s, size_t max)
@@ -173,13 +247,14 @@ static ssize_t move_some(struct exec *e, struct stream *s, size_t max)
         loff_t at = (loff_t)s->written;
         ssize_t n;
 
-        if (!(e->flags & BOX_START_TERMINAL) && !e->no_splice) {
+        if (!(e->flags & BOX_START_TERMINAL) && !e->no_splice && !s->redact) {
                 n = splice(s->pipe, NULL, s->file, &at, max, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+                s->written += n > 0 ? (uint64_t)n : 0;
                 if (n >= 0 || errno != EINVAL)
                         return n;
                 e->no_splice = true;
         }
-        return copy(s->pipe, s->file, s->written, max);
+        return copy(s, max);
 }
 
 static void close_pipe(struct stream *s)
@@ -195,10 +270,8 @@ static ssize_t move_up_to(struct exec *e, struct stream *s, size_t max)
 {
         ssize_t n = move_some(e, s, max);
 
-        if (n > 0) {
-                s->written += (uint64_t)n;
+        if (n > 0)
                 return n;
-        }
         if (n == 0) {
                 close_pipe(s);
                 return 0;
@@ -256,12 +329,12 @@ int spool_drain(struct exec *e, int stream)
         while (s->pipe >= 0 && s->file >= 0) {
                 ssize_t n = move_up_to(e, s, BOX_PIPE_SIZE);
 
-                if (n <= 0)
-                        return (int)n;
-                if (s->written >= end)
+                if (n < 0 || s->written >= end)
                         return -1;
+                if (n == 0)
+                        break;
         }
-        return 0;
+        return s->redact && s->file >= 0 ? write_redacted(s, NULL, 0) : 0;
 }
 
 /* Watch the pipe exactly while there is room for what it has. */
@@ -306,9 +379,9 @@ void spool_write_exit(struct box *b, struct exec *e)
 
         frame_exit_record(&e->exit, record);
         file_path(path, e, "exit");
-        (void)unlinkat(b->spool_fd, path, 0);
+        (void)unlinkat(base_fd(b, e), path, 0);
         CLEAN(cleanup_fd)
-        int fd = openat(b->spool_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        int fd = openat(base_fd(b, e), path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 
         if (fd < 0 || fd_write_all(fd, record, sizeof(record), NULL) < 0)
                 e->exit.flags |= BOX_EXIT_INCOMPLETE; /* all that can still be said */
@@ -330,7 +403,7 @@ void spool_sync_turn(struct box *b, struct exec *e, int64_t *nearest)
         e->sync_at = 0;
         file_path(path, e, "exit");
         CLEAN(cleanup_fd)
-        int fd = openat(b->spool_fd, path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+        int fd = openat(base_fd(b, e), path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
 
         if (fd >= 0)
                 (void)fdatasync(fd);

@@ -113,6 +113,10 @@ static enum marker read_cgroup(struct box *b, pid_t pid, const struct target *t)
         if (read_proc(b, path, text, sizeof(text)) <= 0)
                 return MARK_NONE;
         at = strstr(text, own);
+        if (!at && b->sandbox) { /* whose cgroup namespace begins at its own */
+                snprintf(own, sizeof(own), "0::/");
+                at = strstr(text, own);
+        }
         if (!at || strlen(at + strlen(own)) < 36)
                 return MARK_NONE;
         return marker_matches(b, t, at + strlen(own)) ? MARK_MINE : MARK_OTHER;
@@ -372,6 +376,10 @@ void tree_init(struct box *b)
 {
         b->proc_fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         b->children_fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+        if (b->sandbox) { /* its cgroups are made outside */
+                b->kill_method = BOX_KILL_PIDNS;
+                return;
+        }
         b->kill_method = BOX_KILL_SUBREAPER;
         cgroup_init(b);
 }

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "box/launch.h"
+#include "box/launch_spawn.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -10,6 +11,7 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 
 #include "base/clock.h"
@@ -44,10 +46,9 @@ static int read_word(struct op *op, int fd, struct buf *line, struct err *err)
         }
 }
 
-static int spawn(struct op *op, const char *program, const char *dir, const char *id,
-                 struct buf *line, struct err *err)
+int launch_spawn(struct op *op, const char *program, const char *const *argv, int fd_in,
+                 struct buf *word, struct err *err)
 {
-        const char *argv[] = { "berth-box", "--dir", dir, "--id", id, NULL };
         const char *env[] = { NULL };
         CLEAN(cleanup_fd) int out = -1;
         CLEAN(cleanup_fd) int in = -1;
@@ -63,7 +64,7 @@ static int spawn(struct op *op, const char *program, const char *dir, const char
                                             .argv = argv,
                                             .env = env,
                                             .cwd = "/",
-                                            .fd_in = -1,
+                                            .fd_in = fd_in,
                                             .fd_out = out,
                                             .fd_err = -1,
                                             .new_session = true },
@@ -71,18 +72,23 @@ static int spawn(struct op *op, const char *program, const char *dir, const char
         if (r < 0)
                 return r;
         close(take_fd(&out));
-        r = read_word(op, in, line, err);
+        r = read_word(op, in, word, err);
+        struct op shield = op_shield(op, LAUNCH_TIMEOUT_MS);
+
         if (r < 0)
                 (void)proc_kill(&proc, SIGKILL, NULL);
-        /* The process we started only makes the box and ends. */
+        /* The process we started only makes the box and ends; killed, it does so at once. */
         if (r >= 0)
                 r = proc_wait(op, &proc, &status, err);
+        else
+                (void)proc_wait(&shield, &proc, &status, NULL);
         proc_done(&proc);
         return r;
 }
 
 int box_launch(struct op *op, const char *program, const char *dir, const char *id, struct err *err)
 {
+        const char *argv[] = { "berth-box", "--dir", dir, "--id", id, NULL };
         CLEAN(buf_done) struct buf line = { .max = 4096 };
 
         /* Whoever asks at the same moment whether it lives (box_is_alive) holds its lock for an
@@ -91,7 +97,7 @@ int box_launch(struct op *op, const char *program, const char *dir, const char *
                 int r;
 
                 buf_clear(&line);
-                r = spawn(op, program, dir, id, &line, err);
+                r = launch_spawn(op, program, argv, -1, &line, err);
                 if (r < 0)
                         return err_wrap(err, r, "start the supervisor");
                 if (str_starts(buf_str(&line), "ready ") || box_is_alive(dir))
@@ -150,27 +156,103 @@ static int peer_pid(const char *dir, pid_t *ret)
         return 0;
 }
 
+/* The process that the `pid` file names, if it is still that one; -1 when it is gone. */
+static int open_noted(const char *dir)
+{
+        CLEAN(cleanup_free) char *note = xasprintf("%s/pid", dir);
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+        CLEAN(cleanup_fd) int fd = -1;
+        unsigned long long start;
+        char path[32];
+        int pid;
+
+        if (file_read_at(AT_FDCWD, note, 256, &text, NULL) < 0 ||
+            sscanf(buf_str(&text), "%d %*s %llu", &pid, &start) != 2 || pid <= 1 || start == 0)
+                return -1;
+        fd = (int)syscall(SYS_pidfd_open, pid, 0);
+        snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+        if (fd < 0 || launch_start_time(path) != start)
+                return -1;
+        return take_fd(&fd);
+}
+
+unsigned long long launch_start_time(const char *stat_path)
+{
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+        unsigned long long start = 0;
+        const char *at;
+
+        if (file_read_at(AT_FDCWD, stat_path, 4096, &text, NULL) < 0)
+                return 0;
+        at = strrchr(buf_str(&text), ')');
+        if (!at || sscanf(at + 1,
+                          " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
+                          "%*d %*d %llu",
+                          &start) != 1)
+                return 0;
+        return start;
+}
+
+/* The box itself. Its end is more than its lock: PID 1 of a sandbox lets go of that before the last
+ * of its processes has died, and is itself dead only after it. */
+static int kill_noted(struct op *op, const char *dir, struct err *err)
+{
+        CLEAN(cleanup_fd) int fd = open_noted(dir);
+        int r;
+
+        if (fd < 0)
+                return 0;
+        (void)syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
+        r = op_wait_fd(op, fd, POLLIN, BURY_TIMEOUT_MS, err);
+        if (r == 0)
+                return err_set(err, ERR_TIMEOUT, "the supervisor in %s does not die", dir);
+        return r;
+}
+
 /* Kill the box itself and wait until its lock is free. */
 static int kill_box(struct op *op, const char *dir, struct err *err)
 {
         int64_t until = clock_mono_ms() + BURY_TIMEOUT_MS;
+        int r;
 
         while (box_is_alive(dir)) {
                 pid_t pid;
-                int r;
 
+                r = kill_noted(op, dir, err);
+                if (r < 0)
+                        return r;
                 if (peer_pid(dir, &pid) == 0 && pid > 1)
                         (void)kill(pid, SIGKILL);
                 if (clock_mono_ms() > until)
                         return err_set(err, ERR_TIMEOUT, "the supervisor in %s does not die", dir);
-                r = op_wait_fd(op, -1, 0, 5, err);
+                r = box_is_alive(dir) ? op_wait_fd(op, -1, 0, 5, err) : 0;
                 if (r < 0)
                         return r;
         }
-        return 0;
+        return kill_noted(op, dir, err);
 }
 
-/* cgroup.kill of every cgroup named after the box, wherever cgroup2 is mounted. */
+/* Version 1 has no such file: one by one. */
+static void kill_members(const char *path)
+{
+        CLEAN(cleanup_free) char *name = xasprintf("%s/cgroup.procs", path);
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+        const char *at;
+        char *end;
+
+        if (file_read_at(AT_FDCWD, name, (size_t)1 << 20, &text, NULL) < 0)
+                return;
+        for (at = buf_str(&text);; at = end) {
+                long pid = strtol(at, &end, 10);
+
+                if (end == at)
+                        return;
+                if (pid > 1)
+                        (void)kill((pid_t)pid, SIGKILL);
+        }
+}
+
+/* Kill everything in a cgroup of the box and in those inside it, and remove them. */
 static void kill_cgroups_beneath(const char *path, int depth, bool inside)
 {
         char child[4096];
@@ -182,8 +264,8 @@ static void kill_cgroups_beneath(const char *path, int depth, bool inside)
                 {
                         CLEAN(cleanup_fd) int fd = open(child, O_WRONLY | O_CLOEXEC);
 
-                        if (fd >= 0)
-                                (void)!write(fd, "1", 1);
+                        if (fd < 0 || write(fd, "1", 1) != 1)
+                                kill_members(path);
                 }
         }
         dir = depth > 0 ? opendir(path) : NULL;
@@ -224,35 +306,37 @@ static bool own_cgroup(char *out, size_t size)
         return false;
 }
 
-/* Where the box made its cgroup: its own word, else where it would make one now. */
-static bool box_cgroup(const char *dir, const char *id, char *out, size_t size)
+static void kill_cgroup(const char *path)
 {
-        CLEAN(cleanup_free) char *note = xasprintf("%s/cgroup", dir);
-        CLEAN(buf_done) struct buf text = BUF_INIT;
-        char own[2048];
-
-        if (file_read_at(AT_FDCWD, note, size - 1, &text, NULL) >= 0 && text.len > 0 &&
-            *text.data == '/') {
-                snprintf(out, size, "%.*s", (int)strcspn(text.data, "\n"), text.data);
-                return strstr(out, id) != NULL;
-        }
-        if (!own_cgroup(own, sizeof(own)))
-                return false;
-        snprintf(out, size, "%s/berth-%s", own, id);
-        return true;
-}
-
-static void kill_box_cgroup(const char *dir, const char *id)
-{
-        char path[4096];
-
-        if (!box_cgroup(dir, id, path, sizeof(path)))
-                return;
         /* Twice: what was killed the first time leaves empty directories to remove. */
         for (int i = 0; i < 50 && access(path, F_OK) == 0; i++) {
                 kill_cgroups_beneath(path, 4, true);
-                (void)poll(NULL, 0, 2);
+                if (access(path, F_OK) == 0)
+                        (void)poll(NULL, 0, 2);
         }
+}
+
+/* Where the box made its cgroups: its own word, one path in a line, else where it would make one
+ * now.
+ */
+static void kill_box_cgroups(const char *dir, const char *id)
+{
+        CLEAN(cleanup_free) char *note = xasprintf("%s/cgroup", dir);
+        CLEAN(cleanup_free) char *name = xasprintf("/berth-%s", id);
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+        char own[4096], *save = NULL;
+
+        if (file_read_at(AT_FDCWD, note, (size_t)64 << 10, &text, NULL) >= 0 && text.len > 0) {
+                for (char *line = strtok_r(text.data, "\n", &save); line;
+                     line = strtok_r(NULL, "\n", &save))
+                        if (line[0] == '/' && strstr(line, name))
+                                kill_cgroup(line);
+                return;
+        }
+        if (!own_cgroup(own, sizeof(own) - 64))
+                return;
+        strcat(own, name);
+        kill_cgroup(own);
 }
 
 static bool carries_marker(const char *environ_text, size_t len, const char *const *ids)
@@ -321,7 +405,7 @@ int box_bury(struct op *op, const char *dir, const char *id, const char *const *
 
         if (r < 0)
                 return r;
-        kill_box_cgroup(dir, id);
+        kill_box_cgroups(dir, id);
         /* A fork may slip through one pass; two empty ones in a row it cannot. */
         for (int i = 0, empty = 0; *exec_ids && i < 100 && empty < 2; i++)
                 empty = kill_marked(exec_ids) > 0 ? 0 : empty + 1;

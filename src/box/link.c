@@ -15,7 +15,8 @@ struct box_link {
         struct buf in, out;
         size_t out_sent;
         bool welcomed, closed;
-        int watching; /* UV_READABLE | UV_WRITABLE */
+        bool sent_secrets; /* out holds values; wiped when it was sent */
+        int watching;      /* UV_READABLE | UV_WRITABLE */
 };
 
 #define EVENT(l, name, ...)                                                                        \
@@ -79,6 +80,9 @@ static void flush(struct box_link *l)
                 l->out_sent += (size_t)n;
         }
         if (l->out_sent == l->out.len) {
+                if (l->sent_secrets)
+                        buf_wipe(&l->out);
+                l->sent_secrets = false;
                 buf_clear(&l->out);
                 l->out_sent = 0;
         } else if (l->out_sent > READ_SIZE) {
@@ -274,6 +278,8 @@ static int got_frame(struct box_link *l, const struct frame_header *h, const cha
                 EVENT(l, on_stopped);
                 return 0;
         default:
+                if (frame_is_tunnel(h->type) && l->ev->on_tunnel)
+                        return l->ev->on_tunnel(l->ctx, h, &f, err);
                 return err_set(err, ERR_INVALID, "the box sent a frame of type %u", h->type);
         }
 }
@@ -336,6 +342,8 @@ static void on_ready(uv_poll_t *poll, int status, int events)
                 read_some(l);
         if (!l->closed)
                 flush(l);
+        if (events & UV_WRITABLE)
+                EVENT(l, on_drained);
         if (!l->closed && l->out.failed)
                 give_up(l, "the box does not take what it is sent");
 }
@@ -435,6 +443,9 @@ void box_link_start(struct box_link *l, uint32_t channel, const struct box_start
         put_text(&f, s->command);
         put_list(&f, s->args);
         put_list(&f, s->env);
+        if (s->flags & BOX_START_REDACT)
+                put_list(&f, s->redact);
+        l->sent_secrets = l->sent_secrets || s->flags & BOX_START_REDACT;
         frame_end(&f);
         flush(l);
 }
@@ -503,5 +514,11 @@ void box_link_stop(struct box_link *l, uint32_t grace_ms)
         frame_begin(&f, &l->out, FRAME_STOP, 0);
         frame_put_u32(&f, grace_ms);
         frame_end(&f);
+        flush(l);
+}
+
+void box_link_tunnel(struct box_link *l, const struct tunnel_frame *t)
+{
+        tunnel_frame_write(&l->out, t);
         flush(l);
 }

@@ -14,7 +14,7 @@
 
 #include <uv.h>
 
-#include "codec/frame.h"
+#include "codec/frame_tunnel.h"
 
 struct box_link;
 
@@ -34,6 +34,7 @@ struct box_start {
         const char *cwd, *spool_dir, *command; /* "" for none */
         const char *const *args;               /* NULL-terminated, without argv[0] */
         const char *const *env;                /* NULL-terminated NAME=value */
+        const char *const *redact; /* values to keep out of the output; NULL-terminated, or NULL */
 };
 
 struct box_link_events {
@@ -52,6 +53,11 @@ struct box_link_events {
         void (*on_error)(void *ctx, uint32_t channel, uint16_t code, const char *text);
         void (*on_stopped)(void *ctx);
         void (*on_pong)(void *ctx, uint64_t token);
+        /* A frame of the tunnel (box/tunnel.h); below 0 ends the link. */
+        int (*on_tunnel)(void *ctx, const struct frame_header *h, struct frame_in *f,
+                         struct err *err);
+        /* Some of what waited was sent. */
+        void (*on_drained)(void *ctx);
         /* The stream ended or was given up; `why` is for people. */
         void (*on_closed)(void *ctx, const char *why);
 };
@@ -76,6 +82,7 @@ void box_link_signal(struct box_link *l, uint32_t channel, uint8_t signal);
 void box_link_resize(struct box_link *l, uint32_t channel, uint16_t columns, uint16_t rows);
 void box_link_forget(struct box_link *l, uint32_t channel);
 void box_link_stop(struct box_link *l, uint32_t grace_ms);
+void box_link_tunnel(struct box_link *l, const struct tunnel_frame *f);
 
 /* Bytes that the kernel did not take yet. */
 size_t box_link_pending(const struct box_link *l);

@@ -42,16 +42,28 @@ enum frame_type {
         FRAME_EXIT = 27,
         FRAME_FORGET = 28,
         FRAME_FAILED = 29,
+        /* 48 to 63: the tunnel, codec/frame_tunnel.h */
+        FRAME_LISTEN = 48,
+        FRAME_LISTENING = 49,
+        FRAME_UNLISTEN = 50,
+        FRAME_OPEN = 51,
+        FRAME_ACCEPT = 52,
+        FRAME_BYTES = 53,
+        FRAME_WINDOW = 54,
+        FRAME_END = 55,
+        FRAME_RESET = 56,
+        FRAME_TUNNEL_LAST = 63,
 };
 
 enum {
         BOX_FEATURE_SHARED = 1,
         BOX_FEATURE_TERMINAL = 2,
         BOX_FEATURE_FILES = 4,
-        BOX_FEATURE_TUNNEL = 8
+        BOX_FEATURE_TUNNEL = 8,
+        BOX_FEATURE_REDACT = 16
 };
 enum { BOX_KILL_CGROUP = 1, BOX_KILL_PIDNS = 2, BOX_KILL_SUBREAPER = 3 };
-enum { BOX_START_TERMINAL = 1, BOX_START_SHARED = 2, BOX_START_STDIN = 4 };
+enum { BOX_START_TERMINAL = 1, BOX_START_SHARED = 2, BOX_START_STDIN = 4, BOX_START_REDACT = 8 };
 enum { BOX_STDOUT = 1, BOX_STDERR = 2 };
 enum { BOX_RUNNING = 1, BOX_ENDED = 2 };
 enum { BOX_EXIT_TIMED_OUT = 1, BOX_EXIT_STOPPED = 2, BOX_EXIT_INCOMPLETE = 4 };
@@ -66,6 +78,7 @@ enum {
         BOX_ERR_CWD = 8,
         BOX_ERR_RESOURCES = 9,
         BOX_ERR_SPOOL = 10,
+        BOX_ERR_IN_USE = 11,
 };
 
 struct frame_header {

@@ -378,6 +378,11 @@ static enum http1_result read_request_line(struct http1_slice line, struct http1
                 return HTTP1_REFUSED;
         if (ret_target->len > HTTP1_MAX_TARGET)
                 return refuse(why, 414, "Request target too long");
+        return HTTP1_DONE;
+}
+
+static enum http1_result check_method(struct http1_request *ret, struct http1_refusal *why)
+{
         if (!read_method(ret->method_text, &ret->method))
                 return refuse(why, 501, "Method not implemented");
         return HTTP1_DONE;
@@ -407,11 +412,21 @@ static bool strip_authority(struct http1_slice *target, struct http1_slice host)
         return true;
 }
 
+static void split_query(struct http1_slice target, struct http1_request *ret)
+{
+        const char *mark = memchr(target.p, '?', target.len);
+
+        ret->path = target;
+        ret->query = (struct http1_slice){ target.p + target.len, 0 };
+        if (mark) {
+                ret->path.len = (size_t)(mark - target.p);
+                ret->query = (struct http1_slice){ mark + 1, target.len - ret->path.len - 1 };
+        }
+}
+
 static enum http1_result read_target(struct http1_slice target, struct http1_request *ret,
                                      struct http1_refusal *why)
 {
-        const char *mark;
-
         if (http1_slice_is(target, "*") && ret->method == HTTP1_OPTIONS) {
                 ret->path = target;
                 ret->query = (struct http1_slice){ target.p + 1, 0 };
@@ -419,13 +434,7 @@ static enum http1_result read_target(struct http1_slice target, struct http1_req
         }
         if (target.p[0] != '/' && !strip_authority(&target, ret->host))
                 return refuse(why, 400, "Invalid request target");
-        mark = memchr(target.p, '?', target.len);
-        ret->path = target;
-        ret->query = (struct http1_slice){ target.p + target.len, 0 };
-        if (mark) {
-                ret->path.len = (size_t)(mark - target.p);
-                ret->query = (struct http1_slice){ mark + 1, target.len - ret->path.len - 1 };
-        }
+        split_query(target, ret);
         return HTTP1_DONE;
 }
 
@@ -458,11 +467,62 @@ enum http1_result http1_request_parse(const char *bytes, size_t len, size_t max_
                 return r;
         rest = (struct http1_slice){ bytes, ret->head.len };
         if (read_request_line(take_line(&rest), ret, &target, ret_why) < 0 ||
-            read_headers(rest, &ret->head, &facts, ret_why) < 0 ||
+            check_method(ret, ret_why) < 0 || read_headers(rest, &ret->head, &facts, ret_why) < 0 ||
             read_framing(&facts, HTTP1_NO_BODY, &ret->head, ret_why) < 0 ||
             read_host_and_expect(&facts, ret, ret_why) < 0)
                 return HTTP1_REFUSED;
         return read_target(target, ret, ret_why);
+}
+
+static enum http1_result read_connect(struct http1_slice target, struct http1_proxy_request *ret,
+                                      struct http1_refusal *why)
+{
+        if (ret->req.head.framing != HTTP1_NO_BODY)
+                return refuse(why, 400, "CONNECT with a body");
+        ret->authority = target;
+        ret->req.path = ret->req.query = (struct http1_slice){ target.p + target.len, 0 };
+        return HTTP1_DONE;
+}
+
+/* "http://authority", then the path, a query, both or nothing. */
+static enum http1_result read_url(struct http1_slice target, struct http1_proxy_request *ret,
+                                  struct http1_refusal *why)
+{
+        size_t n = 0;
+
+        if (target.len <= 7 || strncasecmp(target.p, "http://", 7) != 0)
+                return refuse(why, 400, "A proxy needs a whole http:// URL, or CONNECT");
+        target.p += 7;
+        target.len -= 7;
+        while (n < target.len && target.p[n] != '/' && target.p[n] != '?')
+                n++;
+        ret->authority = (struct http1_slice){ target.p, n };
+        split_query((struct http1_slice){ target.p + n, target.len - n }, &ret->req);
+        return HTTP1_DONE;
+}
+
+enum http1_result http1_proxy_parse(const char *bytes, size_t len, size_t max_head, size_t *seen,
+                                    struct http1_proxy_request *ret, struct http1_refusal *ret_why)
+{
+        struct http1_request *req = &ret->req;
+        struct http1_slice rest, target;
+        struct facts facts;
+        enum http1_result r;
+
+        r = find_end(bytes, len, max_head, seen, &req->head.len, ret_why);
+        if (r != HTTP1_DONE)
+                return r;
+        rest = (struct http1_slice){ bytes, req->head.len };
+        if (read_request_line(take_line(&rest), req, &target, ret_why) < 0)
+                return HTTP1_REFUSED;
+        ret->is_connect = http1_slice_is(req->method_text, "CONNECT");
+        if ((!ret->is_connect && check_method(req, ret_why) < 0) ||
+            read_headers(rest, &req->head, &facts, ret_why) < 0 ||
+            read_framing(&facts, HTTP1_NO_BODY, &req->head, ret_why) < 0 ||
+            read_host_and_expect(&facts, req, ret_why) < 0)
+                return HTTP1_REFUSED;
+        return ret->is_connect ? read_connect(target, ret, ret_why)
+                               : read_url(target, ret, ret_why);
 }
 
 static enum http1_result read_status_line(struct http1_slice line, struct http1_response *ret,

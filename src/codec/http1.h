@@ -100,6 +100,18 @@ struct http1_response {
 enum http1_result http1_request_parse(const char *bytes, size_t len, size_t max_head, size_t *seen,
                                       struct http1_request *ret, struct http1_refusal *ret_why);
 
+/* A request to a proxy: CONNECT with an authority, or a request whose target is a whole http URL.
+ * Everything else as above, but Host is not compared with the target: whoever passes the request on
+ * writes Host anew. CONNECT has no body; its path and query are empty. */
+struct http1_proxy_request {
+        struct http1_request req;
+        bool is_connect;
+        struct http1_slice authority; /* not looked into */
+};
+
+enum http1_result http1_proxy_parse(const char *bytes, size_t len, size_t max_head, size_t *seen,
+                                    struct http1_proxy_request *ret, struct http1_refusal *ret_why);
+
 /* The same for a response; for_head says that the request was a HEAD, whose response has no body
  * whatever its headers say. 1xx heads are returned like any other, without body. Refusals have
  * status 502. */

@@ -16,7 +16,7 @@ static const char *const sensitive[] = {
         "token",
 };
 
-static bool is_sensitive(const char *name)
+bool audit_is_sensitive(const char *name)
 {
         for (size_t i = 0; i < ARRAY_LEN(sensitive); i++)
                 if (strcasestr(name, sensitive[i]))
@@ -36,7 +36,7 @@ void audit_redact(json_t *value)
         }
         json_object_foreach(value, key, member)
         {
-                if (is_sensitive(key))
+                if (audit_is_sensitive(key))
                         json_object_set_new(value, key, json_string(REDACTED));
                 else
                         audit_redact(member);

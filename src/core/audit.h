@@ -20,6 +20,9 @@ int audit(struct db *db, const struct op *op, const char *company_id, const char
 int audit_lease(struct db *db, const struct op *op, const char *company_id, const char *run_id,
                 const char *action, const char *lease_id, json_t *take_details, struct err *err);
 
+/* Whether a name sounds as if its value were secret. */
+bool audit_is_sensitive(const char *name);
+
 /* Replace the values of all members with sensitive names, at any depth, in place. */
 void audit_redact(json_t *value);
 

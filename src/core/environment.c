@@ -5,6 +5,7 @@
 #include "codec/check.h"
 #include "core/audit.h"
 #include "core/env_config.h"
+#include "core/env_secrets.h"
 #include "core/plugin_validate.h"
 #include "core/provider.h"
 
@@ -33,27 +34,23 @@ int environment_check_row(const struct environment *env, struct err *err)
 /* Configuration */
 
 int environment_persist_config(struct op *op, struct runtime *rt, const char *driver,
-                               json_t *config, json_t **ret, struct err *err)
+                               json_t *config, json_t **ret, const json_t **ret_schema,
+                               struct err *err)
 {
         json_t *normal = NULL;
         int r = env_config_normalize(driver, config, CONFIG_SUBMITTED, &normal, err);
 
         if (r < 0)
                 return r;
-        if (streq(driver, "ssh") && json_is_string(json_object_get(normal, "privateKey")))
-                r = err_set(
-                        err, ERR_UNPROCESSABLE,
-                        "Private keys are kept as secrets, which this version of Berth does not "
-                        "have yet. Leave privateKey out.");
-        else if (streq(driver, "sandbox") &&
-                 streq(json_get_string(normal, "provider"), PROVIDER_FAKE) &&
-                 !rt->settings.allow_fake_provider)
+        *ret_schema = NULL;
+        if (streq(driver, "sandbox") && streq(json_get_string(normal, "provider"), PROVIDER_FAKE) &&
+            !rt->settings.allow_fake_provider)
                 r = err_set(
                         err, ERR_UNPROCESSABLE,
                         "Built-in fake sandbox environments are reserved for internal probes and "
                         "cannot be saved.");
         else
-                r = plugin_validate_config(op, rt, driver, &normal, err);
+                r = plugin_validate_config(op, rt, driver, &normal, ret_schema, err);
         if (r < 0) {
                 json_decref(normal);
                 return r;
@@ -69,11 +66,13 @@ struct creation {
         struct runtime *rt;
         const char *company_id;
         json_t *body;
-        struct environment *env;
+        struct environment env;
+        json_t *config;
+        const json_t *schema;
+        struct env_secrets secrets;
 };
 
-static int check_create(struct creation *q, struct environment *env, json_t **ret_config,
-                        struct err *err)
+static int check_create(struct creation *q, struct err *err)
 {
         CLEAN(check_done) struct check c;
         const char *name, *description, *driver, *status;
@@ -92,7 +91,7 @@ static int check_create(struct creation *q, struct environment *env, json_t **re
         r = check_end(&c, err);
         if (r < 0)
                 return r;
-        *env = (struct environment){
+        q->env = (struct environment){
                 .id = arena_strdup(q->op->arena, uuid_new().s),
                 .company_id = q->company_id,
                 .name = arena_strdup(q->op->arena, name),
@@ -101,21 +100,23 @@ static int check_create(struct creation *q, struct environment *env, json_t **re
                 .status = status ? arena_strdup(q->op->arena, status) : "active",
                 .metadata = metadata ? json_to_arena(q->op->arena, metadata) : NULL,
         };
-        return environment_persist_config(q->op, q->rt, env->driver, config, ret_config, err);
+        return environment_persist_config(q->op, q->rt, q->env.driver, config, &q->config, &q->schema,
+                                          err);
 }
 
-static int may_create(struct db *db, void *arg, struct err *err)
+static int guard_create(struct db *db, void *arg, struct err *err)
 {
         struct creation *q = arg;
 
         return access_manage_environments(db, q->op->actor, q->company_id, err);
 }
 
-static int create(struct db *db, void *arg, struct err *err)
+/* The row, its secrets and their bindings are there together or not at all. */
+static int insert(struct db *db, void *arg, struct err *err)
 {
         struct creation *q = arg;
-        struct environment *env = q->env;
-        int r = may_create(db, q, err);
+        struct environment *env = &q->env;
+        int r = guard_create(db, q, err);
 
         if (r < 0)
                 return r;
@@ -125,6 +126,9 @@ static int create(struct db *db, void *arg, struct err *err)
                 return err_set(err, ERR_CONFLICT,
                                "A local environment already exists for this company.");
         if (r >= 0)
+                r = env_secrets_commit(db, q->op, q->rt, env, q->config, q->schema, &q->secrets,
+                                       err);
+        if (r >= 0)
                 r = audit(db, q->op, q->company_id, "environment.created", "environment", env->id,
                           json_pack("{s:s, s:s, s:s}", "name", env->name, "driver", env->driver,
                                     "status", env->status),
@@ -132,22 +136,36 @@ static int create(struct db *db, void *arg, struct err *err)
         return r;
 }
 
+static int create(struct creation *q, struct err *err)
+{
+        int r = env_secrets_extract(q->op, q->rt, &q->env, q->config, q->schema, &q->secrets, err);
+
+        if (r < 0)
+                return r;
+        q->env.config = json_to_arena(q->op->arena, q->config);
+        FAULT("environment.create.before");
+        r = store_write(q->op, q->rt->store, insert, q, err);
+        FAULT("environment.create.after");
+        if (r < 0)
+                env_secrets_abandon(q->op, &q->secrets);
+        else
+                env_secrets_finish(q->op, q->rt, &q->secrets);
+        return r;
+}
+
 int environment_create(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
                        struct environment *ret, struct err *err)
 {
-        struct creation q = { op, rt, company_id, body, ret };
-        json_t *config = NULL;
-        int r = store_read(op, rt->store, may_create, &q, err);
+        struct creation q = { .op = op, .rt = rt, .company_id = company_id, .body = body };
+        int r = store_read(op, rt->store, guard_create, &q, err);
 
         if (r >= 0)
-                r = check_create(&q, ret, &config, err);
-        if (r < 0)
-                return r;
-        ret->config = json_to_arena(op->arena, config);
-        json_decref(config);
-        FAULT("environment.create.before");
-        r = store_write(op, rt->store, create, &q, err);
-        FAULT("environment.create.after");
+                r = check_create(&q, err);
+        if (r >= 0)
+                r = create(&q, err);
+        json_decref(q.config);
+        if (r >= 0)
+                *ret = q.env;
         return r;
 }
 

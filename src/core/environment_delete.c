@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "core/audit.h"
+#include "core/env_secrets.h"
 #include "core/environment.h"
 #include "core/lease.h"
 #include "core/place.h"
@@ -13,6 +14,7 @@ struct deletion {
         const char *id;
         struct environment *env;
         struct environment_references refs;
+        struct env_secrets secrets;
 };
 
 static int load(struct db *db, struct deletion *d, struct err *err)
@@ -82,6 +84,8 @@ static int remove_row(struct db *db, void *arg, struct err *err)
         }
         json_decref(blocked);
         r = environments_clear_references(db, d->env, err);
+        if (r >= 0)
+                r = env_secrets_remove(db, d->op, d->rt, d->env, &d->secrets, err);
         if (r >= 0)
                 r = audit(db, d->op, d->env->company_id, "environment.deleted", "environment",
                           d->env->id,
@@ -187,6 +191,10 @@ int environment_delete(struct op *op, struct runtime *rt, const char *id, bool c
         FAULT("environment.delete.before");
         r = store_write(op, rt->store, remove_row, &d, err);
         FAULT("environment.delete.after");
+        if (r < 0)
+                env_secrets_abandon(op, &d.secrets);
+        else
+                env_secrets_finish(op, rt, &d.secrets);
         return r;
 }
 

@@ -4,20 +4,27 @@
 #include "base/fault.h"
 #include "codec/check.h"
 #include "core/audit.h"
+#include "core/env_secrets.h"
 #include "core/environment.h"
+
+#define TRIES 16
 
 struct update {
         struct op *op;
         struct runtime *rt;
         const char *id;
         json_t *body;
-        struct environment *result;
         /* what the body asks for; has_* for members that may be null */
         const char *name, *description, *driver, *status;
         json_t *config, *metadata;
         bool has_description, has_metadata;
-        int64_t seen;       /* updated_at of the row that the change starts from */
-        json_t *new_config; /* owned; NULL when it is not touched */
+        /* the row as it will be */
+        struct environment env;
+        json_t *stored; /* its configuration; NULL: not touched */
+        const json_t *schema; /* which members of it are secret; NULL: none */
+        struct env_secrets secrets;
+        int64_t seen;
+        bool has_changed; /* since it was read */
 };
 
 static int check_body(struct update *u, struct err *err)
@@ -104,8 +111,9 @@ static json_t *describe(const struct update *u, const struct environment *env, c
         return details;
 }
 
-static int apply(struct update *u, struct environment *env, json_t **ret_config, struct err *err)
+static int apply(struct update *u, struct err *err)
 {
+        struct environment *env = &u->env;
         json_t *source = source_config(u, env);
         int r = 0;
 
@@ -119,67 +127,105 @@ static int apply(struct update *u, struct environment *env, json_t **ret_config,
                 env->status = u->status;
         if (u->has_metadata)
                 env->metadata = u->metadata ? json_to_arena(u->op->arena, u->metadata) : NULL;
-        if (source) {
-                r = environment_persist_config(u->op, u->rt, env->driver, source, ret_config, err);
-                if (r >= 0)
-                        env->config = json_to_arena(u->op->arena, *ret_config);
-                json_decref(source);
-        }
+        if (source)
+                r = environment_persist_config(u->op, u->rt, env->driver, source, &u->stored,
+                                               &u->schema, err);
+        json_decref(source);
         return r;
 }
 
-/* The row as the actor found it, if he may change it. */
-static int look(struct db *db, void *arg, struct err *err)
+static int load(struct db *db, void *arg, struct err *err)
 {
         struct update *u = arg;
         int r = access_authenticated(u->op->actor, err);
 
         if (r >= 0)
-                r = environments_get(db, u->id, u->op->arena, u->result, err);
+                r = environments_get(db, u->id, u->op->arena, &u->env, err);
         if (r >= 0)
-                r = access_manage_environments(db, u->op->actor, u->result->company_id, err);
+                r = access_manage_environments(db, u->op->actor, u->env.company_id, err);
+        u->seen = u->env.updated_at;
         return r;
 }
 
-static int update(struct db *db, void *arg, struct err *err)
+/* The row, its secrets and their bindings change together or not at all. */
+static int write_row(struct db *db, void *arg, struct err *err)
 {
         struct update *u = arg;
-        struct environment *env = u->result;
+        struct environment *env = &u->env;
         int r = access_manage_environments(db, u->op->actor, env->company_id, err);
 
         if (r < 0)
                 return r;
         env->updated_at = clock_now_us();
         r = environments_update(db, env, u->seen, err);
+        u->has_changed = r == 0;
         if (r == 0)
                 r = err_set(err, ERR_CONFLICT,
                             "The environment was changed in the meantime; read it again.");
         else if (r == ERR_CONFLICT)
                 r = err_set(err, ERR_CONFLICT,
                             "A local environment already exists for this company.");
+        if (r >= 0 && u->stored)
+                r = env_secrets_commit(db, u->op, u->rt, env, u->stored, u->schema, &u->secrets,
+                                       err);
         if (r >= 0)
                 r = audit(db, u->op, env->company_id, "environment.updated", "environment", env->id,
-                          describe(u, env, u->new_config), err);
+                          describe(u, env, u->stored), err);
         return r;
 }
 
-int environment_update(struct op *op, struct runtime *rt, const char *id, json_t *body,
-                       struct environment *ret, struct err *err)
+static int save(struct update *u, struct err *err)
 {
-        struct update u = { .op = op, .rt = rt, .id = id, .body = body, .result = ret };
-        int r = store_read(op, rt->store, look, &u, err);
+        int r = 0;
 
-        if (r >= 0)
-                r = check_body(&u, err);
-        if (r < 0)
-                return r;
-        u.seen = ret->updated_at;
-        r = apply(&u, ret, &u.new_config, err);
+        if (u->stored) {
+                r = env_secrets_extract(u->op, u->rt, &u->env, u->stored, u->schema, &u->secrets,
+                                        err);
+                if (r >= 0)
+                        u->env.config = json_to_arena(u->op->arena, u->stored);
+        }
         if (r < 0)
                 return r;
         FAULT("environment.update.before");
-        r = store_write(op, rt->store, update, &u, err);
+        r = store_write(u->op, u->rt->store, write_row, u, err);
         FAULT("environment.update.after");
-        json_decref(u.new_config);
+        if (r < 0)
+                env_secrets_abandon(u->op, &u->secrets);
+        else
+                env_secrets_finish(u->op, u->rt, &u->secrets);
+        return r;
+}
+
+static int try_update(struct update *u, struct err *err)
+{
+        int r = store_read(u->op, u->rt->store, load, u, err);
+
+        u->has_changed = false;
+        u->stored = NULL;
+        if (r >= 0)
+                r = check_body(u, err);
+        if (r >= 0)
+                r = apply(u, err);
+        if (r >= 0)
+                r = save(u, err);
+        json_decref(u->stored);
+        return r;
+}
+
+/* A row that changed between reading and writing is read again: what was asked for holds for the
+ * new one as well. */
+int environment_update(struct op *op, struct runtime *rt, const char *id, json_t *body,
+                       struct environment *ret, struct err *err)
+{
+        struct update u = { .op = op, .rt = rt, .id = id, .body = body };
+        int r;
+
+        for (int i = 0; i < TRIES; i++) {
+                r = try_update(&u, err);
+                if (r >= 0 || !u.has_changed)
+                        break;
+        }
+        if (r >= 0)
+                *ret = u.env;
         return r;
 }

@@ -43,9 +43,10 @@ struct exec_request {
         const char *command;
         const char *const *args; /* NULL-terminated */
         const char *args_json;
-        const char *cwd;        /* NULL: the workspace, else home */
-        const char *const *env; /* NULL-terminated NAME=value, complete */
-        const char *stdin_text; /* NULL: none */
+        const char *cwd;           /* NULL: the workspace, else home */
+        const char *const *env;    /* NULL-terminated NAME=value, complete */
+        const char *const *redact; /* values to keep out of the output; NULL-terminated, or NULL */
+        const char *stdin_text;    /* NULL: none */
         size_t stdin_len;
         bool open_stdin; /* more input may come */
         bool terminal;

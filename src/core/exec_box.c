@@ -60,10 +60,7 @@ static void go_live(struct exec *e, int64_t pid, uint64_t started_ms, uint8_t ki
         if (kill_method)
                 e->view.kill_method = kill_method;
         pthread_mutex_unlock(&e->hub->lock);
-        free(e->start);
-        free(e->start_memory);
-        e->start = NULL;
-        e->start_memory = NULL;
+        exec_drop_start(e);
 }
 
 static void grow(struct exec *e, uint8_t stream, uint64_t len)
@@ -232,6 +229,10 @@ static void on_welcome(void *ctx, const struct box_welcome *welcome)
 
         box->phase = BOX_READY;
         box->kill_method = welcome->kill_method;
+        box->has_tunnel = welcome->features & BOX_FEATURE_TUNNEL;
+        /* Before the first START: whoever runs finds the address taken. */
+        if (box->tunnel && box->has_tunnel)
+                tunnel_up(box->tunnel, box->link);
         box->listing = true;
         box_link_list(box->link);
 }
@@ -252,6 +253,23 @@ static void on_error(void *ctx, uint32_t channel, uint16_t code, const char *tex
                  LOG_S("text", text));
 }
 
+static int on_tunnel(void *ctx, const struct frame_header *h, struct frame_in *f, struct err *err)
+{
+        struct box *box = ctx;
+
+        return box->tunnel
+                       ? tunnel_frame_in(box->tunnel, h, f, err)
+                       : err_set(err, ERR_INVALID, "the box used a tunnel that nobody asked for");
+}
+
+static void on_drained(void *ctx)
+{
+        struct box *box = ctx;
+
+        if (box->tunnel)
+                tunnel_drained(box->tunnel);
+}
+
 static void on_closed(void *ctx, const char *why)
 {
         struct box *box = ctx;
@@ -259,6 +277,9 @@ static void on_closed(void *ctx, const char *why)
         box->link = NULL;
         box->phase = BOX_IDLE;
         box->listing = false;
+        box->has_tunnel = false;
+        if (box->tunnel)
+                tunnel_down(box->tunnel);
         for (struct exec *e = box->execs; e; e = e->box_next) {
                 e->channel = 0;
                 e->seen = false;
@@ -283,6 +304,8 @@ static const struct box_link_events events = {
         .on_pong = on_pong,
         .on_exit = on_exit_frame,
         .on_error = on_error,
+        .on_tunnel = on_tunnel,
+        .on_drained = on_drained,
         .on_closed = on_closed,
 };
 
@@ -395,13 +418,26 @@ struct adoption {
         struct exec_hub *hub;
 };
 
+/* A configuration that cannot be read leaves the place without a way out, which is the safe side.
+ */
+static void adopt_egress(struct box *box, const char *config)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        struct egress_policy *policy;
+
+        if (egress_policy_read(config, &policy, &err) < 0)
+                log_error("no way out for an environment", LOG_S("place", box->place_id),
+                          LOG_S("error", err.msg));
+        box_set_egress(box, policy);
+}
+
 static int adopt_place(void *ctx, const struct place *place)
 {
         struct adoption *a = ctx;
 
         if (streq(place->driver, "local") && place->has_world &&
             streq(place->owner_node, a->hub->config.rt->node.id.s))
-                (void)box_add(a->hub, place->id, (uint64_t)place->epoch);
+                adopt_egress(box_add(a->hub, place->id, (uint64_t)place->epoch), place->config);
         return 0;
 }
 

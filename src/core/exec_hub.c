@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/path.h"
 #include "core/exec_internal.h"
 
@@ -67,6 +68,16 @@ static void leave_box(struct exec *e)
         *at = e->box_next;
 }
 
+void exec_drop_start(struct exec *e)
+{
+        if (e->start_memory)
+                explicit_bzero(e->start_memory, e->start_size);
+        free(e->start_memory);
+        free(e->start);
+        e->start_memory = NULL;
+        e->start = NULL;
+}
+
 void exec_drop(struct exec *e)
 {
         struct exec_hub *hub = e->hub;
@@ -84,8 +95,7 @@ void exec_drop(struct exec *e)
         if (e->box)
                 box_forget_if_over(e->box);
         free(e->remote_plugin);
-        free(e->start);
-        free(e->start_memory);
+        exec_drop_start(e);
         free(e);
 }
 
@@ -142,6 +152,38 @@ static void box_closed(uv_handle_t *handle)
         free(b);
 }
 
+void box_set_egress(struct box *box, struct egress_policy *take_policy)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        struct exec_hub *hub = box->hub;
+        int r = 0;
+
+        if (!take_policy || box->egress) {
+                egress_policy_free(take_policy);
+                return;
+        }
+        if (!hub->resolver)
+                r = resolver_new(hub->config.loop, &hub->resolver, &err);
+        if (r >= 0 && !box->tunnel)
+                r = tunnel_new(hub->config.loop, &box->tunnel, &err);
+        if (r < 0) {
+                log_error("no way out for an environment", LOG_S("place", box->place_id),
+                          LOG_S("error", err.msg));
+                egress_policy_free(take_policy);
+                return;
+        }
+        if (box->has_tunnel)
+                tunnel_up(box->tunnel, box->link);
+        box->egress = egress_new(hub->config.loop, hub->resolver, hub->config.rt, box->tunnel,
+                                 box->place_id, take_policy);
+}
+
+void box_close_tunnel(struct box *box)
+{
+        egress_free(take_ptr(&box->egress));
+        tunnel_free(take_ptr(&box->tunnel));
+}
+
 void box_forget_if_over(struct box *box)
 {
         struct box **at;
@@ -152,6 +194,7 @@ void box_forget_if_over(struct box *box)
         for (at = &box->hub->boxes; *at != box; at = &(*at)->next)
                 ;
         *at = box->next;
+        box_close_tunnel(box);
         uv_close((uv_handle_t *)&box->retry, box_closed);
 }
 
@@ -348,6 +391,7 @@ void exec_hub_free(struct exec_hub *hub)
                         exec_drop(b->execs);
                 while (b->arrived)
                         exec_drop(b->arrived);
+                box_close_tunnel(b);
                 box_link_close(b->link);
                 uv_close((uv_handle_t *)&b->retry, box_closed);
         }
@@ -356,6 +400,7 @@ void exec_hub_free(struct exec_hub *hub)
                         exec_drop(hub->table[i]);
         /* NOLINTEND(clang-analyzer-unix.Malloc) */
         hub->config.rt->hub = NULL;
+        resolver_free(hub->resolver);
         uv_close((uv_handle_t *)&hub->record_timer, record_timer_closed);
 }
 

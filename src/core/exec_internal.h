@@ -6,6 +6,7 @@
 
 #include "box/launch.h"
 #include "box/link.h"
+#include "core/egress.h"
 #include "core/exec.h"
 
 #define STOP_GRACE_MS   2000
@@ -50,6 +51,7 @@ struct exec {
         bool seen;               /* the box listed it */
         struct box_start *start; /* until the box took it; owned */
         char *start_memory;
+        size_t start_size; /* of start_memory: it may hold secrets and is wiped */
         struct exec_watch *watches;
         /* run by a plugin: no box */
         char *remote_plugin; /* NULL: it is not, or has not begun */
@@ -90,8 +92,11 @@ struct box {
         struct promise *stop; /* kept when the box is gone */
         struct pool_job job;  /* looking after a box that went silent */
         bool job_running, found_dead;
-        bool dead;            /* and buried; forgotten with its last execution */
-        struct exec *arrived; /* while the job ran; still INTENDED, linked by box_next */
+        bool dead;             /* and buried; forgotten with its last execution */
+        struct tunnel *tunnel; /* NULL until something is served through it */
+        bool has_tunnel;       /* the link's box knows tunnels */
+        struct egress *egress; /* NULL: none */
+        struct exec *arrived;  /* while the job ran; still INTENDED, linked by box_next */
         uv_timer_t retry;
 };
 
@@ -113,8 +118,9 @@ struct exec_hub {
         struct intended *intended; /* under lock */
         struct box *boxes;
         pthread_mutex_t launch_locks[LAUNCH_STRIPES];
-        uv_timer_t record_timer; /* tries again what the store refused */
-        uv_timer_t adopt_timer;  /* ends the wait for boxes that do not answer */
+        uv_timer_t record_timer;   /* tries again what the store refused */
+        uv_timer_t adopt_timer;    /* ends the wait for boxes that do not answer */
+        struct resolver *resolver; /* NULL until there is a proxy */
         unsigned adopting;
         void (*adopted)(void *);
         void *adopted_arg;
@@ -132,11 +138,17 @@ bool intended_has(struct exec_hub *hub, const char *id);
 /* Any thread: whoever makes or buries the box of a place holds this. */
 pthread_mutex_t *box_launch_lock(struct exec_hub *hub, const char *place_id);
 void exec_drop(struct exec *e); /* out of the hub, freed */
+void exec_drop_start(struct exec *e);
 struct box *box_find(struct exec_hub *hub, const char *place_id);
 struct box *box_add(struct exec_hub *hub, const char *place_id, uint64_t epoch);
 /* Drop a box that is dead and has no execution left. */
 void box_forget_if_over(struct box *box);
 void exec_changed(struct exec *e);
+
+/* Serve the way out of a box, unless it is served already. The policy may be NULL. */
+void box_set_egress(struct box *box, struct egress_policy *take_policy);
+/* Let go of what is served through it. */
+void box_close_tunnel(struct box *box);
 
 /* exec_box.c: the link */
 void box_reach(struct box *box);

@@ -25,6 +25,8 @@ struct intent {
         const struct exec_request *req;
         struct execution row;
         uint64_t epoch;
+        const char *place_config;
+        struct egress_policy *egress; /* NULL: none; the loop's once it is posted */
         bool existed;
 };
 
@@ -60,6 +62,7 @@ static int intend(struct db *db, void *arg, struct err *err)
                 r = place_move(db, q->rt, &place, PLACE_HELD, err);
         }
         q->epoch = (uint64_t)place.epoch;
+        q->place_config = place.config;
         return r < 0 ? r : executions_insert(db, &q->row, err);
 }
 
@@ -188,7 +191,9 @@ struct start_letter {
         char place_id[UUID_LEN + 1], id[UUID_LEN + 1];
         uint64_t epoch;
         struct box_start start;
+        struct egress_policy *egress;
         char *memory;
+        size_t memory_size;
         bool open_stdin;
         char *stdin_text;
         size_t stdin_len;
@@ -200,9 +205,11 @@ static void start_on_loop(struct letter *letter)
         struct box *box = box_add(s->hub, s->place_id, s->epoch);
         struct exec *e = exec_find(s->hub, s->id);
 
+        box_set_egress(box, s->egress);
         e->start = xcalloc(1, sizeof(*e->start));
         *e->start = s->start;
         e->start_memory = s->memory;
+        e->start_size = s->memory_size;
         e->takes_stdin = s->start.flags & BOX_START_STDIN;
         e->box = box;
         if (s->stdin_text)
@@ -251,20 +258,24 @@ static size_t aligned(size_t n)
 
 static void copy_start(struct start_letter *s, const struct exec_request *req, const char *spool)
 {
-        size_t n_args, n_env;
+        size_t n_args, n_env, n_redact;
         size_t args = aligned(list_size(req->args, &n_args)),
-               env = aligned(list_size(req->env, &n_env));
+               env = aligned(list_size(req->env, &n_env)),
+               redact = aligned(list_size(req->redact, &n_redact));
         const char *texts[] = { req->command, req->cwd ? req->cwd : "", spool };
-        size_t size = args + env;
+        size_t size = args + env + redact;
         char *at;
 
         for (size_t i = 0; i < ARRAY_LEN(texts); i++)
                 size += strlen(texts[i]) + 1;
         at = s->memory = xcalloc(1, size);
+        s->memory_size = size;
         s->start.args = copy_list(req->args, n_args, &at);
         at = s->memory + args;
         s->start.env = copy_list(req->env, n_env, &at);
         at = s->memory + args + env;
+        s->start.redact = copy_list(req->redact, n_redact, &at);
+        at = s->memory + args + env + redact;
         s->start.command = at;
         at = stpcpy(at, texts[0]) + 1;
         s->start.cwd = at;
@@ -284,12 +295,14 @@ static void post_start(struct intent *q, const char *spool)
         memcpy(s->id, q->row.id, UUID_LEN + 1);
         (void)frame_uuid_bytes(q->row.id, s->start.id);
         s->start.flags = BOX_START_SHARED | (req->terminal ? BOX_START_TERMINAL : 0) |
-                         (req->open_stdin || req->stdin_text ? BOX_START_STDIN : 0);
+                         (req->open_stdin || req->stdin_text ? BOX_START_STDIN : 0) |
+                         (req->redact && req->redact[0] ? BOX_START_REDACT : 0);
         s->start.timeout_ms = (uint64_t)req->timeout_ms;
         s->start.grace_ms = SIGNAL_GRACE_MS;
         s->start.columns = req->columns;
         s->start.rows = req->rows;
         s->open_stdin = req->open_stdin;
+        s->egress = take_ptr(&q->egress);
         if (req->stdin_text) {
                 s->stdin_text = xstrndup(req->stdin_text, req->stdin_len);
                 s->stdin_len = req->stdin_len;
@@ -322,9 +335,12 @@ int exec_start(struct op *op, struct runtime *rt, const struct lease_record *rec
         spool = xasprintf("%s/%s", rt->hub->output_dir, q.row.id);
         r = make_output_dir(&q, spool, err);
         if (r >= 0)
+                r = egress_policy_read(q.place_config, &q.egress, err);
+        if (r >= 0)
                 r = req->remote ? exec_remote_begin(rt->hub, &q.row, req->remote, spool, err)
                                 : ensure_box(&q, err);
         if (r < 0) {
+                egress_policy_free(q.egress);
                 record_failure(&q, err);
                 post_id(&q, withdraw_on_loop);
                 return r;

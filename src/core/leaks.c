@@ -6,6 +6,7 @@
 #include "core/audit.h"
 #include "core/lease.h"
 #include "core/place.h"
+#include "core/plugin_place.h"
 
 /* One thing that exists, as a driver listed it. */
 struct found {
@@ -311,7 +312,7 @@ static int decide(struct db *db, void *arg, struct err *err)
                         "or written off. Release its lease instead.",
                         d->place.state);
         if (streq(d->place.state, PLACE_UNCERTAIN) && streq(d->to, PLACE_CLOSING)) {
-                if (!d->place.provider_lease_id && !driver_can_find(d->rt, &d->place))
+                if (!d->place.provider_lease_id && plugin_place_is(&d->place))
                         return err_set(
                                 err, ERR_CONFLICT,
                                 "The provider never said what it made, if anything, and cannot "

@@ -2,8 +2,10 @@
 #include <math.h>
 
 #include "base/log.h"
+#include "codec/secret_refs.h"
 #include "core/plugin_place.h"
 #include "core/plugin_registry.h"
+#include "core/secret.h"
 
 /* Limits */
 
@@ -46,15 +48,47 @@ json_t *plugin_clean_config(const json_t *stored)
         return config;
 }
 
+const char *const *plugin_secret_values(struct op *op, const struct plugin_target *target,
+                                        const json_t *config)
+{
+        json_t *paths = target->is_sandbox ? secret_ref_paths(target->schema) : json_array(), *path;
+        const char **values = arena_alloc(op->arena, (json_array_size(paths) + 1) * sizeof(*values));
+        size_t n = 0, i;
+
+        json_array_foreach(paths, i, path)
+        {
+                const char *value = json_string_value(json_path_get(config, json_string_value(path)));
+
+                if (value && *value && !uuid_is_valid(value))
+                        values[n++] = value;
+        }
+        json_decref(paths);
+        return values;
+}
+
+/* Who gives a place up may read what it was opened with, whatever the environment says by now. */
 int plugin_resolve_config(struct op *op, struct runtime *rt, const struct plugin_target *target,
                           const struct plugin_scope *scope, const json_t *config, json_t **ret,
                           const char *const **ret_secrets, struct err *err)
 {
-        static const char *const none[] = { NULL };
+        struct secret_context context = {
+                .issue_id = scope->issue_id,
+                .run_id = scope->run_id,
+                .for_cleanup = scope->place_id != NULL,
+        };
+        json_t *copy = json_deep_copy(config);
+        int r = 0;
 
-        *ret = json_deep_copy(config);
-        *ret_secrets = none;
-        return 0;
+        if (target->is_sandbox && target->schema && !streq(scope->environment_id, "unsaved")) {
+                r = secret_resolve_config(op, rt, scope->company_id, scope->environment_id,
+                                          "sandbox", copy, target->schema, &context, ret, err);
+                json_decref(copy);
+        } else {
+                *ret = copy;
+        }
+        if (r >= 0)
+                *ret_secrets = plugin_secret_values(op, target, *ret);
+        return r;
 }
 
 /* Calling */

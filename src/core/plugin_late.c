@@ -2,7 +2,7 @@
 
 #include "base/fault.h"
 #include "base/log.h"
-#include "codec/secret_paths.h"
+#include "codec/secret_refs.h"
 #include "core/access.h"
 #include "core/lease.h"
 #include "core/place.h"
@@ -129,7 +129,7 @@ static char *stripped_text(const struct late_lease *late, const json_t *metadata
         size_t i;
 
         json_array_foreach(late->secret_paths, i, path)
-                secret_path_prune(stripped, json_string_value(path));
+                json_path_prune(stripped, json_string_value(path));
         text = json_to_text(stripped);
         json_decref(stripped);
         return text;

@@ -8,7 +8,7 @@
 
 struct late_lease;
 
-/* What is at these paths of the provider's metadata is secret and not kept (codec/secret_paths.h).
+/* What is at these paths of the provider's metadata is secret and not kept (codec/secret_refs.h).
  */
 struct late_lease *late_lease_new(struct runtime *rt, const char *place_id,
                                   json_t *take_secret_paths);

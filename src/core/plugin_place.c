@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "codec/secret_paths.h"
+#include "codec/secret_refs.h"
 #include "core/access.h"
 #include "core/exec.h"
 #include "core/lease.h"
@@ -91,7 +91,7 @@ static struct plugin_scope scope_of(const struct place *place, const struct leas
 /* Of the plugin driver's configurations nothing is secret. A new reference. */
 static json_t *secret_paths_of(const struct plugin_target *target)
 {
-        return target->is_sandbox ? secret_paths(target->schema) : json_array();
+        return target->is_sandbox ? secret_ref_paths(target->schema) : json_array();
 }
 
 /* Without what the schema calls secret, wherever the provider repeats it. */
@@ -102,7 +102,7 @@ static json_t *strip_secrets(const struct plugin_target *target, const json_t *m
         json_t *path;
         size_t i;
 
-        json_array_foreach(paths, i, path) secret_path_prune(stripped, json_string_value(path));
+        json_array_foreach(paths, i, path) json_path_prune(stripped, json_string_value(path));
         json_decref(paths);
         return stripped;
 }

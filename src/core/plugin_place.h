@@ -29,7 +29,8 @@ struct plugin_target {
 
 /* For whom a call is made: decides how secrets are resolved and what the worker is told. */
 struct plugin_scope {
-        const char *company_id, *environment_id;
+        const char *company_id;
+        const char *environment_id; /* "unsaved": secrets are taken as they stand */
         const char *issue_id, *run_id; /* NULL: none */
         const char *place_id;          /* a place that is being given up; NULL: normal use */
 };
@@ -85,6 +86,11 @@ int plugin_request(struct op *op, struct runtime *rt, const struct plugin_reques
 int plugin_resolve_config(struct op *op, struct runtime *rt, const struct plugin_target *target,
                           const struct plugin_scope *scope, const json_t *config, json_t **ret,
                           const char *const **ret_secrets, struct err *err);
+
+/* What stands in clear where the schema says that it is secret: borrowed from config, the list from
+ * the arena; NULL-terminated. */
+const char *const *plugin_secret_values(struct op *op, const struct plugin_target *target,
+                                        const json_t *config);
 
 /* The operations on places; see struct driver. */
 int plugin_place_open(struct op *op, struct runtime *rt, const struct place *place,

@@ -36,7 +36,8 @@ static int ask(struct op *op, struct runtime *rt, const struct plugin_target *ta
         json_t *params = json_pack("{s:s, s:O}", "driverKey", target->driver_key, "config", config);
         struct plugin_call call = { .plugin_id = target->plugin_id,
                                     .method = "environmentValidateConfig",
-                                    .params = params };
+                                    .params = params,
+                                    .redact = plugin_secret_values(op, target, config) };
         json_t *answer = NULL, *normal;
         int r = plugin_call(op, plugin_registry_host(rt->plugins), &call, &answer, err);
 
@@ -57,7 +58,8 @@ static int ask(struct op *op, struct runtime *rt, const struct plugin_target *ta
         return r;
 }
 
-static int validate_sandbox(struct op *op, struct runtime *rt, json_t **config, struct err *err)
+static int validate_sandbox(struct op *op, struct runtime *rt, json_t **config,
+                            const json_t **ret_schema, struct err *err)
 {
         const char *key = json_get_string(*config, "provider");
         struct plugin_target target;
@@ -93,6 +95,8 @@ static int validate_sandbox(struct op *op, struct runtime *rt, json_t **config, 
         json_decref(normal);
         json_decref(*config);
         *config = whole;
+        if (ret_schema)
+                *ret_schema = target.schema;
         return 0;
 }
 
@@ -121,10 +125,10 @@ static int validate_plugin(struct op *op, struct runtime *rt, json_t **config, s
 }
 
 int plugin_validate_config(struct op *op, struct runtime *rt, const char *driver, json_t **config,
-                           struct err *err)
+                           const json_t **ret_schema, struct err *err)
 {
         if (streq(driver, "sandbox"))
-                return validate_sandbox(op, rt, config, err);
+                return validate_sandbox(op, rt, config, ret_schema, err);
         if (streq(driver, "plugin"))
                 return validate_plugin(op, rt, config, err);
         return 0;

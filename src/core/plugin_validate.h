@@ -6,10 +6,11 @@
 #include "core/runtime.h"
 
 /* Let the worker check a normalised configuration and put what it made of it in its place; nothing
- * to do for drivers and providers that are built in. ERR_UNPROCESSABLE with the worker's first
+ * to do for drivers and providers that are built in. *ret_schema (may be NULL) is set for those
+ * whose schema says what is secret; the arena keeps it. ERR_UNPROCESSABLE with the worker's first
  * complaint and all of them as details. */
 int plugin_validate_config(struct op *op, struct runtime *rt, const char *driver, json_t **config,
-                           struct err *err);
+                           const json_t **ret_schema, struct err *err);
 
 /* Ask the worker whether the environment can be used. environment_id is NULL for a configuration
  * that nobody saved: its secrets are taken as they stand. A provider that fails is a result. */

@@ -191,7 +191,7 @@ int probe_unsaved(struct op *op, struct runtime *rt, const char *company_id, jso
         if (r >= 0)
                 r = env_config_normalize(entry.driver, given, CONFIG_SUBMITTED, &config, err);
         if (r >= 0)
-                r = plugin_validate_config(op, rt, entry.driver, &config, err);
+                r = plugin_validate_config(op, rt, entry.driver, &config, NULL, err);
         if (r >= 0) {
                 entry.config_keys = (int64_t)json_object_size(config);
                 r = probe_and_record(op, rt, &entry, config, ret_json, err);

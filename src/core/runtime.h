@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "base/uuid.h"
+#include "net/proxy_counters.h"
 #include "store/store.h"
 
 struct driver;
@@ -13,6 +14,7 @@ struct exec_hub;
 struct mail;
 struct plugin_registry;
 struct pool;
+struct vault_provider;
 
 enum deployment_mode { MODE_LOCAL_TRUSTED, MODE_AUTHENTICATED };
 enum deployment_exposure { EXPOSURE_PRIVATE, EXPOSURE_PUBLIC };
@@ -40,6 +42,8 @@ struct settings {
         bool plugin_confine;      /* Landlock for workers, where the kernel has it */
         const char *trampoline;   /* our own program, to confine others; NULL: none */
         const char *examples_dir; /* NULL: not installed */
+        const char *secrets_provider; /* for secrets that name none; NULL: local_encrypted */
+        bool secrets_strict;          /* sensitive variables have to be secrets */
 };
 
 /* Who we are. A node keeps its id over restarts; `instance` is new with every start, so what an
@@ -53,6 +57,7 @@ struct node {
 struct counters {
         _Atomic uint64_t leases_acquired, leases_reused, leases_released, leases_expired;
         _Atomic uint64_t acquire_failures, cleanup_failures, sweeps, conflicts;
+        struct proxy_counters proxy;
 };
 
 struct runtime {
@@ -64,6 +69,7 @@ struct runtime {
         struct plugin_registry *plugins;     /* NULL in tests that need none */
         struct mail *mail;                   /* to the loop, and */
         struct pool *pool; /* for work that nobody waits for; NULL in tests without a loop */
+        const struct vault_provider *const *vaults; /* before the built-in ones; NULL: none */
         struct counters counters;
 };
 

@@ -237,6 +237,9 @@ static int check_keys(json_t *file, struct err *err)
                 "plugin_confine",
                 "node",
                 "npm",
+                "secrets.provider",
+                "secrets.strict_mode",
+                "secrets.key_file",
         };
         const char *key;
         json_t *value;
@@ -264,6 +267,27 @@ static const char *host_of(struct arena *a, const char *listen)
         if (n >= 2 && listen[0] == '[')
                 return arena_strndup(a, listen + 1, n - 2);
         return arena_strndup(a, listen, n);
+}
+
+static void load_secrets(struct loader *l, struct config *c)
+{
+        static const char *const providers[] = { "local_encrypted", "aws_secrets_manager",
+                                                 "gcp_secret_manager", "vault", NULL };
+        struct settings *s = &c->settings;
+        const char *file = text(l, NULL,
+                                (struct source){ "secrets.key_file", "BERTH_SECRETS_KEY_FILE",
+                                                 "PAPERCLIP_SECRETS_MASTER_KEY_FILE" },
+                                NULL);
+
+        s->secrets_provider =
+                providers[word(l, NULL,
+                               (struct source){ "secrets.provider", "BERTH_SECRETS_PROVIDER",
+                                                "PAPERCLIP_SECRETS_PROVIDER" },
+                               providers, 0)];
+        s->secrets_strict =
+                flag_set(l, (struct source){ "secrets.strict_mode", "BERTH_SECRETS_STRICT_MODE",
+                                             "PAPERCLIP_SECRETS_STRICT_MODE" }, false);
+        c->secrets_key_file = file ? absolute(l->arena, file) : NULL;
 }
 
 static void load_settings(struct loader *l, const struct cli_serve_options *flags, struct config *c)
@@ -311,6 +335,7 @@ static void load_settings(struct loader *l, const struct cli_serve_options *flag
                 number(l, (struct source){ "close_timeout_ms", "BERTH_CLOSE_TIMEOUT_MS", NULL },
                        60000, 10, 3600000);
         s->listen_host = host_of(l->arena, c->listen);
+        load_secrets(l, c);
 }
 
 static void load_plugin_settings(struct loader *l, struct config *c)

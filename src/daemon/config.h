@@ -15,7 +15,8 @@ struct config {
         const char *database; /* path or URL */
         enum log_level log_level;
         enum log_format log_format;
-        bool is_private; /* no port; ends by itself (daemon/idle.h) */
+        const char *secrets_key_file; /* NULL: not given */
+        bool is_private;              /* no port; ends by itself (daemon/idle.h) */
         unsigned op_threads, op_queue;
         struct settings settings;
 };

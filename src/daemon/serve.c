@@ -10,6 +10,7 @@
 #include "daemon/serve.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sodium.h>
@@ -27,10 +28,12 @@
 #include "core/driver.h"
 #include "core/exec.h"
 #include "core/plugin_registry.h"
+#include "core/secret.h"
 #include "core/sweeper.h"
 #include "daemon/config.h"
 #include "daemon/datadir.h"
 #include "daemon/idle.h"
+#include "daemon/keys.h"
 
 #define SOCKET_NAME "berth.sock"
 #define GRACE_MS    10000
@@ -38,6 +41,7 @@
 struct daemon {
         struct arena arena;
         struct config config;
+        struct daemon_keys keys;
         struct runtime rt;
         struct api api;
         int lock_fd;
@@ -76,6 +80,8 @@ static void sweep_once(struct daemon *d, struct op *op)
                 r = sweep(op, &d->rt, &res, &err);
         if (r >= 0)
                 r = exec_prune(op, &d->rt, &err);
+        if (r >= 0)
+                r = secret_sweep(op, &d->rt, &err);
         if (r < 0)
                 log_error("the sweeper could not finish", LOG_S("error", err.msg));
         else if (res.expired + res.released + res.closed + res.parked + res.failed > 0)
@@ -251,6 +257,27 @@ static const char *find_examples(struct arena *a)
         return path && realpath(path, real) ? arena_strdup(a, real) : NULL;
 }
 
+static int look_for_sealed(struct db *db, void *arg, struct err *err)
+{
+        return secrets_any_sealed(db, VAULT_LOCAL, arg, err);
+}
+
+/* Without its key the daemon starts all the same: leases do not need it, and whoever has to mend it
+ * finds the reason in the log, in the provider's health and in every answer that needs the key. */
+static int load_keys(struct op *op, struct daemon *d, struct err *err)
+{
+        CLEAN(err_done) struct err why = { 0 };
+        bool has_sealed = true;
+        int r = store_read(op, d->rt.store, look_for_sealed, &has_sealed, err);
+
+        if (r < 0)
+                return r;
+        if (master_key_load(&d->keys.source, has_sealed, &why) < 0)
+                log_error("secrets cannot be sealed or opened", LOG_S("error", why.msg));
+        keys_done(&d->keys);
+        return 0;
+}
+
 static int open_runtime(struct daemon *d, struct err *err)
 {
         int r = datadir_lock(d->config.data_dir, d->config.is_private, &d->lock_fd, err);
@@ -265,7 +292,8 @@ static int open_runtime(struct daemon *d, struct err *err)
         d->rt.settings.trampoline = own_program(&d->arena);
         d->rt.settings.examples_dir = find_examples(&d->arena);
         d->rt.drivers = drivers;
-        return on_main_thread(d, ensure_operator, err);
+        r = on_main_thread(d, load_keys, err);
+        return r < 0 ? r : on_main_thread(d, ensure_operator, err);
 }
 
 /* How many connections to hold. The usual limit of 1024 descriptors is less than the server would
@@ -449,6 +477,7 @@ static void close_handle(uv_handle_t *handle, void *arg)
 
 static void shut_down(struct daemon *d)
 {
+        uv_prepare_stop(&d->idle_check);
         if (d->http)
                 http_server_close(d->http, http_closed, d);
         if (d->pool) {
@@ -456,6 +485,7 @@ static void shut_down(struct daemon *d)
                 while (!pool_idle(d->pool))
                         uv_run(&d->loop, UV_RUN_ONCE);
                 plugin_registry_free(d->rt.plugins);
+                d->rt.plugins = NULL;
                 mail_catch_up(d->mail); /* what the workers' threads said last */
                 exec_hub_free(d->hub);
                 mail_free(d->mail);
@@ -468,12 +498,24 @@ static void shut_down(struct daemon *d)
                 (void)uv_loop_close(&d->loop);
         }
         store_close(d->rt.store);
+        master_key_unload();
+        keys_done(&d->keys);
         cleanup_fd(&d->lock_fd);
+}
+
+/* Documents of requests may hold a secret, and jansson copies texts as it reads: what it gives back
+ * is wiped first. */
+static void wipe_and_free(void *p)
+{
+        if (p)
+                explicit_bzero(p, malloc_usable_size(p));
+        free(p);
 }
 
 /* No core dump may carry what the daemon knows, and files we make are ours alone. */
 static void harden(void)
 {
+        json_set_alloc_funcs(malloc, wipe_and_free);
         (void)prctl(PR_SET_DUMPABLE, 0);
         (void)setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
         umask(077);
@@ -505,8 +547,11 @@ int serve(const struct cli_serve_options *options)
                 r = config_load(options, &d->arena, &d->config, &err);
         if (r >= 0) {
                 log_init(d->config.log_level, d->config.log_format);
-                r = open_runtime(d, &err);
+                r = keys_take(d->config.data_dir, d->config.secrets_key_file, &d->arena, &d->keys,
+                              &err);
         }
+        if (r >= 0)
+                r = open_runtime(d, &err);
         if (r >= 0)
                 r = start_loop(d, &err);
         if (r >= 0)

@@ -12,20 +12,13 @@
  * What a handler may do to us in the middle of a callback: answer (c->x becomes NULL and the phase
  * changes), or close the server (the phase becomes CLOSED; the memory stays until the loop comes
  * round). Hence the phase is looked at again after each call of a handler. */
-#define _GNU_SOURCE
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
 
 #include "net/http_internal.h"
 
-static void on_poll(uv_poll_t *handle, int status, int events);
-
-static void on_handle_closed(uv_handle_t *handle)
+static void on_stream_closed(void *arg)
 {
-        struct http_conn *c = handle->data;
+        struct http_conn *c = arg;
         struct http_server *s = c->server;
 
         free(c);
@@ -61,8 +54,7 @@ void http_conn_close(struct http_conn *c)
                 return;
         c->phase = CONN_CLOSED;
         http_server_forget(c);
-        uv_close((uv_handle_t *)&c->poll, on_handle_closed);
-        close(take_fd(&c->fd));
+        stream_close(c->stream, on_stream_closed, c);
         buf_done(&c->in);
         buf_done(&c->out);
         drop_tail(c);
@@ -329,8 +321,8 @@ static void read_input(struct http_conn *c)
 
         if (want == 0)
                 return;
-        n = recv(c->fd, s->scratch, want, 0);
-        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        n = stream_read(c->stream, s->scratch, want);
+        if (n == -EAGAIN)
                 return;
         if (n < 0)
                 http_conn_close(c);
@@ -368,17 +360,10 @@ static bool flush(struct http_conn *c)
                         { c->out.data + c->out_sent, c->out.len - c->out_sent },
                         { c->tail.data + c->tail_sent, c->tail.len - c->tail_sent },
                 };
-                struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2 };
-                ssize_t n;
+                ssize_t n = stream_writev(c->stream, iov, c->tail.len ? 2 : 1);
 
-                if (c->tail.len == 0)
-                        n = send(c->fd, iov[0].iov_base, iov[0].iov_len, MSG_NOSIGNAL);
-                else
-                        n = sendmsg(c->fd, &msg, MSG_NOSIGNAL);
-                if (n < 0 && errno == EINTR)
-                        continue;
                 if (n < 0)
-                        return errno == EAGAIN;
+                        return n == -EAGAIN;
                 note_sent(c, (size_t)n);
         }
         return true;
@@ -395,14 +380,14 @@ static void close_if_over(struct http_conn *c)
         bool sent = http_conn_pending(c) == 0;
 
         if (c->phase == CONN_CLOSING && sent) {
-                if (c->eof) {
+                stream_end(c->stream);
+                if (c->eof)
                         http_conn_close(c);
-                        return;
-                }
-                c->phase = CONN_LINGER;
-                (void)shutdown(c->fd, SHUT_WR);
+                else
+                        c->phase = CONN_LINGER;
         } else if ((c->phase == CONN_HEAD && sent && c->eof) ||
                    (is_idle(c) && c->server->draining)) {
+                stream_end(c->stream); /* not every carrier takes closing for an end */
                 http_conn_close(c);
         }
 }
@@ -411,16 +396,9 @@ static void watch(struct http_conn *c)
 {
         bool read =
                 !c->eof && !(c->phase == CONN_BODY && current(c)->body_paused) && read_room(c) > 0;
-        int events;
 
-        /* Out-of-band data never comes, but a handle that watches nothing hears of no reset. */
-        events = read ? UV_READABLE : UV_PRIORITIZED;
-        if (http_conn_pending(c) > 0)
-                events |= UV_WRITABLE;
-        if (events != c->events) {
-                c->events = events;
-                (void)uv_poll_start(&c->poll, events, on_poll);
-        }
+        stream_watch(c->stream, (read ? STREAM_READABLE : 0) |
+                                        (http_conn_pending(c) > 0 ? STREAM_WRITABLE : 0));
 }
 
 static enum http_deadline next_deadline(const struct http_conn *c)
@@ -489,18 +467,16 @@ void http_conn_advance(struct http_conn *c)
                 settle(c);
 }
 
-/* Without reading, the only news are a reset, a hang-up, or urgent data, which HTTP does not have.
- */
-static void on_poll(uv_poll_t *handle, int status, int events)
+static void on_ready(void *ctx, int events)
 {
-        struct http_conn *c = handle->data;
+        struct http_conn *c = ctx;
 
-        if (status < 0 || (events & UV_PRIORITIZED)) {
+        if (events & STREAM_BROKEN) {
                 http_conn_close(c);
                 return;
         }
         c->running = true;
-        if (events & UV_READABLE)
+        if (events & STREAM_READABLE)
                 read_input(c);
         http_conn_advance(c);
 }
@@ -523,27 +499,45 @@ void http_conn_expired(struct http_conn *c, enum http_deadline kind)
         http_conn_advance(c);
 }
 
-void http_conn_open(struct http_server *s, int take_fd, const struct http_peer *peer, bool surplus)
+static struct http_conn *new_conn(struct http_server *s, const struct http_peer *peer)
 {
         struct http_conn *c = xcalloc(1, sizeof(*c));
 
         c->server = s;
-        c->fd = take_fd;
         c->peer = *peer;
         c->deadline_kind = DEADLINE_NONE;
         c->out.max = HTTP_STREAM_MAX_PENDING;
         link_init(&c->due);
         link_init(&c->deadline);
-        if (uv_poll_init(s->config.loop, &c->poll, c->fd) < 0) {
-                close(c->fd);
-                free(c);
-                return;
-        }
-        c->poll.data = c;
+        return c;
+}
+
+static void start(struct http_conn *c, struct byte_stream *stream, bool surplus)
+{
+        struct http_server *s = c->server;
+
+        c->stream = stream;
+        stream_on_ready(stream, on_ready, c);
         link_append(&s->conns, &c->all);
         s->n_conns++;
         s->n_handles++;
         if (surplus)
                 refuse(c, 503, "Too many connections");
         http_conn_advance(c);
+}
+
+void http_conn_open(struct http_server *s, int take_fd, const struct http_peer *peer, bool surplus)
+{
+        struct http_conn *c = new_conn(s, peer);
+
+        if (socket_stream_init(&c->socket, s->config.loop, take_fd) < 0)
+                free(c);
+        else
+                start(c, &c->socket.stream, surplus);
+}
+
+void http_conn_open_stream(struct http_server *s, struct byte_stream *take_stream,
+                           const struct http_peer *peer, bool surplus)
+{
+        start(new_conn(s, peer), take_stream, surplus);
 }

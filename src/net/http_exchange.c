@@ -107,7 +107,7 @@ struct http_exchange *http_exchange_new(struct http_conn *c, const struct http1_
 
 void http_exchange_free(struct http_exchange *x)
 {
-        buf_done(&x->body);
+        buf_wipe(&x->body); /* it may have held a secret */
         free(x);
 }
 

@@ -96,7 +96,8 @@ struct http_listener {
 };
 
 struct http_conn {
-        uv_poll_t poll;
+        struct byte_stream *stream;
+        struct socket_stream socket; /* where that is ours; see http_conn_open() */
         struct http_server *server;
         struct http_link all;      /* in server->conns */
         struct http_link due;      /* in server->due, or alone */
@@ -104,8 +105,6 @@ struct http_conn {
         uint64_t deadline_at;      /* uv_now() */
         enum http_deadline deadline_kind;
         enum conn_phase phase;
-        int fd;
-        int events;    /* what the poll handle watches */
         bool running;  /* inside one of our callbacks; it will do what is due */
         bool eof;      /* the client has ended its side */
         bool broken;   /* a write failed or the output grew past its bound */
@@ -185,7 +184,10 @@ void http_server_forget(struct http_conn *c);
 void http_server_handle_closed(struct http_server *s);
 
 /* http_conn.c */
+/* Over a socket, or over a stream that something else carries. */
 void http_conn_open(struct http_server *s, int take_fd, const struct http_peer *peer, bool surplus);
+void http_conn_open_stream(struct http_server *s, struct byte_stream *take_stream,
+                           const struct http_peer *peer, bool surplus);
 void http_conn_advance(struct http_conn *c);
 void http_conn_expired(struct http_conn *c, enum http_deadline kind);
 void http_conn_close(struct http_conn *c);

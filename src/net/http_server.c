@@ -179,9 +179,8 @@ static bool close_an_idle_one(struct http_server *s)
 
         for (struct http_link *l = list->next; l != list && tries > 0; l = l->next, tries--) {
                 struct http_conn *c = container_of(l, struct http_conn, deadline);
-                char byte;
 
-                if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0) {
+                if (!stream_has_input(c->stream)) {
                         http_conn_close(c);
                         return true;
                 }
@@ -209,6 +208,17 @@ static void admit(struct http_listener *l, int take_fd, const struct sockaddr_st
                 tune_tcp(take_fd);
         fill_peer(take_fd, l->is_unix, from, &peer);
         http_conn_open(s, take_fd, &peer, surplus);
+}
+
+void http_server_serve(struct http_server *s, struct byte_stream *take_stream,
+                       const struct http_peer *peer)
+{
+        bool surplus = s->n_conns >= s->config.max_connections && !close_an_idle_one(s);
+
+        if (s->draining || s->n_conns >= s->config.max_connections + SURPLUS_MAX)
+                stream_close(take_stream, NULL, NULL);
+        else
+                http_conn_open_stream(s, take_stream, peer, surplus);
 }
 
 static void watch_listeners(struct http_server *s, bool on)

@@ -27,6 +27,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "rt/byte_stream.h"
 
 #define HTTP_STREAM_MAX_PENDING ((size_t)64 << 20)
 
@@ -37,6 +38,7 @@ struct http_peer {
         bool is_unix; /* came through a Unix socket: uid is the kernel's word for who it is */
         uid_t uid;
         char address[64]; /* numeric address without port, or "unix" */
+        void *via; /* what carries the connection, where it is no socket; its owner's business */
 };
 
 struct http_field {
@@ -88,6 +90,10 @@ int http_server_new(const struct http_server_config *config, struct http_server 
                     struct err *err);
 /* Take over a listening socket (any number). Closed with the server. */
 int http_server_listen(struct http_server *s, int take_fd, struct err *err);
+/* Serve a connection that something else carries, such as a box's tunnel. When there are too many
+ * it is answered 503 and closed. */
+void http_server_serve(struct http_server *s, struct byte_stream *take_stream,
+                       const struct http_peer *peer);
 /* Stop accepting; idle connections close at once, busy ones after their answer. */
 void http_server_drain(struct http_server *s);
 /* Number of connections that are open. */

@@ -140,7 +140,7 @@ int rpc_begin(struct worker *w, const struct plugin_call *call, plugin_done_fn d
                 c->id = *ret_id = w->next_id++;
                 c->line_len = line.len;
                 c->line = buf_take(&line);
-                redactor_add(&w->redactor, call->redact);
+                secret_set_add(&w->secrets, call->redact);
                 c->next = w->calls;
                 w->calls = c;
                 w->view.pending = ++w->n_calls;

@@ -615,7 +615,7 @@ void worker_free(struct worker *w)
         json_decref(w->initialize);
         json_decref(w->plugin_config);
         buf_done(&w->stderr_tail);
-        redactor_done(&w->redactor);
+        secret_set_done(&w->secrets);
         cleanup_fd(&w->wake_fd);
         cleanup_fd(&w->first_fd);
         cleanup_fd(&w->ended_fd);

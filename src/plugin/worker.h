@@ -12,7 +12,7 @@
 #include "codec/jsonrpc.h"
 #include "codec/ndjson.h"
 #include "plugin/host.h"
-#include "plugin/redact.h"
+#include "plugin/secret_set.h"
 #include "rt/proc.h"
 
 #define WORKER_LINE_MAX    ((size_t)64 << 20)
@@ -73,7 +73,7 @@ struct worker {
         size_t out_sent;
         bool stop_wanted, stop_at_once;
         char first_error[1024]; /* "": the first start went well */
-        struct redactor redactor;
+        struct secret_set secrets; /* values that it was given */
 
         /* the thread's own */
         struct proc proc;

@@ -36,11 +36,10 @@ static bool may_log(struct worker *w)
 /* Redact first and cut afterwards: a cut value would not be known again. */
 static char *clean(struct worker *w, const char *text, size_t len, size_t max)
 {
-        CLEAN(cleanup_free) char *whole = xstrndup(text, MIN(len, 8 * max));
         CLEAN(buf_done) struct buf b = BUF_INIT;
 
         pthread_mutex_lock(&w->lock);
-        redactor_put(&w->redactor, &b, whole);
+        secret_set_put(&w->secrets, &b, text, MIN(len, 8 * max));
         pthread_mutex_unlock(&w->lock);
         if (b.len > max) {
                 b.len = cut_length(b.data, b.len, max);

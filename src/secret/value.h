@@ -16,7 +16,10 @@ struct secret_value {
 
 /* Copy; the source is the caller's to wipe. ERR_TOO_LARGE past SECRET_VALUE_MAX. */
 int secret_value_set(struct secret_value *value, const char *data, size_t len, struct err *err);
-/* Room for `len` bytes, zeroed. */
+/* The same kind of memory, zeroed, for a text with a value in it: a request, an answer. The caller
+ * bounds its size. */
+int secret_value_room(struct secret_value *value, size_t len, struct err *err);
+/* Room for `len` bytes, zeroed; the same limit. */
 int secret_value_alloc(struct secret_value *value, size_t len, struct err *err);
 /* Wipe and give back; fine on {0}. */
 void secret_value_done(struct secret_value *value);

@@ -79,6 +79,7 @@ struct vault_provider {
         bool keeps_values;     /* managed secrets */
         bool keeps_references; /* external references */
         bool coming_soon;
+        bool is_inside; /* the material is all there is: nothing exists outside our database */
 
         /* Whether it works without a vault, from the process's settings. */
         bool (*is_configured)(void);
@@ -91,6 +92,11 @@ struct vault_provider {
                               const struct vault_material *current,
                               const struct secret_value *value, struct vault_material *ret,
                               struct err *err);
+        /* `material` has become the current version here; make it so there as well. Not needed for
+         * resolving, so a failure is worth a log line and nothing else. NULL: nothing to do. */
+        int (*promote)(struct op *op, const struct vault_config *config,
+                       const struct vault_subject *subject, const struct vault_material *material,
+                       struct err *err);
         /* Check a reference to something that exists there already; never reads its value. */
         int (*link)(struct op *op, const struct vault_config *config,
                     const struct vault_subject *subject, const char *external_ref,
@@ -98,6 +104,8 @@ struct vault_provider {
         int (*resolve)(struct op *op, const struct vault_config *config,
                        const struct vault_subject *subject, const struct vault_material *material,
                        struct secret_value *ret, struct err *err);
+        /* `material->material` is NULL when the answer to create() never came: what was asked for
+         * may be there or not. Removing what is not there is VAULT_NOT_FOUND or success. */
         int (*remove)(struct op *op, const struct vault_config *config,
                       const struct vault_subject *subject, const struct vault_material *material,
                       enum vault_removal mode, struct err *err);
@@ -107,12 +115,16 @@ struct vault_provider {
                     json_t **ret, struct err *err);
         int (*health)(struct op *op, const struct vault_config *config, struct vault_health *ret,
                       struct err *err);
+        /* Asked inside the transaction that stores it; NULL: always. */
+        bool (*may_store)(const struct vault_material *material);
 };
 
 extern const struct vault_provider vault_local, vault_aws, vault_gcp, vault_hashi;
 
 /* NULL when there is no such provider. */
 const struct vault_provider *vault_lookup(const char *key);
+/* In the test build another one may stand in for it (vault_fake.c). */
+const struct vault_provider *vault_stand_in(const struct vault_provider *real);
 
 /* The error of a failed call: code, HTTP meaning and {"code"} by kind; `text` is safe to show. */
 int vault_fail(struct err *err, enum vault_failure kind, const char *text);

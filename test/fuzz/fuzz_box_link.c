@@ -10,12 +10,19 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
-#include "box/link.h"
+#include "box/tunnel.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct host {
         struct box_link *link;
+        struct tunnel *tunnel;
+        struct tunnel_listener listener;
+        struct echo {
+                struct byte_stream *stream;
+                uint64_t taken;
+        } echoes[TUNNEL_MAX_CONNS];
+        size_t n_echoes;
         size_t fed;
         bool answers, closes, closed;
         unsigned calls;
@@ -47,12 +54,16 @@ static void heard(struct host *h, uint32_t channel)
         }
         if (h->closes && h->calls == 3) {
                 h->closed = true;
+                tunnel_down(h->tunnel);
                 box_link_close(h->link);
         }
 }
 
 static void on_welcome(void *ctx, const struct box_welcome *welcome)
 {
+        struct host *h = ctx;
+
+        tunnel_up(h->tunnel, h->link);
         heard(ctx, 0);
 }
 
@@ -108,10 +119,60 @@ static void on_exit_frame(void *ctx, uint32_t channel, const struct box_exit *e)
         heard(ctx, channel);
 }
 
+/* Connections: what comes is sent back as far as there is credit; a broken one, and each that has
+ * ended, is closed. */
+static void echo_ready(void *ctx, int events)
+{
+        struct echo *e = ctx;
+        char bytes[1000];
+        ssize_t n = 0;
+
+        check(e->stream, "nothing comes after closing");
+        while (!(events & STREAM_BROKEN) &&
+               (n = stream_read(e->stream, bytes, sizeof(bytes))) > 0) {
+                e->taken += (uint64_t)n;
+                (void)stream_write(e->stream, bytes, (size_t)n);
+        }
+        if (n == 0 || (events & STREAM_BROKEN)) {
+                stream_end(e->stream);
+                stream_close(e->stream, NULL, NULL);
+                e->stream = NULL;
+        }
+}
+
+static void on_stream(struct tunnel_listener *l, struct byte_stream *stream)
+{
+        struct host *h = container_of(l, struct host, listener);
+        struct echo *e = &h->echoes[h->n_echoes++ % TUNNEL_MAX_CONNS];
+
+        if (e->stream) /* more than there may be at a time only one after the other */
+                stream_close(e->stream, NULL, NULL);
+        *e = (struct echo){ .stream = stream };
+        stream_on_ready(stream, echo_ready, e);
+        stream_watch(stream, STREAM_READABLE);
+}
+
+static int on_tunnel(void *ctx, const struct frame_header *header, struct frame_in *f,
+                     struct err *err)
+{
+        struct host *h = ctx;
+
+        check(!h->closed, "nothing comes after the end");
+        return tunnel_frame_in(h->tunnel, header, f, err);
+}
+
+static void on_drained(void *ctx)
+{
+        struct host *h = ctx;
+
+        tunnel_drained(h->tunnel);
+}
+
 static void on_closed(void *ctx, const char *why)
 {
         struct host *h = ctx;
 
+        tunnel_down(h->tunnel);
         check(!h->closed && why && *why, "closed once, with a reason");
         h->closed = true;
 }
@@ -128,6 +189,8 @@ static const struct box_link_events events = {
         .on_exit = on_exit_frame,
         .on_error = on_text,
         .on_stopped = on_listed,
+        .on_tunnel = on_tunnel,
+        .on_drained = on_drained,
         .on_closed = on_closed,
 };
 
@@ -174,7 +237,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
         static const uint8_t node[FRAME_UUID] = { 3 };
         CLEAN(buf_done) struct buf bytes = { .max = (size_t)4 << 20 };
-        struct host h = { 0 };
+        static const uint8_t listener[FRAME_UUID] = { 0, 1, 2,  3,  4,  5,  6,  7,
+                                                      8, 9, 10, 11, 12, 13, 14, 15 };
+        struct host h = { .listener = { .kind = TUNNEL_PROXY, .on_stream = on_stream } };
         size_t step, at = 0;
         uv_loop_t loop;
         int fds[2];
@@ -189,6 +254,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (data[0] & 1)
                 put_welcome(&bytes);
         buf_append(&bytes, (const char *)data + 1, size - 1);
+        check(tunnel_new(&loop, &h.tunnel, NULL) >= 0, "made");
+        memcpy(h.listener.id, listener, FRAME_UUID);
+        tunnel_listen(h.tunnel, &h.listener);
         check(box_link_open(&loop, fds[0], node, 1, &events, &h, &h.link, NULL) >= 0, "opened");
         while (at < bytes.len && !h.closed) {
                 size_t n = MIN(step, bytes.len - at);
@@ -200,6 +268,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (int i = 0; i < 100 && !h.closed; i++)
                 (void)uv_run(&loop, UV_RUN_NOWAIT);
         check(h.closed, "the end of the stream is the end of the link");
+        for (size_t i = 0; i < TUNNEL_MAX_CONNS; i++)
+                if (h.echoes[i].stream)
+                        stream_close(h.echoes[i].stream, NULL, NULL);
+        tunnel_free(h.tunnel);
         (void)uv_run(&loop, UV_RUN_DEFAULT);
         check(uv_loop_close(&loop) == 0, "nothing is left on the loop");
         return 0;

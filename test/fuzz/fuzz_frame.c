@@ -2,6 +2,7 @@
  * protocol has. Getters must stay inside, a value that was read without complaint must be written
  * back as the same bytes, and a payload of any length must come out of its parts unchanged. */
 #include "codec/frame.h"
+#include "codec/frame_tunnel.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -36,6 +37,22 @@ static void record_round_trip(const uint8_t *payload, size_t len)
         frame_exit_record(&e, record);
         if (memcmp(record, payload, sizeof(record)) != 0)
                 abort();
+}
+
+/* A tunnel frame that was read without complaint is written back as it was. */
+static void tunnel_round_trip(const struct frame_header *h, const uint8_t *frame, size_t len)
+{
+        CLEAN(buf_done) struct buf b = BUF_INIT;
+        struct tunnel_frame t;
+        struct frame_in f;
+
+        frame_in_init(&f, frame + FRAME_HEADER, len);
+        if (len != h->len || tunnel_frame_read(h, &f, &t, NULL) < 0)
+                return;
+        if (!frame_is_tunnel(h->type) || t.data.len > TUNNEL_BYTES_MAX)
+                abort();
+        tunnel_frame_write(&b, &t);
+        check_same(&b, frame, FRAME_HEADER + len);
 }
 
 /* As START is read: numbers, strings, lists. */
@@ -102,6 +119,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 state_round_trip(payload, len);
                 record_round_trip(payload, len);
                 start_round_trip(payload, len);
+                tunnel_round_trip(&h, data + at, len);
                 at += FRAME_HEADER + len;
         }
         return 0;

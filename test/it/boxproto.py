@@ -20,7 +20,9 @@ import uuid as uuids
 
 HELLO, WELCOME, PING, PONG, LIST, LISTED, STOP_BY, STOP, STOPPED, ERROR, CONT = range(1, 12)
 START, STARTED, ATTACH, STATE, DATA, GREW, ACK, STDIN, TAKEN, SIGNAL, RESIZE, EXIT, FORGET, FAILED = range(16, 30)
-TERMINAL, SHARED, OPEN_STDIN = 1, 2, 4
+TERMINAL, SHARED, OPEN_STDIN, REDACT = 1, 2, 4, 8
+LISTEN, LISTENING, UNLISTEN, OPEN, ACCEPT, BYTES, WINDOW, END, RESET = range(48, 57)
+CALLBACK, PROXY = 1, 2
 TIMED_OUT, STOPPED_BY_BOX, INCOMPLETE = 1, 2, 4
 STDOUT, STDERR = 1, 2
 CGROUP, SUBREAPER = 1, 3
@@ -58,11 +60,15 @@ def frame(kind, channel=0, payload=b""):
     return out + header(kind, channel, len(payload)) + payload
 
 
-def start_payload(exec_id, command, args=(), env=None, flags=0, limit=0, grace=1000, size=(80, 24), cwd="", spool=""):
+def start_payload(exec_id, command, args=(), env=None, flags=0, limit=0, grace=1000, size=(80, 24), cwd="", spool="",
+                  redact=None):
     if env is None:
         env = {"PATH": PATH}
+    if redact is not None:
+        flags |= REDACT
     return (exec_id.bytes + struct.pack(">IQIHH", flags, limit, grace, *size) + string(cwd) + string(spool)
-            + string(command) + strings(list(args)) + strings([f"{k}={v}" for k, v in env.items()]))
+            + string(command) + strings(list(args)) + strings([f"{k}={v}" for k, v in env.items()])
+            + (strings(redact) if redact is not None else b""))
 
 
 def parse_exit(payload):
@@ -87,6 +93,11 @@ def parse_data(payload):
     stream, offset = struct.unpack(">BQ", payload[:9])
     return stream, offset, payload[9:]
 
+
+def parse_listening(payload):
+    listener, port, code, length = struct.unpack(">16sHHI", payload[:24])
+    assert len(payload) == 24 + length
+    return uuids.UUID(bytes=listener), port, code, payload[24:].decode()
 
 
 class Closed(Exception):
@@ -246,6 +257,59 @@ class Host:
 
     def forget(self, channel):
         self.send(FORGET, channel)
+
+    def listen(self, listener=None, kind=CALLBACK, port=0, idle=0):
+        """LISTEN and its answer: (listener, port). Port 0 when the box could not, with the code instead of the listener."""
+        listener = listener or uuids.uuid4()
+        self.send(LISTEN, 0, listener.bytes + struct.pack(">BHI", kind, port, idle))
+        answered, port, code, _ = parse_listening(self.wait(0, LISTENING).payload)
+        assert answered == listener
+        return (listener if port else code), port
+
+    def offered(self):
+        """The next connection that the box offers: (channel, listener, how much may be sent)."""
+        f = self.wait_any(OPEN)
+        listener, limit = struct.unpack(">16sQ", f.payload)
+        return f.channel, uuids.UUID(bytes=listener), limit
+
+    def accept(self, limit=NO_LIMIT):
+        channel, _, _ = self.offered()
+        self.send(ACCEPT, channel, struct.pack(">Q", limit))
+        return channel
+
+    def wait_any(self, kind):
+        """The next frame of the type on whatever channel."""
+        for i, f in enumerate(self.kept):
+            if f.type == kind:
+                del self.kept[i]
+                return f
+        while True:
+            f = self.next()
+            if f.type == kind:
+                return f
+            self.kept.append(f)
+
+    def bytes(self, channel, offset, data):
+        self.send(BYTES, channel, struct.pack(">Q", offset) + data)
+
+    def end(self, channel, offset):
+        self.send(END, channel, struct.pack(">Q", offset))
+
+    def window(self, channel, limit):
+        self.send(WINDOW, channel, struct.pack(">Q", limit))
+
+    def read_tunnel(self, channel, want=None, at=0):
+        """Bytes of a connection from offset `at`, up to its end or until there are `want` of them."""
+        got = []
+        while want is None or sum(map(len, got)) < want:
+            f = self.wait(channel, BYTES, END)
+            offset = struct.unpack(">Q", f.payload[:8])[0]
+            assert offset == at, f"offset {offset}, expected {at}"
+            if f.type == END:
+                break
+            got.append(f.payload[8:])
+            at += len(got[-1])
+        return b"".join(got)
 
     def stop(self, grace=1000):
         self.send(STOP, 0, struct.pack(">I", grace))

@@ -107,7 +107,7 @@ class ConnectionTest(BoxTest):
         host = box.connect()
         w = host.welcome
         self.assertEqual((w.version, w.features, w.box, w.pid, w.limit, w.executions),
-                         (1, 3, box.id, box.pid, 123456, 0))
+                         (1, 1 | 2 | 8 | 16, box.id, box.pid, 123456, 0))
         self.assertEqual(w.kill, box.kill_method)
         host.run("true")
         self.assertEqual(box.connect().welcome.executions, 1)
@@ -215,7 +215,7 @@ class ConnectionTest(BoxTest):
             data = bytearray()
             for _ in range(source.randrange(1, 6)):
                 payload = source.randbytes(source.choice((0, 1, 4, 8, 17, 40, 200)))
-                data += header(source.randrange(0, 34), source.randrange(0, 3), len(payload)) + payload
+                data += header(source.randrange(0, 64), source.randrange(0, 3), len(payload)) + payload
             if source.random() < 0.5:
                 data[source.randrange(len(data))] ^= 1 << source.randrange(8)
             try:
@@ -270,6 +270,37 @@ class StartTest(BoxTest):
     def test_both_streams(self):
         out, err, end = self.host.run_shell("echo one; echo two >&2; echo three")
         self.assertEqual((out, err, end.out, end.err), (b"one\nthree\n", b"two\n", 10, 4))
+
+    def test_values_are_replaced_before_they_are_spooled(self):
+        box, value = self.started_box, "hunter2-marked-value"
+        # in one write, byte by byte, on both streams, a beginning that is none at the end, and one per line
+        script = ('printf "a %s b" "$V"; for c in $(printf %s "$V" | sed "s/./& /g"); do printf %s "$c"; done; '
+                  'printf "<%s>" "$V" >&2; printf hunter2-mark; grep -rl "$V" "$D" || printf " nowhere"')
+        with self.subTest("own spool"):
+            ch = self.host.shell(script, env={"PATH": PATH, "V": value, "D": str(box.dir)}, redact=[value])
+            self.host.started(ch)
+            out, err, end = self.host.collect(ch)
+            self.assertEqual((out, err), (b"a ***REDACTED*** b***REDACTED***hunter2-mark nowhere", b"<***REDACTED***>"))
+            self.assertEqual((end.out, end.err, end.flags), (len(out), len(err), 0))
+            self.host.forget(ch)
+        with self.subTest("shared spool"):
+            spool = box.dir / "host"
+            ch = self.host.shell(script, env={"PATH": PATH, "V": value, "D": str(box.dir)}, redact=[value, "x"],
+                                 flags=SHARED, spool=str(spool))
+            self.host.wait(ch, EXIT)
+            self.assertEqual((spool / "stdout").read_bytes(), b"a ***REDACTED*** b***REDACTED***hunter2-mark nowhere")
+            self.host.forget(ch)
+        with self.subTest("a terminal"):
+            key = "line-one-of-a-key\nline-two-of-a-key\n"
+            ch = self.host.shell('printf "%s" "$V"', env={"PATH": PATH, "V": key}, redact=[key], flags=TERMINAL)
+            self.host.started(ch)
+            self.assertEqual(self.host.collect(ch)[0], b"***REDACTED***\r\n***REDACTED***\r\n")
+
+    def test_values_past_their_limit_are_refused(self):
+        ch = self.host.start("true", redact=["x" * 100_000] * 11)
+        code, text = parse_error(self.host.wait(ch, FAILED).payload)
+        self.assertEqual((code, text), (9, "too many values to replace"))
+        self.assertEqual(self.host.run("true")[2].code, 0)
 
     def test_the_environment_is_exact(self):
         exec_id = uuids.uuid4()

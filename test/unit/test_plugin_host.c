@@ -13,7 +13,7 @@
 #include "base/path.h"
 #include "plugin/env.h"
 #include "plugin/host.h"
-#include "plugin/redact.h"
+#include "plugin/secret_set.h"
 
 #define ID      "11111111-1111-4111-8111-111111111111"
 #define COMPANY "22222222-2222-4222-8222-222222222222"
@@ -282,7 +282,7 @@ static void test_error_codes(void **state)
         assert_refused("[[\"error\",{\"code\":-32601,\"message\":\"Unknown method: m\"}]]",
                        ERR_PROVIDER, "Unknown method: m", "{\"code\":-32601}");
         assert_refused("[[\"error\",{\"code\":-32002,\"message\":\"no " SECRET "!\"}]]",
-                       ERR_PROVIDER, "no [redacted]!", "{\"code\":-32002}");
+                       ERR_PROVIDER, "no ***REDACTED***!", "{\"code\":-32002}");
         assert_refused("[[\"error\",{\"code\":-32004,\"message\":\"environmentExecute is not "
                        "implemented by this plugin\"}]]",
                        ERR_NOT_IMPLEMENTED, "environmentExecute is not implemented by this plugin",
@@ -321,7 +321,7 @@ static void test_killed_during_a_call(void **state)
         started((struct worker_times){ .backoff = 1 });
         assert_refused("[[\"stderr\",\"it hurts " SECRET "\\n\"],[\"kill\",9]]", ERR_UNCERTAIN,
                        "Worker process exited (code=null, signal=SIGKILL)\n\nWorker stderr:\nit "
-                       "hurts [redacted]",
+                       "hurts ***REDACTED***",
                        "{\"code\":-32000}");
         WAIT_FOR(plugin_host_is_running(t.host, ID));
         assert_answers("[[\"answer\",1]]", "1");
@@ -578,7 +578,7 @@ static void test_log_is_bounded_and_redacted(void **state)
         assert_answers("[[\"log\",{\"level\":\"fatal\",\"message\":\"key " SECRET
                        "\",\"meta\":{\"k\":\"" SECRET "\"}}],[\"answer\",1]]",
                        "1");
-        assert_true(was_logged("told info key [redacted] {\"k\":\"[redacted]\"}"));
+        assert_true(was_logged("told info key ***REDACTED*** {\"k\":\"***REDACTED***\"}"));
         assert_false(was_logged(SECRET));
         buf_puts(&steps, "[");
         for (int i = 0; i < 500; i++)
@@ -660,16 +660,18 @@ static void test_allowed_environment(void **state)
         unsetenv("TZ");
 }
 
-static void test_redactor(void **state)
+static void test_secret_set(void **state)
 {
-        static const char *const values[] = { "abcd", "abcdef", "xyz", NULL };
+        static const char *const values[] = { "abcd", "xyz", NULL };
         CLEAN(buf_done) struct buf b = BUF_INIT;
-        struct redactor r = { 0 };
+        struct secret_set set = { 0 };
 
-        redactor_add(&r, values);
-        redactor_put(&r, &b, "abcdefg abcd xyz abc");
-        assert_string_equal(buf_str(&b), "[redacted]g [redacted] xyz abc");
-        redactor_done(&r);
+        secret_set_add(&set, values);
+        secret_set_add(&set, values);
+        secret_set_put(&set, &b, "abcd xyz abc", 12);
+        assert_string_equal(buf_str(&b), "***REDACTED*** xyz abc");
+        assert_int_equal(set.next, 1);
+        secret_set_done(&set);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -701,7 +703,7 @@ int main(void)
                 TEST(test_flood_of_junk),
                 TEST(test_environment),
                 TEST(test_allowed_environment),
-                TEST(test_redactor),
+                TEST(test_secret_set),
         };
 
         signal(SIGPIPE, SIG_IGN);

@@ -1,0 +1,236 @@
+/* Pausing: the executions' cgroups are frozen, or without cgroups all processes beneath PID 1 are
+ * stopped. PID 1 itself goes on, so the daemon can still talk to it. */
+#define _GNU_SOURCE
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "box/launch.h"
+#include "box/launch_spawn.h"
+#include "box/sandbox.h"
+
+#define FREEZE_TIMEOUT_MS 5000
+#define STOP_ROUNDS       64
+
+/* By cgroup */
+
+/* The box's own word: the first of its cgroups is the one of version 2, if it has one. */
+static int open_cgroup(const char *dir, const char *id)
+{
+        CLEAN(cleanup_free) char *note = xasprintf("%s/cgroup", dir);
+        CLEAN(cleanup_free) char *name = xasprintf("/berth-%s", id);
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+        CLEAN(cleanup_fd) int fd = -1;
+
+        if (file_read_at(AT_FDCWD, note, (size_t)64 << 10, &text, NULL) < 0 || !text.data)
+                return -1;
+        text.data[strcspn(text.data, "\n")] = '\0';
+        if (text.data[0] != '/' || !strstr(text.data, name))
+                return -1;
+        fd = open(text.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        /* Version 1 has no such file. */
+        return fd >= 0 && faccessat(fd, "cgroup.freeze", F_OK, 0) == 0 ? take_fd(&fd) : -1;
+}
+
+static bool is_frozen(int fd)
+{
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+
+        /* One that is gone has nothing that runs. */
+        return file_read_at(fd, "cgroup.events", 4096, &text, NULL) < 0 ||
+               strstr(buf_str(&text), "frozen 1");
+}
+
+/* Freezing is asked for and takes effect soon. */
+static int set_frozen(struct op *op, int fd, bool frozen, struct err *err)
+{
+        CLEAN(cleanup_fd) int file = openat(fd, "cgroup.freeze", O_WRONLY | O_CLOEXEC);
+        int64_t until = clock_mono_ms() + FREEZE_TIMEOUT_MS;
+
+        if (file < 0 || write(file, frozen ? "1" : "0", 1) != 1)
+                return errno == ENOENT || errno == ENODEV
+                               ? 0
+                               : err_sys(err, ERR_PROVIDER, errno, "freeze a cgroup");
+        while (is_frozen(fd) != frozen) {
+                int r = op_wait_fd(op, -1, 0, 1, err);
+
+                if (r < 0)
+                        return r;
+                if (clock_mono_ms() > until)
+                        return err_set(err, ERR_TIMEOUT, "the sandbox does not freeze");
+        }
+        return 0;
+}
+
+static int freeze_executions(struct op *op, int box_fd, bool frozen, struct err *err)
+{
+        int fd = openat(box_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+        struct dirent *entry;
+        int r = 0;
+
+        while (dir && r >= 0 && (entry = readdir(dir))) {
+                CLEAN(cleanup_fd) int one = -1;
+
+                if (entry->d_type != DT_DIR || entry->d_name[0] == '.')
+                        continue;
+                one = openat(fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+                r = one < 0 ? 0 : set_frozen(op, one, frozen, err);
+        }
+        if (dir)
+                closedir(dir);
+        return r;
+}
+
+/* By signals */
+
+struct process {
+        pid_t pid, parent;
+        bool inside;
+        char state;
+};
+
+struct processes {
+        struct process *at;
+        size_t n, room;
+};
+
+static bool read_process(pid_t pid, struct process *ret)
+{
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+        const char *at;
+        char path[32];
+        int parent;
+
+        snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+        if (file_read_at(AT_FDCWD, path, 4096, &text, NULL) < 0)
+                return false;
+        at = strrchr(buf_str(&text), ')');
+        if (!at || sscanf(at + 1, " %c %d", &ret->state, &parent) != 2)
+                return false;
+        ret->pid = pid;
+        ret->parent = parent;
+        ret->inside = false;
+        return true;
+}
+
+static void read_all(struct processes *p)
+{
+        DIR *dir = opendir("/proc");
+        struct dirent *entry;
+
+        p->n = 0;
+        while (dir && (entry = readdir(dir))) {
+                if (!isdigit((unsigned char)entry->d_name[0]))
+                        continue;
+                if (p->n == p->room) {
+                        p->room = p->room ? p->room * 2 : 256;
+                        p->at = xrealloc(p->at, p->room * sizeof(*p->at));
+                }
+                p->n += read_process((pid_t)atoi(entry->d_name), &p->at[p->n]);
+        }
+        if (dir)
+                closedir(dir);
+}
+
+/* Who descends from PID 1: orphans in its namespace are its children. How many do not stand still.
+ */
+static size_t signal_inside(struct processes *p, pid_t init, int signal)
+{
+        size_t moving = 0;
+        bool changed = true;
+
+        read_all(p);
+        while (changed) {
+                changed = false;
+                for (size_t i = 0; i < p->n; i++) {
+                        bool above = p->at[i].parent == init;
+
+                        for (size_t k = 0; k < p->n && !above; k++)
+                                above = p->at[k].inside && p->at[k].pid == p->at[i].parent;
+                        if (above && !p->at[i].inside)
+                                changed = p->at[i].inside = true;
+                }
+        }
+        for (size_t i = 0; i < p->n; i++) {
+                if (!p->at[i].inside || strchr("ZX", p->at[i].state))
+                        continue;
+                moving += !strchr("Tt", p->at[i].state);
+                (void)kill(p->at[i].pid, signal);
+        }
+        return moving;
+}
+
+static int stop_all(struct op *op, pid_t init, struct err *err)
+{
+        struct processes p = { 0 };
+        size_t moving = 1;
+        int r = 0;
+
+        /* Nothing new can appear once a whole pass finds everybody standing. */
+        for (int i = 0; i < STOP_ROUNDS && moving > 0 && r >= 0; i++) {
+                moving = signal_inside(&p, init, SIGSTOP);
+                r = moving > 0 ? op_wait_fd(op, -1, 0, 1, err) : 0;
+        }
+        free(p.at);
+        if (r >= 0 && moving > 0)
+                return err_set(err, ERR_TIMEOUT, "the sandbox does not stop");
+        return r < 0 ? r : 0;
+}
+
+static int pid_of_init(const char *dir, pid_t *ret, struct err *err)
+{
+        CLEAN(cleanup_free) char *note = xasprintf("%s/pid", dir);
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+        unsigned long long start;
+        char path[32];
+        int pid;
+
+        if (file_read_at(AT_FDCWD, note, 256, &text, NULL) < 0 ||
+            sscanf(buf_str(&text), "%d %*s %llu", &pid, &start) != 2)
+                return err_set(err, ERR_NOT_FOUND, "no sandbox lives there");
+        snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+        if (launch_start_time(path) != start)
+                return err_set(err, ERR_NOT_FOUND, "no sandbox lives there");
+        *ret = pid;
+        return 0;
+}
+
+static int change(struct op *op, const char *dir, const char *id, bool frozen, struct err *err)
+{
+        CLEAN(cleanup_fd) int cgroup = -1;
+        struct processes p = { 0 };
+        pid_t init = 0;
+        int r;
+
+        if (!box_is_alive(dir))
+                return err_set(err, ERR_NOT_FOUND, "no sandbox lives there");
+        cgroup = open_cgroup(dir, id);
+        if (cgroup >= 0)
+                return freeze_executions(op, cgroup, frozen, err);
+        r = pid_of_init(dir, &init, err);
+        if (r < 0)
+                return r;
+        if (frozen)
+                return stop_all(op, init, err);
+        (void)signal_inside(&p, init, SIGCONT);
+        free(p.at);
+        return 0;
+}
+
+int sandbox_freeze(struct op *op, const char *dir, const char *id, struct err *err)
+{
+        return change(op, dir, id, true, err);
+}
+
+int sandbox_thaw(struct op *op, const char *dir, const char *id, struct err *err)
+{
+        return change(op, dir, id, false, err);
+}

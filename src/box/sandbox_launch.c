@@ -1,0 +1,155 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "base/fd.h"
+#include "box/launch.h"
+#include "box/launch_spawn.h"
+#include "box/sandbox.h"
+
+#define LAUNCH_TRIES 5
+
+/* A pipe that holds all of it already, so that nobody waits for anybody. */
+static int spec_pipe(const struct sandbox_spec *spec, int *ret_fd, struct err *err)
+{
+        CLEAN(buf_done) struct buf text = { .max = SANDBOX_MAX_SPEC };
+        CLEAN(cleanup_fd) int in = -1;
+        CLEAN(cleanup_fd) int out = -1;
+        int fds[2];
+
+        sandbox_spec_encode(spec, &text);
+        if (buf_failed(&text))
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "the description of the sandbox is too long");
+        if (pipe2(fds, O_CLOEXEC) < 0)
+                return err_sys(err, ERR_BUSY, errno, "pipe");
+        out = fds[0];
+        in = fds[1];
+        /* A user with many pipes gets small ones. */
+        if (fcntl(in, F_GETPIPE_SZ) < (int)text.len && fcntl(in, F_SETPIPE_SZ, (int)text.len) < 0)
+                return err_sys(err, ERR_BUSY, errno, "a pipe for the sandbox's description");
+        if (write(in, text.data, text.len) != (ssize_t)text.len)
+                return err_sys(err, ERR_BUSY, errno, "describe the sandbox");
+        *ret_fd = take_fd(&out);
+        return 0;
+}
+
+static int launch_once(struct op *op, const char *program, const char *const *argv,
+                       const struct sandbox_spec *spec, struct buf *word, struct err *err)
+{
+        CLEAN(cleanup_fd) int fd = -1;
+        int r = spec_pipe(spec, &fd, err);
+
+        return r < 0 ? r : launch_spawn(op, program, argv, fd, word, err);
+}
+
+/* The line after "error ", or what to say about silence. */
+static int refused(const struct buf *word, struct err *err)
+{
+        const char *text = buf_str(word);
+
+        if (strstr(text, "another box"))
+                return err_set(err, ERR_LOCKED, "a sandbox runs there already");
+        if (!str_starts(text, "error "))
+                return err_set(err, ERR_PROVIDER, "the sandbox did not start: no word from it");
+        text += strlen("error ");
+        return err_set(err, ERR_PROVIDER, "the sandbox did not start: %.*s",
+                       (int)strcspn(text, "\n"), text);
+}
+
+int sandbox_launch(struct op *op, const char *program, const char *dir, const char *id,
+                   const struct sandbox_spec *spec, struct sandbox_report *ret_report,
+                   struct err *err)
+{
+        const char *argv[] = { "berth-box", "--dir", dir, "--id", id, "--sandbox", NULL };
+        CLEAN(buf_done) struct buf word = { .max = 8192 };
+        int r = sandbox_spec_check(spec, err);
+
+        if (r < 0)
+                return r;
+        /* As for box_launch(): who asks whether it lives holds the lock for an instant. */
+        for (int tries = 0; tries < LAUNCH_TRIES; tries++) {
+                buf_clear(&word);
+                r = launch_once(op, program, argv, spec, &word, err);
+                if (r < 0)
+                        return err_wrap(err, r, "start the sandbox");
+                if (str_starts(buf_str(&word), "ready ")) {
+                        if (ret_report)
+                                sandbox_report_decode(buf_str(&word), ret_report);
+                        return 0;
+                }
+                if (!strstr(buf_str(&word), "another box") || box_is_alive(dir))
+                        break;
+        }
+        return refused(&word, err);
+}
+
+/* Files */
+
+static int tree_work(struct op *op, const char *program, const struct sandbox_spec *spec,
+                     const char *what, const char *path, struct err *err)
+{
+        CLEAN(cleanup_free) char *ids = xasprintf("%u:%u", spec->first_id, spec->n_ids);
+        const char *argv[] = { "berth-box", "--tree", what, "--ids", ids, "--dir", path, NULL };
+        CLEAN(buf_done) struct buf word = { .max = 8192 };
+        int r = launch_spawn(op, program, argv, -1, &word, err);
+
+        if (r < 0)
+                return r;
+        if (str_starts(buf_str(&word), "done\n"))
+                return 0;
+        return err_set(err, ERR_IO, "%s: %.*s", path, (int)strcspn(buf_str(&word), "\n"),
+                       buf_str(&word));
+}
+
+int sandbox_tree_give(struct op *op, const char *program, const struct sandbox_spec *spec,
+                      const char *path, uint32_t inner, struct err *err)
+{
+        CLEAN(cleanup_free) char *what = xasprintf("give=%u", inner);
+
+        return tree_work(op, program, spec, what, path, err);
+}
+
+int sandbox_tree_remove(struct op *op, const char *program, const struct sandbox_spec *spec,
+                        const char *path, struct err *err)
+{
+        return tree_work(op, program, spec, "remove", path, err);
+}
+
+/* What the machine has: lines of name, yes/no/weaker, found, fix, separated by tabs. */
+
+static bool check_line(char *line, struct sandbox_check *ret)
+{
+        char *field[4];
+
+        for (size_t i = 0; i < 4; i++) {
+                field[i] = strsep(&line, "\t");
+                if (!field[i])
+                        return false;
+        }
+        *ret = (struct sandbox_check){ .ok = streq(field[1], "ok"),
+                                       .required = !streq(field[1], "weaker") };
+        snprintf(ret->name, sizeof(ret->name), "%s", field[0]);
+        snprintf(ret->found, sizeof(ret->found), "%s", field[2]);
+        snprintf(ret->fix, sizeof(ret->fix), "%s", field[3]);
+        return true;
+}
+
+int sandbox_checks(struct op *op, const char *program, uint32_t first_id, uint32_t n_ids,
+                   struct sandbox_check ret[SANDBOX_MAX_CHECKS], size_t *ret_n, struct err *err)
+{
+        CLEAN(cleanup_free) char *ids = xasprintf("%u:%u", first_id, n_ids);
+        const char *argv[] = { "berth-box", "--check", "--ids", ids, NULL };
+        CLEAN(buf_done) struct buf word = { .max = (size_t)32 << 10 };
+        int r = launch_spawn(op, program, argv, -1, &word, err);
+        char *rest = word.data;
+        size_t n = 0;
+
+        if (r < 0)
+                return err_wrap(err, r, "check the machine");
+        for (char *line; (line = strsep(&rest, "\n")) && n < SANDBOX_MAX_CHECKS;)
+                n += check_line(line, &ret[n]);
+        *ret_n = n;
+        return n > 0 ? 0 : err_set(err, ERR_PROVIDER, "check the machine: no word from berth-box");
+}

@@ -1,0 +1,386 @@
+#include "secret/transfer.h"
+
+/* The type checks are macros around the functions' names, which we do not call by name. */
+#define CURL_DISABLE_TYPECHECK
+#include <ctype.h>
+#include <curl/curl.h>
+#include <dlfcn.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sodium.h>
+#include <strings.h>
+
+#include "base/clock.h"
+#include "codec/http1.h"
+
+#define FIRST_ROOM      ((size_t)16 << 10)
+#define MAX_POLL        1000 /* ms between looks at the clock */
+#define MAX_IDLE        4
+#define MAX_CONNECTIONS 2L /* of one handle */
+
+/* ---- libcurl, when it is needed ---- */
+
+static struct {
+        CURLcode (*global_init)(long);
+        CURL *(*easy_init)(void);
+        CURLcode (*easy_setopt)(CURL *, CURLoption, ...);
+        CURLcode (*easy_getinfo)(CURL *, CURLINFO, ...);
+        void (*easy_cleanup)(CURL *);
+        const char *(*easy_strerror)(CURLcode);
+        struct curl_slist *(*slist_append)(struct curl_slist *, const char *);
+        void (*slist_free_all)(struct curl_slist *);
+        CURLM *(*multi_init)(void);
+        CURLMcode (*multi_setopt)(CURLM *, CURLMoption, ...);
+        CURLMcode (*multi_add_handle)(CURLM *, CURL *);
+        CURLMcode (*multi_remove_handle)(CURLM *, CURL *);
+        CURLMcode (*multi_perform)(CURLM *, int *);
+        CURLMcode (*multi_poll)(CURLM *, struct curl_waitfd[], unsigned, int, int *);
+        CURLMsg *(*multi_info_read)(CURLM *, int *);
+        CURLMcode (*multi_cleanup)(CURLM *);
+} curl;
+
+static bool loaded;
+static pthread_once_t load_once = PTHREAD_ONCE_INIT;
+
+static bool find_symbol(void *library, const char *name, void *ret)
+{
+        void *symbol = dlsym(library, name);
+
+        /* POSIX promises that the pointer fits; C has no cast for it. */
+        memcpy(ret, &symbol, sizeof(symbol));
+        return symbol != NULL;
+}
+
+static void load(void)
+{
+        void *lib = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
+
+        loaded = lib && find_symbol(lib, "curl_global_init", &curl.global_init) &&
+                 find_symbol(lib, "curl_easy_init", &curl.easy_init) &&
+                 find_symbol(lib, "curl_easy_setopt", &curl.easy_setopt) &&
+                 find_symbol(lib, "curl_easy_getinfo", &curl.easy_getinfo) &&
+                 find_symbol(lib, "curl_easy_cleanup", &curl.easy_cleanup) &&
+                 find_symbol(lib, "curl_easy_strerror", &curl.easy_strerror) &&
+                 find_symbol(lib, "curl_slist_append", &curl.slist_append) &&
+                 find_symbol(lib, "curl_slist_free_all", &curl.slist_free_all) &&
+                 find_symbol(lib, "curl_multi_init", &curl.multi_init) &&
+                 find_symbol(lib, "curl_multi_setopt", &curl.multi_setopt) &&
+                 find_symbol(lib, "curl_multi_add_handle", &curl.multi_add_handle) &&
+                 find_symbol(lib, "curl_multi_remove_handle", &curl.multi_remove_handle) &&
+                 find_symbol(lib, "curl_multi_perform", &curl.multi_perform) &&
+                 find_symbol(lib, "curl_multi_poll", &curl.multi_poll) &&
+                 find_symbol(lib, "curl_multi_info_read", &curl.multi_info_read) &&
+                 find_symbol(lib, "curl_multi_cleanup", &curl.multi_cleanup) &&
+                 curl.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+}
+
+/* ---- connections that wait for the next request ---- */
+
+/* A handle holds the connections that were made with it. A TLS handshake costs more than everything
+ * else together, so a few are kept; libcurl itself looks whether one is still good, and leaves
+ * those alone that were idle for two minutes. */
+static CURLM *idle[MAX_IDLE];
+static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static CURLM *take_handle(void)
+{
+        CURLM *found = NULL;
+
+        pthread_mutex_lock(&idle_lock);
+        for (size_t i = 0; !found && i < MAX_IDLE; i++)
+                found = take_ptr(&idle[i]);
+        pthread_mutex_unlock(&idle_lock);
+        if (found)
+                return found;
+        found = curl.multi_init();
+        if (found)
+                (void)curl.multi_setopt(found, CURLMOPT_MAXCONNECTS, MAX_CONNECTIONS);
+        return found;
+}
+
+static void give_handle(CURLM *take_multi)
+{
+        pthread_mutex_lock(&idle_lock);
+        for (size_t i = 0; take_multi && i < MAX_IDLE; i++)
+                if (!idle[i])
+                        idle[i] = take_ptr(&take_multi);
+        pthread_mutex_unlock(&idle_lock);
+        if (take_multi)
+                (void)curl.multi_cleanup(take_multi);
+}
+
+/* ---- one request ---- */
+
+struct running {
+        CURLM *multi;
+        CURL *easy;
+        bool added;
+        bool succeeded;
+        struct curl_slist *headers;
+        struct transfer_answer *answer;
+        bool too_large;
+        struct err *err;
+};
+
+/* The list holds signatures and tokens. */
+static void free_headers(struct curl_slist *list)
+{
+        for (struct curl_slist *l = list; l; l = l->next)
+                sodium_memzero(l->data, strlen(l->data));
+        if (list)
+                curl.slist_free_all(list);
+}
+
+static void running_done(struct running *r)
+{
+        if (r->added)
+                (void)curl.multi_remove_handle(r->multi, r->easy);
+        if (r->easy)
+                curl.easy_cleanup(r->easy);
+        if (r->multi && r->succeeded)
+                give_handle(r->multi);
+        else if (r->multi)
+                (void)curl.multi_cleanup(r->multi);
+        free_headers(r->headers);
+}
+
+static int make_room(struct running *r, size_t wanted)
+{
+        struct transfer_answer *a = r->answer;
+        struct secret_value larger = { 0 };
+        size_t room = a->room.data ? a->room.len : FIRST_ROOM;
+
+        while (room < wanted)
+                room *= 2;
+        if (room == a->room.len)
+                return 0;
+        if (secret_value_room(&larger, room, r->err) < 0)
+                return -1;
+        if (a->room.data)
+                memcpy(larger.data, a->room.data, a->len);
+        secret_value_done(&a->room);
+        a->room = larger;
+        return 0;
+}
+
+static size_t on_body(char *data, size_t size, size_t n, void *arg)
+{
+        struct running *r = arg;
+        struct transfer_answer *a = r->answer;
+        size_t len = size * n;
+
+        if (a->len + len > TRANSFER_MAX_ANSWER) {
+                r->too_large = true;
+                return 0;
+        }
+        if (make_room(r, a->len + len) < 0)
+                return 0;
+        memcpy(a->room.data + a->len, data, len);
+        a->len += len;
+        return len;
+}
+
+/* The value of the header `name`, printable and cut to fit. */
+static void keep_header(const char *line, size_t len, const char *name, char *ret, size_t size)
+{
+        size_t n = strlen(name), used = 0;
+
+        if (len <= n || strncasecmp(line, name, n) != 0 || line[n] != ':')
+                return;
+        for (size_t i = n + 1; i < len && used + 1 < size; i++)
+                if (isgraph((unsigned char)line[i]))
+                        ret[used++] = line[i];
+        ret[used] = '\0';
+}
+
+static size_t on_header(char *line, size_t size, size_t n, void *arg)
+{
+        struct transfer_answer *a = ((struct running *)arg)->answer;
+
+        keep_header(line, size * n, "x-amzn-errortype", a->error_type, sizeof(a->error_type));
+        keep_header(line, size * n, "x-amzn-requestid", a->request_id, sizeof(a->request_id));
+        return size * n;
+}
+
+static int add_header(struct running *r, const char *name, const char *value)
+{
+        CLEAN(buf_wipe) struct buf line = BUF_INIT;
+        struct curl_slist *longer;
+
+        if (!http1_is_field_name(name) || !http1_is_field_value(value))
+                return err_set(r->err, ERR_INVALID, "a header cannot be sent");
+        if (!buf_reserve(&line, strlen(name) + strlen(value) + 3))
+                abort();
+        buf_appendf(&line, "%s: %s", name, value);
+        longer = curl.slist_append(r->headers, buf_str(&line));
+        if (!longer)
+                abort();
+        r->headers = longer;
+        return 0;
+}
+
+static int add_headers(struct running *r, const struct transfer *t)
+{
+        static const char *const unwanted[] = { "Accept:", "Expect:" };
+        int e = 0;
+
+        for (size_t i = 0; e == 0 && i < t->n_headers; i++)
+                e = add_header(r, t->headers[i].name, t->headers[i].value);
+        for (size_t i = 0; e == 0 && i < ARRAY_LEN(unwanted); i++) {
+                struct curl_slist *longer = curl.slist_append(r->headers, unwanted[i]);
+
+                if (!longer)
+                        abort();
+                r->headers = longer;
+        }
+        return e;
+}
+
+#define SET(option, value)                                                                         \
+        do {                                                                                       \
+                if (curl.easy_setopt(r->easy, (option), (value)) != CURLE_OK)                      \
+                        return err_set(r->err, ERR_NOT_IMPLEMENTED,                                \
+                                       "libcurl does not know " #option);                          \
+        } while (0)
+
+static int set_rules(struct running *r, const struct transfer *t)
+{
+        SET(CURLOPT_PROTOCOLS_STR, "http,https");
+        SET(CURLOPT_FOLLOWLOCATION, 0L);
+        SET(CURLOPT_SSL_VERIFYPEER, 1L);
+        SET(CURLOPT_SSL_VERIFYHOST, 2L);
+        SET(CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
+        SET(CURLOPT_NOSIGNAL, 1L);
+        SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+        /* A name server that is silent does not hold up an operation that has ended. */
+        SET(CURLOPT_QUICK_EXIT, 1L);
+        SET(CURLOPT_CONNECTTIMEOUT_MS, (long)t->connect_ms);
+        SET(CURLOPT_TIMEOUT_MS, (long)t->total_ms);
+        if (t->ca_file)
+                SET(CURLOPT_CAINFO, t->ca_file);
+        if (t->once)
+                SET(CURLOPT_FRESH_CONNECT, 1L);
+        if (t->direct)
+                SET(CURLOPT_PROXY, "");
+        return 0;
+}
+
+static int set_request(struct running *r, const struct transfer *t)
+{
+        SET(CURLOPT_URL, t->url);
+        SET(CURLOPT_USERAGENT, "berth/" BERTH_VERSION);
+        if (t->body) {
+                SET(CURLOPT_POSTFIELDS, t->body); /* read from there, not copied */
+                SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)t->body_len);
+        }
+        SET(CURLOPT_CUSTOMREQUEST, t->method);
+        SET(CURLOPT_HTTPHEADER, r->headers);
+        SET(CURLOPT_WRITEFUNCTION, on_body);
+        SET(CURLOPT_WRITEDATA, r);
+        SET(CURLOPT_HEADERFUNCTION, on_header);
+        SET(CURLOPT_HEADERDATA, r);
+        return 0;
+}
+
+static int prepare(struct running *r, const struct transfer *t)
+{
+        int e;
+
+        r->easy = curl.easy_init();
+        r->multi = take_handle();
+        if (!r->easy || !r->multi)
+                return err_set(r->err, ERR_INTERNAL, "libcurl cannot start");
+        e = add_headers(r, t);
+        if (e == 0)
+                e = set_rules(r, t);
+        if (e == 0)
+                e = set_request(r, t);
+        if (e < 0)
+                return e;
+        if (curl.multi_add_handle(r->multi, r->easy) != CURLM_OK)
+                return err_set(r->err, ERR_INTERNAL, "libcurl cannot start");
+        r->added = true;
+        return 0;
+}
+
+/* Until libcurl has finished; its own limit ends it at the latest. */
+static int drive(struct op *op, struct running *r)
+{
+        struct curl_waitfd cancel = { .fd = op->cancel ? op->cancel->fd : -1,
+                                      .events = CURL_WAIT_POLLIN };
+        int left = 1, e;
+
+        for (;;) {
+                if (curl.multi_perform(r->multi, &left) != CURLM_OK)
+                        return err_set(r->err, ERR_INTERNAL, "libcurl failed");
+                if (left == 0)
+                        return 0;
+                e = op_check(op, r->err);
+                if (e < 0)
+                        return e;
+                if (curl.multi_poll(r->multi, &cancel, op->cancel ? 1 : 0,
+                                    (int)op_time_left(op, MAX_POLL), NULL) != CURLM_OK)
+                        return err_set(r->err, ERR_INTERNAL, "libcurl failed");
+        }
+}
+
+static int finish(struct running *r)
+{
+        CURLcode result = CURLE_FAILED_INIT;
+        long status = 0;
+        const CURLMsg *message;
+        int more;
+
+        while ((message = curl.multi_info_read(r->multi, &more)))
+                if (message->msg == CURLMSG_DONE)
+                        result = message->data.result;
+        if (r->too_large)
+                return err_set(r->err, ERR_TOO_LARGE, "the answer is larger than %zu KiB",
+                               TRANSFER_MAX_ANSWER >> 10);
+        if (result != CURLE_OK)
+                return err_set(r->err, ERR_UNREACHABLE, "%s", curl.easy_strerror(result));
+        (void)curl.easy_getinfo(r->easy, CURLINFO_RESPONSE_CODE, &status);
+        r->answer->status = (int)status;
+        return 0;
+}
+
+static bool was_sent(const struct running *r)
+{
+        long bytes = 0;
+
+        return r->added && curl.easy_getinfo(r->easy, CURLINFO_REQUEST_SIZE, &bytes) == CURLE_OK &&
+               bytes > 0;
+}
+
+int transfer_run(struct op *op, const struct transfer *t, struct transfer_answer *ret,
+                 struct err *err)
+{
+        struct transfer_answer answer = { 0 };
+        CLEAN(running_done) struct running r = { .answer = &answer, .err = err };
+        int e;
+
+        ret->sent = false;
+        if (pthread_once(&load_once, load) != 0 || !loaded)
+                return err_set(err, ERR_NOT_IMPLEMENTED, "libcurl.so.4 is not installed");
+        e = op_check(op, err);
+        if (e == 0)
+                e = prepare(&r, t);
+        if (e == 0)
+                e = drive(op, &r);
+        if (e == 0)
+                e = finish(&r);
+        answer.sent = was_sent(&r);
+        if (e < 0) {
+                transfer_answer_done(&answer);
+                ret->sent = answer.sent;
+                return e;
+        }
+        r.succeeded = true;
+        *ret = answer;
+        return 0;
+}
+
+void transfer_answer_done(struct transfer_answer *a)
+{
+        secret_value_done(&a->room);
+}

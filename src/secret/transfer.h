@@ -1,0 +1,48 @@
+/* One HTTP request to a vault, or to whoever hands out the credentials for it.
+ *
+ * libcurl does the work. It is loaded when the first request is made and stays: a daemon without
+ * such a vault neither needs nor holds it. Certificates are always verified, redirects are never
+ * followed, only http and https are spoken, and the answer may have TRANSFER_MAX_ANSWER bytes. It
+ * is kept in memory that is wiped, since it may hold a value.
+ *
+ * For operation threads: waits until the answer, the limit, or the end of the operation. */
+#ifndef BERTH_SECRET_TRANSFER_H
+#define BERTH_SECRET_TRANSFER_H
+
+#include "codec/sigv4.h"
+#include "rt/op.h"
+#include "secret/value.h"
+
+#define TRANSFER_MAX_ANSWER ((size_t)1 << 20)
+
+struct transfer {
+        const char *method; /* GET, PUT or POST */
+        const char *url;
+        const struct sigv4_header *headers;
+        size_t n_headers;
+        const char *body; /* NULL: none */
+        size_t body_len;
+        int64_t connect_ms;
+        int64_t total_ms;
+        const char *ca_file; /* trust these instead of the system's; NULL: the system's */
+        bool once;   /* on a new connection: never sent again when an idle one turns out dead */
+        bool direct; /* no proxy, whatever the environment says */
+};
+
+struct transfer_answer {
+        int status;
+        struct secret_value room; /* the answer is its beginning */
+        size_t len;
+        bool sent;            /* the other side may have acted, also when the transfer failed */
+        char error_type[128]; /* x-amzn-errortype */
+        char request_id[80];  /* x-amzn-requestid */
+};
+
+/* 0 for an answer of any status. ERR_CANCELLED and ERR_TIMEOUT are the operation's own end;
+ * ERR_UNREACHABLE: no answer, or not in time; ERR_TOO_LARGE; ERR_NOT_IMPLEMENTED: no libcurl here.
+ * The texts name neither address nor header. On failure only `sent` of *ret is set. */
+int transfer_run(struct op *op, const struct transfer *t, struct transfer_answer *ret,
+                 struct err *err);
+void transfer_answer_done(struct transfer_answer *a);
+
+#endif
