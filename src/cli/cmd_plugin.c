@@ -41,7 +41,7 @@ void plugin_print(struct cli *c, const json_t *plugin)
         out_label("Status", COLUMN_STATE, cli_text(plugin, "status"));
         out_label("Version", COLUMN_TEXT, cli_text(plugin, "version"));
         out_label("Package", COLUMN_TEXT, cli_text(plugin, "packageName"));
-        out_label("Package version", COLUMN_TEXT, cli_text(plugin, "packageVersion"));
+        out_label("Npm version", COLUMN_TEXT, cli_text(plugin, "packageVersion"));
         if (*cli_text(plugin, "packagePath"))
                 out_label("Path", COLUMN_TEXT, cli_text(plugin, "packagePath"));
         out_label("Checksum", COLUMN_ID, cli_text(plugin, "checksum"));
@@ -50,8 +50,8 @@ void plugin_print(struct cli *c, const json_t *plugin)
         if (*cli_text(plugin, "lastError"))
                 out_label("Error", COLUMN_ID, cli_text(plugin, "lastError"));
         if (pending) {
-                out_label("Waiting version", COLUMN_TEXT, cli_text(pending, "version"));
-                print_strings("  wants more", json_object_get(pending, "addedCapabilities"));
+                out_label("Waiting", COLUMN_TEXT, cli_text(pending, "version"));
+                print_strings("  wants", json_object_get(pending, "addedCapabilities"));
         }
         out_label("Installed", COLUMN_TIME, cli_text(plugin, "installedAt"));
 }
@@ -113,7 +113,7 @@ static void print_worker(const json_t *worker)
         out_label("Worker", COLUMN_STATE, cli_text(worker, "status"));
         out_label("Process", COLUMN_TEXT, pid);
         out_label("Crashes", COLUMN_TEXT, crashes);
-        out_label("Calls under way", COLUMN_TEXT, calls);
+        out_label("Calls", COLUMN_TEXT, calls);
 }
 
 /* Status 1 when it is not healthy, so that scripts can ask. */

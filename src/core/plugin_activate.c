@@ -124,9 +124,9 @@ int plugin_start_worker(struct op *op, struct plugin_registry *reg, const struct
         spec.config = config;
         spec.env = worker_env(op, reg->config.rt, p, private_dir);
         spec.extra_reads = package_find_reads(op->arena, base, spec.root);
-        FAULT("plugin.start.before");
+        FAULT("registry.start.before");
         r = plugin_host_start(op, reg->host, &spec, err);
-        FAULT("plugin.start.after");
+        FAULT("registry.start.after");
         return r;
 }
 

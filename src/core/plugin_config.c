@@ -154,9 +154,9 @@ static int save(struct op *op, struct runtime *rt, const struct plugin *p, const
                 .created_at = clock_now_us(),
         };
         ret->updated_at = ret->created_at;
-        FAULT("plugin.config.before");
+        FAULT("registry.config.before");
         r = store_write(op, rt->store, write_row, &q, err);
-        FAULT("plugin.config.after");
+        FAULT("registry.config.after");
         if (r >= 0)
                 tell_worker(op, rt, p, config);
         return r;

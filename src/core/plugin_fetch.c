@@ -114,10 +114,10 @@ static int put_in_place(struct op *op, struct plugin_registry *reg, const char *
 
         if (r < 0)
                 return r;
-        FAULT("plugin.place.before");
+        FAULT("registry.place.before");
         if (rename(from, to) < 0)
                 return err_sys(err, ERR_IO, errno, "rename %s", from);
-        FAULT("plugin.place.after");
+        FAULT("registry.place.after");
         return sync_directory(reg->packages_dir, err);
 }
 
@@ -139,9 +139,9 @@ static int fetch(struct op *op, struct plugin_registry *reg, const struct plugin
         const char *prefix = staging_of(op, reg, row.id);
         int r;
 
-        FAULT("plugin.intent.before");
+        FAULT("registry.intent.before");
         r = store_write(op, rt->store, record_fetch, &row, err);
-        FAULT("plugin.intent.after");
+        FAULT("registry.intent.after");
         if (r < 0)
                 return r;
         if (mkdir(prefix, 0700) < 0)
@@ -149,10 +149,10 @@ static int fetch(struct op *op, struct plugin_registry *reg, const struct plugin
         plugin_say(sink, arena_printf(op->arena, "fetching %s%s%s", source->name,
                                       source->version ? "@" : "",
                                       source->version ? source->version : ""));
-        FAULT("plugin.fetch.before");
+        FAULT("registry.fetch.before");
         r = package_fetch(op, &reg->tools, prefix, source->name, source->version, plugin_say, sink,
                           err);
-        FAULT("plugin.fetch.after");
+        FAULT("registry.fetch.after");
         if (r < 0)
                 return r;
         plugin_say(sink, "looking into the package");

@@ -73,9 +73,9 @@ static int load(struct op *op, struct runtime *rt, struct plugin_sink *sink, str
                 return r;
         ready = *row;
         ready.status = PLUGIN_READY;
-        FAULT("plugin.load.before");
+        FAULT("registry.load.before");
         r = plugin_commit(&shield, rt, row, &ready, NULL, NULL, err);
-        FAULT("plugin.load.after");
+        FAULT("registry.load.after");
         if (r < 0)
                 return r;
         *row = ready;
@@ -106,9 +106,9 @@ int plugin_do_install(struct op *op, struct runtime *rt, json_t *body, struct pl
         r = plugin_hold(op, reg, row.key, err);
         if (r < 0)
                 goto fail;
-        FAULT("plugin.record.before");
+        FAULT("registry.record.before");
         r = store_write(op, rt->store, record_install, &q, err);
-        FAULT("plugin.record.after");
+        FAULT("registry.record.after");
         if (r >= 0)
                 r = load(op, rt, sink, &row, err);
         else

@@ -51,9 +51,9 @@ static int enable(struct op *op, struct runtime *rt, const struct plugin *seen, 
                                seen->status);
         next.status = PLUGIN_READY;
         next.last_error = NULL;
-        FAULT("plugin.enable.before");
+        FAULT("registry.enable.before");
         r = plugin_commit(op, rt, seen, &next, "plugin.enabled", NULL, err);
-        FAULT("plugin.enable.after");
+        FAULT("registry.enable.after");
         if (r >= 0)
                 r = plugin_activate(&shield, rt, &next, err);
         if (r >= 0)
@@ -94,9 +94,9 @@ static int stop_worker(struct op *op, struct runtime *rt, const struct plugin *p
         struct op shield = op_shield(op, PLUGIN_SHIELD_MS);
         int r;
 
-        FAULT("plugin.stop.before");
+        FAULT("registry.stop.before");
         r = plugin_host_stop(&shield, rt->plugins->host, p->id, err);
-        FAULT("plugin.stop.after");
+        FAULT("registry.stop.after");
         return r;
 }
 
@@ -113,9 +113,9 @@ static int disable(struct op *op, struct runtime *rt, const struct plugin *seen,
                                seen->status);
         next.status = PLUGIN_DISABLED;
         next.last_error = arena_strdup(op->arena, json_get_string(arg, "reason"));
-        FAULT("plugin.disable.before");
+        FAULT("registry.disable.before");
         r = plugin_commit(op, rt, seen, &next, "plugin.disabled", NULL, err);
-        FAULT("plugin.disable.after");
+        FAULT("registry.disable.after");
         if (r >= 0)
                 r = stop_worker(op, rt, &next, err);
         if (r >= 0)
@@ -180,9 +180,9 @@ static int purge(struct op *op, struct runtime *rt, const struct plugin *seen, s
         struct purge_request q = { op, seen };
         int r;
 
-        FAULT("plugin.purge.before");
+        FAULT("registry.purge.before");
         r = store_write(op, rt->store, purge_row, &q, err);
-        FAULT("plugin.purge.after");
+        FAULT("registry.purge.after");
         return r;
 }
 
@@ -223,9 +223,9 @@ static int uninstall(struct op *op, struct runtime *rt, const struct plugin *see
         } else {
                 next.status = PLUGIN_UNINSTALLED;
                 next.install_id = next.pending = next.last_error = NULL;
-                FAULT("plugin.uninstall.before");
+                FAULT("registry.uninstall.before");
                 r = plugin_commit(op, rt, seen, &next, "plugin.uninstalled", NULL, err);
-                FAULT("plugin.uninstall.after");
+                FAULT("registry.uninstall.after");
         }
         if (r >= 0)
                 r = clear_away(op, rt, seen, all, err);

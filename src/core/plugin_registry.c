@@ -174,27 +174,42 @@ static void starting_done(struct pool_job *job)
         starting_free(container_of(job, struct plugin_starting, job));
 }
 
-/* The worker ended too often: now the row says so. Whoever changed the plugin meanwhile knew
- * better.
- */
+/* The row should run and its worker will not be started again. */
+static int record_failure(struct op *op, struct plugin_starting *s, struct err *err)
+{
+        struct runtime *rt = s->reg->config.rt;
+        struct worker_view view;
+        struct plugin seen, next;
+        int r = plugin_load_row(op, rt, s->plugin_id, &seen, err);
+
+        if (r < 0 || !plugin_status_runs(seen.status) ||
+            (plugin_host_view(s->reg->host, s->plugin_id, &view) && !view.gave_up))
+                return r;
+        next = seen;
+        next.status = PLUGIN_ERROR;
+        next.last_error = s->reason;
+        return plugin_commit(op, rt, &seen, &next, NULL, NULL, err);
+}
+
+/* The worker ended too often: now the row says so. Whoever changes the plugin is let finish first:
+ * it may have been the worker that he tried. */
 static void give_up_run(struct pool_job *job, struct op *op)
 {
         struct plugin_starting *s = container_of(job, struct plugin_starting, job);
         CLEAN(err_done) struct err err = { 0 };
-        struct runtime *rt = s->reg->config.rt;
-        struct plugin seen, next;
+        struct plugin p;
         int r;
 
         op->actor = &actor_system;
-        r = plugin_load_row(op, rt, s->plugin_id, &seen, &err);
-        if (r < 0 || !plugin_status_runs(seen.status))
-                return;
-        next = seen;
-        next.status = PLUGIN_ERROR;
-        next.last_error = s->reason;
-        r = plugin_commit(op, rt, &seen, &next, NULL, NULL, &err);
-        if (r < 0 && r != ERR_CONFLICT)
-                log_error("a plugin's failure could not be recorded", LOG_S("plugin", seen.key),
+        r = plugin_load_row(op, s->reg->config.rt, s->plugin_id, &p, &err);
+        if (r >= 0)
+                r = plugin_hold(op, s->reg, p.key, &err);
+        if (r >= 0) {
+                r = record_failure(op, s, &err);
+                plugin_let_go(s->reg, p.key);
+        }
+        if (r < 0 && r != ERR_NOT_FOUND)
+                log_error("a plugin's failure could not be recorded", LOG_S("plugin", s->plugin_id),
                           LOG_S("error", err.msg));
 }
 

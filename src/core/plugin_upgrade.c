@@ -28,9 +28,9 @@ static int switch_to(struct op *op, struct runtime *rt, const struct plugin *see
 
         next->status = PLUGIN_READY;
         if (r >= 0) {
-                FAULT("plugin.switch.before");
+                FAULT("registry.switch.before");
                 r = plugin_commit(&shield, rt, seen, next, "plugin.upgraded", install_id, err);
-                FAULT("plugin.switch.after");
+                FAULT("registry.switch.after");
         }
         if (r >= 0)
                 return 0;
@@ -61,10 +61,10 @@ static int wait_for_approval(struct op *op, struct runtime *rt, const struct plu
         next->status = PLUGIN_UPGRADE_PENDING;
         next->pending = json_to_arena(op->arena, pending);
         next->last_error = why;
-        FAULT("plugin.pending.before");
+        FAULT("registry.pending.before");
         if (plugin_commit(op, rt, seen, next, "plugin.upgrade_pending", f->install_id, err) < 0)
                 return err->code;
-        FAULT("plugin.pending.after");
+        FAULT("registry.pending.after");
         return 0;
 }
 

@@ -5,7 +5,8 @@
  * Where the kernel has Landlock a worker may read its package, the interpreter, the system's
  * libraries, certificates and name service files, and write to its private directory; nothing else
  * of the file system. The network stays open, it is what workers are for. Everywhere: no new
- * privileges, no core dumps, and the end of the daemon is its end. */
+ * privileges, no capabilities but for reading files, no core dumps, and the end of the daemon is
+ * its end. */
 #ifndef BERTH_PLUGIN_CONFINE_H
 #define BERTH_PLUGIN_CONFINE_H
 

@@ -43,8 +43,12 @@ const answers = {
 createInterface({ input: process.stdin }).on("line", (line) => {
   const { id, method, params } = JSON.parse(line);
   const answer = answers[method];
-  if (answer) say({ id, result: answer(params) });
-  else say({ id, error: { code: -32004, message: method + " is not implemented by this plugin" } });
+  try {
+    if (answer) return say({ id, result: answer(params) });
+  } catch (e) {
+    return say({ id, error: { code: -32002, message: String(e) } });
+  }
+  say({ id, error: { code: -32004, message: method + " is not implemented by this plugin" } });
 }).on("close", () => process.exit(0));
 """
 

@@ -24,7 +24,8 @@ from crashworld import Died, World
 RUN_A = "00000000-0000-4000-8000-00000000000a"
 RUN_B = "00000000-0000-4000-8000-00000000000b"
 TIMES_MAX = 4  # of a point that is passed more often, the first few are enough
-ELSEWHERE = ("exec.",)  # points of executions: test_exec_kill.py crashes at each of them
+# Points of executions and of the plugin registry: test_exec_kill.py and test_plugin_crash.py crash at each of them.
+ELSEWHERE = ("exec.", "registry.")
 OPERATIONS = []
 
 

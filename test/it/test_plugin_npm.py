@@ -4,6 +4,7 @@ real, its registry is a small one on loopback."""
 import http.client
 import json
 import os
+import threading
 import unittest
 
 from berthtest import wait_until
@@ -113,7 +114,7 @@ class InstallTest(NpmTest):
         self.assertEqual(status, 0, err)
         self.assertIn("fetching acme-box@1.0.0\n", err)
         self.assertIn("starting the worker\n", err)
-        self.assertRegex(out, r"Status: +ready")
+        self.assertRegex(out, r"Status +ready")
         self.assertIn("acme.box", self.cli("plugin", "list")[1])
         self.assertEqual(json.loads(self.cli("plugin", "show", KEY, "--json")[1])["pluginKey"], KEY)
         self.assertEqual(self.cli("plugin", "health", KEY)[0], 0)
@@ -129,8 +130,8 @@ class InstallTest(NpmTest):
         self.publish_version("1.1.0", capabilities=["environment.drivers.register", "http.outbound"])
         status, out, err = self.cli("plugin", "upgrade", KEY, "-q")
         self.assertEqual((status, err), (0, ""))
-        self.assertRegex(out, r"Status: +upgrade_pending(?s:.)*Waiting version: +1.1.0\n +wants more: +http.outbound")
-        self.assertRegex(self.cli("plugin", "approve", KEY)[1], r"Version: +1.1.0")
+        self.assertRegex(out, r"Status +upgrade_pending(?s:.)*Waiting +1.1.0\n +wants +http.outbound")
+        self.assertRegex(self.cli("plugin", "approve", KEY)[1], r"Version +1.1.0")
         self.assertEqual(self.cli("plugin", "uninstall", KEY, "--yes")[1], f"uninstalled {KEY}\n")
         status, _, err = self.cli("plugin", "install", "no-such-package")
         self.assertEqual(status, 1)
@@ -138,7 +139,7 @@ class InstallTest(NpmTest):
         self.publish_version("1.2.0", worker=BROKEN)
         status, out, _ = self.cli("plugin", "install", "acme-box")
         self.assertEqual(status, 1)
-        self.assertRegex(out, r"Status: +error")
+        self.assertRegex(out, r"Status +error")
         self.assertEqual(self.cli("plugin", "install", str(self.package(key="acme.local")))[0], 0)
         self.assertEqual(self.cli("plugin", "install", "./nowhere")[0], 2)
 
@@ -276,8 +277,8 @@ class HostileTest(NpmTest):
         self.publish(self.package(version="1.0.1", manifest_js=
                                   "import fs from 'node:fs'; for (;;) fs.writeSync(1, 'x'.repeat(65536))"))
         self.refused("it printed too much")
-        self.publish(self.package(version="1.0.2", manifest_js="export default {id: 'x'.repeat(2000000)}"))
-        self.refused("it printed too much")
+        self.publish(self.package(version="1.0.2", manifest_js="export default {id: 'x'.repeat(1100000)}"))
+        self.refused("the manifest is larger than 1048576 bytes")
 
     def test_a_manifest_sees_nothing_of_ours(self):
         """What it could read or reach comes back in its description."""
@@ -285,7 +286,7 @@ class HostileTest(NpmTest):
         spy = f"""
             import fs from "node:fs";
             const seen = [];
-            const look = (what, f) => {{ try {{ seen.push(what + "=" + String(f()).slice(0, 40)); }} catch {{}} }};
+            const look = (what, f) => {{ try {{ seen.push(what + "=" + JSON.stringify(String(f())).slice(0, 60)); }} catch {{}} }};
             look("database", () => fs.readFileSync({json.dumps(str(self.daemon.data / "berth.db"))}));
             look("node-id", () => fs.readFileSync({json.dumps(str(secret))}));
             look("home", () => fs.readdirSync({json.dumps(os.environ["HOME"])}));
@@ -321,7 +322,6 @@ class HostileTest(NpmTest):
         self.registry.packages["slow-box"] = {}
         held = []
         answer = self.registry.answer
-        import threading
         gate = threading.Event()
 
         def slow(path):
