@@ -76,15 +76,18 @@ int plugin_resolve_config(struct op *op, struct runtime *rt, const struct plugin
                 .run_id = scope->run_id,
                 .for_cleanup = scope->place_id != NULL,
         };
-        json_t *copy = json_deep_copy(config);
+        json_t *whole = json_deep_copy(config);
         int r = 0;
 
         if (target->is_sandbox && target->schema && !streq(scope->environment_id, "unsaved")) {
+                json_object_set_new(whole, "provider", json_string(target->driver_key));
                 r = secret_resolve_config(op, rt, scope->company_id, scope->environment_id,
-                                          "sandbox", copy, target->schema, &context, ret, err);
-                json_decref(copy);
+                                          "sandbox", whole, target->schema, &context, ret, err);
+                json_decref(whole);
+                if (r >= 0)
+                        json_object_del(*ret, "provider");
         } else {
-                *ret = copy;
+                *ret = whole;
         }
         if (r >= 0)
                 *ret_secrets = plugin_secret_values(op, target, *ret);

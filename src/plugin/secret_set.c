@@ -20,13 +20,14 @@ static void forget(char **value)
 static void rebuild(struct secret_set *s)
 {
         const char *list[SECRET_SET_MAX];
+        bool too_much = false;
         size_t n = 0;
 
         for (size_t i = 0; i < SECRET_SET_MAX; i++)
                 if (s->values[i])
                         list[n++] = s->values[i];
         redactor_free(s->redactor);
-        s->redactor = redactor_new(list, n, NULL);
+        s->redactor = redactor_new(list, n, &too_much);
 }
 
 void secret_set_add(struct secret_set *s, const char *const *values)
