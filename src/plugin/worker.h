@@ -72,7 +72,7 @@ struct worker {
         struct buf out; /* to the worker's standard input */
         size_t out_sent;
         bool stop_wanted, stop_at_once;
-        char first_error[1024]; /* "": the first start went well */
+        char first_error[1024];    /* "": the first start went well */
         struct secret_set secrets; /* values that it was given */
 
         /* the thread's own */
