@@ -311,8 +311,10 @@ static void load_secrets(struct loader *l, struct config *c)
                                                 "PAPERCLIP_SECRETS_PROVIDER" },
                                providers, 0)];
         s->secrets_strict =
-                flag_set(l, (struct source){ "secrets.strict_mode", "BERTH_SECRETS_STRICT_MODE",
-                                             "PAPERCLIP_SECRETS_STRICT_MODE" }, false);
+                flag_set(l,
+                         (struct source){ "secrets.strict_mode", "BERTH_SECRETS_STRICT_MODE",
+                                          "PAPERCLIP_SECRETS_STRICT_MODE" },
+                         false);
         c->secrets_key_file = file ? absolute(l->arena, file) : NULL;
 }
 
