@@ -142,12 +142,13 @@ class Worker(threading.Thread):
 
 
 class SandboxRounds:
-    """Use as a context; kill() as often as you like; then finish()."""
+    """Use as a context; kill() as often as you like; then finish(), which also empties the pools."""
 
     VICTIMS = ("daemon", "daemon", "box", "box", "launcher", "command", "command", "all boxes", "daemon and box")
 
-    def __init__(self, daemon, environments, seed, workers=3):
-        self.daemon, self.environments = daemon, environments
+    def __init__(self, daemon, environments, seed, workers=3, pool=0):
+        """`pool`: how many boxes each environment has in advance."""
+        self.daemon, self.environments, self.pool = daemon, environments, pool
         self.random = random.Random(seed)
         self.outside = Outside(daemon)
         self.over = threading.Event()
@@ -155,6 +156,7 @@ class SandboxRounds:
         self.kills = {}
 
     def __enter__(self):
+        self.set_pools(self.pool)
         for worker in self.workers:
             worker.start()
         return self
@@ -220,7 +222,7 @@ class SandboxRounds:
         found = [text for worker in self.workers for text in worker.unexpected]
         if not any(worker.made for worker in self.workers):
             found.append("not one box was made")
-        pools = self.set_pools({e: 0 for e in self.environments})
+        self.set_pools(0)
         active = "SELECT id FROM environment_leases WHERE status = 'active'"
         for row in self.daemon.sql(active):
             self.daemon.req("POST", f"/api/environment-leases/{row['id']}/release", {})
@@ -234,19 +236,14 @@ class SandboxRounds:
                 found += [f"still {what}", *map(str, self.living_places()), *self.outside.left()[:20],
                           self.daemon.req("GET", "/api/leaks").text[:1000]]
                 break
-        self.set_pools(pools)
         return found
 
-    def set_pools(self, sizes):
-        """How many boxes are kept in advance; returns what it was."""
-        was = {}
-        for environment, size in sizes.items():
+    def set_pools(self, size):
+        for environment in self.environments:
             config = self.daemon.req("GET", f"/api/environments/{environment}").json["config"]
-            was[environment] = config["poolSize"]
             if config["poolSize"] != size:
                 answer = self.daemon.req("PATCH", f"/api/environments/{environment}", {"config": {**config, "poolSize": size}})
                 assert answer.status == 200, answer.text
-        return was
 
     def living_places(self):
         return self.daemon.sql("SELECT id, state FROM places WHERE state <> 'gone'")

@@ -9,9 +9,9 @@ from escapetest import HostileTest
 
 
 class SandboxRoundsTest(HostileTest):
-    def rounds(self, seed, kills, **config):
-        environments = [self.sandbox("once", **config)["id"], self.sandbox("again", reuseLease=True, **config)["id"]]
-        with SandboxRounds(self.daemon, environments, seed) as rounds:
+    def rounds(self, seed, kills, pool=0):
+        environments = [self.sandbox("once")["id"], self.sandbox("again", reuseLease=True)["id"]]
+        with SandboxRounds(self.daemon, environments, seed, pool=pool) as rounds:
             for _ in range(kills):
                 rounds.kill()
             found = rounds.finish()
@@ -24,7 +24,7 @@ class SandboxRoundsTest(HostileTest):
         self.rounds(1, 25)
 
     def test_boxes_from_a_pool(self):
-        self.rounds(2, 15, poolSize=3)
+        self.rounds(2, 15, pool=3)
 
 
 class UserSandboxRoundsTest(SandboxRoundsTest):
