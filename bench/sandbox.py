@@ -100,6 +100,17 @@ class Boxes:
                 pass
         return found
 
+    def close(self):
+        """Boxes outlive their daemon, so none may be left before it ends."""
+        req = self.scene.daemon.req
+        for environment in filter(None, (self.environment, self.pooled)):
+            for lease in self.tools.expect(req("GET", f"/api/environments/{environment}/leases?status=active"), 200):
+                self.release(lease["id"])
+            req("DELETE", f"/api/environments/{environment}?closeLeases=true")
+        deadline = time.monotonic() + 30
+        while self.pids() and time.monotonic() < deadline:
+            time.sleep(0.02)
+
     def from_the_pool(self):
         """Microseconds of one acquire, of one first `true`, and of both to the moment the command itself knows."""
         req = self.scene.daemon.req
@@ -218,7 +229,10 @@ def bench(report, tools, scratch):
     report.group("sandbox")
     with tools.Scene() as scene:
         boxes = Boxes(tools, scene)
-        creation(report, tools, boxes, pathlib.Path(scratch))
-        living(report, tools, boxes)
-        pool(report, tools, boxes)
-        many_alive(report, tools, boxes)
+        try:
+            creation(report, tools, boxes, pathlib.Path(scratch))
+            living(report, tools, boxes)
+            pool(report, tools, boxes)
+            many_alive(report, tools, boxes)
+        finally:
+            boxes.close()
