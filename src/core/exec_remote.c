@@ -215,7 +215,7 @@ static void on_done(void *ctx, int code, const json_t *result, const struct err 
 {
         struct exec_remote_run *run = ctx;
 
-        FAULT("exec.remote.after");
+        FAULT("provider.execute.after");
         if (code >= 0) {
                 keep_exit(run, result);
                 write_exit_record(run);
@@ -299,7 +299,7 @@ int exec_remote_begin(struct exec_hub *hub, const struct execution *row,
         }
         log_debug("plugin call", LOG_S("plugin", remote->plugin_id), LOG_S("method", call.method),
                   LOG_I("limit_ms", remote->limit_ms));
-        FAULT("exec.remote.before");
+        FAULT("provider.execute.before");
         r = plugin_call_begin(plugin_registry_host(hub->config.rt->plugins), &call, on_done, run,
                               &call_id, err);
         if (r < 0) {

@@ -9,6 +9,8 @@
 #include "core/plugin_internal.h"
 #include "plugin/env.h"
 
+#define PATHS_MAX 200
+
 int plugin_locate(struct op *op, struct plugin_registry *reg, const struct plugin *p,
                   const char **ret_base, const char **ret_root, struct err *err)
 {
@@ -96,6 +98,32 @@ static const char *const *worker_env(struct op *op, const struct runtime *rt,
                 op->arena);
 }
 
+struct path_list {
+        const char **items;
+        size_t n;
+};
+
+static void add_path(void *ctx, const char *item)
+{
+        struct path_list *l = ctx;
+
+        if (l->n < PATHS_MAX && *item == '/')
+                l->items[l->n++] = item;
+}
+
+/* What the operator lets this plugin read besides. */
+static const char *const *add_paths(struct op *op, const struct runtime *rt,
+                                    const struct plugin *p, const char *const *reads)
+{
+        struct path_list l = { .n = 0 };
+
+        l.items = arena_alloc(op->arena, (PATHS_MAX + 1) * sizeof(*l.items));
+        for (; *reads; reads++)
+                add_path(&l, *reads);
+        plugin_setting_each(rt->settings.plugin_paths, p->key, op->arena, add_path, &l);
+        return l.items;
+}
+
 int plugin_start_worker(struct op *op, struct plugin_registry *reg, const struct plugin *p,
                         struct err *err)
 {
@@ -123,7 +151,8 @@ int plugin_start_worker(struct op *op, struct plugin_registry *reg, const struct
         spec.manifest = manifest;
         spec.config = config;
         spec.env = worker_env(op, reg->config.rt, p, private_dir);
-        spec.extra_reads = package_find_reads(op->arena, base, spec.root);
+        spec.extra_reads =
+                add_paths(op, reg->config.rt, p, package_find_reads(op->arena, base, spec.root));
         FAULT("registry.start.before");
         r = plugin_host_start(op, reg->host, &spec, err);
         FAULT("registry.start.after");

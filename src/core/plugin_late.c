@@ -85,9 +85,9 @@ static void run(struct pool_job *job, struct op *op)
 
         op->actor = &actor_system;
         late->op = op;
-        FAULT("plugin.late.before");
+        FAULT("provider.late.before");
         r = store_write(op, late->rt->store, take_up, late, &err);
-        FAULT("plugin.late.after");
+        FAULT("provider.late.after");
         if (r > 0) {
                 r = lease_finish_closing(op, late->rt, &late->place, &err);
         } else if (r == 0) { /* written off, or closed without knowing the id */

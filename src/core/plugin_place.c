@@ -215,9 +215,9 @@ int plugin_place_open(struct op *op, struct runtime *rt, const struct place *pla
                 .ctx = late,
         };
         longer = with_time(op, q.limit_ms);
-        FAULT("plugin.acquire.before");
+        FAULT("provider.acquire.before");
         r = plugin_request(&longer, rt, &q, &answer, err);
-        FAULT("plugin.acquire.after");
+        FAULT("provider.acquire.after");
         if (r != ERR_TIMEOUT && r != ERR_CANCELLED)
                 late_lease_free(late); /* else the host has it until the worker has answered */
         if (r >= 0)
@@ -342,9 +342,9 @@ int plugin_place_resume(struct op *op, struct runtime *rt, const struct place *p
         if (r < 0)
                 return r;
         longer = with_time(op, plugin_limit_lease(&target, recorded));
-        FAULT("plugin.resume.before");
+        FAULT("provider.resume.before");
         r = ask_about(&longer, rt, place, RESUME, recorded, &target, false, &answer, err);
-        FAULT("plugin.resume.after");
+        FAULT("provider.resume.after");
         if (r >= 0)
                 r = read_lease(op, &target, recorded, answer, ret, err);
         if (r >= 0 && !ret->id)
@@ -369,9 +369,9 @@ int plugin_place_give_up(struct op *op, struct runtime *rt, const struct place *
                                                  target.plugin_id, DESTROY)
                          ? DESTROY
                          : RELEASE;
-        FAULT("plugin.release.before");
+        FAULT("provider.release.before");
         r = ask_about(op, rt, place, method, recorded, &target, true, &answer, err);
-        FAULT("plugin.release.after");
+        FAULT("provider.release.after");
         /* A provider without release has nothing to give up. */
         if (r == ERR_NOT_IMPLEMENTED) {
                 err_clear(err);

@@ -38,6 +38,7 @@ struct settings {
         const char *plugin_dir;   /* where plugins are kept */
         const char *node, *npm;   /* paths; NULL: looked up in PATH */
         const char *plugin_env;   /* names of further variables for workers (plugin/env.h) */
+        const char *plugin_paths; /* further paths that workers may read; the same form */
         int64_t plugin_install_timeout_ms;
         bool plugin_confine;      /* Landlock for workers, where the kernel has it */
         const char *trampoline;   /* our own program, to confine others; NULL: none */

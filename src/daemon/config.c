@@ -233,6 +233,7 @@ static int check_keys(json_t *file, struct err *err)
                 "close_timeout_ms",
                 "plugin_dir",
                 "plugin_env",
+                "plugin_paths",
                 "plugin_install_timeout_ms",
                 "plugin_confine",
                 "node",
@@ -347,6 +348,8 @@ static void load_plugin_settings(struct loader *l, struct config *c)
                                arena_printf(l->arena, "%s/plugins", c->data_dir)));
         s->plugin_env =
                 list(l, (struct source){ "plugin_env", "BERTH_PLUGIN_ENV", NULL }, ',', NULL);
+        s->plugin_paths =
+                list(l, (struct source){ "plugin_paths", "BERTH_PLUGIN_PATHS", NULL }, ',', NULL);
         s->plugin_install_timeout_ms =
                 number(l,
                        (struct source){ "plugin_install_timeout_ms",

@@ -24,8 +24,9 @@ from crashworld import Died, World
 RUN_A = "00000000-0000-4000-8000-00000000000a"
 RUN_B = "00000000-0000-4000-8000-00000000000b"
 TIMES_MAX = 4  # of a point that is passed more often, the first few are enough
-# Points of executions and of the plugin registry: test_exec_kill.py and test_plugin_crash.py crash at each of them.
-ELSEWHERE = ("exec.", "registry.")
+# Points of executions, of the plugin registry and of what workers are asked: test_exec_kill.py, test_plugin_crash.py
+# and test_provider_crash.py crash at each of them.
+ELSEWHERE = ("exec.", "provider.", "registry.")
 OPERATIONS = []
 
 
