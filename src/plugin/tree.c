@@ -87,9 +87,9 @@ static int read_names(int fd, size_t limit, struct names *ret, struct err *err)
  * same. */
 
 struct sum {
-        const struct op *op;
         crypto_generichash_state state;
         char chunk[CHUNK];
+        const struct op *op;
         int64_t files, bytes;
         int depth;
 };
