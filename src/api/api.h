@@ -91,6 +91,7 @@ extern const struct route routes_companies[];
 extern const struct route routes_environments[];
 extern const struct route routes_leases[];
 extern const struct route routes_executions[];
+extern const struct route routes_snapshots[];
 extern const struct route routes_agents[];
 extern const struct route routes_activity[];
 extern const struct route routes_plugins[];

@@ -217,6 +217,14 @@ static int destroy(struct call *c, struct err *err)
         return r < 0 ? r : answer_record(c, &record);
 }
 
+static int pause_lease(struct call *c, struct err *err)
+{
+        struct lease_record record;
+        int r = call_lease(c, true, &record, err);
+
+        return r < 0 ? r : lease_pause(c->op, c->rt, c->params[0], &c->out, err);
+}
+
 static int resume(struct call *c, struct err *err)
 {
         struct lease_record record;
@@ -284,6 +292,7 @@ const struct route routes_leases[] = {
         { "GET", "/api/environment-leases/:id", get_lease, 0 },
         { "POST", "/api/environment-leases/:id/renew", renew, 0 },
         { "POST", "/api/environment-leases/:id/release", release, ROUTE_BODY_FREE },
+        { "POST", "/api/environment-leases/:id/pause", pause_lease, ROUTE_BODY_FREE },
         { "POST", "/api/environment-leases/:id/resume", resume, ROUTE_BODY_FREE },
         { "POST", "/api/environment-leases/:id/destroy", destroy, ROUTE_BODY_FREE },
         { "POST", "/api/environment-leases/:id/realize-workspace", realize, 0 },

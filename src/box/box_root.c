@@ -76,19 +76,35 @@ static int make_tmpfs(const struct sandbox *s, bool is_storage)
         return mount_new("tmpfs", SAFE, options);
 }
 
+/* Of a tmpfs: with a rootfs one beside it, else a corner of the root itself, which nobody inside
+ * may enter, so that one size bounds everything. */
+static int make_storage(const struct sandbox *s)
+{
+        CLEAN(cleanup_fd) int fd = -1;
+
+        if (s->spec.rootfs) {
+                fd = make_tmpfs(s, true);
+                if (fd < 0 || attach_to_stage(fd) < 0)
+                        return -1;
+        } else {
+                if (mkdir(".berth", 0700) < 0)
+                        return -1;
+                fd = open(".berth", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        }
+        if (fd < 0 || mkdirat(fd, "upper", 0755) < 0 || mkdirat(fd, "work", 0755) < 0 ||
+            mkdirat(fd, "workspace", 0755) < 0 || mkdirat(fd, "workspace-work", 0755) < 0)
+                return -1;
+        return take_fd(&fd);
+}
+
 /* The directory that `upper` and `work` are in. */
 static int storage_dir(struct sandbox *s, struct err *err)
 {
-        if (s->trees.storage >= 0)
-                return s->trees.storage;
-        s->trees.storage = make_tmpfs(s, true);
-        if (s->trees.storage < 0 || attach_to_stage(s->trees.storage) < 0 ||
-            mkdirat(s->trees.storage, "upper", 0755) < 0 ||
-            mkdirat(s->trees.storage, "work", 0755) < 0 ||
-            mkdirat(s->trees.storage, "workspace", 0755) < 0 ||
-            mkdirat(s->trees.storage, "workspace-work", 0755) < 0)
-                return err_sys(err, ERR_PROVIDER, errno, "make the sandbox's storage");
-        return s->trees.storage;
+        if (s->trees.storage < 0)
+                s->trees.storage = make_storage(s);
+        return s->trees.storage < 0
+                       ? err_sys(err, ERR_PROVIDER, errno, "make the sandbox's storage")
+                       : s->trees.storage;
 }
 
 static int overlay_of_layers(struct sandbox *s, struct err *err)
@@ -294,10 +310,9 @@ static int make_path(const char *path, int *ret_fd)
 
         while (at >= 0 && *path) {
                 size_t n = strcspn(path, "/");
-                CLEAN(cleanup_fd) int above = at;
+                CLEAN(cleanup_fd) int above = take_fd(&at);
                 char name[256];
 
-                at = -1;
                 if (n >= sizeof(name)) {
                         errno = ENAMETOOLONG;
                         return -1;
@@ -374,11 +389,18 @@ static int fill_root(struct box *b, struct err *err)
         return r < 0 ? r : make_workspace(s, err);
 }
 
-/* The old root comes to lie over the new one, and is taken away with all that is in it. */
+/* The old root comes to lie over the new one, and is taken away with all that is in it. That it is
+ * really the new one we are in then is worth a look. */
 static int change_root(struct err *err)
 {
+        struct stat wanted, got;
+
+        if (stat(".", &wanted) < 0)
+                return err_sys(err, ERR_PROVIDER, errno, "change the root");
         if (syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
                 return err_sys(err, ERR_PROVIDER, errno, "change the root");
+        if (stat("/", &got) < 0 || got.st_dev != wanted.st_dev || got.st_ino != wanted.st_ino)
+                return err_set(err, ERR_PROVIDER, "change the root: something covers it");
         return 0;
 }
 

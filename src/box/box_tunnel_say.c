@@ -176,10 +176,14 @@ static bool accept_all(struct box *b, struct conn *c)
 bool tunnel_say(struct box *b, struct conn *c)
 {
         struct box_tunnel *t = b->tunnel;
-        bool more = t && t->n_conns > 0;
+        bool more;
 
         if (!t)
                 return true;
+        /* First, for those who are connected may have something to say for ever; and in the end,
+         * for those who take the places of connections that have ended meanwhile. */
+        (void)accept_all(b, c);
+        more = t->n_conns > 0;
         while (more) {
                 more = false;
                 for (int i = 0; i < TUNNEL_MAX_CONNS; i++) {

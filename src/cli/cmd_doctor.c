@@ -55,6 +55,7 @@ static int run_doctor(struct cli *c, const struct args *a UNUSED, struct err *er
         doctor_namespaces(&d);
         doctor_cgroup(&d);
         doctor_subids(&d);
+        doctor_sandbox(&d);
         doctor_programs(&d);
         doctor_data(&d);
         doctor_daemon(&d);

@@ -33,6 +33,15 @@ static int read_names(const struct args *a, const char **ret_driver, const char 
         return cli_one_of("--driver", driver, drivers, err);
 }
 
+/* The built-in sandbox, unless another is named. */
+static void choose_provider(json_t **config)
+{
+        if (!*config)
+                *config = json_object();
+        if (!json_object_get(*config, "provider"))
+                json_object_set_new(*config, "provider", json_string("berth"));
+}
+
 static int run_create(struct cli *c, const struct args *a, struct err *err)
 {
         const char *driver = NULL, *name = NULL, *company;
@@ -49,6 +58,8 @@ static int run_create(struct cli *c, const struct args *a, struct err *err)
                 json_decref(config);
                 return r;
         }
+        if (streq(driver, "sandbox"))
+                choose_provider(&config);
         body = json_pack("{s:s, s:s}", "name", name, "driver", driver);
         set_given(body, "description", args_value(a, "description"));
         if (config)
@@ -125,8 +136,10 @@ const struct cli_command cmd_env_create = {
         .name = "create",
         .synopsis = "NAME --driver DRIVER [OPTION]... | DRIVER NAME [OPTION]...",
         .summary = "Make an environment",
-        .notes = CONFIG_NOTES "\nWithout any company yet, one named \"Default\" is made.",
-        .example = "berth env create sandbox box -o provider=berth",
+        .notes = CONFIG_NOTES
+        "\nA sandbox without a provider is the built-in one, `berth`. Without any "
+        "company yet, one\nnamed \"Default\" is made.",
+        .example = "berth env create sandbox box -o memoryMb=512",
         .options = create_options,
         .run = run_create,
         .min_words = 1,

@@ -158,7 +158,8 @@ const struct cli_command cmd_lease = {
         .example = "berth lease acquire Local --ttl 30m",
         .sub = (const struct cli_command *const[]){ &list, &show, &cmd_lease_acquire,
                                                     &cmd_lease_renew, &cmd_lease_release,
-                                                    &cmd_lease_resume, &cmd_lease_destroy,
+                                                    &cmd_lease_pause, &cmd_lease_resume,
+                                                    &cmd_lease_destroy, &cmd_lease_snapshot,
                                                     &cmd_lease_exec, &cmd_lease_executions,
                                                     &cmd_lease_output, &cmd_lease_signal, NULL },
 };

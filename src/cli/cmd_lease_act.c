@@ -1,5 +1,5 @@
-/* `berth lease acquire|renew|release|resume|destroy`. The first three go through the calls of the
- * client library, which know what may be sent twice when a connection breaks. */
+/* `berth lease acquire|renew|release|pause|resume|destroy`. The first three go through the calls of
+ * the client library, which know what may be sent twice when a connection breaks. */
 #include <berth/berth.h>
 
 #include "base/uuid.h"
@@ -134,6 +134,16 @@ static int run_resume(struct cli *c, const struct args *a, struct err *err)
         return 0;
 }
 
+static int run_pause(struct cli *c, const struct args *a, struct err *err)
+{
+        json_t *answer;
+        int r = post_action(c, a, "pause", &answer, err);
+
+        if (r >= 0)
+                out_json(answer);
+        return r;
+}
+
 static int run_destroy(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *record;
@@ -194,6 +204,17 @@ const struct cli_command cmd_lease_release = {
         .example = "berth lease release " SOME_LEASE,
         .options = release_options,
         .run = run_release,
+        .min_words = 1,
+        .max_words = 1,
+};
+
+const struct cli_command cmd_lease_pause = {
+        .name = "pause",
+        .synopsis = "LEASE",
+        .summary = "Stop everything in a sandbox where it is",
+        .notes = "Its time goes on. `berth lease resume` lets it go on, too.",
+        .example = "berth lease pause " SOME_LEASE,
+        .run = run_pause,
         .min_words = 1,
         .max_words = 1,
 };

@@ -20,6 +20,7 @@
 #define RELEASE_MS     10000
 #define RELEASE_PAUSE  100
 #define RELEASE_ANSWER 30000
+#define SANDBOX_NAME   "Sandbox"
 
 struct run {
         struct cli *c;
@@ -52,6 +53,48 @@ static int reach_daemon(struct run *run, struct err *err)
         return r;
 }
 
+/* An active one of the built-in sandbox by the name that we give it: the oldest, should two have
+ * been made at once. */
+static const json_t *find_sandbox(const json_t *list)
+{
+        const json_t *found = NULL;
+        json_t *item;
+        size_t i;
+
+        json_array_foreach(list, i, item)
+        {
+                if (streq(cli_text(item, "name"), SANDBOX_NAME) &&
+                    streq(cli_text(item, "driver"), "sandbox") &&
+                    streq(cli_text(item, "status"), "active") &&
+                    (!found ||
+                     strcmp(cli_text(item, "createdAt"), cli_text(found, "createdAt")) < 0))
+                        found = item;
+        }
+        return found;
+}
+
+/* --sandbox: the environment for it is made when it is first needed. */
+static int choose_sandbox(struct run *run, struct err *err)
+{
+        json_t *list, *made;
+        int r = cli_environments(run->c, &list, err);
+
+        if (r < 0)
+                return r;
+        run->environment = find_sandbox(list);
+        if (run->environment)
+                return 0;
+        r = cli_call(run->c, "POST",
+                     cli_printf(run->c, "/api/companies/%s/environments", run->c->company),
+                     json_pack("{s:s, s:s, s:s, s:{s:s}}", "name", SANDBOX_NAME, "description",
+                               "Made by `berth run --sandbox`.", "driver", "sandbox", "config",
+                               "provider", "berth"),
+                     &made, err);
+        if (r >= 0)
+                run->environment = made;
+        return r;
+}
+
 /* The one named, or this machine. */
 static int choose_environment(struct run *run, struct err *err)
 {
@@ -64,6 +107,10 @@ static int choose_environment(struct run *run, struct err *err)
         if (r < 0)
                 return r;
         run->c->company = company;
+        if (given && args_flag(run->a, "sandbox"))
+                return err_set(err, ERR_USAGE, "give either --env or --sandbox");
+        if (args_flag(run->a, "sandbox"))
+                return choose_sandbox(run, err);
         if (given) {
                 r = cli_environment(run->c, given, &found, err);
                 run->environment = found;
@@ -328,6 +375,7 @@ static int run_run(struct cli *c, const struct args *a, struct err *err)
 
 static const struct cli_option options[] = {
         { "env", 0, OPTION_VALUE, "NAME|ID", "the environment to lease (this machine)" },
+        { "sandbox", 's', OPTION_FLAG, NULL, "in a sandbox of its own on this machine" },
         { "workspace", 0, OPTION_VALUE, "DIR", "the directory to work on (the current one)" },
         { "cwd", 0, OPTION_VALUE, "DIR", "working directory, from the workspace on" },
         { "variable", 'e', OPTION_LIST, "K=V", "a variable; K alone takes the value it has here" },
@@ -345,6 +393,7 @@ const struct cli_command cmd_run = {
         .summary = "Lease a place, run a command there, release it",
         .notes = "Exits with the command's status, 128+N when signal N ended it, 124 when its time "
                  "was over.\n"
+                 "--sandbox takes the environment \"Sandbox\", which is made when there is none.\n"
                  "Without a daemon it starts one in the background, which ends by itself.\n"
                  "With --json all output goes to standard error and the result to standard output.",
         .example = "berth run -v -- sh -c 'uname -a; sleep 1; echo done'",

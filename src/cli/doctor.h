@@ -33,6 +33,7 @@ void doctor_namespaces(struct doctor_report *d); /* and overlayfs: doctor_ns.c *
 void doctor_data(struct doctor_report *d);       /* the data directory: doctor_host.c */
 void doctor_programs(struct doctor_report *d);
 void doctor_subids(struct doctor_report *d);
+void doctor_sandbox(struct doctor_report *d); /* the built-in one: doctor_sandbox.c */
 void doctor_daemon(struct doctor_report *d);
 
 #endif

@@ -333,16 +333,11 @@ static double coerced(const json_t *v)
         return json_is_false(v) || json_is_null(v) ? 0 : NAN;
 }
 
-static bool check_range(struct check *c, const char *key, unsigned flags, double d, int64_t min,
-                        int64_t max, const char *text)
+static bool check_bounds(struct check *c, const char *key, unsigned flags, double d, int64_t min,
+                         int64_t max, const char *text)
 {
         bool ok = true;
 
-        if (!jsnum_is_integer(d)) {
-                add(c, key, MESSAGE_BEFORE_PATH, "Expected integer, received float",
-                    type_issue("integer", "float"));
-                ok = false;
-        }
         if ((flags & CHECK_POSITIVE) && d <= 0) {
                 out_of_bound(c, key, true, "number", 0, false, text);
                 ok = false;
@@ -357,32 +352,65 @@ static bool check_range(struct check *c, const char *key, unsigned flags, double
         return ok;
 }
 
+/* Up to the bounds, which are the caller's business. False when there is nothing to bound. */
+static bool fetch_number(struct check *c, const char *key, unsigned flags, double *ret,
+                         const char **ret_text)
+{
+        json_t *v;
+
+        if (!fetch(c, key, flags, "number", &v, ret_text))
+                return false;
+        if (!json_is_number(v) && !(flags & CHECK_COERCE)) {
+                wrong_type(c, key, "number", v, NULL);
+                return false;
+        }
+        *ret = coerced(v);
+        if (isnan(*ret)) {
+                wrong_type_at(c, path_to(c, key, -1), "number", "nan", NULL);
+                return false;
+        }
+        return true;
+}
+
 int64_t check_int(struct check *c, const char *key, unsigned flags, int64_t min, int64_t max,
                   bool *ret_present)
 {
         const char *text;
-        json_t *v;
+        bool ok = true;
         double d;
 
         if (ret_present)
                 *ret_present = false;
-        if (!fetch(c, key, flags, "number", &v, &text))
+        if (!fetch_number(c, key, flags, &d, &text))
                 return 0;
-        if (!json_is_number(v) && !(flags & CHECK_COERCE)) {
-                wrong_type(c, key, "number", v, NULL);
-                return 0;
+        if (!jsnum_is_integer(d)) {
+                add(c, key, MESSAGE_BEFORE_PATH, "Expected integer, received float",
+                    type_issue("integer", "float"));
+                ok = false;
         }
-        d = coerced(v);
-        if (isnan(d)) {
-                wrong_type_at(c, path_to(c, key, -1), "number", "nan", NULL);
-                return 0;
-        }
-        if (!check_range(c, key, flags, d, MAX(min, -JSNUM_MAX_SAFE), MIN(max, JSNUM_MAX_SAFE),
-                         text))
+        if (!check_bounds(c, key, flags, d, MAX(min, -JSNUM_MAX_SAFE), MIN(max, JSNUM_MAX_SAFE),
+                          text) ||
+            !ok)
                 return 0;
         if (ret_present)
                 *ret_present = true;
         return (int64_t)d;
+}
+
+double check_number(struct check *c, const char *key, unsigned flags, int64_t min, int64_t max,
+                    bool *ret_present)
+{
+        const char *text;
+        double d;
+
+        if (ret_present)
+                *ret_present = false;
+        if (!fetch_number(c, key, flags, &d, &text) ||
+            !check_bounds(c, key, flags, d, min, max, text))
+                return 0;
+        if (ret_present)
+                *ret_present = true;
+        return d;
 }
 
 bool check_bool(struct check *c, const char *key, unsigned flags, bool fallback)

@@ -72,6 +72,9 @@ const char *check_enum(struct check *c, const char *key, unsigned flags,
  * 0 when absent or refused; ret_present may be NULL. */
 int64_t check_int(struct check *c, const char *key, unsigned flags, int64_t min, int64_t max,
                   bool *ret_present);
+/* Any number in [min, max]. 0 when absent or refused; ret_present may be NULL. */
+double check_number(struct check *c, const char *key, unsigned flags, int64_t min, int64_t max,
+                    bool *ret_present);
 bool check_bool(struct check *c, const char *key, unsigned flags, bool fallback);
 json_t *check_record(struct check *c, const char *key, unsigned flags);
 json_t *check_array(struct check *c, const char *key, unsigned flags);

@@ -47,7 +47,8 @@ static size_t find_too_deep(const char *text, size_t len)
         return len;
 }
 
-static int refuse_depth(const char *text, size_t at, struct err *err)
+/* "Malformed JSON: <what> (line n, column n)" */
+static int refuse_at(const char *text, size_t at, const char *what, struct err *err)
 {
         size_t line = 1, column = 1;
 
@@ -59,9 +60,16 @@ static int refuse_depth(const char *text, size_t at, struct err *err)
                         column++;
                 }
         }
-        return err_set(err, ERR_INVALID,
-                       "Malformed JSON: nested deeper than %d levels (line %zu, column %zu)",
-                       JSON_MAX_DEPTH, line, column);
+        return err_set(err, ERR_INVALID, "Malformed JSON: %s (line %zu, column %zu)", what, line,
+                       column);
+}
+
+static int refuse_depth(const char *text, size_t at, struct err *err)
+{
+        char what[64];
+
+        snprintf(what, sizeof(what), "nested deeper than %d levels", JSON_MAX_DEPTH);
+        return refuse_at(text, at, what, err);
 }
 
 static void cut_at(char *text, const char *where)
@@ -162,9 +170,12 @@ static int parse(const char *text, size_t len, size_t flags, json_t **ret, struc
         json_error_t e;
         json_t *v, *number;
         size_t deep = find_too_deep(text, len);
+        const char *nul = memchr(text, '\0', len);
 
         if (deep < len)
                 return refuse_depth(text, deep, err);
+        if (nul) /* jansson takes one between tokens for the end */
+                return refuse_at(text, (size_t)(nul - text), "a NUL byte", err);
         v = json_loadb(text, len, flags, &e);
         if (!v && json_error_code(&e) == json_error_numeric_overflow)
                 v = json_loadb(text, len, flags | JSON_DECODE_INT_AS_REAL, &e);

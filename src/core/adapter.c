@@ -98,12 +98,24 @@ static void write_common(struct jw *w, bool runs, bool reuses, const char *name)
         jw_kstring(w, "displayName", name);
 }
 
+static void write_schema(struct jw *w, const struct provider *p)
+{
+        json_t *schema = p->schema ? p->schema() : NULL;
+
+        if (schema)
+                jw_kvalue(w, "configSchema", schema);
+        json_decref(schema);
+}
+
 static void write_provider(struct jw *w, const struct provider *p)
 {
         jw_key(w, p->key);
         jw_object(w);
         write_common(w, p->supports_run_execution, true, p->display_name);
+        if (p->description)
+                jw_kstring(w, "description", p->description);
         jw_kstring(w, "source", "builtin");
+        write_schema(w, p);
         jw_object_end(w);
 }
 

@@ -24,6 +24,8 @@
 #define POLICY_REUSE_ENVIRONMENT "reuse_by_environment"
 #define POLICY_REUSE_WORKSPACE   "reuse_by_execution_workspace"
 #define POLICY_RETAIN_ON_FAILURE "retain_on_failure"
+/* Of places only: made in advance and never used. The lease that takes one gives it its own. */
+#define POLICY_STOCK "stock"
 
 struct lease_record;
 struct exec_request;
@@ -45,6 +47,7 @@ struct lease_plan {
         bool has_world;     /* open() touches something outside the database */
         bool reuse;         /* an idle place with a matching configuration will do */
         int64_t open_ms;    /* what opening may take beyond the time of an operation; 0: nothing */
+        bool stock;         /* one made in advance will do */
 };
 
 /* What a provider answered. In the operation's arena. */
@@ -64,10 +67,15 @@ struct driver {
         /* Check the configuration and say what is wanted. No outside effect. */
         int (*plan)(struct op *op, struct runtime *rt, const struct environment *env,
                     const struct lease_request *req, struct lease_plan *ret, struct err *err);
+        /* Inside the transaction that records the intent: take what the place needs of what there
+         * is only so much of. It is given back with the move to `gone` (place.h). NULL: nothing. */
+        int (*claim)(struct db *db, struct runtime *rt, const struct place *place,
+                     struct arena *arena, struct err *err);
         int (*open)(struct op *op, struct runtime *rt, const struct place *place,
                     const struct lease_request *req, struct provider_lease *ret, struct err *err);
         /* Take an idle place into use again. ERR_NOT_FOUND: it is not there any more. NULL: nothing
-         * to do. */
+         * to do. Of a place made in advance, which may still be taken by somebody else, it only
+         * tells the answer. */
         int (*resume)(struct op *op, struct runtime *rt, const struct place *place,
                       const struct lease_request *req, struct provider_lease *ret, struct err *err);
         /* The last lease ended but the place stays for the next one. NULL: nothing to do. */
@@ -81,15 +89,19 @@ struct driver {
                     struct err *err);
         /* Whether list() would name this place. NULL: it names all. */
         bool (*lists)(const struct place *place);
+        /* Whether what was opened still lives. Never blocks. NULL: nobody can say. */
+        bool (*is_alive)(const struct runtime *rt, const struct place *place);
         /* Metadata of a fresh lease, in order: the engine puts driver and executionWorkspaceMode
          * first. */
         void (*describe)(const struct place *place, const struct provider_lease *opened,
                          bool resumed, json_t *metadata);
 
         /* Optional operations on a lease; NULL gives the seed's "does not support" text. */
+        int (*pause_lease)(struct op *op, struct runtime *rt, const struct environment *env,
+                           const struct lease *lease, struct buf *ret_json, struct err *err);
         int (*resume_lease)(struct op *op, struct runtime *rt, const struct environment *env,
                             const struct lease *lease, struct buf *ret_json, struct err *err);
-        bool can_destroy;
+        bool (*can_destroy)(const struct lease *lease);
         int (*realize)(struct op *op, struct runtime *rt, const struct environment *env,
                        const struct lease *lease, json_t *workspace, struct buf *ret_json,
                        json_t **ret_realization, struct err *err);

@@ -91,6 +91,11 @@ static int plugin_realize(struct op *op, struct runtime *rt, const struct enviro
         return plugin_lease_realize(op, rt, lease, workspace, ret_json, ret_realization, err);
 }
 
+static bool plugin_can_destroy(const struct lease *lease)
+{
+        return true;
+}
+
 const struct driver driver_plugin = {
         .key = "plugin",
         .plan = plugin_plan,
@@ -99,7 +104,7 @@ const struct driver driver_plugin = {
         .matches = plugin_matches,
         .describe = plugin_describe,
         .resume_lease = plugin_resume_lease,
-        .can_destroy = true,
+        .can_destroy = plugin_can_destroy,
         .realize = plugin_realize,
         .prepare_exec = plugin_lease_prepare_exec,
 };

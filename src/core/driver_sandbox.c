@@ -70,14 +70,30 @@ static int sandbox_plan(struct op *op, struct runtime *rt, const struct environm
                         "and cannot be leased.");
         /* An ad-hoc lease neither takes up what others left nor leaves anything. */
         reuse = json_is_true(json_object_get(config, "reuseLease")) && req->run_id;
+        r = provider_check(rt, config, err);
+        if (r < 0)
+                return r;
         *ret = (struct lease_plan){
                 .provider = key,
                 .policy = reuse ? POLICY_REUSE_ENVIRONMENT : POLICY_EPHEMERAL,
                 .config = json_to_arena(op->arena, config),
                 .has_world = true,
                 .reuse = reuse,
+                .stock = json_integer_value(json_object_get(config, "poolSize")) > 0,
         };
         return 0;
+}
+
+static int sandbox_claim(struct db *db, struct runtime *rt, const struct place *place,
+                         struct arena *arena, struct err *err)
+{
+        const struct provider *p;
+        int r;
+
+        if (plugin_place_is(place))
+                return 0;
+        r = provider_find(place->provider, &p, err);
+        return r < 0 || !p->claim ? r : p->claim(db, rt, place, arena, err);
 }
 
 static int sandbox_open(struct op *op, struct runtime *rt, const struct place *place,
@@ -162,16 +178,63 @@ static bool sandbox_lists(const struct place *place)
         return p && p->list;
 }
 
+static bool configs_match(const json_t *have, const json_t *want)
+{
+        const char *key = json_get_string(have, "provider");
+        const struct provider *p = key ? provider_lookup(key) : NULL;
+
+        return p && p->matches ? p->matches(have, want) : provider_config_matches(have, want);
+}
+
 static bool sandbox_matches(const char *recorded, const char *wanted)
 {
         json_t *have = NULL, *want = NULL;
         bool same = json_parse(recorded, strlen(recorded), &have, NULL) >= 0 &&
                     json_parse(wanted, strlen(wanted), &want, NULL) >= 0 &&
-                    provider_config_matches(have, want);
+                    configs_match(have, want);
 
         json_decref(have);
         json_decref(want);
         return same;
+}
+
+static const struct provider *lease_provider(const struct lease *lease)
+{
+        return lease->provider ? provider_lookup(lease->provider) : NULL;
+}
+
+static bool sandbox_is_alive(const struct runtime *rt, const struct place *place)
+{
+        const struct provider *p = provider_lookup(place->provider);
+
+        return !p || !p->is_alive || p->is_alive(rt, place);
+}
+
+static int sandbox_pause_lease(struct op *op, struct runtime *rt, const struct environment *env,
+                               const struct lease *lease, struct buf *ret_json, struct err *err)
+{
+        const struct provider *p = lease_provider(lease);
+
+        if (!p || !p->pause_lease)
+                return driver_unsupported("sandbox", "lease pause", err);
+        return p->pause_lease(op, rt, lease, ret_json, err);
+}
+
+static int sandbox_resume_lease(struct op *op, struct runtime *rt, const struct environment *env,
+                                const struct lease *lease, struct buf *ret_json, struct err *err)
+{
+        const struct provider *p = lease_provider(lease);
+
+        if (!p || !p->resume_lease)
+                return driver_unsupported("sandbox", "lease resume", err);
+        return p->resume_lease(op, rt, lease, ret_json, err);
+}
+
+static bool sandbox_can_destroy(const struct lease *lease)
+{
+        const struct provider *p = lease_provider(lease);
+
+        return p && p->can_destroy;
 }
 
 static void sandbox_describe(const struct place *place, const struct provider_lease *opened,
@@ -222,8 +285,12 @@ static int sandbox_prepare_exec(struct op *op, struct runtime *rt,
                                 const struct lease_record *record, json_t *request,
                                 struct exec_request *ret, struct err *err)
 {
+        const struct provider *p = lease_provider(&record->lease);
+
         if (is_of_plugin(&record->lease))
                 return plugin_lease_prepare_exec(op, rt, record, request, ret, err);
+        if (p && p->prepare_exec)
+                return p->prepare_exec(op, rt, record, request, ret, err);
         return err_set(err, ERR_UNPROCESSABLE,
                        "Sandbox driver does not support direct command execution for built-in "
                        "providers.");
@@ -232,6 +299,7 @@ static int sandbox_prepare_exec(struct op *op, struct runtime *rt,
 const struct driver driver_sandbox = {
         .key = "sandbox",
         .plan = sandbox_plan,
+        .claim = sandbox_claim,
         .open = sandbox_open,
         .resume = sandbox_resume,
         .park = sandbox_park,
@@ -239,7 +307,11 @@ const struct driver driver_sandbox = {
         .matches = sandbox_matches,
         .list = sandbox_list,
         .lists = sandbox_lists,
+        .is_alive = sandbox_is_alive,
         .describe = sandbox_describe,
+        .pause_lease = sandbox_pause_lease,
+        .resume_lease = sandbox_resume_lease,
+        .can_destroy = sandbox_can_destroy,
         .realize = sandbox_realize,
         .prepare_exec = sandbox_prepare_exec,
         .writes_cleanup_status = true,

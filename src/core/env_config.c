@@ -154,13 +154,15 @@ static int normalize_provided(json_t *config, json_t **ret, struct err *err)
 
 static int normalize_sandbox(json_t *config, json_t **ret, struct err *err)
 {
+        const struct provider *p;
         struct arena arena;
-        bool fake;
 
         arena_init(&arena);
-        fake = streq(provider_key_of(config, &arena), PROVIDER_FAKE);
+        p = provider_lookup(provider_key_of(config, &arena));
         arena_done(&arena);
-        return fake ? normalize_fake(config, ret, err) : normalize_provided(config, ret, err);
+        if (p && p->normalize)
+                return p->normalize(config, ret, err);
+        return p ? normalize_fake(config, ret, err) : normalize_provided(config, ret, err);
 }
 
 /* plugin */

@@ -51,6 +51,8 @@ int environment_persist_config(struct op *op, struct runtime *rt, const char *dr
                         "cannot be saved.");
         else
                 r = plugin_validate_config(op, rt, driver, &normal, ret_schema, err);
+        if (r >= 0 && streq(driver, "sandbox"))
+                r = provider_check(rt, normal, err);
         if (r < 0) {
                 json_decref(normal);
                 return r;
@@ -100,8 +102,8 @@ static int check_create(struct creation *q, struct err *err)
                 .status = status ? arena_strdup(q->op->arena, status) : "active",
                 .metadata = metadata ? json_to_arena(q->op->arena, metadata) : NULL,
         };
-        return environment_persist_config(q->op, q->rt, q->env.driver, config, &q->config, &q->schema,
-                                          err);
+        return environment_persist_config(q->op, q->rt, q->env.driver, config, &q->config,
+                                          &q->schema, err);
 }
 
 static int guard_create(struct db *db, void *arg, struct err *err)

@@ -20,7 +20,7 @@ struct update {
         bool has_description, has_metadata;
         /* the row as it will be */
         struct environment env;
-        json_t *stored; /* its configuration; NULL: not touched */
+        json_t *stored;       /* its configuration; NULL: not touched */
         const json_t *schema; /* which members of it are secret; NULL: none */
         struct env_secrets secrets;
         int64_t seen;

@@ -99,7 +99,11 @@ int exec_start(struct op *op, struct runtime *rt, const struct lease_record *rec
 int exec_close_place(struct op *op, struct runtime *rt, const struct place *place, struct err *err);
 /* Operation: give up every command that a plugin runs in a place. */
 int exec_remote_end_place(struct op *op, struct runtime *rt, const char *place_id, struct err *err);
-/* Operation: every box that exists here, by its place. */
+/* Operation: end every command that runs in a place; its box goes on. */
+int exec_end_all(struct op *op, struct runtime *rt, const struct place *place, struct err *err);
+/* Any thread: reach for the box of a place before the first command needs it. */
+void exec_reach_place(struct runtime *rt, const struct place *place);
+/* Operation: every box that exists here and is no sandbox's, by its place. */
 int exec_list_boxes(struct op *op, struct runtime *rt, driver_found_fn fn, void *ctx,
                     struct err *err);
 /* Operation: forget executions that ended long ago, and their output. */

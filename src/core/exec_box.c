@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/access.h"
+#include "core/provider.h"
 
 static void look_after(struct box *box);
 
@@ -391,6 +392,7 @@ static void check_done(struct pool_job *job)
                 box->stop = NULL;
         }
         box->stopping = false;
+        box_tell_quiet(box);
         take_arrived(box);
         if (box->execs)
                 box_reach(box);
@@ -418,6 +420,12 @@ struct adoption {
         struct exec_hub *hub;
 };
 
+static bool has_box(const struct place *place)
+{
+        return place->has_world && (streq(place->driver, "local") ||
+                                    (place->provider && streq(place->provider, PROVIDER_BERTH)));
+}
+
 /* A configuration that cannot be read leaves the place without a way out, which is the safe side.
  */
 static void adopt_egress(struct box *box, const char *config)
@@ -435,8 +443,7 @@ static int adopt_place(void *ctx, const struct place *place)
 {
         struct adoption *a = ctx;
 
-        if (streq(place->driver, "local") && place->has_world &&
-            streq(place->owner_node, a->hub->config.rt->node.id.s))
+        if (has_box(place) && streq(place->owner_node, a->hub->config.rt->node.id.s))
                 adopt_egress(box_add(a->hub, place->id, (uint64_t)place->epoch), place->config);
         return 0;
 }

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "core/exec_internal.h"
+#include "core/sandbox_host.h"
 
 /* Tables */
 
@@ -92,8 +93,10 @@ void exec_drop(struct exec *e)
         *at = e->next;
         pthread_mutex_unlock(&hub->lock);
         stdin_fail(e);
-        if (e->box)
+        if (e->box) {
+                box_tell_quiet(e->box);
                 box_forget_if_over(e->box);
+        }
         free(e->remote_plugin);
         exec_drop_start(e);
         free(e);
@@ -189,7 +192,7 @@ void box_forget_if_over(struct box *box)
         struct box **at;
 
         if (!box->dead || box->execs || box->arrived || box->link || box->job_running ||
-            box->stop || box->hub->closing)
+            box->stop || box->quiet || box->hub->closing)
                 return;
         for (at = &box->hub->boxes; *at != box; at = &(*at)->next)
                 ;
@@ -207,8 +210,25 @@ struct box *box_find(struct exec_hub *hub, const char *place_id)
         return b;
 }
 
+void box_tell_quiet(struct box *box)
+{
+        if (!box->quiet || box->execs)
+                return;
+        promise_keep(box->quiet, 0, NULL);
+        promise_unref(box->quiet);
+        box->quiet = NULL;
+}
+
 char *box_dir(const struct exec_hub *hub, const char *place_id)
 {
+        const struct sandbox_host *sandbox = hub->config.rt->sandbox;
+
+        if (sandbox) {
+                CLEAN(cleanup_free) char *own = xasprintf("%s/%s", sandbox->dir, place_id);
+
+                if (access(own, F_OK) == 0)
+                        return xasprintf("%s/box", own);
+        }
         return xasprintf("%s/%s", hub->boxes_dir, place_id);
 }
 
@@ -340,6 +360,8 @@ int exec_hub_new(const struct exec_hub_config *config, struct exec_hub **ret, st
         (void)frame_uuid_bytes(config->rt->node.id.s, hub->node);
         uv_timer_init(config->loop, &hub->record_timer);
         uv_timer_init(config->loop, &hub->adopt_timer);
+        hub->record_timer.data = hub->adopt_timer.data = hub;
+        hub->timers_open = 2;
         pthread_mutex_init(&hub->lock, NULL);
         for (size_t i = 0; i < LAUNCH_STRIPES; i++)
                 pthread_mutex_init(&hub->launch_locks[i], NULL);
@@ -355,10 +377,13 @@ int exec_hub_new(const struct exec_hub_config *config, struct exec_hub **ret, st
         return 0;
 }
 
-static void hub_closed(uv_handle_t *handle)
+/* Both timers have to be closed, in whatever order the loop gets to it. */
+static void timer_closed(uv_handle_t *handle)
 {
-        struct exec_hub *hub = container_of((uv_timer_t *)handle, struct exec_hub, adopt_timer);
+        struct exec_hub *hub = handle->data;
 
+        if (--hub->timers_open > 0)
+                return;
         for (size_t i = 0; i < LAUNCH_STRIPES; i++)
                 pthread_mutex_destroy(&hub->launch_locks[i]);
         free(hub->boxes_dir);
@@ -367,13 +392,6 @@ static void hub_closed(uv_handle_t *handle)
                 intended_remove(hub, hub->intended->id);
         pthread_mutex_destroy(&hub->lock);
         free(hub);
-}
-
-static void record_timer_closed(uv_handle_t *handle)
-{
-        struct exec_hub *hub = container_of((uv_timer_t *)handle, struct exec_hub, record_timer);
-
-        uv_close((uv_handle_t *)&hub->adopt_timer, hub_closed);
 }
 
 void exec_hub_free(struct exec_hub *hub)
@@ -401,7 +419,8 @@ void exec_hub_free(struct exec_hub *hub)
         /* NOLINTEND(clang-analyzer-unix.Malloc) */
         hub->config.rt->hub = NULL;
         resolver_free(hub->resolver);
-        uv_close((uv_handle_t *)&hub->record_timer, record_timer_closed);
+        uv_close((uv_handle_t *)&hub->record_timer, timer_closed);
+        uv_close((uv_handle_t *)&hub->adopt_timer, timer_closed);
 }
 
 int exec_list_boxes(struct op *op, struct runtime *rt, driver_found_fn fn, void *ctx,

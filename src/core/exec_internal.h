@@ -89,8 +89,9 @@ struct box {
         bool listing;  /* adopting: LIST was sent */
         bool adopting; /* counted in hub->adopting */
         bool stopping;
-        struct promise *stop; /* kept when the box is gone */
-        struct pool_job job;  /* looking after a box that went silent */
+        struct promise *stop;  /* kept when the box is gone */
+        struct promise *quiet; /* kept when nothing runs in it any more */
+        struct pool_job job;   /* looking after a box that went silent */
         bool job_running, found_dead;
         bool dead;             /* and buried; forgotten with its last execution */
         struct tunnel *tunnel; /* NULL until something is served through it */
@@ -121,6 +122,7 @@ struct exec_hub {
         uv_timer_t record_timer;   /* tries again what the store refused */
         uv_timer_t adopt_timer;    /* ends the wait for boxes that do not answer */
         struct resolver *resolver; /* NULL until there is a proxy */
+        unsigned timers_open;
         unsigned adopting;
         void (*adopted)(void *);
         void *adopted_arg;
@@ -143,6 +145,8 @@ struct box *box_find(struct exec_hub *hub, const char *place_id);
 struct box *box_add(struct exec_hub *hub, const char *place_id, uint64_t epoch);
 /* Drop a box that is dead and has no execution left. */
 void box_forget_if_over(struct box *box);
+/* Keep the promise of exec_end_all() when it is true. */
+void box_tell_quiet(struct box *box);
 void exec_changed(struct exec *e);
 
 /* Serve the way out of a box, unless it is served already. The policy may be NULL. */
@@ -177,6 +181,7 @@ void stdin_fail(struct exec *e);
 int stdin_add(struct exec *e, const struct stdin_piece *piece, bool owned,
               void (*done)(void *, int), void *arg, struct err *err);
 
+/* A sandbox's is in the directory of the sandbox. */
 char *box_dir(const struct exec_hub *hub, const char *place_id);
 
 #endif

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -9,8 +10,11 @@
 #include "base/fault.h"
 #include "base/fd.h"
 #include "base/path.h"
+#include "box/sandbox.h"
 #include "core/exec_internal.h"
 #include "core/place.h"
+#include "core/provider.h"
+#include "store/sandboxes.h"
 
 #define CLOSE_WAIT_MS  20000
 #define PRUNE_AFTER_US (INT64_C(7) * 86400 * US_PER_S)
@@ -28,7 +32,28 @@ struct intent {
         const char *place_config;
         struct egress_policy *egress; /* NULL: none; the loop's once it is posted */
         bool existed;
+        bool is_sandbox;  /* its box is the sandbox, and there is no other */
+        uid_t spool_user; /* of a sandbox: who writes the output */
 };
+
+/* What a sandbox needs to be told before its first byte. */
+static int look_at_sandbox(struct db *db, struct intent *q, const struct place *place,
+                           struct err *err)
+{
+        struct sandbox_spec ids = { 0 };
+        struct sandbox_row row;
+        int r = sandboxes_get(db, place->id, q->op->arena, &row, err);
+
+        if (r < 0)
+                return r;
+        if (row.is_paused)
+                return err_set(err, ERR_CONFLICT, "The lease is paused; resume it first.");
+        ids.first_id = (uint32_t)row.first_id;
+        ids.n_ids = (uint32_t)row.n_ids;
+        q->is_sandbox = true;
+        q->spool_user = sandbox_host_id(&ids, SANDBOX_SUPERVISOR);
+        return 0;
+}
 
 static int intend(struct db *db, void *arg, struct err *err)
 {
@@ -61,6 +86,8 @@ static int intend(struct db *db, void *arg, struct err *err)
                 place.has_world = true;
                 r = place_move(db, q->rt, &place, PLACE_HELD, err);
         }
+        if (r >= 0 && place.provider && streq(place.provider, PROVIDER_BERTH))
+                r = look_at_sandbox(db, q, &place, err);
         q->epoch = (uint64_t)place.epoch;
         q->place_config = place.config;
         return r < 0 ? r : executions_insert(db, &q->row, err);
@@ -128,6 +155,10 @@ static int ensure_box(struct intent *q, struct err *err)
 
         if (box_is_alive(dir))
                 return 0;
+        if (q->is_sandbox)
+                return err_set(err, ERR_CONFLICT,
+                               "The sandbox of the lease has ended. Release the lease and acquire "
+                               "another.");
         pthread_mutex_lock(lock);
         r = store_read(q->op, q->rt->store, still_wanted, q, err);
         FAULT("exec.launch.before");
@@ -142,6 +173,9 @@ static int make_output_dir(struct intent *q, char *const path, struct err *err)
 {
         if (mkdir(path, 0700) < 0 && errno != EEXIST)
                 return err_sys(err, ERR_IO, errno, "make a directory for the output");
+        /* PID 1 of a sandbox is nobody we know; of one that another user started, that user. */
+        if (q->is_sandbox && geteuid() == 0 && chown(path, q->spool_user, q->spool_user) < 0)
+                return err_sys(err, ERR_IO, errno, "give the output to the sandbox");
         return 0;
 }
 
@@ -382,9 +416,17 @@ static void stop_on_loop(struct letter *letter)
         free(s);
 }
 
-/* Ask the box to end everything; an answer either way, or none in time. */
-static int ask_to_stop(struct op *op, struct runtime *rt, const struct place *place,
-                       struct err *err)
+static void reach_on_loop(struct letter *letter)
+{
+        struct stop_letter *s = container_of(letter, struct stop_letter, letter);
+
+        box_reach(box_add(s->hub, s->place_id, s->epoch));
+        free(s);
+}
+
+/* Ask the box for something; an answer either way, or none in time. */
+static int ask_box(struct op *op, struct runtime *rt, const struct place *place,
+                   void (*fn)(struct letter *), struct err *err)
 {
         struct stop_letter *s;
         struct promise *promise = promise_new(err);
@@ -398,7 +440,7 @@ static int ask_to_stop(struct op *op, struct runtime *rt, const struct place *pl
         s->epoch = (uint64_t)place->epoch;
         s->promise = promise_ref(promise);
         memcpy(s->place_id, place->id, UUID_LEN + 1);
-        mail_post(rt->hub->config.mail, &s->letter, stop_on_loop);
+        mail_post(rt->hub->config.mail, &s->letter, fn);
         limited.deadline_ms = MIN(op->deadline_ms, clock_mono_ms() + CLOSE_WAIT_MS);
         r = promise_wait(promise, &limited, err);
         promise_unref(promise);
@@ -414,13 +456,75 @@ int exec_close_place(struct op *op, struct runtime *rt, const struct place *plac
                 return 0;
         dir = box_dir(rt->hub, place->id);
         if (box_is_alive(dir)) {
-                r = ask_to_stop(op, rt, place, err);
+                r = ask_box(op, rt, place, stop_on_loop, err);
                 if (r == ERR_CANCELLED || r == ERR_BUSY)
                         return r;
         }
         /* Whatever it said: nothing of it may be left, and every row must have its end. */
         err_clear(err);
         return exec_settle_place(op, rt->hub, place->id, true, err);
+}
+
+/* Ending what runs, and keeping the box */
+
+static void end_all_on_loop(struct letter *letter)
+{
+        struct stop_letter *s = container_of(letter, struct stop_letter, letter);
+        struct box *box = box_add(s->hub, s->place_id, s->epoch);
+
+        if (box->quiet) {
+                promise_keep(s->promise, ERR_CONFLICT, "The place is being parked already.");
+                promise_unref(s->promise);
+        } else {
+                box->quiet = s->promise;
+                for (struct exec *e = box->execs; e; e = e->box_next)
+                        if (box->link && e->channel)
+                                box_link_signal(box->link, e->channel, SIGKILL);
+                box_tell_quiet(box);
+        }
+        free(s);
+}
+
+struct open_count {
+        struct op *op;
+        const char *place_id;
+        unsigned n;
+};
+
+static int count_one(void *ctx, const struct execution *row)
+{
+        ((struct open_count *)ctx)->n++;
+        return 0;
+}
+
+static int count_open(struct db *db, void *arg, struct err *err)
+{
+        struct open_count *c = arg;
+
+        return executions_open(db, c->place_id, c->op->arena, count_one, c, err);
+}
+
+int exec_end_all(struct op *op, struct runtime *rt, const struct place *place, struct err *err)
+{
+        struct open_count c = { op, place->id, 0 };
+        int r = rt->hub ? store_read(op, rt->store, count_open, &c, err) : 0;
+
+        if (r < 0 || c.n == 0)
+                return r;
+        return ask_box(op, rt, place, end_all_on_loop, err);
+}
+
+void exec_reach_place(struct runtime *rt, const struct place *place)
+{
+        struct stop_letter *s;
+
+        if (!rt->hub)
+                return;
+        s = xcalloc(1, sizeof(*s));
+        s->hub = rt->hub;
+        s->epoch = (uint64_t)place->epoch;
+        memcpy(s->place_id, place->id, UUID_LEN + 1);
+        mail_post(rt->hub->config.mail, &s->letter, reach_on_loop);
 }
 
 /* Forgetting */

@@ -147,6 +147,20 @@ int lease_load_usable(struct op *op, struct runtime *rt, const char *lease_id,
         return 0;
 }
 
+int lease_pause(struct op *op, struct runtime *rt, const char *lease_id, struct buf *ret_json,
+                struct err *err)
+{
+        const struct driver *driver;
+        struct lease_record record;
+        int r = lease_load_usable(op, rt, lease_id, &record, &driver, err);
+
+        if (r < 0)
+                return r;
+        if (!driver->pause_lease)
+                return driver_unsupported(driver->key, "lease pause", err);
+        return driver->pause_lease(op, rt, &record.env, &record.lease, ret_json, err);
+}
+
 int lease_resume(struct op *op, struct runtime *rt, const char *lease_id, struct buf *ret_json,
                  struct err *err)
 {

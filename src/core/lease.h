@@ -69,7 +69,9 @@ int lease_driver(const struct runtime *rt, const struct lease_record *record,
 /* The key of that driver, registered or not. */
 const char *lease_driver_key(const struct lease_record *record, struct arena *arena);
 
-/* Resume and realize answer with JSON in *ret_json. */
+/* Pause, resume and realize answer with JSON in *ret_json. */
+int lease_pause(struct op *op, struct runtime *rt, const char *lease_id, struct buf *ret_json,
+                struct err *err);
 int lease_resume(struct op *op, struct runtime *rt, const char *lease_id, struct buf *ret_json,
                  struct err *err);
 int lease_realize(struct op *op, struct runtime *rt, const char *lease_id, json_t *workspace,

@@ -4,6 +4,7 @@
 #include "core/audit.h"
 #include "core/lease.h"
 #include "core/place.h"
+#include "core/stock.h"
 
 #define KEY_POLL_MS 5
 
@@ -20,6 +21,7 @@ struct acquisition {
         bool joined;        /* ... and another lease of the same run uses it still */
         struct place stale; /* could not be resumed; closed once there is something better */
         bool has_stale;
+        bool stocked; /* made in advance, and only taken when the lease is recorded */
         struct lease_record *record;
 };
 
@@ -139,7 +141,10 @@ static int intend(struct db *db, void *arg, struct err *err)
                         return r;
         }
         q->place.next_attempt_at = busy_until(q);
-        return place_create(db, q->rt, &q->place, PLACE_INTENDED, err);
+        r = place_create(db, q->rt, &q->place, PLACE_INTENDED, err);
+        if (r >= 0 && q->driver->claim)
+                r = q->driver->claim(db, q->rt, &q->place, q->op->arena, err);
+        return r;
 }
 
 /* Two requests with one key: the second waits for the first and gets its lease. */
@@ -259,6 +264,10 @@ static int bind(struct db *db, void *arg, struct err *err)
         q->record->lease.expires_at = expiry(q);
         place.provider_lease_id = q->opened.id;
         place.next_attempt_at = 0;
+        if (q->stocked) {
+                place.policy = q->plan.policy;
+                place.holder_run_id = q->req->run_id;
+        }
         /* On a copy: when this is not committed, q->place must still be what the database has, or
          * undoing would find a place that it does not know. */
         if (q->joined)
@@ -345,8 +354,8 @@ static void undo_bind(struct acquisition *q)
         struct op shield = op_shield(q->op, q->rt->settings.close_timeout_ms);
 
         FAULT("lease.undo_bind.before");
-        if (q->joined)
-                ; /* the other lease keeps it */
+        if (q->joined || q->stocked)
+                ; /* the other lease keeps it; nobody had it */
         else if (q->claimed && move_to(&shield, q, PLACE_HELD, NULL, NULL) >= 0)
                 (void)lease_finish_parking(&shield, q->rt, &q->place, NULL);
         else if (!q->claimed && q->plan.has_world)
@@ -432,6 +441,39 @@ static int bind_lease(struct acquisition *q, struct err *err)
         return r;
 }
 
+/* Take one that was made in advance. Nothing happens in the world for it, so the lease and the
+ * place are recorded in one transaction: whoever is second finds another. 1 when there is none. */
+static int take_stocked(struct acquisition *q, struct err *err)
+{
+        int r = 1;
+
+        while (q->plan.stock && r > 0) {
+                r = stock_find(q->op, q->rt, q->env, q->driver, q->plan.config, &q->place, err);
+                if (r <= 0)
+                        break;
+                r = q->driver->resume(q->op, q->rt, &q->place, q->req, &q->opened, err);
+                if (r == ERR_NOT_FOUND) {
+                        err_clear(err);
+                        stock_discard(q->op, q->rt, &q->place);
+                        r = 1;
+                        continue;
+                }
+                if (r < 0)
+                        return r;
+                q->stocked = true;
+                r = bind_lease(q, err);
+                if (r != ERR_CONFLICT) {
+                        stock_want(q->rt);
+                        return r;
+                }
+                err_clear(err);
+                r = op_check(q->op, err) < 0 ? err->code : 1;
+        }
+        q->stocked = false;
+        q->opened = (struct provider_lease){ 0 };
+        return r < 0 ? r : 1;
+}
+
 static int acquire_steps(struct acquisition *q, struct err *err)
 {
         int r = 0;
@@ -459,6 +501,9 @@ static int acquire_steps(struct acquisition *q, struct err *err)
                 q->claimed = q->joined = false;
                 q->opened = (struct provider_lease){ 0 };
         }
+        r = take_stocked(q, err);
+        if (r <= 0)
+                return r;
         r = open_new(q, err);
         return r != 0 ? r : bind_lease(q, err);
 }

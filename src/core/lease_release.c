@@ -283,7 +283,7 @@ int lease_destroy(struct op *op, struct runtime *rt, const char *lease_id, struc
                 r = lease_driver(rt, ret, &driver, err);
         if (r < 0)
                 return r;
-        if (!driver->can_destroy)
+        if (!driver->can_destroy || !driver->can_destroy(&ret->lease))
                 return driver_unsupported(driver->key, "lease destroy", err);
         return run_release(&rel, err);
 }

@@ -1,6 +1,7 @@
 #include "core/place.h"
 
 #include "base/clock.h"
+#include "store/sandboxes.h"
 
 static void sign(const struct runtime *rt, struct place *place)
 {
@@ -42,6 +43,11 @@ int place_move(struct db *db, const struct runtime *rt, struct place *place, con
         if (r == 0)
                 return err_set(err, ERR_CONFLICT,
                                "The place changed in the meantime; nothing was done.");
+        if (streq(state, PLACE_GONE) && streq(place->driver, "sandbox")) {
+                r = sandboxes_delete(db, place->id, err);
+                if (r < 0)
+                        return r;
+        }
         *place = to;
         return 0;
 }

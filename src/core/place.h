@@ -3,6 +3,8 @@
  * comes second gets ERR_CONFLICT and has changed nothing; an effect that carries an old epoch is
  * refused in the same way.
  *
+ * With the move to `gone` goes what the place held of this machine (store/sandboxes.h).
+ *
  * next_attempt_at and deadline_at are times of clock_steady_us().
  *
  * Inside a store_write() function. */

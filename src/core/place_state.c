@@ -4,6 +4,7 @@ const struct place_transition place_transitions[] = {
         { NULL, PLACE_INTENDED, "the provider is about to be asked" },
         { NULL, PLACE_HELD, "nothing outside the database is needed for it" },
         { PLACE_INTENDED, PLACE_HELD, "the provider opened it and a lease names it" },
+        { PLACE_INTENDED, PLACE_READY, "opened in advance; nobody uses it yet" },
         { PLACE_INTENDED, PLACE_CLOSING, "opened, but no lease came of it" },
         { PLACE_INTENDED, PLACE_GONE, "the provider said no, or was never asked" },
         { PLACE_INTENDED, PLACE_UNCERTAIN, "the provider's answer was lost" },

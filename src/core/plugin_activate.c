@@ -112,8 +112,8 @@ static void add_path(void *ctx, const char *item)
 }
 
 /* What the operator lets this plugin read besides. */
-static const char *const *add_paths(struct op *op, const struct runtime *rt,
-                                    const struct plugin *p, const char *const *reads)
+static const char *const *add_paths(struct op *op, const struct runtime *rt, const struct plugin *p,
+                                    const char *const *reads)
 {
         struct path_list l = { .n = 0 };
 

@@ -52,12 +52,14 @@ const char *const *plugin_secret_values(struct op *op, const struct plugin_targe
                                         const json_t *config)
 {
         json_t *paths = target->is_sandbox ? secret_ref_paths(target->schema) : json_array(), *path;
-        const char **values = arena_alloc(op->arena, (json_array_size(paths) + 1) * sizeof(*values));
+        const char **values =
+                arena_alloc(op->arena, (json_array_size(paths) + 1) * sizeof(*values));
         size_t n = 0, i;
 
         json_array_foreach(paths, i, path)
         {
-                const char *value = json_string_value(json_path_get(config, json_string_value(path)));
+                const char *value =
+                        json_string_value(json_path_get(config, json_string_value(path)));
 
                 if (value && *value && !uuid_is_valid(value))
                         values[n++] = value;

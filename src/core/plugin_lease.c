@@ -109,7 +109,7 @@ int plugin_lease_realize(struct op *op, struct runtime *rt, const struct lease *
 
         if (r < 0)
                 return r;
-        
+
         r = ask(op, rt, &l, "environmentRealizeWorkspace",
                 json_pack("{s:o, s:o}", "lease", plugin_lease_ref(&l), "workspace",
                           workspace ? json_incref(workspace) : json_object()),

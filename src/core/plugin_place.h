@@ -30,7 +30,7 @@ struct plugin_target {
 /* For whom a call is made: decides how secrets are resolved and what the worker is told. */
 struct plugin_scope {
         const char *company_id;
-        const char *environment_id; /* "unsaved": secrets are taken as they stand */
+        const char *environment_id;    /* "unsaved": secrets are taken as they stand */
         const char *issue_id, *run_id; /* NULL: none */
         const char *place_id;          /* a place that is being given up; NULL: normal use */
 };

@@ -68,7 +68,8 @@ static int run(struct op *op, struct runtime *rt, const struct target *t, const 
         p = streq(t->driver, "sandbox") ? provider_lookup(json_get_string(config, "provider"))
                                         : NULL;
         if (p)
-                return p->probe(op, rt, config, &res->summary, res->details, &res->ok, err);
+                return p->probe(op, rt, t->company_id, config, &res->summary, res->details,
+                                &res->ok, err);
         return plugin_probe(op, rt, t->driver, t->company_id, t->environment_id, config, &res->ok,
                             &res->summary, res->details, err);
 }
@@ -132,6 +133,8 @@ int probe_saved(struct op *op, struct runtime *rt, const char *id, struct buf *r
                 r = json_parse(env.config, strlen(env.config), &raw, err);
         if (r >= 0)
                 r = env_config_normalize(env.driver, raw, CONFIG_STORED, &config, err);
+        if (r >= 0 && streq(env.driver, "sandbox"))
+                r = provider_check(rt, config, err);
         if (r >= 0) {
                 entry.company_id = env.company_id;
                 entry.entity_id = env.id;
@@ -192,6 +195,8 @@ int probe_unsaved(struct op *op, struct runtime *rt, const char *company_id, jso
                 r = env_config_normalize(entry.driver, given, CONFIG_SUBMITTED, &config, err);
         if (r >= 0)
                 r = plugin_validate_config(op, rt, entry.driver, &config, NULL, err);
+        if (r >= 0 && streq(entry.driver, "sandbox"))
+                r = provider_check(rt, config, err);
         if (r >= 0) {
                 entry.config_keys = (int64_t)json_object_size(config);
                 r = probe_and_record(op, rt, &entry, config, ret_json, err);

@@ -176,8 +176,9 @@ static int fake_list(struct op *op, struct runtime *rt, driver_found_fn fn, void
         return r;
 }
 
-static int fake_probe(struct op *op, struct runtime *rt, const json_t *config, struct buf *summary,
-                      json_t *details, bool *ret_ok, struct err *err)
+static int fake_probe(struct op *op, struct runtime *rt, const char *company_id,
+                      const json_t *config, struct buf *summary, json_t *details, bool *ret_ok,
+                      struct err *err)
 {
         int r = check_config(config, err);
 

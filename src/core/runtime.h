@@ -14,6 +14,7 @@ struct exec_hub;
 struct mail;
 struct plugin_registry;
 struct pool;
+struct sandbox_host;
 struct vault_provider;
 
 enum deployment_mode { MODE_LOCAL_TRUSTED, MODE_AUTHENTICATED };
@@ -40,11 +41,16 @@ struct settings {
         const char *plugin_env;   /* names of further variables for workers (plugin/env.h) */
         const char *plugin_paths; /* further paths that workers may read; the same form */
         int64_t plugin_install_timeout_ms;
-        bool plugin_confine;      /* Landlock for workers, where the kernel has it */
-        const char *trampoline;   /* our own program, to confine others; NULL: none */
-        const char *examples_dir; /* NULL: not installed */
+        bool plugin_confine;          /* Landlock for workers, where the kernel has it */
+        const char *trampoline;       /* our own program, to confine others; NULL: none */
+        const char *examples_dir;     /* NULL: not installed */
         const char *secrets_provider; /* for secrets that name none; NULL: local_encrypted */
         bool secrets_strict;          /* sensitive variables have to be secrets */
+        /* The built-in sandbox. The range counts for root; another user has /etc/subuid. */
+        int64_t sandbox_uid_first, sandbox_uid_count;
+        int64_t sandbox_ids_per_box;     /* 0: as many as there are plenty of */
+        const char *sandbox_rootfs_dirs; /* colon separated: where a rootfs may lie */
+        int64_t sandbox_pool_max;        /* sandboxes made in advance, of all environments */
 };
 
 /* Who we are. A node keeps its id over restarts; `instance` is new with every start, so what an
@@ -71,6 +77,7 @@ struct runtime {
         struct mail *mail;                   /* to the loop, and */
         struct pool *pool; /* for work that nobody waits for; NULL in tests without a loop */
         const struct vault_provider *const *vaults; /* before the built-in ones; NULL: none */
+        struct sandbox_host *sandbox;               /* NULL in tests without sandboxes */
         struct counters counters;
 };
 

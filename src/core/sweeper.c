@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "core/lease.h"
 #include "core/place.h"
+#include "core/stock.h"
 
 /* Less is the usual correction of a clock, and too little to move deadlines for. */
 #define CLOCK_JUMP_US (10 * US_PER_S)
@@ -21,6 +22,7 @@ struct findings {
         } * leases;
         size_t n_leases;
         const char *status; /* for the leases being collected */
+        const struct place *dead;
 };
 
 static int add_lease(void *ctx, const struct lease *lease)
@@ -57,6 +59,13 @@ static int look(struct db *db, void *arg, struct err *err)
         if (r >= 0)
                 r = places_living(db, NULL, f->op->arena, add_place, f, err);
         return r;
+}
+
+static int leases_of_dead(struct db *db, void *arg, struct err *err)
+{
+        struct findings *f = arg;
+
+        return leases_living_of_place(db, f->dead->id, f->op->arena, add_lease, f, err);
 }
 
 /* Nobody works on the place: its owner is an earlier instance of this node, or its window is over.
@@ -165,6 +174,42 @@ static void heal_intended(struct findings *f, struct place *place, struct sweep_
                                "left behind while the provider was asked to open it");
 }
 
+static void end_lease(struct findings *f, const struct due_lease *due, struct sweep_result *res)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        struct lease_record record;
+        int r = lease_release(f->op, f->rt, due->id, due->status, &record, &err);
+
+        if (r < 0) {
+                log_warn("could not end a lease", LOG_S("lease", due->id), LOG_S("error", err.msg));
+                res->failed++;
+        } else if (streq(due->status, LEASE_EXPIRED)) {
+                res->expired++;
+                atomic_fetch_add(&f->rt->counters.leases_expired, 1);
+        } else {
+                res->released++;
+        }
+}
+
+/* What its leases stand on is gone. Only of a place at rest: what is under way is somebody's. */
+static void end_leases_of_dead(struct findings *f, struct place *place, struct sweep_result *res)
+{
+        const struct driver *driver = driver_lookup(f->rt, place->driver);
+        size_t first = f->n_leases;
+
+        if (place->next_attempt_at || !driver || !driver->is_alive ||
+            !streq(place->owner_node, f->rt->node.id.s) || driver->is_alive(f->rt, place))
+                return;
+        log_warn("a sandbox has ended by itself", LOG_S("place", place->id));
+        f->status = LEASE_FAILED;
+        f->dead = place;
+        if (store_read(f->op, f->rt->store, leases_of_dead, f, NULL) < 0)
+                return;
+        for (size_t i = first; i < f->n_leases; i++)
+                end_lease(f, &f->leases[i], res);
+        f->n_leases = first;
+}
+
 static void heal_held(struct findings *f, struct place *place, struct sweep_result *res)
 {
         CLEAN(err_done) struct err err = { 0 };
@@ -178,6 +223,7 @@ static void heal_held(struct findings *f, struct place *place, struct sweep_resu
         };
         int r;
 
+        end_leases_of_dead(f, place, res);
         if (!is_abandoned(f, place))
                 return;
         FAULT("sweep.unused.before");
@@ -225,6 +271,12 @@ static int ask_wanted(struct db *db, void *arg, struct err *err)
         struct environment env;
         int r = environments_get(db, q->place->environment_id, q->f->op->arena, &env, err);
 
+        if (r >= 0 && streq(q->place->policy, POLICY_STOCK)) {
+                r = stock_is_wanted(db, q->f->rt, &env, q->place, q->f->op->arena, &q->yes, err);
+                q->yes = q->yes && driver->matches(q->place->config, env.config) &&
+                         streq(env.status, "active");
+                return r;
+        }
         q->yes = r >= 0 && driver && streq(env.status, "active") &&
                  streq(env.driver, q->place->driver) &&
                  driver->matches(q->place->config, env.config);
@@ -235,7 +287,12 @@ static void heal_ready(struct findings *f, struct place *place, struct sweep_res
 {
         struct wanted q = { .f = f, .place = place, .yes = true };
         bool over = place->deadline_at && place->deadline_at <= f->now;
+        const struct driver *driver = driver_lookup(f->rt, place->driver);
 
+        if (driver && driver->is_alive && !driver->is_alive(f->rt, place)) {
+                close_place(f, place, "it ended by itself", res);
+                return;
+        }
         if (!over && store_read(f->op, f->rt->store, ask_wanted, &q, NULL) < 0)
                 return;
         if (over || !q.yes)
@@ -254,23 +311,6 @@ static void heal_place(struct findings *f, struct place *place, struct sweep_res
                 heal_uncertain(f, place, res);
         else if (streq(place->state, PLACE_READY))
                 heal_ready(f, place, res);
-}
-
-static void end_lease(struct findings *f, const struct due_lease *due, struct sweep_result *res)
-{
-        CLEAN(err_done) struct err err = { 0 };
-        struct lease_record record;
-        int r = lease_release(f->op, f->rt, due->id, due->status, &record, &err);
-
-        if (r < 0) {
-                log_warn("could not end a lease", LOG_S("lease", due->id), LOG_S("error", err.msg));
-                res->failed++;
-        } else if (streq(due->status, LEASE_EXPIRED)) {
-                res->expired++;
-                atomic_fetch_add(&f->rt->counters.leases_expired, 1);
-        } else {
-                res->released++;
-        }
 }
 
 int sweep(struct op *op, struct runtime *rt, struct sweep_result *ret, struct err *err)

@@ -7,7 +7,8 @@
  *   held without a lease, of nobody            back to ready (reusable) or closed
  *   closing and due                            the provider is asked again, with growing pauses
  *   uncertain                                  looked for again where the driver can list
- *   ready past its time, or not wanted         closed
+ *   ready past its time, not wanted, or dead   closed
+ *   held by a lease, but dead                  its leases end as failed
  *
  * "Of nobody" means of an earlier instance of this node, or of ours with its time window over. A
  * pass is safe beside everything else: each step is a compare-and-set.

@@ -8,4 +8,7 @@
  * out of it; else ERR_UNPROCESSABLE with a text that names the roots. */
 int workspace_root_check(const struct runtime *rt, const char *path, struct err *err);
 
+/* The same for the root of a sandbox, beneath sandbox_rootfs_dirs. */
+int rootfs_check(const struct runtime *rt, const char *path, struct err *err);
+
 #endif

@@ -11,6 +11,7 @@
 #include "base/path.h"
 #include "codec/json.h"
 #include "codec/toml.h"
+#include "core/host_ids.h"
 
 #define CONFIG_FILE "berth.toml"
 
@@ -238,6 +239,11 @@ static int check_keys(json_t *file, struct err *err)
                 "plugin_confine",
                 "node",
                 "npm",
+                "sandbox_uid_first",
+                "sandbox_uid_count",
+                "sandbox_ids_per_box",
+                "sandbox_rootfs_dirs",
+                "sandbox_pool_max",
                 "secrets.provider",
                 "secrets.strict_mode",
                 "secrets.key_file",
@@ -270,6 +276,25 @@ static const char *host_of(struct arena *a, const char *listen)
         return arena_strndup(a, listen, n);
 }
 
+static void load_sandbox(struct loader *l, const char *data_dir, struct settings *s)
+{
+        s->sandbox_uid_first =
+                number(l, (struct source){ "sandbox_uid_first", "BERTH_SANDBOX_UID_FIRST", NULL },
+                       HOST_IDS_FIRST, 1000, UINT32_MAX - 1);
+        s->sandbox_uid_count =
+                number(l, (struct source){ "sandbox_uid_count", "BERTH_SANDBOX_UID_COUNT", NULL },
+                       HOST_IDS_COUNT, 0, UINT32_MAX - s->sandbox_uid_first);
+        s->sandbox_ids_per_box = number(
+                l, (struct source){ "sandbox_ids_per_box", "BERTH_SANDBOX_IDS_PER_BOX", NULL }, 0,
+                0, 65536);
+        s->sandbox_rootfs_dirs =
+                list(l, (struct source){ "sandbox_rootfs_dirs", "BERTH_SANDBOX_ROOTFS_DIRS", NULL },
+                     ':', arena_printf(l->arena, "%s/rootfs:/var/lib/berth/rootfs", data_dir));
+        s->sandbox_pool_max =
+                number(l, (struct source){ "sandbox_pool_max", "BERTH_SANDBOX_POOL_MAX", NULL }, 64,
+                       0, 4096);
+}
+
 static void load_secrets(struct loader *l, struct config *c)
 {
         static const char *const providers[] = { "local_encrypted", "aws_secrets_manager",
@@ -286,8 +311,10 @@ static void load_secrets(struct loader *l, struct config *c)
                                                 "PAPERCLIP_SECRETS_PROVIDER" },
                                providers, 0)];
         s->secrets_strict =
-                flag_set(l, (struct source){ "secrets.strict_mode", "BERTH_SECRETS_STRICT_MODE",
-                                             "PAPERCLIP_SECRETS_STRICT_MODE" }, false);
+                flag_set(l,
+                         (struct source){ "secrets.strict_mode", "BERTH_SECRETS_STRICT_MODE",
+                                          "PAPERCLIP_SECRETS_STRICT_MODE" },
+                         false);
         c->secrets_key_file = file ? absolute(l->arena, file) : NULL;
 }
 
@@ -335,6 +362,7 @@ static void load_settings(struct loader *l, const struct cli_serve_options *flag
         s->close_timeout_ms =
                 number(l, (struct source){ "close_timeout_ms", "BERTH_CLOSE_TIMEOUT_MS", NULL },
                        60000, 10, 3600000);
+        load_sandbox(l, c->data_dir, s);
         s->listen_host = host_of(l->arena, c->listen);
         load_secrets(l, c);
 }

@@ -28,7 +28,10 @@
 #include "core/driver.h"
 #include "core/exec.h"
 #include "core/plugin_registry.h"
+#include "core/sandbox_host.h"
 #include "core/secret.h"
+#include "core/snapshot.h"
+#include "core/stock.h"
 #include "core/sweeper.h"
 #include "daemon/config.h"
 #include "daemon/datadir.h"
@@ -53,14 +56,69 @@ struct daemon {
         uv_timer_t sweep_timer, grace_timer;
         uv_prepare_t idle_check;
         uv_signal_t sigterm, sigint;
-        struct pool_job sweep_job;
+        struct pool_job sweep_job, stock_job;
+        struct letter stock_letter;
+        _Atomic bool stock_posted;
         struct idle idle; /* of a private one */
-        bool adopted, sweeping, stopping, closed;
+        bool adopted, sweeping, stocking, stock_again, stopping, closed;
         bool stopping_plugins, plugins_stopped;
 };
 
 static const struct driver *const drivers[] = { &driver_local, &driver_sandbox, &driver_plugin,
                                                 NULL };
+
+/* Sandboxes in advance */
+
+static void stock_start(struct daemon *d);
+
+static void stock_run(struct pool_job *job, struct op *op)
+{
+        struct daemon *d = container_of(job, struct daemon, stock_job);
+        CLEAN(err_done) struct err err = { 0 };
+        unsigned made = 0;
+        int r;
+
+        op->actor = &actor_system;
+        r = stock_fill(op, &d->rt, &made, &err);
+        if (r < 0 && r != ERR_CANCELLED)
+                log_error("could not look after sandboxes in advance", LOG_S("error", err.msg));
+        else if (made > 0)
+                log_debug("made sandboxes in advance", LOG_I("made", made));
+}
+
+static void stock_done(struct pool_job *job)
+{
+        struct daemon *d = container_of(job, struct daemon, stock_job);
+
+        d->stocking = false;
+        if (d->stock_again)
+                stock_start(d);
+}
+
+static void stock_start(struct daemon *d)
+{
+        d->stock_again = d->stocking;
+        if (d->stocking || d->stopping)
+                return;
+        d->stock_job = (struct pool_job){ .run = stock_run, .done = stock_done };
+        d->stocking = pool_submit(d->pool, &d->stock_job, NULL) >= 0;
+}
+
+static void stock_on_loop(struct letter *letter)
+{
+        struct daemon *d = container_of(letter, struct daemon, stock_letter);
+
+        atomic_store(&d->stock_posted, false);
+        stock_start(d);
+}
+
+static void want_stock(void *arg)
+{
+        struct daemon *d = arg;
+
+        if (!atomic_exchange(&d->stock_posted, true))
+                mail_post(d->mail, &d->stock_letter, stock_on_loop);
+}
 
 /* Sweeping */
 
@@ -78,6 +136,8 @@ static void sweep_once(struct daemon *d, struct op *op)
                          LOG_I("seconds", jump_us / US_PER_S));
         if (r >= 0)
                 r = sweep(op, &d->rt, &res, &err);
+        if (r >= 0)
+                r = snapshot_sweep(op, &d->rt, &err);
         if (r >= 0)
                 r = exec_prune(op, &d->rt, &err);
         if (r >= 0)
@@ -97,7 +157,10 @@ static void sweep_run(struct pool_job *job, struct op *op)
 
 static void sweep_done(struct pool_job *job)
 {
-        container_of(job, struct daemon, sweep_job)->sweeping = false;
+        struct daemon *d = container_of(job, struct daemon, sweep_job);
+
+        d->sweeping = false;
+        stock_start(d);
 }
 
 static void start_sweep(struct daemon *d)
@@ -384,11 +447,16 @@ static int recover(struct daemon *d, struct err *err)
         config.mail = d->rt.mail = d->mail;
         d->rt.pool = d->pool;
         if (r >= 0)
+                r = sandbox_host_new(&d->rt, d->config.data_dir, config.box_program, &d->rt.sandbox,
+                                     err);
+        if (r >= 0)
                 r = exec_hub_new(&config, &d->hub, err);
         if (r >= 0)
                 r = on_main_thread(d, read_boxes, err);
         if (r < 0)
                 return r;
+        d->rt.sandbox->want_stock = want_stock;
+        d->rt.sandbox->want_arg = d;
         exec_hub_connect(d->hub, boxes_adopted, d);
         while (!d->adopted)
                 uv_run(&d->loop, UV_RUN_ONCE);
@@ -497,6 +565,7 @@ static void shut_down(struct daemon *d)
                 uv_run(&d->loop, UV_RUN_DEFAULT);
                 (void)uv_loop_close(&d->loop);
         }
+        sandbox_host_free(d->rt.sandbox);
         store_close(d->rt.store);
         master_key_unload();
         keys_done(&d->keys);

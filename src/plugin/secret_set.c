@@ -20,14 +20,13 @@ static void forget(char **value)
 static void rebuild(struct secret_set *s)
 {
         const char *list[SECRET_SET_MAX];
-        bool too_much = false;
         size_t n = 0;
 
         for (size_t i = 0; i < SECRET_SET_MAX; i++)
                 if (s->values[i])
                         list[n++] = s->values[i];
         redactor_free(s->redactor);
-        s->redactor = redactor_new(list, n, &too_much);
+        s->redactor = redactor_new(list, n, &s->too_much);
 }
 
 void secret_set_add(struct secret_set *s, const char *const *values)
@@ -56,7 +55,9 @@ void secret_set_done(struct secret_set *s)
 
 void secret_set_put(const struct secret_set *s, struct buf *b, const char *text, size_t len)
 {
-        if (s->redactor)
+        if (s->too_much)
+                buf_puts(b, REDACTED); /* then nothing may be said */
+        else if (s->redactor)
                 redact_text(s->redactor, text, len, b);
         else
                 buf_append(b, text, len);

@@ -11,6 +11,7 @@ struct secret_set {
         char *values[SECRET_SET_MAX];
         size_t next; /* where the next value goes */
         struct redactor *redactor;
+        bool too_much; /* for one redactor */
 };
 
 /* NULL-terminated; NULL is none. Values that are known already are not taken twice. */

@@ -130,7 +130,7 @@ struct aws_call {
 };
 
 /* Sign and send. 0 with a 200 and its bytes; otherwise the error of vault_fail(), logged here with
- * AWS's own words. ret->sent tells whether AWS may have acted. */
+ * AWS's own words. */
 int aws_call_run(struct op *op, const struct aws_settings *s, const struct aws_call *call,
                  struct transfer_answer *ret, struct err *err);
 

@@ -289,7 +289,6 @@ static int attempt(struct op *op, const struct aws_settings *s, const struct aws
         const char *type;
         int r = send_signed(op, s, call, c, &answer, &reason);
 
-        ret->sent = answer.sent;
         *ret_stale = false;
         if (r < 0)
                 return failed(call, r, &reason, err);
@@ -311,7 +310,6 @@ int aws_call_run(struct op *op, const struct aws_settings *s, const struct aws_c
         bool stale;
         int r = aws_credentials_get(op, s->region, &first, err);
 
-        ret->sent = false;
         if (r < 0)
                 return r;
         r = attempt(op, s, call, &first, ret, &stale, err);

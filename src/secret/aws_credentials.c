@@ -23,7 +23,7 @@
 struct load {
         int fd; /* readable once it has ended */
         unsigned users;
-        bool failed; /* and would fail for the others as well */
+        int failure; /* -1, or the kind of vault_fail() that the others would get as well */
 };
 
 struct region {
@@ -70,18 +70,24 @@ static int load_from_sources(struct op *op, const char *region, struct aws_crede
                 r = aws_from_web_identity(op, region, ret, err);
         if (r == 0)
                 r = aws_from_container(op, ret, err);
-        if (r == 0)
+        if (r == 0) {
                 r = aws_from_instance(op, ret, err);
+                /* Most machines have nobody there. */
+                if (r == ERR_UNREACHABLE)
+                        r = 0;
+        }
         if (r == 0)
                 return err_set(err, ERR_NOT_FOUND, "no source has AWS credentials");
         return r < 0 ? r : 0;
 }
 
-static int no_credentials(struct err *err)
+static int unusable(enum vault_failure kind, struct err *err)
 {
-        return vault_fail(err, VAULT_ACCESS_DENIED,
-                          "AWS Secrets Manager cannot be used: this server has no valid AWS "
-                          "credentials.");
+        return vault_fail(err, kind,
+                          kind == VAULT_UNAVAILABLE
+                                  ? aws_failure_text(kind)
+                                  : "AWS Secrets Manager cannot be used: this server has no valid "
+                                    "AWS credentials.");
 }
 
 /* What a source said is for the log. */
@@ -99,7 +105,7 @@ static int load_credentials(struct op *op, const char *region, struct aws_creden
         }
         log_warn("no AWS credentials", LOG_S("region", region),
                  LOG_S("reason", aws_redact(op->arena, reason.msg)));
-        return no_credentials(err);
+        return unusable(r == ERR_UNREACHABLE ? VAULT_UNAVAILABLE : VAULT_ACCESS_DENIED, err);
 }
 
 /* ---- the cache; all with the lock held ---- */
@@ -146,6 +152,7 @@ static struct load *load_new(void)
 {
         struct load *l = xcalloc(1, sizeof(*l));
 
+        l->failure = -1;
         l->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         l->users = 1;
         if (l->fd < 0) {
@@ -190,8 +197,9 @@ static enum finding look(const char *name, struct aws_credentials *ret, struct l
         return LOAD;
 }
 
+/* c NULL: there are none, and `failure` is why. */
 static void finish_load(const char *name, struct load *l, const struct aws_credentials *c,
-                        int result)
+                        int failure)
 {
         uint64_t one = 1;
         struct region *r;
@@ -199,11 +207,11 @@ static void finish_load(const char *name, struct load *l, const struct aws_crede
         pthread_mutex_lock(&lock);
         r = find_region(name);
         if (r && r->load == l) {
-                if (result == 0)
+                if (c)
                         keep(r, c);
                 r->load = NULL;
         }
-        l->failed = result < 0 && result != ERR_CANCELLED && result != ERR_TIMEOUT;
+        l->failure = failure;
         (void)!write(l->fd, &one, sizeof(one));
         load_unref(l);
         pthread_mutex_unlock(&lock);
@@ -212,20 +220,21 @@ static void finish_load(const char *name, struct load *l, const struct aws_crede
 static int wait_for(struct op *op, struct load *l, struct err *err)
 {
         int r = op_wait_fd(op, l->fd, POLLIN, -1, err);
-        bool has_failed;
+        int failure;
 
         pthread_mutex_lock(&lock);
-        has_failed = l->failed;
+        failure = l->failure;
         load_unref(l);
         pthread_mutex_unlock(&lock);
         if (r < 0)
                 return r;
-        return has_failed ? no_credentials(err) : 0;
+        return failure < 0 ? 0 : unusable((enum vault_failure)failure, err);
 }
 
 int aws_credentials_get(struct op *op, const char *region, struct aws_credentials *ret,
                         struct err *err)
 {
+        CLEAN(err_done) struct err e = { 0 };
         int r;
 
         for (;;) {
@@ -241,8 +250,10 @@ int aws_credentials_get(struct op *op, const char *region, struct aws_credential
                 case NO_ROOM:
                         return load_credentials(op, region, ret, err);
                 case LOAD:
-                        r = load_credentials(op, region, ret, err);
-                        finish_load(region, l, ret, r);
+                        r = load_credentials(op, region, ret, &e);
+                        finish_load(region, l, r == 0 ? ret : NULL, vault_failure_of(&e));
+                        if (r < 0)
+                                err_move(err, &e);
                         return r;
                 case WAIT:
                         r = wait_for(op, l, err);

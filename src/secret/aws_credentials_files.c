@@ -2,7 +2,6 @@
 #include "secret/aws.h"
 
 #include <fcntl.h>
-#include <pwd.h>
 
 #include "base/fd.h"
 #include "codec/ini.h"
@@ -44,23 +43,17 @@ int aws_from_environment(struct aws_credentials *ret, struct err *err)
 
 /* ---- shared files ---- */
 
-static const char *home(void)
-{
-        const char *dir = aws_env_plain("HOME");
-        const struct passwd *pw = dir ? NULL : getpwuid(getuid());
-
-        return dir ? dir : pw ? pw->pw_dir : "/";
-}
-
 /* The file's text, or nothing when it is not there. */
 static int read_shared(struct op *op, const char *variable, const char *name, struct buf *ret,
                        struct err *err)
 {
-        const char *path = aws_env_plain(variable);
+        const char *path = aws_env_plain(variable), *home = aws_env_plain("HOME");
         int r;
 
+        if (!path && !home)
+                return 0;
         if (!path)
-                path = arena_printf(op->arena, "%s/.aws/%s", home(), name);
+                path = arena_printf(op->arena, "%s/.aws/%s", home, name);
         r = file_read_at(AT_FDCWD, path, INI_MAX_BYTES, ret, err);
         if (r == ERR_NOT_FOUND) {
                 err_clear(err);

@@ -344,14 +344,6 @@ static int finish(struct running *r)
         return 0;
 }
 
-static bool was_sent(const struct running *r)
-{
-        long bytes = 0;
-
-        return r->added && curl.easy_getinfo(r->easy, CURLINFO_REQUEST_SIZE, &bytes) == CURLE_OK &&
-               bytes > 0;
-}
-
 int transfer_run(struct op *op, const struct transfer *t, struct transfer_answer *ret,
                  struct err *err)
 {
@@ -359,7 +351,6 @@ int transfer_run(struct op *op, const struct transfer *t, struct transfer_answer
         CLEAN(running_done) struct running r = { .answer = &answer, .err = err };
         int e;
 
-        ret->sent = false;
         if (pthread_once(&load_once, load) != 0 || !loaded)
                 return err_set(err, ERR_NOT_IMPLEMENTED, "libcurl.so.4 is not installed");
         e = op_check(op, err);
@@ -369,10 +360,8 @@ int transfer_run(struct op *op, const struct transfer *t, struct transfer_answer
                 e = drive(op, &r);
         if (e == 0)
                 e = finish(&r);
-        answer.sent = was_sent(&r);
         if (e < 0) {
                 transfer_answer_done(&answer);
-                ret->sent = answer.sent;
                 return e;
         }
         r.succeeded = true;

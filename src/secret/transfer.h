@@ -33,14 +33,13 @@ struct transfer_answer {
         int status;
         struct secret_value room; /* the answer is its beginning */
         size_t len;
-        bool sent;            /* the other side may have acted, also when the transfer failed */
         char error_type[128]; /* x-amzn-errortype */
         char request_id[80];  /* x-amzn-requestid */
 };
 
 /* 0 for an answer of any status. ERR_CANCELLED and ERR_TIMEOUT are the operation's own end;
  * ERR_UNREACHABLE: no answer, or not in time; ERR_TOO_LARGE; ERR_NOT_IMPLEMENTED: no libcurl here.
- * The texts name neither address nor header. On failure only `sent` of *ret is set. */
+ * The texts name neither address nor header. *ret is written on success only. */
 int transfer_run(struct op *op, const struct transfer *t, struct transfer_answer *ret,
                  struct err *err);
 void transfer_answer_done(struct transfer_answer *a);

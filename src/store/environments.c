@@ -81,6 +81,19 @@ int environments_get_local(struct db *db, const char *company_id, struct arena *
         return r < 0 ? r : get_one(s, arena, ret, err);
 }
 
+static int each(struct stmt *s, struct arena *arena, environment_fn fn, void *ctx, struct err *err)
+{
+        int r = 0;
+
+        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
+                struct environment e;
+
+                load(s, arena, &e);
+                r = fn(ctx, &e);
+        }
+        return r;
+}
+
 int environments_list(struct db *db, const char *company_id, const char *status, const char *driver,
                       struct arena *arena, environment_fn fn, void *ctx, struct err *err)
 {
@@ -92,13 +105,19 @@ int environments_list(struct db *db, const char *company_id, const char *status,
                          "ORDER BY updated_at DESC, created_at DESC",
                          DB_ARGS(DB_T(company_id), DB_T(status), DB_T(driver)), &s, err);
 
-        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
-                struct environment e;
+        return r < 0 ? r : each(s, arena, fn, ctx, err);
+}
 
-                load(s, arena, &e);
-                r = fn(ctx, &e);
-        }
-        return r;
+int environments_of_driver(struct db *db, const char *driver, const char *status,
+                           struct arena *arena, environment_fn fn, void *ctx, struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT " COLUMNS " FROM environments WHERE driver = ?1 AND status = ?2 "
+                         "ORDER BY id",
+                         DB_ARGS(DB_T(driver), DB_T(status)), &s, err);
+
+        return r < 0 ? r : each(s, arena, fn, ctx, err);
 }
 
 int environments_update(struct db *db, const struct environment *row, int64_t seen_updated_at,

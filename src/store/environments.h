@@ -25,6 +25,9 @@ int environments_get_local(struct db *db, const char *company_id, struct arena *
 /* Newest update first; status and driver are exact filters or NULL. */
 int environments_list(struct db *db, const char *company_id, const char *status, const char *driver,
                       struct arena *arena, environment_fn fn, void *ctx, struct err *err);
+/* Of all companies. */
+int environments_of_driver(struct db *db, const char *driver, const char *status,
+                           struct arena *arena, environment_fn fn, void *ctx, struct err *err);
 /* Writes the row if it is still as it was at `seen_updated_at`; returns 0 when it is not. */
 int environments_update(struct db *db, const struct environment *row, int64_t seen_updated_at,
                         struct err *err);

@@ -154,6 +154,18 @@ int leases_living_of_environment(struct db *db, const char *environment_id, stru
         return r < 0 ? r : each(s, arena, fn, ctx, err);
 }
 
+int leases_living_of_place(struct db *db, const char *place_id, struct arena *arena, lease_fn fn,
+                           void *ctx, struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT " COLUMNS " FROM environment_leases WHERE place_id = ?1 "
+                         "AND (status = 'active' OR status = 'retained') ORDER BY acquired_at, id",
+                         DB_ARGS(DB_T(place_id)), &s, err);
+
+        return r < 0 ? r : each(s, arena, fn, ctx, err);
+}
+
 int leases_expired(struct db *db, int64_t now_us, struct arena *arena, lease_fn fn, void *ctx,
                    struct err *err)
 {

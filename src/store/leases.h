@@ -35,6 +35,8 @@ int leases_active_of_run(struct db *db, const char *run_id, struct arena *arena,
                          void *ctx, struct err *err);
 int leases_living_of_environment(struct db *db, const char *environment_id, struct arena *arena,
                                  lease_fn fn, void *ctx, struct err *err);
+int leases_living_of_place(struct db *db, const char *place_id, struct arena *arena, lease_fn fn,
+                           void *ctx, struct err *err);
 /* Active leases whose time is up. */
 int leases_expired(struct db *db, int64_t now_us, struct arena *arena, lease_fn fn, void *ctx,
                    struct err *err);

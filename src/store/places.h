@@ -40,6 +40,8 @@ int places_shift_times(struct db *db, int64_t delta_us, struct err *err);
 /* Living places of one environment, newest change first. */
 int places_of_environment(struct db *db, const char *environment_id, struct arena *arena,
                           place_fn fn, void *ctx, struct err *err);
+/* Living places with that policy. */
+int places_count_policy(struct db *db, const char *policy, int64_t *ret, struct err *err);
 /* An acquire under way with that key; ERR_NOT_FOUND when there is none. */
 int places_by_request(struct db *db, const char *environment_id, const char *key,
                       struct arena *arena, struct place *ret, struct err *err);

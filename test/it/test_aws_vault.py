@@ -610,10 +610,12 @@ class CredentialTest(AwsTest):
         self.assertEqual(self.fails(d, "list", pageSize=1)["text"], NO_CREDENTIALS)
         self.assertIn("InvalidIdentityToken", d.logged())
         self.assertNotIn(awsfake.ACCOUNT, d.logged())
-        for answer in (raw(200, "<a>"), raw(200, ""), raw(200, "{}"), awsfake.hang_up,
+        for answer in (raw(200, "<a>"), raw(200, ""), raw(200, "{}"),
                        raw(200, "<AssumeRoleWithWebIdentityResponse/>")):
             self.aws.script("STS", answer)
             self.assertEqual(self.fails(d, "list", pageSize=1)["code"], "access_denied")
+        self.aws.script("STS", awsfake.hang_up, awsfake.hang_up)
+        self.assertEqual(self.fails(d, "list", pageSize=1)["code"], "provider_unavailable")
 
     def test_no_source(self):
         error = self.fails(self.roles(), "list", pageSize=1)

@@ -130,11 +130,16 @@ static int fake_list(struct op *op, struct runtime *rt, driver_found_fn fn, void
         return r;
 }
 
+static bool can_destroy(const struct lease *lease)
+{
+        return true;
+}
+
 #define FAKE_DRIVER(key_, list_)                                                                   \
         {                                                                                          \
                 .key = key_, .plan = fake_plan, .open = fake_open, .resume = fake_resume,          \
                 .park = fake_park, .close = fake_close, .matches = fake_matches, .list = list_,    \
-                .can_destroy = true, .writes_cleanup_status = true,                                \
+                .can_destroy = can_destroy, .writes_cleanup_status = true,                         \
                 .release_failure_reason = "failed"                                                 \
         }
 

@@ -69,6 +69,7 @@ static void test_refusals_say_where_and_what(void **state)
                               "(line 1, column 3)");
         assert_refused("{\"a\":1,\"a\":1}",
                        "Malformed JSON: a key occurs twice in an object (line 1, column 10)");
+        assert_refused_n("{\"b\":null\0}", 11, "Malformed JSON: a NUL byte (line 1, column 10)");
         assert_refused("[\"\\u0000\"]", "Malformed JSON: strings must not contain the character "
                                         "U+0000 (line 1, column 9)");
         assert_refused("{\"\\u0000\":1}", "Malformed JSON: strings must not contain the character "
@@ -80,9 +81,7 @@ static void test_refusals_say_where_and_what(void **state)
         assert_refused("\"\\ud800\"", "Malformed JSON: invalid Unicode (line 1, column 8)");
         assert_refused("'a'", "Malformed JSON: invalid token (line 1, column 1)");
         assert_refused("\xef\xbb\xbf{}", "Malformed JSON: invalid token (line 1, column 1)");
-        assert_refused_n("[1]\0", 4,
-                         "Malformed JSON: something follows the end of the document "
-                         "(line 1, column 4)");
+        assert_refused_n("[1]\0", 4, "Malformed JSON: a NUL byte (line 1, column 4)");
 }
 
 static void test_refusals_do_not_repeat_the_input(void **state)

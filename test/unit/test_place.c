@@ -8,7 +8,7 @@ static const char *const states[] = { PLACE_INTENDED, PLACE_READY,     PLACE_HEL
 /* The table, written down a second time: whoever changes one has to think about the other, and
  * about the model in test/model. Rows are `from`, columns `to`, both in the order of `states`. */
 static const char *const allowed[] = {
-        "..HCUG", /* intended */
+        ".RHCUG", /* intended */
         "..HC..", /* ready */
         ".RHC..", /* held */
         "...C.G", /* closing */

@@ -167,8 +167,8 @@ static void test_fake_probe_echoes(void **state)
 
         (void)state;
         begin(&f, "{}");
-        assert_int_equal(provider_fake.probe(&f.op, &f.rt, config, &summary, details, &ok, NULL),
-                         0);
+        assert_int_equal(
+                provider_fake.probe(&f.op, &f.rt, "", config, &summary, details, &ok, NULL), 0);
         assert_true(ok);
         assert_string_equal(buf_str(&summary),
                             "Fake sandbox provider is ready for image debian:12.");

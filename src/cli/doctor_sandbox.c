@@ -1,0 +1,129 @@
+/* The built-in sandbox: berth-box tries what it needs, as the user who asks, and says in lines of
+ * name, verdict (ok, bad, weaker), what was found, what to do, separated by tabs. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+#include "base/fd.h"
+#include "cli/doctor.h"
+#include "codec/subid.h"
+
+#define ROOT_FIRST 0x70000000
+#define ROOT_COUNT 65536
+#define TEXT_MAX   ((size_t)64 << 10)
+
+/* Beside berth, or in the libexec directory of the same prefix. */
+static const char *find_box(struct cli *c)
+{
+        static const char *const places[] = { "berth-box", "../libexec/berth/berth-box" };
+        char self[4096];
+        ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+        for (size_t i = 0; n > 0 && i < ARRAY_LEN(places); i++) {
+                const char *path;
+
+                self[n] = '\0';
+                path = cli_printf(c, "%.*s/%s", (int)(strrchr(self, '/') - self), self, places[i]);
+                if (access(path, X_OK) == 0)
+                        return path;
+        }
+        return NULL;
+}
+
+static struct id_range read_range(const char *path)
+{
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+        const struct passwd *pw = getpwuid(geteuid());
+        struct id_range range;
+
+        (void)file_read_at(AT_FDCWD, path, TEXT_MAX, &text, NULL);
+        (void)subid_largest(buf_str(&text), text.len, pw ? pw->pw_name : NULL, geteuid(), &range);
+        return range;
+}
+
+static const char *ids_argument(struct cli *c)
+{
+        struct id_range range = { ROOT_FIRST, ROOT_COUNT };
+
+        if (geteuid() != 0)
+                range = id_range_common(read_range("/etc/subuid"), read_range("/etc/subgid"));
+        return cli_printf(c, "%lld:%lld", (long long)range.first, (long long)range.count);
+}
+
+/* What it prints, or an errno value. */
+static int run_box(const char *program, const char *ids, struct buf *out)
+{
+        int fds[2], status;
+        pid_t pid;
+
+        if (pipe2(fds, O_CLOEXEC) < 0)
+                return errno;
+        pid = fork();
+        if (pid == 0) {
+                if (dup2(fds[1], 1) >= 0)
+                        (void)execl(program, "berth-box", "--check", "--ids", ids, (char *)NULL);
+                _exit(127);
+        }
+        close(fds[1]);
+        for (ssize_t n = 1; pid > 0 && n > 0;) {
+                char *at = buf_reserve(out, 4096);
+
+                n = at ? read(fds[0], at, 4096) : 0;
+                if (n > 0)
+                        buf_grew(out, (size_t)n);
+        }
+        close(fds[0]);
+        if (pid > 0)
+                (void)waitpid(pid, &status, 0);
+        return pid > 0 ? 0 : EAGAIN;
+}
+
+/* Without a required one no sandbox starts. */
+static void add_line(struct doctor_report *d, char *line, bool *usable)
+{
+        char *field[4];
+        bool ok, weaker;
+
+        for (size_t i = 0; i < ARRAY_LEN(field); i++) {
+                field[i] = strsep(&line, "\t");
+                if (!field[i])
+                        return;
+        }
+        ok = streq(field[1], "ok");
+        weaker = streq(field[1], "weaker");
+        *usable = *usable && (ok || weaker);
+        doctor_add(d, cli_printf(d->cli, "box %s", field[0]),
+                   ok       ? DOCTOR_OK
+                   : weaker ? DOCTOR_LIMITED
+                            : DOCTOR_MISSING,
+                   cli_printf(d->cli, "%s", field[2]), cli_printf(d->cli, "%s", field[3]));
+}
+
+void doctor_sandbox(struct doctor_report *d)
+{
+        CLEAN(buf_done) struct buf out = { .max = TEXT_MAX };
+        const char *program = find_box(d->cli);
+        bool usable = true;
+        char *rest, *line;
+
+        if (!program) {
+                doctor_add(d, "sandbox", DOCTOR_MISSING, "berth-box is not beside berth",
+                           "install both programs together");
+                return;
+        }
+        if (run_box(program, ids_argument(d->cli), &out) != 0 || out.len == 0) {
+                doctor_add(d, "sandbox", DOCTOR_MISSING, "berth-box does not run",
+                           "install the berth-box of this version");
+                return;
+        }
+        rest = out.data;
+        while ((line = strsep(&rest, "\n")))
+                add_line(d, line, &usable);
+        doctor_add(d, "sandbox", usable ? DOCTOR_OK : DOCTOR_MISSING,
+                   usable ? "the built-in one works; it shares the kernel with the host"
+                          : "the built-in one does not start here",
+                   "mend what is missing above");
+}

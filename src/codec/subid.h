@@ -1,0 +1,19 @@
+/* Lines of /etc/subuid and /etc/subgid: user:first:count. Pure; any thread. */
+#ifndef BERTH_CODEC_SUBID_H
+#define BERTH_CODEC_SUBID_H
+
+#include <sys/types.h>
+
+#include "base/util.h"
+
+struct id_range {
+        int64_t first, count;
+};
+
+/* The largest range that the text gives to a user, by name (may be NULL) or number. False when it
+ * gives none. */
+bool subid_largest(const char *text, size_t len, const char *name, uid_t uid, struct id_range *ret);
+/* What is in both; count 0 when nothing is. */
+struct id_range id_range_common(struct id_range a, struct id_range b);
+
+#endif

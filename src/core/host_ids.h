@@ -1,0 +1,27 @@
+/* Which ids of the host sandboxes may have.
+ *
+ * A daemon that is root has a range by its settings, in which nobody may have an account; another
+ * user's is what /etc/subuid and /etc/subgid both give to him. Each living sandbox has a slice of
+ * its own; the row in `sandboxes` says which (store/sandboxes.h).
+ *
+ * Two daemons of one machine should have ranges of their own. Where they have not, each begins at
+ * another slice, by its node's id, and goes round, so that they hardly meet.
+ *
+ * Pure but for reading files; any thread. */
+#ifndef BERTH_CORE_HOST_IDS_H
+#define BERTH_CORE_HOST_IDS_H
+
+#include "base/err.h"
+#include "codec/subid.h"
+
+#define HOST_IDS_FIRST 0x70000000 /* above what systemd gives to containers */
+#define HOST_IDS_COUNT 0x0fff0000
+
+/* The range of this process. `first` and `count` are the settings, for root.
+ * ERR_UNPROCESSABLE with what to do about it. */
+int host_ids_find(int64_t first, int64_t count, struct id_range *ret, struct err *err);
+
+/* How many ids one sandbox gets: those of a whole system where there are plenty, else enough. */
+int64_t host_ids_slice(struct id_range range);
+
+#endif

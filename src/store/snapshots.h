@@ -1,0 +1,44 @@
+/* Rows of `snapshots`: writable layers of sandboxes, kept under a name. */
+#ifndef BERTH_STORE_SNAPSHOTS_H
+#define BERTH_STORE_SNAPSHOTS_H
+
+#include "store/db.h"
+
+#define SNAPSHOT_MAKING   "making"
+#define SNAPSHOT_READY    "ready"
+#define SNAPSHOT_DELETING "deleting"
+
+struct snapshot {
+        const char *id, *company_id, *name, *state;
+        const char *parent_id; /* the layer below it; NULL: none */
+        const char *rootfs;    /* what all of them lie on; NULL: the host's programs */
+        const char *place_id, *lease_id;
+        int64_t first_id; /* the host id that root of the sandbox had */
+        int64_t bytes;
+        const char *owner_instance;
+        int64_t created_at, updated_at;
+};
+
+typedef int (*snapshot_fn)(void *ctx, const struct snapshot *row);
+
+/* ERR_CONFLICT when the name is taken. */
+int snapshots_insert(struct db *db, const struct snapshot *row, struct err *err);
+/* ERR_NOT_FOUND "Snapshot not found". */
+int snapshots_get(struct db *db, const char *id, struct arena *arena, struct snapshot *ret,
+                  struct err *err);
+int snapshots_by_name(struct db *db, const char *company_id, const char *name, struct arena *arena,
+                      struct snapshot *ret, struct err *err);
+/* From one state to another, with size and owner of *to. 1, or 0 when it is in another state. */
+int snapshots_move(struct db *db, const char *id, const char *from, const struct snapshot *to,
+                   struct err *err);
+int snapshots_delete(struct db *db, const char *id, const char *state, struct err *err);
+/* Newest first; at most `limit` rows, after the one whose created_at and id are given (0, NULL:
+ * from the start). */
+int snapshots_list(struct db *db, const char *company_id, int64_t before_us, const char *before_id,
+                   int64_t limit, struct arena *arena, snapshot_fn fn, void *ctx, struct err *err);
+/* Those that are being made or deleted. */
+int snapshots_open(struct db *db, struct arena *arena, snapshot_fn fn, void *ctx, struct err *err);
+/* How many living places and other snapshots stand on it. */
+int snapshots_count_users(struct db *db, const char *id, int64_t *ret, struct err *err);
+
+#endif
