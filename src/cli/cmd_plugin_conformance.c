@@ -17,8 +17,8 @@ static int run_conformance(struct cli *c, const struct args *a, struct err *err)
 
         if (r < 0)
                 return r;
-        if (config)
-                o.config = text = json_to_text(config);
+        text = config ? json_to_text(config) : NULL;
+        o.config = text;
         if (!c->hooks || !c->hooks->conformance)
                 return err_set(err, ERR_NOT_IMPLEMENTED, "this program has no plugin host in it");
         return c->hooks->conformance(&o);

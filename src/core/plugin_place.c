@@ -76,12 +76,12 @@ static int target_of(struct op *op, struct runtime *rt, const json_t *recorded,
         return r == ERR_UNPROCESSABLE ? err_wrap(err, ERR_PROVIDER, "the place's plugin") : r;
 }
 
-static struct plugin_scope scope_of(const struct place *place, const struct lease_request *req)
+static struct plugin_scope scope_of(const struct place *place, const char *issue_id)
 {
         return (struct plugin_scope){
                 .company_id = place->company_id,
                 .environment_id = place->environment_id,
-                .issue_id = req ? req->issue_id : NULL,
+                .issue_id = issue_id,
                 .run_id = place->holder_run_id,
         };
 }
@@ -189,7 +189,7 @@ int plugin_place_open(struct op *op, struct runtime *rt, const struct place *pla
 {
         json_t *recorded = parse_object(op, place->config), *config, *answer = NULL;
         struct plugin_target target;
-        struct plugin_scope scope = scope_of(place, req);
+        struct plugin_scope scope = scope_of(place, req->issue_id);
         struct late_lease *late;
         struct op longer;
         int64_t asked_at = clock_wall_us();

@@ -140,7 +140,7 @@ struct probe {
         struct op *op;
         struct runtime *rt;
         const char *label; /* for the default summary */
-        const struct plugin_target *target;
+        struct plugin_target target;
         const struct plugin_scope *scope;
         const json_t *config;
         bool *ret_ok;
@@ -169,7 +169,7 @@ static int run_probe(const struct probe *q, struct err *err)
 {
         CLEAN(err_done) struct err failure = { 0 };
         struct plugin_request request = {
-                .target = q->target,
+                .target = &q->target,
                 .scope = q->scope,
                 .method = "environmentProbe",
                 .config = q->config,
@@ -193,7 +193,6 @@ static int run_probe(const struct probe *q, struct err *err)
 
 static int probe_provider(struct probe *q, const char *key, struct err *err)
 {
-        struct plugin_target target;
         int r;
 
         json_object_set_new(q->details, "provider", json_string(key));
@@ -202,7 +201,7 @@ static int probe_provider(struct probe *q, const char *key, struct err *err)
                             "Sandbox provider \"%s\" requires a running provider plugin.", key);
                 return 0;
         }
-        r = plugin_running_provider(q->op, q->rt, key, &target, err);
+        r = plugin_running_provider(q->op, q->rt, key, &q->target, err);
         if (r < 0)
                 return r;
         if (r == 0) {
@@ -212,8 +211,7 @@ static int probe_provider(struct probe *q, const char *key, struct err *err)
                             key);
                 return 0;
         }
-        json_object_set_new(q->details, "pluginKey", json_string(target.plugin_key));
-        q->target = &target;
+        json_object_set_new(q->details, "pluginKey", json_string(q->target.plugin_key));
         q->label = arena_printf(q->op->arena, "Sandbox provider \"%s\"", key);
         return run_probe(q, err);
 }
@@ -222,7 +220,6 @@ static int probe_driver(struct probe *q, const json_t *config, struct err *err)
 {
         const char *plugin = json_get_string(config, "pluginKey");
         const char *driver = json_get_string(config, "driverKey");
-        struct plugin_target target;
         int r;
 
         json_object_set_new(q->details, "pluginKey", json_string(plugin));
@@ -234,7 +231,7 @@ static int probe_driver(struct probe *q, const json_t *config, struct err *err)
                         plugin, driver);
                 return 0;
         }
-        r = plugin_ready_driver(q->op, q->rt, plugin, plugin, driver, &target, err);
+        r = plugin_ready_driver(q->op, q->rt, plugin, plugin, driver, &q->target, err);
         if (r == ERR_UNPROCESSABLE) {
                 buf_puts(q->summary, err ? err->msg : "");
                 err_clear(err);
@@ -242,7 +239,6 @@ static int probe_driver(struct probe *q, const json_t *config, struct err *err)
         }
         if (r < 0)
                 return r;
-        q->target = &target;
         q->label =
                 arena_printf(q->op->arena, "Plugin environment driver \"%s:%s\"", plugin, driver);
         return run_probe(q, err);

@@ -153,14 +153,14 @@ static const char *last_segment(const char *ref)
 static int record(struct db *db, void *arg, struct err *err)
 {
         struct import *m = arg;
+        json_int_t seen = m->ready + m->duplicate + m->conflicting;
         json_t *details;
 
         if (streq(m->action, "secret.remote_import.previewed"))
-                details = json_pack(
-                        "{s:s, s:I, s:I, s:I, s:I}", "provider", m->vault.provider->key,
-                        "candidateCount", (json_int_t)(m->ready + m->duplicate + m->conflicting),
-                        "readyCount", (json_int_t)m->ready, "duplicateCount",
-                        (json_int_t)m->duplicate, "conflictCount", (json_int_t)m->conflicting);
+                details = json_pack("{s:s, s:I, s:I, s:I, s:I}", "provider", m->vault.provider->key,
+                                    "candidateCount", seen, "readyCount", (json_int_t)m->ready,
+                                    "duplicateCount", (json_int_t)m->duplicate, "conflictCount",
+                                    (json_int_t)m->conflicting);
         else
                 details = json_pack("{s:s, s:I, s:I, s:I}", "provider", m->vault.provider->key,
                                     "importedCount", (json_int_t)m->imported, "skippedCount",

@@ -49,6 +49,8 @@ static struct rpc_call *unlink_call(struct worker *w, struct rpc_call **at)
         struct rpc_call *c = *at;
 
         *at = c->next;
+        if (!c->next)
+                w->calls_end = at;
         c->next = NULL;
         w->n_calls--;
         w->view.pending = w->n_calls;
@@ -141,8 +143,8 @@ int rpc_begin(struct worker *w, const struct plugin_call *call, plugin_done_fn d
                 c->line_len = line.len;
                 c->line = buf_take(&line);
                 secret_set_add(&w->secrets, call->redact);
-                c->next = w->calls;
-                w->calls = c;
+                *w->calls_end = c;
+                w->calls_end = &c->next;
                 w->view.pending = ++w->n_calls;
         }
         pthread_mutex_unlock(&w->lock);
@@ -263,23 +265,11 @@ static void append_line(struct worker *w, struct rpc_call *c)
 
 void rpc_release_held(struct worker *w)
 {
-        struct rpc_call *held[64];
-        size_t n;
-
-        do { /* oldest first; the list has the newest in front */
-                n = 0;
-                pthread_mutex_lock(&w->lock);
-                for (struct rpc_call *c = w->calls; c; c = c->next) {
-                        if (!c->line || c->abandoned)
-                                continue;
-                        if (n == ARRAY_LEN(held))
-                                memmove(held, held + 1, (--n) * sizeof(*held));
-                        held[n++] = c;
-                }
-                for (size_t i = n; i-- > 0;)
-                        append_line(w, held[i]);
-                pthread_mutex_unlock(&w->lock);
-        } while (n == ARRAY_LEN(held));
+        pthread_mutex_lock(&w->lock);
+        for (struct rpc_call *c = w->calls; c; c = c->next)
+                if (c->line && !c->abandoned)
+                        append_line(w, c);
+        pthread_mutex_unlock(&w->lock);
 }
 
 /* The end of the process */

@@ -87,8 +87,8 @@ static int read_names(int fd, size_t limit, struct names *ret, struct err *err)
  * same. */
 
 struct sum {
+        crypto_generichash_state *state; /* wants an alignment that the heap does not give */
         const struct op *op;
-        crypto_generichash_state state;
         char chunk[CHUNK];
         int64_t files, bytes;
         int depth;
@@ -98,7 +98,7 @@ static int sum_dir(struct sum *sum, int fd, struct err *err);
 
 static void put(struct sum *sum, const void *data, size_t len)
 {
-        crypto_generichash_update(&sum->state, data, len);
+        crypto_generichash_update(sum->state, data, len);
 }
 
 static void put_text(struct sum *sum, const char *text, size_t len)
@@ -197,6 +197,7 @@ int tree_checksum(const struct op *op, const char *path, char ret[TREE_CHECKSUM_
                   struct err *err)
 {
         unsigned char hash[crypto_generichash_BYTES];
+        crypto_generichash_state state;
         char hex[2 * crypto_generichash_BYTES + 1];
         CLEAN(cleanup_free) struct sum *sum = xcalloc(1, sizeof(*sum));
         CLEAN(cleanup_fd) int fd = -1;
@@ -205,11 +206,12 @@ int tree_checksum(const struct op *op, const char *path, char ret[TREE_CHECKSUM_
         if (r < 0)
                 return r;
         sum->op = op;
-        crypto_generichash_init(&sum->state, NULL, 0, sizeof(hash));
+        sum->state = &state;
+        crypto_generichash_init(&state, NULL, 0, sizeof(hash));
         r = sum_dir(sum, fd, err);
         if (r < 0)
                 return err_wrap(err, r, "checksum of %s", path);
-        crypto_generichash_final(&sum->state, hash, sizeof(hash));
+        crypto_generichash_final(&state, hash, sizeof(hash));
         sodium_bin2hex(hex, sizeof(hex), hash, sizeof(hash));
         snprintf(ret, TREE_CHECKSUM_MAX, "blake2b-256:%s", hex);
         return 0;

@@ -647,6 +647,7 @@ int worker_new(struct plugin_host *host, const struct plugin_host_config *config
         w->proc = PROC_INIT;
         w->in_fd = w->out_fd = w->err_fd = -1;
         w->next_id = 1;
+        w->calls_end = &w->calls;
         w->out.max = WORKER_OUT_MAX;
         w->stderr_tail.max = WORKER_STDERR_KEPT + STDERR_LINE_MAX + 16;
         w->view.state = WORKER_STARTING;

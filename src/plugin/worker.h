@@ -51,7 +51,6 @@ struct worker {
         struct worker *next; /* in the host */
         struct plugin_host *host;
         const struct plugin_host_config *config;
-        _Atomic int refs;
 
         /* immutable */
         char *id, *key, *root, *entry, *private_dir;
@@ -59,37 +58,39 @@ struct worker {
         json_t *initialize;  /* params; used by the thread only */
         json_t *plugin_config;
         pthread_t thread;
+
+        /* the thread's own */
+        struct ndjson lines, err_lines;
+        struct buf stderr_tail;
+        int64_t initialize_id, shutdown_id;
+        int64_t phase_until_ms;
+        int64_t running_since_ms, eof_ms; /* when its output was closed; 0: it is open */
+        int64_t log_window_ms, read_again_ms;
+        struct proc proc;
+        int in_fd, out_fd, err_fd;
+        enum stop_phase phase; /* of the stop */
+        unsigned log_count, log_suppressed, junk;
+
+        _Atomic int refs;
         int wake_fd;  /* something changed for the thread */
         int first_fd; /* readable once the first start succeeded or failed */
         int ended_fd; /* readable once the thread is done */
 
-        pthread_mutex_t lock;
+        pthread_mutex_t lock; /* over these */
         struct worker_view view;
-        json_t *methods; /* array, of the running process; NULL: none */
-        struct rpc_call *calls;
-        unsigned n_calls;
+        json_t *methods;                     /* array, of the running process; NULL: none */
+        struct rpc_call *calls, **calls_end; /* oldest first */
         int64_t next_id;
         struct buf out; /* to the worker's standard input */
         size_t out_sent;
-        bool stop_wanted, stop_at_once;
-        char first_error[1024];    /* "": the first start went well */
         struct secret_set secrets; /* values that it was given */
+        unsigned n_calls;
+        bool stop_wanted, stop_at_once;
+        char first_error[1024]; /* "": the first start went well */
 
-        /* the thread's own */
-        struct proc proc;
-        int in_fd, out_fd, err_fd;
-        struct ndjson lines, err_lines;
-        struct buf stderr_tail;
-        bool out_eof, err_eof, started_once;
-        int64_t initialize_id;
-        bool initialized;
-        char failure[1024];    /* why this process is no good; "": it is */
-        enum stop_phase phase; /* of the stop */
-        int64_t phase_until_ms, shutdown_id;
-        bool shutdown_answered;
-        int64_t running_since_ms, eof_ms; /* when its output was closed; 0: it is open */
-        int64_t log_window_ms, read_again_ms;
-        unsigned log_count, log_suppressed, junk;
+        /* the thread's own again */
+        char failure[1024]; /* why this process is no good; "": it is */
+        bool out_eof, err_eof, started_once, initialized, shutdown_answered;
 };
 
 /* host.c uses these. */

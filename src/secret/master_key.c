@@ -245,8 +245,8 @@ static int write_key_file(const char *path, struct err *err)
         randombytes_buf(bytes, sizeof(bytes));
         sodium_bin2base64(text, sizeof(text) - 1, bytes, sizeof(bytes),
                           sodium_base64_VARIANT_ORIGINAL);
-        strcat(text, "\n");
-        r = file_write_at(AT_FDCWD, temporary, text, strlen(text), 0600, err);
+        text[sizeof(text) - 2] = '\n'; /* where the NUL of the digits was */
+        r = file_write_at(AT_FDCWD, temporary, text, sizeof(text) - 1, 0600, err);
         sodium_memzero(bytes, sizeof(bytes));
         sodium_memzero(text, sizeof(text));
         if (r < 0)
@@ -337,6 +337,8 @@ static int load_file(bool has_sealed, struct err *err)
         struct stat st;
         int r;
 
+        if (!ring.file)
+                return err_set(err, ERR_UNPROCESSABLE, "There is no master key for secrets");
         if (stat(ring.file, &st) == 0 && (st.st_mode & 077))
                 (void)chmod(ring.file, 0600);
         r = read_key_file(ring.file, &ring.current, err);

@@ -286,6 +286,7 @@ class Daemon:
     def spawn(self):
         """Start without waiting, for daemons that are expected to fail or to crash."""
         assert self.process is None or self.process.poll() is not None, "already running"
+        self.process = None  # whoever still reads what the one before has printed is too late
         self.url = None
         self.stdout = []
         self.killed = False

@@ -98,8 +98,9 @@ class Walk:
             e.exit = bp.parse_exit(f.payload)
             self.test.assertEqual((e.exit.out, e.exit.err), (e.at[bp.STDOUT], e.at[bp.STDERR]))
             e.exited = True
-        elif f.type == bp.ERROR and e.failed:
+        elif f.type == bp.ERROR and not e.started:  # it failed, perhaps between LIST and ATTACH
             self.test.assertEqual(bp.parse_error(f.payload)[0], 4)
+            e.failed = True
         else:
             self.test.fail(f"unexpected: {f}")
 
