@@ -270,7 +270,7 @@ const struct cli_command cmd_secret = {
         .notes = "SECRET is a name, a key, an id, or at least four characters with which exactly "
                  "one id\nbegins or ends. Values are read from standard input or a file, never "
                  "from the command\nline, and are never shown.",
-        .example = "berth secret create OPENAI_API_KEY <key.txt",
+        .example = "berth secret create OPENAI_API_KEY --file key.txt",
         .sub = (const struct cli_command *const[]){ &list, &cmd_secret_create, &cmd_secret_link,
                                                     &show, &cmd_secret_rotate, &cmd_secret_update,
                                                     &cmd_secret_disable, &cmd_secret_enable,

@@ -90,16 +90,11 @@ static int set_vault(struct cli *c, const struct args *a, json_t *body, struct e
         return 0;
 }
 
-static int post_new(struct cli *c, json_t *take_body, struct err *err)
+static int post_new(struct cli *c, const char *company, json_t *take_body, struct err *err)
 {
-        const char *company;
         json_t *secret;
-        int r = cli_company(c, true, &company, err);
+        int r;
 
-        if (r < 0) {
-                json_decref(take_body);
-                return r;
-        }
         r = cli_call(c, "POST", cli_printf(c, "/api/companies/%s/secrets", company), take_body,
                      &secret, err);
         if (r >= 0)
@@ -110,8 +105,11 @@ static int post_new(struct cli *c, json_t *take_body, struct err *err)
 static int run_create(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *body = json_pack("{s:s}", "name", a->words[0]);
-        int r = set_vault(c, a, body, err);
+        const char *company;
+        int r = cli_company(c, true, &company, err);
 
+        if (r >= 0)
+                r = set_vault(c, a, body, err);
         set_text(body, "key", args_value(a, "key"));
         set_text(body, "description", args_value(a, "description"));
         if (r >= 0)
@@ -120,14 +118,18 @@ static int run_create(struct cli *c, const struct args *a, struct err *err)
                 json_decref(body);
                 return r;
         }
-        return post_new(c, body, err);
+        return post_new(c, company, body, err);
 }
 
 static int run_link(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *body = json_pack("{s:s, s:s, s:s}", "name", a->words[0], "managedMode",
                                  "external_reference", "externalRef", a->words[1]);
-        int r = set_vault(c, a, body, err);
+        const char *company;
+        int r = cli_company(c, true, &company, err);
+
+        if (r >= 0)
+                r = set_vault(c, a, body, err);
 
         set_text(body, "key", args_value(a, "key"));
         set_text(body, "description", args_value(a, "description"));
@@ -136,7 +138,7 @@ static int run_link(struct cli *c, const struct args *a, struct err *err)
                 json_decref(body);
                 return r;
         }
-        return post_new(c, body, err);
+        return post_new(c, company, body, err);
 }
 
 /* -- one secret ------------------------------------------------------------------------------- */
@@ -342,7 +344,7 @@ const struct cli_command cmd_secret_create = {
         .synopsis = "NAME [--file FILE] [OPTION]...",
         .summary = "Keep a new secret",
         .notes = VALUE_NOTES,
-        .example = "berth secret create OPENAI_API_KEY <key.txt",
+        .example = "berth secret create OPENAI_API_KEY --file key.txt",
         .options = create_options,
         .run = run_create,
         .min_words = 1,
@@ -364,7 +366,7 @@ const struct cli_command cmd_secret_rotate = {
         .synopsis = "SECRET [--file FILE]",
         .summary = "Give it a new value; the old one becomes a previous version",
         .notes = VALUE_NOTES,
-        .example = "berth secret rotate OPENAI_API_KEY <key.txt",
+        .example = "berth secret rotate OPENAI_API_KEY --file key.txt",
         .options = rotate_options,
         .run = run_rotate,
         .min_words = 1,

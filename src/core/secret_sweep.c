@@ -88,27 +88,26 @@ static int settle_version(struct db *db, void *arg, struct err *err)
         return secret_versions_update(db, h->version, err);
 }
 
-/* A version that its vault answered for is taken back there. One that it did not answer for may be
- * there or not, under a reference that nobody knows: its number stays taken. */
+/* Taken back at its vault. Where that cannot be asked its number stays taken: something may be
+ * there. */
 static int heal_version(struct findings *f, struct secret_version *version, struct err *err)
 {
         struct version_heal h = { .f = f, .version = version };
-        int r = 0;
+        struct vault_material material = { 0 };
+        struct vault_subject subject;
+        int r = store_read(f->op, f->rt->store, look_at_version, &h, err);
 
-        if (!streq(version->material, "{}")) {
-                struct vault_subject subject;
-                struct vault_material material;
-
-                r = store_read(f->op, f->rt->store, look_at_version, &h, err);
-                if (r < 0)
-                        return r;
+        if (r >= 0) {
                 subject = secret_subject(&h.secret, version->version);
-                material = secret_material(&h.secret, version);
+                if (!streq(version->material, "{}"))
+                        material = secret_material(&h.secret, version);
                 r = h.vault.provider->remove(f->op, &h.vault.config, &subject, &material,
                                              VAULT_ARCHIVE, err);
                 if (r < 0 && vault_failure_of(err) != VAULT_NOT_FOUND)
                         return r;
                 h.is_gone = true;
+        } else if (r != ERR_UNPROCESSABLE && r != ERR_NOT_FOUND) {
+                return r;
         }
         FAULT("secret.sweep_version.before");
         r = store_write(f->op, f->rt->store, settle_version, &h, err);

@@ -28,6 +28,7 @@ static struct {
         pthread_mutex_t lock, change;
         struct held_key current, other;
         bool other_is_retired; /* nothing new may be stored under it */
+        bool other_is_given;   /* the operator's: kept, to open what may yet be brought over */
         char *variable;        /* NULL: the key is in a file */
         char *file;
         bool is_ours;
@@ -323,8 +324,9 @@ static int load_next(struct err *err)
         if (r < 0)
                 return r;
         pthread_mutex_lock(&ring.lock);
+        let_go(&ring.other);
         ring.other = ring.current;
-        ring.other_is_retired = false;
+        ring.other_is_retired = ring.other_is_given = false;
         ring.current = newer;
         pthread_mutex_unlock(&ring.lock);
         return 0;
@@ -361,7 +363,7 @@ static void forget(void)
         free(ring.file);
         free(ring.problem);
         ring.variable = ring.file = ring.problem = NULL;
-        ring.other_is_retired = false;
+        ring.other_is_retired = ring.other_is_given = false;
 }
 
 static int load(const struct master_key_source *source, bool has_sealed, struct err *err)
@@ -369,8 +371,10 @@ static int load(const struct master_key_source *source, bool has_sealed, struct 
         int r = source->text ? load_text(source->text, source->variable, &ring.current, err)
                              : load_file(has_sealed, err);
 
-        if (r >= 0 && source->old_text && !ring.other.bytes.data)
+        if (r >= 0 && source->old_text && !ring.other.bytes.data) {
                 r = load_text(source->old_text, source->old_variable, &ring.other, err);
+                ring.other_is_given = true;
+        }
         if (r >= 0 && streq(ring.current.id, ring.other.id))
                 let_go(&ring.other);
         return r;
@@ -407,12 +411,17 @@ void master_key_unload(void)
 
 /* Changing */
 
+static bool is_changing(void)
+{
+        return ring.other.bytes.data && !(ring.other_is_given && ring.other_is_retired);
+}
+
 bool master_key_is_changing(void)
 {
         bool yes;
 
         pthread_mutex_lock(&ring.lock);
-        yes = ring.other.bytes.data != NULL;
+        yes = is_changing();
         pthread_mutex_unlock(&ring.lock);
         return yes;
 }
@@ -424,7 +433,7 @@ static int begin(struct err *err)
 
         if (!ring.current.bytes.data)
                 return no_key(err);
-        if (ring.other.bytes.data)
+        if (is_changing())
                 return 0;
         if (ring.variable || !ring.is_ours)
                 return err_set(
@@ -485,8 +494,10 @@ int master_key_end_change(struct err *err)
                 r = swap_files(err);
         if (r >= 0) {
                 pthread_mutex_lock(&ring.lock);
-                let_go(&ring.other);
-                ring.other_is_retired = false;
+                if (!ring.other_is_given) {
+                        let_go(&ring.other);
+                        ring.other_is_retired = false;
+                }
                 pthread_mutex_unlock(&ring.lock);
         }
         pthread_mutex_unlock(&ring.change);
@@ -525,7 +536,7 @@ void master_key_state(struct arena *arena, struct master_key_state *ret)
         ret->variable = arena_strdup(arena, ring.variable);
         ret->file = arena_strdup(arena, ring.file);
         ret->problem = arena_strdup(arena, ring.problem);
-        ret->is_changing = ring.other.bytes.data != NULL;
+        ret->is_changing = is_changing();
         pthread_mutex_unlock(&ring.lock);
         if (!ret->variable && ret->file)
                 look_at_file(arena, ret);

@@ -62,11 +62,10 @@ int seal(struct arena *arena, const struct seal_place *place, const struct secre
                 box, NULL, (const unsigned char *)value->data, value->len,
                 (const unsigned char *)ad, ad_len, NULL, nonce, key);
         sodium_memzero(key, sizeof(key));
-        *ret = arena_printf(arena,
-                            "{\"scheme\":\"" SEAL_SCHEME
-                            "\",\"key\":\"%s\",\"nonce\":\"%s\",\"box\":\"%s\"}",
-                            master.id, base64(arena, nonce, sizeof(nonce)),
-                            base64(arena, box, len));
+        *ret = arena_printf(
+                arena,
+                "{\"scheme\":\"" SEAL_SCHEME "\",\"key\":\"%s\",\"nonce\":\"%s\",\"box\":\"%s\"}",
+                master.id, base64(arena, nonce, sizeof(nonce)), base64(arena, box, len));
         return 0;
 }
 
@@ -174,8 +173,10 @@ static int open_seed(const json_t *material, struct secret_value *ret, struct er
                 return r;
         buf_append(&box, tag.data, tag.len);
         r = try_seed(master_key_current, &iv, &box, ret, err);
-        if (r == ERR_UNPROCESSABLE && master_key_is_changing())
-                r = try_seed(master_key_other, &iv, &box, ret, err);
+        if (r == ERR_UNPROCESSABLE && try_seed(master_key_other, &iv, &box, ret, NULL) >= 0) {
+                err_clear(err);
+                r = 0;
+        }
         if (r < 0)
                 secret_value_done(ret);
         return r;

@@ -31,8 +31,8 @@ struct seal_place {
 /* *ret is in the arena. */
 int seal(struct arena *arena, const struct seal_place *place, const struct secret_value *value,
          const char **ret, struct err *err);
-/* ERR_INVALID: no material of ours. ERR_UNPROCESSABLE: it does not open, and why; the text says "it"
- * for the caller to say whose. */
+/* ERR_INVALID: no material of ours. ERR_UNPROCESSABLE: it does not open, and why; the text says
+ * "it" for the caller to say whose. */
 int seal_open(const struct seal_place *place, const char *material, struct secret_value *ret,
               struct err *err);
 

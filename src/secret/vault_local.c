@@ -91,9 +91,8 @@ static json_t *guidance(void)
 
 static void judge_mode(struct op *op, const struct master_key_state *key, struct vault_health *ret)
 {
-        ret->message = arena_printf(op->arena,
-                                    "Local encrypted provider configured with key file %s",
-                                    key->file);
+        ret->message = arena_printf(
+                op->arena, "Local encrypted provider configured with key file %s", key->file);
         ret->guidance = guidance();
         ret->status = "ok";
         if (!(key->mode & 077))

@@ -76,11 +76,10 @@ static int leave_alone(struct op *op, const struct vault_config *config,
         {                                                                                          \
                 return refuse_value(key_, err);                                                    \
         }                                                                                          \
-        static int name##_version(struct op *op, const struct vault_config *config,                \
-                                  const struct vault_subject *subject,                             \
-                                  const struct vault_material *current,                            \
-                                  const struct secret_value *value, struct vault_material *ret,    \
-                                  struct err *err)                                                 \
+        static int name##_version(                                                                 \
+                struct op *op, const struct vault_config *config,                                  \
+                const struct vault_subject *subject, const struct vault_material *current,         \
+                const struct secret_value *value, struct vault_material *ret, struct err *err)     \
         {                                                                                          \
                 return refuse_value(key_, err);                                                    \
         }                                                                                          \

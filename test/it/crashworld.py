@@ -18,7 +18,8 @@ import tempfile
 from berthtest import Daemon, wait_until
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
-CONTROLS = ("fail-open", "fail-resume", "fail-close", "lose-open", "hold-open", "hold-resume", "hold-close")
+CONTROLS = ("fail-open", "fail-resume", "fail-close", "lose-open", "hold-open", "hold-resume", "hold-close",
+            "fail-create", "fail-version", "fail-remove", "lose-create", "lose-version")
 
 
 class Died(Exception):
@@ -40,6 +41,7 @@ class World:
             self.path.mkdir()
         self.daemon = Daemon(data=self.root / "d", binary=binary, env={
             "BERTH_ALLOW_FAKE_PROVIDER": "1", "BERTH_FAKE_WORLD": str(self.path),
+            "BERTH_FAKE_VAULT": str(self.path),
             "BERTH_SWEEP_INTERVAL_MS": "20", **(env or {})})
 
     def dispose(self):

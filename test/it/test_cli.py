@@ -615,6 +615,7 @@ class ManualTest(unittest.TestCase):
         variables = set(re.findall(r'"(BERTH_[A-Z_]+)"', source))
         aws = (SOURCE / "src/secret/aws_settings.c").read_text()
         variables |= {f"BERTH_{name}" for name in re.findall(r'aws_env\("([A-Z_]+)"\)', aws)}
+        variables |= set(re.findall(r'"(BERTH_[A-Z_]+)"', (SOURCE / "src/daemon/keys.c").read_text()))
         self.assertLessEqual({"BERTH_LISTEN", "BERTH_DATA", "BERTH_OPERATION_TIMEOUT_MS", "BERTH_FAKE_WORLD"}, variables)
         self.assertEqual(variables, set(re.findall(r"BERTH_[A-Z_]+", page)))
 
