@@ -45,6 +45,9 @@ struct exec_request {
         uint16_t columns, rows;
         int64_t timeout_ms;          /* 0: none */
         const char *idempotency_key; /* NULL: none */
+        const char *agent_id;        /* for whom; NULL: nobody. See core/exec_agent.h */
+        const char *agent_config;    /* its adapterConfig */
+        const json_t *own_env;       /* what the caller set himself; borrowed, may be NULL */
 };
 
 /* What is known of an execution now. */
