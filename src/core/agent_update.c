@@ -43,10 +43,10 @@ static int check_update(struct request *q, const json_t *before, json_t **ret, s
         bool replace;
         int r;
 
+        check_init(&c, q->body);
         if (json_object_get(q->body, "permissions"))
                 return err_set(err, ERR_UNPROCESSABLE,
                                "Use /api/agents/:id/permissions for permission changes");
-        check_init(&c, q->body);
         given = check_record(&c, "adapterConfig", CHECK_OPTIONAL);
         replace = check_bool(&c, "replaceAdapterConfig", CHECK_OPTIONAL, false);
         check_unknown(&c, (const char *[]){ "adapterConfig", "replaceAdapterConfig", NULL });
