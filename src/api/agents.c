@@ -88,7 +88,7 @@ static int patch(struct call *c, struct err *err)
         return r < 0 ? r : encode_one(c, &agent, true);
 }
 
-static int delete(struct call *c, struct err *err)
+static int delete (struct call *c, struct err *err)
 {
         const char *id;
         int r = call_uuid(c, 0, MISSING, &id, err);

@@ -82,5 +82,5 @@ const struct cli_command cmd_agent = {
         .summary = "List, make and change agents",
         .example = "berth agent list",
         .sub = (const struct cli_command *const[]){ &list, &create, &cmd_agent_show,
-                                                      &cmd_agent_update, &cmd_agent_delete, NULL },
+                                                    &cmd_agent_update, &cmd_agent_delete, NULL },
 };

@@ -40,11 +40,11 @@ static int set_secret(struct cli *c, json_t *env, const char *text, struct err *
         if (r >= 0)
                 r = secret_find(c, split_version(c, value, &version), &secret, err);
         if (r >= 0)
-                json_object_set_new(env, name,
-                                    json_pack("{s:s, s:s, s:o}", "type", "secret_ref", "secretId",
-                                              cli_text(secret, "id"), "version",
-                                              version ? json_integer(version)
-                                                      : json_string("latest")));
+                json_object_set_new(
+                        env, name,
+                        json_pack("{s:s, s:s, s:o}", "type", "secret_ref", "secretId",
+                                  cli_text(secret, "id"), "version",
+                                  version ? json_integer(version) : json_string("latest")));
         return r;
 }
 
@@ -91,8 +91,7 @@ void agent_print(struct cli *c, const json_t *agent)
         out_label("Adapter", COLUMN_TEXT, cli_text(agent, "adapterType"));
         out_label("Status", COLUMN_STATE, cli_text(agent, "status"));
         json_object_foreach(json_get_object(json_get_object(agent, "adapterConfig"), "env"), name,
-                            variable)
-                out_label(name, COLUMN_TEXT, variable_text(c, variable));
+                            variable) out_label(name, COLUMN_TEXT, variable_text(c, variable));
 }
 
 /* -- commands --------------------------------------------------------------------------------- */

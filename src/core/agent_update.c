@@ -112,7 +112,7 @@ int agent_update(struct op *op, struct runtime *rt, const char *id, json_t *body
         return r;
 }
 
-static int delete(struct db *db, void *arg, struct err *err)
+static int delete (struct db *db, void *arg, struct err *err)
 {
         struct request *q = arg;
         struct agent *g = q->agent;

@@ -116,8 +116,8 @@ int exec_request_parse(struct op *op, json_t *request, struct exec_request *ret,
         ret->open_stdin = check_bool(&c, "openStdin", CHECK_OPTIONAL, false);
         check_terminal(&c, ret);
         check_unknown(&c, (const char *[]){ "command", "args", "cwd", "env", "stdin", "timeoutMs",
-                                            "idempotencyKey", "agentId", "detach", "openStdin", "tty",
-                                            NULL });
+                                            "idempotencyKey", "agentId", "detach", "openStdin",
+                                            "tty", NULL });
         if (input) {
                 ret->stdin_text = arena_strdup(a, input);
                 ret->stdin_len = strlen(input);
@@ -133,8 +133,8 @@ int exec_request_parse(struct op *op, json_t *request, struct exec_request *ret,
 int exec_request_set_env(struct op *op, const json_t *variables, struct exec_request *req,
                          struct err *err)
 {
-        const char **list = arena_alloc(op->arena,
-                                        (json_object_size(variables) + 1) * sizeof(*list));
+        const char **list =
+                arena_alloc(op->arena, (json_object_size(variables) + 1) * sizeof(*list));
         const char *name;
         json_t *value;
         size_t n = 0;
