@@ -88,11 +88,11 @@ struct exec {
         char name[37]; /* id as text: the spool directory, the cgroup, the marker */
         uint32_t flags;
         uint8_t kill_method;
-        struct redactor *redactor; /* values that are not to be spooled; NULL: none */
-        pid_t pid;                 /* kept after the end, for STATE */
-        bool alive;                /* the main process is not reaped, so its pid is still its own */
-        int status;                /* from waitpid() */
+        pid_t pid;  /* kept after the end, for STATE */
+        bool alive; /* the main process is not reaped, so its pid is still its own */
+        int status; /* from waitpid() */
         uint64_t started_ms;
+        struct redactor *redactor; /* values that are not to be spooled; NULL: none */
         uint32_t grace_ms;
         char command[64]; /* for messages */
 
@@ -173,7 +173,7 @@ struct box {
         struct conn *conns;
         struct conn *host;
         struct box_tunnel *tunnel; /* NULL until the first LISTEN */
-        uint64_t epoch; /* the highest seen */
+        uint64_t epoch;            /* the highest seen */
 
         int64_t now; /* clock_mono_ms() of this turn */
         int64_t idle_since;

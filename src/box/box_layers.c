@@ -55,6 +55,9 @@ static int prepare_storage(const struct sandbox *s, int at, struct err *err)
 {
         int r = prepare_one(s, at, "upper", 0755, 0, err);
 
+        /* Its own directories are found in it by name. */
+        if (!s->rootless && fchownat(at, "", owner(s, 0), owner(s, 0), AT_EMPTY_PATH) < 0)
+                return err_sys(err, ERR_PROVIDER, errno, "give the storage to the sandbox");
         if (r >= 0)
                 r = prepare_one(s, at, "work", 0755, 0, err);
         if (r >= 0)

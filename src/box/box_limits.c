@@ -209,7 +209,9 @@ static void make_v2(struct box *b, const struct plan *p)
         }
         memcpy(b->cgroup_path, p->v2, sizeof(b->cgroup_path));
         b->cgroup_has_kill = faccessat(b->cgroup_fd, "cgroup.kill", F_OK, 0) == 0;
-        snprintf(s->report.cgroup, sizeof(s->report.cgroup), "%s", p->v2);
+        /* Longer than the report has room for, it is still in DIR/cgroup. */
+        if (strlen(p->v2) < sizeof(s->report.cgroup))
+                memcpy(s->report.cgroup, p->v2, strlen(p->v2) + 1);
         s->report.freeze = SANDBOX_BY_CGROUP2;
         s->report.exec_kill_method = BOX_KILL_CGROUP;
         for (int i = 0; i < V1_CONTROLLERS; i++)

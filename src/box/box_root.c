@@ -310,10 +310,9 @@ static int make_path(const char *path, int *ret_fd)
 
         while (at >= 0 && *path) {
                 size_t n = strcspn(path, "/");
-                CLEAN(cleanup_fd) int above = at;
+                CLEAN(cleanup_fd) int above = take_fd(&at);
                 char name[256];
 
-                at = -1;
                 if (n >= sizeof(name)) {
                         errno = ENAMETOOLONG;
                         return -1;

@@ -9,6 +9,7 @@
  *   "go"   ---------------------------------->   becomes the supervisor, builds the root,
  *                                                network, tables, drops its rights
  *   its word on standard output  <------------   "ready", or what went wrong
+ *   "passed on"  ---------------------------->   no longer dies with the launcher
  *   ends                                         the loop
  *
  * The lock is one open file of both, so it is held from before the first outside effect until PID 1
@@ -137,6 +138,7 @@ static int inner_main(struct box *b, int go, int word)
         struct sandbox *s = b->sandbox;
 
         struct go_word w;
+        char passed_on;
 
         prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
         if (read(go, &w, sizeof(w)) != (ssize_t)sizeof(w))
@@ -151,8 +153,11 @@ static int inner_main(struct box *b, int go, int word)
         close_building_material(b);
         buf_appendf(&text, "ready %d %d\n", (int)s->pid, b->kill_method);
         sandbox_report_encode(&s->report, &text);
+        /* With its end, and only a launcher that has passed it on lets us live without it. */
+        if (write(word, buf_str(&text), text.len + 1) != (ssize_t)(text.len + 1) ||
+            read(go, &passed_on, 1) != 1)
+                return 1;
         prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
-        say(word, buf_str(&text));
         close(word);
         close(go);
         return box_loop(b);
@@ -287,22 +292,27 @@ static int equip(struct box *b, pid_t pid, bool joined, struct err *err)
         return r;
 }
 
-/* Pass its word on; true when it is the good one. */
-static bool relay(int word)
+/* Pass its word on; true when it is the good one, and PID 1 on its own. */
+static bool relay(int word, int go)
 {
         char text[4096];
         size_t len = 0;
         ssize_t n;
 
-        while (len < sizeof(text) - 1 &&
-               ((n = read(word, text + len, sizeof(text) - 1 - len)) > 0 ||
-                (n < 0 && errno == EINTR)))
+        do {
+                n = read(word, text + len, sizeof(text) - 1 - len);
                 len += n > 0 ? (size_t)n : 0;
+        } while ((n > 0 && text[len - 1] != '\0' && len < sizeof(text) - 1) ||
+                 (n < 0 && errno == EINTR));
         text[len] = '\0';
         if (len == 0)
                 snprintf(text, sizeof(text), "error the sandbox ended while it was made\n");
         say(1, text);
-        return str_starts(text, "ready ");
+        if (!str_starts(text, "ready "))
+                return false;
+        (void)!write(go, "", 1);
+        (void)!read(word, text, 1); /* its end */
+        return true;
 }
 
 static int start(struct box *b, struct err *err)
@@ -327,7 +337,7 @@ static int start(struct box *b, struct err *err)
         if (r >= 0) {
                 struct go_word w = { .pid = pid, .idmapped = b->sandbox->report.idmapped };
 
-                if (write(go[1], &w, sizeof(w)) == (ssize_t)sizeof(w) && relay(word[0]))
+                if (write(go[1], &w, sizeof(w)) == (ssize_t)sizeof(w) && relay(word[0], go[1]))
                         return 0;
                 r = ERR_PROVIDER;
         }

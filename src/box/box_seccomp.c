@@ -9,6 +9,7 @@
  *   - clone3: ENOSYS, since its flags lie in memory where a filter cannot look; libc then uses
  * clone
  *   - clone, unshare, setns, mount calls and pivot_root: only in a nested sandbox
+ *   - inner root does not become the supervisor
  *   - ioctl TIOCSTI and TIOCLINUX: typing into somebody's terminal
  *   - everything on the list: EPERM
  *
@@ -18,8 +19,10 @@
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
+#include <linux/netlink.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -33,7 +36,7 @@
 #elif defined(__aarch64__)
 #define NATIVE_ARCH AUDIT_ARCH_AARCH64
 #else
-#error "no system call filter for this architecture"
+_Static_assert(false, "no system call filter for this architecture");
 #endif
 
 #define X32_BIT   0x40000000U
@@ -188,6 +191,18 @@ static void put_ioctl(struct program *p)
         allow(p);
 }
 
+/* bubblewrap brings the loopback interface of its network up by netlink. */
+static void put_route_socket(struct program *p)
+{
+        when(p, SYS_socket, 6);
+        load_arg(p, 0);
+        when(p, AF_NETLINK, 3);
+        load_arg(p, 2);
+        when(p, NETLINK_ROUTE, 1);
+        allow(p);
+        load(p, offsetof(struct seccomp_data, nr));
+}
+
 /* Unix sockets of any type; of the internet ones streams and datagrams. Netlink is not among them:
  * libc looks names up without it. */
 static void put_socket(struct program *p)
@@ -214,6 +229,30 @@ static void put_socketpair(struct program *p)
         allow(p);
 }
 
+/* Inner root may become anybody but the supervisor, who outside may be the daemon's own user. */
+static void put_not_supervisor(struct program *p, int call, int n_args)
+{
+        when(p, (uint32_t)call, (uint8_t)(3 * n_args + 1));
+        for (int i = 0; i < n_args; i++) {
+                load_arg(p, i);
+                when(p, SANDBOX_SUPERVISOR, 1);
+                answer_errno(p, EPERM);
+        }
+        allow(p);
+}
+
+static void put_users(struct program *p)
+{
+        put_not_supervisor(p, SYS_setuid, 1);
+        put_not_supervisor(p, SYS_setgid, 1);
+        put_not_supervisor(p, SYS_setfsuid, 1);
+        put_not_supervisor(p, SYS_setfsgid, 1);
+        put_not_supervisor(p, SYS_setreuid, 2);
+        put_not_supervisor(p, SYS_setregid, 2);
+        put_not_supervisor(p, SYS_setresuid, 3);
+        put_not_supervisor(p, SYS_setresgid, 3);
+}
+
 static void build(struct program *p, const struct sandbox_spec *spec)
 {
         put_abi(p);
@@ -226,7 +265,11 @@ static void build(struct program *p, const struct sandbox_spec *spec)
                 if (!spec->root_inside)
                         deny(p, SYS_chroot, EPERM);
         }
+        if (spec->root_inside)
+                put_users(p);
         put_ioctl(p);
+        if (spec->nested_sandbox)
+                put_route_socket(p);
         put_socket(p);
         put_socketpair(p);
         for (size_t i = 0; i < ARRAY_LEN(denied); i++)

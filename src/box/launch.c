@@ -324,6 +324,7 @@ static void kill_box_cgroups(const char *dir, const char *id)
         CLEAN(cleanup_free) char *note = xasprintf("%s/cgroup", dir);
         CLEAN(cleanup_free) char *name = xasprintf("/berth-%s", id);
         CLEAN(buf_done) struct buf text = BUF_INIT;
+        CLEAN(cleanup_free) char *here = NULL;
         char own[4096], *save = NULL;
 
         if (file_read_at(AT_FDCWD, note, (size_t)64 << 10, &text, NULL) >= 0 && text.len > 0) {
@@ -333,10 +334,10 @@ static void kill_box_cgroups(const char *dir, const char *id)
                                 kill_cgroup(line);
                 return;
         }
-        if (!own_cgroup(own, sizeof(own) - 64))
+        if (!own_cgroup(own, sizeof(own)))
                 return;
-        strcat(own, name);
-        kill_cgroup(own);
+        here = xasprintf("%s%s", own, name);
+        kill_cgroup(here);
 }
 
 static bool carries_marker(const char *environ_text, size_t len, const char *const *ids)

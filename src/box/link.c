@@ -517,8 +517,8 @@ void box_link_stop(struct box_link *l, uint32_t grace_ms)
         flush(l);
 }
 
-void box_link_tunnel(struct box_link *l, const struct tunnel_frame *t)
+void box_link_tunnel(struct box_link *l, const struct tunnel_frame *f)
 {
-        tunnel_frame_write(&l->out, t);
+        tunnel_frame_write(&l->out, f);
         flush(l);
 }

@@ -40,7 +40,7 @@ void tunnel_free(struct tunnel *t);
 void tunnel_up(struct tunnel *t, struct box_link *link);
 void tunnel_down(struct tunnel *t);
 /* Frames of the tunnel from the link, and the link's word that it has room again. */
-int tunnel_frame_in(struct tunnel *t, const struct frame_header *h, struct frame_in *f,
+int tunnel_frame_in(struct tunnel *t, const struct frame_header *h, struct frame_in *in,
                     struct err *err);
 void tunnel_drained(struct tunnel *t);
 

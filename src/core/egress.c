@@ -46,16 +46,6 @@ static int check_list(const json_t *hosts, struct err *err)
         return 0;
 }
 
-int egress_check_hosts(const json_t *allowed_hosts, struct err *err)
-{
-        struct host_pattern unused;
-        int r = check_list(allowed_hosts, err);
-
-        for (size_t i = 0; r >= 0 && i < json_array_size(allowed_hosts); i++)
-                r = check_host(json_array_get(allowed_hosts, i), i, &unused, err);
-        return r;
-}
-
 static bool is_wanted(const json_t *config)
 {
         const char *network = json_get_string(config, "network");

@@ -20,10 +20,8 @@
 struct egress;
 struct egress_policy;
 
-/* Any thread. Is `allowedHosts` (or its absence: NULL) fine? ERR_UNPROCESSABLE names the entry. */
-int egress_check_hosts(const json_t *allowed_hosts, struct err *err);
-
-/* Any thread. *ret is NULL when the configuration asks for no proxy. */
+/* Any thread. *ret is NULL when the configuration asks for no proxy. ERR_UNPROCESSABLE names the
+ * entry that is no host pattern. */
 int egress_policy_read(const char *config, struct egress_policy **ret, struct err *err);
 void egress_policy_free(struct egress_policy *policy);
 

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "core/host_ids.h"
 
 #include <fcntl.h>
@@ -8,9 +9,10 @@
 #include "base/fd.h"
 #include "box/sandbox.h"
 
-#define WHOLE_SYSTEM 65536
-#define PLENTY       64 /* slices of that size, so that they are worth having */
-#define FILE_MAX     ((size_t)1 << 20)
+#define WHOLE_SYSTEM   65536
+#define PLENTY         64 /* slices of that size, so that they are worth having */
+#define FILE_MAX       ((size_t)1 << 20)
+#define LINE_MAX_BYTES 16384
 
 /* Root: what the settings say, unless somebody lives there */
 
@@ -32,14 +34,15 @@ static int refuse_account(const char *kind, const char *name, int64_t id, struct
 static int refuse_users(struct id_range range, struct err *err)
 {
         FILE *users = fopen("/etc/passwd", "re"), *groups = fopen("/etc/group", "re");
-        const struct passwd *pw;
-        const struct group *gr;
+        struct passwd *pw, user;
+        struct group *gr, group;
+        char text[LINE_MAX_BYTES];
         int r = 0;
 
-        while (users && r >= 0 && (pw = fgetpwent(users)))
+        while (users && r >= 0 && fgetpwent_r(users, &user, text, sizeof(text), &pw) == 0)
                 if (has(range, pw->pw_uid))
                         r = refuse_account("user", pw->pw_name, pw->pw_uid, err);
-        while (groups && r >= 0 && (gr = fgetgrent(groups)))
+        while (groups && r >= 0 && fgetgrent_r(groups, &group, text, sizeof(text), &gr) == 0)
                 if (has(range, gr->gr_gid))
                         r = refuse_account("group", gr->gr_name, gr->gr_gid, err);
         if (users)

@@ -169,8 +169,8 @@ static int make_storage(struct op *op, const struct sandbox_spec *spec, struct e
         return 0;
 }
 
-/* PID 1 of a sandbox is nobody of the host and has to reach its spools; each of them is its own, and
- * the data directory keeps everybody else out. */
+/* PID 1 of a sandbox is nobody of the host and has to reach its spools; each of them is its own,
+ * and the data directory keeps everybody else out. */
 static void open_spools(const struct runtime *rt)
 {
         if (geteuid() == 0)
@@ -183,7 +183,7 @@ static int launch(struct op *op, struct runtime *rt, const struct place *place,
 {
         CLEAN(cleanup_free) char *box = berth_box_dir(rt, place->id);
         struct sandbox_spec spec;
-        struct sandbox_row row;
+        struct sandbox_row row = { 0 };
         int r = get_row(op, rt, place->id, &row, err);
 
         if (r >= 0)
@@ -297,7 +297,7 @@ static int berth_resume(struct op *op, struct runtime *rt, const struct place *p
 {
         CLEAN(cleanup_free) char *dir = NULL;
         CLEAN(cleanup_free) char *box = NULL;
-        struct sandbox_row row;
+        struct sandbox_row row = { 0 };
         json_t *config = NULL;
         int r = need_host(rt, err);
 

@@ -11,8 +11,8 @@
 
 struct driver;
 struct exec_hub;
-struct vault_provider;
 struct sandbox_host;
+struct vault_provider;
 
 enum deployment_mode { MODE_LOCAL_TRUSTED, MODE_AUTHENTICATED };
 enum deployment_exposure { EXPOSURE_PRIVATE, EXPOSURE_PUBLIC };

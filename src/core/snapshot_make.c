@@ -168,7 +168,7 @@ static int64_t measure(struct making *m)
 
 /* The end */
 
-static int record(struct db *db, void *arg, struct err *err)
+static int record_ready(struct db *db, void *arg, struct err *err)
 {
         struct making *m = arg;
         struct snapshot to = m->row;
@@ -201,24 +201,24 @@ static int make(struct making *m, struct err *err)
                 return r;
         m->row.bytes = measure(m);
         FAULT("sandbox.snapshot_record.before");
-        r = store_write(m->op, m->rt->store, record, m, err);
+        r = store_write(m->op, m->rt->store, record_ready, m, err);
         FAULT("sandbox.snapshot_record.after");
         return r;
 }
 
-int snapshot_make(struct op *op, struct runtime *rt, const struct lease_record *lease,
+int snapshot_make(struct op *op, struct runtime *rt, const struct lease_record *record,
                   const char *name, struct snapshot *ret, struct err *err)
 {
         int64_t now = clock_now_us();
         struct making m = {
                 .op = op,
                 .rt = rt,
-                .record = lease,
+                .record = record,
                 .row = { .id = arena_strdup(op->arena, uuid_new().s),
-                         .company_id = lease->lease.company_id,
+                         .company_id = record->lease.company_id,
                          .name = name,
                          .state = SNAPSHOT_MAKING,
-                         .lease_id = lease->lease.id,
+                         .lease_id = record->lease.id,
                          .owner_instance = rt->node.instance.s,
                          .created_at = now,
                          .updated_at = now },

@@ -230,14 +230,14 @@ static int check_keys(json_t *file, struct err *err)
                 "op_queue",
                 "operation_timeout_ms",
                 "close_timeout_ms",
-                "secrets.provider",
-                "secrets.strict_mode",
-                "secrets.key_file",
                 "sandbox_uid_first",
                 "sandbox_uid_count",
                 "sandbox_ids_per_box",
                 "sandbox_rootfs_dirs",
                 "sandbox_pool_max",
+                "secrets.provider",
+                "secrets.strict_mode",
+                "secrets.key_file",
         };
         const char *key;
         json_t *value;
@@ -267,6 +267,25 @@ static const char *host_of(struct arena *a, const char *listen)
         return arena_strndup(a, listen, n);
 }
 
+static void load_sandbox(struct loader *l, const char *data_dir, struct settings *s)
+{
+        s->sandbox_uid_first =
+                number(l, (struct source){ "sandbox_uid_first", "BERTH_SANDBOX_UID_FIRST", NULL },
+                       HOST_IDS_FIRST, 1000, UINT32_MAX - 1);
+        s->sandbox_uid_count =
+                number(l, (struct source){ "sandbox_uid_count", "BERTH_SANDBOX_UID_COUNT", NULL },
+                       HOST_IDS_COUNT, 0, UINT32_MAX - s->sandbox_uid_first);
+        s->sandbox_ids_per_box = number(
+                l, (struct source){ "sandbox_ids_per_box", "BERTH_SANDBOX_IDS_PER_BOX", NULL }, 0,
+                0, 65536);
+        s->sandbox_rootfs_dirs =
+                list(l, (struct source){ "sandbox_rootfs_dirs", "BERTH_SANDBOX_ROOTFS_DIRS", NULL },
+                     ':', arena_printf(l->arena, "%s/rootfs:/var/lib/berth/rootfs", data_dir));
+        s->sandbox_pool_max =
+                number(l, (struct source){ "sandbox_pool_max", "BERTH_SANDBOX_POOL_MAX", NULL }, 64,
+                       0, 4096);
+}
+
 static void load_secrets(struct loader *l, struct config *c)
 {
         static const char *const providers[] = { "local_encrypted", "aws_secrets_manager",
@@ -286,25 +305,6 @@ static void load_secrets(struct loader *l, struct config *c)
                 flag_set(l, (struct source){ "secrets.strict_mode", "BERTH_SECRETS_STRICT_MODE",
                                              "PAPERCLIP_SECRETS_STRICT_MODE" });
         c->secrets_key_file = file ? absolute(l->arena, file) : NULL;
-}
-
-static void load_sandbox(struct loader *l, const char *data_dir, struct settings *s)
-{
-        s->sandbox_uid_first =
-                number(l, (struct source){ "sandbox_uid_first", "BERTH_SANDBOX_UID_FIRST", NULL },
-                       HOST_IDS_FIRST, 1000, UINT32_MAX - 1);
-        s->sandbox_uid_count =
-                number(l, (struct source){ "sandbox_uid_count", "BERTH_SANDBOX_UID_COUNT", NULL },
-                       HOST_IDS_COUNT, 0, UINT32_MAX - s->sandbox_uid_first);
-        s->sandbox_ids_per_box = number(
-                l, (struct source){ "sandbox_ids_per_box", "BERTH_SANDBOX_IDS_PER_BOX", NULL }, 0,
-                0, 65536);
-        s->sandbox_rootfs_dirs =
-                list(l, (struct source){ "sandbox_rootfs_dirs", "BERTH_SANDBOX_ROOTFS_DIRS", NULL },
-                     ':', arena_printf(l->arena, "%s/rootfs:/var/lib/berth/rootfs", data_dir));
-        s->sandbox_pool_max =
-                number(l, (struct source){ "sandbox_pool_max", "BERTH_SANDBOX_POOL_MAX", NULL }, 64,
-                       0, 4096);
 }
 
 static void load_settings(struct loader *l, const struct cli_serve_options *flags, struct config *c)

@@ -58,7 +58,7 @@ static inline ssize_t stream_writev(struct byte_stream *s, const struct iovec *i
 
 static inline ssize_t stream_write(struct byte_stream *s, const void *p, size_t len)
 {
-        struct iovec iov = { (void *)(uintptr_t)p, len };
+        struct iovec iov = { (void *)p, len };
 
         return s->ops->write(s, &iov, 1);
 }

@@ -21,8 +21,7 @@ static ssize_t socket_read(struct byte_stream *stream, void *p, size_t len)
 
 static ssize_t socket_write(struct byte_stream *stream, const struct iovec *iov, int count)
 {
-        struct msghdr msg = { .msg_iov = (struct iovec *)(uintptr_t)iov,
-                              .msg_iovlen = (size_t)count };
+        struct msghdr msg = { .msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)count };
         ssize_t n;
 
         do

@@ -277,7 +277,7 @@ class PlainTest(ProxyTest):
 
 
 class FailureTest(ProxyTest):
-    timeout_ms = 200
+    timeout_ms = 1000
 
     def test_nobody_there(self):
         with socket.socket() as s:
@@ -545,7 +545,8 @@ class LossTest(ProxyTest):
         sock = self.transfer()
         os.kill(self.box_pid(), 9)
         self.broken(sock)
-        self.sh("true")  # starts another box
+        # Starts another box, once the daemon knows that this one is dead.
+        wait_until(lambda: self.execute("true").status == 200, "commands run again")
         self.works()
 
     def test_the_lease_ends_in_the_middle(self):

@@ -139,6 +139,7 @@ class CrashTest(SandboxTest):
             self.daemon.stop()
         self.daemon.env.pop("BERTH_CRASH_AT", None)
         self.daemon.env.pop("BERTH_FAULT_TRACE", None)
+        self.daemon.env["BERTH_SANDBOX_POOL_MAX"] = "0"  # so that it comes to rest
         self.daemon.start()
         self.check(operation)
         self.daemon.stop()
@@ -150,7 +151,7 @@ class CrashTest(SandboxTest):
         wait_until(lambda: not self.places(f"state <> 'gone' AND {half}"), "nothing is half done", 20)
         wait_until(lambda: self.sandboxes() == {p["id"] for p in self.places()},
                    f"every place has its sandbox: {self.sandboxes()}, {self.places()}", 20)
-        self.assertEqual({r["place_id"] for r in self.rows()}, self.sandboxes())
+        wait_until(lambda: {r["place_id"] for r in self.rows()} == self.sandboxes(), "every sandbox has its row")
         wait_until(lambda: not self.daemon.sql("SELECT id FROM snapshots WHERE state <> 'ready'"), "no snapshot is half made")
         kept = {r["id"] for r in self.daemon.sql("SELECT id FROM snapshots")}
         self.assertEqual({p.name for p in (self.daemon.data / "snapshots").glob("*")}, kept)
