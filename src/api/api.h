@@ -94,6 +94,7 @@ extern const struct route routes_executions[];
 extern const struct route routes_snapshots[];
 extern const struct route routes_agents[];
 extern const struct route routes_activity[];
+extern const struct route routes_plugins[];
 extern const struct route routes_secrets[];
 extern const struct route routes_vaults[];
 extern const struct route routes_watch[];

@@ -43,7 +43,7 @@ static int capabilities(struct call *c, struct err *err)
         if (r >= 0)
                 r = store_read(c->op, c->rt->store, guard_company, c, err);
         if (r >= 0)
-                adapter_write_capabilities(&c->out);
+                r = adapter_write_capabilities(c->op, c->rt, &c->out, err);
         return r;
 }
 

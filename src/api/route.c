@@ -11,7 +11,7 @@
 static const struct route *const tables[] = {
         routes_environments, routes_leases,   routes_executions, routes_health,   routes_companies,
         routes_instance,     routes_cli_auth, routes_agents,     routes_activity, routes_watch,
-        routes_secrets,      routes_vaults,   routes_snapshots,
+        routes_secrets,      routes_vaults,   routes_snapshots,  routes_plugins,
 };
 
 struct segment {

@@ -93,6 +93,9 @@ static bool enable(int parent, const char *controller)
 
         if (has_word(parent, "cgroup.subtree_control", controller))
                 return true;
+        /* Also a write that is refused locks all cgroups of the machine. */
+        if (!has_word(parent, "cgroup.controllers", controller))
+                return false;
         CLEAN(cleanup_fd) int fd = openat(parent, "cgroup.subtree_control", O_WRONLY | O_CLOEXEC);
 
         return fd >= 0 && write(fd, text, (size_t)n) == n;
@@ -279,16 +282,24 @@ int limits_make(struct box *b, struct err *err)
         return 0;
 }
 
+/* A process that moves itself as a thread is the one case in which version 1 does not make
+ * everybody on the machine wait for a grace period: milliseconds for each controller. So the
+ * launcher goes ahead, and PID 1 is born there. */
+int limits_go_ahead(struct box *b, struct err *err)
+{
+        for (int i = 0; i < V1_CONTROLLERS; i++)
+                if (b->sandbox->v1_fds[i] >= 0 &&
+                    put(b->sandbox->v1_fds[i], "tasks", "%llu", 0ULL) < 0)
+                        return err_sys(err, ERR_PROVIDER, errno,
+                                       "put the sandbox into its %s cgroup", controllers[i]);
+        return 0;
+}
+
 int limits_join(struct box *b, pid_t pid, bool joined_v2, struct err *err)
 {
         if (b->cgroup_fd >= 0 && !joined_v2 &&
             put(b->cgroup_fd, "cgroup.procs", "%llu", (unsigned long long)pid) < 0)
                 return err_sys(err, ERR_PROVIDER, errno, "put the sandbox into its cgroup");
-        for (int i = 0; i < V1_CONTROLLERS; i++)
-                if (b->sandbox->v1_fds[i] >= 0 &&
-                    put(b->sandbox->v1_fds[i], "cgroup.procs", "%llu", (unsigned long long)pid) < 0)
-                        return err_sys(err, ERR_PROVIDER, errno,
-                                       "put the sandbox into its %s cgroup", controllers[i]);
         return 0;
 }
 

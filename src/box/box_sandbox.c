@@ -323,6 +323,9 @@ static int start(struct box *b, struct err *err)
 
         if (pipe2(go, O_CLOEXEC) < 0 || pipe2(word, O_CLOEXEC) < 0)
                 return err_sys(err, ERR_BUSY, errno, "pipe");
+        r = limits_go_ahead(b, err);
+        if (r < 0)
+                return r;
         pid = clone_pid_1(b, &joined);
         if (pid < 0)
                 return clone_failed(err);

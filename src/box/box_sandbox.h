@@ -60,7 +60,8 @@ struct idmap {
 int userns_for_idmap(const struct idmap *map, int *ret_fd, struct err *err);
 
 /* box_limits.c */
-int limits_make(struct box *b, struct err *err); /* the launcher, before clone */
+int limits_make(struct box *b, struct err *err);     /* the launcher, before clone */
+int limits_go_ahead(struct box *b, struct err *err); /* the launcher itself, right before it */
 int limits_join(struct box *b, pid_t pid, bool joined_v2, struct err *err); /* after it */
 void limits_command(const struct box *b); /* a command, before exec */
 

@@ -23,10 +23,22 @@ struct cli_serve_options {
         bool is_private;        /* only the Unix socket, and only as long as it is needed */
 };
 
+/* What `berth plugin conformance` was told. */
+struct cli_conformance_options {
+        const char *path;   /* of the package */
+        const char *driver; /* NULL: the first */
+        const char *config; /* JSON object, or NULL */
+        const char *only;   /* NULL: all checks */
+        bool json;
+        bool colour;
+};
+
 struct cli_hooks {
         /* Run the daemon until it is told to stop. Returns the exit status of the process and has
          * said on standard error why when that is not 0. */
         int (*serve)(const struct cli_serve_options *options);
+        /* Run the checks and print the table. Returns the exit status of the process. */
+        int (*conformance)(const struct cli_conformance_options *options);
 };
 
 /* Returns the exit status: 0 done, 1 failed, 2 wrong usage, 3 daemon not reachable, 4 not allowed,

@@ -53,6 +53,7 @@ extern const struct cli_command cmd_snapshot;
 extern const struct cli_command cmd_leaks;
 extern const struct cli_command cmd_key;
 extern const struct cli_command cmd_agent;
+extern const struct cli_command cmd_plugin;
 extern const struct cli_command cmd_activity;
 extern const struct cli_command cmd_secret;
 extern const struct cli_command cmd_vault;

@@ -165,9 +165,8 @@ static void settle_children(json_t *v)
         }
 }
 
-int json_parse(const char *text, size_t len, json_t **ret, struct err *err)
+static int parse(const char *text, size_t len, size_t flags, json_t **ret, struct err *err)
 {
-        const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY;
         json_error_t e;
         json_t *v, *number;
         size_t deep = find_too_deep(text, len);
@@ -191,6 +190,78 @@ int json_parse(const char *text, size_t len, json_t **ret, struct err *err)
         }
         *ret = v;
         return 0;
+}
+
+int json_parse(const char *text, size_t len, json_t **ret, struct err *err)
+{
+        return parse(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, ret, err);
+}
+
+/* ---- reading what others wrote badly ---- */
+
+/* The unit of an escape \uXXXX at s, or -1. */
+static int escaped_unit(const char *s, size_t n)
+{
+        int unit = 0;
+
+        if (n < 6 || s[0] != '\\' || s[1] != 'u')
+                return -1;
+        for (size_t i = 2; i < 6; i++) {
+                int digit = hex_digit(s[i]);
+
+                if (digit < 0)
+                        return -1;
+                unit = unit * 16 + digit;
+        }
+        return unit;
+}
+
+/* How many bytes of the escape at s are fine as they are; 0 for half a surrogate pair. */
+static size_t escape_length(const char *s, size_t n)
+{
+        int unit = escaped_unit(s, n), next;
+
+        if (unit < 0)
+                return MIN(n, (size_t)2);
+        if (unit < 0xd800 || unit > 0xdfff)
+                return 6;
+        next = unit < 0xdc00 ? escaped_unit(s + 6, n - 6) : -1;
+        return next >= 0xdc00 && next <= 0xdfff ? 12 : 0;
+}
+
+static void repair(struct buf *b, const char *s, size_t n)
+{
+        size_t i = 0, done = 0;
+
+        while (i < n) {
+                size_t len = 1;
+                bool escape = s[i] == '\\';
+                bool fine;
+
+                if (escape)
+                        fine = (len = escape_length(s + i, n - i)) > 0;
+                else
+                        fine = (unsigned char)s[i] < 0x80 || utf8_next(s + i, n - i, &len, NULL);
+                if (!fine) {
+                        buf_append(b, s + done, i - done);
+                        buf_puts(b, UTF8_REPLACEMENT);
+                        len = escape ? 6 : MAX(len, (size_t)1);
+                        done = i + len;
+                }
+                i += len;
+        }
+        buf_append(b, s + done, n - done);
+}
+
+int json_parse_lenient(const char *text, size_t len, json_t **ret, struct err *err)
+{
+        CLEAN(buf_done) struct buf whole = { .max = 3 * len + 1 };
+
+        repair(&whole, text, len);
+        if (buf_failed(&whole))
+                return err_set(err, ERR_INTERNAL, "out of memory while reading JSON");
+        return parse(buf_str(&whole), whole.len,
+                     JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, ret, err);
 }
 
 const char *json_to_arena(struct arena *arena, const json_t *v)

@@ -24,6 +24,11 @@
  * *ret is a new reference. */
 int json_parse(const char *text, size_t len, json_t **ret, struct err *err);
 
+/* For what a program in another language wrote and cannot help: strings may hold U+0000 (so their
+ * length counts, json_string_length()), and lone surrogates and bytes that are no UTF-8 become
+ * U+FFFD. Not for anything that is stored. */
+int json_parse_lenient(const char *text, size_t len, json_t **ret, struct err *err);
+
 /* Append v as JSON.stringify(v) would print it. NULL writes null. */
 void json_put(struct buf *b, const json_t *v);
 /* The same as a heap string, of any length; never NULL. */

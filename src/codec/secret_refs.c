@@ -93,3 +93,22 @@ void json_path_set(json_t *doc, const char *path, json_t *take_value)
         else
                 json_object_del(doc, key);
 }
+
+void json_path_prune(json_t *doc, const char *path)
+{
+        CLEAN(cleanup_free) char *rest = xstrdup(path);
+        char *dot;
+
+        if (!json_path_get(doc, path))
+                return;
+        json_path_set(doc, path, NULL);
+        while ((dot = strrchr(rest, '.'))) {
+                json_t *parent;
+
+                *dot = '\0';
+                parent = json_path_get(doc, rest);
+                if (!json_is_object(parent) || json_object_size(parent) > 0)
+                        return;
+                json_path_set(doc, rest, NULL);
+        }
+}

@@ -18,5 +18,7 @@ json_t *secret_ref_paths(const json_t *schema);
 json_t *json_path_get(const json_t *doc, const char *path);
 /* Set it in place (take_value), making objects on the way; NULL removes the last member only. */
 void json_path_set(json_t *doc, const char *path, json_t *take_value);
+/* Remove it, and each object above it that became empty by that. */
+void json_path_prune(json_t *doc, const char *path);
 
 #endif

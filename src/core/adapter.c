@@ -1,6 +1,9 @@
 #include "core/adapter.h"
 
+#include "core/plugin_registry.h"
 #include "core/provider.h"
+
+#define PROVIDERS_MAX 256
 
 const char *const adapter_types[] = {
         "process",     "http",         "acpx_local",       "claude_local",
@@ -47,7 +50,28 @@ static void write_drivers(struct jw *w, bool remote)
         jw_object_end(w);
 }
 
-static void write_adapter(struct jw *w, const char *type)
+/* What plugins add, in the order in which they were installed. A built-in provider and the first
+ * plugin win over later ones with the same key. */
+struct plugin_providers {
+        struct plugin_driver list[PROVIDERS_MAX];
+        size_t n;
+};
+
+static int add_provider(void *ctx, const struct plugin_driver *driver)
+{
+        struct plugin_providers *all = ctx;
+        const char *key = json_get_string(driver->driver, "driverKey");
+
+        if (all->n == PROVIDERS_MAX || provider_lookup(key))
+                return 0;
+        for (size_t i = 0; i < all->n; i++)
+                if (streq(json_get_string(all->list[i].driver, "driverKey"), key))
+                        return 0;
+        all->list[all->n++] = *driver;
+        return 0;
+}
+
+static void write_adapter(struct jw *w, const char *type, const struct plugin_providers *plugins)
 {
         bool remote = adapter_is_remote_capable(type);
 
@@ -58,8 +82,20 @@ static void write_adapter(struct jw *w, const char *type)
         jw_object(w);
         for (const struct provider *const *p = builtin_providers; *p; p++)
                 jw_kstring(w, (*p)->key, word(remote && (*p)->supports_run_execution));
+        for (size_t i = 0; i < plugins->n; i++)
+                jw_kstring(w, json_get_string(plugins->list[i].driver, "driverKey"), word(remote));
         jw_object_end(w);
         jw_object_end(w);
+}
+
+static void write_common(struct jw *w, bool runs, bool reuses, const char *name)
+{
+        jw_kstring(w, "status", word(runs));
+        jw_kbool(w, "supportsSavedProbe", true);
+        jw_kbool(w, "supportsUnsavedProbe", true);
+        jw_kbool(w, "supportsRunExecution", runs);
+        jw_kbool(w, "supportsReusableLeases", reuses);
+        jw_kstring(w, "displayName", name);
 }
 
 static void write_schema(struct jw *w, const struct provider *p)
@@ -75,12 +111,7 @@ static void write_provider(struct jw *w, const struct provider *p)
 {
         jw_key(w, p->key);
         jw_object(w);
-        jw_kstring(w, "status", word(p->supports_run_execution));
-        jw_kbool(w, "supportsSavedProbe", true);
-        jw_kbool(w, "supportsUnsavedProbe", true);
-        jw_kbool(w, "supportsRunExecution", p->supports_run_execution);
-        jw_kbool(w, "supportsReusableLeases", true);
-        jw_kstring(w, "displayName", p->display_name);
+        write_common(w, p->supports_run_execution, true, p->display_name);
         if (p->description)
                 jw_kstring(w, "description", p->description);
         jw_kstring(w, "source", "builtin");
@@ -88,22 +119,56 @@ static void write_provider(struct jw *w, const struct provider *p)
         jw_object_end(w);
 }
 
-void adapter_write_capabilities(struct buf *b)
+/* As the seed has it, what is not declared is there; what is declared as missing is not. */
+static bool reuses_leases(const json_t *driver)
 {
-        struct jw w;
+        const json_t *nested = json_object_get(driver, "sandboxCapabilities");
+        const json_t *said = json_object_get(nested, "reusableLeases");
 
+        if (!said)
+                said = json_object_get(driver, "supportsReusableLeases");
+        return !json_is_false(said);
+}
+
+static void write_plugin_provider(struct jw *w, const struct plugin_driver *p)
+{
+        const char *description = json_get_string(p->driver, "description");
+
+        jw_key(w, json_get_string(p->driver, "driverKey"));
+        jw_object(w);
+        write_common(w, true, reuses_leases(p->driver), json_get_string(p->driver, "displayName"));
+        if (description)
+                jw_kstring(w, "description", description);
+        jw_kstring(w, "source", "plugin");
+        jw_kstring(w, "pluginKey", p->plugin_key);
+        jw_kstring(w, "pluginId", p->plugin_id);
+        jw_kvalue(w, "configSchema", json_object_get(p->driver, "configSchema"));
+        jw_object_end(w);
+}
+
+int adapter_write_capabilities(struct op *op, struct runtime *rt, struct buf *b, struct err *err)
+{
+        struct plugin_providers *plugins = arena_new(op->arena, struct plugin_providers);
+        struct jw w;
+        int r = plugin_each_provider(op, rt, add_provider, plugins, err);
+
+        if (r < 0)
+                return r;
         jw_init(&w, b);
         jw_object(&w);
         jw_key(&w, "adapters");
         jw_array(&w);
         for (const char *const *t = adapter_types; *t; t++)
-                write_adapter(&w, *t);
+                write_adapter(&w, *t, plugins);
         jw_array_end(&w);
         write_drivers(&w, true);
         jw_key(&w, "sandboxProviders");
         jw_object(&w);
         for (const struct provider *const *p = builtin_providers; *p; p++)
                 write_provider(&w, *p);
+        for (size_t i = 0; i < plugins->n; i++)
+                write_plugin_provider(&w, &plugins->list[i]);
         jw_object_end(&w);
         jw_object_end(&w);
+        return 0;
 }

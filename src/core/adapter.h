@@ -3,6 +3,7 @@
 #define BERTH_CORE_ADAPTER_H
 
 #include "codec/json.h"
+#include "core/runtime.h"
 
 extern const char *const adapter_types[]; /* in the order clients show them; NULL-terminated */
 
@@ -10,7 +11,8 @@ bool adapter_is_known(const char *type);
 /* Whether it runs in ssh and sandbox environments too. */
 bool adapter_is_remote_capable(const char *type);
 
-/* The document of GET …/environments/capabilities. */
-void adapter_write_capabilities(struct buf *b);
+/* The document of GET …/environments/capabilities: built-in providers, and those of plugins whose
+ * worker runs. Operation threads. */
+int adapter_write_capabilities(struct op *op, struct runtime *rt, struct buf *b, struct err *err);
 
 #endif

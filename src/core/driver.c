@@ -24,6 +24,13 @@ int driver_find(const struct runtime *rt, const char *key, const struct driver *
         return 0;
 }
 
+bool driver_can_find(const struct runtime *rt, const struct place *place)
+{
+        const struct driver *driver = driver_lookup(rt, place->driver);
+
+        return driver && driver->list && (!driver->lists || driver->lists(place));
+}
+
 int driver_unsupported(const char *key, const char *what, struct err *err)
 {
         return err_set(err, ERR_UNPROCESSABLE, "Environment driver \"%s\" does not support %s.",

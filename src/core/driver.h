@@ -46,6 +46,7 @@ struct lease_plan {
         const char *config; /* JSON object: the provider's configuration, stored with the place */
         bool has_world;     /* open() touches something outside the database */
         bool reuse;         /* an idle place with a matching configuration will do */
+        int64_t open_ms;    /* what opening may take beyond the time of an operation; 0: nothing */
         bool stock;         /* one made in advance will do */
 };
 
@@ -54,6 +55,7 @@ struct provider_lease {
         const char *id;     /* provider_lease_id; may be NULL */
         json_t *metadata;   /* object, borrowed from the arena's keeping; may be NULL */
         int64_t expires_at; /* 0: never */
+        const char *config; /* what the place's configuration becomes; NULL: it stays */
 };
 
 typedef int (*driver_found_fn)(void *ctx, const char *provider, const char *owner_tag,
@@ -85,6 +87,8 @@ struct driver {
         /* Everything that exists now. NULL: this driver cannot list. */
         int (*list)(struct op *op, struct runtime *rt, driver_found_fn fn, void *ctx,
                     struct err *err);
+        /* Whether list() would name this place. NULL: it names all. */
+        bool (*lists)(const struct place *place);
         /* Whether what was opened still lives. Never blocks. NULL: nobody can say. */
         bool (*is_alive)(const struct runtime *rt, const struct place *place);
         /* Metadata of a fresh lease, in order: the engine puts driver and executionWorkspaceMode
@@ -114,12 +118,17 @@ struct driver {
 
 extern const struct driver driver_local;
 extern const struct driver driver_sandbox;
+extern const struct driver driver_plugin;
 
 /* The driver with that key; ERR_UNPROCESSABLE with the seed's text when there is none. */
 int driver_find(const struct runtime *rt, const char *key, const struct driver **ret,
                 struct err *err);
 /* NULL when there is none. */
 const struct driver *driver_lookup(const struct runtime *rt, const char *key);
+
+/* Whether what exists for a place can be found by our tag, so that closing what may or may not be
+ * there settles it. */
+bool driver_can_find(const struct runtime *rt, const struct place *place);
 
 /* "Environment driver "x" does not support <what>." */
 int driver_unsupported(const char *key, const char *what, struct err *err);

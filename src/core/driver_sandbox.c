@@ -1,7 +1,9 @@
-/* The sandbox driver: finds the built-in provider that the configuration names and does what it
- * says. Providers from plugins join here with the plugin host. */
+/* The sandbox driver: finds the provider that the configuration names and does what it says: a
+ * built-in one, else that of a plugin (plugin_place.h). */
 #include "core/env_config.h"
+#include "core/exec.h"
 #include "core/lease.h"
+#include "core/plugin_place.h"
 #include "core/provider.h"
 #include "core/realization.h"
 
@@ -26,6 +28,28 @@ static int parse_config(struct op *op, const struct environment *env, json_t **r
         return 0;
 }
 
+/* A plugin's provider. The plugin is chosen here, once, for the whole life of the place. */
+static int plan_plugin(struct op *op, struct runtime *rt, const json_t *config,
+                       const struct lease_request *req, struct lease_plan *ret, struct err *err)
+{
+        bool reuse = json_is_true(json_object_get(config, "reuseLease")) && req->run_id;
+        const char *key = json_get_string(config, "provider");
+        struct plugin_target target;
+        int r = plugin_await_provider(op, rt, key, &target, err);
+
+        if (r < 0)
+                return r;
+        *ret = (struct lease_plan){
+                .provider = key,
+                .policy = reuse ? POLICY_REUSE_ENVIRONMENT : POLICY_EPHEMERAL,
+                .config = plugin_place_config(op, &target, config),
+                .has_world = true,
+                .reuse = reuse,
+                .open_ms = plugin_limit_lease(&target, config),
+        };
+        return 0;
+}
+
 static int sandbox_plan(struct op *op, struct runtime *rt, const struct environment *env,
                         const struct lease_request *req, struct lease_plan *ret, struct err *err)
 {
@@ -38,11 +62,7 @@ static int sandbox_plan(struct op *op, struct runtime *rt, const struct environm
                 return r;
         key = json_get_string(config, "provider");
         if (!provider_lookup(key))
-                return err_set(
-                        err, ERR_UNPROCESSABLE,
-                        "Sandbox provider \"%s\" is not registered as a built-in provider and no "
-                        "matching plugin is available.",
-                        key);
+                return plan_plugin(op, rt, config, req, ret, err);
         if (streq(key, PROVIDER_FAKE) && !rt->settings.allow_fake_provider)
                 return err_set(
                         err, ERR_UNPROCESSABLE,
@@ -68,8 +88,11 @@ static int sandbox_claim(struct db *db, struct runtime *rt, const struct place *
                          struct arena *arena, struct err *err)
 {
         const struct provider *p;
-        int r = provider_find(place->provider, &p, err);
+        int r;
 
+        if (plugin_place_is(place))
+                return 0;
+        r = provider_find(place->provider, &p, err);
         return r < 0 || !p->claim ? r : p->claim(db, rt, place, arena, err);
 }
 
@@ -78,8 +101,11 @@ static int sandbox_open(struct op *op, struct runtime *rt, const struct place *p
                         struct err *err)
 {
         const struct provider *p;
-        int r = provider_find(place->provider, &p, err);
+        int r;
 
+        if (plugin_place_is(place))
+                return plugin_place_open(op, rt, place, req, ret, err);
+        r = provider_find(place->provider, &p, err);
         return r < 0 ? r : p->open(op, rt, place, req, ret, err);
 }
 
@@ -88,17 +114,31 @@ static int sandbox_resume(struct op *op, struct runtime *rt, const struct place 
                           struct err *err)
 {
         const struct provider *p;
-        int r = provider_find(place->provider, &p, err);
+        int r;
 
+        if (plugin_place_is(place))
+                return plugin_place_resume(op, rt, place, req, ret, err);
+        r = provider_find(place->provider, &p, err);
         return r < 0 ? r : p->resume(op, rt, place, req, ret, err);
+}
+
+static int give_up_plugin(struct op *op, struct runtime *rt, const struct place *place,
+                          bool destroy, struct err *err)
+{
+        int r = exec_remote_end_place(op, rt, place->id, err);
+
+        return r < 0 ? r : plugin_place_give_up(op, rt, place, destroy, err);
 }
 
 static int sandbox_park(struct op *op, struct runtime *rt, const struct place *place,
                         struct err *err)
 {
         const struct provider *p;
-        int r = provider_find(place->provider, &p, err);
+        int r;
 
+        if (plugin_place_is(place))
+                return give_up_plugin(op, rt, place, false, err);
+        r = provider_find(place->provider, &p, err);
         if (r < 0)
                 return r;
         return p->park ? p->park(op, rt, place, err) : 0;
@@ -108,8 +148,14 @@ static int sandbox_close(struct op *op, struct runtime *rt, const struct place *
                          struct err *err)
 {
         const struct provider *p;
-        int r = provider_find(place->provider, &p, err);
+        int r;
 
+        /* To a provider a release means: pause what may be used again. */
+        if (plugin_place_is(place))
+                return give_up_plugin(
+                        op, rt, place,
+                        place->attempts > 0 || streq(place->policy, POLICY_REUSE_ENVIRONMENT), err);
+        r = provider_find(place->provider, &p, err);
         return r < 0 ? r : p->close(op, rt, place, err);
 }
 
@@ -123,6 +169,13 @@ static int sandbox_list(struct op *op, struct runtime *rt, driver_found_fn fn, v
                         return r;
         }
         return 0;
+}
+
+static bool sandbox_lists(const struct place *place)
+{
+        const struct provider *p = place->provider ? provider_lookup(place->provider) : NULL;
+
+        return p && p->list;
 }
 
 static bool configs_match(const json_t *have, const json_t *want)
@@ -187,10 +240,19 @@ static bool sandbox_can_destroy(const struct lease *lease)
 static void sandbox_describe(const struct place *place, const struct provider_lease *opened,
                              bool resumed, json_t *metadata)
 {
+        if (plugin_place_is(place)) {
+                plugin_place_describe(place, opened, metadata);
+                return;
+        }
         if (opened->metadata)
                 json_object_update(metadata, opened->metadata);
         if (resumed)
                 json_object_set_new(metadata, "resumedLease", json_true());
+}
+
+static bool is_of_plugin(const struct lease *lease)
+{
+        return lease->provider && !provider_lookup(lease->provider);
 }
 
 static int sandbox_realize(struct op *op, struct runtime *rt, const struct environment *env,
@@ -202,6 +264,9 @@ static int sandbox_realize(struct op *op, struct runtime *rt, const struct envir
         json_t *metadata = NULL;
         const char *cwd, *path;
 
+        if (is_of_plugin(lease))
+                return plugin_lease_realize(op, rt, lease, workspace, ret_json, ret_realization,
+                                            err);
         if (lease->metadata)
                 (void)json_parse(lease->metadata, strlen(lease->metadata), &metadata, NULL);
         cwd = arena_strtrim(op->arena, json_get_string(metadata, "remoteCwd"));
@@ -222,6 +287,8 @@ static int sandbox_prepare_exec(struct op *op, struct runtime *rt,
 {
         const struct provider *p = lease_provider(&record->lease);
 
+        if (is_of_plugin(&record->lease))
+                return plugin_lease_prepare_exec(op, rt, record, request, ret, err);
         if (p && p->prepare_exec)
                 return p->prepare_exec(op, rt, record, request, ret, err);
         return err_set(err, ERR_UNPROCESSABLE,
@@ -239,6 +306,7 @@ const struct driver driver_sandbox = {
         .close = sandbox_close,
         .matches = sandbox_matches,
         .list = sandbox_list,
+        .lists = sandbox_lists,
         .is_alive = sandbox_is_alive,
         .describe = sandbox_describe,
         .pause_lease = sandbox_pause_lease,

@@ -6,6 +6,7 @@
 #include "core/audit.h"
 #include "core/env_config.h"
 #include "core/env_secrets.h"
+#include "core/plugin_validate.h"
 #include "core/provider.h"
 
 const char *const environment_drivers[] = { "local", "ssh", "sandbox", "plugin", NULL };
@@ -32,29 +33,25 @@ int environment_check_row(const struct environment *env, struct err *err)
 
 /* Configuration */
 
-int environment_persist_config(const struct runtime *rt, const char *driver, json_t *config,
-                               json_t **ret, struct err *err)
+int environment_persist_config(struct op *op, struct runtime *rt, const char *driver,
+                               json_t *config, json_t **ret, const json_t **ret_schema,
+                               struct err *err)
 {
         json_t *normal = NULL;
         int r = env_config_normalize(driver, config, CONFIG_SUBMITTED, &normal, err);
 
         if (r < 0)
                 return r;
+        *ret_schema = NULL;
         if (streq(driver, "sandbox") && streq(json_get_string(normal, "provider"), PROVIDER_FAKE) &&
             !rt->settings.allow_fake_provider)
                 r = err_set(
                         err, ERR_UNPROCESSABLE,
                         "Built-in fake sandbox environments are reserved for internal probes and "
                         "cannot be saved.");
-        else if (streq(driver, "sandbox") && !provider_lookup(json_get_string(normal, "provider")))
-                r = err_set(err, ERR_UNPROCESSABLE,
-                            "Sandbox provider config validation requires a running plugin worker "
-                            "manager.");
-        else if (streq(driver, "plugin"))
-                r = err_set(err, ERR_UNPROCESSABLE,
-                            "Plugin environment config validation requires a running plugin worker "
-                            "manager.");
-        else if (streq(driver, "sandbox"))
+        else
+                r = plugin_validate_config(op, rt, driver, &normal, ret_schema, err);
+        if (r >= 0 && streq(driver, "sandbox"))
                 r = provider_check(rt, normal, err);
         if (r < 0) {
                 json_decref(normal);
@@ -73,6 +70,7 @@ struct creation {
         json_t *body;
         struct environment env;
         json_t *config;
+        const json_t *schema;
         struct env_secrets secrets;
 };
 
@@ -104,7 +102,8 @@ static int check_create(struct creation *q, struct err *err)
                 .status = status ? arena_strdup(q->op->arena, status) : "active",
                 .metadata = metadata ? json_to_arena(q->op->arena, metadata) : NULL,
         };
-        return environment_persist_config(q->rt, q->env.driver, config, &q->config, err);
+        return environment_persist_config(q->op, q->rt, q->env.driver, config, &q->config,
+                                          &q->schema, err);
 }
 
 static int guard_create(struct db *db, void *arg, struct err *err)
@@ -129,7 +128,8 @@ static int insert(struct db *db, void *arg, struct err *err)
                 return err_set(err, ERR_CONFLICT,
                                "A local environment already exists for this company.");
         if (r >= 0)
-                r = env_secrets_commit(db, q->op, q->rt, env, q->config, NULL, &q->secrets, err);
+                r = env_secrets_commit(db, q->op, q->rt, env, q->config, q->schema, &q->secrets,
+                                       err);
         if (r >= 0)
                 r = audit(db, q->op, q->company_id, "environment.created", "environment", env->id,
                           json_pack("{s:s, s:s, s:s}", "name", env->name, "driver", env->driver,
@@ -140,7 +140,7 @@ static int insert(struct db *db, void *arg, struct err *err)
 
 static int create(struct creation *q, struct err *err)
 {
-        int r = env_secrets_extract(q->op, q->rt, &q->env, q->config, NULL, &q->secrets, err);
+        int r = env_secrets_extract(q->op, q->rt, &q->env, q->config, q->schema, &q->secrets, err);
 
         if (r < 0)
                 return r;

@@ -43,9 +43,12 @@ int environment_blast_radius(struct op *op, struct runtime *rt, const char *id,
 int environment_ensure_local(struct db *db, const char *company_id, struct arena *arena,
                              struct environment *ret, struct err *err);
 
-/* Check what a caller submitted for saving and turn it into what is stored. A new reference. */
-int environment_persist_config(const struct runtime *rt, const char *driver, json_t *config,
-                               json_t **ret, struct err *err);
+/* Check what a caller submitted for saving and turn it into what is stored; a plugin's worker may
+ * be asked, so this is no work for a transaction. *ret is a new reference; *ret_schema says which
+ * members are secret, NULL: none. */
+int environment_persist_config(struct op *op, struct runtime *rt, const char *driver,
+                               json_t *config, json_t **ret, const json_t **ret_schema,
+                               struct err *err);
 
 /* Unknown enumeration values in a row are refused rather than passed on. */
 int environment_check_row(const struct environment *env, struct err *err);

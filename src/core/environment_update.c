@@ -20,7 +20,8 @@ struct update {
         bool has_description, has_metadata;
         /* the row as it will be */
         struct environment env;
-        json_t *stored; /* its configuration; NULL: not touched */
+        json_t *stored;       /* its configuration; NULL: not touched */
+        const json_t *schema; /* which members of it are secret; NULL: none */
         struct env_secrets secrets;
         int64_t seen;
         bool has_changed; /* since it was read */
@@ -127,7 +128,8 @@ static int apply(struct update *u, struct err *err)
         if (u->has_metadata)
                 env->metadata = u->metadata ? json_to_arena(u->op->arena, u->metadata) : NULL;
         if (source)
-                r = environment_persist_config(u->rt, env->driver, source, &u->stored, err);
+                r = environment_persist_config(u->op, u->rt, env->driver, source, &u->stored,
+                                               &u->schema, err);
         json_decref(source);
         return r;
 }
@@ -164,7 +166,8 @@ static int write_row(struct db *db, void *arg, struct err *err)
                 r = err_set(err, ERR_CONFLICT,
                             "A local environment already exists for this company.");
         if (r >= 0 && u->stored)
-                r = env_secrets_commit(db, u->op, u->rt, env, u->stored, NULL, &u->secrets, err);
+                r = env_secrets_commit(db, u->op, u->rt, env, u->stored, u->schema, &u->secrets,
+                                       err);
         if (r >= 0)
                 r = audit(db, u->op, env->company_id, "environment.updated", "environment", env->id,
                           describe(u, env, u->stored), err);
@@ -176,7 +179,8 @@ static int save(struct update *u, struct err *err)
         int r = 0;
 
         if (u->stored) {
-                r = env_secrets_extract(u->op, u->rt, &u->env, u->stored, NULL, &u->secrets, err);
+                r = env_secrets_extract(u->op, u->rt, &u->env, u->stored, u->schema, &u->secrets,
+                                        err);
                 if (r >= 0)
                         u->env.config = json_to_arena(u->op->arena, u->stored);
         }

@@ -31,6 +31,14 @@ struct exec_hub_config {
         const char *box_program; /* path of berth-box */
 };
 
+/* A command that the place's plugin runs instead of a box. */
+struct exec_remote {
+        const char *plugin_id, *company_id;
+        json_t *params;             /* of environmentExecute */
+        int64_t limit_ms;           /* 0: the default of a call */
+        const char *const *secrets; /* values that must not be logged */
+};
+
 struct exec_request {
         const char *command;
         const char *const *args; /* NULL-terminated */
@@ -43,11 +51,12 @@ struct exec_request {
         bool open_stdin; /* more input may come */
         bool terminal;
         uint16_t columns, rows;
-        int64_t timeout_ms;          /* 0: none */
-        const char *idempotency_key; /* NULL: none */
-        const char *agent_id;        /* for whom; NULL: nobody. See core/exec_agent.h */
-        const char *agent_config;    /* its adapterConfig */
-        const json_t *own_env;       /* what the caller set himself; borrowed, may be NULL */
+        int64_t timeout_ms;               /* 0: none */
+        const char *idempotency_key;      /* NULL: none */
+        const struct exec_remote *remote; /* NULL: by the box */
+        const char *agent_id;             /* for whom; NULL: nobody. See core/exec_agent.h */
+        const char *agent_config;         /* its adapterConfig */
+        const json_t *own_env; /* what the caller set himself; borrowed, may be NULL */
 };
 
 /* What is known of an execution now. */
@@ -91,6 +100,8 @@ int exec_start(struct op *op, struct runtime *rt, const struct lease_record *rec
                const struct exec_request *req, const char **ret_id, struct err *err);
 /* Operation: end everything in a place and its box. */
 int exec_close_place(struct op *op, struct runtime *rt, const struct place *place, struct err *err);
+/* Operation: give up every command that a plugin runs in a place. */
+int exec_remote_end_place(struct op *op, struct runtime *rt, const char *place_id, struct err *err);
 /* Operation: end every command that runs in a place; its box goes on. */
 int exec_end_all(struct op *op, struct runtime *rt, const struct place *place, struct err *err);
 /* Any thread: reach for the box of a place before the first command needs it. */

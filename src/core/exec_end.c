@@ -9,6 +9,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "core/exec_internal.h"
+#include "core/plugin_place.h"
 
 static int write_end(struct db *db, void *arg, struct err *err)
 {
@@ -80,8 +81,8 @@ void exec_record_again(uv_timer_t *timer)
 {
         struct exec_hub *hub = container_of(timer, struct exec_hub, record_timer);
 
-        for (struct box *b = hub->boxes; b; b = b->next)
-                for (struct exec *e = b->execs; e; e = e->box_next)
+        for (size_t i = 0; i < EXEC_BUCKETS; i++)
+                for (struct exec *e = hub->table[i]; e; e = e->next)
                         if (e->needs_record)
                                 submit_record(e);
 }
@@ -95,7 +96,7 @@ static void record_done(struct pool_job *job)
                 record_later(e);
                 return;
         }
-        if (box->link && e->channel && e->has_exit)
+        if (box && box->link && e->channel && e->has_exit)
                 box_link_forget(box->link, e->channel);
         pthread_mutex_lock(&e->hub->lock);
         e->view.status = e->final_status;
@@ -120,6 +121,7 @@ struct settlement {
         struct exec_hub *hub;
         const char *place_id;
         bool closing;
+        bool is_remote; /* a plugin ran it */
         struct execution *rows;
         const char **ids; /* NULL-terminated */
         size_t n;
@@ -143,7 +145,11 @@ static int read_open(struct db *db, void *arg, struct err *err)
 {
         struct settlement *s = arg;
 
+        struct place place;
+
         s->n = 0;
+        s->is_remote = places_get(db, s->place_id, s->op->arena, &place, NULL) >= 0 &&
+                       plugin_place_is(&place);
         return executions_open(db, s->place_id, s->op->arena, collect, s, err);
 }
 
@@ -181,7 +187,7 @@ static void judge(const struct settlement *s, struct execution *row)
         }
         row->status = EXEC_LOST;
         row->is_incomplete = true;
-        row->reason = EXEC_LOST_REASON;
+        row->reason = s->is_remote ? EXEC_REMOTE_REASON : EXEC_LOST_REASON;
         row->stdout_len = file_size(dir, "stdout");
         row->stderr_len = MAX(file_size(dir, "stderr"), 0);
 }

@@ -97,6 +97,7 @@ void exec_drop(struct exec *e)
                 box_tell_quiet(e->box);
                 box_forget_if_over(e->box);
         }
+        free(e->remote_plugin);
         exec_drop_start(e);
         free(e);
 }
@@ -322,9 +323,14 @@ static int exec_reachable(struct exec_hub *hub, const char *id, struct exec **re
 
 int exec_signal(struct exec_hub *hub, const char *id, int signal, struct err *err)
 {
-        struct exec *e;
-        int r = exec_reachable(hub, id, &e, err);
+        struct exec *e = exec_find(hub, id);
+        int r;
 
+        if (e && e->remote_plugin) {
+                exec_remote_abandon(e);
+                return 0;
+        }
+        r = exec_reachable(hub, id, &e, err);
         if (r >= 0)
                 box_link_signal(e->box->link, e->channel, (uint8_t)signal);
         return r;

@@ -18,6 +18,8 @@
 #define EXEC_LOST_REASON                                                                           \
         "The supervisor of the command was killed, and the command with it. Output that was on "   \
         "its way may be missing."
+#define EXEC_REMOTE_REASON                                                                         \
+        "The daemon ended while the provider ran the command; how it ended is not known."
 #define EXEC_UNSTARTED_REASON "The daemon or the supervisor ended before the command was started."
 #define OUTPUT_DIR            "output"
 #define BOXES_DIR             "boxes"
@@ -51,6 +53,10 @@ struct exec {
         char *start_memory;
         size_t start_size; /* of start_memory: it may hold secrets and is wiped */
         struct exec_watch *watches;
+        /* run by a plugin: no box */
+        char *remote_plugin; /* NULL: it is not, or has not begun */
+        int64_t remote_call;
+        char remote_place[UUID_LEN + 1];
 
         bool takes_stdin, stdin_eof_sent;
         bool stdin_unsure; /* taken up after a restart: whether it takes input is to be found out */
@@ -151,6 +157,12 @@ void box_close_tunnel(struct box *box);
 /* exec_box.c: the link */
 void box_reach(struct box *box);
 void exec_submit(struct exec *e);
+
+/* exec_remote.c: commands that a plugin runs */
+/* Operation: `dir` is there for the output. */
+int exec_remote_begin(struct exec_hub *hub, const struct execution *row,
+                      const struct exec_remote *remote, const char *dir, struct err *err);
+void exec_remote_abandon(struct exec *e);
 
 /* exec_end.c: recording the end */
 void exec_finish(struct exec *e, const char *status, const char *reason);

@@ -394,13 +394,16 @@ int exec_start(struct op *op, struct runtime *rt, const struct lease_record *rec
         if (r >= 0)
                 r = egress_policy_read(q.place_config, &q.egress, err);
         if (r >= 0)
-                r = ensure_box(&q, err);
+                r = req->remote ? exec_remote_begin(rt->hub, &q.row, req->remote, spool, err)
+                                : ensure_box(&q, err);
         if (r < 0) {
                 egress_policy_free(q.egress);
                 record_failure(&q, err);
                 post_id(&q, withdraw_on_loop);
                 return r;
         }
+        if (req->remote)
+                return 0;
         FAULT("exec.post.before");
         post_start(&q, spool);
         return 0;

@@ -6,6 +6,7 @@
 #include "core/audit.h"
 #include "core/lease.h"
 #include "core/place.h"
+#include "core/plugin_place.h"
 
 /* One thing that exists, as a driver listed it. */
 struct found {
@@ -124,7 +125,7 @@ static bool can_list(const struct survey *s, const struct place *p)
 {
         const struct driver *driver = driver_lookup(s->rt, p->driver);
 
-        if (!driver || !driver->list || is_named(s->not_listable, driver->key))
+        if (!driver_can_find(s->rt, p) || is_named(s->not_listable, driver->key))
                 return false;
         /* A fake sandbox without a world is nothing but a row. */
         return !p->provider || !streq(p->provider, "fake") || s->rt->settings.fake_world;
@@ -310,6 +311,14 @@ static int decide(struct db *db, void *arg, struct err *err)
                         "The place is %s; only uncertain, closing and idle places can be closed "
                         "or written off. Release its lease instead.",
                         d->place.state);
+        if (streq(d->place.state, PLACE_UNCERTAIN) && streq(d->to, PLACE_CLOSING)) {
+                if (!d->place.provider_lease_id && plugin_place_is(&d->place))
+                        return err_set(
+                                err, ERR_CONFLICT,
+                                "The provider never said what it made, if anything, and cannot "
+                                "list: look there, remove what you find, then `berth leaks forget`.");
+                place_insist(&d->place);
+        }
         d->place.next_attempt_at = place_closing_until(d->rt);
         r = place_move(db, d->rt, &d->place, d->to, err);
         if (r >= 0)

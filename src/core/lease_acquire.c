@@ -17,9 +17,11 @@ struct acquisition {
         struct lease_plan plan;
         struct place place;
         struct provider_lease opened;
-        bool claimed; /* the place was there before */
-        bool joined;  /* ... and another lease of the same run uses it still */
-        bool stocked; /* it was made in advance, and is only taken when the lease is recorded */
+        bool claimed;       /* the place was there before */
+        bool joined;        /* ... and another lease of the same run uses it still */
+        struct place stale; /* could not be resumed; closed once there is something better */
+        bool has_stale;
+        bool stocked; /* made in advance, and only taken when the lease is recorded */
         struct lease_record *record;
 };
 
@@ -81,6 +83,11 @@ static int consider(void *ctx, const struct place *p)
         return 0;
 }
 
+static int64_t busy_until(const struct acquisition *q)
+{
+        return place_busy_until(q->rt) + q->plan.open_ms * US_PER_MS;
+}
+
 static int claim(struct db *db, void *arg, struct err *err)
 {
         struct acquisition *q = arg;
@@ -93,7 +100,7 @@ static int claim(struct db *db, void *arg, struct err *err)
                 return r;
         q->place.holder_run_id = q->req->run_id;
         q->place.deadline_at = 0;
-        q->place.next_attempt_at = place_busy_until(q->rt);
+        q->place.next_attempt_at = busy_until(q);
         return place_move(db, q->rt, &q->place, PLACE_HELD, err);
 }
 
@@ -133,7 +140,7 @@ static int intend(struct db *db, void *arg, struct err *err)
                 if (r != ERR_NOT_FOUND)
                         return r;
         }
-        q->place.next_attempt_at = place_busy_until(q->rt);
+        q->place.next_attempt_at = busy_until(q);
         r = place_create(db, q->rt, &q->place, PLACE_INTENDED, err);
         if (r >= 0 && q->driver->claim)
                 r = q->driver->claim(db, q->rt, &q->place, q->op->arena, err);
@@ -333,7 +340,7 @@ static void undo_open(struct acquisition *q, int code, const struct err *cause)
         FAULT("lease.undo_open.before");
         if (!outcome_unknown(code))
                 (void)move_to(&shield, q, PLACE_GONE, note, NULL);
-        else if (!q->driver->list)
+        else if (!driver_can_find(q->rt, &q->place))
                 (void)move_to(&shield, q, PLACE_UNCERTAIN, note, NULL);
         else
                 close_new(&shield, q, note);
@@ -375,9 +382,13 @@ static int reuse(struct acquisition *q, struct err *err)
                 return 0;
         /* What cannot be resumed is of no use to anybody; it goes, and a new one is opened. */
         shield = op_shield(q->op, q->rt->settings.close_timeout_ms);
-        if (!q->joined &&
-            move_to(&shield, q, PLACE_CLOSING, arena_strdup(q->op->arena, failure.msg), NULL) >= 0)
-                (void)lease_finish_closing(&shield, q->rt, &q->place, NULL);
+        place_insist(&q->place);
+        if (!q->joined && !q->has_stale &&
+            move_to(&shield, q, PLACE_CLOSING, arena_strdup(q->op->arena, failure.msg), NULL) >=
+                    0) {
+                q->stale = q->place;
+                q->has_stale = true;
+        }
         q->claimed = q->joined = false;
         q->opened = (struct provider_lease){ 0 };
         return 0;
@@ -402,6 +413,8 @@ static int open_new(struct acquisition *q, struct err *err)
                 return r;
         }
         q->place.provider_lease_id = q->opened.id; /* whoever undoes it needs the name */
+        if (q->opened.config)
+                q->place.config = q->opened.config;
         return 0;
 }
 
@@ -495,6 +508,18 @@ static int acquire_steps(struct acquisition *q, struct err *err)
         return r != 0 ? r : bind_lease(q, err);
 }
 
+/* Last, because nobody has to wait for it: a crash before leaves `closing`, which the sweeper
+ * knows. */
+static void close_stale(struct acquisition *q)
+{
+        struct op shield;
+
+        if (!q->has_stale)
+                return;
+        shield = op_shield(q->op, q->rt->settings.close_timeout_ms);
+        (void)lease_finish_closing(&shield, q->rt, &q->stale, NULL);
+}
+
 int lease_acquire(struct op *op, struct runtime *rt, const struct environment *env,
                   const struct lease_request *req, struct lease_record *ret, struct err *err)
 {
@@ -510,6 +535,7 @@ int lease_acquire(struct op *op, struct runtime *rt, const struct environment *e
                 r = q.driver->plan(op, rt, env, req, &q.plan, err);
         if (r >= 0)
                 r = acquire_steps(&q, err);
+        close_stale(&q);
         if (r < 0) {
                 atomic_fetch_add(&rt->counters.acquire_failures, 1);
                 return r;

@@ -56,6 +56,8 @@ static int give_up_place(struct db *db, struct release *rel, struct err *err)
                 return place_move(db, rel->rt, place, PLACE_HELD, err);
         }
         rel->outcome = RELEASE_CLOSE;
+        if (rel->destroy)
+                place_insist(place);
         return place_move(db, rel->rt, place, PLACE_CLOSING, err);
 }
 

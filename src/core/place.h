@@ -32,6 +32,13 @@ bool place_is_ours(const struct runtime *rt, const struct place *place);
 int64_t place_closing_until(const struct runtime *rt);
 int64_t place_busy_until(const struct runtime *rt);
 
+/* Let the very first attempt at closing be a thorough one, as every further attempt is: a provider
+ * that knows both is asked to destroy the place, not only to release it. */
+static inline void place_insist(struct place *place)
+{
+        place->attempts = MAX(place->attempts, 1);
+}
+
 /* When to try again after `attempts` failures: 1 s doubling to 5 min. Microseconds. */
 int64_t place_retry_pause(int64_t attempts);
 

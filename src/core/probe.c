@@ -7,7 +7,13 @@
 #include "core/audit.h"
 #include "core/driver.h"
 #include "core/env_config.h"
+#include "core/plugin_validate.h"
 #include "core/provider.h"
+
+/* What is probed. environment_id is NULL for what nobody saved. */
+struct target {
+        const char *driver, *company_id, *environment_id;
+};
 
 struct result {
         bool ok;
@@ -46,45 +52,26 @@ static void probe_ssh(const struct runtime *rt, const json_t *config, struct res
         json_object_set_new(res->details, "code", json_null());
 }
 
-static int probe_sandbox(struct op *op, struct runtime *rt, const char *company_id,
-                         const json_t *config, struct result *res, struct err *err)
+static int run(struct op *op, struct runtime *rt, const struct target *t, const json_t *config,
+               struct result *res, struct err *err)
 {
-        const char *key = json_get_string(config, "provider");
-        const struct provider *p = provider_lookup(key);
+        const struct provider *p;
 
-        if (p)
-                return p->probe(op, rt, company_id, config, &res->summary, res->details, &res->ok,
-                                err);
-        buf_appendf(&res->summary, "Sandbox provider \"%s\" requires a running provider plugin.",
-                    key);
-        json_object_set_new(res->details, "provider", json_string(key));
-        return 0;
-}
-
-static void probe_plugin(const json_t *config, struct result *res)
-{
-        const char *plugin = json_get_string(config, "pluginKey");
-        const char *driver = json_get_string(config, "driverKey");
-
-        buf_appendf(&res->summary,
-                    "Plugin environment probes require a plugin worker manager for \"%s:%s\".",
-                    plugin, driver);
-        json_object_set_new(res->details, "pluginKey", json_string(plugin));
-        json_object_set_new(res->details, "driverKey", json_string(driver));
-}
-
-static int run(struct op *op, struct runtime *rt, const char *company_id, const char *driver,
-               const json_t *config, struct result *res, struct err *err)
-{
-        if (streq(driver, "local"))
+        if (streq(t->driver, "local")) {
                 probe_local(res);
-        else if (streq(driver, "ssh"))
+                return 0;
+        }
+        if (streq(t->driver, "ssh")) {
                 probe_ssh(rt, config, res);
-        else if (streq(driver, "plugin"))
-                probe_plugin(config, res);
-        else
-                return probe_sandbox(op, rt, company_id, config, res, err);
-        return 0;
+                return 0;
+        }
+        p = streq(t->driver, "sandbox") ? provider_lookup(json_get_string(config, "provider"))
+                                        : NULL;
+        if (p)
+                return p->probe(op, rt, t->company_id, config, &res->summary, res->details,
+                                &res->ok, err);
+        return plugin_probe(op, rt, t->driver, t->company_id, t->environment_id, config, &res->ok,
+                            &res->summary, res->details, err);
 }
 
 struct audit_entry {
@@ -111,8 +98,10 @@ static int probe_and_record(struct op *op, struct runtime *rt, struct audit_entr
                             const json_t *config, struct buf *ret_json, struct err *err)
 {
         struct result res = { .details = json_object() };
+        struct target target = { entry->driver, entry->company_id,
+                                 entry->config_keys < 0 ? entry->entity_id : NULL };
         struct jw w;
-        int r = run(op, rt, entry->company_id, entry->driver, config, &res, err);
+        int r = run(op, rt, &target, config, &res, err);
 
         entry->res = &res;
         if (r >= 0)
@@ -187,22 +176,6 @@ static int check_unsaved(json_t *body, struct arena *arena, const char **ret_dri
         return check_end(&c, err);
 }
 
-/* Providers of plugins check the configuration themselves, and without a plugin host nobody can. */
-static int need_worker(const char *driver, const json_t *config, struct err *err)
-{
-        if (streq(driver, "plugin"))
-                return err_set(
-                        err, ERR_UNPROCESSABLE,
-                        "Plugin environment config validation requires a running plugin worker "
-                        "manager.");
-        if (streq(driver, "sandbox") && !provider_lookup(json_get_string(config, "provider")))
-                return err_set(
-                        err, ERR_UNPROCESSABLE,
-                        "Sandbox provider config validation requires a running plugin worker "
-                        "manager.");
-        return 0;
-}
-
 int probe_unsaved(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
                   struct buf *ret_json, struct err *err)
 {
@@ -221,7 +194,7 @@ int probe_unsaved(struct op *op, struct runtime *rt, const char *company_id, jso
         if (r >= 0)
                 r = env_config_normalize(entry.driver, given, CONFIG_SUBMITTED, &config, err);
         if (r >= 0)
-                r = need_worker(entry.driver, config, err);
+                r = plugin_validate_config(op, rt, entry.driver, &config, NULL, err);
         if (r >= 0 && streq(entry.driver, "sandbox"))
                 r = provider_check(rt, config, err);
         if (r >= 0) {

@@ -11,6 +11,9 @@
 
 struct driver;
 struct exec_hub;
+struct mail;
+struct plugin_registry;
+struct pool;
 struct sandbox_host;
 struct vault_provider;
 
@@ -32,7 +35,15 @@ struct settings {
         int64_t idle_place_ttl_ms;
         int64_t adhoc_ttl_ms;
         int64_t operation_timeout_ms;
-        int64_t close_timeout_ms;     /* what a provider may take to give a place up */
+        int64_t close_timeout_ms; /* what a provider may take to give a place up */
+        const char *plugin_dir;   /* where plugins are kept */
+        const char *node, *npm;   /* paths; NULL: looked up in PATH */
+        const char *plugin_env;   /* names of further variables for workers (plugin/env.h) */
+        const char *plugin_paths; /* further paths that workers may read; the same form */
+        int64_t plugin_install_timeout_ms;
+        bool plugin_confine;          /* Landlock for workers, where the kernel has it */
+        const char *trampoline;       /* our own program, to confine others; NULL: none */
+        const char *examples_dir;     /* NULL: not installed */
         const char *secrets_provider; /* for secrets that name none; NULL: local_encrypted */
         bool secrets_strict;          /* sensitive variables have to be secrets */
         /* The built-in sandbox. The range counts for root; another user has /etc/subuid. */
@@ -61,8 +72,11 @@ struct runtime {
         struct settings settings;
         struct node node;
         const struct driver *const *drivers; /* NULL-terminated; keys unique, later entries win */
+        struct exec_hub *hub;                /* NULL in tests that run no commands */
+        struct plugin_registry *plugins;     /* NULL in tests that need none */
+        struct mail *mail;                   /* to the loop, and */
+        struct pool *pool; /* for work that nobody waits for; NULL in tests without a loop */
         const struct vault_provider *const *vaults; /* before the built-in ones; NULL: none */
-        struct exec_hub *hub;                       /* NULL in tests that run no commands */
         struct sandbox_host *sandbox;               /* NULL in tests without sandboxes */
         struct counters counters;
 };

@@ -165,11 +165,9 @@ static void close_place(struct findings *f, struct place *place, const char *not
 
 static void heal_intended(struct findings *f, struct place *place, struct sweep_result *res)
 {
-        const struct driver *driver = driver_lookup(f->rt, place->driver);
-
         if (!is_abandoned(f, place))
                 return;
-        if (driver && driver->list)
+        if (driver_can_find(f->rt, place))
                 close_place(f, place, "left behind while it was opened", res);
         else
                 (void)try_move(f, f->op, place, PLACE_UNCERTAIN,
@@ -255,9 +253,7 @@ static void heal_closing(struct findings *f, struct place *place, struct sweep_r
  * not there succeeds. */
 static void heal_uncertain(struct findings *f, struct place *place, struct sweep_result *res)
 {
-        const struct driver *driver = driver_lookup(f->rt, place->driver);
-
-        if (driver && driver->list && place->next_attempt_at <= f->now)
+        if (driver_can_find(f->rt, place) && place->next_attempt_at <= f->now)
                 close_place(f, place, NULL, res);
 }
 

@@ -25,13 +25,6 @@ static int load(struct db *db, void *arg, struct err *err)
         return r < 0 ? r : access_company(db, q->op->actor, q->row.company_id, true, err);
 }
 
-static void release(struct vault_health *h)
-{
-        json_decref(h->details);
-        json_decref(h->warnings);
-        json_decref(h->guidance);
-}
-
 static int ask_provider(struct checkup *q, struct err *err)
 {
         const struct vault_provider *p;
@@ -58,7 +51,6 @@ static int ask_provider(struct checkup *q, struct err *err)
         q->guidance = json_array();
         json_array_extend(q->guidance, h.warnings);
         json_array_extend(q->guidance, h.guidance);
-        release(&h);
         return 0;
 }
 
@@ -206,7 +198,6 @@ static int write_one(struct op *op, const struct vault_provider *p, struct jw *w
         if (h.details)
                 jw_kvalue(w, "details", h.details);
         jw_object_end(w);
-        release(&h);
         return 0;
 }
 

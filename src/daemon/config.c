@@ -101,11 +101,13 @@ static int64_t number(struct loader *l, struct source s, int64_t fallback, int64
         return n;
 }
 
-static bool flag_set(struct loader *l, struct source s)
+static bool flag_set(struct loader *l, struct source s, bool fallback)
 {
         const char *origin, *value = find(l, NULL, &s, &origin);
 
-        if (!value || streq(value, "0") || streq(value, "false"))
+        if (!value)
+                return fallback;
+        if (streq(value, "0") || streq(value, "false"))
                 return false;
         if (!streq(value, "1") && !streq(value, "true"))
                 refuse(l, origin, value, "1, true, 0 or false");
@@ -230,6 +232,13 @@ static int check_keys(json_t *file, struct err *err)
                 "op_queue",
                 "operation_timeout_ms",
                 "close_timeout_ms",
+                "plugin_dir",
+                "plugin_env",
+                "plugin_paths",
+                "plugin_install_timeout_ms",
+                "plugin_confine",
+                "node",
+                "npm",
                 "sandbox_uid_first",
                 "sandbox_uid_count",
                 "sandbox_ids_per_box",
@@ -302,8 +311,10 @@ static void load_secrets(struct loader *l, struct config *c)
                                                 "PAPERCLIP_SECRETS_PROVIDER" },
                                providers, 0)];
         s->secrets_strict =
-                flag_set(l, (struct source){ "secrets.strict_mode", "BERTH_SECRETS_STRICT_MODE",
-                                             "PAPERCLIP_SECRETS_STRICT_MODE" });
+                flag_set(l,
+                         (struct source){ "secrets.strict_mode", "BERTH_SECRETS_STRICT_MODE",
+                                          "PAPERCLIP_SECRETS_STRICT_MODE" },
+                         false);
         c->secrets_key_file = file ? absolute(l->arena, file) : NULL;
 }
 
@@ -335,7 +346,7 @@ static void load_settings(struct loader *l, const struct cli_serve_options *flag
                 l, (struct source){ "workspace_roots", "BERTH_WORKSPACE_ROOTS", NULL }, ':', roots);
         s->local_env = list(l, (struct source){ "local_env", "BERTH_LOCAL_ENV", NULL }, ',', NULL);
         s->allow_fake_provider =
-                flag_set(l, (struct source){ NULL, "BERTH_ALLOW_FAKE_PROVIDER", NULL });
+                flag_set(l, (struct source){ NULL, "BERTH_ALLOW_FAKE_PROVIDER", NULL }, false);
         s->fake_world = text(l, NULL, (struct source){ NULL, "BERTH_FAKE_WORLD", NULL }, NULL);
         s->sweep_interval_ms =
                 number(l, (struct source){ "sweep_interval_ms", "BERTH_SWEEP_INTERVAL_MS", NULL },
@@ -354,6 +365,28 @@ static void load_settings(struct loader *l, const struct cli_serve_options *flag
         load_sandbox(l, c->data_dir, s);
         s->listen_host = host_of(l->arena, c->listen);
         load_secrets(l, c);
+}
+
+static void load_plugin_settings(struct loader *l, struct config *c)
+{
+        struct settings *s = &c->settings;
+
+        s->plugin_dir = absolute(
+                l->arena, text(l, NULL, (struct source){ "plugin_dir", "BERTH_PLUGIN_DIR", NULL },
+                               arena_printf(l->arena, "%s/plugins", c->data_dir)));
+        s->plugin_env =
+                list(l, (struct source){ "plugin_env", "BERTH_PLUGIN_ENV", NULL }, ',', NULL);
+        s->plugin_paths =
+                list(l, (struct source){ "plugin_paths", "BERTH_PLUGIN_PATHS", NULL }, ',', NULL);
+        s->plugin_install_timeout_ms =
+                number(l,
+                       (struct source){ "plugin_install_timeout_ms",
+                                        "BERTH_PLUGIN_INSTALL_TIMEOUT_MS", NULL },
+                       120000, 1000, 3600000);
+        s->plugin_confine = flag_set(
+                l, (struct source){ "plugin_confine", "BERTH_PLUGIN_CONFINE", NULL }, true);
+        s->node = text(l, NULL, (struct source){ "node", "BERTH_NODE", NULL }, NULL);
+        s->npm = text(l, NULL, (struct source){ "npm", "BERTH_NPM", NULL }, NULL);
 }
 
 /* A name that only begins like an address may be anybody's. */
@@ -404,6 +437,7 @@ static int load_all(struct loader *l, const struct cli_serve_options *flags, str
         if (c->is_private) /* what the settings say is for the daemon with a port */
                 c->listen = "127.0.0.1:0";
         load_settings(l, flags, c);
+        load_plugin_settings(l, c);
         return l->failed ? l->failed : check_sense(c, l->err);
 }
 

@@ -1,11 +1,15 @@
 /* The binary is daemon and command line in one: the command line decides, and gets what only the
  * daemon can do as hooks, because src/cli may not include src/daemon. */
 #include "cli/cli.h"
+#include "daemon/conformance.h"
 #include "daemon/serve.h"
+#include "plugin/confine.h"
 
 int main(int argc, char **argv)
 {
-        static const struct cli_hooks hooks = { .serve = serve };
+        static const struct cli_hooks hooks = { .serve = serve, .conformance = conformance };
 
+        if (confine_is_trampoline(argv[0]))
+                return confine_main(argc, argv);
         return cli_main(argc, argv, &hooks);
 }

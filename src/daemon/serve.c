@@ -27,6 +27,7 @@
 #include "core/auth.h"
 #include "core/driver.h"
 #include "core/exec.h"
+#include "core/plugin_registry.h"
 #include "core/sandbox_host.h"
 #include "core/secret.h"
 #include "core/snapshot.h"
@@ -60,9 +61,11 @@ struct daemon {
         _Atomic bool stock_posted;
         struct idle idle; /* of a private one */
         bool adopted, sweeping, stocking, stock_again, stopping, closed;
+        bool stopping_plugins, plugins_stopped;
 };
 
-static const struct driver *const drivers[] = { &driver_local, &driver_sandbox, NULL };
+static const struct driver *const drivers[] = { &driver_local, &driver_sandbox, &driver_plugin,
+                                                NULL };
 
 /* Sandboxes in advance */
 
@@ -182,6 +185,11 @@ static void http_closed(void *arg)
         ((struct daemon *)arg)->closed = true;
 }
 
+static void plugins_stopped(void *arg)
+{
+        ((struct daemon *)arg)->plugins_stopped = true;
+}
+
 /* Runs before the loop sleeps: once everything under way has been answered, the end can begin. */
 static void check_idle(uv_prepare_t *prepare)
 {
@@ -189,7 +197,12 @@ static void check_idle(uv_prepare_t *prepare)
 
         if (d->closed || !pool_idle(d->pool) || http_server_connections(d->http) > 0)
                 return;
-        uv_stop(&d->loop);
+        if (!d->stopping_plugins) {
+                d->stopping_plugins = true;
+                plugin_registry_stop(d->rt.plugins, plugins_stopped, d);
+        } else if (d->plugins_stopped) {
+                uv_stop(&d->loop);
+        }
 }
 
 static void grace_over(uv_timer_t *timer)
@@ -261,6 +274,52 @@ static int read_boxes(struct op *op, struct daemon *d, struct err *err)
         return exec_hub_adopt(op, d->hub, err);
 }
 
+static int sweep_plugins(struct op *op, struct daemon *d, struct err *err)
+{
+        return plugin_registry_recover(op, d->rt.plugins, err);
+}
+
+/* Our own file, and what is installed beside it. */
+static const char *own_program(struct arena *a)
+{
+        char self[4096];
+        ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+        return n > 0 ? arena_strndup(a, self, (size_t)n) : NULL;
+}
+
+static const char *find_beside(struct arena *a, const char *const *places, size_t n, int mode)
+{
+        const char *self = own_program(a);
+
+        for (size_t i = 0; self && i < n; i++) {
+                char *path = arena_printf(a, "%.*s/%s", (int)(strrchr(self, '/') - self), self,
+                                          places[i]);
+
+                if (access(path, mode) == 0)
+                        return path;
+        }
+        return NULL;
+}
+
+/* berth-box is installed beside berth, or in the libexec directory of the same prefix. */
+static const char *find_box(struct arena *a)
+{
+        static const char *const places[] = { "berth-box", "../libexec/berth/berth-box" };
+        const char *path = find_beside(a, places, ARRAY_LEN(places), X_OK);
+
+        return path ? path : "berth-box";
+}
+
+static const char *find_examples(struct arena *a)
+{
+        static const char *const places[] = { "../share/berth/examples", "../examples" };
+        const char *path = find_beside(a, places, ARRAY_LEN(places), R_OK);
+        char real[4096];
+
+        return path && realpath(path, real) ? arena_strdup(a, real) : NULL;
+}
+
 static int look_for_sealed(struct db *db, void *arg, struct err *err)
 {
         return secrets_any_sealed(db, VAULT_LOCAL, arg, err);
@@ -293,6 +352,8 @@ static int open_runtime(struct daemon *d, struct err *err)
         if (r < 0)
                 return r;
         d->rt.settings = d->config.settings;
+        d->rt.settings.trampoline = own_program(&d->arena);
+        d->rt.settings.examples_dir = find_examples(&d->arena);
         d->rt.drivers = drivers;
         r = on_main_thread(d, load_keys, err);
         return r < 0 ? r : on_main_thread(d, ensure_operator, err);
@@ -349,28 +410,26 @@ static int start_loop(struct daemon *d, struct err *err)
         return http_server_new(&http, &d->http, err);
 }
 
-/* berth-box is installed beside berth, or in the libexec directory of the same prefix. */
-static const char *find_box(struct arena *a)
-{
-        static const char *const places[] = { "berth-box", "../libexec/berth/berth-box" };
-        char self[4096];
-        ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
-        for (size_t i = 0; n > 0 && i < ARRAY_LEN(places); i++) {
-                char *path;
-
-                self[n] = '\0';
-                path = arena_printf(a, "%.*s/%s", (int)(strrchr(self, '/') - self), self,
-                                    places[i]);
-                if (access(path, X_OK) == 0)
-                        return path;
-        }
-        return "berth-box";
-}
-
 static void boxes_adopted(void *arg)
 {
         ((struct daemon *)arg)->adopted = true;
+}
+
+/* What a crash left of installs goes; the workers are started beside everything else. */
+static int open_plugins(struct daemon *d, struct err *err)
+{
+        struct plugin_registry_config config = {
+                .mail = d->mail,
+                .pool = d->pool,
+                .rt = &d->rt,
+        };
+        int r = plugin_registry_new(&config, &d->rt.plugins, err);
+
+        if (r >= 0)
+                r = on_main_thread(d, sweep_plugins, err);
+        if (r >= 0)
+                plugin_registry_start(d->rt.plugins);
+        return r;
 }
 
 /* Take up what still runs, then put in order what does not. */
@@ -385,7 +444,8 @@ static int recover(struct daemon *d, struct err *err)
         };
         int r = mail_new(&d->loop, &d->mail, err);
 
-        config.mail = d->mail;
+        config.mail = d->rt.mail = d->mail;
+        d->rt.pool = d->pool;
         if (r >= 0)
                 r = sandbox_host_new(&d->rt, d->config.data_dir, config.box_program, &d->rt.sandbox,
                                      err);
@@ -400,6 +460,9 @@ static int recover(struct daemon *d, struct err *err)
         exec_hub_connect(d->hub, boxes_adopted, d);
         while (!d->adopted)
                 uv_run(&d->loop, UV_RUN_ONCE);
+        r = open_plugins(d, err);
+        if (r < 0)
+                return r;
         start_sweep(d);
         while (d->sweeping)
                 uv_run(&d->loop, UV_RUN_ONCE);
@@ -482,12 +545,16 @@ static void close_handle(uv_handle_t *handle, void *arg)
 
 static void shut_down(struct daemon *d)
 {
+        uv_prepare_stop(&d->idle_check);
         if (d->http)
                 http_server_close(d->http, http_closed, d);
         if (d->pool) {
                 pool_drain(d->pool, true);
                 while (!pool_idle(d->pool))
                         uv_run(&d->loop, UV_RUN_ONCE);
+                plugin_registry_free(d->rt.plugins);
+                d->rt.plugins = NULL;
+                mail_catch_up(d->mail); /* what the workers' threads said last */
                 exec_hub_free(d->hub);
                 mail_free(d->mail);
                 pool_free(d->pool);

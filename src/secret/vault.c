@@ -24,6 +24,17 @@ const struct vault_provider *vault_lookup(const char *key)
         return NULL;
 }
 
+static void drop(void *value)
+{
+        json_decref(value);
+}
+
+json_t *vault_keep(struct op *op, json_t *take_value)
+{
+        arena_defer(op->arena, drop, take_value);
+        return take_value;
+}
+
 int vault_fail(struct err *err, enum vault_failure kind, const char *text)
 {
         int r = err_set(err, failures[kind].code, "%s", text);

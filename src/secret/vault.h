@@ -67,8 +67,8 @@ struct vault_health {
         const char *status; /* "ok", "warn", "error" */
         const char *message;
         json_t *details;  /* object; owned by the caller's arena */
-        json_t *warnings; /* array of strings, may be NULL */
-        json_t *guidance; /* array of strings on back-ups, may be NULL */
+        json_t *warnings; /* array of strings, may be NULL; as the details */
+        json_t *guidance; /* array of strings on back-ups, may be NULL; as the details */
 };
 
 enum vault_removal { VAULT_DELETE, VAULT_ARCHIVE };
@@ -109,8 +109,8 @@ struct vault_provider {
         int (*remove)(struct op *op, const struct vault_config *config,
                       const struct vault_subject *subject, const struct vault_material *material,
                       enum vault_removal mode, struct err *err);
-        /* {"secrets": [{externalRef, name, providerVersionRef, providerMetadata}], "nextToken"};
-         * NULL: cannot list. */
+        /* A new reference: {"secrets": [{externalRef, name, providerVersionRef, providerMetadata}],
+         * "nextToken"}; NULL: cannot list. */
         int (*list)(struct op *op, const struct vault_config *config, const struct vault_page *page,
                     json_t **ret, struct err *err);
         int (*health)(struct op *op, const struct vault_config *config, struct vault_health *ret,
@@ -125,6 +125,9 @@ extern const struct vault_provider vault_local, vault_aws, vault_gcp, vault_hash
 const struct vault_provider *vault_lookup(const char *key);
 /* In the test build another one may stand in for it (vault_fake.c). */
 const struct vault_provider *vault_stand_in(const struct vault_provider *real);
+
+/* For providers: keep a document until the operation ends, and return it. */
+json_t *vault_keep(struct op *op, json_t *take_value);
 
 /* The error of a failed call: code, HTTP meaning and {"code"} by kind; `text` is safe to show. */
 int vault_fail(struct err *err, enum vault_failure kind, const char *text);

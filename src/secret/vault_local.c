@@ -79,28 +79,30 @@ static bool may_store(const struct vault_material *material)
         return seal_key_of(material->material, id) && *id && master_key_is_current(id);
 }
 
-static json_t *guidance(void)
+static json_t *guidance(struct op *op)
 {
-        return json_pack("[s, s, s]",
-                         "Back up the master key together with the database; a backup of the "
-                         "database alone cannot be opened.",
-                         "Keep the two backups in different places: whoever has both has the "
-                         "values.",
-                         "Try to restore both before you need to.");
+        return vault_keep(
+                op, json_pack("[s, s, s]",
+                              "Back up the master key together with the database; a backup of the "
+                              "database alone cannot be opened.",
+                              "Keep the two backups in different places: whoever has both has the "
+                              "values.",
+                              "Try to restore both before you need to."));
 }
 
 static void judge_mode(struct op *op, const struct master_key_state *key, struct vault_health *ret)
 {
         ret->message = arena_printf(
                 op->arena, "Local encrypted provider configured with key file %s", key->file);
-        ret->guidance = guidance();
+        ret->guidance = guidance(op);
         ret->status = "ok";
         if (!(key->mode & 077))
                 return;
         ret->status = "warn";
-        ret->warnings = json_pack("[o]", json_sprintf("Secrets key file permissions are %o; run "
-                                                      "chmod 600 %s",
-                                                      key->mode, key->file));
+        ret->warnings = vault_keep(
+                op, json_pack("[o]", json_sprintf("Secrets key file permissions are %o; run "
+                                                  "chmod 600 %s",
+                                                  key->mode, key->file)));
 }
 
 static int health(struct op *op, const struct vault_config *config, struct vault_health *ret,
@@ -110,8 +112,8 @@ static int health(struct op *op, const struct vault_config *config, struct vault
 
         master_key_state(op->arena, &key);
         *ret = (struct vault_health){
-                .details = json_pack("{s:s, s:s*}", "keySource", key.source, "keyFilePath",
-                                     key.variable ? NULL : key.file),
+                .details = vault_keep(op, json_pack("{s:s, s:s*}", "keySource", key.source,
+                                                    "keyFilePath", key.variable ? NULL : key.file)),
         };
         if (key.is_changing)
                 json_object_set_new(ret->details, "rekeying", json_true());
@@ -119,8 +121,8 @@ static int health(struct op *op, const struct vault_config *config, struct vault
                 ret->status = "warn";
                 ret->message = arena_printf(op->arena, "Secrets key file does not exist yet: %s",
                                             key.file);
-                ret->warnings = key.problem ? json_pack("[s]", key.problem) : NULL;
-                ret->guidance = guidance();
+                ret->warnings = key.problem ? vault_keep(op, json_pack("[s]", key.problem)) : NULL;
+                ret->guidance = guidance(op);
         } else if (key.problem) {
                 ret->status = "error";
                 ret->message = key.problem;
@@ -128,7 +130,7 @@ static int health(struct op *op, const struct vault_config *config, struct vault
                 ret->status = "ok";
                 ret->message = arena_printf(op->arena, "Local encrypted provider is using %s",
                                             key.variable);
-                ret->guidance = guidance();
+                ret->guidance = guidance(op);
         } else {
                 judge_mode(op, &key, ret);
         }

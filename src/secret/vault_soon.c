@@ -56,7 +56,7 @@ static int describe_health(struct op *op, const char *key, struct vault_health *
                 .status = "warn",
                 .message = arena_printf(op->arena,
                                         "%s provider is not configured in this deployment", key),
-                .details = json_object(),
+                .details = vault_keep(op, json_object()),
         };
         return 0;
 }

@@ -86,6 +86,18 @@ int leases_get(struct db *db, const char *id, struct arena *arena, struct lease 
         return r < 0 ? r : get_one(s, arena, ret, err);
 }
 
+int leases_last_of_place(struct db *db, const char *place_id, struct arena *arena,
+                         struct lease *ret, struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT " COLUMNS " FROM environment_leases WHERE place_id = ?1 "
+                         "ORDER BY created_at DESC, id LIMIT 1",
+                         DB_ARGS(DB_T(place_id)), &s, err);
+
+        return r < 0 ? r : get_one(s, arena, ret, err);
+}
+
 int leases_by_key(struct db *db, const char *environment_id, const char *key, struct arena *arena,
                   struct lease *ret, struct err *err)
 {

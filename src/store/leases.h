@@ -44,6 +44,10 @@ int leases_expired(struct db *db, int64_t now_us, struct arena *arena, lease_fn 
 int leases_of_ended_runs(struct db *db, bool failed, struct arena *arena, lease_fn fn, void *ctx,
                          struct err *err);
 
+/* The newest of a place, living or not; ERR_NOT_FOUND when there never was one. */
+int leases_last_of_place(struct db *db, const char *place_id, struct arena *arena,
+                         struct lease *ret, struct err *err);
+
 /* End a lease that still has status `from`: 1, or 0 when it has not. released_at 0 is written as
  * NULL; failure_reason and cleanup_status are written when not NULL. */
 int leases_end(struct db *db, const char *id, const char *from, const struct lease *to,

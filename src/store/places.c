@@ -57,7 +57,8 @@ int places_replace(struct db *db, const struct place *from, const struct place *
                        "UPDATE places SET state = ?4, epoch = ?5, provider_lease_id = ?6, "
                        "has_world = ?7, holder_run_id = ?8, owner_node = ?9, owner_boot = ?10, "
                        "owner_instance = ?11, deadline_at = ?12, attempts = ?13, "
-                       "next_attempt_at = ?14, note = ?15, updated_at = ?16, policy = ?17 "
+                       "next_attempt_at = ?14, note = ?15, updated_at = ?16, config = ?17, "
+                       "policy = ?18 "
                        "WHERE id = ?1 AND state = ?2 AND epoch = ?3",
                        DB_ARGS(DB_T(from->id), DB_T(from->state), DB_I(from->epoch),
                                DB_T(to->state), DB_I(to->epoch), DB_T(to->provider_lease_id),
@@ -65,7 +66,7 @@ int places_replace(struct db *db, const struct place *from, const struct place *
                                DB_T(to->owner_boot), DB_T(to->owner_instance),
                                DB_TIME(to->deadline_at), DB_I(to->attempts),
                                DB_TIME(to->next_attempt_at), DB_T(to->note), DB_I(to->updated_at),
-                               DB_T(to->policy)),
+                               DB_T(to->config), DB_T(to->policy)),
                        err);
 }
 

@@ -277,10 +277,10 @@ class CreatingTest(EnvironmentsTest):
     def test_what_needs_plugins(self):
         self.assert_error(self.req("POST", self.environments,
                                    {"name": "x", "driver": "sandbox", "config": {"provider": "e2b"}}), 422,
-                          "Sandbox provider config validation requires a running plugin worker manager.")
+                          'Sandbox provider "e2b" is not installed or its plugin worker is not running.')
         self.assert_error(self.req("POST", self.environments,
                                    {"name": "x", "driver": "plugin", "config": {"pluginKey": "a", "driverKey": "b"}}),
-                          422, "Plugin environment config validation requires a running plugin worker manager.")
+                          422, 'Plugin environment driver "a:b" is not ready.')
 
     # http-api 8.36
     def test_provider_key_of_the_wrong_form(self):

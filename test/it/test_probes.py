@@ -129,9 +129,9 @@ class UnsavedTest(ProbesTest):
                 ({"driver": "sandbox", "config": {"provider": "Bad Key"}}, None),
                 ({"driver": "sandbox", "config": {"image": ""}}, "Fake sandbox environments require an image."),
                 ({"driver": "sandbox", "config": {"provider": "e2b"}},
-                 "Sandbox provider config validation requires a running plugin worker manager."),
+                 'Sandbox provider "e2b" is not installed or its plugin worker is not running.'),
                 ({"driver": "plugin", "config": {"pluginKey": "a", "driverKey": "b"}},
-                 "Plugin environment config validation requires a running plugin worker manager.")):
+                 'Plugin environment driver "a:b" is not ready.')):
             with self.subTest(body=body):
                 self.assert_error(self.probe_config(body), 422, text)
         for body in (None, [], {}, {"driver": "x"}, {"driver": "local", "status": "active"},

@@ -1,0 +1,366 @@
+/* Plugins: decode, call core, encode. A plugin is named by its id or by its key. */
+#include "api/api.h"
+#include "base/clock.h"
+#include "core/plugin_ops.h"
+
+#define LOGS_DEFAULT 25
+#define LOGS_MAX     500
+
+/* A plugin as the API shows it. What waits for approval is shown without the files it is in. */
+static void write_pending(struct jw *w, const char *text)
+{
+        CLEAN(json_decrefp) json_t *pending = NULL;
+
+        if (!text || json_parse(text, strlen(text), &pending, NULL) < 0)
+                return;
+        jw_key(w, "pendingUpgrade");
+        jw_object(w);
+        jw_kstring(w, "version", json_get_string(pending, "version"));
+        jw_kstring(w, "packageVersion", json_get_string(pending, "packageVersion"));
+        jw_kstring(w, "checksum", json_get_string(pending, "checksum"));
+        jw_kvalue(w, "addedCapabilities", json_object_get(pending, "addedCapabilities"));
+        jw_object_end(w);
+}
+
+static void write_members(struct jw *w, const struct plugin *p)
+{
+        jw_kstring(w, "id", p->id);
+        jw_kstring(w, "pluginKey", p->key);
+        jw_kstring(w, "packageName", p->package_name);
+        jw_kstring(w, "version", p->version);
+        jw_kint(w, "apiVersion", p->api_version);
+        jw_kraw(w, "categories", p->categories);
+        jw_kraw(w, "manifestJson", p->manifest);
+        jw_kstring(w, "status", p->status);
+        if (p->install_order)
+                jw_kint(w, "installOrder", p->install_order);
+        else
+                jw_knull(w, "installOrder");
+        jw_kstring(w, "packagePath", p->package_path);
+        jw_kstring(w, "lastError", p->last_error);
+        jw_ktime(w, "installedAt", p->installed_at);
+        jw_ktime(w, "updatedAt", p->updated_at);
+        jw_kstring(w, "packageVersion", p->package_version);
+        jw_kstring(w, "checksum", p->checksum);
+        write_pending(w, p->pending);
+}
+
+static int write_plugin(struct call *c, const struct plugin *p)
+{
+        struct jw w;
+
+        jw_init(&w, &c->out);
+        jw_object(&w);
+        write_members(&w, p);
+        jw_object_end(&w);
+        return 0;
+}
+
+static int show(void *ctx, const struct plugin *p)
+{
+        struct jw *w = ctx;
+
+        jw_object(w);
+        write_members(w, p);
+        jw_object_end(w);
+        return 0;
+}
+
+/* Looking */
+
+static int list_plugins(struct call *c, struct err *err)
+{
+        struct jw w;
+        int r;
+
+        jw_init(&w, &c->out);
+        jw_array(&w);
+        r = plugin_list(c->op, c->rt, call_query(c, "status"), show, &w, err);
+        jw_array_end(&w);
+        return r;
+}
+
+static int board_org(struct db *db, void *arg, struct err *err)
+{
+        struct call *c = arg;
+
+        return access_board_org(db, &c->actor, err);
+}
+
+/* What comes with Berth to be installed from its directory. */
+static int list_examples(struct call *c, struct err *err)
+{
+        const char *dir = c->rt->settings.examples_dir;
+        int r = store_read(c->op, c->rt->store, board_org, c, err);
+        struct jw w;
+
+        if (r < 0)
+                return r;
+        jw_init(&w, &c->out);
+        jw_array(&w);
+        if (dir) {
+                jw_object(&w);
+                jw_kstring(&w, "packageName", "berth-example-fake-sandbox-provider");
+                jw_kstring(&w, "pluginKey", "paperclip.fake-sandbox-provider");
+                jw_kstring(&w, "displayName", "Fake Sandbox Provider");
+                jw_kstring(&w, "description",
+                           "Sandboxes that are directories of this machine, for tests and as a "
+                           "pattern for providers.");
+                jw_kstring(&w, "localPath",
+                           arena_printf(&c->arena, "%s/fake-sandbox-provider", dir));
+                jw_kstring(&w, "tag", "example");
+                jw_object_end(&w);
+        }
+        jw_array_end(&w);
+        return 0;
+}
+
+/* Of these our plugins have none. */
+static int list_none(struct call *c, struct err *err)
+{
+        int r = store_read(c->op, c->rt->store, board_org, c, err);
+
+        if (r >= 0)
+                buf_puts(&c->out, "[]");
+        return r;
+}
+
+static int get(struct call *c, struct err *err)
+{
+        struct plugin p;
+        struct jw w;
+        int r = plugin_get(c->op, c->rt, c->params[0], &p, err);
+
+        if (r < 0)
+                return r;
+        jw_init(&w, &c->out);
+        jw_object(&w);
+        write_members(&w, &p);
+        jw_kbool(&w, "supportsConfigTest", plugin_supports_config_test(c->rt, &p));
+        jw_object_end(&w);
+        return 0;
+}
+
+static int health(struct call *c, struct err *err)
+{
+        return plugin_health(c->op, c->rt, c->params[0], &c->out, err);
+}
+
+static int dashboard(struct call *c, struct err *err)
+{
+        return plugin_dashboard(c->op, c->rt, c->params[0], &c->out, err);
+}
+
+static int logs(struct call *c, struct err *err)
+{
+        const char *since = call_query(c, "since");
+        struct plugin_log_filter filter = { .level = call_query(c, "level") };
+        int r = call_query_int(c, "limit", LOGS_DEFAULT, INT64_MIN, INT64_MAX, &filter.limit, err);
+
+        if (r < 0)
+                return r;
+        if (since && !clock_parse_iso(since, &filter.since_us))
+                return err_set(err, ERR_INVALID,
+                               "since must be a time like "
+                               "2026-05-10T10:00:00.000Z");
+        filter.limit = MAX(1, MIN(filter.limit, LOGS_MAX));
+        return plugin_logs(c->op, c->rt, c->params[0], &filter, &c->out, err);
+}
+
+/* Changing */
+
+static int answer_begun(struct call *c, const struct uuid *id)
+{
+        struct jw w;
+
+        c->status = 202;
+        jw_init(&w, &c->out);
+        jw_object(&w);
+        jw_kstring(&w, "operationId", id->s);
+        jw_object_end(&w);
+        return 0;
+}
+
+/* {"wait": false}: do not wait for the end, ask for the progress. */
+static bool does_not_wait(struct call *c)
+{
+        return json_is_false(json_object_get(c->body, "wait"));
+}
+
+static int install(struct call *c, struct err *err)
+{
+        struct plugin p;
+        struct uuid id;
+        int r;
+
+        if (does_not_wait(c)) {
+                r = plugin_begin(c->op, c->rt, NULL, c->body, &id, err);
+                return r < 0 ? r : answer_begun(c, &id);
+        }
+        r = plugin_install(c->op, c->rt, c->body, &p, err);
+        return r < 0 ? r : write_plugin(c, &p);
+}
+
+static int upgrade(struct call *c, struct err *err)
+{
+        struct plugin p;
+        struct uuid id;
+        int r;
+
+        if (does_not_wait(c)) {
+                r = plugin_begin(c->op, c->rt, c->params[0], c->body, &id, err);
+                return r < 0 ? r : answer_begun(c, &id);
+        }
+        r = plugin_upgrade(c->op, c->rt, c->params[0], c->body, &p, err);
+        return r < 0 ? r : write_plugin(c, &p);
+}
+
+static int progress(struct call *c, struct err *err)
+{
+        int64_t after;
+        int r = call_query_int(c, "after", 0, 0, INT64_MAX, &after, err);
+
+        return r < 0 ? r : plugin_progress(c->op, c->rt, c->params[0], after, &c->out, err);
+}
+
+static int approve(struct call *c, struct err *err)
+{
+        struct plugin p;
+        int r = plugin_approve(c->op, c->rt, c->params[0], c->body, &p, err);
+
+        return r < 0 ? r : write_plugin(c, &p);
+}
+
+static int enable(struct call *c, struct err *err)
+{
+        struct plugin p;
+        int r = plugin_enable(c->op, c->rt, c->params[0], &p, err);
+
+        return r < 0 ? r : write_plugin(c, &p);
+}
+
+static int disable(struct call *c, struct err *err)
+{
+        struct plugin p;
+        int r = plugin_disable(c->op, c->rt, c->params[0], c->body, &p, err);
+
+        return r < 0 ? r : write_plugin(c, &p);
+}
+
+static int uninstall(struct call *c, struct err *err)
+{
+        struct plugin p;
+        int r = plugin_uninstall(c->op, c->rt, c->params[0], call_query_flag(c, "purge"), &p, err);
+
+        return r < 0 ? r : write_plugin(c, &p);
+}
+
+/* Configuration */
+
+static int write_config(struct call *c, const struct plugin_config *row)
+{
+        struct jw w;
+
+        jw_init(&w, &c->out);
+        jw_object(&w);
+        jw_kstring(&w, "id", row->id);
+        jw_kstring(&w, "pluginId", row->plugin_id);
+        jw_kraw(&w, "configJson", row->config);
+        jw_kstring(&w, "lastError", row->last_error);
+        jw_ktime(&w, "createdAt", row->created_at);
+        jw_ktime(&w, "updatedAt", row->updated_at);
+        jw_object_end(&w);
+        return 0;
+}
+
+static int get_config(struct call *c, struct err *err)
+{
+        struct plugin_config row;
+        int r = plugin_read_config(c->op, c->rt, c->params[0], &row, err);
+
+        if (r == ERR_NOT_FOUND && !*err->msg) {
+                buf_puts(&c->out, "null");
+                return 0;
+        }
+        return r < 0 ? r : write_config(c, &row);
+}
+
+/* The list of what a schema refuses has a shape of its own. */
+static int refuse_fields(struct call *c, const struct err *err, const json_t *field_errors)
+{
+        struct jw w;
+
+        c->status = err_info(err->code)->http_status;
+        jw_init(&w, &c->out);
+        jw_object(&w);
+        jw_kstring(&w, "error", err->msg);
+        jw_kvalue(&w, "fieldErrors", field_errors);
+        jw_object_end(&w);
+        return 0;
+}
+
+static int save_config(struct call *c, struct err *err)
+{
+        CLEAN(json_decrefp) json_t *field_errors = NULL;
+        struct plugin_config row;
+        int r = plugin_save_config(c->op, c->rt, c->params[0], c->body, &row, &field_errors, err);
+
+        if (field_errors)
+                return refuse_fields(c, err, field_errors);
+        return r < 0 ? r : write_config(c, &row);
+}
+
+/* Failures of a worker have a shape of their own, too. */
+static int refuse_bridge(struct call *c, const struct err *err, const char *code)
+{
+        struct jw w;
+
+        c->status = 502;
+        buf_clear(&c->out);
+        jw_init(&w, &c->out);
+        jw_object(&w);
+        jw_kstring(&w, "code", code);
+        jw_kstring(&w, "message", err->msg);
+        if (err->details)
+                jw_kraw(&w, "details", err->details);
+        jw_object_end(&w);
+        return 0;
+}
+
+static int test_config(struct call *c, struct err *err)
+{
+        int r = plugin_test_config(c->op, c->rt, c->params[0], c->body, &c->out, err);
+
+        switch (r) {
+        case ERR_TIMEOUT:
+                return refuse_bridge(c, err, "TIMEOUT");
+        case ERR_UNCERTAIN:
+                return refuse_bridge(c, err, "WORKER_UNAVAILABLE");
+        case ERR_PROVIDER:
+                return refuse_bridge(c, err, "WORKER_ERROR");
+        default:
+                return r;
+        }
+}
+
+const struct route routes_plugins[] = {
+        { "GET", "/api/plugins", list_plugins, 0 },
+        { "GET", "/api/plugins/examples", list_examples, 0 },
+        { "GET", "/api/plugins/ui-contributions", list_none, 0 },
+        { "GET", "/api/plugins/tools", list_none, 0 },
+        { "POST", "/api/plugins/install", install, ROUTE_BODY_FREE },
+        { "GET", "/api/plugins/operations/:operationId", progress, 0 },
+        { "GET", "/api/plugins/:pluginId", get, 0 },
+        { "DELETE", "/api/plugins/:pluginId", uninstall, 0 },
+        { "POST", "/api/plugins/:pluginId/enable", enable, ROUTE_BODY_FREE },
+        { "POST", "/api/plugins/:pluginId/disable", disable, ROUTE_BODY_FREE },
+        { "POST", "/api/plugins/:pluginId/upgrade", upgrade, ROUTE_BODY_FREE },
+        { "POST", "/api/plugins/:pluginId/approve", approve, ROUTE_BODY_FREE },
+        { "GET", "/api/plugins/:pluginId/health", health, 0 },
+        { "GET", "/api/plugins/:pluginId/logs", logs, 0 },
+        { "GET", "/api/plugins/:pluginId/config", get_config, 0 },
+        { "POST", "/api/plugins/:pluginId/config", save_config, ROUTE_BODY_FREE },
+        { "POST", "/api/plugins/:pluginId/config/test", test_config, ROUTE_BODY_FREE },
+        { "GET", "/api/plugins/:pluginId/dashboard", dashboard, 0 },
+        { NULL, NULL, NULL, 0 },
+};

@@ -1,0 +1,283 @@
+/* `berth plugin install|upgrade|approve|enable|disable|uninstall`. Fetching takes a while: it runs
+ * in the daemon, and its progress is asked for and shown on standard error. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "cli/cmd_plugin.h"
+#include "cli/output.h"
+
+#define ASK_AGAIN_MS 100
+
+/* -- Progress --------------------------------------------------------------------------------- */
+
+static void print_lines(const json_t *progress, bool quiet)
+{
+        json_t *line;
+        size_t i;
+
+        json_array_foreach(json_object_get(progress, "lines"), i, line) if (!quiet)
+                out_note("%s", json_string_value(line));
+}
+
+static int judge(const json_t *progress, struct err *err)
+{
+        const char *error = json_get_string(progress, "error");
+        json_int_t status = json_integer_value(json_object_get(progress, "status"));
+
+        if (!error)
+                return 0;
+        return err_set(err, status == 409 ? ERR_CONFLICT : ERR_INVALID, "%s", error);
+}
+
+/* Until the operation has ended; then the plugin as it is. */
+static int follow(struct cli *c, const char *operation, bool quiet, json_t **ret, struct err *err)
+{
+        json_t *progress = NULL;
+        json_int_t next = 0;
+        int r;
+
+        for (;;) {
+                r = cli_call(c, "GET",
+                             cli_printf(c, "/api/plugins/operations/%s?after=%lld", operation,
+                                        (long long)next),
+                             NULL, &progress, err);
+                if (r < 0)
+                        return r;
+                print_lines(progress, quiet);
+                next = json_integer_value(json_object_get(progress, "next"));
+                if (json_is_true(json_object_get(progress, "done")))
+                        break;
+                (void)poll(NULL, 0, ASK_AGAIN_MS);
+        }
+        r = judge(progress, err);
+        if (r < 0)
+                return r;
+        return cli_call(c, "GET", plugin_path(c, cli_text(progress, "pluginId"), ""), NULL, ret,
+                        err);
+}
+
+/* Begin with the body given, and see it through. A plugin that does not run is a failure. */
+static int perform(struct cli *c, const struct args *a, const char *path, json_t *take_body,
+                   struct err *err)
+{
+        json_t *begun, *plugin;
+        int r;
+
+        json_object_set_new(take_body, "wait", json_false());
+        r = cli_call(c, "POST", path, take_body, &begun, err);
+        if (r >= 0)
+                r = follow(c, cli_text(begun, "operationId"), args_flag(a, "quiet"), &plugin, err);
+        if (r < 0)
+                return r;
+        plugin_print(c, plugin);
+        return streq(cli_text(plugin, "status"), "error") ? 1 : 0;
+}
+
+/* -- install ---------------------------------------------------------------------------------- */
+
+/* A path is known by its first letter; `-l` says that any other is one, too. */
+static int read_package(struct cli *c, const struct args *a, json_t **ret, struct err *err)
+{
+        const char *given = a->words[0], *version = args_value(a, "version");
+        const char *at = strchr(given + 1, '@');
+        char real[PATH_MAX];
+
+        if (args_flag(a, "local") || *given == '.' || *given == '/') {
+                if (version)
+                        return err_set(err, ERR_USAGE, "--version goes with a package from npm");
+                if (!realpath(given, real))
+                        return err_sys(err, ERR_USAGE, errno, "%s", given);
+                *ret = json_pack("{s:s, s:b}", "packageName", real, "isLocalPath", 1);
+                return 0;
+        }
+        if (at && version)
+                return err_set(err, ERR_USAGE, "the version is given twice: '%s' and '%s'", at + 1,
+                               version);
+        *ret = json_pack("{s:s, s:b, s:s*}", "packageName",
+                         at ? cli_printf(c, "%.*s", (int)(at - given), given) : given,
+                         "isLocalPath", 0, "version", at ? at + 1 : version);
+        return 0;
+}
+
+static int run_install(struct cli *c, const struct args *a, struct err *err)
+{
+        json_t *body;
+        int r;
+
+        if (!*a->words[0])
+                return err_set(err, ERR_USAGE, "the name of the package is empty");
+        r = read_package(c, a, &body, err);
+        return r < 0 ? r : perform(c, a, "/api/plugins/install", body, err);
+}
+
+/* -- upgrade and approve ---------------------------------------------------------------------- */
+
+static int run_upgrade(struct cli *c, const struct args *a, struct err *err)
+{
+        json_t *body = json_pack("{s:s*}", "version", args_value(a, "version"));
+
+        if (args_flag(a, "approve"))
+                json_object_set_new(body, "approve", json_true());
+        return perform(c, a, plugin_path(c, a->words[0], "/upgrade"), body, err);
+}
+
+static int post(struct cli *c, const struct args *a, const char *action, json_t *take_body,
+                struct err *err)
+{
+        json_t *plugin;
+        int r = cli_call(c, "POST", plugin_path(c, a->words[0], action), take_body, &plugin, err);
+
+        if (r < 0)
+                return r;
+        plugin_print(c, plugin);
+        return streq(cli_text(plugin, "status"), "error") ? 1 : 0;
+}
+
+static int run_approve(struct cli *c, const struct args *a, struct err *err)
+{
+        return post(c, a, "/approve", json_pack("{s:b}", "reject", args_flag(a, "reject")), err);
+}
+
+/* -- enable, disable, uninstall --------------------------------------------------------------- */
+
+static int run_enable(struct cli *c, const struct args *a, struct err *err)
+{
+        return post(c, a, "/enable", json_object(), err);
+}
+
+static int run_disable(struct cli *c, const struct args *a, struct err *err)
+{
+        return post(c, a, "/disable", json_pack("{s:s*}", "reason", args_value(a, "reason")), err);
+}
+
+static int run_uninstall(struct cli *c, const struct args *a, struct err *err)
+{
+        bool purge = args_flag(a, "purge") || args_flag(a, "force");
+        json_t *plugin;
+        int r = 0;
+
+        if (!args_flag(a, "yes"))
+                r = cli_confirm(cli_printf(c, "Uninstall plugin '%s'%s?", a->words[0],
+                                           purge ? " and forget all about it" : ""),
+                                err);
+        if (r >= 0)
+                r = cli_call(c, "DELETE", plugin_path(c, a->words[0], purge ? "?purge=true" : ""),
+                             NULL, &plugin, err);
+        if (r < 0)
+                return r;
+        if (c->json)
+                out_json(plugin);
+        else
+                out_line("uninstalled %s", cli_text(plugin, "pluginKey"));
+        return 0;
+}
+
+static const struct cli_option install_options[] = {
+        { "local", 'l', OPTION_FLAG, NULL, "a directory of the daemon's machine" },
+        { "version", 0, OPTION_VALUE, "VERSION", "version or range; also PACKAGE@VERSION" },
+        { "quiet", 'q', OPTION_FLAG, NULL, "do not show the progress" },
+        { 0 },
+};
+
+static const struct cli_option upgrade_options[] = {
+        { "version", 0, OPTION_VALUE, "VERSION", "version or range (the newest)" },
+        { "approve", 0, OPTION_FLAG, NULL, "take it even when it wants more rights" },
+        { "quiet", 'q', OPTION_FLAG, NULL, "do not show the progress" },
+        { 0 },
+};
+
+static const struct cli_option approve_options[] = {
+        { "reject", 0, OPTION_FLAG, NULL, "throw the waiting version away instead" },
+        { 0 },
+};
+
+static const struct cli_option disable_options[] = {
+        { "reason", 0, OPTION_VALUE, "TEXT", "why; shown with the plugin" },
+        { 0 },
+};
+
+static const struct cli_option uninstall_options[] = {
+        { "purge", 0, OPTION_FLAG, NULL,
+          "remove its row, configuration and files of its own, too" },
+        { "force", 0, OPTION_FLAG, NULL, NULL }, /* Paperclip's name for it */
+        { "yes", 'y', OPTION_FLAG, NULL, "do not ask" },
+        { 0 },
+};
+
+const struct cli_command cmd_plugin_install = {
+        .name = "install",
+        .synopsis = "PACKAGE[@VERSION]|PATH [OPTION]...",
+        .summary = "Fetch a plugin with npm, or take one from a directory, and start it",
+        .notes =
+                "Packages are fetched without running their scripts. A word that begins with . or\n"
+                "/ is a directory, which is used where it is. Exit status 1 when the plugin does\n"
+                "not start.",
+        .example = "berth plugin install acme-sandbox@1.2.0",
+        .options = install_options,
+        .run = run_install,
+        .min_words = 1,
+        .max_words = 1,
+};
+
+const struct cli_command cmd_plugin_upgrade = {
+        .name = "upgrade",
+        .synopsis = "KEY|ID [--version VERSION] [--approve]",
+        .summary = "Fetch a newer version and switch to it",
+        .notes = "The old version runs until the new one has started, and again when it does not.\n"
+                 "A version that wants more rights waits: see berth plugin approve. For a plugin\n"
+                 "from a directory, take over what is in it now.",
+        .example = "berth plugin upgrade acme.sandbox",
+        .options = upgrade_options,
+        .run = run_upgrade,
+        .min_words = 1,
+        .max_words = 1,
+};
+
+const struct cli_command cmd_plugin_approve = {
+        .name = "approve",
+        .synopsis = "KEY|ID [--reject]",
+        .summary = "Let a version that wants more rights be used",
+        .example = "berth plugin approve acme.sandbox",
+        .options = approve_options,
+        .run = run_approve,
+        .min_words = 1,
+        .max_words = 1,
+};
+
+const struct cli_command cmd_plugin_enable = {
+        .name = "enable",
+        .synopsis = "KEY|ID",
+        .summary = "Start a plugin that was disabled or failed",
+        .example = "berth plugin enable acme.sandbox",
+        .run = run_enable,
+        .min_words = 1,
+        .max_words = 1,
+};
+
+const struct cli_command cmd_plugin_disable = {
+        .name = "disable",
+        .synopsis = "KEY|ID [--reason TEXT]",
+        .summary = "Stop a plugin until it is enabled again",
+        .example = "berth plugin disable acme.sandbox --reason 'costs too much'",
+        .options = disable_options,
+        .run = run_disable,
+        .min_words = 1,
+        .max_words = 1,
+};
+
+const struct cli_command cmd_plugin_uninstall = {
+        .name = "uninstall",
+        .synopsis = "KEY|ID [--purge] [--yes]",
+        .summary = "Stop a plugin and remove its files",
+        .notes =
+                "Its row stays, so that it can be installed again and give up what it still holds.",
+        .example = "berth plugin uninstall acme.sandbox --yes",
+        .options = uninstall_options,
+        .run = run_uninstall,
+        .min_words = 1,
+        .max_words = 1,
+};

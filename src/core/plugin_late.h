@@ -1,0 +1,19 @@
+/* A lease that a worker grants after whoever asked for it gave up: nobody will ever use it, so it
+ * is destroyed, and the place that was uncertain about it says so. */
+#ifndef BERTH_CORE_PLUGIN_LATE_H
+#define BERTH_CORE_PLUGIN_LATE_H
+
+#include "codec/json.h"
+#include "core/runtime.h"
+
+struct late_lease;
+
+/* What is at these paths of the provider's metadata is secret and not kept (codec/secret_refs.h).
+ */
+struct late_lease *late_lease_new(struct runtime *rt, const char *place_id,
+                                  json_t *take_secret_paths);
+void late_lease_free(struct late_lease *late);
+/* For struct plugin_call: takes ctx, a struct late_lease. */
+void late_lease_arrived(void *ctx, const json_t *result);
+
+#endif

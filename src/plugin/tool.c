@@ -1,0 +1,181 @@
+#define _GNU_SOURCE
+#include "plugin/tool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/epoll.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/utf8.h"
+
+struct run {
+        const struct tool *tool;
+        struct proc proc;
+        int out, err, events; /* our ends, and what wakes us */
+        struct buf line;
+};
+
+static int make_pipe(int *ret_ours, int *ret_theirs, struct err *err)
+{
+        int fds[2];
+
+        if (pipe2(fds, O_CLOEXEC) < 0)
+                return err_sys(err, ERR_INTERNAL, errno, "pipe");
+        *ret_ours = fds[0];
+        *ret_theirs = fds[1];
+        if (fcntl(fds[0], F_SETFL, O_NONBLOCK) < 0)
+                return err_sys(err, ERR_INTERNAL, errno, "pipe");
+        return 0;
+}
+
+static int watch(struct run *run, int fd, struct err *err)
+{
+        struct epoll_event e = { .events = EPOLLIN, .data.fd = fd };
+
+        if (epoll_ctl(run->events, EPOLL_CTL_ADD, fd, &e) < 0)
+                return err_sys(err, ERR_INTERNAL, errno, "epoll");
+        return 0;
+}
+
+static int start(struct run *run, struct err *err)
+{
+        CLEAN(cleanup_fd) int out = -1;
+        CLEAN(cleanup_fd) int errors = -1;
+        int r = make_pipe(&run->out, &out, err);
+
+        if (r >= 0)
+                r = make_pipe(&run->err, &errors, err);
+        if (r < 0)
+                return r;
+        r = proc_spawn(&(struct proc_spec){ .path = run->tool->path,
+                                            .argv = run->tool->argv,
+                                            .env = run->tool->env,
+                                            .cwd = run->tool->cwd,
+                                            .fd_in = -1,
+                                            .fd_out = out,
+                                            .fd_err = errors,
+                                            .new_session = true },
+                       &run->proc, err);
+        if (r < 0)
+                return r;
+        run->events = epoll_create1(EPOLL_CLOEXEC);
+        if (run->events < 0)
+                return err_sys(err, ERR_INTERNAL, errno, "epoll");
+        r = watch(run, run->proc.pidfd, err);
+        if (r >= 0)
+                r = watch(run, run->out, err);
+        return r < 0 ? r : watch(run, run->err, err);
+}
+
+/* Lines may be cut, but what is passed on is text. */
+static void say_line(struct run *run)
+{
+        CLEAN(buf_done) struct buf clean = BUF_INIT;
+        const char *s = buf_str(&run->line);
+        size_t n = run->line.len, len;
+
+        for (; n > 0; s += len, n -= len) {
+                if (!utf8_next(s, n, &len, NULL))
+                        buf_puts(&clean, UTF8_REPLACEMENT);
+                else if (len > 1 || (unsigned char)*s >= ' ')
+                        buf_append(&clean, s, len);
+        }
+        if (clean.len > 0 && run->tool->line)
+                run->tool->line(run->tool->ctx, buf_str(&clean));
+        buf_clear(&run->line);
+}
+
+static void take_errors(struct run *run, const char *data, size_t len)
+{
+        for (; len > 0; data++, len--) {
+                if (*data == '\n')
+                        say_line(run);
+                else if (run->line.len < TOOL_LINE_MAX)
+                        buf_putc(&run->line, *data);
+        }
+}
+
+/* Read what is there. 1: more may come, 0: the end. */
+static int drain(struct run *run, int *fd, struct err *err)
+{
+        char chunk[16384];
+        ssize_t n;
+
+        while (*fd >= 0 && (n = read(*fd, chunk, sizeof(chunk))) != 0) {
+                if (n < 0)
+                        return errno == EAGAIN || errno == EINTR
+                                       ? 1
+                                       : err_sys(err, ERR_IO, errno, "read from %s",
+                                                 run->tool->path);
+                if (fd == &run->err) {
+                        take_errors(run, chunk, (size_t)n);
+                        continue;
+                }
+                buf_append(run->tool->out, chunk, (size_t)n);
+                if (buf_failed(run->tool->out))
+                        return err_set(err, ERR_TOO_LARGE, "it printed too much");
+        }
+        cleanup_fd(fd); /* leaves the epoll set by itself */
+        *fd = -1;
+        return 0;
+}
+
+/* Until the program itself has ended. Somebody it left behind may hold the pipes; nobody waits for
+ * him. */
+static int follow(const struct op *op, struct run *run, struct err *err)
+{
+        for (;;) {
+                int r = op_wait_fd(op, run->events, POLLIN, -1, err);
+                bool ended;
+
+                if (r < 0)
+                        return r;
+                ended = poll(&(struct pollfd){ .fd = run->proc.pidfd, .events = POLLIN }, 1, 0) > 0;
+                r = drain(run, &run->out, err);
+                if (r >= 0)
+                        r = drain(run, &run->err, err);
+                if (r < 0 || ended)
+                        return r;
+        }
+}
+
+/* The leader is still there, if only as a zombie, so the number of its session is nobody else's. */
+static int end(const struct op *op, struct run *run, struct proc_status *ret, struct err *err)
+{
+        struct op shield = op_shield(op, 10000);
+
+        if (run->proc.pid <= 0)
+                return 0;
+        (void)kill(-run->proc.pid, SIGKILL);
+        (void)kill(run->proc.pid, SIGKILL);
+        return proc_wait(&shield, &run->proc, ret, err);
+}
+
+int tool_run(const struct op *op, const struct tool *tool, struct proc_status *ret, struct err *err)
+{
+        struct run run = { .tool = tool, .proc = PROC_INIT, .out = -1, .err = -1, .events = -1 };
+        struct op limited = *op;
+        int64_t own = clock_mono_ms() + tool->limit_ms;
+        int r;
+
+        limited.deadline_ms = MIN(op->deadline_ms, own);
+        r = start(&run, err);
+        if (r >= 0)
+                r = follow(&limited, &run, err);
+        if (r == ERR_TIMEOUT && own <= op->deadline_ms)
+                r = err_set(err, ERR_TIMEOUT, "it took longer than %lld ms",
+                            (long long)tool->limit_ms);
+        if (end(op, &run, ret, r < 0 ? NULL : err) < 0 && r >= 0)
+                r = ERR_INTERNAL;
+        if (run.line.len > 0)
+                say_line(&run);
+        buf_done(&run.line);
+        cleanup_fd(&run.out);
+        cleanup_fd(&run.err);
+        cleanup_fd(&run.events);
+        proc_done(&run.proc);
+        return r < 0 ? r : 0;
+}

@@ -1,0 +1,30 @@
+/* A program that is run for its output: npm, and node for a manifest. It gets a session of its own,
+ * which is killed as a whole when the program ends or its time is over, so nothing of it is left.
+ * Operation threads. */
+#ifndef BERTH_PLUGIN_TOOL_H
+#define BERTH_PLUGIN_TOOL_H
+
+#include "base/buf.h"
+#include "rt/proc.h"
+
+struct tool {
+        const char *path;
+        const char *const *argv;
+        const char *const *env; /* exact */
+        const char *cwd;
+        int64_t limit_ms;
+        /* Standard output; past the buffer's bound the program is killed. */
+        struct buf *out;
+        /* A line of standard error (without its end, at most TOOL_LINE_MAX bytes), as it comes. */
+        void (*line)(void *ctx, const char *line);
+        void *ctx;
+};
+
+#define TOOL_LINE_MAX 1000
+
+/* 0 when the program ended, however it did. ERR_TIMEOUT when its own limit passed, ERR_TOO_LARGE,
+ * or what ended the operation: it is dead then. */
+int tool_run(const struct op *op, const struct tool *tool, struct proc_status *ret,
+             struct err *err);
+
+#endif

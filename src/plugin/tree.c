@@ -1,0 +1,271 @@
+#define _GNU_SOURCE
+#include "plugin/tree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
+#include "base/fd.h"
+
+#define CHUNK 65536
+
+static int open_dir(int at, const char *name, int *ret_fd, struct err *err)
+{
+        *ret_fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (*ret_fd < 0)
+                return err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, errno,
+                               "open directory %s", name);
+        return 0;
+}
+
+/* Names */
+
+struct names {
+        char **list;
+        size_t n, room;
+};
+
+static void names_done(struct names *names)
+{
+        for (size_t i = 0; i < names->n; i++)
+                free(names->list[i]);
+        free(names->list);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+        return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void add_name(struct names *names, const char *name)
+{
+        if (names->n == names->room) {
+                names->room = names->room ? names->room * 2 : 16;
+                names->list = xrealloc(names->list, names->room * sizeof(*names->list));
+        }
+        names->list[names->n++] = xstrdup(name);
+}
+
+static void close_stream(DIR **dir)
+{
+        if (*dir)
+                closedir(*dir);
+}
+
+/* All names in the directory, sorted; at most `limit`. */
+static int read_names(int fd, size_t limit, struct names *ret, struct err *err)
+{
+        CLEAN(close_stream) DIR *dir = NULL;
+        CLEAN(cleanup_fd) int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        const struct dirent *e;
+
+        if (copy >= 0)
+                dir = fdopendir(copy);
+        if (!dir)
+                return err_sys(err, ERR_IO, errno, "read a directory");
+        take_fd(&copy);
+        rewinddir(dir);
+        while ((errno = 0, e = readdir(dir)) != NULL) {
+                if (streq(e->d_name, ".") || streq(e->d_name, ".."))
+                        continue;
+                if (ret->n >= limit)
+                        return err_set(err, ERR_TOO_LARGE, "a directory has too many files");
+                add_name(ret, e->d_name);
+        }
+        if (errno)
+                return err_sys(err, ERR_IO, errno, "read a directory");
+        if (ret->n > 0)
+                qsort(ret->list, ret->n, sizeof(*ret->list), compare_names);
+        return 0;
+}
+
+/* Checksums. Everything that goes in has its length in front of it, so that no two trees read the
+ * same. */
+
+struct sum {
+        const struct op *op;
+        crypto_generichash_state state;
+        char chunk[CHUNK];
+        int64_t files, bytes;
+        int depth;
+};
+
+static int sum_dir(struct sum *sum, int fd, struct err *err);
+
+static void put(struct sum *sum, const void *data, size_t len)
+{
+        crypto_generichash_update(&sum->state, data, len);
+}
+
+static void put_text(struct sum *sum, const char *text, size_t len)
+{
+        uint64_t n = len;
+
+        put(sum, &n, sizeof(n));
+        put(sum, text, len);
+}
+
+static int sum_file(struct sum *sum, int at, const char *name, struct err *err)
+{
+        CLEAN(cleanup_fd) int fd = openat(at, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        uint64_t total = 0;
+        ssize_t n;
+
+        if (fd < 0)
+                return err_sys(err, ERR_IO, errno, "open %s", name);
+        while ((n = read(fd, sum->chunk, CHUNK)) > 0) {
+                int r = op_check(sum->op, err);
+
+                if (r < 0)
+                        return r;
+                put(sum, sum->chunk, (size_t)n);
+                total += (uint64_t)n;
+                sum->bytes += n;
+                if (sum->bytes > TREE_MAX_BYTES)
+                        return err_set(err, ERR_TOO_LARGE, "it has more than 4 GiB");
+        }
+        if (n < 0)
+                return err_sys(err, ERR_IO, errno, "read %s", name);
+        put(sum, &total, sizeof(total));
+        return 0;
+}
+
+static int sum_link(struct sum *sum, int at, const char *name, struct err *err)
+{
+        ssize_t n = readlinkat(at, name, sum->chunk, CHUNK);
+
+        if (n < 0)
+                return err_sys(err, ERR_IO, errno, "read link %s", name);
+        put_text(sum, sum->chunk, (size_t)n);
+        return 0;
+}
+
+static int sum_below(struct sum *sum, int at, const char *name, struct err *err)
+{
+        CLEAN(cleanup_fd) int fd = -1;
+        int r;
+
+        if (sum->depth >= TREE_MAX_DEPTH)
+                return err_set(err, ERR_TOO_LARGE, "it is too deep");
+        r = open_dir(at, name, &fd, err);
+        if (r < 0)
+                return r;
+        sum->depth++;
+        r = sum_dir(sum, fd, err);
+        sum->depth--;
+        return r;
+}
+
+static int sum_entry(struct sum *sum, int at, const char *name, struct err *err)
+{
+        struct stat st;
+        char kind;
+
+        if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+                return err_sys(err, ERR_IO, errno, "look at %s", name);
+        if (++sum->files > TREE_MAX_FILES)
+                return err_set(err, ERR_TOO_LARGE, "it has more than %d files", TREE_MAX_FILES);
+        kind = S_ISDIR(st.st_mode) ? 'd' : S_ISLNK(st.st_mode) ? 'l' : '?';
+        if (S_ISREG(st.st_mode))
+                kind = st.st_mode & S_IXUSR ? 'x' : 'f';
+        put(sum, &kind, 1);
+        put_text(sum, name, strlen(name));
+        if (S_ISREG(st.st_mode))
+                return sum_file(sum, at, name, err);
+        if (S_ISLNK(st.st_mode))
+                return sum_link(sum, at, name, err);
+        return S_ISDIR(st.st_mode) ? sum_below(sum, at, name, err) : 0;
+}
+
+static int sum_dir(struct sum *sum, int fd, struct err *err)
+{
+        CLEAN(names_done) struct names names = { 0 };
+        int r = read_names(fd, TREE_MAX_FILES, &names, err);
+
+        for (size_t i = 0; r >= 0 && i < names.n; i++)
+                if (!streq(names.list[i], ".git"))
+                        r = sum_entry(sum, fd, names.list[i], err);
+        put(sum, "", 1); /* the end of a directory */
+        return r;
+}
+
+int tree_checksum(const struct op *op, const char *path, char ret[TREE_CHECKSUM_MAX],
+                  struct err *err)
+{
+        unsigned char hash[crypto_generichash_BYTES];
+        char hex[2 * crypto_generichash_BYTES + 1];
+        CLEAN(cleanup_free) struct sum *sum = xcalloc(1, sizeof(*sum));
+        CLEAN(cleanup_fd) int fd = -1;
+        int r = open_dir(AT_FDCWD, path, &fd, err);
+
+        if (r < 0)
+                return r;
+        sum->op = op;
+        crypto_generichash_init(&sum->state, NULL, 0, sizeof(hash));
+        r = sum_dir(sum, fd, err);
+        if (r < 0)
+                return err_wrap(err, r, "checksum of %s", path);
+        crypto_generichash_final(&sum->state, hash, sizeof(hash));
+        sodium_bin2hex(hex, sizeof(hex), hash, sizeof(hash));
+        snprintf(ret, TREE_CHECKSUM_MAX, "blake2b-256:%s", hex);
+        return 0;
+}
+
+/* Removing */
+
+static int remove_at(const struct op *op, int at, const char *name, int depth, struct err *err);
+
+static int empty_dir(const struct op *op, int fd, int depth, struct err *err)
+{
+        CLEAN(names_done) struct names names = { 0 };
+        int r = read_names(fd, SIZE_MAX, &names, err);
+
+        for (size_t i = 0; r >= 0 && i < names.n; i++)
+                r = remove_at(op, fd, names.list[i], depth + 1, err);
+        return r;
+}
+
+static int remove_at(const struct op *op, int at, const char *name, int depth, struct err *err)
+{
+        CLEAN(cleanup_fd) int fd = -1;
+        int r = op_check(op, err);
+
+        if (r < 0)
+                return r;
+        if (unlinkat(at, name, 0) == 0 || errno == ENOENT)
+                return 0;
+        if (errno != EISDIR && errno != EPERM)
+                return err_sys(err, ERR_IO, errno, "remove %s", name);
+        if (depth >= TREE_MAX_DEPTH)
+                return err_set(err, ERR_TOO_LARGE, "%s is too deep to be removed", name);
+        r = open_dir(at, name, &fd, err);
+        if (r >= 0)
+                r = empty_dir(op, fd, depth, err);
+        if (r < 0)
+                return r;
+        if (unlinkat(at, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+                return err_sys(err, ERR_IO, errno, "remove directory %s", name);
+        return 0;
+}
+
+int tree_remove(const struct op *op, const char *path, struct err *err)
+{
+        return remove_at(op, AT_FDCWD, path, 0, err);
+}
+
+int tree_each(const char *path, int (*fn)(void *ctx, const char *name), void *ctx, struct err *err)
+{
+        CLEAN(names_done) struct names names = { 0 };
+        CLEAN(cleanup_fd) int fd = -1;
+        int r = open_dir(AT_FDCWD, path, &fd, err);
+
+        if (r >= 0)
+                r = read_names(fd, TREE_MAX_FILES, &names, err);
+        for (size_t i = 0; r >= 0 && i < names.n; i++)
+                r = fn(ctx, names.list[i]);
+        return r < 0 ? r : 0;
+}

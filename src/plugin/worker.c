@@ -1,0 +1,700 @@
+/* The life of one worker, on its own thread: start, initialize, serve, and again after a crash.
+ *
+ *   starting ── initialize answered ──► running ── process ends ──► backoff ── pause ──► starting
+ *      │ fails the first time              │ stop                      │ budget spent
+ *      ▼                                   ▼                           ▼
+ *   crashed                             stopping ──► stopped        crashed
+ *
+ * A crash counts as one in a row unless the process ran for a stable minute before it. */
+#define _GNU_SOURCE
+#include "plugin/worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "plugin/confine.h"
+
+#define READ_SIZE       ((size_t)256 << 10)
+#define STDERR_LINE_MAX ((size_t)64 << 10)
+
+static void raise_flag(int fd)
+{
+        uint64_t one = 1;
+
+        (void)!write(fd, &one, sizeof(one));
+}
+
+/* State */
+
+static void tell_change(struct worker *w)
+{
+        struct worker_view view;
+
+        pthread_mutex_lock(&w->lock);
+        view = w->view;
+        pthread_mutex_unlock(&w->lock);
+        if (w->config->changed)
+                w->config->changed(w->config->ctx, w->id, &view);
+}
+
+static void set_state(struct worker *w, enum worker_state state)
+{
+        pthread_mutex_lock(&w->lock);
+        w->view.state = state;
+        w->view.next_restart_at = 0;
+        if (state == WORKER_STARTING)
+                w->view.started_at = clock_wall_us();
+        if (state != WORKER_STARTING && state != WORKER_RUNNING && state != WORKER_STOPPING)
+                w->view.pid = 0;
+        pthread_mutex_unlock(&w->lock);
+        tell_change(w);
+}
+
+static bool read_flag(struct worker *w, const bool *flag)
+{
+        bool set;
+
+        pthread_mutex_lock(&w->lock);
+        set = *flag;
+        pthread_mutex_unlock(&w->lock);
+        return set;
+}
+
+static bool stop_wanted(struct worker *w)
+{
+        return read_flag(w, &w->stop_wanted);
+}
+
+/* The process is of no use any more; the first reason counts. */
+void worker_fail(struct worker *w, const char *fmt, ...)
+{
+        va_list ap;
+
+        if (w->failure[0])
+                return;
+        va_start(ap, fmt);
+        vsnprintf(w->failure, sizeof(w->failure), fmt, ap);
+        va_end(ap);
+}
+
+/* Starting the process */
+
+static int make_pipe(int *ret_read, int *ret_write, struct err *err)
+{
+        int fds[2];
+
+        if (pipe2(fds, O_CLOEXEC) < 0)
+                return err_sys(err, ERR_BUSY, errno, "pipe");
+        *ret_read = fds[0];
+        *ret_write = fds[1];
+        return 0;
+}
+
+static void set_nonblocking(int fd)
+{
+        (void)fcntl(fd, F_SETFL, O_NONBLOCK);
+}
+
+/* The interpreter by its real path: what may be read is decided by path. */
+static const char *find_node(const struct plugin_host_config *config, struct arena *arena)
+{
+        const char *paths = getenv("PATH");
+        char real[4096];
+
+        if (config->node)
+                return realpath(config->node, real) ? arena_strdup(arena, real) : config->node;
+        while (paths && *paths) {
+                size_t n = strcspn(paths, ":");
+                const char *candidate = arena_printf(arena, "%.*s/node", (int)n, paths);
+
+                if (access(candidate, X_OK) == 0 && realpath(candidate, real))
+                        return arena_strdup(arena, real);
+                paths += n + (paths[n] == ':');
+        }
+        return "node";
+}
+
+static bool is_for_node(const char *entry)
+{
+        const char *dot = strrchr(entry, '.');
+
+        return dot && (streq(dot, ".js") || streq(dot, ".mjs") || streq(dot, ".cjs"));
+}
+
+static int prepare_dir(const struct worker *w, struct err *err)
+{
+        CLEAN(cleanup_free) char *tmp = xasprintf("%s/tmp", w->private_dir);
+
+        return path_make_dirs(tmp, 0700, err);
+}
+
+static int spawn(struct worker *w, struct arena *arena, int in, int out, int errors,
+                 struct err *err)
+{
+        bool node = is_for_node(w->entry);
+        struct confinement c = {
+                .program = node ? find_node(w->config, arena) : w->entry,
+                .entry = node ? w->entry : NULL,
+                .root = w->root,
+                .private_dir = w->private_dir,
+                .extra_reads = (const char *const *)w->reads,
+                .landlock = w->config->confine,
+        };
+        const char *direct[] = { c.program, c.entry, NULL };
+        const char *trampoline = w->config->trampoline;
+        int r = prepare_dir(w, err);
+
+        if (r < 0)
+                return r;
+        return proc_spawn(
+                &(struct proc_spec){ .path = trampoline ? trampoline : c.program,
+                                     .argv = trampoline ? confine_argv(&c, arena) : direct,
+                                     .env = (const char *const *)w->env,
+                                     .cwd = w->private_dir,
+                                     .fd_in = in,
+                                     .fd_out = out,
+                                     .fd_err = errors,
+                                     .new_session = true },
+                &w->proc, err);
+}
+
+static void forget_process(struct worker *w)
+{
+        cleanup_fd(&w->in_fd);
+        cleanup_fd(&w->out_fd);
+        cleanup_fd(&w->err_fd);
+        w->in_fd = w->out_fd = w->err_fd = -1;
+        proc_done(&w->proc);
+        ndjson_done(&w->lines);
+        ndjson_done(&w->err_lines);
+        pthread_mutex_lock(&w->lock);
+        buf_done(&w->out);
+        w->out = (struct buf){ .max = WORKER_OUT_MAX };
+        w->out_sent = 0;
+        json_decref(w->methods);
+        w->methods = NULL;
+        pthread_mutex_unlock(&w->lock);
+}
+
+static int start_process(struct worker *w, struct err *err)
+{
+        CLEAN(cleanup_fd) int in = -1, out = -1, errors = -1;
+        struct arena arena;
+        int r;
+
+        w->out_eof = w->err_eof = w->initialized = w->shutdown_answered = false;
+        w->shutdown_id = w->eof_ms = 0;
+        w->failure[0] = '\0';
+        w->read_again_ms = 0;
+        buf_clear(&w->stderr_tail);
+        ndjson_init(&w->lines, WORKER_LINE_MAX, rpc_take_line, w);
+        ndjson_init(&w->err_lines, STDERR_LINE_MAX, worker_take_stderr, w);
+        arena_init(&arena);
+        r = make_pipe(&in, &w->in_fd, err);
+        if (r >= 0)
+                r = make_pipe(&w->out_fd, &out, err);
+        if (r >= 0)
+                r = make_pipe(&w->err_fd, &errors, err);
+        if (r >= 0)
+                r = spawn(w, &arena, in, out, errors, err);
+        arena_done(&arena);
+        if (r < 0)
+                return r;
+        set_nonblocking(w->in_fd);
+        set_nonblocking(w->out_fd);
+        set_nonblocking(w->err_fd);
+        pthread_mutex_lock(&w->lock);
+        w->view.pid = w->proc.pid;
+        pthread_mutex_unlock(&w->lock);
+        w->initialize_id = rpc_send_own(w, "initialize", w->initialize);
+        return 0;
+}
+
+/* Moving bytes */
+
+static void send_out(struct worker *w)
+{
+        pthread_mutex_lock(&w->lock);
+        while (w->out.len > w->out_sent) {
+                ssize_t n = write(w->in_fd, w->out.data + w->out_sent, w->out.len - w->out_sent);
+
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0)
+                        break; /* full, or the process is going: its end will be noticed */
+                w->out_sent += (size_t)n;
+        }
+        if (w->out_sent == w->out.len) {
+                buf_done(&w->out); /* what was sent may have been secret, and large */
+                w->out = (struct buf){ .max = WORKER_OUT_MAX };
+                w->out_sent = 0;
+        }
+        if (buf_failed(&w->out))
+                worker_fail(w, "the worker does not read its input");
+        pthread_mutex_unlock(&w->lock);
+}
+
+static bool has_output(struct worker *w)
+{
+        bool has;
+
+        pthread_mutex_lock(&w->lock);
+        has = w->out.len > w->out_sent;
+        pthread_mutex_unlock(&w->lock);
+        return has;
+}
+
+/* One read. False when there is no more for now. */
+static bool receive(struct worker *w, int fd, struct ndjson *lines, bool *eof)
+{
+        static _Thread_local char bytes[READ_SIZE];
+        CLEAN(err_done) struct err err = { 0 };
+        ssize_t n = read(fd, bytes, sizeof(bytes));
+
+        if (n < 0)
+                return errno == EINTR;
+        *eof = n == 0;
+        if (n > 0 && ndjson_feed(lines, bytes, (size_t)n, &err) < 0) {
+                if (lines == &w->lines) {
+                        worker_fail(w, "%s", err.msg);
+                        return false;
+                }
+                ndjson_done(lines); /* of standard error the rest of a long line is dropped */
+                ndjson_init(lines, STDERR_LINE_MAX, worker_take_stderr, w);
+        }
+        return n > 0;
+}
+
+/* Stopping, step by step */
+
+static void enter_phase(struct worker *w, enum stop_phase phase, int64_t ms)
+{
+        w->phase = phase;
+        w->phase_until_ms = clock_mono_ms() + ms;
+}
+
+static void signal_process(struct worker *w, int signal)
+{
+        if (w->proc.pidfd >= 0)
+                (void)proc_kill(&w->proc, signal, NULL);
+}
+
+static void begin_stop(struct worker *w)
+{
+        set_state(w, WORKER_STOPPING);
+        enter_phase(w, STOP_DRAIN, w->initialized ? w->config->times.drain : 0);
+}
+
+static void next_phase(struct worker *w)
+{
+        const struct worker_times *t = &w->config->times;
+        json_t *none;
+
+        switch (w->phase) {
+        case STOP_DRAIN:
+                none = json_object();
+                w->shutdown_id = rpc_send_own(w, "shutdown", none);
+                json_decref(none);
+                enter_phase(w, STOP_ASKED, t->shutdown);
+                break;
+        case STOP_ASKED:
+                enter_phase(w, STOP_LEAVING, t->leave);
+                break;
+        case STOP_LEAVING:
+                signal_process(w, SIGTERM);
+                enter_phase(w, STOP_TERM, t->term);
+                break;
+        default:
+                signal_process(w, SIGKILL);
+                enter_phase(w, STOP_KILL, t->kill);
+        }
+}
+
+static void step_stop(struct worker *w)
+{
+        if (w->phase == STOP_NONE && stop_wanted(w))
+                begin_stop(w);
+        if (w->phase == STOP_NONE)
+                return;
+        if (w->phase < STOP_TERM && read_flag(w, &w->stop_at_once))
+                enter_phase(w, STOP_TERM, 0);
+        if (clock_mono_ms() >= w->phase_until_ms || (w->phase == STOP_DRAIN && !rpc_is_busy(w)) ||
+            (w->phase == STOP_ASKED && w->shutdown_answered))
+                next_phase(w);
+}
+
+/* Serving */
+
+static void become_running(struct worker *w)
+{
+        w->running_since_ms = clock_mono_ms();
+        set_state(w, WORKER_RUNNING);
+        if (!w->started_once) {
+                w->started_once = true;
+                raise_flag(w->first_fd);
+        }
+}
+
+static int wait_for_something(struct worker *w, int64_t until_ms, struct pollfd fds[5])
+{
+        int64_t now = clock_mono_ms();
+        bool paused = w->read_again_ms > now;
+        int timeout;
+
+        if (w->phase != STOP_NONE)
+                until_ms = MIN(until_ms, w->phase_until_ms);
+        if (paused)
+                until_ms = MIN(until_ms, w->read_again_ms);
+        timeout = until_ms == INT64_MAX ? -1 : (int)MIN(MAX(until_ms - now, 0), INT32_MAX);
+        fds[0] = (struct pollfd){ .fd = w->proc.pidfd, .events = POLLIN };
+        fds[1] = (struct pollfd){ .fd = w->out_eof || paused ? -1 : w->out_fd, .events = POLLIN };
+        fds[2] = (struct pollfd){ .fd = w->err_eof ? -1 : w->err_fd, .events = POLLIN };
+        fds[3] = (struct pollfd){ .fd = w->wake_fd, .events = POLLIN };
+        fds[4] = (struct pollfd){ .fd = has_output(w) ? w->in_fd : -1, .events = POLLOUT };
+        return poll(fds, 5, timeout);
+}
+
+static void look_at_start(struct worker *w, int64_t initialize_until)
+{
+        if (w->initialized && w->view.state == WORKER_STARTING)
+                become_running(w);
+        if (!w->initialized && w->phase == STOP_NONE && clock_mono_ms() >= initialize_until)
+                worker_fail(w, "RPC call \"initialize\" timed out after %lldms",
+                            (long long)w->config->times.initialize);
+        /* One that ends closes its output a moment before. */
+        if (w->eof_ms && w->phase == STOP_NONE &&
+            clock_mono_ms() >= w->eof_ms + w->config->times.leave)
+                worker_fail(w, "the worker closed its output");
+        if (w->initialized && !w->failure[0])
+                rpc_release_held(w);
+}
+
+/* Until the process has ended or is of no use any more. */
+static void serve(struct worker *w)
+{
+        int64_t initialize_until = clock_mono_ms() + w->config->times.initialize;
+
+        for (;;) {
+                struct pollfd fds[5];
+                int64_t until = rpc_expire(w);
+                uint64_t ignored;
+
+                look_at_start(w, initialize_until);
+                step_stop(w);
+                send_out(w);
+                if (w->failure[0])
+                        return;
+                if (!w->initialized)
+                        until = MIN(until, initialize_until);
+                if (w->eof_ms)
+                        until = MIN(until, w->eof_ms + w->config->times.leave);
+                if (wait_for_something(w, until, fds) < 0 && errno != EINTR)
+                        return;
+                if (fds[3].revents)
+                        (void)!read(w->wake_fd, &ignored, sizeof(ignored));
+                if (fds[2].revents)
+                        (void)receive(w, w->err_fd, &w->err_lines, &w->err_eof);
+                if (fds[1].revents)
+                        (void)receive(w, w->out_fd, &w->lines, &w->out_eof);
+                if (fds[0].revents)
+                        return;
+                if (w->out_eof && w->eof_ms == 0)
+                        w->eof_ms = clock_mono_ms();
+        }
+}
+
+/* What it wrote before it ended counts. Others may hold the pipes open, so this does not wait. */
+static void read_rest(struct worker *w)
+{
+        while (!w->out_eof && receive(w, w->out_fd, &w->lines, &w->out_eof))
+                ;
+        while (!w->err_eof && receive(w, w->err_fd, &w->err_lines, &w->err_eof))
+                ;
+}
+
+/* The process and whatever it started. It is our child until it is waited for, so its number cannot
+ * be somebody else's. */
+static void bury(struct worker *w, struct proc_status *ret)
+{
+        struct op patient = { .deadline_ms = OP_NO_DEADLINE };
+
+        *ret = (struct proc_status){ .exit_code = -1 };
+        (void)kill(-w->proc.pid, SIGKILL);
+        signal_process(w, SIGKILL);
+        (void)proc_wait(&patient, &w->proc, ret, NULL);
+}
+
+static void describe_end(struct worker *w, const struct proc_status *status, char *ret, size_t size)
+{
+        char code[16] = "null";
+        char text[1024];
+        const char *name = status->signal ? sigabbrev_np(status->signal) : NULL;
+
+        if (!status->signal)
+                snprintf(code, sizeof(code), "%d", status->exit_code);
+        snprintf(text, sizeof(text), "Worker process exited (code=%s, signal=%s%s)", code,
+                 name ? "SIG" : "", name ? name : "null");
+        worker_explain(w, text, ret, size);
+}
+
+/* The first start has its own promise to keep; afterwards nobody waits. */
+static void note_failure(struct worker *w, const char *why)
+{
+        pthread_mutex_lock(&w->lock);
+        snprintf(w->view.reason, sizeof(w->view.reason), "%.*s", (int)sizeof(w->view.reason) - 1,
+                 why);
+        if (!w->started_once)
+                snprintf(w->first_error, sizeof(w->first_error), "%.*s",
+                         (int)sizeof(w->first_error) - 1, why);
+        pthread_mutex_unlock(&w->lock);
+}
+
+/* One process, from its start to its end. */
+static void run_process(struct worker *w)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        struct proc_status status;
+        char end[1024], why[1200], failure[1024];
+
+        set_state(w, WORKER_STARTING);
+        if (start_process(w, &err) < 0) {
+                snprintf(why, sizeof(why), "Worker process failed to start: %s", err.msg);
+                note_failure(w, why);
+                rpc_fail_all(w, why);
+                forget_process(w);
+                return;
+        }
+        serve(w);
+        if (!w->failure[0])
+                read_rest(w); /* it ended by itself */
+        bury(w, &status);
+        read_rest(w);
+        describe_end(w, &status, end, sizeof(end));
+        worker_explain(w, w->failure, failure, sizeof(failure));
+        if (w->phase == STOP_NONE && !w->initialized)
+                snprintf(why, sizeof(why), "Worker initialize failed for \"%s\": %s", w->id,
+                         w->failure[0] ? failure : end);
+        else
+                snprintf(why, sizeof(why), "%s", w->failure[0] ? failure : end);
+        if (w->phase == STOP_NONE)
+                note_failure(w, why);
+        /* No call is accepted between the end of this process and the next one's start. */
+        pthread_mutex_lock(&w->lock);
+        if (w->view.state == WORKER_STARTING || w->view.state == WORKER_RUNNING)
+                w->view.state = WORKER_CRASHED;
+        pthread_mutex_unlock(&w->lock);
+        rpc_fail_all(w, w->failure[0] ? why : end);
+        forget_process(w);
+}
+
+/* Restarting */
+
+static int64_t restart_pause(const struct worker *w)
+{
+        const struct worker_times *t = &w->config->times;
+        int64_t pause = t->backoff;
+        uint32_t dice = 0;
+
+        for (unsigned i = 1; i < w->view.consecutive_crashes && pause < t->backoff_max; i++)
+                pause *= 2;
+        pause = MIN(pause, t->backoff_max);
+        (void)!getrandom(&dice, sizeof(dice), 0);
+        pause += pause / 4 - (int64_t)(dice % 1024) * pause / 2048; /* a quarter either way */
+        return MIN(MAX(pause, 1), t->backoff_max);
+}
+
+/* Whether it is started again. */
+static bool count_crash(struct worker *w)
+{
+        const struct worker_times *t = &w->config->times;
+        int64_t now = clock_mono_ms();
+        bool stable = w->initialized && now - w->running_since_ms >= t->stable;
+        bool again;
+
+        pthread_mutex_lock(&w->lock);
+        w->view.total_crashes++;
+        w->view.consecutive_crashes = stable ? 1 : w->view.consecutive_crashes + 1;
+        w->view.last_crash_at = clock_wall_us();
+        again = w->started_once && (int64_t)w->view.consecutive_crashes <= t->crash_budget;
+        w->view.gave_up = !again;
+        pthread_mutex_unlock(&w->lock);
+        return again;
+}
+
+/* 1 when it is time, 0 when a stop came first. */
+static bool pause_before_restart(struct worker *w)
+{
+        int64_t pause = restart_pause(w), until = clock_mono_ms() + pause;
+
+        set_state(w, WORKER_BACKOFF);
+        pthread_mutex_lock(&w->lock);
+        w->view.next_restart_at = clock_wall_us() + pause * US_PER_MS;
+        pthread_mutex_unlock(&w->lock);
+        for (;;) {
+                struct pollfd fd = { .fd = w->wake_fd, .events = POLLIN };
+                int64_t left = until - clock_mono_ms();
+                uint64_t ignored;
+
+                if (stop_wanted(w))
+                        return false;
+                if (left <= 0)
+                        return true;
+                if (poll(&fd, 1, (int)MIN(left, INT32_MAX)) > 0)
+                        (void)!read(w->wake_fd, &ignored, sizeof(ignored));
+        }
+}
+
+static void *run(void *arg)
+{
+        struct worker *w = arg;
+        bool again = true;
+
+        while (again && !stop_wanted(w)) {
+                run_process(w);
+                again = !stop_wanted(w) && count_crash(w) && pause_before_restart(w);
+        }
+        set_state(w, stop_wanted(w) ? WORKER_STOPPED : WORKER_CRASHED);
+        raise_flag(w->first_fd);
+        raise_flag(w->ended_fd);
+        return NULL;
+}
+
+/* Life cycle */
+
+static char **copy_strings(const char *const *list)
+{
+        size_t n = 0;
+        char **copy;
+
+        while (list && list[n])
+                n++;
+        copy = xcalloc(n + 1, sizeof(*copy));
+        for (size_t i = 0; i < n; i++)
+                copy[i] = xstrdup(list[i]);
+        return copy;
+}
+
+static void free_strings(char **list)
+{
+        for (char **s = list; s && *s; s++)
+                free(*s);
+        free(list);
+}
+
+static json_t *initialize_params(const struct plugin_host_config *config,
+                                 const struct worker_spec *spec)
+{
+        const json_t *version = json_object_get(spec->manifest, "apiVersion");
+
+        return json_pack("{s:O, s:o, s:{s:s, s:s}, s:o, s:n}", "manifest", spec->manifest, "config",
+                         spec->config ? json_deep_copy(spec->config) : json_object(),
+                         "instanceInfo", "instanceId",
+                         config->instance_id ? config->instance_id : "default", "hostVersion",
+                         config->host_version ? config->host_version : "0.0.0", "apiVersion",
+                         json_is_integer(version) ? json_deep_copy(version) : json_integer(1),
+                         "databaseNamespace");
+}
+
+void worker_free(struct worker *w)
+{
+        free(w->id);
+        free(w->key);
+        free(w->root);
+        free(w->entry);
+        free(w->private_dir);
+        free_strings(w->env);
+        free_strings(w->reads);
+        json_decref(w->initialize);
+        json_decref(w->plugin_config);
+        buf_done(&w->stderr_tail);
+        secret_set_done(&w->secrets);
+        cleanup_fd(&w->wake_fd);
+        cleanup_fd(&w->first_fd);
+        cleanup_fd(&w->ended_fd);
+        pthread_mutex_destroy(&w->lock);
+        free(w);
+}
+
+int worker_new(struct plugin_host *host, const struct plugin_host_config *config,
+               const struct worker_spec *spec, struct worker **ret, struct err *err)
+{
+        struct worker *w = xcalloc(1, sizeof(*w));
+        json_t *manifest = json_deep_copy(spec->manifest); /* references are not for two threads */
+        struct worker_spec own = *spec;
+
+        own.manifest = manifest;
+        w->host = host;
+        w->config = config;
+        atomic_init(&w->refs, 1);
+        w->id = xstrdup(spec->plugin_id);
+        w->key = xstrdup(spec->plugin_key);
+        w->root = xstrdup(spec->root);
+        w->entry = xstrdup(spec->entry);
+        w->private_dir = xstrdup(spec->private_dir);
+        w->env = copy_strings(spec->env);
+        w->reads = copy_strings(spec->extra_reads);
+        w->initialize = initialize_params(config, &own);
+        json_decref(manifest);
+        w->plugin_config = spec->config ? json_deep_copy(spec->config) : json_object();
+        w->proc = PROC_INIT;
+        w->in_fd = w->out_fd = w->err_fd = -1;
+        w->next_id = 1;
+        w->out.max = WORKER_OUT_MAX;
+        w->stderr_tail.max = WORKER_STDERR_KEPT + STDERR_LINE_MAX + 16;
+        w->view.state = WORKER_STARTING;
+        pthread_mutex_init(&w->lock, NULL);
+        w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        w->first_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        w->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (w->wake_fd < 0 || w->first_fd < 0 || w->ended_fd < 0) {
+                int r = err_sys(err, ERR_BUSY, errno, "eventfd");
+
+                worker_free(w);
+                return r;
+        }
+        *ret = w;
+        return 0;
+}
+
+int worker_start_thread(struct worker *w, struct err *err)
+{
+        sigset_t all, before;
+        int r;
+
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        r = pthread_create(&w->thread, NULL, run, w);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        return r == 0 ? 0 : err_sys(err, ERR_BUSY, r, "start a thread");
+}
+
+struct worker *worker_ref(struct worker *w)
+{
+        atomic_fetch_add(&w->refs, 1);
+        return w;
+}
+
+void worker_unref(struct worker *w)
+{
+        if (!w || atomic_fetch_sub(&w->refs, 1) != 1)
+                return;
+        pthread_join(w->thread, NULL);
+        worker_free(w);
+}
+
+void worker_ask_to_stop(struct worker *w, bool at_once)
+{
+        pthread_mutex_lock(&w->lock);
+        w->stop_wanted = true;
+        w->stop_at_once = w->stop_at_once || at_once;
+        pthread_mutex_unlock(&w->lock);
+        raise_flag(w->wake_fd);
+}
