@@ -34,9 +34,8 @@ struct exec_hub_config {
 /* A command that the place's plugin runs instead of a box. */
 struct exec_remote {
         const char *plugin_id, *company_id;
-        json_t *params;             /* of environmentExecute */
-        int64_t limit_ms;           /* 0: the default of a call */
-        const char *const *secrets; /* values that must not be logged */
+        json_t *params;   /* of environmentExecute */
+        int64_t limit_ms; /* 0: the default of a call */
 };
 
 struct exec_request {

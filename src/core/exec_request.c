@@ -70,7 +70,7 @@ int exec_request_check_size(const struct exec_request *req, struct err *err)
         size_t size = 0, longest = 0;
 
         for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
-                for (const char *const *s = lists[i]; *s; s++) {
+                for (const char *const *s = lists[i]; s && *s; s++) {
                         size_t n = strlen(*s);
 
                         size += n + 5;

@@ -394,7 +394,7 @@ int exec_start(struct op *op, struct runtime *rt, const struct lease_record *rec
         if (r >= 0)
                 r = egress_policy_read(q.place_config, &q.egress, err);
         if (r >= 0)
-                r = req->remote ? exec_remote_begin(rt->hub, &q.row, req->remote, spool, err)
+                r = req->remote ? exec_remote_begin(rt->hub, &q.row, q.req, spool, err)
                                 : ensure_box(&q, err);
         if (r < 0) {
                 egress_policy_free(q.egress);
