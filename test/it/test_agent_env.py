@@ -1,11 +1,14 @@
 """The variables of agents: what is accepted, what is bound, who gets them, what is written of them."""
 
 import contextlib
+import os
 import sqlite3
 import unittest
 
+from awsfake import AwsFake
 from berthtest import BerthTest
 from exectest import ExecTest
+from providertest import ProviderTest
 
 VALUE = "swordfish-4711-in-clear"
 MISSING = "00000000-0000-4000-8000-000000000000"
@@ -226,6 +229,16 @@ class AgentExecTest(Variables, ExecTest):
         self.assertEqual(self.uses(self.key)[0]["outcome"], "failure")
         self.assertEqual(self.boxes(), {})
 
+    def test_another_master_key(self):
+        agent = self.make_agent({"TOKEN": ref(self.key)})
+        self.daemon.stop()
+        (self.daemon.data / "secrets/master.key").write_text(os.urandom(32).hex())
+        self.daemon.start()
+        answer = self.execute("true", agentId=agent["id"])
+        self.assertGreaterEqual(answer.status, 400)
+        self.assertIn('variable TOKEN (secret "API_TOKEN"): ', answer.error)
+        self.assertEqual(self.boxes(), {})
+
     def test_a_binding_that_is_gone(self):
         agent = self.make_agent({"TOKEN": ref(self.key)})
         self.change("DELETE FROM company_secret_bindings")
@@ -271,6 +284,76 @@ class AgentExecTest(Variables, ExecTest):
         run("run", "--agent", "nobody", "--", "true", status=5)
         run("agent", "delete", "Ada")
         run("agent", "show", "Ada", status=5)
+
+
+class UnreachableVaultTest(Variables, ExecTest):
+    daemon_autostart = False
+
+    def test_it_is_named(self):
+        aws = AwsFake()
+        self.daemon.env.update({"AWS_EC2_METADATA_DISABLED": "true", "BERTH_SECRETS_AWS_ENDPOINT": aws.url,
+                                "AWS_ACCESS_KEY_ID": "AKIDTEST", "HOME": str(self.temp_dir()),
+                                "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"})
+        try:
+            self.daemon.start()
+            self.make_lease()
+            home = self.held["lease"]["companyId"]
+            vault = self.ok("POST", f"/api/companies/{home}/secret-provider-configs",
+                            {"provider": "aws_secrets_manager", "displayName": "prod",
+                             "config": {"region": "us-east-1", "namespace": "prod"}}, status=201)["id"]
+            key = self.ok("POST", f"/api/companies/{home}/secrets", {
+                "name": "outside", "value": VALUE, "provider": "aws_secrets_manager", "providerConfigId": vault},
+                status=201)
+            agent = self.made({"id": home}, {"TOKEN": ref(key)})
+        finally:
+            aws.close()
+        self.daemon.restart()  # connections that are kept would still be answered
+        answer = self.execute("true", agentId=agent["id"])
+        self.assertIn(answer.status, (502, 503, 504))
+        self.assertIn('variable TOKEN (secret "outside"): ', answer.error)
+        self.assertEqual(self.boxes(), {})
+
+
+class PluginAgentTest(Variables, ProviderTest):
+    """Commands that a plugin's worker runs: the variables arrive, and output is replaced on its way to the file."""
+
+    def setUp(self):
+        super().setUp()
+        self.home = {"id": self.company_id}
+        self.key = self.secret(self.home)
+        self.ada = self.made(self.home, {"TOKEN": ref(self.key), "A": "agent", "B": "agent"})
+        self.held = self.take(self.sandbox(apiKey="key-of-the-provider"))
+
+    def run_it(self, **body):
+        return self.ok("POST", f"/api/environment-leases/{self.held['id']}/execute",
+                       {"command": "x", "agentId": self.ada["id"], **body})
+
+    def test_variables_arrive(self):
+        self.run_it(env={"B": "request"})
+        self.assertEqual(self.provider.calls("environmentExecute")[0]["env"],
+                         {"TOKEN": VALUE, "A": "agent", "B": "request"})
+        self.assertEqual(self.uses(self.key)[0]["outcome"], "success")
+
+    def test_output_in_pieces(self):
+        self.provider.behave(Execute={"output": [["stdout", "ran " + VALUE[:7]], ["stdout", VALUE[7:] + "."],
+                                                 ["stdout", "key-of-the-provider"]]})
+        ran = self.run_it()
+        self.assertEqual((ran["stdout"], ran["stderr"]), ("ran ***REDACTED***.***REDACTED***", "oops\n"))
+        stored = b"".join(p.read_bytes() for p in (self.daemon.data / "output").rglob("std*"))
+        self.assertNotIn(VALUE.encode(), stored)
+
+    def test_output_at_the_end(self):
+        """The worker's own answer: "ran COMMAND"."""
+        self.provider.behave(Execute={"output": [["stdout", "ran " + VALUE[:6]]]})
+        ran = self.run_it(command=f"{VALUE} and more")
+        self.assertEqual((ran["stdout"], ran.get("metadata")), ("ran ***REDACTED*** and more\n", None))
+
+    def test_a_disabled_secret(self):
+        self.ok("PATCH", f"/api/secrets/{self.key['id']}", {"status": "disabled"})
+        self.assert_error(self.req("POST", f"/api/environment-leases/{self.held['id']}/execute",
+                                   {"command": "x", "agentId": self.ada["id"]}),
+                          422, 'variable TOKEN (secret "API_TOKEN"): Secret is not active')
+        self.assertEqual(self.provider.calls("environmentExecute"), [])
 
 
 if __name__ == "__main__":
