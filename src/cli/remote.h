@@ -29,8 +29,8 @@ struct remote_spec {
         const char *command;
         const char *const *args;
         size_t n_args;
-        const char *cwd; /* NULL: the driver's choice */
-        json_t *env;     /* borrowed object of strings, or NULL */
+        const char *cwd;      /* NULL: the driver's choice */
+        json_t *env;          /* borrowed object of strings, or NULL */
         const char *agent_id; /* whose variables it gets; NULL: nobody's */
         int64_t timeout_ms;
         bool terminal;

@@ -55,7 +55,7 @@ struct exec_request {
         const struct exec_remote *remote; /* NULL: by the box */
         const char *agent_id;             /* for whom; NULL: nobody. See core/exec_agent.h */
         const char *agent_config;         /* its adapterConfig */
-        const json_t *own_env; /* what the caller set himself; borrowed, may be NULL */
+        const json_t *own_env;            /* what the caller set himself; borrowed, may be NULL */
 };
 
 /* What is known of an execution now. */

@@ -185,8 +185,8 @@ static int check_request(struct op *op, json_t *request, struct exec_request *re
         if (check_has(&c, "tty"))
                 check_custom(&c, "tty", "Commands that a plugin runs have no terminal");
         check_unknown(&c, (const char *[]){ "command", "args", "cwd", "env", "stdin", "timeoutMs",
-                                            "idempotencyKey", "agentId", "detach", "openStdin", "tty",
-                                            NULL });
+                                            "idempotencyKey", "agentId", "detach", "openStdin",
+                                            "tty", NULL });
         ret->args_json = args && !check_failed(&c) ? json_to_arena(a, args) : "[]";
         return check_end(&c, err);
 }
