@@ -77,6 +77,29 @@ static int get(struct call *c, struct err *err)
         return r < 0 ? r : encode_one(c, &agent, full);
 }
 
+static int patch(struct call *c, struct err *err)
+{
+        struct agent agent;
+        const char *id;
+        int r = call_uuid(c, 0, MISSING, &id, err);
+
+        if (r >= 0)
+                r = agent_update(c->op, c->rt, id, c->body, &agent, err);
+        return r < 0 ? r : encode_one(c, &agent, true);
+}
+
+static int delete (struct call *c, struct err *err)
+{
+        const char *id;
+        int r = call_uuid(c, 0, MISSING, &id, err);
+
+        if (r >= 0)
+                r = agent_delete(c->op, c->rt, id, err);
+        if (r >= 0)
+                buf_puts(&c->out, "{\"ok\":true}");
+        return r;
+}
+
 static int patch_permissions(struct call *c, struct err *err)
 {
         struct agent agent;
@@ -124,6 +147,8 @@ const struct route routes_agents[] = {
         { "POST", "/api/companies/:companyId/agents", create, 0 },
         { "GET", "/api/agents/me", me, 0 },
         { "GET", "/api/agents/:id", get, 0 },
+        { "PATCH", "/api/agents/:id", patch, 0 },
+        { "DELETE", "/api/agents/:id", delete, 0 },
         { "PATCH", "/api/agents/:id/permissions", patch_permissions, 0 },
         { "GET", "/api/agents/:id/keys", list_keys, 0 },
         { "POST", "/api/agents/:id/keys", create_key, ROUTE_BODY_FREE },

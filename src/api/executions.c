@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "codec/check.h"
+#include "core/exec_agent.h"
 
 #define MISSING    "Execution not found"
 #define OUTPUT_MAX ((size_t)16 << 20)
@@ -321,6 +322,8 @@ static int execute(struct call *c, struct err *err)
         if (!driver->prepare_exec)
                 return driver_unsupported(driver->key, "command execution", err);
         r = driver->prepare_exec(c->op, c->rt, &record, c->body, &req, err);
+        if (r >= 0)
+                r = exec_agent_find(c->op, c->rt, &record, &req, err);
         if (r >= 0)
                 r = exec_start(c->op, c->rt, &record, &req, &id, err);
         if (r < 0)

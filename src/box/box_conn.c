@@ -214,6 +214,7 @@ static void handle_frames(struct box *b, struct conn *c)
         if (at > 0 && at <= c->in_len) {
                 memmove(c->in, c->in + at, c->in_len - at);
                 c->in_len -= at;
+                explicit_bzero(c->in + c->in_len, at); /* a START may have carried values */
         }
 }
 

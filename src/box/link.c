@@ -33,7 +33,7 @@ static void freed(uv_handle_t *handle)
 
         close(l->fd);
         buf_done(&l->in);
-        buf_done(&l->out);
+        buf_wipe(&l->out);
         free(l);
 }
 

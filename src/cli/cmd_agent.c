@@ -1,5 +1,5 @@
-/* `berth agent`: enough to have one and to give it a key. */
-#include "cli/command.h"
+/* `berth agent`: enough to have one, to give it a key, and variables (cmd_agent_env.c). */
+#include "cli/cmd_agent.h"
 #include "cli/output.h"
 
 static int run_list(struct cli *c, const struct args *a UNUSED, struct err *err)
@@ -35,30 +35,25 @@ static int run_list(struct cli *c, const struct args *a UNUSED, struct err *err)
 
 static int run_create(struct cli *c, const struct args *a, struct err *err)
 {
+        json_t *agent, *env = cli_keep(c, json_object());
         const char *company;
-        json_t *agent;
         int r = cli_company(c, false, &company, err);
 
         if (r >= 0)
+                r = agent_env_options(c, a, env, err);
+        if (r >= 0)
                 r = cli_call(c, "POST", cli_printf(c, "/api/companies/%s/agents", company),
-                             json_pack("{s:s, s:s*}", "name", a->words[0], "adapterType",
-                                       args_value(a, "adapter")),
+                             json_pack("{s:s, s:s*, s:{s:O}}", "name", a->words[0], "adapterType",
+                                       args_value(a, "adapter"), "adapterConfig", "env", env),
                              &agent, err);
-        if (r < 0)
-                return r;
-        if (c->json) {
-                out_json(agent);
-                return 0;
-        }
-        out_label("Id", COLUMN_ID, cli_text(agent, "id"));
-        out_label("Name", COLUMN_TEXT, cli_text(agent, "name"));
-        out_label("Adapter", COLUMN_TEXT, cli_text(agent, "adapterType"));
-        out_label("Status", COLUMN_STATE, cli_text(agent, "status"));
-        return 0;
+        if (r >= 0)
+                agent_print(c, agent);
+        return r < 0 ? r : 0;
 }
 
 static const struct cli_option create_options[] = {
         { "adapter", 0, OPTION_VALUE, "TYPE", "how it is run (default: process)" },
+        AGENT_ENV_OPTIONS,
         { 0 },
 };
 
@@ -72,9 +67,9 @@ static const struct cli_command list = {
 
 static const struct cli_command create = {
         .name = "create",
-        .synopsis = "NAME [--adapter TYPE]",
+        .synopsis = "NAME [--adapter TYPE] [--env K=V]... [--secret-env K=SECRET[@VERSION]]...",
         .summary = "Make an agent",
-        .example = "berth agent create Ada",
+        .example = "berth agent create Ada --env LANG=C.UTF-8",
         .options = create_options,
         .run = run_create,
         .min_words = 1,
@@ -84,7 +79,8 @@ static const struct cli_command create = {
 const struct cli_command cmd_agent = {
         .name = "agent",
         .synopsis = "",
-        .summary = "List and make agents",
+        .summary = "List, make and change agents",
         .example = "berth agent list",
-        .sub = (const struct cli_command *const[]){ &list, &create, NULL },
+        .sub = (const struct cli_command *const[]){ &list, &create, &cmd_agent_show,
+                                                    &cmd_agent_update, &cmd_agent_delete, NULL },
 };

@@ -58,6 +58,8 @@ static int run_exec(struct cli *c, const struct args *a, struct err *err)
                 spec.forward_stdin = false;
         if (r >= 0)
                 r = lease_id(c, a->words[0], &spec.lease_id, err);
+        if (r >= 0)
+                r = remote_agent(c, a, &spec, err);
         if (r >= 0 && !detach)
                 r = signals_catch(err);
         if (r < 0)
@@ -241,6 +243,7 @@ static const struct cli_option exec_options[] = {
         { "interactive", 'i', OPTION_FLAG, NULL, "forward input also when it is typed" },
         { "cwd", 0, OPTION_VALUE, "DIR", "working directory (the workspace, else home)" },
         { "env", 'e', OPTION_LIST, "K=V", "a variable; K alone takes the value it has here" },
+        { "agent", 0, OPTION_VALUE, "NAME|ID", "for this agent: with its variables" },
         { "timeout", 0, OPTION_VALUE, "TIME", "end it after this time (30s, 5m, 2h, 1d)" },
         { "detach", 'd', OPTION_FLAG, NULL, "print the execution's id and leave it running" },
         { 0 },
@@ -248,8 +251,8 @@ static const struct cli_option exec_options[] = {
 
 const struct cli_command cmd_lease_exec = {
         .name = "exec",
-        .synopsis = "LEASE [-t] [-i] [--cwd DIR] [--env K=V]... [--timeout TIME] [--detach] -- "
-                    "COMMAND [ARG]...",
+        .synopsis = "LEASE [-t] [-i] [--cwd DIR] [--env K=V]... [--agent AGENT] [--timeout TIME] "
+                    "[--detach] -- COMMAND [ARG]...",
         .summary = "Run a command in a lease, with live output",
         .notes =
                 "Exits with the command's status, or 128+N when signal N ended it. Input that is "

@@ -364,6 +364,8 @@ static int run_run(struct cli *c, const struct args *a, struct err *err)
         if (r >= 0)
                 r = choose_environment(&run, err);
         if (r >= 0)
+                r = remote_agent(c, a, &run.spec, err);
+        if (r >= 0)
                 r = acquire(&run, err);
         if (r >= 0)
                 r = with_lease(&run, err);
@@ -379,6 +381,7 @@ static const struct cli_option options[] = {
         { "workspace", 0, OPTION_VALUE, "DIR", "the directory to work on (the current one)" },
         { "cwd", 0, OPTION_VALUE, "DIR", "working directory, from the workspace on" },
         { "variable", 'e', OPTION_LIST, "K=V", "a variable; K alone takes the value it has here" },
+        { "agent", 0, OPTION_VALUE, "NAME|ID", "for this agent: with its variables" },
         { "timeout", 0, OPTION_VALUE, "TIME", "end it after this time (30s, 5m, 2h, 1d)" },
         { "tty", 't', OPTION_FLAG, NULL, "on a terminal" },
         { "interactive", 'i', OPTION_FLAG, NULL, "forward input also when it is typed" },

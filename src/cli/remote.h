@@ -29,8 +29,9 @@ struct remote_spec {
         const char *command;
         const char *const *args;
         size_t n_args;
-        const char *cwd; /* NULL: the driver's choice */
-        json_t *env;     /* borrowed object of strings, or NULL */
+        const char *cwd;      /* NULL: the driver's choice */
+        json_t *env;          /* borrowed object of strings, or NULL */
+        const char *agent_id; /* whose variables it gets; NULL: nobody's */
         int64_t timeout_ms;
         bool terminal;
         bool forward_stdin;
@@ -108,6 +109,9 @@ struct remote {
  * the command is words[first] and what follows. `variables` is the list option with K=V. */
 int remote_options(struct cli *c, const struct args *a, size_t first, const char *variables,
                    struct remote_spec *ret, struct err *err);
+
+/* --agent, once the daemon can be asked. */
+int remote_agent(struct cli *c, const struct args *a, struct remote_spec *spec, struct err *err);
 
 int remote_init(struct remote *m, struct cli *c, const struct remote_spec *spec, struct err *err);
 void remote_done(struct remote *m);

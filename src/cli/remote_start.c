@@ -64,6 +64,20 @@ int remote_options(struct cli *c, const struct args *a, size_t first, const char
         return r < 0 ? r : read_variables(c, a, variables, ret->terminal, &ret->env, err);
 }
 
+int remote_agent(struct cli *c, const struct args *a, struct remote_spec *spec, struct err *err)
+{
+        const char *given = args_value(a, "agent");
+        json_t *agent;
+        int r;
+
+        if (!given)
+                return 0;
+        r = cli_agent(c, given, &agent, err);
+        if (r >= 0)
+                spec->agent_id = cli_text(agent, "id");
+        return r;
+}
+
 /* How long to look for a daemon that went away. */
 static int reconnect_time(int64_t *ret_ms, struct err *err)
 {
@@ -141,6 +155,8 @@ static json_t *start_body(const struct remote_spec *s, const char *key, struct e
                 json_object_set_new(body, "cwd", json_string(s->cwd));
         if (json_object_size(s->env) > 0)
                 json_object_set(body, "env", s->env);
+        if (s->agent_id)
+                json_object_set_new(body, "agentId", json_string(s->agent_id));
         if (s->timeout_ms)
                 json_object_set_new(body, "timeoutMs", json_integer(s->timeout_ms));
         if (s->terminal) {

@@ -6,6 +6,7 @@
 #include "base/fault.h"
 #include "codec/check.h"
 #include "core/adapter.h"
+#include "core/agent_env.h"
 #include "core/audit.h"
 #include "core/auth.h"
 
@@ -15,8 +16,9 @@ static const char *const roles[] = { "ceo",        "cto",      "cmo", "cfo", "se
 
 struct request {
         struct op *op;
+        struct runtime *rt;
         const char *company_id, *id;
-        json_t *body;
+        json_t *body, *adapter_config; /* borrowed from the body */
         struct agent *agent;
         bool full;
 };
@@ -63,7 +65,7 @@ static int check_create(struct request *q, struct agent *g, struct err *err)
         g->capabilities = arena_strdup(a, check_string(&c, "capabilities", CHECK_NULLABLE, 0, 0));
         adapter = check_string(&c, "adapterType", CHECK_OPTIONAL, 1, 0);
         g->adapter_type = adapter ? arena_strdup(a, adapter) : "process";
-        g->adapter_config = object_text(a, check_record(&c, "adapterConfig", CHECK_OPTIONAL), "{}");
+        q->adapter_config = check_record(&c, "adapterConfig", CHECK_OPTIONAL);
         g->runtime_config =
                 object_text(a, check_record(&c, "runtimeConfig", CHECK_OPTIONAL),
                             "{\"heartbeat\":{\"enabled\":false,\"maxConcurrentRuns\":20}}");
@@ -108,14 +110,19 @@ static int create(struct db *db, void *arg, struct err *err)
 
         if (r >= 0)
                 r = check_create(q, &g, err);
+        if (r >= 0)
+                r = agent_env_check(db, q->op, q->rt, q->company_id, NULL, q->adapter_config, err);
         if (r < 0)
                 return r;
+        g.adapter_config = object_text(q->op->arena, q->adapter_config, "{}");
         g.id = arena_strdup(q->op->arena, uuid_new().s);
         g.url_key = slug(g.name, q->op->arena);
         g.created_at = g.updated_at = clock_now_us();
         r = agents_insert(db, &g, err);
         if (r >= 0)
                 r = add_member(db, &g, err);
+        if (r >= 0)
+                r = agent_env_bind(db, q->op, q->company_id, g.id, q->adapter_config, err);
         if (r >= 0)
                 r = audit(db, q->op, q->company_id, "agent.created", "agent", g.id,
                           json_pack("{s:s, s:s, s:s}", "name", g.name, "role", g.role,
@@ -129,7 +136,9 @@ static int create(struct db *db, void *arg, struct err *err)
 int agent_create(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
                  struct agent *ret, struct err *err)
 {
-        struct request q = { .op = op, .company_id = company_id, .body = body, .agent = ret };
+        struct request q = {
+                .op = op, .rt = rt, .company_id = company_id, .body = body, .agent = ret
+        };
         int r;
 
         FAULT("agent.create.before");

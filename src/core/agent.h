@@ -1,5 +1,5 @@
-/* Agents: as much of them as access needs today (who they are, their rights, their keys). Operation
- * threads; results in the operation's arena. */
+/* Agents: as much of them as access and secrets need today (who they are, their rights, their keys,
+ * their variables). Operation threads; results in the operation's arena. */
 #ifndef BERTH_CORE_AGENT_H
 #define BERTH_CORE_AGENT_H
 
@@ -18,6 +18,12 @@ int agent_list(struct op *op, struct runtime *rt, const char *company_id,
                struct err *err);
 int agent_set_permissions(struct op *op, struct runtime *rt, const char *id, json_t *body,
                           struct agent *ret, struct err *err);
+
+/* {adapterConfig?, replaceAdapterConfig?}: members given replace those that are there. */
+int agent_update(struct op *op, struct runtime *rt, const char *id, json_t *body, struct agent *ret,
+                 struct err *err);
+/* With its keys, rights and bindings. Board callers that manage agents. */
+int agent_delete(struct op *op, struct runtime *rt, const char *id, struct err *err);
 
 /* Keys: board callers that manage agents. The token is written once. */
 int agent_key_create(struct op *op, struct runtime *rt, const char *agent_id, json_t *body,

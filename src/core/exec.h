@@ -34,9 +34,8 @@ struct exec_hub_config {
 /* A command that the place's plugin runs instead of a box. */
 struct exec_remote {
         const char *plugin_id, *company_id;
-        json_t *params;             /* of environmentExecute */
-        int64_t limit_ms;           /* 0: the default of a call */
-        const char *const *secrets; /* values that must not be logged */
+        json_t *params;   /* of environmentExecute */
+        int64_t limit_ms; /* 0: the default of a call */
 };
 
 struct exec_request {
@@ -54,6 +53,9 @@ struct exec_request {
         int64_t timeout_ms;               /* 0: none */
         const char *idempotency_key;      /* NULL: none */
         const struct exec_remote *remote; /* NULL: by the box */
+        const char *agent_id;             /* for whom; NULL: nobody. See core/exec_agent.h */
+        const char *agent_config;         /* its adapterConfig */
+        const json_t *own_env;            /* what the caller set himself; borrowed, may be NULL */
 };
 
 /* What is known of an execution now. */

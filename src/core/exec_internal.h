@@ -161,7 +161,7 @@ void exec_submit(struct exec *e);
 /* exec_remote.c: commands that a plugin runs */
 /* Operation: `dir` is there for the output. */
 int exec_remote_begin(struct exec_hub *hub, const struct execution *row,
-                      const struct exec_remote *remote, const char *dir, struct err *err);
+                      const struct exec_request *req, const char *dir, struct err *err);
 void exec_remote_abandon(struct exec *e);
 
 /* exec_end.c: recording the end */

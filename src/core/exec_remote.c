@@ -17,6 +17,7 @@
 #include "base/fault.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "codec/redact.h"
 #include "core/exec_internal.h"
 #include "core/plugin_registry.h"
 
@@ -33,6 +34,8 @@ struct exec_remote_run {
         int fds[2]; /* stdout, stderr */
         uint64_t written[2];
         bool write_failed, differs;
+        struct redactor *redactor; /* values that are not to be written; NULL: none */
+        struct redact_stream redact[2];
         struct letter letter;
         /* the end */
         const char *status; /* static */
@@ -45,6 +48,9 @@ static void run_free(struct exec_remote_run *run)
 {
         cleanup_fd(&run->fds[0]);
         cleanup_fd(&run->fds[1]);
+        for (int i = 0; i < 2 && run->redactor; i++)
+                redact_done(&run->redact[i]);
+        redactor_free(run->redactor);
         free(run->dir);
         free(run);
 }
@@ -91,12 +97,36 @@ static void append(struct exec_remote_run *run, bool is_stderr, const char *data
                 run->written[is_stderr] += len;
 }
 
+/* A piece of the stream. */
+static void feed(struct exec_remote_run *run, bool is_stderr, const char *data, size_t len)
+{
+        CLEAN(buf_wipe) struct buf shown = BUF_INIT;
+
+        if (!run->redactor) {
+                append(run, is_stderr, data, len);
+                return;
+        }
+        redact_feed(&run->redact[is_stderr], data, len, &shown);
+        append(run, is_stderr, buf_str(&shown), shown.len);
+}
+
+/* Nothing more comes: what is held back is no value. */
+static void end_stream(struct exec_remote_run *run, bool is_stderr)
+{
+        CLEAN(buf_wipe) struct buf shown = BUF_INIT;
+
+        if (!run->redactor)
+                return;
+        redact_end(&run->redact[is_stderr], &shown);
+        append(run, is_stderr, buf_str(&shown), shown.len);
+}
+
 static void on_output(void *ctx, bool is_stderr, const char *chunk, size_t len)
 {
         struct exec_remote_run *run = ctx;
         struct grew_letter *g;
 
-        append(run, is_stderr, chunk, len);
+        feed(run, is_stderr, chunk, len);
         g = xcalloc(1, sizeof(*g));
         g->hub = run->hub;
         memcpy(g->id, run->id, UUID_LEN + 1);
@@ -123,15 +153,22 @@ static bool is_beginning(int fd, uint64_t len, const char *all)
 /* What was streamed stays; only what is missing behind it is added. */
 static void append_rest(struct exec_remote_run *run, bool is_stderr, const json_t *text)
 {
+        CLEAN(buf_wipe) struct buf shown = BUF_INIT;
         uint64_t have = run->written[is_stderr];
+        const char *all = json_string_value(text);
         size_t len = json_string_length(text);
 
-        if (!json_is_string(text))
+        if (all && run->redactor) {
+                redact_text(run->redactor, all, len, &shown);
+                all = buf_str(&shown);
+                len = shown.len;
+        }
+        if (all && len >= have && is_beginning(run->fds[is_stderr], have, all)) {
+                append(run, is_stderr, all + have, len - have);
                 return;
-        if (len < have || !is_beginning(run->fds[is_stderr], have, json_string_value(text)))
-                run->differs = true;
-        else
-                append(run, is_stderr, json_string_value(text) + have, len - have);
+        }
+        run->differs = run->differs || all;
+        end_stream(run, is_stderr);
 }
 
 /* The end */
@@ -179,6 +216,8 @@ static void keep_failure(struct exec_remote_run *run, int code, const struct err
 {
         bool never_ran = code == ERR_PROVIDER || code == ERR_NOT_IMPLEMENTED;
 
+        end_stream(run, false);
+        end_stream(run, true);
         run->status = never_ran ? EXEC_FAILED : EXEC_LOST;
         snprintf(run->reason, sizeof(run->reason), "%.*s", (int)sizeof(run->reason) - 1,
                  code == ERR_CANCELLED ? GIVEN_UP_REASON : err->msg);
@@ -269,9 +308,42 @@ static void post_live(struct exec_hub *hub, const struct execution *row, const c
         mail_post(hub->config.mail, &l->letter, live_on_loop);
 }
 
-int exec_remote_begin(struct exec_hub *hub, const struct execution *row,
-                      const struct exec_remote *remote, const char *dir, struct err *err)
+static int set_redaction(struct exec_remote_run *run, const char *const *values, struct err *err)
 {
+        bool too_much = false;
+        size_t n = 0;
+
+        while (values && values[n])
+                n++;
+        if (n > 0)
+                run->redactor = redactor_new(values, n, &too_much);
+        for (int i = 0; i < 2 && run->redactor; i++)
+                redact_begin(&run->redact[i], run->redactor);
+        return too_much ? err_set(err, ERR_TOO_LARGE, "too many values to replace") : 0;
+}
+
+/* The variables of an agent; those of the request are there already. */
+static void set_env(json_t *params, const char *const *env)
+{
+        json_t *all = json_object();
+
+        for (; env && *env; env++) {
+                size_t n = strcspn(*env, "=");
+                char *name = xstrndup(*env, n);
+
+                json_object_set_new(all, name, json_string(*env + n + 1));
+                free(name);
+        }
+        json_object_update(all, json_object_get(params, "env"));
+        if (json_object_size(all) > 0)
+                json_object_set(params, "env", all);
+        json_decref(all);
+}
+
+int exec_remote_begin(struct exec_hub *hub, const struct execution *row,
+                      const struct exec_request *req, const char *dir, struct err *err)
+{
+        const struct exec_remote *remote = req->remote;
         struct exec_remote_run *run = xcalloc(1, sizeof(*run));
         struct plugin_call call = {
                 .plugin_id = remote->plugin_id,
@@ -279,7 +351,7 @@ int exec_remote_begin(struct exec_hub *hub, const struct execution *row,
                 .params = remote->params,
                 .company_id = remote->company_id,
                 .timeout_ms = remote->limit_ms,
-                .redact = remote->secrets,
+                .redact = req->redact,
                 .output = on_output,
                 .ctx = run,
         };
@@ -290,13 +362,16 @@ int exec_remote_begin(struct exec_hub *hub, const struct execution *row,
         memcpy(run->id, row->id, UUID_LEN + 1);
         run->dir = xstrdup(dir);
         run->fds[0] = run->fds[1] = -1;
-        r = open_output(run, "stdout", &run->fds[0], err);
+        r = set_redaction(run, req->redact, err);
+        if (r >= 0)
+                r = open_output(run, "stdout", &run->fds[0], err);
         if (r >= 0)
                 r = open_output(run, "stderr", &run->fds[1], err);
         if (r < 0) {
                 run_free(run);
                 return r;
         }
+        set_env(remote->params, req->env);
         log_debug("plugin call", LOG_S("plugin", remote->plugin_id), LOG_S("method", call.method),
                   LOG_I("limit_ms", remote->limit_ms));
         FAULT("provider.execute.before");

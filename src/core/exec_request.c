@@ -63,14 +63,14 @@ static void check_terminal(struct check *c, struct exec_request *ret)
 }
 
 /* What the kernel and the box protocol carry. */
-static int check_size(const struct exec_request *req, struct err *err)
+int exec_request_check_size(const struct exec_request *req, struct err *err)
 {
         const char *const one[] = { req->command, NULL };
         const char *const *const lists[] = { one, req->args, req->env };
         size_t size = 0, longest = 0;
 
         for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
-                for (const char *const *s = lists[i]; *s; s++) {
+                for (const char *const *s = lists[i]; s && *s; s++) {
                         size_t n = strlen(*s);
 
                         size += n + 5;
@@ -96,7 +96,7 @@ int exec_request_parse(struct op *op, json_t *request, struct exec_request *ret,
 {
         CLEAN(check_done) struct check c;
         struct arena *a = op->arena;
-        const char *input;
+        const char *input, *agent;
         json_t *args, *env;
 
         *ret = (struct exec_request){ 0 };
@@ -110,11 +110,14 @@ int exec_request_parse(struct op *op, json_t *request, struct exec_request *ret,
         ret->timeout_ms = check_int(&c, "timeoutMs", CHECK_NULLABLE, 1, TIMEOUT_MAX, NULL);
         ret->idempotency_key =
                 arena_strdup(a, check_string(&c, "idempotencyKey", CHECK_NULLABLE, 1, 255));
+        agent = check_uuid(&c, "agentId", CHECK_NULLABLE);
+        ret->agent_id = agent ? arena_strdup(a, agent) : NULL;
         (void)check_bool(&c, "detach", CHECK_OPTIONAL, false);
         ret->open_stdin = check_bool(&c, "openStdin", CHECK_OPTIONAL, false);
         check_terminal(&c, ret);
         check_unknown(&c, (const char *[]){ "command", "args", "cwd", "env", "stdin", "timeoutMs",
-                                            "idempotencyKey", "detach", "openStdin", "tty", NULL });
+                                            "idempotencyKey", "agentId", "detach", "openStdin",
+                                            "tty", NULL });
         if (input) {
                 ret->stdin_text = arena_strdup(a, input);
                 ret->stdin_len = strlen(input);
@@ -123,7 +126,7 @@ int exec_request_parse(struct op *op, json_t *request, struct exec_request *ret,
                 ret->args = copy_args(op, args);
                 ret->args_json = args ? json_to_arena(a, args) : "[]";
         }
-        *ret_env = env;
+        *ret_env = ret->own_env = env;
         return check_end(&c, err);
 }
 
@@ -139,7 +142,7 @@ int exec_request_set_env(struct op *op, const json_t *variables, struct exec_req
         json_object_foreach((json_t *)variables, name, value) list[n++] =
                 arena_printf(op->arena, "%s=%s", name, json_string_value(value));
         req->env = list;
-        return check_size(req, err);
+        return exec_request_check_size(req, err);
 }
 
 void exec_variables_update(json_t *variables, const json_t *members)

@@ -13,6 +13,8 @@ int exec_request_parse(struct op *op, json_t *request, struct exec_request *ret,
  * the box protocol carry. */
 int exec_request_set_env(struct op *op, const json_t *variables, struct exec_request *req,
                          struct err *err);
+/* The same check, for variables that come later. */
+int exec_request_check_size(const struct exec_request *req, struct err *err);
 /* Set the string members of an object that may be NULL. */
 void exec_variables_update(json_t *variables, const json_t *members);
 

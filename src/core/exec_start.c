@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "box/sandbox.h"
+#include "core/exec_agent.h"
 #include "core/exec_internal.h"
 #include "core/place.h"
 #include "core/provider.h"
@@ -345,11 +346,31 @@ static void post_start(struct intent *q, const char *spool)
         mail_post(s->hub->config.mail, &s->letter, start_on_loop);
 }
 
+/* From here on the request has the agent's variables in it. */
+static int add_variables(struct intent *q, struct exec_request *full, struct exec_variables *ret,
+                         struct err *err)
+{
+        int r;
+
+        if (!q->req->agent_id)
+                return 0;
+        r = exec_agent_resolve(q->op, q->rt, q->record, q->req, ret, err);
+        if (r < 0)
+                return r;
+        *full = *q->req;
+        full->env = ret->env;
+        full->redact = ret->redact;
+        q->req = full;
+        return 0;
+}
+
 int exec_start(struct op *op, struct runtime *rt, const struct lease_record *record,
                const struct exec_request *req, const char **ret_id, struct err *err)
 {
         struct intent q = { .op = op, .rt = rt, .record = record, .req = req };
+        CLEAN(exec_variables_done) struct exec_variables variables = { 0 };
         CLEAN(cleanup_free) char *spool = NULL;
+        struct exec_request full;
         const char *id;
         int r;
 
@@ -367,11 +388,13 @@ int exec_start(struct op *op, struct runtime *rt, const struct lease_record *rec
                 return r;
         }
         spool = xasprintf("%s/%s", rt->hub->output_dir, q.row.id);
-        r = make_output_dir(&q, spool, err);
+        r = add_variables(&q, &full, &variables, err);
+        if (r >= 0)
+                r = make_output_dir(&q, spool, err);
         if (r >= 0)
                 r = egress_policy_read(q.place_config, &q.egress, err);
         if (r >= 0)
-                r = req->remote ? exec_remote_begin(rt->hub, &q.row, req->remote, spool, err)
+                r = req->remote ? exec_remote_begin(rt->hub, &q.row, q.req, spool, err)
                                 : ensure_box(&q, err);
         if (r < 0) {
                 egress_policy_free(q.egress);

@@ -145,7 +145,7 @@ int plugin_lease_resume(struct op *op, struct runtime *rt, const struct lease *l
 
 /* Commands */
 
-static void check_env(struct check *c)
+static const json_t *check_env(struct check *c)
 {
         json_t *env = check_record(c, "env", CHECK_OPTIONAL), *value;
         const char *name;
@@ -153,6 +153,7 @@ static void check_env(struct check *c)
 
         check_nested(&n, c, "env", env);
         json_object_foreach(env, name, value)(void) check_string(&n, name, CHECK_REQUIRED, 0, 0);
+        return env;
 }
 
 /* What a worker can do is to run a command to its end: all input is given at once, and there is no
@@ -161,6 +162,7 @@ static int check_request(struct op *op, json_t *request, struct exec_request *re
 {
         CLEAN(check_done) struct check c;
         struct arena *a = op->arena;
+        const char *agent;
         json_t *args;
 
         *ret = (struct exec_request){ 0 };
@@ -169,11 +171,13 @@ static int check_request(struct op *op, json_t *request, struct exec_request *re
         args = check_strings(&c, "args", CHECK_OPTIONAL, 0);
         check_array_size(&c, "args", args, 0, ARGS_MAX);
         ret->cwd = arena_strdup(a, check_string(&c, "cwd", CHECK_NULLABLE, 1, 4096));
-        check_env(&c);
+        ret->own_env = check_env(&c);
         (void)check_string(&c, "stdin", CHECK_NULLABLE, 0, 0);
         ret->timeout_ms = check_int(&c, "timeoutMs", CHECK_NULLABLE, 1, TIMEOUT_MAX, NULL);
         ret->idempotency_key =
                 arena_strdup(a, check_string(&c, "idempotencyKey", CHECK_NULLABLE, 1, 255));
+        agent = check_uuid(&c, "agentId", CHECK_NULLABLE);
+        ret->agent_id = agent ? arena_strdup(a, agent) : NULL;
         (void)check_bool(&c, "detach", CHECK_OPTIONAL, false);
         if (check_bool(&c, "openStdin", CHECK_OPTIONAL, false))
                 check_custom(&c, "openStdin",
@@ -181,7 +185,8 @@ static int check_request(struct op *op, json_t *request, struct exec_request *re
         if (check_has(&c, "tty"))
                 check_custom(&c, "tty", "Commands that a plugin runs have no terminal");
         check_unknown(&c, (const char *[]){ "command", "args", "cwd", "env", "stdin", "timeoutMs",
-                                            "idempotencyKey", "detach", "openStdin", "tty", NULL });
+                                            "idempotencyKey", "agentId", "detach", "openStdin",
+                                            "tty", NULL });
         ret->args_json = args && !check_failed(&c) ? json_to_arena(a, args) : "[]";
         return check_end(&c, err);
 }
@@ -219,7 +224,7 @@ int plugin_lease_prepare_exec(struct op *op, struct runtime *rt, const struct le
                 r = plugin_lease_load(op, rt, &record->lease, &l, err);
         if (r >= 0)
                 r = plugin_resolve_config(op, rt, &l.target, &l.scope, l.config, &config,
-                                          &remote->secrets, err);
+                                          &ret->redact, err);
         if (r < 0)
                 return r;
         remote->plugin_id = l.target.plugin_id;

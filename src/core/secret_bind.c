@@ -235,7 +235,8 @@ static int resolve_ref(struct env_use *q, const char *name, const json_t *value,
                 return 0;
         }
         if (r < 0)
-                return r;
+                return err_wrap(err, r, "variable %s (secret \"%s\")", name,
+                                t->secret.name ? t->secret.name : t->secret_id);
         var->name = arena_strdup(q->op->arena, name);
         var->is_secret = true;
         q->ret->n_vars++;

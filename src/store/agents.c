@@ -110,6 +110,18 @@ int agents_set_permissions(struct db *db, const char *id, const char *permission
                        DB_ARGS(DB_T(id), DB_T(permissions), DB_I(now_us)), err);
 }
 
+int agents_set_adapter_config(struct db *db, const char *id, const char *config, int64_t now_us,
+                              struct err *err)
+{
+        return db_exec(db, "UPDATE agents SET adapter_config = ?2, updated_at = ?3 WHERE id = ?1",
+                       DB_ARGS(DB_T(id), DB_T(config), DB_I(now_us)), err);
+}
+
+int agents_delete(struct db *db, const char *id, struct err *err)
+{
+        return db_exec(db, "DELETE FROM agents WHERE id = ?1", DB_ARGS(DB_T(id)), err);
+}
+
 int agent_keys_insert(struct db *db, const struct agent_key *row, struct err *err)
 {
         return db_exec(

@@ -33,6 +33,11 @@ int agents_list(struct db *db, const char *company_id, struct arena *arena, agen
 int agents_set_permissions(struct db *db, const char *id, const char *permissions, int64_t now_us,
                            struct err *err);
 
+int agents_set_adapter_config(struct db *db, const char *id, const char *config, int64_t now_us,
+                              struct err *err);
+/* With its keys. */
+int agents_delete(struct db *db, const char *id, struct err *err);
+
 int agent_keys_insert(struct db *db, const struct agent_key *row, struct err *err);
 int agent_keys_list(struct db *db, const char *agent_id, struct arena *arena, agent_key_fn fn,
                     void *ctx, struct err *err);

@@ -168,6 +168,16 @@ int memberships_of_company(struct db *db, const char *company_id, struct arena *
                                company_id, arena, fn, ctx, err);
 }
 
+int memberships_remove(struct db *db, const char *company_id, const char *type,
+                       const char *principal, struct err *err)
+{
+        return db_exec(
+                db,
+                "DELETE FROM company_memberships WHERE company_id = ?1 AND principal_type = ?2 "
+                "AND principal_id = ?3",
+                DB_ARGS(DB_T(company_id), DB_T(type), DB_T(principal)), err);
+}
+
 /* Grants */
 
 int grants_put(struct db *db, const char *company_id, const char *type, const char *principal,

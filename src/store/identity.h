@@ -53,6 +53,9 @@ int memberships_of_user(struct db *db, const char *user_id, struct arena *arena,
 int memberships_of_company(struct db *db, const char *company_id, struct arena *arena,
                            membership_fn fn, void *ctx, struct err *err);
 
+int memberships_remove(struct db *db, const char *company_id, const char *type,
+                       const char *principal, struct err *err);
+
 int grants_put(struct db *db, const char *company_id, const char *type, const char *principal,
                const char *permission, const char *scope, int64_t now_us, struct err *err);
 int grants_clear(struct db *db, const char *company_id, const char *type, const char *principal,

@@ -217,6 +217,44 @@ class AgentKeyRevoke(AgentKeyCreate):
             self.act(w)
 
 
+class AgentUpdate(AgentKeyCreate):
+    def stage(self, w):
+        super().stage(w)
+        w.facts["secret"] = w.do("secret", "POST", f"/api/companies/{w.facts['company']}/secrets",
+                                 {"name": "key", "value": "v"})["id"]
+
+    def act(self, w):
+        env = {"A": {"type": "secret_ref", "secretId": w.facts["secret"]}}
+        w.do("bound", "PATCH", f"/api/agents/{w.facts['agent']}", {"adapterConfig": {"env": env}})
+
+    def check(self, w):
+        """The row and the binding came together."""
+        config = w.expect(200, "GET", f"/api/agents/{w.facts['agent']}")["adapterConfig"]
+        require(("env" in config) == len(self.bindings(w)), (config, self.bindings(w)))
+        require("env" in config or "bound" not in w.done, "the variable was lost")
+        self.act(w)
+        require(self.bindings(w) == ["env.A"], self.bindings(w))
+
+    def bindings(self, w):
+        return [b["configPath"] for b in w.expect(200, "GET", f"/api/secrets/{w.facts['secret']}/usage")["bindings"]]
+
+
+class AgentDelete(AgentUpdate):
+    def stage(self, w):
+        super().stage(w)
+        super().act(w)
+
+    def act(self, w):
+        w.do("deleted", "DELETE", f"/api/agents/{w.facts['agent']}")
+
+    def check(self, w):
+        status = w.ask("GET", f"/api/agents/{w.facts['agent']}").status
+        require(len(self.bindings(w)) == (status == 200), (status, self.bindings(w)))
+        require(status == 404 or "deleted" not in w.done, status)
+        if status == 200:
+            self.act(w)
+
+
 class ChallengeCreate(Operation):
     def act(self, w):
         w.do("challenge", "POST", "/api/cli-auth/challenges", {"command": "berth login"})

@@ -597,7 +597,7 @@ static void test_optional_variables(void **state)
         assert_done(store_write(w->op, w->rt->store, sync_env, &q, err));
         run_sql(w, "UPDATE company_secrets SET status = 'disabled' WHERE name = 'off'");
         assert_refused(secret_resolve_env(w->op, w->rt, TEST_COMPANY, q.env, &use, &env, err),
-                       ERR_UNPROCESSABLE, "Secret is not active");
+                       ERR_UNPROCESSABLE, "variable B (secret \"off\"): Secret is not active");
         run_sql(w, "UPDATE company_secrets SET status = 'active'; UPDATE company_secret_bindings "
                    "SET required = 0 WHERE config_path = 'env.B'; UPDATE company_secret_versions "
                    "SET revoked_at = 1 WHERE secret_id = (SELECT id FROM company_secrets WHERE "
