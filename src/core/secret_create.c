@@ -116,6 +116,7 @@ static int make(struct request *q, struct runtime *rt, const struct secret_spec 
         FAULT("secret.create.before");
         r = store_write(q->op, rt->store, activate, q, err);
         FAULT("secret.create.after");
+        q->draft = NULL;
         if (r < 0)
                 secret_draft_abandon(q->op, &draft);
         else
@@ -159,7 +160,7 @@ static int import_one(struct import *m, json_t *item, const char **ret_id, struc
                 .provider = VAULT_LOCAL,
                 .managed_mode = SECRET_MANAGED,
         };
-        struct secret made;
+        struct secret made = { 0 };
         int r;
 
         if (is_blank(spec.name) || !json_get_object(item, "material"))

@@ -229,14 +229,14 @@ json_t *doc(struct secret_world *w, const char *fmt, ...)
 
 static int run(struct db *db, void *arg, struct err *err)
 {
-        return db_script(db, arg, err);
+        return db_script(db, *(const char *const *)arg, err);
 }
 
 void run_sql(struct secret_world *w, const char *sql)
 {
         struct err e = { 0 };
 
-        if (store_write(w->op, w->rt->store, run, (void *)(uintptr_t)sql, &e) < 0)
+        if (store_write(w->op, w->rt->store, run, &sql, &e) < 0)
                 fail_msg("%s", e.msg);
 }
 
