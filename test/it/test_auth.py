@@ -500,7 +500,8 @@ class AuthenticatedTest(AuthTest):
         seen = self.ok("GET", f"/api/agents/{agent['id']}", token=member)
         self.assertEqual((seen["adapterConfig"], seen["runtimeConfig"]), ({}, {}))
         self.assertNotIn("hidden", self.as_(member, "GET", f"/api/companies/{company['id']}/agents").text)
-        self.assertEqual(self.ok("GET", "/api/agents/me", token=key["token"])["adapterConfig"]["env"]["TOKEN"], "hidden")
+        self.assertEqual(self.ok("GET", "/api/agents/me", token=key["token"])["adapterConfig"]["env"],
+                         {"TOKEN": {"type": "plain", "value": "hidden"}})
         self.assert_error(self.as_(key["token"], "POST", keys, {}), 403, "Board access required")
         self.operator("DELETE", f"{keys}/{key['id']}")
         self.assert_status(self.as_(key["token"], "GET", "/api/agents/me"), 401)
