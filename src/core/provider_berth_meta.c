@@ -12,18 +12,17 @@
 static const char *const left_out[] = { "env", "poolSize" };
 
 static void add_limit(json_t *limits, json_t *missing, const char *name, json_t *take_value,
-                      enum sandbox_means means)
+                      enum sandbox_means means, bool enforced)
 {
         if (!take_value)
                 return;
-        if (means == SANDBOX_BY_NOTHING)
+        if (!enforced)
                 json_array_append_new(missing, json_string(name));
-        json_object_set_new(limits, name,
-                            json_pack("{s:o, s:b, s:o}", "value", take_value, "enforced",
-                                      means != SANDBOX_BY_NOTHING, "by",
-                                      means == SANDBOX_BY_NOTHING
-                                              ? json_null()
-                                              : json_string(sandbox_means_name(means))));
+        json_object_set_new(
+                limits, name,
+                json_pack("{s:o, s:b, s:o}", "value", take_value, "enforced", enforced, "by",
+                          means == SANDBOX_BY_NOTHING ? json_null()
+                                                      : json_string(sandbox_means_name(means))));
 }
 
 static json_t *member(const json_t *config, const char *key)
@@ -36,13 +35,28 @@ static json_t *member(const json_t *config, const char *key)
 static void add_limits(json_t *sandbox, const json_t *config, const struct sandbox_report *r)
 {
         json_t *limits = json_object(), *missing = json_array();
+        const struct {
+                const char *name;
+                enum sandbox_means by;
+        } all[] = {
+                { "memoryMb", r->memory },
+                { "cpus", r->cpu },
+                { "maxProcesses", r->processes },
+                { "maxOpenFiles", r->open_files },
+                { "diskMb", r->disk },
+                { "wallTimeMs", r->wall },
+        };
 
-        add_limit(limits, missing, "memoryMb", member(config, "memoryMb"), r->memory);
-        add_limit(limits, missing, "cpus", member(config, "cpus"), r->cpu);
-        add_limit(limits, missing, "maxProcesses", member(config, "maxProcesses"), r->processes);
-        add_limit(limits, missing, "maxOpenFiles", member(config, "maxOpenFiles"), r->open_files);
-        add_limit(limits, missing, "diskMb", member(config, "diskMb"), r->disk);
-        add_limit(limits, missing, "wallTimeMs", member(config, "wallTimeMs"), r->wall);
+        for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+                bool enforced = all[i].by != SANDBOX_BY_NOTHING;
+
+                /* An rlimit holds each process to what it maps for itself; together they may take
+                 * more, and shared memory does not count. */
+                if (streq(all[i].name, "memoryMb") && all[i].by == SANDBOX_BY_RLIMIT)
+                        enforced = false;
+                add_limit(limits, missing, all[i].name, member(config, all[i].name), all[i].by,
+                          enforced);
+        }
         json_object_set_new(sandbox, "limits", limits);
         json_object_set_new(sandbox, "notEnforced", missing);
 }
