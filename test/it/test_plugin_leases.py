@@ -364,7 +364,10 @@ class ConfinedTest(ProviderTest):
         secret = self.daemon.data / "berth.db"
         self.assertTrue(secret.exists())
         worker = self.temp_dir() / "nosy.py"
-        worker.write_text((self.worker).read_text().replace("def main():", f"""def nosy():
+        worker.write_text((self.worker).read_text().replace("def main():", f"""import socket
+
+
+def nosy():
     found = {{}}
     for path in ({str(secret)!r}, "/etc/shadow", "/root", "/etc/hosts"):
         try:
@@ -372,6 +375,13 @@ class ConfinedTest(ProviderTest):
             found[path] = True
         except OSError:
             found[path] = False
+    for name, make in (("unix", lambda: socket.socket(socket.AF_UNIX)), ("inet", lambda: socket.socket(socket.AF_INET)),
+                       ("pair", socket.socketpair)):
+        try:
+            make()
+            found[name] = True
+        except OSError:
+            found[name] = False
     try:
         open("/tmp/berth-nosy", "w").close()
         found["/tmp"] = True
@@ -386,6 +396,8 @@ def main():
         worker.chmod(0o755)
         nosy = self.install_provider(worker=worker, key="acme.nosy")
         found = json.loads((nosy.dir / "nosy.json").read_text())
+        # The daemon's socket would take the worker for its operator.
+        self.assertEqual([found.pop(name) for name in ("unix", "inet", "pair")], [False, True, True])
         if not self.landlock():
             self.skipTest("the kernel has no Landlock")
         self.assertEqual(found, {str(secret): False, "/etc/shadow": False, "/root": False, "/etc/hosts": True,
