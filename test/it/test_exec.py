@@ -229,7 +229,8 @@ class InputTest(ExecTest):
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             sent = pool.submit(self.stdin, exec_id, b"x" * MIB)
             self.signal(exec_id, "SIGKILL")
-            self.assert_status(sent.result(60), 409)
+            # Refused at the end; or taken and dropped, when the box sees the closed pipe before it sees the death.
+            self.assertIn(sent.result(60).status, (200, 409))
 
     def test_a_writer_that_goes_away(self):
         exec_id = self.detach("read line; cat >/dev/null; echo $line", openStdin=True)
