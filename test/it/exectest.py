@@ -26,9 +26,13 @@ CGROUP_MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 OPEN = ("starting", "running")
 
 
+def sanitized():
+    return bool(os.environ.get("ASAN_OPTIONS") or os.environ.get("TSAN_OPTIONS"))
+
+
 def memory_tells():
     """Not under a sanitizer, which keeps what was freed."""
-    return not os.environ.get("ASAN_OPTIONS")
+    return not sanitized()
 
 
 def processes():
