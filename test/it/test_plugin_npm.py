@@ -1,5 +1,6 @@
 """Plugins from npm: fetching, progress, upgrades that fail or wait, hostile packages, and a crash at every step. npm is
 real, its registry is a small one on loopback."""
+# slow: npm takes its time
 
 import http.client
 import json

@@ -1,5 +1,6 @@
 """The daemon is killed at every crash point between it and a plugin's worker; afterwards record and world agree,
 or the record says that it does not know."""
+# slow: a daemon for each crash point
 
 import http.client
 
