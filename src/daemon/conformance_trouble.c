@@ -53,14 +53,17 @@ struct pair {
 static void slow_done(void *ctx, int code, const json_t *result, const struct err *err)
 {
         struct pair *p = ctx;
+        struct promise *slow = p->slow;
 
         (void)result;
         pthread_mutex_lock(&p->lock);
         p->slow_done = true;
         pthread_mutex_unlock(&p->lock);
-        promise_keep(p->slow, code, err ? err->msg : "");
+        promise_keep(slow, code, err ? err->msg : ""); /* from here on *p may be gone */
+        promise_unref(slow);
 }
 
+/* Once begun, slow_done() has a reference to the promise. */
 static int begin_shell(struct conformance *c, const char *script, struct pair *p, struct err *err)
 {
         struct plugin_call call = {
@@ -73,8 +76,13 @@ static int begin_shell(struct conformance *c, const char *script, struct pair *p
                 .timeout_ms = 60000,
         };
         int64_t id;
+        int r;
 
-        return plugin_call_begin(c->host, &call, slow_done, p, &id, err);
+        (void)promise_ref(p->slow);
+        r = plugin_call_begin(c->host, &call, slow_done, p, &id, err);
+        if (r < 0)
+                promise_unref(p->slow);
+        return r;
 }
 
 static int side_by_side(struct conformance *c, struct err *err)
