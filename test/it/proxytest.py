@@ -4,10 +4,12 @@ servers that tests script byte by byte.
 The daemon is the one with crash points, which takes addresses for host names from a file (src/net/proxy_test_hosts.h).
 """
 
+import contextlib
 import http.client
 import json
 import os
 import pathlib
+import random
 import socket
 import threading
 
@@ -17,9 +19,12 @@ TIMEOUT = 60
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """Beneath those that the system gives to connections, so that nobody gets it before it is used."""
+    while True:
+        port = random.randint(20000, 32000)
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", port))
+            return port
 
 
 class Origin:
