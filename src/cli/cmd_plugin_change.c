@@ -79,14 +79,20 @@ static int perform(struct cli *c, const struct args *a, const char *path, json_t
 
 /* -- install ---------------------------------------------------------------------------------- */
 
-/* A path is known by its first letter; `-l` says that any other is one, too. */
+/* A name from npm has a slash only after its scope; `-l` says that any other word is a path, too.
+ */
+static bool is_path(const char *given)
+{
+        return *given == '.' || (*given != '@' && strchr(given, '/'));
+}
+
 static int read_package(struct cli *c, const struct args *a, json_t **ret, struct err *err)
 {
         const char *given = a->words[0], *version = args_value(a, "version");
         const char *at = strchr(given + 1, '@');
         char real[PATH_MAX];
 
-        if (args_flag(a, "local") || *given == '.' || *given == '/') {
+        if (args_flag(a, "local") || is_path(given)) {
                 if (version)
                         return err_set(err, ERR_USAGE, "--version goes with a package from npm");
                 if (!realpath(given, real))
@@ -213,9 +219,9 @@ const struct cli_command cmd_plugin_install = {
         .synopsis = "PACKAGE[@VERSION]|PATH [OPTION]...",
         .summary = "Fetch a plugin with npm, or take one from a directory, and start it",
         .notes =
-                "Packages are fetched without running their scripts. A word that begins with . or\n"
-                "/ is a directory, which is used where it is. Exit status 1 when the plugin does\n"
-                "not start.",
+                "Packages are fetched without running their scripts. A word with a slash,\n"
+                "unless it begins with @, is a directory, which is used where it is. Exit status 1\n"
+                "when the plugin does not start.",
         .example = "berth plugin install acme-sandbox@1.2.0",
         .options = install_options,
         .run = run_install,

@@ -59,6 +59,9 @@ static int read_value(const char *file, json_t *body, struct err *err)
                 return r;
         if (b.len > 0 && memchr(b.data, '\n', b.len) == b.data + b.len - 1)
                 b.len--;
+        if (b.len == 0)
+                return err_set(err, ERR_USAGE,
+                               "the value is empty; give it on standard input, or with --file");
         value = json_stringn(buf_str(&b), b.len);
         if (!value)
                 return err_set(err, ERR_USAGE, "the value is not UTF-8 text");

@@ -27,8 +27,8 @@ const struct cli_command cli_top = {
 };
 
 /* One issue of a failed validation: where, and what. Both shapes of the API are read: zod's
- * {path, message} and the plugin configuration's {field, message}. What was said already is not
- * said again. */
+ * {path, message} and the plugin configuration's {field, message}. What was said already is said
+ * again only to tell where. */
 static void print_issue(const json_t *issue, const char *said)
 {
         struct buf where = BUF_INIT;
@@ -48,7 +48,7 @@ static void print_issue(const json_t *issue, const char *said)
                 else if (json_is_string(part))
                         buf_appendf(&where, "%s%s", where.len ? "." : "", json_string_value(part));
         }
-        if (message && !streq(message, said))
+        if (message && (where.len || !streq(message, said)))
                 out_note("  %s%s%s", buf_str(&where), where.len ? ": " : "", message);
         buf_done(&where);
 }

@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include "base/clock.h"
 #include "base/uuid.h"
@@ -45,6 +46,15 @@ static int read_variables(struct cli *c, const struct args *a, const char *optio
         return r;
 }
 
+/* /dev/null has nothing to forward, and a command without input reads from its own. */
+static bool has_input(void)
+{
+        struct stat st;
+
+        return !isatty(STDIN_FILENO) && fstat(STDIN_FILENO, &st) == 0 &&
+               !(S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3));
+}
+
 int remote_options(struct cli *c, const struct args *a, size_t first, const char *variables,
                    struct remote_spec *ret, struct err *err)
 {
@@ -58,7 +68,7 @@ int remote_options(struct cli *c, const struct args *a, size_t first, const char
                 .cwd = args_value(a, "cwd"),
                 .terminal = args_flag(a, "tty"),
         };
-        ret->forward_stdin = ret->terminal || args_flag(a, "interactive") || !isatty(STDIN_FILENO);
+        ret->forward_stdin = ret->terminal || args_flag(a, "interactive") || has_input();
         if (timeout)
                 r = duration_parse("--timeout", timeout, &ret->timeout_ms, err);
         return r < 0 ? r : read_variables(c, a, variables, ret->terminal, &ret->env, err);

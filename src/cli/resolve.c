@@ -74,6 +74,23 @@ static int ambiguous(const char *what, json_t *matches, const char *given, const
         return err_set(err, ERR_USAGE, "'%s' fits more than one %s: %s", given, what, buf_str(&b));
 }
 
+static int not_found(const char *what, const char *given, struct err *err)
+{
+        static const struct {
+                const char *what, *command;
+        } lists[] = {
+                { "environment", "env" }, { "company", "company" }, { "lease", "lease" },
+                { "agent", "agent" },     { "secret", "secret" },   { "vault", "vault" },
+        };
+
+        for (size_t i = 0; i < ARRAY_LEN(lists); i++)
+                if (streq(lists[i].what, what))
+                        return err_set(err, ERR_NOT_FOUND,
+                                       "there is no %s '%s'; 'berth %s list' shows those there are",
+                                       what, given, lists[i].command);
+        return err_set(err, ERR_NOT_FOUND, "there is no %s '%s'", what, given);
+}
+
 int cli_pick(const char *what, json_t *list, const char *given, const char *name_key,
              const char *other_key, json_t **ret, struct err *err)
 {
@@ -97,7 +114,7 @@ int cli_pick(const char *what, json_t *list, const char *given, const char *name
         if (json_array_size(matches) == 1)
                 *ret = json_array_get(matches, 0); /* the list keeps it alive */
         else if (json_array_size(matches) == 0)
-                r = err_set(err, ERR_NOT_FOUND, "there is no %s '%s'", what, given);
+                r = not_found(what, given, err);
         else
                 r = ambiguous(what, matches, given, name_key, err);
         json_decref(matches);

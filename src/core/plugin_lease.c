@@ -180,8 +180,10 @@ static int check_request(struct op *op, json_t *request, struct exec_request *re
         ret->agent_id = agent ? arena_strdup(a, agent) : NULL;
         (void)check_bool(&c, "detach", CHECK_OPTIONAL, false);
         if (check_bool(&c, "openStdin", CHECK_OPTIONAL, false))
-                check_custom(&c, "openStdin",
-                             "Commands that a plugin runs get all of their input at the start");
+                check_custom(
+                        &c, "openStdin",
+                        "Commands that a plugin runs get all of their input at the start: send it as stdin; "
+                        "with berth run, redirect standard input from /dev/null");
         if (check_has(&c, "tty"))
                 check_custom(&c, "tty", "Commands that a plugin runs have no terminal");
         check_unknown(&c, (const char *[]){ "command", "args", "cwd", "env", "stdin", "timeoutMs",

@@ -76,11 +76,11 @@ static int check_unused(const struct secret *s, bool force, struct err *err)
 
         if (force || s->reference_count == 0)
                 return 0;
-        r = err_set(err, ERR_CONFLICT,
-                    "Secret is in use: %s has %lld binding%s (GET /api/secrets/%s/usage). Remove "
-                    "them first, or delete with force=true.",
-                    s->name, (long long)s->reference_count, s->reference_count == 1 ? "" : "s",
-                    s->id);
+        r = err_set(
+                err, ERR_CONFLICT,
+                "Secret is in use: %s has %lld binding%s (GET /api/secrets/%s/usage, berth secret "
+                "usage). Remove them first, or delete with force=true (--force).",
+                s->name, (long long)s->reference_count, s->reference_count == 1 ? "" : "s", s->id);
         err_details(err, xasprintf("{\"code\":\"secret_in_use\",\"referenceCount\":%lld}",
                                    (long long)s->reference_count));
         return r;

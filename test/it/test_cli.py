@@ -133,7 +133,8 @@ class EnvTest(CliTest):
         status, out, err = self.cli("env", "delete", "crate", "--yes")
         self.assertEqual((status, out), (0, "deleted crate\n"))
         self.assertIn("nothing uses 'crate'", err)
-        self.fails(5, "env", "show", "crate", says="there is no environment 'crate'")
+        self.fails(5, "env", "show", "crate", says="there is no environment 'crate'; 'berth env list' shows those there are")
+        self.fails(1, "env", "create", "sandbox", "crate", "-o", "memoryMb=banana", says="memoryMb: Expected number")
         self.fails(5, "env", "show", MISSING, says="Environment not found")
 
     def test_a_company_is_made_when_there_is_none(self):

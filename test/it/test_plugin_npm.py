@@ -142,7 +142,9 @@ class InstallTest(NpmTest):
         self.assertEqual(status, 1)
         self.assertRegex(out, r"Status +error")
         self.assertEqual(self.cli("plugin", "install", str(self.package(key="acme.local")))[0], 0)
-        self.assertEqual(self.cli("plugin", "install", "./nowhere")[0], 2)
+        for path in ("./nowhere", "nowhere/at-all"):
+            status, _, err = self.cli("plugin", "install", path)
+            self.assertEqual((status, err), (2, f"berth: {path}: No such file or directory\n"))
 
 
 class UpgradeTest(NpmTest):

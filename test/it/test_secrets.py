@@ -364,6 +364,7 @@ class CommandTest(SecretsTest):
 
     def test_secrets(self):
         self.run_cli("secret", "create", "DB", "--description", "d", stdin=MARK + "\n")
+        self.assertIn("the value is empty", self.cli("secret", "create", "NONE", stdin="\n")[2])
         self.assertIn("DB", self.run_cli("secret", "list"))
         self.assertIn("local_encrypted", self.run_cli("secret", "show", "db"))
         file = self.temp_dir() / "value"
