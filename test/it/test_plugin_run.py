@@ -23,6 +23,12 @@ class InputTest(ProviderTest):
     def executed(self):
         return self.provider.calls("environmentExecute")
 
+    def test_without_input(self):
+        done = subprocess.run([self.daemon.binary, "run", "--env", "box", "--", "readlink", "/proc/self/fd/0"],
+                              stdin=subprocess.DEVNULL, capture_output=True, env=self.cli_env(), timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (0, b"/dev/null\n"))
+        self.assertNotIn("stdin", self.executed()[0])
+
     def test_piped(self):
         self.assertEqual(self.run_there("cat", stdin="one\ntwo \u2028 \u00e4")[:2], (0, "one\ntwo \u2028 \u00e4"))
         self.assertEqual([p["stdin"] for p in self.executed()], ["one\ntwo \u2028 \u00e4"])
