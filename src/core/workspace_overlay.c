@@ -1,7 +1,7 @@
-/* Workspaces of the built-in sandbox: the host's directory as the lower layer of an overlay, what is
- * written as the upper one (workspace/overlay.h). Nothing is copied, and what was changed is read
- * from the upper layer, whether the sandbox lives or not. With isolation "copy" the lower layer is a
- * copy of our own, so that what others do to the directory meanwhile is not seen inside.
+/* Workspaces of the built-in sandbox: the host's directory as the lower layer of an overlay, what
+ * is written as the upper one (workspace/overlay.h). Nothing is copied, and what was changed is
+ * read from the upper layer, whether the sandbox lives or not. With isolation "copy" the lower
+ * layer is a copy of our own, so that what others do to the directory meanwhile is not seen inside.
  *
  *   sandboxes/<place id>/workspace-<id>/upper, work, copy
  *

@@ -5,6 +5,8 @@
 /* One line for each way that there is. */
 static const struct workspace_way *const ways[] = {
         &workspace_in_place,
+        &workspace_overlay,
+        &workspace_copy,
         NULL,
 };
 

@@ -178,8 +178,8 @@ int tree_copy(struct op *op, int from_fd, int to_fd, const struct copy_options *
         if (from < 0 || fstat(from_fd, &st) < 0)
                 return err_sys(err, ERR_IO, errno, "read the tree");
         r = copy_beneath(&c, from, to_fd, err);
-        if (r >= 0 && (fchown(to_fd, options->uid, options->gid) < 0 ||
-                       fchmod(to_fd, st.st_mode & 0777) < 0))
+        if (r >= 0 &&
+            (fchown(to_fd, options->uid, options->gid) < 0 || fchmod(to_fd, st.st_mode & 0777) < 0))
                 r = err_sys(err, ERR_IO, errno, "copy the tree");
         return r;
 }

@@ -251,7 +251,8 @@ static int gone(struct walk *w, const struct frame *f, const char *name, struct 
         struct below below;
         int r = look_below(w, f, name, NULL, &below, err);
 
-        if (r < 0 || !below.there)
+        /* What cannot be read below, or is mounted there, was not theirs to delete. */
+        if (r < 0 || !below.there || below.entry.kind == TREE_UNKNOWN)
                 return r;
         r = add_delete(w, &below.entry, err);
         if (r >= 0 && below.entry.kind == TREE_DIR) {
@@ -277,9 +278,9 @@ static int directory(struct walk *w, const struct frame *f, const char *name,
         int r;
 
         if (upper < 0)
-                return errno == ENOENT ? 0
-                                       : err_sys(err, ERR_IO, errno,
-                                                 "read a directory of the workspace");
+                return errno == ENOENT
+                               ? 0
+                               : err_sys(err, ERR_IO, errno, "read a directory of the workspace");
         r = look_below(w, f, name, now, &below, err);
         if (r >= 0 && !(below.there && below.entry.kind == TREE_DIR))
                 r = add_put(w, now, below.there ? &below.entry : NULL, err);
@@ -320,8 +321,8 @@ static int visit(struct walk *w, struct frame *f, const char *name, struct tree_
         if (S_ISCHR(st.st_mode) && st.st_rdev == makedev(0, 0))
                 return gone(w, f, name, err);
         r = scan_one(f->upper, name, true, ret, w->target, err);
-        if (r <= 0) /* of a kind that does not travel, or gone since */
-                return r;
+        if (r <= 0 || ret->kind == TREE_UNKNOWN) /* does not travel, or gone since */
+                return MIN(r, 0);
         ret->path = w->path;
         r = ret->kind == TREE_DIR ? directory(w, f, name, ret, err) : leaf(w, f, name, ret, err);
         return r < 0 ? r : 1;
@@ -380,8 +381,7 @@ static int open_content(struct change_set *s, const struct change *c, int *ret_f
         struct walk *w = container_of(s, struct walk, set);
         CLEAN(cleanup_fd) int fd = -1;
         struct stat st;
-        int r = path_open_plain(w->upper_fd, c->now.path, O_RDONLY | O_NONBLOCK, 0, &fd,
-                                err);
+        int r = path_open_plain(w->upper_fd, c->now.path, O_RDONLY | O_NONBLOCK, 0, &fd, err);
 
         if (r < 0)
                 return r;

@@ -86,8 +86,7 @@ static int hide_beneath(struct hiding *h, int take_dir, size_t depth)
                 const char *name = entry->d_name;
                 int sub;
 
-                if (streq(name, ".") || streq(name, "..") ||
-                    at + 1 + strlen(name) > TREE_MAX_PATH)
+                if (streq(name, ".") || streq(name, "..") || at + 1 + strlen(name) > TREE_MAX_PATH)
                         continue;
                 snprintf(h->path + at, sizeof(h->path) - at, "%s%s", at ? "/" : "", name);
                 if (excludes_match(h->excludes, h->path)) {

@@ -50,7 +50,8 @@ static int teardown(void **state)
 
 static void put(int dir, const char *path, const char *text)
 {
-        CLEAN(cleanup_fd) int fd = openat(dir, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+        CLEAN(cleanup_fd)
+        int fd = openat(dir, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 
         assert_true(fd >= 0);
         assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
@@ -103,11 +104,11 @@ static void list_changes(struct world *w, struct manifest_file *applied, struct 
                 buf_appendf(out, "%s%c%s", out->len ? " " : "", c.is_delete ? '-' : '+',
                             c.now.path);
                 if (!c.is_delete && c.now.kind == TREE_DIR)
-                        buf_append_str(out, "/");
+                        buf_puts(out, "/");
                 if (!c.is_delete && c.now.kind == TREE_LINK)
                         buf_appendf(out, "@%s", c.now.target);
                 if (c.has_was)
-                        buf_append_str(out, "(was)");
+                        buf_puts(out, "(was)");
         }
         set->close(set);
 }
