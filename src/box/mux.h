@@ -68,8 +68,9 @@ void mux_ask(struct mux *m, struct mux_question *take_question);
 
 /* Operation: ask, and wait for the answer within the operation's time. `find` is called on the loop
  * thread with a copy of `key` and names the mux, or NULL when there is none now (ERR_BUSY). */
-int mux_ask_wait(struct op *op, struct mail *mail, struct mux *(*find)(void *owner, const char *key),
-                 void *owner, const char *key, enum mux_want want, const char *box_id,
-                 const char *const *exec_ids, struct err *err);
+int mux_ask_wait(struct op *op, struct mail *mail,
+                 struct mux *(*find)(void *owner, const char *key), void *owner, const char *key,
+                 enum mux_want want, const char *box_id, const char *const *exec_ids,
+                 struct err *err);
 
 #endif
