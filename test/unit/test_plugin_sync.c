@@ -283,9 +283,12 @@ static void test_links_are_not_followed(void **state)
         assert_int_equal(symlinkat(print("%s/secret", t.base->dir), sync.fd, "link"), 0);
         assert_int_equal(symlinkat(t.base->dir, sync.fd, "dir"), 0);
         assert_int_equal(symlinkat("..", sync.fd, "up"), 0);
+        write_at(&sync, "file", "x");
+        assert_int_equal(symlinkat("file", sync.fd, "inside"), 0);
         assert_int_equal(mkfifoat(sync.fd, "fifo", 0600), 0);
         assert_int_equal(mkdirat(sync.fd, "real", 0700), 0);
         assert_int_equal(plugin_sync_open(&sync, "link", O_RDONLY, &fd, NULL), ERR_FORBIDDEN);
+        assert_int_equal(plugin_sync_open(&sync, "inside", O_RDONLY, &fd, NULL), ERR_FORBIDDEN);
         assert_int_equal(plugin_sync_open(&sync, "dir/secret", O_RDONLY, &fd, NULL), ERR_FORBIDDEN);
         assert_int_equal(plugin_sync_open(&sync, "up/calls", O_RDONLY, &fd, NULL), ERR_FORBIDDEN);
         assert_int_equal(plugin_sync_open(&sync, "../calls", O_RDONLY, &fd, NULL), ERR_FORBIDDEN);
@@ -294,7 +297,8 @@ static void test_links_are_not_followed(void **state)
         assert_int_equal(plugin_sync_open(&sync, "fifo", O_RDONLY, &fd, NULL), ERR_FORBIDDEN);
         assert_int_equal(plugin_sync_open(&sync, "real", O_RDONLY, &fd, NULL), ERR_FORBIDDEN);
         assert_int_equal(plugin_sync_open(&sync, "none", O_RDONLY, &fd, NULL), ERR_NOT_FOUND);
-        /* nor written through */
+        /* nor written through, and what is there already is not taken for ours */
+        assert_true(plugin_sync_open(&sync, "file", O_WRONLY | O_CREAT, &fd, NULL) < 0);
         assert_true(plugin_sync_open(&sync, "link", O_WRONLY | O_CREAT, &fd, NULL) < 0);
         assert_int_equal(plugin_sync_open(&sync, "dir/new", O_WRONLY | O_CREAT, &fd, NULL),
                          ERR_FORBIDDEN);
@@ -587,6 +591,7 @@ static void test_commands_that_fail(void **state)
         CLEAN(err_done) struct err err = { 0 };
         struct plugin_transfer plugin;
         struct exec_transfer transfer;
+        json_t *schema;
 
         plugin_transfer_init(&plugin, t.rt, &t.lease, &transfer);
         assert_int_equal(exec_transfer_run(t.op, &transfer, "echo no >&2; exit 5", 0, &err),
@@ -595,6 +600,16 @@ static void test_commands_that_fail(void **state)
         assert_int_equal(exec_transfer_run(t.op, &transfer, "exec sleep 1000", 50, &err),
                          ERR_PROVIDER);
         assert_string_equal(err.msg, "exec sleep 1000 failed with exit code null");
+        json_object_set_new(t.lease.config, "apiKey", json_string("tok_verysecret"));
+        t.lease.scope.environment_id = "unsaved"; /* whose secrets stand in clear */
+        schema = json_pack("{s:{s:{s:s}}}", "properties", "apiKey", "format", "secret-ref");
+        t.lease.target.schema = schema;
+        assert_int_equal(exec_transfer_run(t.op, &transfer,
+                                           "printf 'tok_very%s' secret >&2; exit 1", 0, &err),
+                         ERR_PROVIDER);
+        assert_non_null(strstr(err.msg, "failed with exit code 1: ***REDACTED***"));
+        json_decref(schema);
+        t.lease.target.schema = NULL;
         behave("{\"environmentExecute\":{\"result\":{\"exitCode\":\"0\"}}}");
         assert_int_equal(exec_transfer_run(t.op, &transfer, ":", 0, &err), ERR_UNCERTAIN);
         behave("{\"environmentExecute\":{\"error\":{\"code\":-32002,\"message\":\"gone\"}}}");
