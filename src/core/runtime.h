@@ -15,6 +15,7 @@ struct mail;
 struct plugin_registry;
 struct pool;
 struct sandbox_host;
+struct ssh_hosts;
 struct vault_provider;
 
 enum deployment_mode { MODE_LOCAL_TRUSTED, MODE_AUTHENTICATED };
@@ -78,6 +79,7 @@ struct runtime {
         struct pool *pool; /* for work that nobody waits for; NULL in tests without a loop */
         const struct vault_provider *const *vaults; /* before the built-in ones; NULL: none */
         struct sandbox_host *sandbox;               /* NULL in tests without sandboxes */
+        struct ssh_hosts *ssh;                      /* NULL in tests without ssh */
         struct counters counters;
 };
 
