@@ -1,11 +1,11 @@
 /* The ssh driver: a directory on another machine, reached by the system's ssh.
  *
- * Acquiring logs in (or finds the connection there) and makes sure of the workspace directory, which
- * is the operator's and stays. What belongs to a place, its box and its directory of a run, is made
- * on first need and goes when the lease is released.
+ * Acquiring logs in (or finds the connection there) and makes sure of the workspace directory,
+ * which is the operator's and stays. What belongs to a place, its box and its directory of a run,
+ * is made on first need and goes when the lease is released.
  *
- * A place's configuration is {ssh, remoteCwd, vars, plain?}: the environment's configuration of that
- * moment, without secrets, and what the host said. */
+ * A place's configuration is {ssh, remoteCwd, vars, plain?}: the environment's configuration of
+ * that moment, without secrets, and what the host said. */
 #include "core/env_config.h"
 #include "core/realization.h"
 #include "core/ssh_config.h"
@@ -76,8 +76,8 @@ static int place_document(struct op *op, const struct place *place, json_t **ret
 static json_t *describe_host(const json_t *config, const struct ssh_hello *hello)
 {
         json_t *vars = json_object();
-        json_t *own = json_pack("{s:O, s:s, s:o}", "ssh", config, "remoteCwd", hello->cwd, "vars",
-                                vars);
+        json_t *own =
+                json_pack("{s:O, s:s, s:o}", "ssh", config, "remoteCwd", hello->cwd, "vars", vars);
 
         for (size_t i = 0; i < HELLO_N_VARS; i++)
                 if (hello->vars[i])
@@ -96,7 +96,8 @@ static json_t *lease_metadata(const json_t *config, const struct ssh_hello *hell
                 json_object_set(metadata, shown[i], json_object_get(config, shown[i]));
         json_object_set_new(metadata, "remoteCwd", json_string(hello->cwd));
         if (json_get_string(config, "workspaceMode"))
-                json_object_set(metadata, "workspaceMode", json_object_get(config, "workspaceMode"));
+                json_object_set(metadata, "workspaceMode",
+                                json_object_get(config, "workspaceMode"));
         if (hello->why) {
                 json_object_set_new(metadata, "execution", json_string("plain"));
                 json_object_set_new(metadata, "executionReason", json_string(hello->why));
@@ -123,11 +124,10 @@ static int ssh_open(struct op *op, struct runtime *rt, const struct place *place
         }
         own = describe_host(config, &hello);
         *ret = (struct provider_lease){
-                .id = arena_printf(op->arena, "ssh://%s@%s:%d%s",
-                                   json_get_string(config, "username"),
-                                   json_get_string(config, "host"),
-                                   (int)json_integer_value(json_object_get(config, "port")),
-                                   hello.cwd),
+                .id = arena_printf(
+                        op->arena, "ssh://%s@%s:%d%s", json_get_string(config, "username"),
+                        json_get_string(config, "host"),
+                        (int)json_integer_value(json_object_get(config, "port")), hello.cwd),
                 .metadata = lease_metadata(config, &hello),
                 .config = json_to_arena(op->arena, own),
         };
@@ -172,8 +172,8 @@ static int ssh_realize(struct op *op, struct runtime *rt, const struct environme
 {
         const char *local = json_get_string(workspace, "localPath"),
                    *remote = json_get_string(workspace, "remotePath");
-        const char *cwd = arena_strtrim(op->arena,
-                                        json_get_string(lease_document(op, lease), "remoteCwd"));
+        const char *cwd =
+                arena_strtrim(op->arena, json_get_string(lease_document(op, lease), "remoteCwd"));
         const char *path;
 
         if (!cwd)

@@ -37,6 +37,7 @@ struct settings {
         int64_t adhoc_ttl_ms;
         int64_t operation_timeout_ms;
         int64_t close_timeout_ms; /* what a provider may take to give a place up */
+        int64_t ssh_timeout_ms;   /* what a login to an ssh host may take */
         const char *plugin_dir;   /* where plugins are kept */
         const char *node, *npm;   /* paths; NULL: looked up in PATH */
         const char *plugin_env;   /* names of further variables for workers (plugin/env.h) */

@@ -7,9 +7,21 @@
 extern char **environ;
 
 static const char *const identity[] = {
-        "PATH",           "HOME",           "PWD",           "SHELL",          "USER",
-        "LOGNAME",        "NVM_DIR",        "TMPDIR",        "TMP",            "TEMP",
-        "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
+        "PATH",
+        "HOME",
+        "PWD",
+        "SHELL",
+        "USER",
+        "LOGNAME",
+        "NVM_DIR",
+        "TMPDIR",
+        "TMP",
+        "TEMP",
+        "XDG_CONFIG_HOME",
+        "XDG_CACHE_HOME",
+        "XDG_DATA_HOME",
+        "XDG_STATE_HOME",
+        "XDG_RUNTIME_DIR",
 };
 
 static bool is_name(const char *s)

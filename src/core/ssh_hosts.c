@@ -42,8 +42,8 @@ static void find_boxes(struct ssh_hosts *h, const char *program)
         for (size_t i = 0; i < SSH_N_BOXES; i++) {
                 struct ssh_box *box = &h->setup.boxes[i];
 
-                h->box_paths[i] = i == own ? xstrdup(program)
-                                           : xasprintf("%s-%s", program, machines[i]);
+                h->box_paths[i] =
+                        i == own ? xstrdup(program) : xasprintf("%s-%s", program, machines[i]);
                 *box = (struct ssh_box){ .machine = machines[i], .path = h->box_paths[i] };
                 hash_box(box);
         }
@@ -59,6 +59,7 @@ int ssh_hosts_new(struct runtime *rt, const char *data_dir, const char *box_prog
         h->known_dir = xasprintf("%s/ssh/known", data_dir);
         h->setup.trampoline = rt->settings.trampoline;
         h->setup.run_dir = h->run_dir;
+        h->setup.timeout_ms = rt->settings.ssh_timeout_ms;
         find_boxes(h, box_program);
         ssh_rundir_sweep(h->run_dir);
         *ret = h;

@@ -1,10 +1,7 @@
 #include "core/ssh_probe.h"
 
-#include "base/clock.h"
 #include "core/ssh_config.h"
 #include "core/ssh_hosts.h"
-
-#define PROBE_MS 25000
 
 static void describe(const json_t *config, json_t *details)
 {
@@ -19,9 +16,9 @@ static void failed(const json_t *config, const struct ssh_report *report, struct
 {
         buf_appendf(summary, "SSH probe failed for %s@%s.", json_get_string(config, "username"),
                     json_get_string(config, "host"));
-        json_object_set_new(details, "error",
-                            json_string(report->error.len ? buf_str(&report->error)
-                                                          : "SSH probe failed."));
+        json_object_set_new(
+                details, "error",
+                json_string(report->error.len ? buf_str(&report->error) : "SSH probe failed."));
         json_object_set_new(details, "code",
                             report->code >= 0 ? json_integer(report->code) : json_null());
         buf_puts(hint, buf_str(&report->hint));
@@ -57,7 +54,6 @@ int ssh_probe(struct op *op, struct runtime *rt, const char *company_id, const c
         CLEAN(err_done) struct err why = { 0 };
         struct ssh_call call = SSH_CALL_INIT;
         struct ssh_target target;
-        struct op limited = *op;
         json_t *resolved = NULL;
         int r = ssh_config_may(op, config, err);
 
@@ -66,8 +62,7 @@ int ssh_probe(struct op *op, struct runtime *rt, const char *company_id, const c
                                 err);
         if (r < 0)
                 return r;
-        limited.deadline_ms = MIN(op->deadline_ms, clock_mono_ms() + PROBE_MS);
-        r = ssh_call_ready(&limited, ssh_hosts_setup(rt->ssh), &target, record, &call, &why);
+        r = ssh_call_ready(op, ssh_hosts_setup(rt->ssh), &target, record, &call, &why);
         json_decref(resolved);
         describe(config, details);
         *ret_ok = r >= 0;

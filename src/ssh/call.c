@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/path.h"
 #include "ssh/command.h"
@@ -13,6 +14,7 @@
 #define KNOWN_MAX ((size_t)1 << 20)
 #define BOX_MAX   ((size_t)16 << 20)
 #define MAX_NEEDS 4
+#define UPLOAD_MS 180000 /* a box, over a slow line */
 
 /* Who the host is */
 
@@ -61,21 +63,26 @@ static int keep_known(struct ssh_call *c, struct err *err)
                 return r;
         parent = xstrndup(c->record, (size_t)(strrchr(c->record, '/') - c->record));
         r = path_make_dirs(parent, 0700, err);
-        return r < 0 ? r
-                     : file_write_at(AT_FDCWD, c->record, buf_str(&text), text.len, 0600, err);
+        return r < 0 ? r : file_write_at(AT_FDCWD, c->record, buf_str(&text), text.len, 0600, err);
 }
 
-/* What to look lines up in, for the fingerprint that was known. */
+/* What to look lines up in, for the fingerprint that was known: "Offending ... key in FILE:3". Only
+ * files of host keys, for the host has a hand in what ssh says. */
 static const char *compared_with(struct ssh_call *c, struct buf *own)
 {
-        const char *home = getenv("HOME");
+        const char *at = strstr(buf_str(&c->session.errors), "Offending "), *end;
         CLEAN(cleanup_free) char *path = NULL;
 
         if (c->known_path && strstr(buf_str(&c->session.errors), c->known_path))
                 return c->known;
-        if (!home)
+        at = at ? strstr(at, " key in /") : NULL;
+        if (!at)
                 return NULL;
-        path = xasprintf("%s/.ssh/known_hosts", home);
+        at += strlen(" key in ");
+        end = at + strcspn(at, ":\r\n");
+        path = xstrndup(at, (size_t)(end - at));
+        if (end - at < 11 || !streq(path + (end - at) - 11, "known_hosts"))
+                return NULL;
         return file_read_at(AT_FDCWD, path, KNOWN_MAX, own, NULL) < 0 ? NULL : buf_str(own);
 }
 
@@ -96,7 +103,8 @@ static int give_report(struct ssh_call *c, const struct ssh_target *t, int code,
                 rep->trouble = SSH_SILENT;
         ssh_explain(rep->trouble, errors, t, compared_with(c, &own), &rep->hint);
         if (rep->error.len == 0)
-                buf_puts(&rep->error, err && code != ERR_NOT_FOUND ? err->msg : buf_str(&rep->hint));
+                buf_puts(&rep->error,
+                         err && code != ERR_NOT_FOUND ? err->msg : buf_str(&rep->hint));
         return err_set(err, code == ERR_TIMEOUT ? code : ERR_PROVIDER, "%s", buf_str(&rep->hint));
 }
 
@@ -181,6 +189,7 @@ static int send_box(struct op *op, const struct ssh_setup *setup, struct ssh_cal
         r = file_read_at(AT_FDCWD, box->path, BOX_MAX, &program, err);
         if (r < 0)
                 return r;
+        op->deadline_ms = MIN(c->deadline_ms, clock_mono_ms() + UPLOAD_MS);
         snprintf(line, sizeof(line), "%zu\n", program.len);
         r = ssh_session_send(op, &c->session, line, strlen(line), err);
         return r < 0 ? r : ssh_session_send(op, &c->session, program.data, program.len, err);
@@ -216,14 +225,17 @@ static int converse(struct op *op, const struct ssh_setup *setup, struct ssh_cal
 typedef void (*script_fn)(const char *mark, const char *path, const struct ssh_box *boxes,
                           struct buf *out);
 
-static int run(struct op *op, const struct ssh_setup *setup, const struct ssh_target *t,
+static int run(struct op *caller, const struct ssh_setup *setup, const struct ssh_target *t,
                const char *record, script_fn script, struct ssh_call *c, struct err *err)
 {
+        struct op limited = *caller, *op = &limited;
         CLEAN(err_done) struct err own = { 0 };
         CLEAN(buf_done) struct buf text = BUF_INIT;
         char mark[sizeof(c->session.mark)];
         int r;
 
+        c->deadline_ms = caller->deadline_ms;
+        op->deadline_ms = MIN(caller->deadline_ms, clock_mono_ms() + setup->timeout_ms);
         /* The mark has a fixed length, so how long the text is is known before it is. */
         memset(mark, 'x', sizeof(mark));
         mark[SESSION_MARK_LEN] = '\0';

@@ -15,6 +15,7 @@
 struct ssh_setup {
         const char *trampoline; /* our own program; NULL: none */
         const char *run_dir;    /* where private directories are made */
+        int64_t timeout_ms;     /* what a login may take */
         struct ssh_box boxes[SSH_N_BOXES];
 };
 
@@ -35,6 +36,7 @@ struct ssh_call {
         struct ssh_agent agent;
         char *known, *known_path, *record;
         bool is_in;
+        int64_t deadline_ms; /* the caller's */
 };
 
 #define SSH_CALL_INIT                                                                              \

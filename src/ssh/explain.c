@@ -145,8 +145,9 @@ void ssh_explain(enum ssh_trouble trouble, const char *errors, const struct ssh_
                             t->host, t->port);
                 break;
         case SSH_UNRESOLVED:
-                buf_appendf(out, "There is no host named %s. Check the spelling, or give its "
-                                 "address.",
+                buf_appendf(out,
+                            "There is no host named %s. Check the spelling, or give its "
+                            "address.",
                             t->host);
                 break;
         case SSH_SILENT:

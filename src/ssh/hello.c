@@ -2,7 +2,7 @@
 
 #include "base/utf8.h"
 
-const char *const hello_vars[HELLO_N_VARS] = { "PATH", "HOME",   "USER",  "LOGNAME",
+const char *const hello_vars[HELLO_N_VARS] = { "PATH",  "HOME", "USER",  "LOGNAME",
                                                "SHELL", "LANG", "TMPDIR" };
 
 void ssh_hello_done(struct ssh_hello *h)
@@ -33,7 +33,8 @@ static bool is_text(const char *s, size_t max)
 static int keep(char **member, const char *value, size_t max, struct err *err)
 {
         if (!is_text(value, max))
-                return err_set(err, ERR_PROVIDER, "The host answered with something else than text.");
+                return err_set(err, ERR_PROVIDER,
+                               "The host answered with something else than text.");
         free(*member);
         *member = xstrdup(value);
         return 0;

@@ -22,12 +22,12 @@ enum hello_state {
 
 struct ssh_hello {
         enum hello_state state;
-        char *cwd;                  /* where the workspace is */
-        char *os, *machine;         /* `uname -s` and `-m` */
-        char *vars[HELLO_N_VARS];   /* values; NULL: not set */
-        char *base;                 /* the box's directory there */
-        char *why;                  /* why no box can run */
-        char *need;                 /* machine */
+        char *cwd;                /* where the workspace is */
+        char *os, *machine;       /* `uname -s` and `-m` */
+        char *vars[HELLO_N_VARS]; /* values; NULL: not set */
+        char *base;               /* the box's directory there */
+        char *why;                /* why no box can run */
+        char *need;               /* machine */
         bool has_tar;
 };
 

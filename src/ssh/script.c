@@ -8,10 +8,9 @@ void ssh_script_launcher(size_t len, struct buf *out)
         buf_appendf(out, "sh -c 'eval \"$(dd bs=1 count=%zu 2>/dev/null)\"'", len);
 }
 
-static const char say_text[] =
-        "say() { printf '%s%s\\n' \"$m\" \"$*\"; }\n"
-        "printf '\\n'\n"
-        "say start\n";
+static const char say_text[] = "say() { printf '%s%s\\n' \"$m\" \"$*\"; }\n"
+                               "printf '\\n'\n"
+                               "say start\n";
 
 static const char workspace_text[] =
         "case $p in '/~') p=$HOME ;; '/~/'*) p=$HOME/${p#/~/} ;; esac\n"
@@ -35,11 +34,10 @@ static const char workspace_text[] =
         "[ -n \"$TMPDIR\" ] && say \"var TMPDIR $TMPDIR\"\n"
         "say \"cwd $(pwd)\"\n";
 
-static const char no_way_text[] =
-        "if [ -z \"$h\" ] && [ \"$tar\" = no ]; then\n"
-        "  echo 'tar is not installed' >&2\n"
-        "  exit 1\n"
-        "fi\n";
+static const char no_way_text[] = "if [ -z \"$h\" ] && [ \"$tar\" = no ]; then\n"
+                                  "  echo 'tar is not installed' >&2\n"
+                                  "  exit 1\n"
+                                  "fi\n";
 
 /* A place counts when the box really runs there: that finds mounts without exec, and machines that
  * say they are another. In a directory that others write to, only one of our own. */
@@ -107,9 +105,10 @@ void ssh_script_command(const char *const *names, struct buf *out)
 {
         for (const char *const *n = names; *n; n++)
                 buf_appendf(out, "berth_%s=$%s\n", *n, *n);
-        buf_puts(out, "for berth_f in .profile .bash_profile .zprofile; do\n"
-                      "  [ -f \"$HOME/$berth_f\" ] && . \"$HOME/$berth_f\" </dev/null >/dev/null 2>&1\n"
-                      "done\n");
+        buf_puts(out,
+                 "for berth_f in .profile .bash_profile .zprofile; do\n"
+                 "  [ -f \"$HOME/$berth_f\" ] && . \"$HOME/$berth_f\" </dev/null >/dev/null 2>&1\n"
+                 "done\n");
         for (const char *const *n = names; *n; n++)
                 buf_appendf(out, "%s=$berth_%s; export %s; unset berth_%s\n", *n, *n, *n, *n);
         buf_puts(out, "unset berth_f\nexec \"$@\"\n");

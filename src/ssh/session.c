@@ -112,8 +112,7 @@ static void read_errors(struct ssh_session *s)
                         s->err_fd = -1;
                         return;
                 }
-                buf_append(&s->errors, chunk,
-                           MIN((size_t)n, SESSION_ERRORS_MAX - s->errors.len));
+                buf_append(&s->errors, chunk, MIN((size_t)n, SESSION_ERRORS_MAX - s->errors.len));
         }
 }
 

@@ -9,7 +9,7 @@
 struct ssh_target {
         const char *host, *username;
         int port;
-        const char *path;        /* absolute; beneath the home directory when it begins with / ~ / */
+        const char *path; /* absolute; beneath the home directory when it begins with / ~ / */
         const char *private_key; /* NULL: none */
         const char *known_hosts; /* NULL: the operator's own */
         bool strict;             /* false: a host that is new is recorded */

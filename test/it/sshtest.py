@@ -49,6 +49,19 @@ def free_port():
         return s.getsockname()[1]
 
 
+def processes(parent):
+    """Pid and command line of everything below a process."""
+    found, waiting = [], [parent]
+    while waiting:
+        pid = waiting.pop()
+        for task in pathlib.Path("/proc").glob(f"{pid}/task/*/children"):
+            with contextlib.suppress(OSError):
+                waiting += [int(p) for p in task.read_text().split()]
+        with contextlib.suppress(OSError):
+            found.append((pid, pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()))
+    return found[1:]
+
+
 class Fixture:
     """One sshd. `root` is where everything of it lies; `shell`, a path, stands in for the login shell."""
 
@@ -82,7 +95,7 @@ class Fixture:
         if not state:
             return False
         try:
-            command = pathlib.Path(f"/proc/{state['pid']}/cmdline").read_bytes().split(b"\0")
+            command = pathlib.Path(f"/proc/{state['pid']}/cmdline").read_bytes()
         except OSError:
             return False
         return str(self.config_path).encode() in command
@@ -156,16 +169,9 @@ class Fixture:
 
     def kill_sessions(self):
         """Every connection is cut from the server's side."""
-        for pid in self.children():
+        for pid, _ in processes(self.process.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-
-    def children(self):
-        try:
-            text = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-        except OSError:
-            return []
-        return [int(pid) for pid in text.split()]
 
     def stop(self):
         if not self.state():
