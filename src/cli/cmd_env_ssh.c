@@ -121,7 +121,8 @@ static int try_it(struct cli *c, const char *path, json_t *take_body, struct err
 
 bool env_is_address(const struct args *a, const char *driver, const json_t *config)
 {
-        return streq(driver, "ssh") && a->n_words == 2 && !json_object_get(config, "host");
+        return streq(driver, "ssh") && a->n_words == 2 && !json_object_get(config, "host") &&
+               (!config || strchr(a->words[1], '@'));
 }
 
 int env_ssh_config(struct cli *c, const struct args *a, const char *company, json_t **config,

@@ -1,5 +1,6 @@
 """SSH environments: who is let in, what a probe and a lease say, and hosts that mean harm."""
 
+import contextlib
 import json
 import os
 import pathlib
