@@ -34,6 +34,8 @@
 #include "core/ssh_hosts.h"
 #include "core/stock.h"
 #include "core/sweeper.h"
+#include "core/workspace.h"
+#include "core/workspace_host.h"
 #include "daemon/config.h"
 #include "daemon/datadir.h"
 #include "daemon/idle.h"
@@ -137,6 +139,8 @@ static void sweep_once(struct daemon *d, struct op *op)
                          LOG_I("seconds", jump_us / US_PER_S));
         if (r >= 0)
                 r = sweep(op, &d->rt, &res, &err);
+        if (r >= 0)
+                r = workspace_sweep(op, &d->rt, &err);
         if (r >= 0)
                 r = snapshot_sweep(op, &d->rt, &err);
         if (r >= 0)
@@ -453,6 +457,8 @@ static int recover(struct daemon *d, struct err *err)
         if (r >= 0)
                 r = ssh_hosts_new(&d->rt, d->config.data_dir, config.box_program, &d->rt.ssh, err);
         if (r >= 0)
+                r = workspace_host_new(d->config.data_dir, &d->rt.workspaces, err);
+        if (r >= 0)
                 r = exec_hub_new(&config, &d->hub, err);
         if (r >= 0)
                 r = on_main_thread(d, read_boxes, err);
@@ -568,6 +574,7 @@ static void shut_down(struct daemon *d)
                 uv_run(&d->loop, UV_RUN_DEFAULT);
                 (void)uv_loop_close(&d->loop);
         }
+        workspace_host_free(d->rt.workspaces);
         sandbox_host_free(d->rt.sandbox);
         ssh_hosts_free(d->rt.ssh);
         store_close(d->rt.store);

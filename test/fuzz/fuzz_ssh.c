@@ -1,5 +1,5 @@
-/* What a host says: the lines of its script, the errors of ssh, and lines of known_hosts. Nothing may be read past its
- * end, and what is passed on is one clean line. */
+/* What a host says: the lines of its script, the errors of ssh, and lines of known_hosts. Nothing
+ * may be read past its end, and what is passed on is one clean line. */
 #include "base/utf8.h"
 #include "ssh/explain.h"
 #include "ssh/hello.h"

@@ -1,8 +1,9 @@
-/* The ssh layer without a host: what is put on a command line, what is sent to a shell, what is made of what a host says. */
+/* The ssh layer without a host: what is put on a command line, what is sent to a shell, what is
+ * made of what a host says. */
 #include "test.h"
 
-#include <stdio.h>
 #include <sodium.h>
+#include <stdio.h>
 
 #include "core/ssh_env.h"
 #include "ssh/command.h"
@@ -30,10 +31,10 @@ static int check_with(const char *host, const char *user, const char *path)
 
 static void test_words_that_are_refused(void **state)
 {
-        static const char *const hosts[] = { "",    "-o",  "a b",   "a\nb", "a'b", "a\"b", "$(x)",
-                                             "a;b", "a|b", "a\\b", "a@b", "a/b" };
-        static const char *const users[] = { "",    "-l",  "a b",   "a\nb", "a'b", "a\"b", "$(x)",
-                                             "a;b", "a|b", "a\\b", "`x`", "%u" };
+        static const char *const hosts[] = { "",     "-o",  "a b", "a\nb", "a'b", "a\"b",
+                                             "$(x)", "a;b", "a|b", "a\\b", "a@b", "a/b" };
+        static const char *const users[] = { "",     "-l",  "a b", "a\nb", "a'b", "a\"b",
+                                             "$(x)", "a;b", "a|b", "a\\b", "`x`", "%u" };
         static const char *const paths[] = { "", "w", "/a\nb", "/a\x01", "/\xff", "/a\x7f" };
 
         for (size_t i = 0; i < ARRAY_LEN(hosts); i++)
@@ -103,8 +104,8 @@ static void test_nothing_of_the_operators_unless_told(void **state)
         assert_false(has_word(words, "IdentityFile=none"));
         assert_true(has_word(ssh_environment(&t, &arena), "SSH_AUTH_SOCK=/s"));
         t.strict = false;
-        assert_true(has_word(ssh_command(&t, &files, "x", &arena),
-                             "StrictHostKeyChecking=accept-new"));
+        assert_true(
+                has_word(ssh_command(&t, &files, "x", &arena), "StrictHostKeyChecking=accept-new"));
         arena_done(&arena);
 }
 
@@ -218,14 +219,18 @@ static void test_explanations(void **state)
         static const char line[] = "[h]:2222 ssh-ed25519 " KEY;
 
         assert_true(hostkey_fingerprint(line, sizeof(line) - 1, known));
-        explained("@@@\nWARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!\nThe fingerprint for the ED25519 key sent by "
-                  "the remote host is\nSHA256:sentsentsent.\nOffending ED25519 key in /x/known_hosts:2\n",
-                  "# comment\n[h]:2222 ssh-ed25519 " KEY "\n", known);
-        explained("REMOTE HOST IDENTIFICATION HAS CHANGED SHA256:sentsentsent.\n", NULL, "SHA256:sentsentsent. ");
-        explained("ssh: connect to host h port 2222: Connection refused", NULL, "does not answer on port 2222");
+        explained(
+                "@@@\nWARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!\nThe fingerprint for the ED25519 key sent by "
+                "the remote host is\nSHA256:sentsentsent.\nOffending ED25519 key in /x/known_hosts:2\n",
+                "# comment\n[h]:2222 ssh-ed25519 " KEY "\n", known);
+        explained("REMOTE HOST IDENTIFICATION HAS CHANGED SHA256:sentsentsent.\n", NULL,
+                  "SHA256:sentsentsent. ");
+        explained("ssh: connect to host h port 2222: Connection refused", NULL,
+                  "does not answer on port 2222");
         explained("u@h: Permission denied (publickey).", NULL, "No key is configured");
         explained("No ED25519 host key is known for h", NULL, "ssh-keyscan -p 2222 h");
-        explained("cat: write error: No space left on device\ncannot write to /w", NULL, "no space left");
+        explained("cat: write error: No space left on device\ncannot write to /w", NULL,
+                  "no space left");
         explained("tar is not installed", NULL, "no tar");
         explained("one\n  two \x1b[0m  \n", NULL, "two [0m");
         explained("", NULL, "without a word");
@@ -235,8 +240,8 @@ static void test_explanations(void **state)
 
 static void test_sanitizing(void **state)
 {
-        json_t *env = json_pack("{s:s, s:s, s:s, s:s}", "PATH", "/daemon/bin", "HOME", "/elsewhere", "home", "/daemon",
-                                "KEY", "/daemon"),
+        json_t *env = json_pack("{s:s, s:s, s:s, s:s}", "PATH", "/daemon/bin", "HOME", "/elsewhere",
+                                "home", "/daemon", "KEY", "/daemon"),
                *kept;
 
         setenv("PATH", "/daemon/bin", 1);
