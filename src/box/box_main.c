@@ -23,6 +23,7 @@ static const char usage[] =
         "                 [--sandbox]\n"
         "       berth-box --check --ids FIRST:COUNT\n"
         "       berth-box --tree remove|give=ID --ids FIRST:COUNT --dir PATH\n"
+        "       berth-box --workspace AT --ids FIRST:COUNT --dir DIR [--lower PATH --store PATH]\n"
         "       berth-box --version\n"
         "\n"
         "Runs commands for a Berth daemon that connects to DIR/box.sock (docs/box-protocol.md).\n"
@@ -35,6 +36,8 @@ static const char usage[] =
         "  --sandbox            as PID 1 of a sandbox, which standard input describes\n"
         "  --check              say what this machine has and lacks for sandboxes\n"
         "  --tree WORK          remove a sandbox's files, or give them to another of its ids\n"
+        "  --workspace AT       show a directory of the host in the sandbox of DIR, or nothing any "
+        "more\n"
         "  --ids FIRST:COUNT    the sandbox's ids on this machine\n";
 
 static bool parse_number(const char *text, int64_t *ret)
@@ -59,12 +62,16 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 { "sandbox", no_argument, NULL, 'S' },
                 { "check", no_argument, NULL, 'c' },
                 { "tree", required_argument, NULL, 't' },
+                { "workspace", required_argument, NULL, 'w' },
+                { "lower", required_argument, NULL, 'l' },
+                { "store", required_argument, NULL, 'o' },
                 { "ids", required_argument, NULL, 'n' },
                 { "version", no_argument, NULL, 'v' },
                 { "help", no_argument, NULL, 'h' },
                 { NULL, 0, NULL, 0 },
         };
         const char *dir = NULL, *id = NULL, *tree = NULL;
+        struct workspace_args shown = { 0 };
         bool check = false;
         int64_t limit = (int64_t)64 << 20;
         int opt;
@@ -105,6 +112,15 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 case 't':
                         tree = optarg;
                         break;
+                case 'w':
+                        shown.at = optarg;
+                        break;
+                case 'l':
+                        shown.lower = optarg;
+                        break;
+                case 'o':
+                        shown.store = optarg;
+                        break;
                 case 'v':
                         printf("berth-box %s protocol %d\n", BERTH_VERSION, FRAME_VERSION);
                         exit(0);
@@ -119,6 +135,11 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 exit(check_main(&sandbox));
         if (tree && dir && sandbox.spec.n_ids >= SANDBOX_MIN_IDS)
                 exit(files_main(&sandbox, dir, tree));
+        if (shown.at && dir && !shown.lower == !shown.store &&
+            sandbox.spec.n_ids >= SANDBOX_MIN_IDS) {
+                shown.dir = dir;
+                exit(workspace_main(&sandbox, &shown));
+        }
         if (optind != argc || !dir || !id || !frame_uuid_bytes(id, b->id))
                 return err_set(err, ERR_USAGE, "--dir DIR and --id UUID are needed");
         frame_uuid_text(b->id, b->name);
