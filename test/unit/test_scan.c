@@ -3,8 +3,9 @@
 
 #include <fcntl.h>
 #include <ftw.h>
-#include <pthread.h>
+#include <sched.h>
 #include <sodium.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -281,6 +282,47 @@ static void test_unreadable(void **state)
         as_nobody(scan_unreadable, w);
         assert_int_equal(fchmodat(w->tree, "closed", 0755, 0), 0);
         assert_int_equal(fchmodat(w->tree, "listed", 0755, 0), 0);
+}
+
+static void scan_with_mount(struct world *w)
+{
+        char at[SCRATCH_PATH_MAX + 16];
+        struct scan *s;
+        char *found;
+
+        snprintf(at, sizeof(at), "%s/tree/mnt", w->root);
+        if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+            mount("none", at, "tmpfs", 0, NULL) < 0)
+                _exit(77);
+        snprintf(at, sizeof(at), "%s/tree", w->root);
+        w->tree = open(at, O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* in the new namespace */
+        close(openat(w->tree, "mnt/inside", O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
+        s = open_scan(w, NULL);
+        found = listing_of(s);
+        MUST(streq(found, "d dir\n! mnt\n"));
+        MUST(scan_skipped(s)->unreadable == 1);
+        free(found);
+        scan_close(s);
+}
+
+/* What is mounted in a workspace is no part of it. */
+static void test_mount_point(void **state)
+{
+        struct world *w = *state;
+        int status;
+        pid_t pid;
+
+        make_dir(w, "dir");
+        make_dir(w, "mnt");
+        pid = fork();
+        if (pid == 0) {
+                scan_with_mount(w);
+                _exit(0);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+                skip(); /* no right to mount */
+        assert_int_equal(status, 0);
 }
 
 static void test_sparse_file(void **state)
@@ -861,6 +903,7 @@ int main(void)
                 TEST(test_odd_names),
                 TEST(test_special_files),
                 TEST(test_unreadable),
+                TEST(test_mount_point),
                 TEST(test_sparse_file),
                 TEST(test_too_deep),
                 TEST(test_many_files),
