@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "workspace/mirror.h"
 
 #define KEPT(name) name ".berth-local-" STAMP
 
@@ -436,6 +437,44 @@ static void test_told_by_time(void **state)
         tree_done(&ours);
 }
 
+/* Mirroring */
+
+/* remote-execution 8.8, 8.9 */
+static void test_mirror(void **state)
+{
+        static const char *const preserve[] = { ".claude", ".claude.json", ".paperclip-runtime",
+                                                NULL };
+        struct trees *t = *state;
+        struct mirror_options options = {
+                .preserve_absent = preserve,
+                .lock_path = t->w.lock,
+                .stamp = STAMP,
+        };
+        int source;
+
+        tree_file(&t->was, "src/a", "old");
+        tree_file(&t->was, "stale/deep/x", "old");
+        tree_file(&t->was, ".claude/settings.json", "kept");
+        tree_file(&t->was, ".claude.json", "kept");
+        tree_file(&t->was, ".paperclip-runtime/state.json", "kept");
+        staged(t);
+        tree_put(&t->want, "src/a", TREE_FILE, 0755, "new");
+        tree_file(&t->want, "src/new/deep/b", "new");
+        tree_link(&t->want, "link", "src/a");
+        assert_int_equal(mkdirat(t->w.root_fd, "source", 0755), 0);
+        source = openat(t->w.root_fd, "source", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        tree_write(&t->want, source);
+        if (mirror_directory(&t->w.op, source, t->w.ws, &options, &t->w.report, &t->w.err) < 0)
+                fail_msg("mirror: %s", t->w.err.msg);
+        tree_file(&t->want, ".claude/settings.json", "kept");
+        tree_file(&t->want, ".claude.json", "kept");
+        tree_file(&t->want, ".paperclip-runtime/state.json", "kept");
+        world_read(&t->w, &t->got);
+        tree_assert_equal(&t->got, &t->want, "mirrored");
+        assert_int_equal(t->w.report.n_conflicts, 0);
+        close(source);
+}
+
 /* Hostile change sets */
 
 static const char *hostile_path;
@@ -745,6 +784,7 @@ int main(void)
                 TEST(test_deletion_behind_a_link),
                 TEST(test_what_is_no_file),
                 TEST(test_told_by_time),
+                TEST(test_mirror),
                 TEST(test_hostile_paths),
                 TEST(test_hostile_order),
                 TEST(test_hostile_beneath_a_file),
