@@ -11,6 +11,7 @@
 #include "core/ssh_config.h"
 #include "core/ssh_env.h"
 #include "core/ssh_hosts.h"
+#include "core/ssh_plain.h"
 
 static void unref(void *v)
 {
@@ -137,9 +138,25 @@ static int ssh_open(struct op *op, struct runtime *rt, const struct place *place
         return 0;
 }
 
+static bool is_plain(const struct place *place)
+{
+        json_t *document = NULL;
+        bool plain;
+
+        (void)json_parse(place->config, strlen(place->config), &document, NULL);
+        plain = json_get_string(document, "plain") != NULL;
+        json_decref(document);
+        return plain;
+}
+
 static int ssh_close(struct op *op, struct runtime *rt, const struct place *place, struct err *err)
 {
-        return exec_close_place(op, rt, place, err);
+        int r;
+
+        if (!is_plain(place))
+                return exec_close_place(op, rt, place, err);
+        r = exec_remote_end_place(op, rt, place->id, err);
+        return r < 0 ? r : ssh_plain_end_place(op, rt, place, err);
 }
 
 static bool ssh_matches(const char *recorded, const char *wanted)
@@ -222,6 +239,23 @@ static const char *choose_cwd(struct op *op, const struct exec_request *req, con
         return cwd ? cwd : arena_strdup(op->arena, json_get_string(document, "remoteCwd"));
 }
 
+/* Without a box there is neither a terminal nor input that comes later. */
+static int run_plain(struct op *op, const struct place *place, struct exec_request *req,
+                     struct err *err)
+{
+        struct exec_remote *remote = arena_new(op->arena, struct exec_remote);
+        struct place *kept = arena_new(op->arena, struct place);
+
+        if (req->terminal || req->open_stdin)
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "The host cannot run a box, so commands there have no terminal and "
+                               "get their input at once.");
+        *kept = *place;
+        remote->ssh_place = kept;
+        req->remote = remote;
+        return 0;
+}
+
 static int ssh_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
                             json_t *request, struct exec_request *ret, struct err *err)
 {
@@ -241,8 +275,11 @@ static int ssh_prepare_exec(struct op *op, struct runtime *rt, const struct leas
         variables = ssh_env_sanitize(env);
         r = exec_request_set_env(op, variables, ret, err);
         json_decref(variables);
-        ret->login = login_variables(op, document, ret->terminal);
         ret->cwd = choose_cwd(op, ret, document);
+        if (r >= 0 && json_get_string(document, "plain"))
+                r = run_plain(op, &q.place, ret, err);
+        else
+                ret->login = login_variables(op, document, ret->terminal);
         if (r >= 0 && ret->cwd && *ret->cwd != '/')
                 r = err_set(err, ERR_UNPROCESSABLE,
                             "Working directory must be an absolute POSIX path on the remote "

@@ -7,15 +7,10 @@
 
 #include "base/fd.h"
 #include "core/ssh_config.h"
+#include "core/ssh_conn.h"
+#include "core/ssh_plain.h"
 
 #define BOX_MAX ((size_t)16 << 20)
-
-struct ssh_hosts {
-        struct runtime *rt;
-        char *run_dir, *known_dir;
-        char *box_paths[SSH_N_BOXES];
-        struct ssh_setup setup;
-};
 
 /* One that is not installed is one that no host gets. */
 static void hash_box(struct ssh_box *box)
@@ -55,6 +50,7 @@ int ssh_hosts_new(struct runtime *rt, const char *data_dir, const char *box_prog
         struct ssh_hosts *h = xcalloc(1, sizeof(*h));
 
         h->rt = rt;
+        pthread_mutex_init(&h->lock, NULL);
         h->run_dir = xasprintf("%s/ssh/run", data_dir);
         h->known_dir = xasprintf("%s/ssh/known", data_dir);
         h->setup.trampoline = rt->settings.trampoline;
@@ -66,12 +62,21 @@ int ssh_hosts_new(struct runtime *rt, const char *data_dir, const char *box_prog
         return 0;
 }
 
+void ssh_hosts_close(struct ssh_hosts *h)
+{
+        if (!h)
+                return;
+        h->closing = true;
+        ssh_plain_stop(h);
+}
+
 void ssh_hosts_free(struct ssh_hosts *h)
 {
         if (!h)
                 return;
         for (size_t i = 0; i < SSH_N_BOXES; i++)
                 free(h->box_paths[i]);
+        pthread_mutex_destroy(&h->lock);
         free(h->run_dir);
         free(h->known_dir);
         free(h);
@@ -105,7 +110,7 @@ int ssh_hosts_reach(struct op *op, struct runtime *rt, const struct place *place
                                    context, &target, &resolved, err);
 
         if (r >= 0)
-                r = ssh_call_ready(op, ssh_hosts_setup(rt->ssh), &target, record, &call, err);
+                r = ssh_call_stream(op, ssh_hosts_setup(rt->ssh), &target, record, &call, err);
         json_decref(resolved);
         if (r >= 0) {
                 *ret = call.hello;

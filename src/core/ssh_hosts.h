@@ -12,6 +12,8 @@ struct ssh_hosts;
 
 int ssh_hosts_new(struct runtime *rt, const char *data_dir, const char *box_program,
                   struct ssh_hosts **ret, struct err *err);
+/* Loop thread, when no operation runs any more: let go of all hosts. */
+void ssh_hosts_close(struct ssh_hosts *hosts);
 void ssh_hosts_free(struct ssh_hosts *hosts);
 
 const struct ssh_setup *ssh_hosts_setup(const struct ssh_hosts *hosts);

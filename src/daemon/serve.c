@@ -563,6 +563,7 @@ static void shut_down(struct daemon *d)
                         uv_run(&d->loop, UV_RUN_ONCE);
                 plugin_registry_free(d->rt.plugins);
                 d->rt.plugins = NULL;
+                ssh_hosts_close(d->rt.ssh);
                 mail_catch_up(d->mail); /* what the workers' threads said last */
                 exec_hub_free(d->hub);
                 mail_free(d->mail);
