@@ -117,7 +117,7 @@ static int ssh_open(struct op *op, struct runtime *rt, const struct place *place
         if (r < 0)
                 return r;
         config = json_get_object(document, "ssh");
-        r = ssh_hosts_reach(op, rt, place, config, &context, &hello, err);
+        r = ssh_hosts_reach(op, rt, place, &context, &hello, err);
         if (r < 0) {
                 ssh_hello_done(&hello);
                 /* Nothing of the place exists yet, whatever the host did. */
@@ -153,10 +153,21 @@ static int ssh_close(struct op *op, struct runtime *rt, const struct place *plac
 {
         int r;
 
-        if (!is_plain(place))
-                return exec_close_place(op, rt, place, err);
-        r = exec_remote_end_place(op, rt, place->id, err);
-        return r < 0 ? r : ssh_plain_end_place(op, rt, place, err);
+        if (is_plain(place)) {
+                r = exec_remote_end_place(op, rt, place->id, err);
+                if (r >= 0)
+                        r = ssh_plain_end_place(op, rt, place, err);
+        } else {
+                r = exec_close_place(op, rt, place, err);
+        }
+        if (r >= 0)
+                ssh_hosts_leave(rt, place);
+        return r;
+}
+
+static const struct box_route *ssh_route_of(const struct place *place)
+{
+        return is_plain(place) ? NULL : &ssh_route;
 }
 
 static bool ssh_matches(const char *recorded, const char *wanted)
@@ -297,4 +308,5 @@ const struct driver driver_ssh = {
         .describe = ssh_describe,
         .realize = ssh_realize,
         .prepare_exec = ssh_prepare_exec,
+        .route = ssh_route_of,
 };

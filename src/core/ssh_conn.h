@@ -5,8 +5,8 @@
  *      ▲         │  └──► PLAIN       the host cannot run a box; believed for a minute
  *      └─────────┴────── lost, or given up
  *
- * Whoever needs a connection that is down logs in (an operation), and others who come meanwhile wait
- * for what becomes of it. One that is lost while places use it is opened again by itself, with
+ * Whoever needs a connection that is down logs in (an operation), and others who come meanwhile
+ * wait for what becomes of it. One that is lost while places use it is opened again by itself, with
  * growing pauses; one that nobody uses is closed after a minute. Keys are resolved for each login
  * and kept by nobody.
  *
@@ -32,6 +32,7 @@ struct ssh_user {
 
 /* One ssh process. Loop thread. */
 struct ssh_carrier {
+        struct ssh_hosts *hosts;
         struct ssh_conn *conn; /* NULL: it was given up */
         struct mux *mux;
         struct proc_watch watch;
@@ -73,8 +74,9 @@ struct ssh_hosts {
         struct ssh_setup setup;
         uv_loop_t *loop;
         pthread_mutex_t lock;
-        struct ssh_conn *conns; /* never removed before the end */
-        bool closing;           /* loop thread */
+        struct ssh_conn *conns;  /* never removed before the end */
+        bool closing;            /* loop thread, as the next */
+        unsigned carriers;
         struct ssh_plain *plain; /* ssh_plain.c; under the lock, as the next */
         int64_t last_call;
 };

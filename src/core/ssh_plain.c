@@ -166,9 +166,9 @@ static int run(struct op *op, struct ssh_plain *p, json_t **ret_result, struct e
                             "with 255; without a box nobody can tell.");
         }
         if (r >= 0)
-                *ret_result = json_pack("{s:i, s:n, s:b}", "exitCode",
-                                        call.session.status.exit_code, "signal", "timedOut",
-                                        timed_out);
+                *ret_result =
+                        json_pack("{s:i, s:n, s:b}", "exitCode", call.session.status.exit_code,
+                                  "signal", "timedOut", timed_out);
         ssh_call_done(op, &call);
         return r;
 }

@@ -455,7 +455,8 @@ static int recover(struct daemon *d, struct err *err)
                 r = sandbox_host_new(&d->rt, d->config.data_dir, config.box_program, &d->rt.sandbox,
                                      err);
         if (r >= 0)
-                r = ssh_hosts_new(&d->rt, d->config.data_dir, config.box_program, &d->rt.ssh, err);
+                r = ssh_hosts_new(&d->rt, &d->loop, d->config.data_dir, config.box_program,
+                                  &d->rt.ssh, err);
         if (r >= 0)
                 r = workspace_host_new(d->config.data_dir, &d->rt.workspaces, err);
         if (r >= 0)

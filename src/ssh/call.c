@@ -277,6 +277,8 @@ static int run(struct op *caller, const struct writer *w, const char *record, ta
         else
                 r = begin(op, w->setup, w->target, record, text.len, c, &own);
         if (r >= 0) {
+                if (w->command)
+                        c->session.errors_max = SESSION_BURST_MAX;
                 buf_clear(&text);
                 w->write(w, c->session.mark, &text);
                 r = ssh_session_send(op, &c->session, text.data, text.len, &own);

@@ -69,7 +69,8 @@ int ssh_session_start(const char *trampoline, const char *const *argv, const cha
 
         *ret = SSH_SESSION_INIT;
         ret->in.max = SESSION_LINE_MAX + CHUNK;
-        ret->errors.max = SESSION_ERRORS_MAX;
+        ret->errors.max = SESSION_BURST_MAX;
+        ret->errors_max = SESSION_ERRORS_MAX;
         make_mark(ret);
         r = spawn(trampoline, argv, env, ret, err);
         if (r < 0)
@@ -112,7 +113,7 @@ static void read_errors(struct ssh_session *s)
                         s->err_fd = -1;
                         return;
                 }
-                buf_append(&s->errors, chunk, MIN((size_t)n, SESSION_ERRORS_MAX - s->errors.len));
+                buf_append(&s->errors, chunk, MIN((size_t)n, s->errors_max - s->errors.len));
         }
 }
 
@@ -258,7 +259,7 @@ int ssh_session_begin_errors(struct op *op, struct ssh_session *s, struct err *e
                 at = strstr(buf_str(&s->errors), s->mark);
                 if (at && strchr(at, '\n'))
                         break;
-                if (s->errors.len >= SESSION_ERRORS_MAX || s->err_fd < 0 || has_ended(s)) {
+                if (s->errors.len >= s->errors_max || s->err_fd < 0 || has_ended(s)) {
                         buf_clear(&s->errors);
                         return 0;
                 }

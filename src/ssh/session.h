@@ -14,6 +14,7 @@
 #define SESSION_NOISE_MAX  ((size_t)256 << 10)
 #define SESSION_LINE_MAX   ((size_t)16 << 10)
 #define SESSION_ERRORS_MAX ((size_t)8 << 10)
+#define SESSION_BURST_MAX  ((size_t)4 << 20) /* of a command, before its beginning is noticed */
 
 struct ssh_session {
         struct proc proc;
@@ -22,7 +23,8 @@ struct ssh_session {
         int events;
         char mark[40];
         struct buf in, errors;
-        char *line; /* the last one */
+        char *line;        /* the last one */
+        size_t errors_max; /* what is kept of the errors */
         size_t noise;
         struct proc_status status; /* once it has ended */
         bool ended;
