@@ -431,13 +431,19 @@ static int collect(void *ctx, const struct execution *row)
         return 0;
 }
 
+static int find_rows(struct db *db, void *arg, struct err *err)
+{
+        struct ending *s = arg;
+
+        s->n = 0;
+        return executions_open(db, s->place_id, s->op->arena, collect, s, err);
+}
+
 static int end_rows(struct db *db, void *arg, struct err *err)
 {
         struct ending *s = arg;
-        int r;
+        int r = find_rows(db, s, err);
 
-        s->n = 0;
-        r = executions_open(db, s->place_id, s->op->arena, collect, s, err);
         for (size_t i = 0; r >= 0 && i < s->n; i++) {
                 struct execution *row = &s->rows[i];
 
@@ -460,10 +466,13 @@ int exec_remote_end_place(struct op *op, struct runtime *rt, const char *place_i
 
         if (!rt->hub)
                 return 0;
-        r = store_write(op, rt->store, end_rows, &s, err);
+        /* Mostly there are none, and none begins once the lease has ended. */
+        r = store_read(op, rt->store, find_rows, &s, err);
+        if (r >= 0 && s.n > 0)
+                r = store_write(op, rt->store, end_rows, &s, err);
         free(s.rows);
-        if (r < 0)
-                return r;
+        if (r < 0 || s.n == 0)
+                return MIN(r, 0);
         l = xcalloc(1, sizeof(*l));
         l->hub = rt->hub;
         memcpy(l->place_id, place_id, UUID_LEN + 1);

@@ -138,7 +138,7 @@ static int record_ready(struct db *db, void *arg, struct err *err)
 
         to.state = SALVAGE_READY;
         to.umask = s->umask;
-        to.changes = (int64_t)s->size.changes;
+        to.changes = (int64_t)(s->size.changes - s->size.deletes);
         to.deletes = (int64_t)s->size.deletes;
         to.bytes = (int64_t)s->size.bytes;
         to.updated_at = clock_now_us();
