@@ -8,12 +8,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/fd.h"
 #include "box/box_sandbox.h"
+#include "workspace/serve.h"
 
 extern char **environ;
 
@@ -23,6 +25,7 @@ static const char usage[] =
         "                 [--sandbox]\n"
         "       berth-box --check --ids FIRST:COUNT\n"
         "       berth-box --tree remove|give=ID --ids FIRST:COUNT --dir PATH\n"
+        "       berth-box --files\n"
         "       berth-box --version\n"
         "\n"
         "Runs commands for a Berth daemon that connects to DIR/box.sock (docs/box-protocol.md).\n"
@@ -35,6 +38,7 @@ static const char usage[] =
         "  --sandbox            as PID 1 of a sandbox, which standard input describes\n"
         "  --check              say what this machine has and lacks for sandboxes\n"
         "  --tree WORK          remove a sandbox's files, or give them to another of its ids\n"
+        "  --files              serve files over standard input, a socket (docs/workspaces.md)\n"
         "  --ids FIRST:COUNT    the sandbox's ids on this machine\n";
 
 static bool parse_number(const char *text, int64_t *ret)
@@ -44,6 +48,23 @@ static bool parse_number(const char *text, int64_t *ret)
         errno = 0;
         *ret = strtoll(text, &end, 10);
         return errno == 0 && *text && !*end && *ret > 0;
+}
+
+static void close_inherited(void)
+{
+        if (syscall(SYS_close_range, 3U, ~0U, 0U) < 0)
+                for (int fd = 3; fd < 65536; fd++)
+                        close(fd);
+        for (int fd = 0; fd < 3; fd++)
+                if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0)
+                        _exit(1);
+}
+
+/* One of our own, with a command's rights (box_service.c). */
+static int serve_files(void)
+{
+        close_inherited();
+        return sodium_init() < 0 || sync_serve(0, NULL) < 0 ? 1 : 0;
 }
 
 static struct sandbox sandbox;
@@ -60,12 +81,13 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 { "check", no_argument, NULL, 'c' },
                 { "tree", required_argument, NULL, 't' },
                 { "ids", required_argument, NULL, 'n' },
+                { "files", no_argument, NULL, 'f' },
                 { "version", no_argument, NULL, 'v' },
                 { "help", no_argument, NULL, 'h' },
                 { NULL, 0, NULL, 0 },
         };
         const char *dir = NULL, *id = NULL, *tree = NULL;
-        bool check = false;
+        bool check = false, files = false;
         int64_t limit = (int64_t)64 << 20;
         int opt;
 
@@ -105,6 +127,9 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 case 't':
                         tree = optarg;
                         break;
+                case 'f':
+                        files = true;
+                        break;
                 case 'v':
                         printf("berth-box %s protocol %d\n", BERTH_VERSION, FRAME_VERSION);
                         exit(0);
@@ -115,6 +140,8 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                         return err_set(err, ERR_USAGE, "unknown option");
                 }
         }
+        if (files)
+                exit(serve_files());
         if (check && sandbox.spec.n_ids >= SANDBOX_MIN_IDS)
                 exit(check_main(&sandbox));
         if (tree && dir && sandbox.spec.n_ids >= SANDBOX_MIN_IDS)
@@ -159,16 +186,6 @@ static void forget_environment(void)
         for (char **e = environ; e && *e; e++)
                 explicit_bzero(*e, strlen(*e));
         clearenv();
-}
-
-static void close_inherited(void)
-{
-        if (syscall(SYS_close_range, 3U, ~0U, 0U) < 0)
-                for (int fd = 3; fd < 65536; fd++)
-                        close(fd);
-        for (int fd = 0; fd < 3; fd++)
-                if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0)
-                        _exit(1);
 }
 
 static void answer(int fd, const char *text)
@@ -227,6 +244,7 @@ int main(int argc, char **argv)
         if (box.sandbox && geteuid() != 0)
                 sandbox_seal_program(argv);
         forget_environment();
+        box.program_fd = open("/proc/self/exe", O_PATH | O_CLOEXEC);
         box.cgroup_fd = box.spool_fd = box.listen_fd = box.dir_fd = -1;
         if (box.sandbox)
                 return sandbox_main(&box);

@@ -52,6 +52,7 @@ enum frame_type {
         FRAME_WINDOW = 54,
         FRAME_END = 55,
         FRAME_RESET = 56,
+        FRAME_CONNECT = 57,
         FRAME_TUNNEL_LAST = 63,
 };
 
