@@ -17,13 +17,13 @@ static bool creates(int flags)
         return (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE; /* O_TMPFILE has two bits */
 }
 
-int path_open_beneath(int dirfd, const char *path, int flags, mode_t mode, int *ret_fd,
-                      struct err *err)
+static int open_resolved(int dirfd, const char *path, int flags, mode_t mode, uint64_t resolve,
+                         int *ret_fd, struct err *err)
 {
         struct open_how how = {
                 .flags = (uint64_t)(unsigned int)(flags | O_CLOEXEC),
                 .mode = creates(flags) ? mode : 0,
-                .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
+                .resolve = resolve,
         };
         int tries = OPEN_TRIES;
         long fd;
@@ -39,6 +39,20 @@ int path_open_beneath(int dirfd, const char *path, int flags, mode_t mode, int *
         }
         *ret_fd = (int)fd;
         return 0;
+}
+
+int path_open_beneath(int dirfd, const char *path, int flags, mode_t mode, int *ret_fd,
+                      struct err *err)
+{
+        return open_resolved(dirfd, path, flags, mode, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
+                             ret_fd, err);
+}
+
+int path_open_plain(int dirfd, const char *path, int flags, mode_t mode, int *ret_fd,
+                    struct err *err)
+{
+        return open_resolved(dirfd, path, flags, mode, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS,
+                             ret_fd, err);
 }
 
 int path_make_dirs(const char *path, mode_t mode, struct err *err)

@@ -12,6 +12,10 @@
 int path_open_beneath(int dirfd, const char *path, int flags, mode_t mode, int *ret_fd,
                       struct err *err);
 
+/* The same, and no symlink is followed at all, not at the last component either. */
+int path_open_plain(int dirfd, const char *path, int flags, mode_t mode, int *ret_fd,
+                    struct err *err);
+
 /* Create the directory and its parents with the given mode; existing ones are left alone. */
 int path_make_dirs(const char *path, mode_t mode, struct err *err);
 

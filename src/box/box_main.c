@@ -25,6 +25,7 @@ static const char usage[] =
         "                 [--sandbox]\n"
         "       berth-box --check --ids FIRST:COUNT\n"
         "       berth-box --tree remove|give=ID --ids FIRST:COUNT --dir PATH\n"
+        "       berth-box --workspace AT --ids FIRST:COUNT --dir DIR [--lower PATH --store PATH]\n"
         "       berth-box --files\n"
         "       berth-box --version\n"
         "\n"
@@ -38,6 +39,8 @@ static const char usage[] =
         "  --sandbox            as PID 1 of a sandbox, which standard input describes\n"
         "  --check              say what this machine has and lacks for sandboxes\n"
         "  --tree WORK          remove a sandbox's files, or give them to another of its ids\n"
+        "  --workspace AT       show a directory of the host in the sandbox of DIR, or nothing any "
+        "more\n"
         "  --files              serve files over standard input, a socket (docs/workspaces.md)\n"
         "  --ids FIRST:COUNT    the sandbox's ids on this machine\n";
 
@@ -80,6 +83,9 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 { "sandbox", no_argument, NULL, 'S' },
                 { "check", no_argument, NULL, 'c' },
                 { "tree", required_argument, NULL, 't' },
+                { "workspace", required_argument, NULL, 'w' },
+                { "lower", required_argument, NULL, 'l' },
+                { "store", required_argument, NULL, 'o' },
                 { "ids", required_argument, NULL, 'n' },
                 { "files", no_argument, NULL, 'f' },
                 { "version", no_argument, NULL, 'v' },
@@ -87,6 +93,7 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 { NULL, 0, NULL, 0 },
         };
         const char *dir = NULL, *id = NULL, *tree = NULL;
+        struct workspace_args shown = { 0 };
         bool check = false, files = false;
         int64_t limit = (int64_t)64 << 20;
         int opt;
@@ -130,6 +137,15 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 case 'f':
                         files = true;
                         break;
+                case 'w':
+                        shown.at = optarg;
+                        break;
+                case 'l':
+                        shown.lower = optarg;
+                        break;
+                case 'o':
+                        shown.store = optarg;
+                        break;
                 case 'v':
                         printf("berth-box %s protocol %d\n", BERTH_VERSION, FRAME_VERSION);
                         exit(0);
@@ -146,6 +162,11 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 exit(check_main(&sandbox));
         if (tree && dir && sandbox.spec.n_ids >= SANDBOX_MIN_IDS)
                 exit(files_main(&sandbox, dir, tree));
+        if (shown.at && dir && !shown.lower == !shown.store &&
+            sandbox.spec.n_ids >= SANDBOX_MIN_IDS) {
+                shown.dir = dir;
+                exit(workspace_main(&sandbox, &shown));
+        }
         if (optind != argc || !dir || !id || !frame_uuid_bytes(id, b->id))
                 return err_set(err, ERR_USAGE, "--dir DIR and --id UUID are needed");
         frame_uuid_text(b->id, b->name);

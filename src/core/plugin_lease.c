@@ -182,8 +182,7 @@ static int check_request(struct op *op, json_t *request, struct exec_request *re
         if (check_bool(&c, "openStdin", CHECK_OPTIONAL, false))
                 check_custom(
                         &c, "openStdin",
-                        "Commands that a plugin runs get all of their input at the start: send it as stdin; "
-                        "with berth run, redirect standard input from /dev/null");
+                        "Commands that a plugin runs get all of their input at the start: send it as stdin");
         if (check_has(&c, "tty"))
                 check_custom(&c, "tty", "Commands that a plugin runs have no terminal");
         check_unknown(&c, (const char *[]){ "command", "args", "cwd", "env", "stdin", "timeoutMs",

@@ -33,6 +33,8 @@
 #include "core/snapshot.h"
 #include "core/stock.h"
 #include "core/sweeper.h"
+#include "core/workspace.h"
+#include "core/workspace_host.h"
 #include "daemon/config.h"
 #include "daemon/datadir.h"
 #include "daemon/idle.h"
@@ -136,6 +138,8 @@ static void sweep_once(struct daemon *d, struct op *op)
                          LOG_I("seconds", jump_us / US_PER_S));
         if (r >= 0)
                 r = sweep(op, &d->rt, &res, &err);
+        if (r >= 0)
+                r = workspace_sweep(op, &d->rt, &err);
         if (r >= 0)
                 r = snapshot_sweep(op, &d->rt, &err);
         if (r >= 0)
@@ -450,6 +454,8 @@ static int recover(struct daemon *d, struct err *err)
                 r = sandbox_host_new(&d->rt, d->config.data_dir, config.box_program, &d->rt.sandbox,
                                      err);
         if (r >= 0)
+                r = workspace_host_new(d->config.data_dir, &d->rt.workspaces, err);
+        if (r >= 0)
                 r = exec_hub_new(&config, &d->hub, err);
         if (r >= 0)
                 r = on_main_thread(d, read_boxes, err);
@@ -565,6 +571,7 @@ static void shut_down(struct daemon *d)
                 uv_run(&d->loop, UV_RUN_DEFAULT);
                 (void)uv_loop_close(&d->loop);
         }
+        workspace_host_free(d->rt.workspaces);
         sandbox_host_free(d->rt.sandbox);
         store_close(d->rt.store);
         master_key_unload();

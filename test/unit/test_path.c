@@ -176,6 +176,23 @@ static void test_make_dirs_refuses(void **state)
         assert_int_equal(path_make_dirs(path, 0700, &e), ERR_INVALID);
 }
 
+static void test_plain_follows_no_link(void **state)
+{
+        struct scratch *s = *state;
+        int fd;
+
+        make_link(s, "sub", "inner");
+        assert_int_equal(path_open_plain(s->in, "sub/file", O_RDONLY, 0, &fd, NULL), 0);
+        close(fd);
+        assert_int_equal(path_open_beneath(s->in, "inner/file", O_RDONLY, 0, &fd, NULL), 0);
+        close(fd);
+        assert_int_equal(path_open_plain(s->in, "inner/file", O_RDONLY, 0, &fd, NULL),
+                         ERR_FORBIDDEN);
+        assert_int_equal(path_open_plain(s->in, "inner", O_PATH, 0, &fd, NULL), ERR_FORBIDDEN);
+        assert_int_equal(path_open_plain(s->in, "../secret", O_RDONLY, 0, &fd, NULL),
+                         ERR_FORBIDDEN);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -184,6 +201,7 @@ int main(void)
                 cmocka_unit_test_setup_teardown(test_absolute_is_refused, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_links_that_lead_out_are_refused, setup,
                                                 teardown),
+                cmocka_unit_test_setup_teardown(test_plain_follows_no_link, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_what_is_missing, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_make_dirs, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_make_dirs_refuses, setup, teardown),
