@@ -95,8 +95,11 @@ int workspace_diff(struct op *op, struct runtime *rt, const struct lease_record 
                    bool with_text, struct buf *ret_json, struct err *err)
 {
         struct workspace_job j = { .op = op, .rt = rt };
+        struct restore_report earlier = { 0 };
         int r = workspace_job_of_lease(&j, record, err);
 
+        if (r >= 0) /* collecting would change what it takes as its baseline */
+                r = workspace_restore_resume(&j, &earlier, err);
         if (r >= 0)
                 r = diff(&j, ret_json, err);
         workspace_job_end(&j);
