@@ -5,6 +5,7 @@
  * The process has the rights of a command, no more, so that what it reads (a tree that the work
  * wrote) cannot reach the box through it. It is killed when its connection goes, whichever way. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -45,6 +46,8 @@ static int start_worker(struct box *b, pid_t *ret_pid)
                 return -1;
         ours = pair[0];
         theirs = pair[1];
+        if (fcntl(ours, F_SETFL, O_NONBLOCK) < 0)
+                return -1;
         *ret_pid = child_serve_files(b, theirs);
         return *ret_pid > 0 ? take_fd(&ours) : -1;
 }

@@ -49,6 +49,7 @@ enum sync_type {
         SYNC_FINISH = 20,     /* h→w: everything was sent */
         SYNC_FINISHED = 21,   /* w→h: and is there */
         SYNC_FAIL = 22,       /* w→h: text; it ends here */
+        SYNC_CLEAR = 23,      /* h→w: remove the root and all in it; FINISHED follows */
 };
 
 /* TREE: make the root. GET: we have something like it. */

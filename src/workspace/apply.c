@@ -240,6 +240,18 @@ int apply_remove(struct apply *a, const char *path, struct err *err)
         return r < 0 ? err_sys(err, ERR_IO, errno, "remove %s", path) : 0;
 }
 
+int apply_clear(struct apply *a, struct err *err)
+{
+        int fd;
+
+        leave_dir(a);
+        (void)!fchmod(a->root_fd, OWNER_ALL);
+        fd = openat(a->root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0 || remove_inside(fd, TREE_MAX_DEPTH + 1) < 0)
+                return err_sys(err, ERR_IO, errno, "remove a workspace");
+        return 0;
+}
+
 /* Making */
 
 /* Run `call` and, when the directory forbids it, once more. */

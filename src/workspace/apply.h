@@ -37,6 +37,8 @@ int apply_file(struct apply *a, const char *path, uint32_t mode, int64_t mtime_n
 /* Put a complete file (name in from_dir_fd, open as fd) in place; it is gone from there. */
 int apply_move(struct apply *a, const char *path, uint32_t mode, int64_t mtime_ns, int from_dir_fd,
                const char *from_name, int fd, struct err *err);
+/* Everything beneath the root, whatever it is; the root stays. */
+int apply_clear(struct apply *a, struct err *err);
 /* A regular file to read, or -1. */
 int apply_open(struct apply *a, const char *path);
 

@@ -36,6 +36,7 @@ struct serve {
         struct incoming incoming[SYNC_SLOTS];
         struct sync_out outgoing[SYNC_MAX_GETS];
         unsigned n_outgoing;
+        char root[TREE_MAX_PATH + 1];
         char path[TREE_MAX_PATH + 1], target[TREE_MAX_TARGET + 1];
 };
 
@@ -123,7 +124,7 @@ static int on_tree(struct serve *s, const struct sync_msg *m, struct err *err)
         if (!s->greeted || s->has_tree || m->text.len == 0 || m->text.len > TREE_MAX_PATH ||
             m->text.p[0] != '/')
                 return not_now(err);
-        r = open_directory(text_of(m->text, s->path), m->flags & SYNC_MAKE_ROOT, &root, err);
+        r = open_directory(text_of(m->text, s->root), m->flags & SYNC_MAKE_ROOT, &root, err);
         if (r < 0)
                 return r;
         apply_init(&s->apply, root);
@@ -357,6 +358,17 @@ static int on_finish(struct serve *s, struct err *err)
         return sync_send(&s->io, &(struct sync_msg){ .type = SYNC_FINISHED }, err);
 }
 
+static int on_clear(struct serve *s, struct err *err)
+{
+        int r = apply_clear(&s->apply, err);
+
+        if (r < 0)
+                return r;
+        if (rmdir(s->root) < 0 && errno != ENOENT)
+                return err_sys(err, ERR_IO, errno, "remove %s", s->root);
+        return sync_send(&s->io, &(struct sync_msg){ .type = SYNC_FINISHED }, err);
+}
+
 static int change(struct serve *s, const struct sync_msg *m, struct err *err)
 {
         const char *path = path_of(s, m);
@@ -409,6 +421,8 @@ static int handle(struct serve *s, const struct sync_msg *m, struct err *err)
                 return on_want(s, m, err);
         case SYNC_FINISH:
                 return on_finish(s, err);
+        case SYNC_CLEAR:
+                return on_clear(s, err);
         default:
                 return not_now(err);
         }

@@ -79,7 +79,7 @@ static int lost(struct sync_io *io, int errno_value, struct err *err)
                 if (r >= 0)
                         r = sync_take(io, err);
         }
-        return r < 0 ? r : err_sys(err, ERR_PROVIDER, errno_value, "the connection was lost");
+        return r < 0 ? r : err_sys(err, ERR_UNCERTAIN, errno_value, "the connection was lost");
 }
 
 /* As much as the descriptor takes now. */
@@ -132,7 +132,7 @@ static int read_some(struct sync_io *io, struct err *err)
         if (n < 0 && errno == EAGAIN)
                 return 0;
         if (n < 0)
-                return err_sys(err, ERR_PROVIDER, errno, "the connection was lost");
+                return err_sys(err, ERR_UNCERTAIN, errno, "the connection was lost");
         if (n == 0)
                 io->ended = true;
         buf_grew(&io->in, (size_t)n);
@@ -238,7 +238,7 @@ int sync_take(struct sync_io *io, struct err *err)
         if (r >= 0)
                 r = hand_over(io, err);
         if (r >= 0 && io->ended)
-                r = err_set(err, ERR_PROVIDER, "The file worker ended.");
+                r = err_set(err, ERR_UNCERTAIN, "The file worker ended.");
         return r;
 }
 

@@ -128,13 +128,13 @@ static int send_tree(struct sync_session *s, bool make_root, struct err *err)
                 err);
 }
 
-int sync_session_open(struct sync_session *s, struct op *op, int fd,
-                      const struct sync_options *options, bool make_root, int spool_dir,
-                      struct err *err)
+int sync_session_greet(struct sync_session *s, struct op *op, int fd,
+                       const struct sync_options *options, bool make_root, struct err *err)
 {
         int r;
 
         s->op = op;
+        s->manifest_fd = -1;
         s->options = options;
         s->io = (struct sync_io){ .fd = fd,
                                   .wait = wait_for,
@@ -143,19 +143,46 @@ int sync_session_open(struct sync_session *s, struct op *op, int fd,
                                   .on_message = on_message,
                                   .message_ctx = s };
         join_excludes(s);
-        s->manifest_fd = openat(spool_dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-        if (s->manifest_fd < 0)
-                return err_sys(err, ERR_IO, errno, "create a temporary file");
         r = sync_io_init(&s->io, err);
         if (r >= 0)
                 r = sync_send(&s->io,
                               &(struct sync_msg){ .type = SYNC_HELLO, .number = SYNC_VERSION },
                               err);
-        if (r >= 0)
-                r = send_tree(s, make_root, err);
-        if (r >= 0)
-                r = sync_send(&s->io, &(struct sync_msg){ .type = SYNC_SCAN }, err);
+        return r < 0 ? r : send_tree(s, make_root, err);
+}
+
+int sync_session_open(struct sync_session *s, struct op *op, int fd,
+                      const struct sync_options *options, bool make_root, int spool_dir,
+                      struct err *err)
+{
+        int r = sync_session_greet(s, op, fd, options, make_root, err);
+
+        if (r < 0)
+                return r;
+        s->manifest_fd = openat(spool_dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+        if (s->manifest_fd < 0)
+                return err_sys(err, ERR_IO, errno, "create a temporary file");
+        r = sync_send(&s->io, &(struct sync_msg){ .type = SYNC_SCAN }, err);
         return r < 0 ? r : sync_flush(&s->io, err);
+}
+
+static int no_file(void *ctx, const struct sync_msg *m, struct err *err)
+{
+        return sync_unasked(err);
+}
+
+int sync_clear(struct op *op, int fd, const struct sync_options *options, struct err *err)
+{
+        const struct sync_options bare = { .remote_dir = options->remote_dir };
+        struct sync_session s = { .on_file = no_file };
+        int r = sync_session_greet(&s, op, fd, &bare, true, err);
+
+        if (r >= 0)
+                r = sync_send(&s.io, &(struct sync_msg){ .type = SYNC_CLEAR }, err);
+        if (r >= 0)
+                r = sync_session_wait(&s, &s.finished, err);
+        sync_session_done(&s);
+        return sync_result(r, err);
 }
 
 void sync_session_done(struct sync_session *s)
