@@ -7,7 +7,8 @@
  * workspaces/<id>/there
  *
  * <cwd> is the lease's `remoteCwd`. Here, in workspaces/<id>: `baseline`, what was staged or last
- * brought home; `next`, what the last collect() saw; `bundle`, what it fetched. A connection that
+ * brought home; `next`, what the last collect() saw; `bundle`, what it fetched, and `fetching` while
+ * it does. A connection that
  * is lost is made again, and the transfer goes on where it was. */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,6 +28,7 @@
 
 #define BASELINE  "baseline"
 #define NEXT      "next"
+#define FETCHING  "fetching"
 #define TRIES     8
 #define PAUSE_MS  200
 #define PAUSE_MAX 5000
@@ -240,11 +242,16 @@ static int stage(struct op *op, struct runtime *rt, const struct place *place,
         return 0;
 }
 
+/* The bundle that is there stays until this one is complete: it may be all that is left. */
 static int pull(struct moving *m, int fd, struct err *err)
 {
-        CLEAN(cleanup_free) char *path = xasprintf("%s/" WORKSPACE_BUNDLE, m->w->dir);
-        int r = bundle_create(path, &m->into, err);
+        CLEAN(cleanup_free) char *done = xasprintf("%s/" FETCHING "/changes", m->w->dir);
+        CLEAN(cleanup_free) char *path = xasprintf("%s/" FETCHING, m->w->dir);
+        int r;
 
+        if (unlink(done) < 0 && errno != ENOENT) /* complete, and never put in its place */
+                return err_sys(err, ERR_IO, errno, "remove %s", done);
+        r = bundle_create(path, &m->into, err);
         if (r >= 0)
                 r = sync_pull(m->op, fd, m->dir_fd, BASELINE, NEXT, m->local_fd, m->into,
                               &m->options, &m->umask, &m->moved, err);
@@ -273,6 +280,10 @@ static int collect(struct op *op, struct runtime *rt, const struct place *place,
 
         if (r >= 0)
                 r = over_line(&m, pull, err);
+        if (r >= 0)
+                r = bundle_remove(op, path, err);
+        if (r >= 0 && renameat(m.dir_fd, FETCHING, m.dir_fd, WORKSPACE_BUNDLE) < 0)
+                r = err_sys(err, ERR_IO, errno, "keep what was fetched");
         if (r >= 0)
                 r = bundle_open(path, ret, &size, err);
         *ret_umask = m.umask;

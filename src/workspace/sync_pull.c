@@ -121,15 +121,19 @@ static bool has_twin(const struct pull *p, const struct sync_msg *big)
         return false;
 }
 
+/* The part has the name of what is expected, so that the next try finds it. */
 static int on_big(struct pull *p, struct waiting *w, const struct sync_msg *m, struct err *err)
 {
+        struct sync_msg big = *m;
+
+        memcpy(big.hash, w->change.now.hash, TREE_HASH);
         w->state = WAIT_COMING;
         w->mode = m->mode;
         if (!w->large) { /* it was small when it was seen */
                 w->large = true;
                 p->n_large++;
         }
-        return sync_in_begin(&w->in, p->parts_fd, m, has_twin(p, m), err);
+        return sync_in_begin(&w->in, p->parts_fd, &big, has_twin(p, &big), err);
 }
 
 static int on_big_end(struct pull *p, struct waiting *w, const struct sync_msg *m, struct err *err)
@@ -287,13 +291,6 @@ static int wait_until(struct pull *p, unsigned most, unsigned most_large, struct
 
 /* What differs */
 
-static bool needs_content(const struct pull *p, const struct tree_entry *was,
-                          const struct tree_entry *now)
-{
-        return now->kind == TREE_FILE && !(was && tree_same_content(was, now)) &&
-               !bundle_has(p->into, now->hash);
-}
-
 /* Something to begin with: an old version here, or a part of this one. */
 static bool have_some(struct pull *p, const struct tree_entry *now)
 {
@@ -323,7 +320,7 @@ static int on_difference(void *ctx, const struct tree_entry *was, const struct t
         if (was)
                 entry_copy(&w->change.was, was);
         entry_copy(&w->change.now, now ? now : was);
-        if (!now || !needs_content(p, was, now))
+        if (!now || now->kind != TREE_FILE || bundle_has(p->into, now->hash))
                 return 0;
         w->large = large;
         p->n_large += large;

@@ -294,7 +294,7 @@ static void test_cuts_anywhere(void **state)
         make_odd_tree(w);
         put_bytes(w->remote_fd, "larger", 3 * MB, 3);
         patch_byte(w->remote_fd, "larger", (off_t)MB);
-        for (int i = 0; i < 60; i++) {
+        for (int i = 0; i < 25; i++) {
                 CLEAN(err_done) struct err err = { 0 };
                 int r;
 
