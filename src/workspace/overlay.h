@@ -1,6 +1,8 @@
 /* The upper layer of an overlay as a change set (change.h): whiteouts are deletions, opaque
  * directories replace what is beneath them. What a sandbox wrote: nothing in it is trusted, nothing
- * is followed. Changes are `was_by_time`, except of what an earlier restore took over already.
+ * is followed, devices and the like are left out. The sandbox may go on writing meanwhile: who
+ * copies content compares it with the hash that the change has.
+ *
  * Blocking; operation threads. */
 #ifndef BERTH_WORKSPACE_OVERLAY_H
 #define BERTH_WORKSPACE_OVERLAY_H
@@ -8,13 +10,27 @@
 #include "workspace/change.h"
 #include "workspace/scan.h"
 
-/* Takes neither descriptor. `lower_fd` is the workspace on the host: what an opaque directory hides
- * is found there. `applied` is the manifest of the upper layer at the last restore (NULL: there was
- * none): what is still the same is no change, and for the rest it is what `was`. */
-int overlay_open(int upper_fd, int lower_fd, int64_t staged_ns, struct tree_source *applied,
-                 const struct excludes *excludes, struct change_set **ret, struct err *err);
+struct overlay_layers {
+        int upper_fd; /* what was written */
+        int lower_fd; /* the directory below it, as it is now */
+        /* The directory below is the host's own, which others change too: what it was is told by
+         * its change time. 0: it is a copy of ours that nobody changes, and the baseline itself. */
+        int64_t staged_ns;
+        /* The upper layer as the last restore took it over; NULL: there was none. What is still the
+         * same is no change. */
+        struct tree_source *applied;
+        const struct excludes *excludes;
+        /* Where to keep the manifest of the upper layer, for the next time. */
+        int manifest_dir;
+        const char *manifest_name;
+};
 
-/* The upper layer as a manifest, for the next time. */
-int overlay_scan(int upper_fd, const struct excludes *excludes, struct scan **ret, struct err *err);
+/* Reads the whole upper layer. Takes none of the descriptors and needs nothing of *layers later on.
+ */
+int overlay_open(const struct overlay_layers *layers, struct change_set **ret, struct err *err);
+
+/* Make whiteouts in an empty upper layer for what of the lower one is excluded, so that it is not
+ * seen inside. Only for root. */
+int overlay_hide(int upper_fd, int lower_fd, const struct excludes *excludes, struct err *err);
 
 #endif
