@@ -21,7 +21,4 @@ struct copy_result {
 int tree_copy(struct op *op, int from_fd, int to_fd, const struct copy_options *options,
               struct copy_result *ret, struct err *err);
 
-/* One file's content; *ret_shared: by reflink. */
-int file_copy(int from_fd, int to_fd, bool *ret_shared, struct err *err);
-
 #endif
