@@ -28,6 +28,7 @@
 #include "store/salvages.h"
 #include "store/workspaces.h"
 #include "workspace/bundle.h"
+#include "workspace/git.h"
 #include "workspace/merge.h"
 #include "workspace/scan.h"
 
@@ -103,7 +104,7 @@ struct stage_request {
 /* What restores did or would do. In the operation's arena. */
 struct restore_report {
         struct merge_report merge;
-        const char *git_head; /* new head that was integrated; NULL: none */
+        struct git_report git; /* commits that came along */
         int64_t duration_ms;
 };
 
@@ -157,7 +158,8 @@ int salvage_apply(struct op *op, struct runtime *rt, const char *id, const char 
 int salvage_drop(struct op *op, struct runtime *rt, const char *id, struct salvage *ret,
                  struct err *err);
 
-/* {added, changed, deleted, left, conflicts: [{path, kept}], bytes, gitHead, durationMs} */
+/* {added, changed, deleted, left, conflicts: [{path, kept}], bytes, git, durationMs}; `git` is
+ * null, or {head, merged, conflictRef, kept: [{name, here}], note}. */
 void restore_report_encode(struct jw *w, const struct restore_report *report);
 
 #endif

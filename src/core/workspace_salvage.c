@@ -338,6 +338,7 @@ int salvage_apply(struct op *op, struct runtime *rt, const char *id, const char 
                         .excludes = &excludes,
                         .umask = (uint32_t)a.row.umask,
                         .work = &work,
+                        .scratch = workspace_scratch(op->arena, dir),
                 };
 
                 excludes.patterns = workspace_patterns(op->arena, a.row.exclude);

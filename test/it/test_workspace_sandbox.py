@@ -3,6 +3,7 @@ brings them home."""
 
 import json
 import os
+import subprocess
 import unittest
 
 from berthtest import ident, wait_until
@@ -120,13 +121,17 @@ class RoundTripTest(WorkspaceTest):
         self.put("a", "ours\n")
         diff = self.ok("GET", self.ws("/diff"))
         self.assertEqual({c["path"]: c["change"] for c in diff["changes"]},
-                         {"a": "write", "gone": "delete", "d": "write", "d/n": "write"})
+                         {"a": "change", "gone": "delete", "d": "add", "d/n": "add"})
+        text = self.ok("GET", self.ws("/diff?text=1"))["changes"]
+        self.assertEqual({c["path"]: c.get("diff") for c in text},
+                         {"a": "@@ -1 +1 @@\n-ours\n+two\n", "gone": None, "d": None, "d/n": "@@ -0,0 +1 @@\n+n\n"})
         self.assertEqual([c["path"] for c in diff["restore"]["conflicts"]], ["a"])
         self.assertEqual(contents(self.dir), {"a": "ours\n", "gone": "x\n"})
         status, out, err = self.cli("workspace", "diff", ident(self.held))
         self.assertEqual(status, 0, err)
         self.assertIn("D gone\n", out)
-        self.assertIn("W d/\n", out)
+        self.assertIn("A d/\n", out)
+        self.assertIn("M a\n@@ -1 +1 @@\n-ours\n+two\n", out)
         self.assertIn("conflict: a", err)
         self.restore()
         self.assertEqual(self.ok("GET", self.ws("/diff"))["changes"], [])
@@ -163,6 +168,64 @@ class RoundTripTest(WorkspaceTest):
         self.assertEqual(result["stage"]["cwd"], "/workspace")
         self.assertEqual(result["restore"]["conflicts"], [])
         self.assertEqual(self.salvages(), [])
+
+
+class GitTest(WorkspaceTest):
+    """A workspace that is a git repository. What git makes of hostile ones is for unit tests."""
+
+    def git(self, *words):
+        return subprocess.run(["git", "-C", self.dir, "-c", "user.name=T", "-c", "user.email=t@example", *words],
+                              check=True, capture_output=True, text=True).stdout.strip()
+
+    def make_repository(self):
+        self.git("init", "-q", "-b", "main")
+        self.put("a", "1\n")
+        self.git("add", "a")
+        self.git("commit", "-q", "-m", "first")
+        self.stage()
+
+    def commit_there(self):
+        done = self.sh("set -e; export HOME=/tmp; git config --global --add safe.directory /workspace; "
+                       "git config --global user.name B; git config --global user.email b@example; "
+                       "echo 2 > a; echo new > b; git add a b; git commit -q -m second; git rev-parse HEAD; "
+                       "git config core.hooksPath /workspace/evil; mkdir -p .git/hooks; "
+                       "echo 'touch /tmp/pwned' > .git/hooks/post-commit; chmod +x .git/hooks/post-commit")
+        self.assertEqual(done["exitCode"], 0, done)
+        return done["stdout"].strip()
+
+    def test_commits_come_home_and_configuration_does_not(self):
+        self.make_repository()
+        head = self.commit_there()
+        report = self.restore()
+        self.assertEqual((report["git"]["head"], report["conflicts"]), (head, []), report)
+        self.assertEqual(self.git("rev-parse", "HEAD"), head)
+        self.assertEqual(self.git("status", "--porcelain"), "")
+        self.assertEqual(self.git("log", "--format=%s"), "second\nfirst")
+        self.assertNotIn("evil", (self.dir / ".git/config").read_text())
+        self.assertFalse((self.dir / ".git/hooks/post-commit").exists())
+        self.assertIsNone(self.restore()["git"])
+
+    def test_both_sides_commit(self):
+        self.make_repository()
+        head = self.commit_there()
+        self.put("c", "ours\n")
+        self.git("add", "c")
+        self.git("commit", "-q", "-m", "ours")
+        report = self.restore()
+        self.assertTrue(report["git"]["merged"], report)
+        self.assertEqual(self.git("status", "--porcelain"), "")
+        self.assertIn(head, self.git("log", "--format=%H").split())
+        self.assertEqual((self.dir / "c").read_text(), "ours\n")
+
+    def test_a_salvage_has_the_commits(self):
+        self.make_repository()
+        head = self.commit_there()
+        self.release(self.held)
+        saved = self.salvages()[0]["id"]
+        self.assertEqual({c["path"] for c in self.ok("GET", f"/api/salvages/{saved}/diff")["changes"]}, {"a", "b"})
+        report = self.ok("POST", f"/api/salvages/{saved}/apply", {})
+        self.assertEqual(report["git"]["head"], head)
+        self.assertEqual(self.git("rev-parse", "HEAD"), head)
 
 
 class CopyTest(WorkspaceTest):
@@ -276,7 +339,7 @@ class SalvageTest(WorkspaceTest):
         saved = self.salvages()[0]["id"]
         status, out, err = self.cli("workspace", "salvaged", "show", saved[:8])
         self.assertEqual(status, 0, err)
-        self.assertIn("W a", out)
+        self.assertIn("M a", out)
         self.assertIn("conflict: a", err)
         status, out, err = self.cli("workspace", "salvaged", "apply", saved[:8])
         self.assertEqual(status, 0, err)
