@@ -61,10 +61,10 @@ struct workspace_way {
                      const struct workspace *w, workspace_progress_fn progress, void *ctx,
                      struct stage_result *ret, struct err *err);
         /* What was changed since, ready to be merged; the caller closes it. A way that fetches it
-         * first makes a bundle of it in <w->dir>/WORKSPACE_BUNDLE: as long as the restore is not
-         * over, that is what is merged again after a crash. *ret_umask as in merge.h.
-         * ERR_NOT_FOUND: the place is not there any more, and the changes with it.
-         * NULL: nothing ever is to be brought home (in_place). */
+         * first makes a bundle of it in <w->dir>/WORKSPACE_BUNDLE, in place of the one that is
+         * there: as long as the restore is not over, that is what is merged again after a crash.
+         * *ret_umask as in merge.h. ERR_NOT_FOUND: the place is not there any more, and the changes
+         * with it. NULL: nothing ever is to be brought home (in_place). */
         int (*collect)(struct op *op, struct runtime *rt, const struct place *place,
                        const struct workspace *w, workspace_progress_fn progress, void *ctx,
                        struct change_set **ret, uint32_t *ret_umask, struct err *err);

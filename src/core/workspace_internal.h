@@ -75,7 +75,7 @@ static inline const char *workspace_scratch(struct arena *arena, const char *dir
 int workspace_merge(struct op *op, struct runtime *rt, struct change_set *changes,
                     const struct merge_request *req, struct restore_report *ret, struct err *err);
 
-/* Ask the way for what was changed. What it fetched for an earlier question is removed first. */
+/* Ask the way for what was changed. */
 int workspace_collect(struct workspace_job *j, struct change_set **ret, uint32_t *ret_umask,
                       struct err *err);
 

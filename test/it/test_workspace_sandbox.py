@@ -3,6 +3,7 @@ brings them home."""
 
 import json
 import os
+import shutil
 import subprocess
 import unittest
 
@@ -305,6 +306,17 @@ class SalvageTest(WorkspaceTest):
         self.kill_box()
         wait_until(self.salvages, "it is saved")
         self.assert_saved("failed")
+
+    def test_the_directory_itself_is_gone(self):
+        self.change()
+        away = self.dir.with_name(self.dir.name + "-away")
+        self.dir.rename(away)
+        self.addCleanup(shutil.rmtree, away)
+        self.assert_status(self.req("POST", self.ws("/restore"), {}), 404)
+        self.release(self.held)
+        self.assertEqual([s["changes"] for s in self.salvages()], [2])
+        self.ok("POST", f"/api/salvages/{self.salvages()[0]['id']}/apply", {"localPath": str(away)})
+        self.assertEqual(contents(away), {"a": "2\n", "gone": "x\n", "new": "new\n"})
 
     def test_an_environment_that_is_deleted(self):
         self.change()
