@@ -4,7 +4,9 @@ brings them home."""
 import json
 import os
 import shutil
+import signal
 import subprocess
+import threading
 import unittest
 
 from berthtest import ident, wait_until
@@ -171,6 +173,23 @@ class RoundTripTest(WorkspaceTest):
         self.assertEqual(self.salvages(), [])
 
 
+class InterruptTest(WorkspaceTest):
+    def test_ctrl_c_brings_changes_home(self):
+        self.put("a", "1\n")
+        self.put("ready", "")
+        run = subprocess.Popen([self.daemon.binary, "run", "--env", "box", "-w", str(self.dir), "--", "sh", "-c",
+                                "echo 2 > a; echo begun; exec sleep 600"], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True,
+                               env={**os.environ, **self.daemon.env, "BERTH_DATA": str(self.daemon.data)})
+        self.addCleanup(run.kill)
+        self.assertEqual(run.stdout.readline(), "begun\n")
+        run.send_signal(signal.SIGINT)
+        _, err = run.communicate(timeout=60)
+        self.assertEqual(run.returncode, -signal.SIGINT, err)
+        self.assertEqual(contents(self.dir)["a"], "2\n", err)
+        self.assertEqual(self.salvages(), [])
+
+
 class GitTest(WorkspaceTest):
     """A workspace that is a git repository. What git makes of hostile ones is for unit tests."""
 
@@ -231,6 +250,22 @@ class GitTest(WorkspaceTest):
 
 class CopyTest(WorkspaceTest):
     isolation = "copy"
+
+    def test_a_release_while_it_is_staged(self):
+        """Whoever is first: nothing is left of it, and the lease has ended."""
+        for n in range(500):
+            self.put(f"d{n % 20}/f{n}", f"{n}\n" * 200)
+        answers = []
+        worker = threading.Thread(target=lambda: answers.append(
+            self.req("POST", self.ws("/stage"), {"localPath": str(self.dir), "isolation": "copy"})))
+        worker.start()
+        wait_until(lambda: self.daemon.sql("SELECT 1 FROM workspaces") or not worker.is_alive(), "it has begun")
+        self.release(self.held)
+        worker.join()
+        self.assertIn(answers[0].status, (200, 409), answers[0].body)
+        wait_until(lambda: not self.daemon.sql("SELECT id FROM workspaces WHERE state <> 'ended'"), "it has ended")
+        wait_until(lambda: not os.listdir(self.daemon.data / "workspaces"), "its directory has gone")
+        self.assertEqual(self.salvages(), [])
 
     def test_what_is_changed_here_is_not_seen_there(self):
         self.put("a", "1\n")
@@ -317,6 +352,35 @@ class SalvageTest(WorkspaceTest):
         self.assertEqual([s["changes"] for s in self.salvages()], [2])
         self.ok("POST", f"/api/salvages/{self.salvages()[0]['id']}/apply", {"localPath": str(away)})
         self.assertEqual(contents(away), {"a": "2\n", "gone": "x\n", "new": "new\n"})
+
+    def test_a_place_is_not_closed_before_its_changes_are_saved(self):
+        """Our own trouble (no room, here: no directory) is tried again until it is over."""
+        self.change()
+        folder = self.daemon.data / "salvage"
+        folder.rmdir()
+        folder.write_text("in the way")
+        self.release(self.held)
+        self.assertEqual(self.lease(self.held)["cleanupStatus"], "failed")
+        self.assertEqual([p["state"] for p in self.places()], ["closing"])
+        self.assertEqual(len(self.ok("GET", "/api/leaks")["cleanupDue"]), 1)
+        self.assertIn("Could not be given up yet", self.ok("GET", self.ws())["note"])
+        folder.unlink()
+        folder.mkdir()
+        self.ok("POST", f"/api/places/{self.place()}/close", {})
+        self.assert_saved("released")
+        self.assertEqual(self.lease(self.held)["cleanupStatus"], "success")
+
+    def test_discarding_lets_a_place_go(self):
+        self.change()
+        folder = self.daemon.data / "salvage"
+        folder.rmdir()
+        folder.write_text("in the way")
+        self.release(self.held)
+        self.assertEqual(self.ok("POST", self.ws("/discard"), {})["state"], "ended")
+        self.ok("POST", f"/api/places/{self.place()}/close", {})
+        self.assertEqual(self.places(), [])
+        folder.unlink()
+        folder.mkdir()
 
     def test_an_environment_that_is_deleted(self):
         self.change()
