@@ -201,6 +201,14 @@ static void assert_sound(struct world *w)
         sh(w, "! find . -name 'PWNED*' | grep .");
 }
 
+static const char *kept_as(const struct world *w, const char *name)
+{
+        for (const struct git_kept *k = w->report.kept; k; k = k->next)
+                if (streq(k->name, name))
+                        return k->here;
+        return "nothing";
+}
+
 /* Tests. remote-execution 4.6 */
 
 /* As remote-execution 8.71 wants it of a round trip. */
@@ -300,6 +308,25 @@ static void test_what_is_staged_stays(void **state)
         assert_out(w, "cd ws; git show :a", "mine");
 }
 
+/* Somebody is at the index, or it is something else: it stays as it is. */
+static void test_index_in_use(void **state)
+{
+        struct world *w = *state;
+
+        make_repository(w);
+        sh(w, "cd box; echo 2 > a; git commit -qam two; cd ../ws/.git; touch index.lock");
+        restored(w);
+        assert_true(w->report.index_stale);
+        assert_non_null(w->report.head);
+        sh(w, "cd ws; rm .git/index.lock; git reset -q; git diff --quiet HEAD; rm -rf ../scratch");
+        stage(w);
+        sh(w,
+           "cd box; echo 3 > a; git commit -qam three; cd ../ws/.git; mv index i; ln -s i index");
+        restored(w);
+        assert_true(w->report.index_stale);
+        assert_out(w, "cd ws/.git; readlink index; ls index*", "i\nindex");
+}
+
 static void test_packed(void **state)
 {
         struct world *w = *state;
@@ -356,9 +383,26 @@ static void test_branches_and_tags(void **state)
                             out(w, "cd box; git rev-parse new ahead odd#1 both t"));
         assert_out(w, "cd ws; git log -1 --format=%s both", "mine");
         assert_out(w, "cd ws; git log -1 --format=%s t", "one");
-        assert_string_equal(w->report.kept->name, "refs/heads/ahead");
-        assert_string_equal(w->report.kept->here, "refs/heads/ahead");
-        assert_string_equal(w->report.kept->next->here, "refs/berth/" STAMP "/heads/both");
+        assert_string_equal(kept_as(w, "refs/heads/new"), "refs/heads/new");
+        assert_string_equal(kept_as(w, "refs/heads/ahead"), "refs/heads/ahead");
+        assert_string_equal(kept_as(w, "refs/heads/both"), "refs/berth/" STAMP "/heads/both");
+        assert_string_equal(kept_as(w, "refs/tags/t"), "refs/berth/" STAMP "/tags/t");
+        assert_string_equal(kept_as(w, "refs/tags/odd#1"), "refs/tags/odd#1");
+        assert_sound(w);
+}
+
+/* A name that has no room here is kept aside, and does not keep the others away. */
+static void test_names_in_the_way(void **state)
+{
+        struct world *w = *state;
+
+        make_repository(w);
+        sh(w, "cd box; git branch topic/one; git branch other");
+        sh(w, "cd ws; git branch topic");
+        restored(w);
+        assert_string_equal(kept_as(w, "refs/heads/topic/one"),
+                            "refs/berth/" STAMP "/heads/topic/one");
+        assert_string_equal(kept_as(w, "refs/heads/other"), "refs/heads/other");
         assert_sound(w);
 }
 
@@ -375,6 +419,13 @@ static void test_on_another_branch(void **state)
         restored(w);
         assert_null(w->report.head);
         assert_out(w, "cd ws; git log -1 --format=%s", "two");
+        sh(w, "cd box; git checkout -q --detach");
+        restored(w);
+        assert_null(w->report.head);
+        sh(w, "cd box; git checkout -q old; echo 2 > o; git commit -qam older");
+        restored(w);
+        assert_null(w->report.head);
+        assert_out(w, "cd ws; git log -1 --format=%s; git log -1 --format=%s old", "two\nolder");
         sh(w, "cd box; git checkout -q main; git checkout -q -b work; echo w > w; git add w; "
               "git commit -qm work");
         sh(w, "rm -rf scratch");
@@ -637,10 +688,11 @@ static void test_the_host_works_on(void **state)
 /* Killed anywhere and done again, it comes to the same end. */
 static void test_crashes(void **state)
 {
-        static const char *const points[] = { "workspace.git.objects.before",
-                                              "workspace.git.objects.after",
-                                              "workspace.git.ref.before", "workspace.git.ref.after",
-                                              "workspace.git.index.after" };
+        static const char *const points[] = {
+                "workspace.git.objects.before", "workspace.git.objects.after",
+                "workspace.git.ref.before",     "workspace.git.ref.after",
+                "workspace.git.index.before",   "workspace.git.index.after"
+        };
         struct world *w = *state;
 
         make_repository(w);
@@ -667,6 +719,22 @@ static void test_crashes(void **state)
                 assert_out(w, "cd ws; git log --merges --format=%s | wc -l", "1");
                 assert_sound(w);
         }
+}
+
+/* Files come without it. */
+static void test_no_git(void **state)
+{
+        CLEAN(cleanup_free) char *old = xstrdup(getenv("PATH"));
+        struct world *w = *state;
+
+        make_repository(w);
+        sh(w, "cd box; echo 2 > a; git commit -qam two");
+        setenv("PATH", "/nonexistent", 1);
+        restored(w);
+        setenv("PATH", old, 1);
+        assert_null(w->report.head);
+        assert_non_null(w->report.note);
+        assert_out(w, "cat ws/a", "2");
 }
 
 /* A daemon of root's leaves no files of root's in a repository of somebody else. */
@@ -696,9 +764,11 @@ int main(void)
                 TEST(test_diverged),
                 TEST(test_conflict),
                 TEST(test_what_is_staged_stays),
+                TEST(test_index_in_use),
                 TEST(test_packed),
                 TEST(test_stale_packed_lines),
                 TEST(test_branches_and_tags),
+                TEST(test_names_in_the_way),
                 TEST(test_on_another_branch),
                 TEST(test_detached),
                 TEST(test_first_commit),
@@ -713,6 +783,7 @@ int main(void)
                 TEST(test_too_many_refs),
                 TEST(test_the_host_works_on),
                 TEST(test_crashes),
+                TEST(test_no_git),
                 TEST(test_owner),
         };
 
