@@ -177,7 +177,7 @@ static int copy_to(struct git_import *g, const struct change *c, const char *dir
         to = openat(g->scratch_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
         if (to < 0)
                 return err_sys(err, ERR_IO, errno, "create %s", temporary);
-        r = content_copy(g->op, from, to, c->now.size, err);
+        r = content_copy(g->op, from, to, c->now.size, NULL, err);
         if (r >= 0 && renameat(g->scratch_fd, temporary, g->scratch_fd, path) < 0)
                 r = err_sys(err, ERR_IO, errno, "rename to %s", path);
         return r;

@@ -100,6 +100,14 @@ static void expect_nothing_ours(struct trees *t)
                 assert_null(strstr(t->got.nodes[i].path, ".berth-tmp"));
 }
 
+static void expect_clear_journal(struct trees *t)
+{
+        struct stat st;
+
+        assert_int_equal(stat(t->w.lock, &st), 0);
+        assert_int_equal(st.st_size, 0);
+}
+
 /* The rules */
 
 /* remote-execution 8.12, 8.13, 8.14: changed and new files come; what was made here stays; what is
@@ -624,10 +632,37 @@ static void test_cancelled(void **state)
         t->w.op.cancel = &c;
         assert_int_equal(merge_with(t, cancel), ERR_CANCELLED);
         expect_nothing_ours(t);
+        expect_clear_journal(t); /* or it would grow with every try */
         t->w.op.cancel = NULL;
         op_cancel_done(&c);
         merge(t);
         expect_text(t, "b", "theirs");
+}
+
+static int disturb_another(struct change_set *s, const struct change *c, int *ret_fd,
+                           struct err *err)
+{
+        world_write(&disturbed->w, "agreed", "typed meanwhile");
+        return open_quietly(s, c, ret_fd, err);
+}
+
+/* Theirs was the same, so nobody fetched it; now it would be needed. The next try has it. */
+static void test_edited_after_it_agreed(void **state)
+{
+        struct trees *t = *state;
+
+        tree_file(&t->was, "agreed", "was");
+        staged(t);
+        world_write(&t->w, "agreed", "theirs");
+        tree_put(&t->now, "agreed", TREE_FILE, 0755, "theirs");
+        tree_file(&t->now, "other", "theirs");
+        assert_int_equal(merge_with(t, disturb_another), ERR_CONFLICT);
+        expect_text(t, "agreed", "typed meanwhile");
+        expect_nothing_ours(t);
+        merge(t);
+        expect_text(t, "agreed", "theirs");
+        expect_text(t, KEPT("agreed"), "typed meanwhile");
+        expect_text(t, "other", "theirs");
 }
 
 static void test_one_at_a_time(void **state)
@@ -791,6 +826,7 @@ int main(void)
                 TEST(test_hostile_beneath_a_file),
                 TEST(test_hostile_mode),
                 TEST(test_edited_while_merging),
+                TEST(test_edited_after_it_agreed),
                 TEST(test_cancelled),
                 TEST(test_one_at_a_time),
                 TEST(test_before),
