@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 
 #include "base/fd.h"
+#include "box/box_relay.h"
 #include "box/box_sandbox.h"
 #include "workspace/serve.h"
 
@@ -26,6 +27,7 @@ static const char usage[] =
         "       berth-box --check --ids FIRST:COUNT\n"
         "       berth-box --tree remove|give=ID --ids FIRST:COUNT --dir PATH\n"
         "       berth-box --workspace AT --ids FIRST:COUNT --dir DIR [--lower PATH --store PATH]\n"
+        "       berth-box --relay --dir BASE\n"
         "       berth-box --files\n"
         "       berth-box --version\n"
         "\n"
@@ -41,6 +43,8 @@ static const char usage[] =
         "  --tree WORK          remove a sandbox's files, or give them to another of its ids\n"
         "  --workspace AT       show a directory of the host in the sandbox of DIR, or nothing any "
         "more\n"
+        "  --relay              carry streams between standard input and output and the boxes in "
+        "BASE/boxes\n"
         "  --files              serve files over standard input, a socket (docs/workspaces.md)\n"
         "  --ids FIRST:COUNT    the sandbox's ids on this machine\n";
 
@@ -51,6 +55,14 @@ static bool parse_number(const char *text, int64_t *ret)
         errno = 0;
         *ret = strtoll(text, &end, 10);
         return errno == 0 && *text && !*end && *ret > 0;
+}
+
+/* An empty environment, also for who reads it in our memory. */
+static void forget_environment(void)
+{
+        for (char **e = environ; e && *e; e++)
+                explicit_bzero(*e, strlen(*e));
+        clearenv();
 }
 
 static void close_inherited(void)
@@ -87,6 +99,7 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 { "lower", required_argument, NULL, 'l' },
                 { "store", required_argument, NULL, 'o' },
                 { "ids", required_argument, NULL, 'n' },
+                { "relay", no_argument, NULL, 'r' },
                 { "files", no_argument, NULL, 'f' },
                 { "version", no_argument, NULL, 'v' },
                 { "help", no_argument, NULL, 'h' },
@@ -94,7 +107,7 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
         };
         const char *dir = NULL, *id = NULL, *tree = NULL;
         struct workspace_args shown = { 0 };
-        bool check = false, files = false;
+        bool check = false, files = false, relay = false;
         int64_t limit = (int64_t)64 << 20;
         int opt;
 
@@ -128,6 +141,9 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                             2)
                                 return err_set(err, ERR_USAGE, "--ids: FIRST:COUNT");
                         break;
+                case 'r':
+                        relay = true;
+                        break;
                 case 'c':
                         check = true;
                         break;
@@ -155,6 +171,11 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 default:
                         return err_set(err, ERR_USAGE, "unknown option");
                 }
+        }
+        if (relay && dir && optind == argc) {
+                close_inherited();
+                forget_environment();
+                exit(relay_main(dir));
         }
         if (files)
                 exit(serve_files());
@@ -199,14 +220,6 @@ static int set_up(struct box *b, struct err *err)
         if (r >= 0)
                 r = setup_socket(b, err);
         return r < 0 ? r : setup_listen(b, err);
-}
-
-/* An empty environment, also for who reads it in our memory. */
-static void forget_environment(void)
-{
-        for (char **e = environ; e && *e; e++)
-                explicit_bzero(*e, strlen(*e));
-        clearenv();
 }
 
 static void answer(int fd, const char *text)

@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/path.h"
+#include "core/box_route_test.h"
 #include "core/exec_internal.h"
 #include "core/sandbox_host.h"
 
@@ -427,6 +428,7 @@ void exec_hub_free(struct exec_hub *hub)
                         exec_drop(hub->table[i]);
         /* NOLINTEND(clang-analyzer-unix.Malloc) */
         hub->config.rt->hub = NULL;
+        box_route_test_done();
         resolver_free(hub->resolver);
         uv_close((uv_handle_t *)&hub->record_timer, timer_closed);
         uv_close((uv_handle_t *)&hub->adopt_timer, timer_closed);

@@ -61,6 +61,7 @@ struct exec {
         struct exec_watch *watches;
         /* run by a plugin: no box */
         char *remote_plugin; /* NULL: it is not, or has not begun */
+        bool remote_ssh;     /* ssh runs it, and not a plugin */
         int64_t remote_call;
         char remote_place[UUID_LEN + 1];
 

@@ -39,7 +39,7 @@ struct workspace {
         const char *isolation;  /* "overlay", "copy"; NULL: what the way likes best */
         struct excludes excludes;
         const char *dir;   /* of ours: <data>/workspaces/<id>, for manifests and bundles */
-        int64_t staged_ns; /* realtime clock, as the kernel stamps files, when staging began */
+        int64_t staged_ns; /* realtime clock: what was changed on the host since has a later time */
 };
 
 struct stage_result {

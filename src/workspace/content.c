@@ -85,19 +85,25 @@ static int copy_bytes(struct op *op, int from, int to, uint64_t done, uint64_t s
         return 0;
 }
 
-int content_copy(struct op *op, int from, int to, uint64_t size, struct err *err)
+/* 1: done; 0: it has to be copied. */
+static int share(int from, int to, uint64_t size, struct err *err)
+{
+        if (!is_whole(from, size) || ioctl(to, FICLONE, from) < 0)
+                return 0;
+        if (is_whole(to, size))
+                return 1;
+        return ftruncate(to, 0) < 0 ? err_sys(err, ERR_IO, errno, "write") : 0; /* it grew */
+}
+
+int content_copy(struct op *op, int from, int to, uint64_t size, bool *ret_shared, struct err *err)
 {
         uint64_t done = 0;
-        int r;
+        int r = size > 0 ? share(from, to, size, err) : 1;
 
-        if (size == 0)
-                return 0;
-        if (is_whole(from, size) && ioctl(to, FICLONE, from) == 0) {
-                if (is_whole(to, size))
-                        return 0;
-                if (ftruncate(to, 0) < 0)
-                        return err_sys(err, ERR_IO, errno, "write");
-        }
+        if (ret_shared)
+                *ret_shared = r > 0;
+        if (r != 0)
+                return r < 0 ? r : 0;
         r = copy_in_kernel(op, from, to, size, &done, err);
         if (r < 0)
                 return r;

@@ -92,7 +92,7 @@ static int fill(struct merge *m, struct merge_step *s, int fd, struct err *err)
 
         if (r < 0)
                 return r;
-        r = content_copy(m->op, from, fd, s->change.now.size, err);
+        r = content_copy(m->op, from, fd, s->change.now.size, NULL, err);
         if (r < 0)
                 return r;
         FAULT("workspace.merge.copied");

@@ -10,11 +10,16 @@ them through a socket of ours (BERTH_TEST_BOX_RELAY, src/core/box_route_test.h).
 import contextlib
 import os
 import pathlib
+import shutil
 import socket
+import subprocess
 import tempfile
 import threading
 
+from berthtest import BINARIES
 from exectest import ExecTest
+
+BOX = os.environ.get("BERTH_BOX_BIN") or str(pathlib.Path(BINARIES["normal"]).parent / "berth-box")
 
 
 def connect_box(folder):
@@ -47,6 +52,7 @@ class Way:
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="way-"))
         self.path = str(self.folder / "s")
+        self.base = str(self.folder / "base")
         self.cut_after = None
         self.serve = None
         self.cuts = 0
@@ -81,7 +87,7 @@ class Way:
             self.down()
         for t in self._threads:
             t.join(10)
-        self.folder.rmdir()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _thread(self, fn, *args):
         t = threading.Thread(target=fn, args=args)
@@ -108,11 +114,26 @@ class Way:
                 if self.serve:
                     self.serve(near)
                     return
+                if not folder:
+                    self._relay(near)
+                    return
                 with connect_box(folder) as far:
                     self._pump(near, far)
             finally:
                 with self._lock:
                     self._open.discard(near)
+
+    def _relay(self, near):
+        """A relay of its own for the connection, with its end at the other side of one that can be cut."""
+        far, theirs = socket.socketpair()
+        with far:
+            with theirs:
+                relay = subprocess.Popen([BOX, "--relay", "--dir", self.base], stdin=theirs, stdout=theirs)
+            try:
+                self._pump(near, far)
+            finally:
+                far.close()
+                assert relay.wait(10) == 0, "the relay ends with its host"
 
     def _pump(self, near, far):
         def out():
@@ -142,9 +163,15 @@ class Way:
 
 class FarTest(ExecTest):
     daemon_binary = "faults"
+    through_a_relay = False
 
     def setUp(self):
         self.way = Way()
         self.addCleanup(self.way.close)
         self.daemon_env = {**self.daemon_env, "BERTH_TEST_BOX_RELAY": self.way.path}
+        if self.through_a_relay:
+            self.daemon_env["BERTH_TEST_BOX_MUX"] = "1"
         super().setUp()
+
+    def boxes_dir(self):
+        return pathlib.Path(self.way.base) / "boxes" if self.through_a_relay else self.daemon.data / "boxes"
