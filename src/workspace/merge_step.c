@@ -10,7 +10,7 @@
 #include "base/path.h"
 #include "workspace/content.h"
 
-#define BATCH_STEPS 256
+#define BATCH_STEPS 2048
 #define BATCH_BYTES ((uint64_t)256 << 20)
 #define FEW_TEMPS   8 /* are synced singly */
 #define TRIES       4 /* for a path that changes whenever we look */
