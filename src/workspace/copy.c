@@ -25,7 +25,6 @@ static int copy_leaf(struct copying *c, int from, int to, const char *name, cons
 {
         CLEAN(cleanup_fd) int in = -1;
         CLEAN(cleanup_fd) int out = -1;
-        bool shared;
         int r;
 
         in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -34,7 +33,7 @@ static int copy_leaf(struct copying *c, int from, int to, const char *name, cons
         out = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (out < 0)
                 return err_sys(err, ERR_IO, errno, "copy %s", c->path);
-        r = content_copy(c->op, in, out, (uint64_t)st->st_size, &shared, err);
+        r = content_copy(c->op, in, out, (uint64_t)st->st_size, NULL, err);
         if (r < 0 && r != ERR_CONFLICT) /* it became shorter: the copy is as long as it is now */
                 return err_wrap(err, r, "copy %s", c->path);
         if (fchown(out, c->options->uid, c->options->gid) < 0 ||
@@ -42,7 +41,6 @@ static int copy_leaf(struct copying *c, int from, int to, const char *name, cons
                 return err_sys(err, ERR_IO, errno, "copy %s", c->path);
         c->result->files++;
         c->result->bytes += (uint64_t)st->st_size;
-        c->result->copied_bytes += shared ? 0 : (uint64_t)st->st_size;
         return 0;
 }
 

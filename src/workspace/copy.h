@@ -1,4 +1,4 @@
-/* A copy of a tree, by reflink where the file system can. Blocking; operation threads. */
+/* A copy of a tree, with shared blocks where the file system can. Blocking; operation threads. */
 #ifndef BERTH_WORKSPACE_COPY_H
 #define BERTH_WORKSPACE_COPY_H
 
@@ -13,7 +13,6 @@ struct copy_options {
 
 struct copy_result {
         uint64_t files, bytes;
-        uint64_t copied_bytes; /* of these, not shared with the original */
 };
 
 /* Into an empty directory. No link is followed; what is neither file, link nor directory, and
