@@ -19,12 +19,13 @@
 #include "box/launch.h"
 #include "codec/exchange.h"
 
-#define CALLS_MAX   16
-#define IN_MAX      ((size_t)512 << 10)
-#define OUT_MAX     ((size_t)256 << 10)
-#define WAIT_MAX_MS 5000
-#define LOOK_MS     2000   /* whether our directory is still there */
-#define IDLE_MS     900000 /* without a call */
+#define CALLS_MAX     16
+#define IN_MAX        ((size_t)512 << 10)
+#define OUT_MAX       ((size_t)256 << 10)
+#define WAIT_MAX_MS   5000
+#define LOOK_MS       2000   /* whether our directory is still there */
+#define LOOK_ENDED_MS 100    /* the same, without a box */
+#define IDLE_MS       900000 /* without a call */
 
 struct call {
         int fd;        /* -1: free */
@@ -228,7 +229,7 @@ static bool is_wanted(const struct resident *r)
 
 static int next_wait(const struct resident *r)
 {
-        int64_t now = clock_mono_ms(), wait = LOOK_MS;
+        int64_t now = clock_mono_ms(), wait = r->ended ? LOOK_ENDED_MS : LOOK_MS;
 
         for (int i = 0; i < CALLS_MAX; i++)
                 if (r->calls[i].waits)
