@@ -322,6 +322,15 @@ class SshTest(BerthTest):
         path.chmod(0o755)
         return path
 
+    def acquire(self, environment, **body):
+        record = super().acquire(environment, **body)
+        self.addCleanup(self._let_go, record["lease"]["id"])  # a box would outlive the test
+        return record
+
+    def _let_go(self, lease):
+        if self.daemon.running():
+            self.req("POST", f"/api/environment-leases/{lease}/release", {})
+
     def ssh_environment(self, company, config=None, **more):
         return self.ok("POST", f"/api/companies/{company['id'] if isinstance(company, dict) else company}"
                        "/environments",
