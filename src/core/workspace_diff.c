@@ -82,8 +82,7 @@ static int diff(struct workspace_job *j, struct buf *ret_json, struct err *err)
         int r = 0;
 
         if (j->way->collect)
-                r = j->way->collect(j->op, j->rt, &j->place, &j->view, workspace_work_progress,
-                                    &j->work, &changes, &req.umask, err);
+                r = workspace_collect(j, &changes, &req.umask, err);
         if (r >= 0)
                 r = write_diff(j->op, j->rt, changes ? changes : &nothing, &req, ret_json, err);
         if (changes)

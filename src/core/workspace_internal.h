@@ -67,6 +67,10 @@ struct merge_request {
 int workspace_merge(struct op *op, struct runtime *rt, struct change_set *changes,
                     const struct merge_request *req, struct restore_report *ret, struct err *err);
 
+/* Ask the way for what was changed. What it fetched for an earlier question is removed first. */
+int workspace_collect(struct workspace_job *j, struct change_set **ret, uint32_t *ret_umask,
+                      struct err *err);
+
 /* Remove a directory of ours and all that is in it. */
 int workspace_remove_dir(struct op *op, const char *path, struct err *err);
 

@@ -5,6 +5,9 @@
  *
  * A crash between these is repeated: the same workspace is saved into the same row and directory,
  * and content that is there already is used. */
+#include <errno.h>
+#include <stdio.h>
+
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -114,7 +117,14 @@ static int write_bundle(struct saving *s, struct change_set *changes, struct err
 
         workspace_work_progress(&j->work, "saving", 0, 0);
         FAULT("workspace.salvage.write.before");
-        r = bundle_create(dir, &writer, err);
+        /* One that was finished before a crash: more may have been changed since. */
+        r = bundle_open(dir, &made, &s->size, NULL);
+        if (made)
+                made->close(made);
+        made = NULL;
+        r = r >= 0 ? bundle_remove(j->op, dir, err) : 0;
+        if (r >= 0)
+                r = bundle_create(dir, &writer, err);
         if (r >= 0)
                 r = bundle_take(j->op, writer, changes, err);
         if (r >= 0)
@@ -181,15 +191,17 @@ static int collect(struct saving *s, struct change_set **ret, struct err *err)
 {
         struct workspace_job *j = s->job;
         CLEAN(cleanup_free) char *fetched = xasprintf("%s/" WORKSPACE_BUNDLE, j->view.dir);
+        CLEAN(cleanup_free) char *aside = xasprintf("%s/fetched", j->view.dir);
         struct bundle_size size;
         int r;
 
+        if (j->row.step && streq(j->row.step, STEP_MERGING) && access(aside, F_OK) < 0 &&
+            rename(fetched, aside) < 0 && errno != ENOENT)
+                return err_sys(err, ERR_IO, errno, "put %s aside", fetched);
         FAULT("workspace.salvage.collect.before");
-        r = j->way->collect(j->op, j->rt, &j->place, &j->view, workspace_work_progress, &j->work,
-                            ret, &s->umask, err);
+        r = workspace_collect(j, ret, &s->umask, err);
         FAULT("workspace.salvage.collect.after");
-        if (r >= 0 || !j->row.step || !streq(j->row.step, STEP_MERGING) ||
-            bundle_open(fetched, ret, &size, NULL) < 0)
+        if (r >= 0 || bundle_open(aside, ret, &size, NULL) < 0)
                 return r;
         s->umask = (uint32_t)j->row.umask;
         err_clear(err);

@@ -156,7 +156,7 @@ int merge_journal_end(struct merge_journal *j, struct err *err)
 
 static const char *text_at(const struct merge_journal *j, const char *at)
 {
-        const char *end = j->before.data + j->before.len;
+        const char *end = buf_str(&j->before) + j->before.len;
 
         return at < end && memchr(at, '\0', (size_t)(end - at)) ? at : NULL;
 }
@@ -169,7 +169,7 @@ static const char *skip(const char *text)
 /* The next record behind `at`, or NULL: its letter is *at, its first text at + 1. */
 static const char *record_from(const struct merge_journal *j, const char *at, char letter)
 {
-        const char *end = j->before.data + j->before.len;
+        const char *end = buf_str(&j->before) + j->before.len;
 
         while (at && at < end) {
                 const char *text = text_at(j, at + 1), *second;
@@ -188,7 +188,7 @@ static const char *record_from(const struct merge_journal *j, const char *at, ch
 
 static const char *next_text(const struct merge_journal *j, const char *last, char letter)
 {
-        const char *at = j->before.data;
+        const char *at = buf_str(&j->before);
 
         if (last)
                 at = letter == 'C' ? skip(skip(last)) : skip(last);

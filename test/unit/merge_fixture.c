@@ -27,7 +27,7 @@ void tree_done(struct tree *t)
         *t = (struct tree){ 0 };
 }
 
-void tree_copy(struct tree *to, const struct tree *from)
+void tree_assign(struct tree *to, const struct tree *from)
 {
         tree_done(to);
         for (size_t i = 0; i < from->n; i++) {
@@ -288,7 +288,8 @@ static void forget_was(const struct tree_changes *t, struct change *c)
 
         c->has_was = false;
         c->was_by_time = true;
-        c->staged_ns = touched ? 0 : INT64_MAX;
+        /* The time of a directory changes with what is in it: as if somebody had been there. */
+        c->staged_ns = touched || ours->kind == TREE_DIR ? 0 : INT64_MAX;
 }
 
 static int next_change(struct change_set *s, struct change *ret, struct err *err)

@@ -25,7 +25,7 @@ struct tree {
 };
 
 void tree_done(struct tree *t);
-void tree_copy(struct tree *to, const struct tree *from);
+void tree_assign(struct tree *to, const struct tree *from);
 struct node *tree_find(const struct tree *t, const char *path);
 /* Add or replace; parents that are missing are made, what is no directory on the way is replaced,
  * and what was beneath a directory that becomes something else is gone. */

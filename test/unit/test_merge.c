@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "workspace/mirror.h"
 
 #define KEPT(name) name ".berth-local-" STAMP
 
@@ -46,7 +47,7 @@ static int teardown(void **state)
 /* `was` was staged; then it was edited there (`now`) and here (on disk). */
 static void staged(struct trees *t)
 {
-        tree_copy(&t->now, &t->was);
+        tree_assign(&t->now, &t->was);
         world_set(&t->w, &t->was);
 }
 
@@ -99,6 +100,14 @@ static void expect_nothing_ours(struct trees *t)
                 assert_null(strstr(t->got.nodes[i].path, ".berth-tmp"));
 }
 
+static void expect_clear_journal(struct trees *t)
+{
+        struct stat st;
+
+        assert_int_equal(stat(t->w.lock, &st), 0);
+        assert_int_equal(st.st_size, 0);
+}
+
 /* The rules */
 
 /* remote-execution 8.12, 8.13, 8.14: changed and new files come; what was made here stays; what is
@@ -121,7 +130,7 @@ static void test_restore(void **state)
         tree_file(&t->now, ".paperclip-runtime/other", "theirs");
         t->w.options.excludes = &excludes;
         merge(t);
-        tree_copy(&t->want, &t->was);
+        tree_assign(&t->want, &t->was);
         tree_file(&t->want, "README.md", "remote\n");
         tree_file(&t->want, "src/new/remote-only.txt", "sync back\n");
         tree_file(&t->want, "local-stale.txt", "remove?\n");
@@ -141,7 +150,7 @@ static void test_two_restores_of_one_baseline(void **state)
 
         tree_file(&t->was, "README.md", "x");
         staged(t);
-        tree_copy(&other, &t->was);
+        tree_assign(&other, &t->was);
         tree_file(&t->now, "manual-qa/run-1/notes.md", "first");
         tree_file(&other, "manual-qa/run-1/report.md", "second");
         merge(t);
@@ -189,11 +198,10 @@ static void test_both_changed(void **state)
 static void test_names_of_what_is_kept(void **state)
 {
         struct trees *t = *state;
-        char name[256] = "", kept[256], theirs[512];
+        char name[256] = "x", kept[256];
 
-        while (strlen(name) < 254)
+        while (strlen(name) < 255)
                 strcat(name, "\xc3\xa4"); /* two bytes each: the cut is between two of them */
-        strcat(name, "x");
         tree_file(&t->was, "f", "was");
         staged(t);
         world_write(&t->w, "f", "ours");
@@ -205,11 +213,10 @@ static void test_names_of_what_is_kept(void **state)
         expect_text(t, KEPT("f"), "somebody's");
         expect_text(t, KEPT("f") "-2", "ours");
         expect_conflict(t, "f", KEPT("f") "-2");
-        snprintf(kept, sizeof(kept), "%.226s" KEPT(""), name);
-        assert_int_equal(strlen(kept), 255);
+        snprintf(kept, sizeof(kept), "%.225s" KEPT(""), name);
+        assert_int_equal(strlen(kept), 254);
         expect_text(t, kept, "ours");
-        snprintf(theirs, sizeof(theirs), "%s", name);
-        expect_text(t, theirs, "theirs");
+        expect_text(t, name, "theirs");
         expect_conflict(t, name, kept);
 }
 
@@ -413,7 +420,7 @@ static void test_told_by_time(void **state)
         tree_file(&t->was, "deleted-touched", "was");
         tree_file(&t->was, "deleted", "was");
         staged(t);
-        tree_copy(&ours, &t->was);
+        tree_assign(&ours, &t->was);
         tree_find(&ours, "touched")->mode = 0600; /* anything: the fixture makes a time of it */
         tree_find(&ours, "deleted-touched")->mode = 0600;
         tree_file(&t->now, "touched", "theirs");
@@ -434,6 +441,44 @@ static void test_told_by_time(void **state)
         assert_int_equal(t->w.report.n_conflicts, 1);
         assert_int_equal(t->w.report.left, 1);
         tree_done(&ours);
+}
+
+/* Mirroring */
+
+/* remote-execution 8.8, 8.9 */
+static void test_mirror(void **state)
+{
+        static const char *const preserve[] = { ".claude", ".claude.json", ".paperclip-runtime",
+                                                NULL };
+        struct trees *t = *state;
+        struct mirror_options options = {
+                .preserve_absent = preserve,
+                .lock_path = t->w.lock,
+                .stamp = STAMP,
+        };
+        int source;
+
+        tree_file(&t->was, "src/a", "old");
+        tree_file(&t->was, "stale/deep/x", "old");
+        tree_file(&t->was, ".claude/settings.json", "kept");
+        tree_file(&t->was, ".claude.json", "kept");
+        tree_file(&t->was, ".paperclip-runtime/state.json", "kept");
+        staged(t);
+        tree_put(&t->want, "src/a", TREE_FILE, 0755, "new");
+        tree_file(&t->want, "src/new/deep/b", "new");
+        tree_link(&t->want, "link", "src/a");
+        assert_int_equal(mkdirat(t->w.root_fd, "source", 0755), 0);
+        source = openat(t->w.root_fd, "source", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        tree_write(&t->want, source);
+        if (mirror_directory(&t->w.op, source, t->w.ws, &options, &t->w.report, &t->w.err) < 0)
+                fail_msg("mirror: %s", t->w.err.msg);
+        tree_file(&t->want, ".claude/settings.json", "kept");
+        tree_file(&t->want, ".claude.json", "kept");
+        tree_file(&t->want, ".paperclip-runtime/state.json", "kept");
+        world_read(&t->w, &t->got);
+        tree_assert_equal(&t->got, &t->want, "mirrored");
+        assert_int_equal(t->w.report.n_conflicts, 0);
+        close(source);
 }
 
 /* Hostile change sets */
@@ -531,7 +576,9 @@ static int (*open_quietly)(struct change_set *, const struct change *, int *, st
 
 static int disturb(struct change_set *s, const struct change *c, int *ret_fd, struct err *err)
 {
-        world_write(&disturbed->w, c->now.path, "typed meanwhile");
+        bool agrees = streq(c->now.path, "agreed");
+
+        world_write(&disturbed->w, c->now.path, agrees ? "theirs" : "typed meanwhile");
         return open_quietly(s, c, ret_fd, err);
 }
 
@@ -563,6 +610,7 @@ static void test_edited_while_merging(void **state)
         staged(t);
         tree_file(&t->now, "f", "theirs");
         tree_file(&t->now, "new", "theirs");
+        tree_file(&t->now, "agreed", "theirs");
         assert_int_equal(merge_with(t, disturb), 0);
         expect_text(t, "f", "theirs");
         expect_text(t, KEPT("f"), "typed meanwhile");
@@ -584,10 +632,37 @@ static void test_cancelled(void **state)
         t->w.op.cancel = &c;
         assert_int_equal(merge_with(t, cancel), ERR_CANCELLED);
         expect_nothing_ours(t);
+        expect_clear_journal(t); /* or it would grow with every try */
         t->w.op.cancel = NULL;
         op_cancel_done(&c);
         merge(t);
         expect_text(t, "b", "theirs");
+}
+
+static int disturb_another(struct change_set *s, const struct change *c, int *ret_fd,
+                           struct err *err)
+{
+        world_write(&disturbed->w, "agreed", "typed meanwhile");
+        return open_quietly(s, c, ret_fd, err);
+}
+
+/* Theirs was the same, so nobody fetched it; now it would be needed. The next try has it. */
+static void test_edited_after_it_agreed(void **state)
+{
+        struct trees *t = *state;
+
+        tree_file(&t->was, "agreed", "was");
+        staged(t);
+        world_write(&t->w, "agreed", "theirs");
+        tree_put(&t->now, "agreed", TREE_FILE, 0755, "theirs");
+        tree_file(&t->now, "other", "theirs");
+        assert_int_equal(merge_with(t, disturb_another), ERR_CONFLICT);
+        expect_text(t, "agreed", "typed meanwhile");
+        expect_nothing_ours(t);
+        merge(t);
+        expect_text(t, "agreed", "theirs");
+        expect_text(t, KEPT("agreed"), "typed meanwhile");
+        expect_text(t, "other", "theirs");
 }
 
 static void test_one_at_a_time(void **state)
@@ -693,7 +768,7 @@ static void in_small_workspace(struct trees *t)
         assert_int_equal(mkdirat(t->w.ws, "mnt", 0755), 0);
         snprintf(path, sizeof(path), "%s/ws/mnt", t->w.root);
         assert_int_equal(mount("none", path, "tmpfs", 0, "size=64k"), 0);
-        tree_copy(&t->was, &t->now);
+        tree_assign(&t->was, &t->now);
         tree_file(&t->now, "mnt/f", "theirs");
         assert_int_equal(world_merge(&t->w, &t->was, &t->now, false), ERR_FORBIDDEN);
         assert_non_null(strstr(t->w.err.msg, "mount point"));
@@ -745,11 +820,13 @@ int main(void)
                 TEST(test_deletion_behind_a_link),
                 TEST(test_what_is_no_file),
                 TEST(test_told_by_time),
+                TEST(test_mirror),
                 TEST(test_hostile_paths),
                 TEST(test_hostile_order),
                 TEST(test_hostile_beneath_a_file),
                 TEST(test_hostile_mode),
                 TEST(test_edited_while_merging),
+                TEST(test_edited_after_it_agreed),
                 TEST(test_cancelled),
                 TEST(test_one_at_a_time),
                 TEST(test_before),

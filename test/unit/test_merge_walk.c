@@ -332,8 +332,8 @@ static void make_trees(struct round *r, uint32_t umask)
 {
         for (unsigned n = roll(24); n > 0; n--)
                 random_put(&r->was);
-        tree_copy(&r->ours, &r->was);
-        tree_copy(&r->now, &r->was);
+        tree_assign(&r->ours, &r->was);
+        tree_assign(&r->now, &r->was);
         if (roll(4) == 0) { /* both do the same, and then something else */
                 uint64_t before = state;
                 unsigned n = roll(4);
@@ -367,7 +367,7 @@ static void one_round(struct merge_world *w)
                 .umask = w->options.umask,
                 .by_time = r.by_time,
         };
-        tree_copy(&m.ours, &r.ours);
+        tree_assign(&m.ours, &r.ours);
         model_merge(&m);
         world_set(w, &r.ours);
         check_round(&r, &m);
