@@ -1,6 +1,6 @@
 """A real sshd for tests, and a line that can be cut.
 
-Fixture is the env-lab of remote-execution 4.7: an isolated sshd of this user on loopback, on a free port,
+Fixture is the env-lab of the remote execution specification: an isolated sshd of this user on loopback, on a free port,
 with throw-away keys, described by a state file. Line is a relay between client and server that delays,
 stalls, cuts and corrupts at will. SshTest is a BerthTest with both at hand.
 

@@ -119,7 +119,8 @@ class ExecTest(ExecCase):
     def test_a_time_limit_kills_the_tree(self):
         lease = self.acquire(self.env)["lease"]
         done = self.execute(lease, "sh", "-c", "echo out; echo err >&2; sleep 300 & setsid sleep 300 & wait", timeoutMs=500)
-        self.assertEqual((done["timedOut"], done["stdout"], done["stderr"][:4]), (True, "out\n", "err\n"))
+        self.assertEqual((done["timedOut"], done["exitCode"], done["signal"]), (True, None, "SIGTERM"))
+        self.assertEqual((done["stdout"], done["stderr"][:4]), ("out\n", "err\n"))
         self.assertEqual(marked([done["execId"]]), [])
 
     def test_a_caller_who_gives_up_kills_it_by_signal(self):
@@ -156,7 +157,7 @@ class ExecTest(ExecCase):
         self.assertEqual(self.acquire(env)["lease"]["metadata"]["workspaceMode"], "in_place")
 
 
-class BrokenLineTest(ExecCase):
+class NumberedCase(ExecCase):
     SCRIPT = 'i=0; while [ $i -lt %d ]; do i=$((i+1)); echo "line $i"; sleep %s; done; exit 42'
 
     def numbered(self, lines, pause="0.01"):
@@ -168,6 +169,8 @@ class BrokenLineTest(ExecCase):
         self.assertEqual((row["status"], row["exitCode"]), ("exited", 42), row)
         self.assertEqual(self.output(lease, began).decode().split("\n"), [f"line {i}" for i in range(1, lines + 1)] + [""])
 
+
+class BrokenLineTest(NumberedCase):
     def test_the_daemon_restarts(self):
         lease, began = self.numbered(300)
         self.daemon.restart()
@@ -177,19 +180,21 @@ class BrokenLineTest(ExecCase):
         self.assertEqual(list(self.boxes.iterdir()), [])
 
     def test_the_server_ends_every_connection(self):
-        lease, began = self.numbered(200)
+        lease, began = self.numbered(200, "0.02")
+        known = 0
         for _ in range(3):
+            known = wait_until(lambda k=known: (n := len(self.output(lease, began))) > k and n, "output comes", 60)
             seen = self.line.accepted
             for pid in [p for p, c in processes(self.fixture.process.pid) if c.startswith(b"sshd")]:
                 os.kill(pid, 9)
-            wait_until(lambda n=seen: self.line.accepted > n, "it is opened again", 30)
+            wait_until(lambda n=seen: self.line.accepted > n, "it is opened again", 60)
         self.assert_whole(lease, began, 200)
 
     def test_a_damaged_line(self):
-        lease, began = self.numbered(100)
+        lease, began = self.numbered(100, "0.02")
         seen = self.line.accepted
         self.line.corrupt()
-        wait_until(lambda: self.line.accepted > seen, "it is opened again", 30)
+        wait_until(lambda: self.line.accepted > seen, "it is opened again", 60)
         self.assert_whole(lease, began, 100)
 
     def test_a_host_that_is_away_when_the_lease_ends(self):
@@ -212,14 +217,19 @@ class BrokenLineTest(ExecCase):
         self.line.delay = 0
         self.assertEqual(len(done["stdout"]), 300000 + len("".join(f"{i}\n" for i in range(1, 20001))))
 
-    def test_nothing_is_tried_without_a_pause(self):
-        """A host that stays away is asked now and then."""
-        lease, began = self.numbered(20)
-        self.line.refusing = True
+
+class SilentLineTest(NumberedCase):
+    daemon_env = {"BERTH_SSH_TIMEOUT_MS": "2000"}
+
+    def test_a_line_on_which_nothing_comes(self):
+        lease, began = self.numbered(100)
+        before = clients(self.daemon)
+        self.assertEqual(len(before), 1)
+        self.line.stall()
+        wait_until(lambda: before[0] not in clients(self.daemon), "the connection is given up", 30)
         self.line.cut()
-        self.assertLess(len(clients(self.daemon)), 2)
-        self.line.refusing = False
-        self.assert_whole(lease, began, 20)
+        self.line.go_on()
+        self.assert_whole(lease, began, 100)
 
 
 if __name__ == "__main__":

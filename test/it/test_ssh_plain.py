@@ -54,7 +54,7 @@ class PlainTest(SshTest):
     # remote-execution 8.39
     def test_a_time_limit_kills_the_tree(self):
         done = self.execute(self.lease_, "sh", "-c", "echo out; echo err >&2; sleep 300 & setsid sleep 300 & wait", timeoutMs=700)
-        self.assertTrue(done["timedOut"])
+        self.assertEqual((done["timedOut"], done["exitCode"], done["signal"]), (True, None, "SIGTERM"))
         self.assertEqual((done["stdout"], done["stderr"][:4]), ("out\n", "err\n"))
         self.assertEqual(marked([done["execId"]]), [])
 
