@@ -1,7 +1,6 @@
 /* The configuration of an agent as it may be shown, how it was before, and where its instructions
  * are. */
 #include "base/clock.h"
-#include "base/fault.h"
 #include "codec/check.h"
 #include "core/adapter.h"
 #include "core/agent_internal.h"

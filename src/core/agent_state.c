@@ -1,6 +1,5 @@
 /* What is remembered of an agent between its runs. */
 #include "base/clock.h"
-#include "base/fault.h"
 #include "codec/check.h"
 #include "core/agent.h"
 #include "core/audit.h"

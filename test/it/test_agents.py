@@ -182,7 +182,7 @@ class AgentTest(WorkTest):
         self.assertEqual(self.ok("POST", path + "/reset-session")["agentId"], agent["id"])
         self.assert_error(self.as_agent(agent, "GET", path), 403, "Board access required")
 
-    # http-api 8.77, 8.78
+    # http-api 8.77
     def test_members_without_the_right(self):
         agent = self.make(adapterConfig={"command": "sh"})
         token = self.board_user(self.acme, role="operator")["token"]
