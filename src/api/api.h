@@ -91,6 +91,7 @@ extern const struct route routes_companies[];
 extern const struct route routes_environments[];
 extern const struct route routes_leases[];
 extern const struct route routes_executions[];
+extern const struct route routes_salvages[];
 extern const struct route routes_snapshots[];
 extern const struct route routes_agents[];
 extern const struct route routes_agent_config[];
@@ -102,6 +103,7 @@ extern const struct route routes_plugins[];
 extern const struct route routes_secrets[];
 extern const struct route routes_vaults[];
 extern const struct route routes_watch[];
+extern const struct route routes_workspaces[];
 
 extern const struct http_handler api_handler; /* ctx: struct api */
 

@@ -7,6 +7,7 @@
 #include "base/fd.h"
 #include "codec/check.h"
 #include "core/exec_agent.h"
+#include "core/workspace.h"
 
 #define MISSING    "Execution not found"
 #define OUTPUT_MAX ((size_t)16 << 20)
@@ -306,6 +307,15 @@ static void wait_on_loop(struct call *c)
                 changed(&wait->watch, &view);
 }
 
+/* Where a command starts that names no directory. */
+static void start_in_workspace(struct call *c, const struct lease *lease)
+{
+        const char *cwd = workspace_default_cwd(c->op->arena, lease);
+
+        if (cwd && json_is_object(c->body) && !json_object_get(c->body, "cwd"))
+                json_object_set_new(c->body, "cwd", json_string(cwd));
+}
+
 static int execute(struct call *c, struct err *err)
 {
         struct waiting *wait = arena_new(&c->arena, struct waiting);
@@ -321,6 +331,7 @@ static int execute(struct call *c, struct err *err)
                 return r;
         if (!driver->prepare_exec)
                 return driver_unsupported(driver->key, "command execution", err);
+        start_in_workspace(c, &record.lease);
         r = driver->prepare_exec(c->op, c->rt, &record, c->body, &req, err);
         if (r >= 0)
                 r = exec_agent_find(c->op, c->rt, &record, &req, err);

@@ -13,7 +13,7 @@ static const struct route *const tables[] = {
         routes_companies,    routes_instance, routes_cli_auth,      routes_agents,
         routes_agent_config, routes_issues,   routes_issue_records, routes_projects,
         routes_activity,     routes_watch,    routes_secrets,       routes_vaults,
-        routes_snapshots,    routes_plugins,
+        routes_snapshots,    routes_plugins,  routes_workspaces,    routes_salvages,
 };
 
 struct segment {

@@ -120,6 +120,17 @@ static int get_metrics(struct call *c, struct err *err)
                    atomic_load(&k->cleanup_failures));
         put_metric(b, "berth_sweeps_total", "counter", "Passes of the sweeper.",
                    atomic_load(&k->sweeps));
+        put_metric(b, "berth_workspaces_staged_total", "counter", "Workspaces staged.",
+                   atomic_load(&k->workspaces_staged));
+        put_metric(b, "berth_workspaces_restored_total", "counter", "Workspaces brought home.",
+                   atomic_load(&k->workspaces_restored));
+        put_metric(b, "berth_workspace_conflicts_total", "counter",
+                   "Files that were changed on both sides.", atomic_load(&k->workspace_conflicts));
+        put_metric(b, "berth_salvages_total", "counter",
+                   "Changes saved before their place was given up.", atomic_load(&k->salvages));
+        put_metric(b, "berth_workspaces_lost_total", "counter",
+                   "Workspaces whose changes could not be saved.",
+                   atomic_load(&k->workspaces_lost));
         put_metric(b, "berth_proxy_requests_total", "counter",
                    "Requests to the proxies of environments.", atomic_load(&k->proxy.requests));
         put_metric(b, "berth_proxy_refused_total", "counter",

@@ -12,6 +12,12 @@
 int path_open_beneath(int dirfd, const char *path, int flags, mode_t mode, int *ret_fd,
                       struct err *err);
 
+/* As above, and no symlink is followed anywhere, nor a mount point crossed. What a symlink or a
+ * file hides is not there: ERR_NOT_FOUND. ERR_FORBIDDEN: it lies behind a mount point, or outside.
+ */
+int path_open_plain(int dirfd, const char *path, int flags, mode_t mode, int *ret_fd,
+                    struct err *err);
+
 /* Create the directory and its parents with the given mode; existing ones are left alone. */
 int path_make_dirs(const char *path, mode_t mode, struct err *err);
 

@@ -205,8 +205,12 @@ int trees_show_owners(struct sandbox *s, struct err *err)
 int overlay_make(const struct overlay *o, struct err *err)
 {
         char lower[SANDBOX_MAX_LAYERS * 24 + 32] = "", upper[128], work[128];
-        const char *const options[] = { "source",  "overlay", "lowerdir", lower,  "upperdir", upper,
-                                        "workdir", work,      "xino",     "auto", NULL };
+        const char *const options[] = { "source",   o->source ? o->source : "overlay",
+                                        "lowerdir", lower,
+                                        "upperdir", upper,
+                                        "workdir",  work,
+                                        "xino",     "auto",
+                                        NULL };
         CLEAN(cleanup_fd) int fs = fsopen("overlay", FSOPEN_CLOEXEC);
         size_t len = 0;
 

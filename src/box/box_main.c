@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 
 #include "base/fd.h"
+#include "box/box_relay.h"
 #include "box/box_sandbox.h"
 
 extern char **environ;
@@ -23,6 +24,8 @@ static const char usage[] =
         "                 [--sandbox]\n"
         "       berth-box --check --ids FIRST:COUNT\n"
         "       berth-box --tree remove|give=ID --ids FIRST:COUNT --dir PATH\n"
+        "       berth-box --workspace AT --ids FIRST:COUNT --dir DIR [--lower PATH --store PATH]\n"
+        "       berth-box --relay --dir BASE\n"
         "       berth-box --version\n"
         "\n"
         "Runs commands for a Berth daemon that connects to DIR/box.sock (docs/box-protocol.md).\n"
@@ -35,6 +38,10 @@ static const char usage[] =
         "  --sandbox            as PID 1 of a sandbox, which standard input describes\n"
         "  --check              say what this machine has and lacks for sandboxes\n"
         "  --tree WORK          remove a sandbox's files, or give them to another of its ids\n"
+        "  --workspace AT       show a directory of the host in the sandbox of DIR, or nothing any "
+        "more\n"
+        "  --relay              carry streams between standard input and output and the boxes in "
+        "BASE/boxes\n"
         "  --ids FIRST:COUNT    the sandbox's ids on this machine\n";
 
 static bool parse_number(const char *text, int64_t *ret)
@@ -44,6 +51,24 @@ static bool parse_number(const char *text, int64_t *ret)
         errno = 0;
         *ret = strtoll(text, &end, 10);
         return errno == 0 && *text && !*end && *ret > 0;
+}
+
+/* An empty environment, also for who reads it in our memory. */
+static void forget_environment(void)
+{
+        for (char **e = environ; e && *e; e++)
+                explicit_bzero(*e, strlen(*e));
+        clearenv();
+}
+
+static void close_inherited(void)
+{
+        if (syscall(SYS_close_range, 3U, ~0U, 0U) < 0)
+                for (int fd = 3; fd < 65536; fd++)
+                        close(fd);
+        for (int fd = 0; fd < 3; fd++)
+                if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0)
+                        _exit(1);
 }
 
 static struct sandbox sandbox;
@@ -59,13 +84,18 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 { "sandbox", no_argument, NULL, 'S' },
                 { "check", no_argument, NULL, 'c' },
                 { "tree", required_argument, NULL, 't' },
+                { "workspace", required_argument, NULL, 'w' },
+                { "lower", required_argument, NULL, 'l' },
+                { "store", required_argument, NULL, 'o' },
                 { "ids", required_argument, NULL, 'n' },
+                { "relay", no_argument, NULL, 'r' },
                 { "version", no_argument, NULL, 'v' },
                 { "help", no_argument, NULL, 'h' },
                 { NULL, 0, NULL, 0 },
         };
         const char *dir = NULL, *id = NULL, *tree = NULL;
-        bool check = false;
+        struct workspace_args shown = { 0 };
+        bool check = false, relay = false;
         int64_t limit = (int64_t)64 << 20;
         int opt;
 
@@ -99,11 +129,23 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                             2)
                                 return err_set(err, ERR_USAGE, "--ids: FIRST:COUNT");
                         break;
+                case 'r':
+                        relay = true;
+                        break;
                 case 'c':
                         check = true;
                         break;
                 case 't':
                         tree = optarg;
+                        break;
+                case 'w':
+                        shown.at = optarg;
+                        break;
+                case 'l':
+                        shown.lower = optarg;
+                        break;
+                case 'o':
+                        shown.store = optarg;
                         break;
                 case 'v':
                         printf("berth-box %s protocol %d\n", BERTH_VERSION, FRAME_VERSION);
@@ -115,10 +157,20 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                         return err_set(err, ERR_USAGE, "unknown option");
                 }
         }
+        if (relay && dir && optind == argc) {
+                close_inherited();
+                forget_environment();
+                exit(relay_main(dir));
+        }
         if (check && sandbox.spec.n_ids >= SANDBOX_MIN_IDS)
                 exit(check_main(&sandbox));
         if (tree && dir && sandbox.spec.n_ids >= SANDBOX_MIN_IDS)
                 exit(files_main(&sandbox, dir, tree));
+        if (shown.at && dir && !shown.lower == !shown.store &&
+            sandbox.spec.n_ids >= SANDBOX_MIN_IDS) {
+                shown.dir = dir;
+                exit(workspace_main(&sandbox, &shown));
+        }
         if (optind != argc || !dir || !id || !frame_uuid_bytes(id, b->id))
                 return err_set(err, ERR_USAGE, "--dir DIR and --id UUID are needed");
         frame_uuid_text(b->id, b->name);
@@ -151,24 +203,6 @@ static int set_up(struct box *b, struct err *err)
         if (r >= 0)
                 r = setup_socket(b, err);
         return r < 0 ? r : setup_listen(b, err);
-}
-
-/* An empty environment, also for who reads it in our memory. */
-static void forget_environment(void)
-{
-        for (char **e = environ; e && *e; e++)
-                explicit_bzero(*e, strlen(*e));
-        clearenv();
-}
-
-static void close_inherited(void)
-{
-        if (syscall(SYS_close_range, 3U, ~0U, 0U) < 0)
-                for (int fd = 3; fd < 65536; fd++)
-                        close(fd);
-        for (int fd = 0; fd < 3; fd++)
-                if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0)
-                        _exit(1);
 }
 
 static void answer(int fd, const char *text)

@@ -37,6 +37,18 @@ int mount_attach(int mount_fd, int dir_fd, const char *path)
         return move_mount(mount_fd, "", dir_fd, path, MOVE_MOUNT_F_EMPTY_PATH);
 }
 
+int mount_attach_somewhere(int mount_fd)
+{
+        static const char *const places[] = { "/tmp", "/mnt", "/run", "/srv", "/media" };
+
+        for (size_t i = 0; i < ARRAY_LEN(places); i++)
+                if (mount_attach(mount_fd, AT_FDCWD, places[i]) == 0)
+                        return 0;
+                else if (errno != ENOENT && errno != ENOTDIR)
+                        return -1;
+        return -1;
+}
+
 int mount_idmap(int mount_fd, int userns_fd)
 {
         struct mount_attr set = { .attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (unsigned)userns_fd };

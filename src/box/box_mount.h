@@ -17,6 +17,8 @@ int mount_clone(int dir_fd, const char *path, bool recursive, uint64_t attr);
 int mount_new(const char *type, uint64_t attr, const char *const options[]);
 /* Attach a detached mount. */
 int mount_attach(int mount_fd, int dir_fd, const char *path);
+/* The same on a directory of the host that is not needed meanwhile. */
+int mount_attach_somewhere(int mount_fd);
 /* Show the owners of a detached mount as the user namespace says. */
 int mount_idmap(int mount_fd, int userns_fd);
 /* mount_clone() and mount_attach(). */

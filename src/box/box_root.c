@@ -32,30 +32,18 @@ static const char *const masked[] = { "kcore", "keys", "sysrq-trigger", "timer_l
 
 /* Staging */
 
-static const char *const stages[] = { "/tmp", "/mnt", "/run", "/srv", "/media" };
-
-static int attach_to_stage(int fd)
-{
-        for (size_t i = 0; i < ARRAY_LEN(stages); i++)
-                if (mount_attach(fd, AT_FDCWD, stages[i]) == 0)
-                        return 0;
-                else if (errno != ENOENT && errno != ENOTDIR)
-                        return -1;
-        return -1;
-}
-
 /* Overlays take only what is attached somewhere. */
 static int stage_trees(const struct sandbox *s, struct err *err)
 {
         const struct trees *t = &s->trees;
         bool overlaid = s->spec.workspace == SANDBOX_WORK_OVERLAY;
 
-        if ((t->storage >= 0 && attach_to_stage(t->storage) < 0) ||
-            (t->rootfs >= 0 && attach_to_stage(t->rootfs) < 0) ||
-            (overlaid && attach_to_stage(t->workspace) < 0))
+        if ((t->storage >= 0 && mount_attach_somewhere(t->storage) < 0) ||
+            (t->rootfs >= 0 && mount_attach_somewhere(t->rootfs) < 0) ||
+            (overlaid && mount_attach_somewhere(t->workspace) < 0))
                 return err_sys(err, ERR_PROVIDER, errno, "attach the sandbox's directories");
         for (uint32_t i = 0; i < s->spec.n_layers; i++)
-                if (attach_to_stage(t->layers[i]) < 0)
+                if (mount_attach_somewhere(t->layers[i]) < 0)
                         return err_sys(err, ERR_PROVIDER, errno, "attach a layer");
         return 0;
 }
@@ -84,7 +72,7 @@ static int make_storage(const struct sandbox *s)
 
         if (s->spec.rootfs) {
                 fd = make_tmpfs(s, true);
-                if (fd < 0 || attach_to_stage(fd) < 0)
+                if (fd < 0 || mount_attach_somewhere(fd) < 0)
                         return -1;
         } else {
                 if (mkdir(".berth", 0700) < 0)
@@ -133,7 +121,7 @@ static int make_root(struct sandbox *s, struct err *err)
         } else {
                 root = make_tmpfs(s, s->spec.storage == SANDBOX_STORE_TMPFS);
         }
-        if (root < 0 || attach_to_stage(root) < 0 || fchdir(root) < 0)
+        if (root < 0 || mount_attach_somewhere(root) < 0 || fchdir(root) < 0)
                 return err_sys(err, ERR_PROVIDER, errno, "make the sandbox's root");
         return 0;
 }

@@ -9,6 +9,7 @@
  *   box_layers.c   trees of the host that go into it: grabbed outside where that needs root
  *   box_privs.c    the rights that PID 1 keeps and those that a command has
  *   box_seccomp.c  the system calls that a command does not have
+ *   box_workspace.c a directory of the host shown in it later on
  *   box_files.c    what a sandbox left on disk
  *   box_check.c    whether all that works on this machine
  *
@@ -71,6 +72,7 @@ int trees_grab(struct sandbox *s, struct err *err);
 int trees_show_owners(struct sandbox *s, struct err *err); /* the launcher, as root */
 /* A detached overlay of attached layers, the uppermost first. */
 struct overlay {
+        const char *source; /* NULL: "overlay" */
         int lower[SANDBOX_MAX_LAYERS + 1];
         size_t n_lower;
         int upper_dir; /* a directory with the next two */
@@ -96,6 +98,14 @@ int seccomp_install(const struct sandbox_spec *spec);
 
 /* box_files.c: `berth-box --tree` */
 int files_main(struct sandbox *s, const char *path, const char *what);
+
+/* box_workspace.c: `berth-box --workspace` */
+struct workspace_args {
+        const char *dir;           /* of the box */
+        const char *lower, *store; /* of the host; NULL: hide what was shown */
+        const char *at;            /* inside */
+};
+int workspace_main(struct sandbox *s, const struct workspace_args *args);
 
 /* box_check.c: `berth-box --check` */
 int check_main(struct sandbox *s);

@@ -48,6 +48,17 @@ int sandbox_tree_give(struct op *op, const char *program, const struct sandbox_s
 int sandbox_tree_remove(struct op *op, const char *program, const struct sandbox_spec *spec,
                         const char *path, struct err *err);
 
+/* Show the host's directory `lower` at `at` in the sandbox that runs in `dir`, in place of what was
+ * shown there before; what is written goes to <store>/upper, which has the agent's owner, and
+ * <store>/work, which has inner root's, both made by the caller. Needs a daemon that is root.
+ * ERR_NOT_FOUND when no sandbox runs there. (spec: only ids count.) */
+int sandbox_workspace_show(struct op *op, const char *program, const struct sandbox_spec *spec,
+                           const char *dir, const char *at, const char *lower, const char *store,
+                           struct err *err);
+/* Not any more; fine when there is nothing. */
+int sandbox_workspace_hide(struct op *op, const char *program, const struct sandbox_spec *spec,
+                           const char *dir, const char *at, struct err *err);
+
 /* What a machine has and lacks. Without a `required` one no sandbox starts; the others make it
  * weaker, and the report of each sandbox says so. */
 #define SANDBOX_MAX_CHECKS 24

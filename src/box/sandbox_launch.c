@@ -117,6 +117,47 @@ int sandbox_tree_remove(struct op *op, const char *program, const struct sandbox
         return tree_work(op, program, spec, "remove", path, err);
 }
 
+/* Workspaces */
+
+static int workspace_work(struct op *op, const char *program, const char *const *argv,
+                          struct err *err)
+{
+        CLEAN(buf_done) struct buf word = { .max = 8192 };
+        int r = launch_spawn(op, program, argv, -1, &word, err);
+        const char *text = buf_str(&word);
+
+        if (r < 0)
+                return r;
+        if (str_starts(text, "done\n"))
+                return 0;
+        text += str_starts(text, "error ") ? strlen("error ") : 0;
+        return err_set(err,
+                       str_starts(text, "no sandbox runs") || str_starts(text, "the sandbox has")
+                               ? ERR_NOT_FOUND
+                               : ERR_PROVIDER,
+                       "%.*s", (int)strcspn(text, "\n"), *text ? text : "no word from berth-box");
+}
+
+int sandbox_workspace_show(struct op *op, const char *program, const struct sandbox_spec *spec,
+                           const char *dir, const char *at, const char *lower, const char *store,
+                           struct err *err)
+{
+        CLEAN(cleanup_free) char *ids = xasprintf("%u:%u", spec->first_id, spec->n_ids);
+        const char *argv[] = { "berth-box", "--workspace", at,    "--ids",   ids,   "--dir",
+                               dir,         "--lower",     lower, "--store", store, NULL };
+
+        return workspace_work(op, program, argv, err);
+}
+
+int sandbox_workspace_hide(struct op *op, const char *program, const struct sandbox_spec *spec,
+                           const char *dir, const char *at, struct err *err)
+{
+        CLEAN(cleanup_free) char *ids = xasprintf("%u:%u", spec->first_id, spec->n_ids);
+        const char *argv[] = { "berth-box", "--workspace", at, "--ids", ids, "--dir", dir, NULL };
+
+        return workspace_work(op, program, argv, err);
+}
+
 /* What the machine has: lines of name, yes/no/weaker, found, fix, separated by tabs. */
 
 static bool check_line(char *line, struct sandbox_check *ret)

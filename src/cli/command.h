@@ -50,6 +50,7 @@ extern const struct cli_command cmd_company;
 extern const struct cli_command cmd_env;
 extern const struct cli_command cmd_lease;
 extern const struct cli_command cmd_snapshot;
+extern const struct cli_command cmd_workspace;
 extern const struct cli_command cmd_leaks;
 extern const struct cli_command cmd_key;
 extern const struct cli_command cmd_agent;

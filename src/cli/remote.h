@@ -143,6 +143,9 @@ bool remote_output_full(const struct remote *m);
 /* -- remote_input.c -- */
 
 void remote_input_read(struct remote *m);
+/* For a command that takes its input only at the start: all of standard input, which has to be
+ * text. The lease is kept alive meanwhile. ERR_TOO_LARGE past a few megabytes. */
+int remote_input_whole(struct remote *m, json_t **ret, struct err *err);
 bool remote_wants_input(const struct remote *m);
 void remote_input_step(struct remote *m);
 void remote_control_step(struct remote *m);

@@ -1,5 +1,6 @@
 /* What goes to the command: input, signals, the size of the terminal; and renewals of its lease. */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 
@@ -11,6 +12,9 @@
 #define PIECE_MAX ((size_t)256 << 10)
 #define RETRY_MS  100
 #define CTRL_C    '\003'
+
+#define WHOLE_MAX     ((size_t)8 << 20) /* a request has at most 10 MiB */
+#define WHOLE_POLL_MS 1000
 
 enum { CONTROL_NONE, CONTROL_SIGNAL, CONTROL_RESIZE, CONTROL_RENEW };
 
@@ -95,6 +99,94 @@ void remote_input_step(struct remote *m)
         buf_clear(&m->piece);
         /* End of file may have come while the piece was under way; then it is still to be sent. */
         m->input_over = m->eof_sent;
+}
+
+/* All of it at once */
+
+static void renew_while_reading(struct remote *m)
+{
+        struct berth_lease lease;
+        struct berth_error error;
+
+        if (!m->renew_at_ms || clock_mono_ms() < m->renew_at_ms)
+                return;
+        m->renew_at_ms = clock_mono_ms() + m->spec.renew_ms / 3;
+        if (berth_renew(m->api, m->spec.lease_id, m->spec.renew_ms, &lease, &error) == 0)
+                berth_lease_done(&lease);
+}
+
+/* 1 when there is something to read. */
+static int await_input(struct remote *m, struct err *err)
+{
+        struct pollfd fds[] = { { .fd = STDIN_FILENO, .events = POLLIN },
+                                { .fd = signals_fd(), .events = POLLIN } };
+        int number;
+
+        renew_while_reading(m);
+        if (poll(fds, ARRAY_LEN(fds), WHOLE_POLL_MS) < 0 && errno != EINTR)
+                return err_sys(err, ERR_INTERNAL, errno, "poll");
+        while ((number = signals_next()) != 0) {
+                if (number == SIGWINCH)
+                        continue;
+                m->c->end_by_signal = number;
+                return err_set(err, ERR_CANCELLED, "interrupted before all of the input was there");
+        }
+        return fds[0].revents != 0;
+}
+
+static int too_much_input(struct err *err)
+{
+        return err_set(err, ERR_TOO_LARGE,
+                       "a command that a plugin runs gets all of its input at the start, at most "
+                       "%zu MiB as JSON",
+                       WHOLE_MAX >> 20);
+}
+
+static int input_as_json(const struct buf *text, json_t **ret, struct err *err)
+{
+        CLEAN(buf_wipe) struct buf shown = BUF_INIT;
+        json_t *input = memchr(buf_str(text), '\0', text->len)
+                                ? NULL
+                                : json_stringn(buf_str(text), text->len);
+
+        if (!input)
+                return err_set(err, ERR_USAGE,
+                               "a command that a plugin runs takes text as its input, UTF-8 "
+                               "without NUL; encode it, with base64 for example");
+        json_put(&shown, input);
+        if (buf_failed(&shown) || shown.len > WHOLE_MAX) {
+                json_decref(input);
+                return too_much_input(err);
+        }
+        *ret = input;
+        return 0;
+}
+
+int remote_input_whole(struct remote *m, json_t **ret, struct err *err)
+{
+        CLEAN(buf_wipe) struct buf text = BUF_INIT;
+        ssize_t n = 1;
+        int r;
+
+        while (n != 0) {
+                char *at;
+
+                r = await_input(m, err);
+                if (r < 0)
+                        return r;
+                if (r == 0)
+                        continue;
+                at = buf_reserve(&text, PIECE_MAX);
+                n = at ? read(STDIN_FILENO, at, PIECE_MAX) : 0;
+                if (n < 0 && errno != EINTR && errno != EAGAIN)
+                        return err_sys(err, ERR_IO, errno, "read standard input");
+                if (n > 0)
+                        buf_grew(&text, (size_t)n);
+                if (!at || text.len > WHOLE_MAX)
+                        return too_much_input(err);
+        }
+        m->input_over = true;
+        return input_as_json(&text, ret, err);
 }
 
 /* Signals, size, renewals */

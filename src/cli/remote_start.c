@@ -198,6 +198,42 @@ static int post_start(struct remote *m, json_t *body, json_t **ret, struct err *
         }
 }
 
+/* Whether it was refused because its input was to stay open. */
+static bool wants_whole_input(int r, const struct err *err)
+{
+        json_t *details = NULL, *issue;
+        bool found = false;
+        size_t i;
+
+        if (r != ERR_INVALID || !err || !err->details ||
+            json_parse(err->details, strlen(err->details), &details, NULL) < 0)
+                return false;
+        json_array_foreach(details, i, issue)
+        {
+                const char *field =
+                        json_string_value(json_array_get(json_object_get(issue, "path"), 0));
+
+                found = found || (field && streq(field, "openStdin"));
+        }
+        json_decref(details);
+        return found;
+}
+
+/* What a plugin runs gets its input at the start. Nothing has been read of it yet. */
+static int start_with_whole_input(struct remote *m, json_t *body, json_t **ret, struct err *err)
+{
+        json_t *input;
+        int r;
+
+        err_clear(err);
+        r = remote_input_whole(m, &input, err);
+        if (r < 0)
+                return r;
+        json_object_del(body, "openStdin");
+        json_object_set_new(body, "stdin", input);
+        return post_start(m, body, ret, err);
+}
+
 int remote_start(struct remote *m, struct err *err)
 {
         struct uuid key = uuid_new();
@@ -207,6 +243,8 @@ int remote_start(struct remote *m, struct err *err)
         if (!body)
                 return ERR_USAGE;
         r = post_start(m, body, &answer, err);
+        if (m->spec.forward_stdin && wants_whole_input(r, err))
+                r = start_with_whole_input(m, body, &answer, err);
         json_decref(body);
         if (r < 0)
                 return r;

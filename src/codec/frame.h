@@ -53,6 +53,10 @@ enum frame_type {
         FRAME_END = 55,
         FRAME_RESET = 56,
         FRAME_TUNNEL_LAST = 63,
+        /* 64 to 79: the relay, codec/frame_relay.h */
+        FRAME_RELAY = 64,
+        FRAME_ASK = 65,
+        FRAME_ANSWER = 66,
 };
 
 enum {

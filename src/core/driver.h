@@ -27,6 +27,7 @@
 /* Of places only: made in advance and never used. The lease that takes one gives it its own. */
 #define POLICY_STOCK "stock"
 
+struct box_route;
 struct lease_record;
 struct exec_request;
 
@@ -109,6 +110,9 @@ struct driver {
          * where commands cannot run. */
         int (*prepare_exec)(struct op *op, struct runtime *rt, const struct lease_record *record,
                             json_t *request, struct exec_request *ret, struct err *err);
+        /* How the box of a place is reached (box_route.h). NULL, or NULL for this place: on this
+         * machine, if there is one at all. */
+        const struct box_route *(*route)(const struct place *place);
         /* What exists in the world is made on first need, so a place may rightly have nothing. */
         bool makes_world_lazily;
         bool writes_cleanup_status; /* releases record success or failure on the lease */
@@ -119,6 +123,7 @@ struct driver {
 extern const struct driver driver_local;
 extern const struct driver driver_sandbox;
 extern const struct driver driver_plugin;
+extern const struct driver driver_ssh;
 
 /* The driver with that key; ERR_UNPROCESSABLE with the seed's text when there is none. */
 int driver_find(const struct runtime *rt, const char *key, const struct driver **ret,

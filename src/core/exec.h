@@ -42,8 +42,11 @@ struct exec_request {
         const char *command;
         const char *const *args; /* NULL-terminated */
         const char *args_json;
-        const char *cwd;           /* NULL: the workspace, else home */
-        const char *const *env;    /* NULL-terminated NAME=value, complete */
+        const char *cwd;        /* NULL: the workspace, else home */
+        const char *const *env; /* NULL-terminated NAME=value, complete */
+        /* Of another machine: the variables of its login, whose start-up files come before `env`;
+         * NULL: the command starts with `env` alone. */
+        const char *const *login;
         const char *const *redact; /* values to keep out of the output; NULL-terminated, or NULL */
         const char *stdin_text;    /* NULL: none */
         size_t stdin_len;

@@ -7,13 +7,16 @@
 #include "core/exec_internal.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/access.h"
-#include "core/provider.h"
+
+#define LOOK_AFTER_MS 10000 /* at a box that is not on this machine */
 
 static void look_after(struct box *box);
+static void drop_link(struct box *box, const char *why);
 
 static struct exec *exec_of_channel(struct box *box, uint32_t channel)
 {
@@ -32,6 +35,7 @@ static void send_start(struct exec *e)
 
         e->channel = box->next_channel++;
         e->phase = EXEC_SENT;
+        e->sent_to = box->pid;
         box_link_start(box->link, e->channel, e->start);
 }
 
@@ -46,7 +50,7 @@ void exec_submit(struct exec *e)
 static void send_waiting(struct box *box)
 {
         for (struct exec *e = box->execs; e; e = e->box_next)
-                if (e->start && !e->channel)
+                if (e->start && !e->channel && e->phase != EXEC_ENDING)
                         send_start(e);
 }
 
@@ -68,6 +72,8 @@ static void grow(struct exec *e, uint8_t stream, uint64_t len)
 {
         uint64_t *known = stream == BOX_STDOUT ? &e->view.stdout_len : &e->view.stderr_len;
 
+        if (!e->box->route->is_here) /* only what is in our files counts */
+                return;
         pthread_mutex_lock(&e->hub->lock);
         if (len > *known)
                 *known = len;
@@ -86,6 +92,8 @@ static void on_started(void *ctx, uint32_t channel, uint32_t pid, uint64_t start
         if (!e)
                 return;
         go_live(e, pid, started_ms, method);
+        if (!e->box->route->is_here)
+                exec_spool_attach(e, NULL);
         exec_changed(e);
 }
 
@@ -113,6 +121,17 @@ static void on_grew(void *ctx, uint32_t channel, uint8_t stream, uint64_t len)
         exec_changed(e);
 }
 
+static void on_data(void *ctx, uint32_t channel, uint8_t stream, uint64_t offset, const char *data,
+                    size_t len)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        struct box *box = ctx;
+        struct exec *e = exec_of_channel(box, channel);
+
+        if (e && exec_spool_data(e, stream, offset, data, len, &err) < 0)
+                drop_link(box, err.msg);
+}
+
 static void on_taken(void *ctx, uint32_t channel, uint64_t taken, uint64_t limit)
 {
         struct exec *e = exec_of_channel(ctx, channel);
@@ -132,7 +151,7 @@ static void on_pong(void *ctx, uint64_t token)
         stdin_fail(e);
 }
 
-static void take_exit(struct exec *e, const struct box_exit *exit)
+void exec_take_exit(struct exec *e, const struct box_exit *exit, const char *lost_reason)
 {
         e->has_exit = true;
         e->exit = *exit;
@@ -142,7 +161,7 @@ static void take_exit(struct exec *e, const struct box_exit *exit)
         pthread_mutex_unlock(&e->hub->lock);
         /* Another box was killed and this one found what it left: nobody knows how it ended. */
         if (exit->code < 0 && exit->signal == 0 && exit->flags & BOX_EXIT_INCOMPLETE)
-                exec_finish(e, EXEC_LOST, EXEC_LOST_REASON);
+                exec_finish(e, EXEC_LOST, lost_reason);
         else
                 exec_finish(e, EXEC_EXITED, NULL);
 }
@@ -151,8 +170,12 @@ static void on_exit_frame(void *ctx, uint32_t channel, const struct box_exit *ex
 {
         struct exec *e = exec_of_channel(ctx, channel);
 
-        if (e && e->phase != EXEC_ENDING)
-                take_exit(e, exit);
+        if (!e || e->phase == EXEC_ENDING)
+                return;
+        if (e->box->route->is_here)
+                exec_take_exit(e, exit, EXEC_LOST_REASON);
+        else
+                exec_spool_exit(e, exit);
 }
 
 /* The box's word on one execution: an answer to LIST (channel 0), ATTACH, or a START it knew
@@ -183,15 +206,19 @@ static void on_state(void *ctx, uint32_t channel, const struct box_state *state)
                 }
                 return;
         }
+        if (e->phase == EXEC_ENDING) /* FORGET follows when its end is recorded */
+                return;
         go_live(e, state->pid, state->started_ms, box->kill_method);
         if (e->stdin_unsure) /* TAKEN comes right behind, or never */
                 box_link_ping(box->link, channel);
         stdin_rewind(e, state->stdin_len);
         grow(e, BOX_STDOUT, state->stdout_len);
         grow(e, BOX_STDERR, state->stderr_len);
-        if (state->state == BOX_ENDED && e->phase != EXEC_ENDING)
-                take_exit(e, &state->exit);
-        else
+        if (!box->route->is_here) /* EXIT comes after the output */
+                exec_spool_attach(e, state);
+        else if (state->state == BOX_ENDED)
+                exec_take_exit(e, &state->exit, EXEC_LOST_REASON);
+        if (e->phase != EXEC_ENDING)
                 exec_changed(e);
 }
 
@@ -206,6 +233,22 @@ static void adoption_over(struct box *box)
                 hub->adopted(hub->adopted_arg);
 }
 
+/* A box that we did not send it to does not know of it. Where our files are and the box's may be
+ * gone, it was sent by a daemon before this one, or to a box before that one. */
+static void judge_unknown(struct exec *e)
+{
+        struct box *box = e->box;
+        CLEAN(cleanup_free)
+        char *path = xasprintf("%s/%s/stdout", box->hub->output_dir, e->view.id);
+
+        if (e->start && (box->route->is_here || !e->sent_to || e->sent_to == box->pid))
+                return;
+        if (!box->route->is_here && access(path, F_OK) == 0)
+                exec_spool_lost(e);
+        else
+                exec_finish(e, EXEC_FAILED, EXEC_UNSTARTED_REASON);
+}
+
 /* After LIST: what the box did not name and we did not just queue was never started. */
 static void on_listed(void *ctx)
 {
@@ -215,8 +258,8 @@ static void on_listed(void *ctx)
         box->listing = false;
         for (e = box->execs; e; e = next) {
                 next = e->box_next;
-                if (!e->seen && !e->start && e->phase != EXEC_ENDING)
-                        exec_finish(e, EXEC_FAILED, EXEC_UNSTARTED_REASON);
+                if (!e->seen && e->phase != EXEC_ENDING)
+                        judge_unknown(e);
         }
         adoption_over(box);
         send_waiting(box);
@@ -230,6 +273,9 @@ static void on_welcome(void *ctx, const struct box_welcome *welcome)
 
         box->phase = BOX_READY;
         box->kill_method = welcome->kill_method;
+        box->pid = welcome->pid;
+        box->spool_limit = welcome->spool_limit;
+        box->failures = 0;
         box->has_tunnel = welcome->features & BOX_FEATURE_TUNNEL;
         /* Before the first START: whoever runs finds the address taken. */
         if (box->tunnel && box->has_tunnel)
@@ -284,6 +330,7 @@ static void on_closed(void *ctx, const char *why)
         for (struct exec *e = box->execs; e; e = e->box_next) {
                 e->channel = 0;
                 e->seen = false;
+                exec_spool_detach(e);
                 if (e->phase == EXEC_SENT)
                         e->phase = EXEC_QUEUED;
         }
@@ -294,6 +341,15 @@ static void on_closed(void *ctx, const char *why)
         look_after(box);
 }
 
+/* It does what it must not. */
+static void drop_link(struct box *box, const char *why)
+{
+        log_warn("a box does not keep to the protocol", LOG_S("place", box->place_id),
+                 LOG_S("why", why));
+        box_link_close(box->link);
+        on_closed(box, why);
+}
+
 static const struct box_link_events events = {
         .on_welcome = on_welcome,
         .on_listed = on_listed,
@@ -301,6 +357,7 @@ static const struct box_link_events events = {
         .on_started = on_started,
         .on_failed = on_failed,
         .on_grew = on_grew,
+        .on_data = on_data,
         .on_taken = on_taken,
         .on_pong = on_pong,
         .on_exit = on_exit_frame,
@@ -317,6 +374,18 @@ static void retry_now(uv_timer_t *timer)
         box_reach(container_of(timer, struct box, retry));
 }
 
+/* A box on this machine is back in a moment or dead; a way that is down may stay so for long. */
+static void reach_later(struct box *box)
+{
+        uint64_t pause = RECONNECT_MS;
+
+        if (!box->route->is_here) {
+                pause = MIN(pause << MIN(box->failures, 16U), (uint64_t)RECONNECT_MAX);
+                box->failures++;
+        }
+        uv_timer_start(&box->retry, retry_now, pause, 0);
+}
+
 void box_reach(struct box *box)
 {
         CLEAN(err_done) struct err err = { 0 };
@@ -324,14 +393,14 @@ void box_reach(struct box *box)
 
         if (box->link || box->job_running || box->hub->closing)
                 return;
-        r = box_connect(box->dir, &fd, &err);
+        r = box->route->connect(box->hub->config.rt, &box->kept->place, &fd, &err);
         if (r >= 0)
                 r = box_link_open(box->hub->config.loop, fd, box->hub->node, box->epoch, &events,
                                   box, &box->link, &err);
         if (r >= 0)
                 box->phase = BOX_CONNECTING;
         else if (r == ERR_BUSY) /* its backlog is full for the moment */
-                uv_timer_start(&box->retry, retry_now, RECONNECT_MS, 0);
+                reach_later(box);
         else
                 look_after(box);
 }
@@ -345,8 +414,9 @@ static void check_run(struct pool_job *job, struct op *op)
         int r;
 
         op->actor = &actor_system;
-        r = exec_settle_place(op, box->hub, box->place_id, false, &err);
-        box->found_dead = r != 1;
+        r = exec_settle_place(op, box->hub, &box->kept->place, false, &err);
+        box->is_unknown = r == SETTLE_UNKNOWN || (r < 0 && !box->route->is_here);
+        box->found_dead = r != SETTLE_ALIVE && !box->is_unknown;
         if (r < 0)
                 log_error("could not settle executions", LOG_S("place", box->place_id),
                           LOG_S("error", err.msg));
@@ -372,7 +442,7 @@ static void check_done(struct pool_job *job)
         box->job_running = false;
         if (!box->found_dead) {
                 take_arrived(box);
-                uv_timer_start(&box->retry, retry_now, RECONNECT_MS, 0);
+                reach_later(box);
                 return;
         }
         for (e = box->execs; e; e = next) {
@@ -407,9 +477,12 @@ static void look_after(struct box *box)
         if (box->job_running || box->hub->closing)
                 return;
         box->phase = BOX_CHECKING;
-        box->job = (struct pool_job){
-                .run = check_run, .done = check_done, .urgent = true, .awaited = true
-        };
+        /* Elsewhere it may take a while, and the thread that is kept for others is not for that. */
+        box->job = (struct pool_job){ .run = check_run,
+                                      .done = check_done,
+                                      .urgent = true,
+                                      .awaited = box->route->is_here,
+                                      .timeout_ms = box->route->is_here ? 0 : LOOK_AFTER_MS };
         box->job_running = pool_submit(box->hub->config.pool, &box->job, &err) >= 0;
         if (!box->job_running)
                 uv_timer_start(&box->retry, retry_now, 10 * RECONNECT_MS, 0);
@@ -421,12 +494,6 @@ struct adoption {
         struct op *op;
         struct exec_hub *hub;
 };
-
-static bool has_box(const struct place *place)
-{
-        return place->has_world && (streq(place->driver, "local") ||
-                                    (place->provider && streq(place->provider, PROVIDER_BERTH)));
-}
 
 /* A configuration that cannot be read leaves the place without a way out, which is the safe side.
  */
@@ -445,8 +512,10 @@ static int adopt_place(void *ctx, const struct place *place)
 {
         struct adoption *a = ctx;
 
-        if (has_box(place) && streq(place->owner_node, a->hub->config.rt->node.id.s))
-                adopt_egress(box_add(a->hub, place->id, (uint64_t)place->epoch), place->config);
+        const struct runtime *rt = a->hub->config.rt;
+
+        if (box_route_has_box(rt, place) && streq(place->owner_node, rt->node.id.s))
+                adopt_egress(box_add(a->hub, kept_place_new(place)), place->config);
         return 0;
 }
 
@@ -454,10 +523,11 @@ static int adopt_execution(void *ctx, const struct execution *row)
 {
         struct adoption *a = ctx;
         struct box *box = box_find(a->hub, row->place_id);
+        struct place nobody = { .id = row->place_id, .driver = "" }; /* of what is gone */
         struct exec *e;
 
         if (!box)
-                box = box_add(a->hub, row->place_id, 0);
+                box = box_add(a->hub, kept_place_new(&nobody));
         e = exec_add(a->hub, row->id);
         exec_join_box(e, box);
         e->takes_stdin = e->stdin_unsure = true; /* the box knows, and refuses it if not */
@@ -497,8 +567,9 @@ void exec_hub_connect(struct exec_hub *hub, void (*done)(void *), void *arg)
         hub->adopted_arg = arg;
         hub->adopting = 1; /* ours, so that it cannot end while we count */
         for (struct box *b = hub->boxes; b; b = b->next) {
-                b->adopting = true;
-                hub->adopting++;
+                /* Nobody can say when others are reached. */
+                b->adopting = b->route->is_here;
+                hub->adopting += b->adopting;
         }
         for (struct box *b = hub->boxes; b; b = b->next)
                 box_reach(b);

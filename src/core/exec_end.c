@@ -61,12 +61,17 @@ static void record_run(struct pool_job *job, struct op *op)
 
 static void record_done(struct pool_job *job);
 
+void exec_retry_later(struct exec_hub *hub)
+{
+        if (!hub->closing && !uv_is_active((uv_handle_t *)&hub->record_timer))
+                uv_timer_start(&hub->record_timer, exec_record_again, RECORD_AGAIN_MS, 0);
+}
+
 /* The disk may be full, or the daemon is stopping. The box keeps its record until we have it. */
 static void record_later(struct exec *e)
 {
         e->needs_record = true;
-        if (!uv_is_active((uv_handle_t *)&e->hub->record_timer))
-                uv_timer_start(&e->hub->record_timer, exec_record_again, RECORD_AGAIN_MS, 0);
+        exec_retry_later(e->hub);
 }
 
 static void submit_record(struct exec *e)
@@ -84,9 +89,11 @@ void exec_record_again(uv_timer_t *timer)
         struct exec_hub *hub = container_of(timer, struct exec_hub, record_timer);
 
         for (size_t i = 0; i < EXEC_BUCKETS; i++)
-                for (struct exec *e = hub->table[i]; e; e = e->next)
+                for (struct exec *e = hub->table[i]; e; e = e->next) {
                         if (e->needs_record)
                                 submit_record(e);
+                        exec_spool_again(e);
+                }
 }
 
 static void record_done(struct pool_job *job)
@@ -121,7 +128,8 @@ void exec_finish(struct exec *e, const char *status, const char *reason)
 struct settlement {
         struct op *op;
         struct exec_hub *hub;
-        const char *place_id;
+        const struct place *place;
+        const struct box_route *route;
         bool closing;
         bool is_remote; /* a plugin ran it */
         struct execution *rows;
@@ -150,9 +158,9 @@ static int read_open(struct db *db, void *arg, struct err *err)
         struct place place;
 
         s->n = 0;
-        s->is_remote = places_get(db, s->place_id, s->op->arena, &place, NULL) >= 0 &&
+        s->is_remote = places_get(db, s->place->id, s->op->arena, &place, NULL) >= 0 &&
                        plugin_place_is(&place);
-        return executions_open(db, s->place_id, s->op->arena, collect, s, err);
+        return executions_open(db, s->place->id, s->op->arena, collect, s, err);
 }
 
 /* -1 when there is no such file. */
@@ -204,34 +212,66 @@ static int write_all(struct db *db, void *arg, struct err *err)
         return r;
 }
 
-static int settle(struct settlement *s, const char *dir, struct err *err)
+static int settle(struct settlement *s, struct err *err)
 {
         static const char *const none[] = { NULL };
-        struct store *store = s->hub->config.rt->store;
-        int r = store_read(s->op, store, read_open, s, err);
+        struct runtime *rt = s->hub->config.rt;
+        int r;
 
         FAULT("exec.bury.before");
-        if (r >= 0)
-                r = box_bury(s->op, dir, s->place_id, s->ids ? s->ids : none, err);
+        r = s->route->bury(s->op, rt, s->place, s->ids ? s->ids : none, err);
         FAULT("exec.bury.after");
         for (size_t i = 0; r >= 0 && i < s->n; i++)
                 judge(s, &s->rows[i]);
         if (r >= 0 && s->n > 0)
-                r = store_write(s->op, store, write_all, s, err);
+                r = store_write(s->op, rt->store, write_all, s, err);
         return MIN(r, 0);
 }
 
-int exec_settle_place(struct op *op, struct exec_hub *hub, const char *place_id, bool closing,
-                      struct err *err)
+/* It does not live. What one elsewhere kept of its executions is in its directory, where another
+ * finds it and tells us. */
+static int settle_dead(struct settlement *s, struct err *err)
 {
-        CLEAN(cleanup_free) char *dir = box_dir(hub, place_id);
-        pthread_mutex_t *lock = box_launch_lock(hub, place_id);
-        struct settlement s = { .op = op, .hub = hub, .place_id = place_id, .closing = closing };
         int r;
 
-        pthread_mutex_lock(lock);
-        r = !closing && box_is_alive(dir) ? 1 : settle(&s, dir, err);
-        pthread_mutex_unlock(lock);
+        if (s->route->is_here || s->n == 0)
+                return settle(s, err);
+        FAULT("exec.launch.before");
+        r = s->route->ensure(s->op, s->hub->config.rt, s->place, err);
+        FAULT("exec.launch.after");
+        return r < 0 ? SETTLE_UNKNOWN : SETTLE_ALIVE;
+}
+
+static int settle_locked(struct settlement *s, struct err *err)
+{
+        struct runtime *rt = s->hub->config.rt;
+        int r = 0;
+
+        if (!s->closing) {
+                r = s->route->is_alive(s->op, rt, s->place, err);
+                if (r != 0)
+                        return r > 0 ? SETTLE_ALIVE : SETTLE_UNKNOWN;
+        }
+        r = store_read(s->op, rt->store, read_open, s, err);
+        if (r < 0)
+                return r;
+        return s->closing ? settle(s, err) : settle_dead(s, err);
+}
+
+int exec_settle_place(struct op *op, struct exec_hub *hub, const struct place *place, bool closing,
+                      struct err *err)
+{
+        struct settlement s = { .op = op,
+                                .hub = hub,
+                                .place = place,
+                                .route = box_route_of(hub->config.rt, place),
+                                .closing = closing };
+        int r = box_locks_take(op, &hub->locks, place->id, err);
+
+        if (r < 0)
+                return r;
+        r = settle_locked(&s, err);
+        box_locks_give(&hub->locks, place->id);
         free(s.rows);
         free(s.ids);
         return r;

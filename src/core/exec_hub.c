@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/path.h"
+#include "core/box_route_test.h"
 #include "core/exec_internal.h"
 #include "core/sandbox_host.h"
 
@@ -98,6 +99,7 @@ void exec_drop(struct exec *e)
                 box_forget_if_over(e->box);
         }
         free(e->remote_plugin);
+        exec_spool_drop(e);
         exec_drop_start(e);
         free(e);
 }
@@ -140,18 +142,13 @@ bool intended_has(struct exec_hub *hub, const char *id)
         return i != NULL;
 }
 
-pthread_mutex_t *box_launch_lock(struct exec_hub *hub, const char *place_id)
-{
-        return &hub->launch_locks[bucket_of(place_id) % LAUNCH_STRIPES];
-}
-
 /* Boxes */
 
 static void box_closed(uv_handle_t *handle)
 {
         struct box *b = container_of((uv_timer_t *)handle, struct box, retry);
 
-        free(b->dir);
+        kept_place_free(b->kept);
         free(b);
 }
 
@@ -232,22 +229,30 @@ char *box_dir(const struct exec_hub *hub, const char *place_id)
         return xasprintf("%s/%s", hub->boxes_dir, place_id);
 }
 
-struct box *box_add(struct exec_hub *hub, const char *place_id, uint64_t epoch)
+struct box *box_add(struct exec_hub *hub, struct kept_place *take_place)
 {
-        struct box *b = box_find(hub, place_id);
+        const struct place *place = &take_place->place;
+        struct box *b = box_find(hub, place->id);
 
         if (!b) {
                 b = xcalloc(1, sizeof(*b));
                 b->hub = hub;
-                memcpy(b->place_id, place_id, UUID_LEN + 1);
-                b->dir = box_dir(hub, place_id);
+                memcpy(b->place_id, place->id, UUID_LEN + 1);
                 b->next_channel = 1;
                 uv_timer_init(hub->config.loop, &b->retry);
                 b->next = hub->boxes;
                 hub->boxes = b;
         }
         b->dead = false;
-        b->epoch = MAX(b->epoch, epoch);
+        b->epoch = MAX(b->epoch, (uint64_t)place->epoch);
+        /* A job that looks after the box reads what it was given. */
+        if (b->job_running) {
+                kept_place_free(take_place);
+                return b;
+        }
+        b->route = box_route_of(hub->config.rt, place);
+        kept_place_free(b->kept);
+        b->kept = take_place;
         return b;
 }
 
@@ -363,8 +368,7 @@ int exec_hub_new(const struct exec_hub_config *config, struct exec_hub **ret, st
         hub->record_timer.data = hub->adopt_timer.data = hub;
         hub->timers_open = 2;
         pthread_mutex_init(&hub->lock, NULL);
-        for (size_t i = 0; i < LAUNCH_STRIPES; i++)
-                pthread_mutex_init(&hub->launch_locks[i], NULL);
+        box_locks_init(&hub->locks);
         r = path_make_dirs(hub->boxes_dir, 0700, err);
         if (r >= 0)
                 r = path_make_dirs(hub->output_dir, 0700, err);
@@ -384,8 +388,7 @@ static void timer_closed(uv_handle_t *handle)
 
         if (--hub->timers_open > 0)
                 return;
-        for (size_t i = 0; i < LAUNCH_STRIPES; i++)
-                pthread_mutex_destroy(&hub->launch_locks[i]);
+        box_locks_done(&hub->locks);
         free(hub->boxes_dir);
         free(hub->output_dir);
         while (hub->intended)
@@ -418,6 +421,7 @@ void exec_hub_free(struct exec_hub *hub)
                         exec_drop(hub->table[i]);
         /* NOLINTEND(clang-analyzer-unix.Malloc) */
         hub->config.rt->hub = NULL;
+        box_route_test_done();
         resolver_free(hub->resolver);
         uv_close((uv_handle_t *)&hub->record_timer, timer_closed);
         uv_close((uv_handle_t *)&hub->adopt_timer, timer_closed);

@@ -6,13 +6,14 @@
 
 #include "box/launch.h"
 #include "box/link.h"
+#include "core/box_route.h"
 #include "core/egress.h"
 #include "core/exec.h"
 
 #define STOP_GRACE_MS   2000
 #define SIGNAL_GRACE_MS 5000
-#define LAUNCH_STRIPES  64
 #define RECONNECT_MS    20
+#define RECONNECT_MAX   30000 /* of a way that stays down */
 #define RECORD_AGAIN_MS 500
 #define ADOPT_WAIT_MS   3000
 #define EXEC_LOST_REASON                                                                           \
@@ -20,6 +21,9 @@
         "its way may be missing."
 #define EXEC_REMOTE_REASON                                                                         \
         "The daemon ended while the provider ran the command; how it ended is not known."
+#define EXEC_UNKNOWN_REASON                                                                        \
+        "The supervisor does not know the command any more. It may have run; its output may be "   \
+        "missing."
 #define EXEC_UNSTARTED_REASON "The daemon or the supervisor ended before the command was started."
 #define OUTPUT_DIR            "output"
 #define BOXES_DIR             "boxes"
@@ -48,8 +52,10 @@ struct exec {
         uint8_t id[FRAME_UUID];
         uint32_t channel; /* 0: none on this link */
         enum exec_phase phase;
-        bool seen;               /* the box listed it */
-        struct box_start *start; /* until the box took it; owned */
+        bool seen;                /* the box listed it */
+        uint32_t sent_to;         /* the pid of the box that START went to; 0: not sent */
+        struct exec_spool *spool; /* exec_spool.c; NULL: the box writes our files */
+        struct box_start *start;  /* until the box took it; owned */
         char *start_memory;
         size_t start_size; /* of start_memory: it may hold secrets and is wiped */
         struct exec_watch *watches;
@@ -79,11 +85,15 @@ struct box {
         struct box *next;
         struct exec_hub *hub;
         char place_id[UUID_LEN + 1];
-        char *dir;
+        struct kept_place *kept;
+        const struct box_route *route;
         uint64_t epoch;
         struct box_link *link;
         enum box_phase phase;
         uint8_t kill_method;
+        uint32_t pid;         /* as it said on the link */
+        uint64_t spool_limit; /* the same */
+        unsigned failures;    /* since it was last reached; not on this machine */
         uint32_t next_channel;
         struct exec *execs;
         bool listing;  /* adopting: LIST was sent */
@@ -92,7 +102,7 @@ struct box {
         struct promise *stop;  /* kept when the box is gone */
         struct promise *quiet; /* kept when nothing runs in it any more */
         struct pool_job job;   /* looking after a box that went silent */
-        bool job_running, found_dead;
+        bool job_running, found_dead, is_unknown;
         bool dead;             /* and buried; forgotten with its last execution */
         struct tunnel *tunnel; /* NULL until something is served through it */
         bool has_tunnel;       /* the link's box knows tunnels */
@@ -118,7 +128,7 @@ struct exec_hub {
         struct exec *table[EXEC_BUCKETS];
         struct intended *intended; /* under lock */
         struct box *boxes;
-        pthread_mutex_t launch_locks[LAUNCH_STRIPES];
+        struct box_locks locks;
         uv_timer_t record_timer;   /* tries again what the store refused */
         uv_timer_t adopt_timer;    /* ends the wait for boxes that do not answer */
         struct resolver *resolver; /* NULL until there is a proxy */
@@ -137,12 +147,10 @@ void exec_join_box(struct exec *e, struct box *box);         /* QUEUED */
 void intended_add(struct exec_hub *hub, const char *id);
 void intended_remove(struct exec_hub *hub, const char *id);
 bool intended_has(struct exec_hub *hub, const char *id);
-/* Any thread: whoever makes or buries the box of a place holds this. */
-pthread_mutex_t *box_launch_lock(struct exec_hub *hub, const char *place_id);
 void exec_drop(struct exec *e); /* out of the hub, freed */
 void exec_drop_start(struct exec *e);
 struct box *box_find(struct exec_hub *hub, const char *place_id);
-struct box *box_add(struct exec_hub *hub, const char *place_id, uint64_t epoch);
+struct box *box_add(struct exec_hub *hub, struct kept_place *take_place);
 /* Drop a box that is dead and has no execution left. */
 void box_forget_if_over(struct box *box);
 /* Keep the promise of exec_end_all() when it is true. */
@@ -157,6 +165,24 @@ void box_close_tunnel(struct box *box);
 /* exec_box.c: the link */
 void box_reach(struct box *box);
 void exec_submit(struct exec *e);
+/* How it ended; or, where that says that nobody knows, why. */
+void exec_take_exit(struct exec *e, const struct box_exit *exit, const char *lost_reason);
+
+/* exec_spool.c: output that the box sends. Loop thread, but the last one. */
+/* The box has just begun it (NULL), or tells on a new link how far it is. */
+void exec_spool_attach(struct exec *e, const struct box_state *state);
+void exec_spool_detach(struct exec *e);
+/* Below 0: the box does what it must not. */
+int exec_spool_data(struct exec *e, uint8_t stream, uint64_t offset, const char *data, size_t len,
+                    struct err *err);
+/* exec_take_exit() follows when everything is in the files. */
+void exec_spool_exit(struct exec *e, const struct box_exit *exit);
+/* The box knows nothing of it any more: what is in the files is all there will be. */
+void exec_spool_lost(struct exec *e);
+void exec_spool_again(struct exec *e);
+void exec_spool_drop(struct exec *e);
+/* Operation, before START can be sent: files that are there say that the command may have begun. */
+int exec_spool_prepare(const char *dir, struct err *err);
 
 /* exec_remote.c: commands that a plugin runs */
 /* Operation: `dir` is there for the output. */
@@ -167,10 +193,15 @@ void exec_remote_abandon(struct exec *e);
 /* exec_end.c: recording the end */
 void exec_finish(struct exec *e, const char *status, const char *reason);
 void exec_record_again(uv_timer_t *timer);
+/* What the disk or the pool refused is tried again soon. */
+void exec_retry_later(struct exec_hub *hub);
+enum { SETTLED = 0, SETTLE_ALIVE = 1, SETTLE_UNKNOWN = 2 };
 /* Operation: bury what is left of a place's box and settle its open rows, from exit records or as
  * lost. `closing`: also a box that lives and executions that are only intended, for nothing may
- * begin there any more. Otherwise both are left alone, and 1 is returned for a box that lives. */
-int exec_settle_place(struct op *op, struct exec_hub *hub, const char *place_id, bool closing,
+ * begin there any more. Otherwise both are left alone: SETTLE_ALIVE for a box that lives,
+ * SETTLE_UNKNOWN for one that cannot be asked. One elsewhere that died with executions open is
+ * started again, for what it kept of them is in its directory. */
+int exec_settle_place(struct op *op, struct exec_hub *hub, const struct place *place, bool closing,
                       struct err *err);
 
 /* exec_input.c */
@@ -181,7 +212,7 @@ void stdin_fail(struct exec *e);
 int stdin_add(struct exec *e, const struct stdin_piece *piece, bool owned,
               void (*done)(void *, int), void *arg, struct err *err);
 
-/* A sandbox's is in the directory of the sandbox. */
+/* Of a box on this machine. A sandbox's is in the directory of the sandbox. */
 char *box_dir(const struct exec_hub *hub, const char *place_id);
 
 #endif

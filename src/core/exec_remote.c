@@ -202,14 +202,19 @@ static void keep_exit(struct exec_remote_run *run, const json_t *result)
                         "it sent at the end.");
 }
 
-/* Left for the next daemon, in case this one ends before the row is written. */
+/* Left for the next daemon, in case this one ends before the row is written. The row is what makes
+ * it safe, so nobody waits for the disk here; a record that was cut off is known by its checksum.
+ */
 static void write_exit_record(const struct exec_remote_run *run)
 {
         CLEAN(cleanup_free) char *path = xasprintf("%s/exit", run->dir);
+        CLEAN(cleanup_fd)
+        int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
         uint8_t record[BOX_EXIT_RECORD];
 
         frame_exit_record(&run->exit, record);
-        (void)file_write_at(AT_FDCWD, path, record, sizeof(record), 0600, NULL);
+        if (fd >= 0)
+                (void)fd_write_all(fd, record, sizeof(record), NULL);
 }
 
 static void keep_failure(struct exec_remote_run *run, int code, const struct err *err)
@@ -426,13 +431,19 @@ static int collect(void *ctx, const struct execution *row)
         return 0;
 }
 
+static int find_rows(struct db *db, void *arg, struct err *err)
+{
+        struct ending *s = arg;
+
+        s->n = 0;
+        return executions_open(db, s->place_id, s->op->arena, collect, s, err);
+}
+
 static int end_rows(struct db *db, void *arg, struct err *err)
 {
         struct ending *s = arg;
-        int r;
+        int r = find_rows(db, s, err);
 
-        s->n = 0;
-        r = executions_open(db, s->place_id, s->op->arena, collect, s, err);
         for (size_t i = 0; r >= 0 && i < s->n; i++) {
                 struct execution *row = &s->rows[i];
 
@@ -455,10 +466,13 @@ int exec_remote_end_place(struct op *op, struct runtime *rt, const char *place_i
 
         if (!rt->hub)
                 return 0;
-        r = store_write(op, rt->store, end_rows, &s, err);
+        /* Mostly there are none, and none begins once the lease has ended. */
+        r = store_read(op, rt->store, find_rows, &s, err);
+        if (r >= 0 && s.n > 0)
+                r = store_write(op, rt->store, end_rows, &s, err);
         free(s.rows);
-        if (r < 0)
-                return r;
+        if (r < 0 || s.n == 0)
+                return MIN(r, 0);
         l = xcalloc(1, sizeof(*l));
         l->hub = rt->hub;
         memcpy(l->place_id, place_id, UUID_LEN + 1);

@@ -15,6 +15,7 @@
 #include "core/exec_internal.h"
 #include "core/place.h"
 #include "core/provider.h"
+#include "core/ssh_env.h"
 #include "store/sandboxes.h"
 
 #define CLOSE_WAIT_MS  20000
@@ -29,8 +30,8 @@ struct intent {
         const struct lease_record *record;
         const struct exec_request *req;
         struct execution row;
-        uint64_t epoch;
-        const char *place_config;
+        struct place place;
+        const struct box_route *route;
         struct egress_policy *egress; /* NULL: none; the loop's once it is posted */
         bool existed;
         bool is_sandbox;  /* its box is the sandbox, and there is no other */
@@ -61,7 +62,7 @@ static int intend(struct db *db, void *arg, struct err *err)
         struct intent *q = arg;
         struct execution other;
         struct lease lease;
-        struct place place;
+        struct place *place = &q->place;
         int r = leases_get(db, q->record->lease.id, q->op->arena, &lease, err);
 
         if (r < 0)
@@ -80,17 +81,15 @@ static int intend(struct db *db, void *arg, struct err *err)
         if (!streq(lease.status, LEASE_ACTIVE))
                 return err_set(err, ERR_CONFLICT, "The lease is %s and cannot be used any more.",
                                lease.status);
-        r = places_get(db, lease.place_id, q->op->arena, &place, err);
-        if (r >= 0 && !streq(place.state, PLACE_HELD))
-                r = err_set(err, ERR_CONFLICT, "The place of the lease is %s.", place.state);
-        if (r >= 0 && !place.has_world) {
-                place.has_world = true;
-                r = place_move(db, q->rt, &place, PLACE_HELD, err);
+        r = places_get(db, lease.place_id, q->op->arena, place, err);
+        if (r >= 0 && !streq(place->state, PLACE_HELD))
+                r = err_set(err, ERR_CONFLICT, "The place of the lease is %s.", place->state);
+        if (r >= 0 && !place->has_world) {
+                place->has_world = true;
+                r = place_move(db, q->rt, place, PLACE_HELD, err);
         }
-        if (r >= 0 && place.provider && streq(place.provider, PROVIDER_BERTH))
-                r = look_at_sandbox(db, q, &place, err);
-        q->epoch = (uint64_t)place.epoch;
-        q->place_config = place.config;
+        if (r >= 0 && place->provider && streq(place->provider, PROVIDER_BERTH))
+                r = look_at_sandbox(db, q, place, err);
         return r < 0 ? r : executions_insert(db, &q->row, err);
 }
 
@@ -149,24 +148,20 @@ static int still_wanted(struct db *db, void *arg, struct err *err)
 /* Under the lock the place is not being closed, and once it was, the row has its end. */
 static int ensure_box(struct intent *q, struct err *err)
 {
-        struct exec_hub *hub = q->rt->hub;
-        CLEAN(cleanup_free) char *dir = box_dir(hub, q->row.place_id);
-        pthread_mutex_t *lock = box_launch_lock(hub, q->row.place_id);
+        struct box_locks *locks = &q->rt->hub->locks;
         int r;
 
-        if (box_is_alive(dir))
+        if (q->route->is_alive(q->op, q->rt, &q->place, NULL) > 0)
                 return 0;
-        if (q->is_sandbox)
-                return err_set(err, ERR_CONFLICT,
-                               "The sandbox of the lease has ended. Release the lease and acquire "
-                               "another.");
-        pthread_mutex_lock(lock);
+        r = box_locks_take(q->op, locks, q->place.id, err);
+        if (r < 0)
+                return r;
         r = store_read(q->op, q->rt->store, still_wanted, q, err);
         FAULT("exec.launch.before");
-        if (r >= 0 && !box_is_alive(dir))
-                r = box_launch(q->op, hub->config.box_program, dir, q->row.place_id, err);
+        if (r >= 0)
+                r = q->route->ensure(q->op, q->rt, &q->place, err);
         FAULT("exec.launch.after");
-        pthread_mutex_unlock(lock);
+        box_locks_give(locks, q->place.id);
         return r;
 }
 
@@ -177,7 +172,7 @@ static int make_output_dir(struct intent *q, char *const path, struct err *err)
         /* PID 1 of a sandbox is nobody we know; of one that another user started, that user. */
         if (q->is_sandbox && geteuid() == 0 && chown(path, q->spool_user, q->spool_user) < 0)
                 return err_sys(err, ERR_IO, errno, "give the output to the sandbox");
-        return 0;
+        return q->req->remote || q->route->is_here ? 0 : exec_spool_prepare(path, err);
 }
 
 /* Handing it to the loop. It is announced before it is recorded, so that nobody can know of an
@@ -223,8 +218,8 @@ static void withdraw_on_loop(struct letter *letter)
 struct start_letter {
         struct letter letter;
         struct exec_hub *hub;
-        char place_id[UUID_LEN + 1], id[UUID_LEN + 1];
-        uint64_t epoch;
+        char id[UUID_LEN + 1];
+        struct kept_place *place;
         struct box_start start;
         struct egress_policy *egress;
         char *memory;
@@ -237,7 +232,7 @@ struct start_letter {
 static void start_on_loop(struct letter *letter)
 {
         struct start_letter *s = container_of(letter, struct start_letter, letter);
-        struct box *box = box_add(s->hub, s->place_id, s->epoch);
+        struct box *box = box_add(s->hub, s->place);
         struct exec *e = exec_find(s->hub, s->id);
 
         box_set_egress(box, s->egress);
@@ -325,11 +320,11 @@ static void post_start(struct intent *q, const char *spool)
         const struct exec_request *req = q->req;
 
         s->hub = q->rt->hub;
-        s->epoch = q->epoch;
-        memcpy(s->place_id, q->row.place_id, UUID_LEN + 1);
+        s->place = kept_place_new(&q->place);
         memcpy(s->id, q->row.id, UUID_LEN + 1);
         (void)frame_uuid_bytes(q->row.id, s->start.id);
-        s->start.flags = BOX_START_SHARED | (req->terminal ? BOX_START_TERMINAL : 0) |
+        s->start.flags = (q->route->is_here ? BOX_START_SHARED : 0) |
+                         (req->terminal ? BOX_START_TERMINAL : 0) |
                          (req->open_stdin || req->stdin_text ? BOX_START_STDIN : 0) |
                          (req->redact && req->redact[0] ? BOX_START_REDACT : 0);
         s->start.timeout_ms = (uint64_t)req->timeout_ms;
@@ -342,7 +337,7 @@ static void post_start(struct intent *q, const char *spool)
                 s->stdin_text = xstrndup(req->stdin_text, req->stdin_len);
                 s->stdin_len = req->stdin_len;
         }
-        copy_start(s, req, spool);
+        copy_start(s, req, q->route->is_here ? spool : "");
         mail_post(s->hub->config.mail, &s->letter, start_on_loop);
 }
 
@@ -370,7 +365,7 @@ int exec_start(struct op *op, struct runtime *rt, const struct lease_record *rec
         struct intent q = { .op = op, .rt = rt, .record = record, .req = req };
         CLEAN(exec_variables_done) struct exec_variables variables = { 0 };
         CLEAN(cleanup_free) char *spool = NULL;
-        struct exec_request full;
+        struct exec_request full, wrapped;
         const char *id;
         int r;
 
@@ -388,11 +383,17 @@ int exec_start(struct op *op, struct runtime *rt, const struct lease_record *rec
                 return r;
         }
         spool = xasprintf("%s/%s", rt->hub->output_dir, q.row.id);
+        q.route = box_route_of(rt, &q.place);
         r = add_variables(&q, &full, &variables, err);
+        if (r >= 0 && q.req->login) {
+                ssh_env_wrap(op->arena, q.req, &wrapped);
+                q.req = &wrapped;
+                r = exec_request_check_size(q.req, err);
+        }
         if (r >= 0)
                 r = make_output_dir(&q, spool, err);
         if (r >= 0)
-                r = egress_policy_read(q.place_config, &q.egress, err);
+                r = egress_policy_read(q.place.config, &q.egress, err);
         if (r >= 0)
                 r = req->remote ? exec_remote_begin(rt->hub, &q.row, q.req, spool, err)
                                 : ensure_box(&q, err);
@@ -414,15 +415,14 @@ int exec_start(struct op *op, struct runtime *rt, const struct lease_record *rec
 struct stop_letter {
         struct letter letter;
         struct exec_hub *hub;
-        char place_id[UUID_LEN + 1];
-        uint64_t epoch;
+        struct kept_place *place;
         struct promise *promise;
 };
 
 static void stop_on_loop(struct letter *letter)
 {
         struct stop_letter *s = container_of(letter, struct stop_letter, letter);
-        struct box *box = box_add(s->hub, s->place_id, s->epoch);
+        struct box *box = box_add(s->hub, s->place);
 
         if (box->stop) {
                 /* Two closers of one place: both may look again when the first is done. */
@@ -443,7 +443,7 @@ static void reach_on_loop(struct letter *letter)
 {
         struct stop_letter *s = container_of(letter, struct stop_letter, letter);
 
-        box_reach(box_add(s->hub, s->place_id, s->epoch));
+        box_reach(box_add(s->hub, s->place));
         free(s);
 }
 
@@ -460,9 +460,8 @@ static int ask_box(struct op *op, struct runtime *rt, const struct place *place,
                 return ERR_BUSY;
         s = xcalloc(1, sizeof(*s));
         s->hub = rt->hub;
-        s->epoch = (uint64_t)place->epoch;
+        s->place = kept_place_new(place);
         s->promise = promise_ref(promise);
-        memcpy(s->place_id, place->id, UUID_LEN + 1);
         mail_post(rt->hub->config.mail, &s->letter, fn);
         limited.deadline_ms = MIN(op->deadline_ms, clock_mono_ms() + CLOSE_WAIT_MS);
         r = promise_wait(promise, &limited, err);
@@ -472,20 +471,19 @@ static int ask_box(struct op *op, struct runtime *rt, const struct place *place,
 
 int exec_close_place(struct op *op, struct runtime *rt, const struct place *place, struct err *err)
 {
-        CLEAN(cleanup_free) char *dir = NULL;
+        const struct box_route *route = box_route_of(rt, place);
         int r;
 
         if (!rt->hub)
                 return 0;
-        dir = box_dir(rt->hub, place->id);
-        if (box_is_alive(dir)) {
+        if (route->is_alive(op, rt, place, NULL) > 0) {
                 r = ask_box(op, rt, place, stop_on_loop, err);
                 if (r == ERR_CANCELLED || r == ERR_BUSY)
                         return r;
         }
         /* Whatever it said: nothing of it may be left, and every row must have its end. */
         err_clear(err);
-        return exec_settle_place(op, rt->hub, place->id, true, err);
+        return exec_settle_place(op, rt->hub, place, true, err);
 }
 
 /* Ending what runs, and keeping the box */
@@ -493,7 +491,7 @@ int exec_close_place(struct op *op, struct runtime *rt, const struct place *plac
 static void end_all_on_loop(struct letter *letter)
 {
         struct stop_letter *s = container_of(letter, struct stop_letter, letter);
-        struct box *box = box_add(s->hub, s->place_id, s->epoch);
+        struct box *box = box_add(s->hub, s->place);
 
         if (box->quiet) {
                 promise_keep(s->promise, ERR_CONFLICT, "The place is being parked already.");
@@ -545,8 +543,7 @@ void exec_reach_place(struct runtime *rt, const struct place *place)
                 return;
         s = xcalloc(1, sizeof(*s));
         s->hub = rt->hub;
-        s->epoch = (uint64_t)place->epoch;
-        memcpy(s->place_id, place->id, UUID_LEN + 1);
+        s->place = kept_place_new(place);
         mail_post(rt->hub->config.mail, &s->letter, reach_on_loop);
 }
 

@@ -5,10 +5,12 @@
 #include "core/access.h"
 #include "core/audit.h"
 #include "core/place.h"
+#include "core/workspace.h"
 
 enum release_outcome {
         RELEASE_WAS_OVER, /* somebody ended the lease before */
         RELEASE_DONE,     /* nothing outside is left to do */
+        RELEASE_LEAVE,    /* another lease keeps the place: only our workspace is given up */
         RELEASE_CLOSE,    /* the place is `closing`: ask the provider */
         RELEASE_PARK,     /* the place may serve again: tell the provider, then `ready` */
 };
@@ -40,8 +42,15 @@ static int give_up_place(struct db *db, struct release *rel, struct err *err)
         if (r < 0)
                 return r;
         rel->outcome = RELEASE_DONE;
+        if (others > 0)
+                rel->outcome = RELEASE_LEAVE;
         if (others > 0 || !streq(place->state, PLACE_HELD))
                 return 0;
+        if (!place->has_world) {
+                r = workspace_end_worldless(db, rel->rt, place->id, rel->op->arena, err);
+                if (r < 0)
+                        return r;
+        }
         if (!place->has_world || !rel->driver) {
                 r = place_move(db, rel->rt, place, PLACE_CLOSING, err);
                 /* Without its driver nobody can close the place; it stays `closing` and is listed.
@@ -198,15 +207,30 @@ static int finish(struct op *op, struct runtime *rt, struct place *place, const 
         return r < 0 ? r : provider_result;
 }
 
+/* Saving a workspace may have used up what time there was. */
+static struct op with_time_to_close(const struct op *op, const struct runtime *rt)
+{
+        struct op longer = *op;
+
+        longer.deadline_ms =
+                MAX(longer.deadline_ms, clock_mono_ms() + rt->settings.close_timeout_ms);
+        return longer;
+}
+
 int lease_finish_closing(struct op *op, struct runtime *rt, struct place *place, struct err *err)
 {
         CLEAN(err_done) struct err failure = { 0 };
         const struct driver *driver;
         int r = driver_find(rt, place->driver, &driver, &failure);
 
-        FAULT("lease.close.before");
         if (r >= 0)
-                r = driver->close(op, rt, place, &failure);
+                r = workspace_give_up(op, rt, place, NULL, NULL, &failure);
+        FAULT("lease.close.before");
+        if (r >= 0) {
+                struct op closing = with_time_to_close(op, rt);
+
+                r = driver->close(&closing, rt, place, &failure);
+        }
         FAULT("lease.close.after");
         return finish(op, rt, place, PLACE_GONE, r, &failure, err);
 }
@@ -217,9 +241,14 @@ int lease_finish_parking(struct op *op, struct runtime *rt, struct place *place,
         const struct driver *driver;
         int r = driver_find(rt, place->driver, &driver, &failure);
 
+        if (r >= 0)
+                r = workspace_give_up(op, rt, place, NULL, NULL, &failure);
         FAULT("lease.park.before");
-        if (r >= 0 && driver->park)
-                r = driver->park(op, rt, place, &failure);
+        if (r >= 0 && driver->park) {
+                struct op parking = with_time_to_close(op, rt);
+
+                r = driver->park(&parking, rt, place, &failure);
+        }
         FAULT("lease.park.after");
         return finish(op, rt, place, PLACE_READY, r, &failure, err);
 }
@@ -245,7 +274,9 @@ static int run_release(struct release *rel, struct err *err)
         /* From here on the lease has ended, whatever the provider says; its word is on the lease.
          */
         shield = op_shield(rel->op, rel->rt->settings.close_timeout_ms);
-        if (rel->outcome == RELEASE_PARK)
+        if (rel->outcome == RELEASE_LEAVE) /* the sweeper goes on with what fails */
+                (void)workspace_give_up(&shield, rel->rt, &rel->place, rel->lease_id, NULL, NULL);
+        else if (rel->outcome == RELEASE_PARK)
                 (void)lease_finish_parking(&shield, rel->rt, &rel->place, NULL);
         else
                 (void)lease_finish_closing(&shield, rel->rt, &rel->place, NULL);

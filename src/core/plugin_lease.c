@@ -70,6 +70,13 @@ int plugin_lease_load(struct op *op, struct runtime *rt, const struct lease *lea
         return plugin_config_for(op, rt, &ret->place, &ret->target, recorded, &ret->config, err);
 }
 
+/* Of sandboxes it is among the lease's own members. */
+const json_t *plugin_lease_said(const struct plugin_lease *l)
+{
+        return l->target.is_sandbox ? l->metadata
+                                    : json_get_object(l->metadata, "providerMetadata");
+}
+
 json_t *plugin_lease_ref(const struct plugin_lease *l)
 {
         char expires[ISO_TIME_LEN + 1];
@@ -182,8 +189,7 @@ static int check_request(struct op *op, json_t *request, struct exec_request *re
         if (check_bool(&c, "openStdin", CHECK_OPTIONAL, false))
                 check_custom(
                         &c, "openStdin",
-                        "Commands that a plugin runs get all of their input at the start: send it as stdin; "
-                        "with berth run, redirect standard input from /dev/null");
+                        "Commands that a plugin runs get all of their input at the start: send it as stdin");
         if (check_has(&c, "tty"))
                 check_custom(&c, "tty", "Commands that a plugin runs have no terminal");
         check_unknown(&c, (const char *[]){ "command", "args", "cwd", "env", "stdin", "timeoutMs",

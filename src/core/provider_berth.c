@@ -106,8 +106,8 @@ static int read_row(struct db *db, void *arg, struct err *err)
         return sandboxes_get(db, q->place_id, q->op->arena, q->row, err);
 }
 
-static int get_row(struct op *op, struct runtime *rt, const char *place_id, struct sandbox_row *ret,
-                   struct err *err)
+int berth_row(struct op *op, struct runtime *rt, const char *place_id, struct sandbox_row *ret,
+              struct err *err)
 {
         struct row_request q = { op, place_id, ret };
 
@@ -184,7 +184,7 @@ static int launch(struct op *op, struct runtime *rt, const struct place *place,
         CLEAN(cleanup_free) char *box = berth_box_dir(rt, place->id);
         struct sandbox_spec spec;
         struct sandbox_row row = { 0 };
-        int r = get_row(op, rt, place->id, &row, err);
+        int r = berth_row(op, rt, place->id, &row, err);
 
         if (r >= 0)
                 r = berth_spec(op, rt, config, &row, dir, &spec, err);
@@ -304,7 +304,7 @@ static int berth_resume(struct op *op, struct runtime *rt, const struct place *p
         if (r >= 0)
                 r = place_config(op, place, &config, err);
         if (r >= 0)
-                r = get_row(op, rt, place->id, &row, err);
+                r = berth_row(op, rt, place->id, &row, err);
         if (r < 0)
                 return r;
         dir = berth_dir(rt, place->id);

@@ -13,6 +13,7 @@
  *   sandboxes/<place id>/box       the box's own (docs/box-protocol.md, section 9)
  *   sandboxes/<place id>/store     what is written inside, with storage "disk"
  *   sandboxes/<place id>/image     the same, with storage "image"
+ *   sandboxes/<place id>/workspace-<id>/  the layers of a workspace (workspace_overlay.c)
  *   sandboxes/<place id>/report    what the launcher enforced, for readers
  *
  * Its row in `sandboxes` (store/sandboxes.h) is written in the transaction that records the intent,
@@ -42,6 +43,9 @@ bool berth_config_matches(const json_t *recorded, const json_t *config);
 int berth_spec(struct op *op, const struct runtime *rt, const json_t *config,
                const struct sandbox_row *row, const char *dir, struct sandbox_spec *ret,
                struct err *err);
+
+int berth_row(struct op *op, struct runtime *rt, const char *place_id, struct sandbox_row *ret,
+              struct err *err);
 
 /* Directories */
 

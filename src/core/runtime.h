@@ -15,7 +15,9 @@ struct mail;
 struct plugin_registry;
 struct pool;
 struct sandbox_host;
+struct ssh_hosts;
 struct vault_provider;
+struct workspace_host;
 
 enum deployment_mode { MODE_LOCAL_TRUSTED, MODE_AUTHENTICATED };
 enum deployment_exposure { EXPOSURE_PRIVATE, EXPOSURE_PUBLIC };
@@ -35,7 +37,10 @@ struct settings {
         int64_t idle_place_ttl_ms;
         int64_t adhoc_ttl_ms;
         int64_t operation_timeout_ms;
-        int64_t close_timeout_ms; /* what a provider may take to give a place up */
+        int64_t close_timeout_ms;     /* what a provider may take to give a place up */
+        int64_t workspace_timeout_ms; /* what staging, restoring, and saving may take */
+        int64_t salvage_ttl_ms;
+        int64_t ssh_timeout_ms;   /* what a login to an ssh host may take */
         const char *plugin_dir;   /* where plugins are kept */
         const char *node, *npm;   /* paths; NULL: looked up in PATH */
         const char *plugin_env;   /* names of further variables for workers (plugin/env.h) */
@@ -64,6 +69,8 @@ struct node {
 struct counters {
         _Atomic uint64_t leases_acquired, leases_reused, leases_released, leases_expired;
         _Atomic uint64_t acquire_failures, cleanup_failures, sweeps, conflicts;
+        _Atomic uint64_t workspaces_staged, workspaces_restored, workspace_conflicts;
+        _Atomic uint64_t salvages, workspaces_lost;
         struct proxy_counters proxy;
 };
 
@@ -78,6 +85,8 @@ struct runtime {
         struct pool *pool; /* for work that nobody waits for; NULL in tests without a loop */
         const struct vault_provider *const *vaults; /* before the built-in ones; NULL: none */
         struct sandbox_host *sandbox;               /* NULL in tests without sandboxes */
+        struct ssh_hosts *ssh;                      /* NULL in tests without ssh */
+        struct workspace_host *workspaces;          /* NULL in tests without workspaces */
         struct counters counters;
 };
 

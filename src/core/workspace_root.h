@@ -8,6 +8,10 @@
  * out of it; else ERR_UNPROCESSABLE with a text that names the roots. */
 int workspace_root_check(const struct runtime *rt, const char *path, struct err *err);
 
+/* Open it, and say where it really is (in the arena). */
+int workspace_root_open(const struct runtime *rt, const char *path, struct arena *arena,
+                        int *ret_fd, const char **ret_path, struct err *err);
+
 /* The same for the root of a sandbox, beneath sandbox_rootfs_dirs. */
 int rootfs_check(const struct runtime *rt, const char *path, struct err *err);
 

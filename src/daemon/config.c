@@ -232,6 +232,9 @@ static int check_keys(json_t *file, struct err *err)
                 "op_queue",
                 "operation_timeout_ms",
                 "close_timeout_ms",
+                "ssh_timeout_ms",
+                "workspace_timeout_ms",
+                "salvage_ttl_ms",
                 "plugin_dir",
                 "plugin_env",
                 "plugin_paths",
@@ -359,9 +362,18 @@ static void load_settings(struct loader *l, const struct cli_serve_options *flag
         s->operation_timeout_ms = number(
                 l, (struct source){ "operation_timeout_ms", "BERTH_OPERATION_TIMEOUT_MS", NULL },
                 120000, 100, 86400000);
+        s->ssh_timeout_ms =
+                number(l, (struct source){ "ssh_timeout_ms", "BERTH_SSH_TIMEOUT_MS", NULL }, 20000,
+                       100, 600000);
         s->close_timeout_ms =
                 number(l, (struct source){ "close_timeout_ms", "BERTH_CLOSE_TIMEOUT_MS", NULL },
                        60000, 10, 3600000);
+        s->workspace_timeout_ms = number(
+                l, (struct source){ "workspace_timeout_ms", "BERTH_WORKSPACE_TIMEOUT_MS", NULL },
+                3600000, 100, 86400000);
+        s->salvage_ttl_ms =
+                number(l, (struct source){ "salvage_ttl_ms", "BERTH_SALVAGE_TTL_MS", NULL },
+                       INT64_C(14) * 86400000, 1, INT64_C(31622400000));
         load_sandbox(l, c->data_dir, s);
         s->listen_host = host_of(l->arena, c->listen);
         load_secrets(l, c);

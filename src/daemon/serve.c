@@ -31,8 +31,11 @@
 #include "core/sandbox_host.h"
 #include "core/secret.h"
 #include "core/snapshot.h"
+#include "core/ssh_hosts.h"
 #include "core/stock.h"
 #include "core/sweeper.h"
+#include "core/workspace.h"
+#include "core/workspace_host.h"
 #include "daemon/config.h"
 #include "daemon/datadir.h"
 #include "daemon/idle.h"
@@ -64,8 +67,8 @@ struct daemon {
         bool stopping_plugins, plugins_stopped;
 };
 
-static const struct driver *const drivers[] = { &driver_local, &driver_sandbox, &driver_plugin,
-                                                NULL };
+static const struct driver *const drivers[] = { &driver_local, &driver_ssh, &driver_sandbox,
+                                                &driver_plugin, NULL };
 
 /* Sandboxes in advance */
 
@@ -136,6 +139,8 @@ static void sweep_once(struct daemon *d, struct op *op)
                          LOG_I("seconds", jump_us / US_PER_S));
         if (r >= 0)
                 r = sweep(op, &d->rt, &res, &err);
+        if (r >= 0)
+                r = workspace_sweep(op, &d->rt, &err);
         if (r >= 0)
                 r = snapshot_sweep(op, &d->rt, &err);
         if (r >= 0)
@@ -450,6 +455,10 @@ static int recover(struct daemon *d, struct err *err)
                 r = sandbox_host_new(&d->rt, d->config.data_dir, config.box_program, &d->rt.sandbox,
                                      err);
         if (r >= 0)
+                r = ssh_hosts_new(&d->rt, d->config.data_dir, config.box_program, &d->rt.ssh, err);
+        if (r >= 0)
+                r = workspace_host_new(d->config.data_dir, &d->rt.workspaces, err);
+        if (r >= 0)
                 r = exec_hub_new(&config, &d->hub, err);
         if (r >= 0)
                 r = on_main_thread(d, read_boxes, err);
@@ -565,7 +574,9 @@ static void shut_down(struct daemon *d)
                 uv_run(&d->loop, UV_RUN_DEFAULT);
                 (void)uv_loop_close(&d->loop);
         }
+        workspace_host_free(d->rt.workspaces);
         sandbox_host_free(d->rt.sandbox);
+        ssh_hosts_free(d->rt.ssh);
         store_close(d->rt.store);
         master_key_unload();
         keys_done(&d->keys);

@@ -219,10 +219,13 @@ class ExecTest(BerthTest):
 
     # Looking.
 
+    def boxes_dir(self):
+        return self.daemon.data / "boxes"
+
     def boxes(self):
         """{box id: pid}, of those that have a directory."""
         found = {}
-        for folder in (self.daemon.data / "boxes").glob("*"):
+        for folder in self.boxes_dir().glob("*"):
             with contextlib.suppress(OSError, ValueError, IndexError):
                 found[folder.name] = int((folder / "pid").read_text().split()[0])
         return found
@@ -246,7 +249,7 @@ class ExecTest(BerthTest):
         places = [row["id"] for row in self.daemon.sql("SELECT id FROM places")]
         open_rows = "SELECT id, status FROM executions WHERE status IN ('starting', 'running')"
         wait_until(lambda: not marked(ids), "no process carries a marker")
-        wait_until(lambda: not list((self.daemon.data / "boxes").glob("*")), "every supervisor is gone")
+        wait_until(lambda: not list(self.boxes_dir().glob("*")), "every supervisor is gone")
         wait_until(lambda: not self.daemon.sql(open_rows), "every execution has its end")
         wait_until(lambda: not cgroups(places), "every cgroup is gone")
         wait_until(lambda: self.ok("GET", "/api/leaks")["total"] == 0, "no leak is found")

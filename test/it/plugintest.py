@@ -15,6 +15,8 @@ import io
 import json
 import os
 import pathlib
+import platform
+import re
 import shutil
 import subprocess
 import tarfile
@@ -26,6 +28,8 @@ from berthtest import SOURCE, BerthTest, ident
 
 KEY = "acme.box"
 SDK = "2026.512.0"
+NEW_SDK = "2026.916.1"
+NEW_NODE = (24, 11)  # which it asks for
 EXAMPLE = SOURCE / "examples" / "fake-sandbox-provider"
 
 # A worker without a library: answers what is asked of it, as the plugin's author would have it.
@@ -75,10 +79,10 @@ def need_npm():
         raise unittest.SkipTest("npm is not installed")
 
 
-def sdk_modules(version=SDK):
-    """node_modules with the published SDK, fetched once for all tests. Skips when it cannot be fetched."""
+def from_npm(package, what):
+    """node_modules with one published package, fetched once for all tests. Skips when it cannot be fetched."""
     need_npm()
-    cache = pathlib.Path(os.environ.get("BERTH_TEST_CACHE", SOURCE / ".cache")) / f"plugin-sdk-{version}"
+    cache = pathlib.Path(os.environ.get("BERTH_TEST_CACHE", SOURCE / ".cache")) / package.split("/")[-1].replace("@", "-")
     cache.parent.mkdir(parents=True, exist_ok=True)
     with open(cache.parent / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -86,13 +90,35 @@ def sdk_modules(version=SDK):
             shutil.rmtree(cache, ignore_errors=True)
             cache.mkdir()
             (cache / "package.json").write_text("{}")
-            done = subprocess.run(["npm", "install", f"@paperclipai/plugin-sdk@{version}", "--ignore-scripts",
-                                   "--no-audit", "--no-fund", "--prefix", str(cache)], cwd=cache,
-                                  capture_output=True, text=True, timeout=120)
+            done = subprocess.run(["npm", "install", package, "--ignore-scripts", "--no-audit", "--no-fund", "--prefix",
+                                   str(cache)], cwd=cache, capture_output=True, text=True, timeout=240)
             if done.returncode != 0:
-                raise unittest.SkipTest(f"the SDK {version} cannot be fetched from the npm registry")
+                raise unittest.SkipTest(f"{what} cannot be fetched from the npm registry")
             (cache / "complete").touch()
     return cache / "node_modules"
+
+
+def sdk_modules(version=SDK):
+    return from_npm(f"@paperclipai/plugin-sdk@{version}", f"the SDK {version}")
+
+
+def node_version(node="node"):
+    shown = subprocess.run([node, "--version"], capture_output=True, text=True).stdout
+    found = re.match(r"v(\d+)\.(\d+)\.", shown)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def new_node():
+    """A node that the newest SDK runs on: the one in PATH, or one from npm. Skips when there is neither."""
+    need_node()
+    if node_version() >= NEW_NODE:
+        return shutil.which("node")
+    machine = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    wanted = f"node-linux-{machine}"
+    node = from_npm(f"{wanted}@{NEW_NODE[0]}", f"node {NEW_NODE[0]}") / wanted / "bin" / "node"
+    if node_version(node) < NEW_NODE:
+        raise unittest.SkipTest(f"node is older than {NEW_NODE[0]}.{NEW_NODE[1]}, and the one from npm does not run here")
+    return str(node)
 
 
 class Registry:

@@ -37,6 +37,8 @@ def write_package(path, worker, **more):
         "paperclipPlugin": {"manifest": "./manifest.js", "worker": "./worker.py"}}))
     (path / "manifest.js").write_text(f"export default {json.dumps(manifest(**more))}")
     shutil.copy(worker, path / "worker.py")
+    if worker.name == "runner.py":
+        shutil.copy(worker.parent / "provider.py", path)
     return path
 
 
@@ -70,9 +72,12 @@ class Provider:
 
     def behave(self, **methods):
         """behave(AcquireLease={"exit": 3}); nothing: well."""
-        text = json.dumps({f"environment{name}": told for name, told in methods.items()})
+        self.behave_as({f"environment{name}": told for name, told in methods.items()})
+
+    def behave_as(self, methods):
+        """The same, with the whole names."""
         temporary = self.dir / "behave.new"
-        temporary.write_text(text)
+        temporary.write_text(json.dumps(methods))
         temporary.rename(self.dir / "behave")
 
     def let_go(self, name="go"):

@@ -357,16 +357,6 @@ class PinnedTest(ProviderTest):
         self.assertEqual(other.methods(), ["AcquireLease", "ReleaseLease"])
 
 
-class RunTest(ProviderTest):
-    def test_berth_run(self):
-        env = self.sandbox()
-        status, out, err = self.cli("run", "--env", env["id"], "--", "sh")
-        self.assertEqual((status, out), (3, "ran sh\n"), err)  # what this provider says to everything
-        status, out, err = self.cli("run", "--env", env["id"], "--", "cat", stdin="x")
-        self.assertEqual((status, out), (1, ""))
-        self.assertIn("redirect standard input from /dev/null", err)
-
-
 class ConfinedTest(ProviderTest):
     """The worker writes into its own directory and nowhere else, and reads little more than its package."""
 

@@ -5,7 +5,7 @@ import os
 import pathlib
 
 from berthtest import ident
-from plugintest import PluginTest
+from plugintest import NEW_SDK, SDK, PluginTest, new_node
 
 RUN = "33333333-3333-4333-8333-333333333333"
 
@@ -22,12 +22,17 @@ process.stdin.emit = (name, ...rest) => {
 
 class SdkTest(PluginTest):
     daemon_env = {**PluginTest.daemon_env, "BERTH_LOG_LEVEL": "debug"}
+    sdk = SDK
 
     def setUp(self):
         super().setUp()
-        self.path = self.example()
-        worker = self.path / "worker.js"
+        self.path = self.tapped(self.sdk)
+
+    def tapped(self, sdk):
+        path = self.example(sdk)
+        worker = path / "worker.js"
         worker.write_text(TAP + worker.read_text())
+        return path
 
     def sandbox(self):
         company = ident(self.company())
@@ -91,7 +96,7 @@ class SdkTest(PluginTest):
         plugin = self.install(self.path)
         self.assertEqual(plugin["status"], "ready")
 
-    # plugin-protocol 6.3.8, as far as this node splits at them
+    # plugin-protocol 6.3.8: node 24 would split at them
     def test_line_separators(self):
         self.install(self.path)
         _, env = self.sandbox()
@@ -121,3 +126,25 @@ class SdkTest(PluginTest):
         names = {v.split(b"=")[0].decode() for v in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if v}
         self.assertEqual(names, {"PATH", "NODE_PATH", "PAPERCLIP_PLUGIN_ID", "NODE_ENV", "TZ",
                                  "PAPERCLIP_DEPLOYMENT_MODE", "PAPERCLIP_DEPLOYMENT_EXPOSURE", "TMPDIR"})
+
+
+class NewSdkTest(SdkTest):
+    """The newest SDK on the node that it asks for, which splits lines at more than line feeds."""
+    sdk = NEW_SDK
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.daemon_env = {**cls.daemon_env, "BERTH_NODE": new_node()}
+
+    def test_is_what_runs(self):
+        plugin = self.install(self.path)
+        package = json.loads((self.path / "node_modules/@paperclipai/plugin-sdk/package.json").read_text())
+        self.assertEqual(package["version"], NEW_SDK)
+        self.assertEqual(os.path.realpath(f"/proc/{self.worker(plugin)['pid']}/exe"),
+                         os.path.realpath(self.daemon.env["BERTH_NODE"]))
+
+    # plugin-protocol 6.3.8
+    def test_line_separators_with_the_older_sdk(self):
+        self.path = self.tapped(SDK)
+        self.test_line_separators()

@@ -80,6 +80,42 @@ class LateTest(ProviderTest):
             pass
 
 
+class GivingUpTest(ProviderTest):
+    # Pauses are short, the budget is the product's own.
+    daemon_env = {**ProviderTest.daemon_env, "BERTH_TEST_PLUGIN_TIMES": TIMES.replace("crash_budget=1000", "")}
+
+    def starts(self):
+        return len(self.provider.calls("initialize"))
+
+    def row(self):
+        return self.ok("GET", f"/api/plugins/{self.provider.id}")
+
+    # Section 3.8 of the plugin protocol: ten restarts in a row, then the row says so and only an operator brings it back
+    def test_crash_budget(self):
+        env = self.sandbox()
+        lease = self.take(env)
+        self.provider.behave_as({"initialize": {"exit": 4}})
+        os.kill(self.ok("GET", f"/api/plugins/{self.provider.id}/dashboard")["worker"]["pid"], signal.SIGKILL)
+        wait_until(lambda: self.row()["status"] == "error", "the daemon gives up", 30)
+        self.assertEqual(self.starts(), 1 + 10)
+        self.assertIn("Worker process exited (code=4, signal=null)", self.row()["lastError"])
+        self.assert_error(self.req("POST", f"/api/environments/{env['id']}/leases", {}), 422,
+                          contains="that plugin is currently error")
+        # what was leased is not lost: its end waits for a worker, also across a restart
+        self.assertEqual(self.release(lease)["lease"]["cleanupStatus"], "failed")
+        self.daemon.restart()
+        self.assertEqual((self.row()["status"], self.starts()), ("error", 11))
+        self.assertEqual([p["state"] for p in self.places()], ["closing"])
+        # one that still fails does not become ready by being enabled
+        self.assertEqual(self.req("POST", f"/api/plugins/{self.provider.id}/enable").json["status"], "error")
+        self.provider.behave()
+        self.assertEqual(self.ok("POST", f"/api/plugins/{self.provider.id}/enable")["status"], "ready")
+        self.assertIsNone(self.row()["lastError"])
+        wait_until(lambda: [p["state"] for p in self.places()] == ["gone"], "the old sandbox is given up", 30)
+        self.assertEqual(self.provider.world(), set())
+        self.release(self.take(env))
+
+
 class DyingTest(ProviderTest):
     # plugin-protocol 6.3.10: section 3.8, and the place says what is known
     def test_worker_dies_over_an_acquire(self):

@@ -138,6 +138,30 @@ static void test_what_is_missing(void **state)
         assert_int_equal(open_it(s, "sub/file/below", O_RDONLY, 0), ERR_IO);
 }
 
+static int open_plain(struct scratch *s, const char *path)
+{
+        CLEAN(err_done) struct err e = { 0 };
+        CLEAN(cleanup_fd) int fd = -1;
+
+        return path_open_plain(s->in, path, O_RDONLY, 0, &fd, &e);
+}
+
+static void test_plain_follows_nothing(void **state)
+{
+        struct scratch *s = *state;
+
+        make_link(s, "sub", "inward");
+        make_link(s, "..", "up");
+        assert_int_equal(open_plain(s, "sub/file"), 0);
+        assert_int_equal(open_plain(s, "."), 0);
+        assert_int_equal(open_plain(s, "inward"), ERR_NOT_FOUND);
+        assert_int_equal(open_plain(s, "inward/file"), ERR_NOT_FOUND);
+        assert_int_equal(open_plain(s, "up/secret"), ERR_NOT_FOUND);
+        assert_int_equal(open_plain(s, "sub/file/below"), ERR_NOT_FOUND);
+        assert_int_equal(open_plain(s, "../secret"), ERR_FORBIDDEN);
+        assert_int_equal(open_plain(s, "/etc/passwd"), ERR_FORBIDDEN);
+}
+
 static void test_make_dirs(void **state)
 {
         struct scratch *s = *state;
@@ -185,6 +209,7 @@ int main(void)
                 cmocka_unit_test_setup_teardown(test_links_that_lead_out_are_refused, setup,
                                                 teardown),
                 cmocka_unit_test_setup_teardown(test_what_is_missing, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_plain_follows_nothing, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_make_dirs, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_make_dirs_refuses, setup, teardown),
         };

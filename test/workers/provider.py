@@ -106,7 +106,11 @@ def handle(request):
     for stream, chunk in told.get("output", []):
         send({"method": "execute.log", "params": {"stream": stream, "chunk": chunk},
               "paperclipInvocationId": invocation})
-    result = told["result"] if "result" in told else DO[method](params)
+    try:
+        result = told["result"] if "result" in told else DO[method](params)
+    except OSError as e:
+        send({"id": ident, "error": {"code": -32002, "message": str(e)}})
+        return
     if "more" in told:
         result = {**result, **told["more"]}
     if told.get("die"):

@@ -1,0 +1,145 @@
+/* Salvages: changes that were saved before their place was given up. */
+#include "api/workspace_call.h"
+
+#define MISSING_COMPANY "Company not found"
+#define MISSING         "Salvage not found"
+#define LIST_DEFAULT    100
+#define LIST_MAX        500
+
+static void encode(struct jw *w, const struct salvage *s)
+{
+        jw_object(w);
+        jw_kstring(w, "id", s->id);
+        jw_kstring(w, "companyId", s->company_id);
+        jw_kstring(w, "leaseId", s->lease_id);
+        jw_kstring(w, "environmentId", s->environment_id);
+        jw_kstring(w, "reason", s->reason);
+        jw_kstring(w, "localPath", s->local_path);
+        jw_kint(w, "changes", s->changes);
+        jw_kint(w, "deletes", s->deletes);
+        jw_kint(w, "bytes", s->bytes);
+        jw_ktime(w, "appliedAt", s->applied_at);
+        jw_ktime(w, "expiresAt", s->expires_at);
+        jw_ktime(w, "createdAt", s->created_at);
+        jw_object_end(w);
+}
+
+struct page {
+        struct jw w;
+        int64_t limit, shown;
+        struct salvage last;
+        bool more;
+};
+
+static int show(void *ctx, const struct salvage *s)
+{
+        struct page *p = ctx;
+
+        if (p->shown == p->limit) {
+                p->more = true;
+                return 0;
+        }
+        encode(&p->w, s);
+        p->last = *s;
+        p->shown++;
+        return 0;
+}
+
+static int list(struct call *c, struct err *err)
+{
+        const char *company, *before_id = NULL;
+        struct page page = { 0 };
+        int64_t before_us = 0;
+        int r = call_uuid(c, 0, MISSING_COMPANY, &company, err);
+
+        if (r >= 0)
+                r = access_board(&c->actor, err);
+        if (r >= 0)
+                r = call_query_int(c, "limit", LIST_DEFAULT, 1, LIST_MAX, &page.limit, err);
+        if (r >= 0)
+                r = call_cursor(c, &before_us, &before_id, err);
+        if (r < 0)
+                return r;
+        jw_init(&page.w, &c->out);
+        jw_array(&page.w);
+        r = salvage_list(c->op, c->rt, company, before_us, before_id, page.limit + 1, show, &page,
+                         err);
+        jw_array_end(&page.w);
+        if (r >= 0 && page.more)
+                call_next_cursor(c, page.last.created_at, page.last.id);
+        return r;
+}
+
+/* The salvage of the path. */
+static int load(struct call *c, struct salvage *ret, struct err *err)
+{
+        const char *id;
+        int r = call_uuid(c, 0, MISSING, &id, err);
+
+        if (r >= 0)
+                r = access_board(&c->actor, err);
+        return r < 0 ? r : salvage_get(c->op, c->rt, id, ret, err);
+}
+
+static int answer(struct call *c, const struct salvage *s)
+{
+        struct jw w;
+
+        jw_init(&w, &c->out);
+        encode(&w, s);
+        return 0;
+}
+
+static int get(struct call *c, struct err *err)
+{
+        struct salvage s;
+        int r = load(c, &s, err);
+
+        return r < 0 ? r : answer(c, &s);
+}
+
+static int diff(struct call *c, struct err *err)
+{
+        struct salvage s;
+        int r = load(c, &s, err);
+
+        if (r < 0)
+                return r;
+        call_take_time(c);
+        return salvage_diff(c->op, c->rt, &s, call_query_flag(c, "text"), &c->out, err);
+}
+
+static int apply(struct call *c, struct err *err)
+{
+        struct restore_report report;
+        const char *local_path;
+        struct salvage s;
+        int r = load(c, &s, err);
+
+        if (r >= 0)
+                r = call_local_path(c, &local_path, err);
+        if (r < 0)
+                return r;
+        call_take_time(c);
+        r = salvage_apply(c->op, c->rt, s.id, local_path, &report, err);
+        return r < 0 ? r : answer_restored(c, &report);
+}
+
+static int drop(struct call *c, struct err *err)
+{
+        struct salvage s;
+        int r = load(c, &s, err);
+
+        if (r >= 0)
+                r = salvage_drop(c->op, c->rt, s.id, &s, err);
+        return r < 0 ? r : answer(c, &s);
+}
+
+const struct route routes_salvages[] = {
+        { "GET", "/api/companies/:companyId/salvages", list, 0 },
+        { "GET", "/api/salvages/:id", get, 0 },
+        { "GET", "/api/salvages/:id/diff", diff, 0 },
+        { "POST", "/api/salvages/:id/apply", apply, ROUTE_BODY_FREE },
+        { "DELETE", "/api/salvages/:id", drop, 0 },
+        { NULL, NULL, NULL, 0 },
+};

@@ -1,0 +1,188 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/uuid.h"
+#include "box/box_relay.h"
+#include "box/launch.h"
+
+#define WORK_MS      20000
+#define LAUNCH_TRIES 5
+#define WORD_FD      3
+
+/* In the process of its own */
+
+/* Nothing of the relay stays open in it, or in a box that it starts: the carrier would never end.
+ */
+static void keep_only(int word_fd)
+{
+        int null = open("/dev/null", O_RDWR);
+
+        for (int fd = 0; fd < 3; fd++)
+                if (null < 0 || dup2(null, fd) < 0)
+                        _exit(1);
+        if (dup2(word_fd, WORD_FD) < 0)
+                _exit(1);
+        if (syscall(SYS_close_range, WORD_FD + 1U, ~0U, 0U) < 0)
+                for (int fd = WORD_FD + 1; fd < 65536; fd++)
+                        close(fd);
+        (void)fcntl(WORD_FD, F_SETFD, FD_CLOEXEC);
+}
+
+/* Start one and hear its word; it goes on by itself. */
+static void spawn_box(const char *dir, const char *id, struct buf *word)
+{
+        const char *argv[] = { "berth-box", "--dir", dir, "--id", id, NULL };
+        int fds[2], status;
+        ssize_t n = 1;
+        pid_t pid;
+
+        if (pipe2(fds, O_CLOEXEC) < 0)
+                return;
+        pid = fork();
+        if (pid == 0) {
+                if (dup2(fds[1], 1) >= 0)
+                        execv("/proc/self/exe", (char *const *)argv);
+                _exit(1);
+        }
+        close(fds[1]);
+        while (pid > 0 && n > 0) {
+                char *at = buf_reserve(word, 256);
+
+                n = at ? read(fds[0], at, 256) : 0;
+                if (n > 0)
+                        buf_grew(word, (size_t)n);
+                else if (n < 0 && errno == EINTR)
+                        n = 1;
+        }
+        close(fds[0]);
+        while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+                ;
+}
+
+static int ensure(const char *dir, const char *id, struct err *err)
+{
+        CLEAN(buf_done) struct buf word = { .max = 4096 };
+
+        for (int i = 0; i < LAUNCH_TRIES; i++) {
+                if (box_is_alive(dir))
+                        return 0;
+                buf_clear(&word);
+                spawn_box(dir, id, &word);
+                if (str_starts(buf_str(&word), "ready "))
+                        return 0;
+                if (!strstr(buf_str(&word), "another box"))
+                        break;
+        }
+        return err_set(err, ERR_PROVIDER, "%.200s",
+                       word.len ? buf_str(&word) : "the supervisor did not start");
+}
+
+static int bury(const char *dir, const char *id, const struct relay_frame *f, struct err *err)
+{
+        CLEAN(cleanup_free) char *texts = xcalloc((size_t)f->n_execs + 1, UUID_LEN + 1);
+        CLEAN(cleanup_free) const char **ids = xcalloc((size_t)f->n_execs + 1, sizeof(*ids));
+        struct op op = { .deadline_ms = clock_mono_ms() + WORK_MS };
+
+        for (uint32_t i = 0; i < f->n_execs; i++) {
+                char *text = texts + (size_t)i * (UUID_LEN + 1);
+
+                frame_uuid_text(f->execs + (size_t)i * FRAME_UUID, text);
+                ids[i] = text;
+        }
+        return box_bury(&op, dir, id, ids, err);
+}
+
+static void work(const struct relay *r, const struct relay_frame *f)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        char dir[4200], id[UUID_LEN + 1];
+        int code;
+
+        (void)alarm(2 * WORK_MS / 1000);
+        relay_box_dir(r, f->box, dir, sizeof(dir));
+        frame_uuid_text(f->box, id);
+        code = f->want == RELAY_BURY ? bury(dir, id, f, &err) : ensure(dir, id, &err);
+        /* A word that ends well is "ok": a process that was killed says nothing. */
+        (void)!write(WORD_FD, code < 0 ? err.msg : "ok", code < 0 ? strlen(err.msg) : 2);
+}
+
+/* In the relay */
+
+static struct relay_child *free_child(struct relay *r)
+{
+        for (size_t i = 0; i < RELAY_MAX_CHILDREN; i++)
+                if (!r->children[i].used)
+                        return &r->children[i];
+        return NULL;
+}
+
+static void begin(struct relay *r, const struct relay_frame *f)
+{
+        struct relay_child *k = free_child(r);
+        int fds[2];
+
+        if (!k || pipe2(fds, O_CLOEXEC) < 0) {
+                relay_answer(r, f->channel, RELAY_BUSY, 0, "too much at once");
+                return;
+        }
+        *k = (struct relay_child){ .used = true, .channel = f->channel, .fd = fds[0] };
+        k->word.max = 1024;
+        k->pid = fork();
+        if (k->pid == 0) {
+                keep_only(fds[1]);
+                work(r, f);
+                _exit(0);
+        }
+        close(fds[1]);
+        if (k->pid < 0 || relay_watch(r, EPOLL_CTL_ADD, k->fd, EPOLLIN, RELAY_EV_CHILD,
+                                      (int)(k - r->children)) < 0) {
+                close(k->fd);
+                k->used = false;
+                relay_answer(r, f->channel, RELAY_BUSY, 0, "no process to do it");
+        }
+}
+
+void relay_child_event(struct relay *r, struct relay_child *k)
+{
+        char *at = buf_reserve(&k->word, 256);
+        ssize_t n = at ? read(k->fd, at, 256) : 0;
+        bool is_ok;
+
+        if (n > 0) {
+                buf_grew(&k->word, (size_t)n);
+                return;
+        }
+        if (n < 0 && (errno == EINTR || errno == EAGAIN))
+                return;
+        (void)waitpid(k->pid, NULL, 0);
+        is_ok = streq(buf_str(&k->word), "ok");
+        relay_answer(r, k->channel, is_ok ? RELAY_OK : RELAY_FAILED, 0,
+                     is_ok         ? ""
+                     : k->word.len ? buf_str(&k->word)
+                                   : "it was killed");
+        close(k->fd);
+        buf_done(&k->word);
+        k->used = false;
+}
+
+void relay_ask(struct relay *r, const struct relay_frame *f)
+{
+        char dir[4200];
+
+        relay_box_dir(r, f->box, dir, sizeof(dir));
+        if (f->want == RELAY_ALIVE || (f->want == RELAY_ENSURE && box_is_alive(dir)))
+                relay_answer(r, f->channel, RELAY_OK, f->want == RELAY_ALIVE && box_is_alive(dir),
+                             "");
+        else
+                begin(r, f);
+}

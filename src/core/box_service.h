@@ -1,0 +1,19 @@
+/* A byte stream from an operation to a service of the box in a place: CONNECT frames over the
+ * place's link (docs/box-protocol.md). The box forks a worker for it; the stream ends with either.
+ * Operation threads. */
+#ifndef BERTH_CORE_BOX_SERVICE_H
+#define BERTH_CORE_BOX_SERVICE_H
+
+#include "core/runtime.h"
+#include "rt/op.h"
+
+enum box_service {
+        BOX_SERVICE_FILES = 1, /* workspace/sync.h */
+};
+
+/* A connected, blocking socket; the caller closes it. Starts the box on first need, like an
+ * execution. */
+int box_service_open(struct op *op, struct runtime *rt, const char *place_id,
+                     enum box_service service, int *ret_fd, struct err *err);
+
+#endif

@@ -1,0 +1,27 @@
+/* What the daemon has for ssh environments: where private directories and recorded host keys are,
+ * and the boxes that can be brought to a host. One per runtime, made at start, immutable; any
+ * thread. */
+#ifndef BERTH_CORE_SSH_HOSTS_H
+#define BERTH_CORE_SSH_HOSTS_H
+
+#include "core/secret.h"
+#include "ssh/call.h"
+#include "store/places.h"
+
+struct ssh_hosts;
+
+int ssh_hosts_new(struct runtime *rt, const char *data_dir, const char *box_program,
+                  struct ssh_hosts **ret, struct err *err);
+void ssh_hosts_free(struct ssh_hosts *hosts);
+
+const struct ssh_setup *ssh_hosts_setup(const struct ssh_hosts *hosts);
+/* The file of the host keys that were recorded for an environment; NULL for none. Heap. */
+char *ssh_hosts_record(const struct ssh_hosts *hosts, const char *environment_id);
+/* An environment is gone: forget its host key. */
+void ssh_hosts_forget(const struct ssh_hosts *hosts, const char *environment_id);
+
+/* Operation: make sure that the host can be used, and what it said. *ret is the caller's. */
+int ssh_hosts_reach(struct op *op, struct runtime *rt, const struct place *place, json_t *config,
+                    const struct secret_context *context, struct ssh_hello *ret, struct err *err);
+
+#endif

@@ -1,0 +1,86 @@
+/* Shared by the files of core/workspace.h. */
+#ifndef BERTH_CORE_WORKSPACE_INTERNAL_H
+#define BERTH_CORE_WORKSPACE_INTERNAL_H
+
+#include "core/workspace.h"
+#include "core/workspace_host.h"
+
+/* Steps: of a restore, and of giving up. */
+#define STEP_COLLECTING "collecting"
+#define STEP_MERGING    "merging"
+#define STEP_SETTLING   "settling"
+#define STEP_SAVED      "saved"
+
+/* One operation on one workspace. Row and view follow each move. */
+struct workspace_job {
+        struct op *op;
+        struct runtime *rt;
+        struct place place;
+        struct workspace_row row;
+        struct workspace view; /* the row as ways see it */
+        const struct workspace_way *way;
+        struct workspace_work work;
+        bool at_work;
+};
+
+/* Row, place and way of a workspace, for whoever began to work on it; `wait` as in
+ * workspace_work_begin(). The caller ends it with workspace_job_end(), also after an error. */
+int workspace_job_begin(struct workspace_job *j, const char *id, bool wait, struct err *err);
+/* The same for the workspace that a lease has, staged or being restored: ERR_CONFLICT otherwise. */
+int workspace_job_of_lease(struct workspace_job *j, const struct lease_record *record,
+                           struct err *err);
+void workspace_job_end(struct workspace_job *j);
+/* Read what the row says into the view. */
+void workspace_job_view(struct workspace_job *j);
+
+/* What a move writes beside the row: an entry in the audit trail. `details` is taken. */
+struct workspace_move {
+        struct workspace_job *job;
+        struct workspace_row to;
+        const char *action; /* NULL: none */
+        json_t *details;
+        int (*also)(struct db *db, void *ctx, struct err *err); /* in the same transaction */
+        void *ctx;
+};
+
+/* To another state: row, the lease's metadata, the trail, in one transaction. ERR_CONFLICT when
+ * somebody else moved it. m->details is let go of in any case. */
+int workspace_move(const struct op *op, struct workspace_move *m, struct err *err);
+/* A copy of the row to be changed and moved to. */
+struct workspace_move workspace_move_to(struct workspace_job *j, const char *state,
+                                        const char *step);
+/* The row inside a transaction of the caller; *row is what it became. */
+int workspace_row_move(struct db *db, const struct runtime *rt, struct workspace_row *row,
+                       struct workspace_row *to, struct arena *arena, struct err *err);
+
+/* NULL-terminated list of a JSON array of texts, in the arena. */
+const char *const *workspace_patterns(struct arena *arena, const char *json);
+
+/* Merge a change set into a directory beneath a workspace root. Closes nothing. */
+struct merge_request {
+        const char *path;
+        const struct excludes *excludes;
+        uint32_t umask;
+        bool dry_run;
+        struct workspace_work *work; /* for progress; may be NULL */
+};
+int workspace_merge(struct op *op, struct runtime *rt, struct change_set *changes,
+                    const struct merge_request *req, struct restore_report *ret, struct err *err);
+
+/* Remove a directory of ours and all that is in it. */
+int workspace_remove_dir(struct op *op, const char *path, struct err *err);
+
+/* workspace_salvage.c: save what was not brought home. *ret_saved is the salvage, id NULL when
+ * there was nothing. The row is not moved. */
+int workspace_save(struct workspace_job *j, const char *reason, struct salvage *ret_saved,
+                   struct err *err);
+/* Salvages that are over. */
+int salvage_sweep(struct op *op, struct runtime *rt, struct err *err);
+
+/* workspace_restore.c: go on with a restore that was begun. */
+int workspace_restore_resume(struct workspace_job *j, struct restore_report *ret, struct err *err);
+
+/* workspace_end.c: remove it there and end it. `note` says why; NULL: nothing special. */
+int workspace_end(struct workspace_job *j, const char *note, struct err *err);
+
+#endif

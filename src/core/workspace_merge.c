@@ -1,0 +1,81 @@
+/* Merging changes into a directory of the operator, with everything merge.h wants to know. */
+#define _GNU_SOURCE
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "core/workspace_internal.h"
+#include "core/workspace_root.h"
+
+/* "20261115T101500Z" */
+static const char *stamp_now(struct arena *arena)
+{
+        char iso[ISO_TIME_LEN + 1], *out = arena_alloc(arena, sizeof(iso));
+        size_t n = 0;
+
+        clock_iso(clock_wall_us(), iso);
+        for (const char *p = iso; *p && *p != '.'; p++)
+                if (*p != '-' && *p != ':')
+                        out[n++] = *p;
+        out[n] = 'Z';
+        return out;
+}
+
+static void tell_progress(void *ctx, const struct merge_report *so_far)
+{
+        if (ctx)
+                workspace_work_progress(ctx, "merging",
+                                        so_far->added + so_far->changed + so_far->deleted, 0);
+}
+
+int workspace_merge(struct op *op, struct runtime *rt, struct change_set *changes,
+                    const struct merge_request *req, struct restore_report *ret, struct err *err)
+{
+        int64_t began = clock_mono_ms();
+        CLEAN(cleanup_free) char *lock = NULL;
+        CLEAN(cleanup_fd) int dir = -1;
+        struct merge_options options = {
+                .excludes = req->excludes,
+                .stamp = stamp_now(op->arena),
+                .umask = req->umask,
+                .set_owner = geteuid() == 0,
+                .dry_run = req->dry_run,
+                .ctx = req->work,
+                .progress = tell_progress,
+        };
+        const char *path;
+        int r = workspace_root_open(rt, req->path, op->arena, &dir, &path, err);
+
+        if (r < 0)
+                return r;
+        options.lock_path = lock = workspace_lock_path(rt->workspaces, path);
+        r = merge_apply(op, dir, changes, &options, &ret->merge, err);
+        ret->duration_ms = clock_mono_ms() - began;
+        if (r >= 0 && !req->dry_run)
+                atomic_fetch_add(&rt->counters.workspace_conflicts, ret->merge.n_conflicts);
+        return r;
+}
+
+void restore_report_encode(struct jw *w, const struct restore_report *report)
+{
+        const struct merge_report *m = &report->merge;
+
+        jw_object(w);
+        jw_kint(w, "added", (int64_t)m->added);
+        jw_kint(w, "changed", (int64_t)m->changed);
+        jw_kint(w, "deleted", (int64_t)m->deleted);
+        jw_kint(w, "left", (int64_t)m->left);
+        jw_key(w, "conflicts");
+        jw_array(w);
+        for (const struct merge_conflict *c = m->conflicts; c; c = c->next) {
+                jw_object(w);
+                jw_kstring(w, "path", c->path);
+                jw_kstring(w, "kept", c->kept);
+                jw_object_end(w);
+        }
+        jw_array_end(w);
+        jw_kint(w, "bytes", (int64_t)m->bytes);
+        jw_kstring(w, "gitHead", report->git_head);
+        jw_kint(w, "durationMs", report->duration_ms);
+        jw_object_end(w);
+}

@@ -1,0 +1,23 @@
+/* A copy of a tree, with shared blocks where the file system can. Blocking; operation threads. */
+#ifndef BERTH_WORKSPACE_COPY_H
+#define BERTH_WORKSPACE_COPY_H
+
+#include "rt/op.h"
+#include "workspace/scan.h"
+
+struct copy_options {
+        const struct excludes *excludes;
+        uid_t uid; /* whom the copy belongs to */
+        gid_t gid;
+};
+
+struct copy_result {
+        uint64_t files, bytes;
+};
+
+/* Into an empty directory. No link is followed; what is neither file, link nor directory, and
+ * set-id bits, are left out. What cannot be read is an error. */
+int tree_copy(struct op *op, int from_fd, int to_fd, const struct copy_options *options,
+              struct copy_result *ret, struct err *err);
+
+#endif

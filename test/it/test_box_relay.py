@@ -1,0 +1,239 @@
+"""berth-box --relay by itself: streams to boxes, questions about them, and hosts that do not keep to the protocol."""
+
+import os
+import random
+import shutil
+import socket
+import struct
+import subprocess
+import tempfile
+import unittest
+import uuid
+
+import boxproto
+from berthtest import wait_until
+from boxproto import ACCEPT, BYTES, END, OPEN, PING, PONG, RESET, WINDOW, frame
+from relaytest import BOX
+
+RELAY, ASK, ANSWER = 64, 65, 66
+ENSURE, ALIVE, BURY = 1, 2, 3
+GREETING = frame(RELAY, 0, b"BRLY\0\1")
+
+
+class Relay:
+    def __init__(self, base):
+        near, far = socket.socketpair()
+        with far:
+            self.process = subprocess.Popen([BOX, "--relay", "--dir", base], stdin=far, stdout=far,
+                                            stderr=subprocess.DEVNULL)
+        self.socket = near
+        near.settimeout(30)
+        self.channel = 0
+
+    def take(self, n):
+        data = b""
+        while len(data) < n:
+            more = self.socket.recv(n - len(data))
+            if not more:
+                raise EOFError(data)
+            data += more
+        return data
+
+    def next(self):
+        length, kind, _, _, channel = struct.unpack(">IBBHI", self.take(12))
+        return boxproto.Frame(kind, channel, self.take(length))
+
+    def send(self, kind, channel=0, payload=b""):
+        self.socket.sendall(frame(kind, channel, payload))
+
+    def ask(self, want, box, execs=()):
+        self.channel += 1
+        self.send(ASK, self.channel, bytes([want]) + box.bytes + b"".join(e.bytes for e in execs))
+        answer = self.next()
+        assert (answer.type, answer.channel) == (ANSWER, self.channel), answer
+        code, value, length = struct.unpack(">HBI", answer.payload[:7])
+        assert len(answer.payload) == 7 + length
+        return code, value
+
+    def open(self, box, limit=1 << 20):
+        self.channel += 1
+        self.send(OPEN, self.channel, box.bytes + struct.pack(">Q", limit))
+        return self.channel, self.next()
+
+    def close(self):
+        self.socket.close()
+        return self.process.wait(10)
+
+
+class RelayTest(unittest.TestCase):
+    def setUp(self):
+        self.base = tempfile.mkdtemp(prefix="relay-")
+        self.addCleanup(shutil.rmtree, self.base, ignore_errors=True)
+        self.addCleanup(self.kill_boxes)
+
+    def kill_boxes(self):
+        with Open(self) as r:
+            for name in os.listdir(f"{self.base}/boxes"):
+                r.ask(BURY, uuid.UUID(name))
+
+    def test_the_life_of_a_box(self):
+        box = uuid.uuid4()
+        with Open(self) as r:
+            self.assertEqual(r.ask(ALIVE, box), (0, 0))
+            self.assertEqual(r.ask(ENSURE, box), (0, 0))
+            self.assertEqual(r.ask(ENSURE, box), (0, 0))
+            self.assertEqual(r.ask(ALIVE, box), (0, 1))
+            channel, answer = r.open(box)
+            self.assertEqual((answer.type, struct.unpack(">Q", answer.payload)[0]), (ACCEPT, 1 << 18))
+            hello = frame(boxproto.HELLO, 0, b"BRTH" + struct.pack(">HH16sQ", 1, 1, bytes(16), 1))
+            r.send(BYTES, channel, struct.pack(">Q", 0) + hello)
+            welcome = r.next()
+            self.assertEqual((welcome.type, welcome.channel), (BYTES, channel))
+            self.assertEqual(welcome.payload[8 + 4], boxproto.WELCOME)
+        # It outlives the relay.
+        with Open(self) as r:
+            self.assertEqual(r.ask(ALIVE, box), (0, 1))
+            self.assertEqual(r.ask(BURY, box, [uuid.uuid4()]), (0, 0))
+            self.assertEqual(r.ask(ALIVE, box), (0, 0))
+            self.assertEqual(r.ask(BURY, box), (0, 0))
+        self.assertEqual(os.listdir(f"{self.base}/boxes"), [])
+
+    def test_a_box_that_is_not_there(self):
+        with Open(self) as r:
+            channel, answer = r.open(uuid.uuid4())
+            self.assertEqual((answer.type, answer.channel, answer.payload), (RESET, channel, b"\2"))
+            r.send(PING, 0, bytes(8))
+            self.assertEqual(r.next(), (PONG, 0, bytes(8)))
+
+    def test_a_box_that_cannot_be_started(self):
+        box = uuid.uuid4()
+        os.mkdir(f"{self.base}/boxes")
+        with open(f"{self.base}/boxes/{box}", "w", encoding="ascii"):
+            pass
+        with Open(self) as r:
+            self.assertEqual(r.ask(ENSURE, box), (1, 0))
+        os.unlink(f"{self.base}/boxes/{box}")
+
+    def test_a_box_that_ends(self):
+        box = uuid.uuid4()
+        with Open(self) as r:
+            r.ask(ENSURE, box)
+            channel, _ = r.open(box)
+            r.send(BYTES, channel, struct.pack(">Q", 0) + b"\xff" * 12)  # no frame: the box closes after an ERROR
+            said = r.next()
+            self.assertEqual(said.type, BYTES)
+            end = r.next()
+            self.assertEqual((end.type, struct.unpack(">Q", end.payload)[0]), (END, len(said.payload) - 8))
+            # Frames for what is over are dropped.
+            r.send(WINDOW, channel, struct.pack(">Q", 1 << 30))
+            r.send(RESET, channel, b"\1")
+            self.assertEqual(r.ask(ALIVE, box), (0, 1))
+
+    def test_credit_is_kept(self):
+        """Two bytes at a time, if that is all there is."""
+        box = uuid.uuid4()
+        with Open(self) as r:
+            r.ask(ENSURE, box)
+            channel, _ = r.open(box, limit=2)
+            r.send(BYTES, channel, struct.pack(">Q", 0) + b"\xff" * 12)
+            got, limit = b"", 2
+            while len(got) < 20:
+                piece = r.next()
+                self.assertEqual((piece.type, struct.unpack(">Q", piece.payload[:8])[0]), (BYTES, len(got)))
+                got += piece.payload[8:]
+                self.assertLessEqual(len(got), limit)
+                if len(got) == limit:
+                    limit += 2
+                    r.send(WINDOW, channel, struct.pack(">Q", limit))
+
+    def test_what_does_not_fit_ends_it(self):
+        box = uuid.uuid4()
+        bad = {
+            "no frame": b"\xff" * 12,
+            "unknown type": frame(200),
+            "a stream never opened": frame(BYTES, 5, bytes(8) + b"x"),
+            "channel 0": frame(OPEN, 0, bytes(24)),
+            "a question without a meaning": frame(ASK, 1, b"\x09" + bytes(16)),
+            "half an id": frame(ASK, 1, b"\x03" + bytes(20)),
+            "executions where none are": frame(ASK, 1, b"\x01" + bytes(32)),
+            "an answer": frame(ANSWER, 1, bytes(7)),
+            "a channel twice": frame(ASK, 1, b"\x02" + bytes(16)) * 2,
+            "a gap": frame(OPEN, 9, box.bytes + bytes(8)) + frame(BYTES, 9, struct.pack(">Q", 5) + b"x"),
+            "too much": frame(OPEN, 9, box.bytes + bytes(8)) + b"".join(
+                frame(BYTES, 9, struct.pack(">Q", i * 60000) + bytes(60000)) for i in range(200)),
+            "credit taken back": frame(OPEN, 9, box.bytes + struct.pack(">Q", 9)) + frame(WINDOW, 9, bytes(8)),
+        }
+        with Open(self) as r:
+            r.ask(ENSURE, box)
+        for name, data in bad.items():
+            with self.subTest(name):
+                r = Relay(self.base)
+                r.take(len(GREETING))
+                try:
+                    r.socket.sendall(data)
+                except OSError:
+                    pass
+                if name == "too much":
+                    r.socket.shutdown(socket.SHUT_WR)
+                    self.assertIn(r.process.wait(10), (0, 1))  # the box may be first to refuse it
+                else:
+                    self.assertEqual(r.process.wait(10), 1)
+                r.socket.close()
+        with Open(self) as r:
+            self.assertEqual(r.ask(ALIVE, box), (0, 1))
+
+    def test_noise(self):
+        rng = random.Random(5)
+        for _ in range(40):
+            r = Relay(self.base)
+            r.take(len(GREETING))
+            with r.socket:
+                kinds = [rng.choice((ASK, OPEN, BYTES, WINDOW, END, RESET, PING)) for _ in range(rng.randrange(8))]
+                data = b"".join(frame(k, rng.randrange(4), rng.randbytes(rng.randrange(40))) for k in kinds)
+                try:
+                    r.socket.sendall(data + rng.randbytes(rng.randrange(30)))
+                except OSError:
+                    pass
+            self.assertIn(r.process.wait(10), (0, 1))
+
+    def test_many_questions_at_once(self):
+        boxes = [uuid.uuid4() for _ in range(100)]
+        with Open(self) as r:
+            for i, box in enumerate(boxes):
+                r.send(ASK, i + 1, bytes([BURY]) + box.bytes)
+            answers = {}
+            for _ in boxes:
+                answer = r.next()
+                answers[answer.channel] = struct.unpack(">H", answer.payload[:2])[0]
+            self.assertEqual(set(answers), set(range(1, 101)))
+            self.assertLessEqual(set(answers.values()), {0, 2})
+            self.assertIn(0, answers.values())
+
+    def test_no_descriptor_is_left_in_a_box(self):
+        """The host sees the relay's end although boxes live on."""
+        box = uuid.uuid4()
+        r = Relay(self.base)
+        r.take(len(GREETING))
+        r.ask(ENSURE, box)
+        r.process.kill()
+        r.process.wait()
+        self.assertEqual(r.socket.recv(1), b"")
+        r.socket.close()
+        wait_until(lambda: os.path.exists(f"{self.base}/boxes/{box}/box.sock"), "it lives")
+
+
+class Open:
+    def __init__(self, test):
+        self.test = test
+
+    def __enter__(self):
+        self.relay = Relay(self.test.base)
+        self.test.assertEqual(self.relay.take(len(GREETING)), GREETING)
+        return self.relay
+
+    def __exit__(self, *_):
+        self.test.assertEqual(self.relay.close(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
