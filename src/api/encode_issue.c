@@ -89,8 +89,9 @@ void encode_issue_change(struct jw *w, const struct issue *i, const struct issue
         jw_object_end(w);
 }
 
-/* Enough to know it by. */
-static void summaries(struct jw *w, const char *key, const struct issue_rows *rows)
+/* Enough to know them by. */
+static void summaries(struct jw *w, const char *key, const struct issue_rows *rows,
+                      bool with_assignee)
 {
         jw_key(w, key);
         jw_array(w);
@@ -103,26 +104,10 @@ static void summaries(struct jw *w, const char *key, const struct issue_rows *ro
                 jw_kstring(w, "title", i->title);
                 jw_kstring(w, "status", i->status);
                 jw_kstring(w, "priority", i->priority);
-                jw_kstring(w, "assigneeAgentId", i->assignee_agent_id);
-                jw_kstring(w, "assigneeUserId", i->assignee_user_id);
-                jw_object_end(w);
-        }
-        jw_array_end(w);
-}
-
-static void ancestors(struct jw *w, const struct issue_rows *rows)
-{
-        jw_key(w, "ancestors");
-        jw_array(w);
-        for (size_t n = 0; n < rows->n; n++) {
-                const struct issue *i = &rows->at[n];
-
-                jw_object(w);
-                jw_kstring(w, "id", i->id);
-                jw_kstring(w, "identifier", i->identifier);
-                jw_kstring(w, "title", i->title);
-                jw_kstring(w, "status", i->status);
-                jw_kstring(w, "priority", i->priority);
+                if (with_assignee) {
+                        jw_kstring(w, "assigneeAgentId", i->assignee_agent_id);
+                        jw_kstring(w, "assigneeUserId", i->assignee_user_id);
+                }
                 jw_object_end(w);
         }
         jw_array_end(w);
@@ -149,9 +134,9 @@ void encode_issue_detail(struct jw *w, const struct issue_detail *d)
 {
         jw_object(w);
         issue_members(w, &d->issue);
-        ancestors(w, &d->ancestors);
-        summaries(w, "blockedBy", &d->blocked_by);
-        summaries(w, "blocks", &d->blocks);
+        summaries(w, "ancestors", &d->ancestors, false);
+        summaries(w, "blockedBy", &d->blocked_by, true);
+        summaries(w, "blocks", &d->blocks, true);
         jw_kraw(w, "relatedWork", "{\"outbound\":[],\"inbound\":[]}");
         project_or_null(w, &d->project);
         jw_knull(w, "goal");
@@ -182,8 +167,8 @@ static void context_issue(struct jw *w, const struct issue_detail *d)
         jw_kstring(w, "projectId", i->project_id);
         jw_knull(w, "goalId");
         jw_kstring(w, "parentId", i->parent_id);
-        summaries(w, "blockedBy", &d->blocked_by);
-        summaries(w, "blocks", &d->blocks);
+        summaries(w, "blockedBy", &d->blocked_by, true);
+        summaries(w, "blocks", &d->blocks, true);
         jw_kstring(w, "assigneeAgentId", i->assignee_agent_id);
         jw_kstring(w, "assigneeUserId", i->assignee_user_id);
         jw_kstring(w, "originKind", i->origin_kind);
@@ -210,7 +195,7 @@ void encode_issue_context(struct jw *w, const struct issue_detail *d)
 {
         jw_object(w);
         context_issue(w, d);
-        ancestors(w, &d->ancestors);
+        summaries(w, "ancestors", &d->ancestors, false);
         context_project(w, &d->project);
         jw_knull(w, "goal");
         jw_key(w, "commentCursor");

@@ -4,6 +4,7 @@
 #include "core/agent_env.h"
 #include "core/agent_internal.h"
 #include "core/agent_limits.h"
+#include "core/patch.h"
 #include "core/slug.h"
 
 #define CHAIN_MAX     64
@@ -31,34 +32,6 @@ static const char *const members[] = { "adapterConfig",
                                        "title",
                                        NULL };
 
-static json_t *names_given(const json_t *body)
-{
-        json_t *list = json_array();
-
-        for (const char *const *m = members; *m; m++)
-                if (json_object_get(body, *m))
-                        json_array_append_new(list, json_string(*m));
-        return list;
-}
-
-static void read_text(struct check *c, struct arena *a, const char *key, const char **ret)
-{
-        const char *text = check_string(c, key, CHECK_NULLABLE, 0, 0);
-
-        if (check_has(c, key))
-                *ret = arena_strdup(a, text);
-}
-
-static void read_uuid(struct check *c, struct arena *a, const char *key, const char **ret,
-                      bool *ret_has)
-{
-        const char *id = check_uuid(c, key, CHECK_NULLABLE);
-
-        *ret_has = check_has(c, key);
-        if (*ret_has)
-                *ret = arena_strdup(a, id);
-}
-
 static void read_plain(struct check *c, struct arena *a, bool creating, struct agent *g)
 {
         const char *text =
@@ -71,12 +44,10 @@ static void read_plain(struct check *c, struct arena *a, bool creating, struct a
                 g->name = arena_strdup(a, text);
                 g->url_key = slug(g->name, a);
         }
-        text = check_enum(c, "role", CHECK_OPTIONAL, roles);
-        if (text)
-                g->role = arena_strdup(a, text);
-        read_text(c, a, "title", &g->title);
-        read_text(c, a, "icon", &g->icon);
-        read_text(c, a, "capabilities", &g->capabilities);
+        (void)patch_word(c, a, "role", roles, &g->role);
+        (void)patch_text(c, a, "title", &g->title);
+        (void)patch_text(c, a, "icon", &g->icon);
+        (void)patch_text(c, a, "capabilities", &g->capabilities);
         cents = check_int(c, "budgetMonthlyCents", CHECK_OPTIONAL, 0, INT64_MAX, &has);
         if (has)
                 g->budget_monthly_cents = cents;
@@ -103,20 +74,15 @@ static void read_change(struct check *c, struct arena *a, bool creating, struct 
         ret->has_adapter = adapter != NULL;
         if (adapter)
                 g->adapter_type = arena_strdup(a, adapter);
-        read_uuid(c, a, "reportsTo", &g->reports_to, &ret->has_manager);
-        read_uuid(c, a, "defaultEnvironmentId", &g->default_environment_id, &ret->has_environment);
+        ret->has_manager = patch_uuid(c, a, "reportsTo", &g->reports_to);
+        ret->has_environment = patch_uuid(c, a, "defaultEnvironmentId", &g->default_environment_id);
         ret->adapter_config = check_record(c, "adapterConfig", CHECK_OPTIONAL);
         ret->runtime_config = check_record(c, "runtimeConfig", CHECK_OPTIONAL);
         ret->desired_skills = check_strings(c, "desiredSkills", CHECK_OPTIONAL, 1);
         if (creating)
                 return;
         ret->replace_adapter_config = check_bool(c, "replaceAdapterConfig", CHECK_OPTIONAL, false);
-        ret->status = arena_strdup(a, check_enum(c, "status", CHECK_OPTIONAL, statuses));
-}
-
-static void drop(void *value)
-{
-        json_decref(value);
+        (void)patch_word(c, a, "status", statuses, &ret->status);
 }
 
 int agent_read_body(struct op *op, json_t *body, bool creating, struct agent *g,
@@ -125,8 +91,7 @@ int agent_read_body(struct op *op, json_t *body, bool creating, struct agent *g,
         CLEAN(check_done) struct check c;
         int r;
 
-        *ret = (struct agent_change){ .given = names_given(body) };
-        arena_defer(op->arena, drop, ret->given);
+        *ret = (struct agent_change){ .given = patch_names(op->arena, body, members) };
         check_init(&c, body);
         read_plain(&c, op->arena, creating, g);
         read_change(&c, op->arena, creating, g, ret);

@@ -10,7 +10,7 @@ struct agent_change {
         json_t *adapter_config, *runtime_config, *desired_skills; /* NULL: not given */
         bool replace_adapter_config;
         const char *status; /* NULL: not given */
-        json_t *given;      /* names of the members that were given, sorted; owned */
+        json_t *given;      /* names of the members that were given, sorted; the arena's */
         bool has_environment, has_manager, has_adapter;
 };
 

@@ -164,6 +164,9 @@ static int delete (struct db *db, void *arg, struct err *err)
                 r = memberships_remove(db, g->company_id, "agent", g->id, err);
         if (r >= 0)
                 r = agents_delete(db, g->id, err);
+        if (r == ERR_CONFLICT)
+                return err_set(err, r,
+                               "The agent has runs, which stay on record; terminate it instead");
         if (r >= 0)
                 r = audit(db, q->op, g->company_id, "agent.deleted", "agent", g->id,
                           json_pack("{s:s}", "name", g->name), err);

@@ -4,6 +4,7 @@
 #include "core/audit.h"
 #include "core/env_select.h"
 #include "core/issue_internal.h"
+#include "core/patch.h"
 
 #define BLOCKERS_MAX 256
 
@@ -63,49 +64,6 @@ void issue_set_status(struct issue *i, const char *status, int64_t now)
 
 /* -- Reading ---------------------------------------------------------------------------------- */
 
-static void drop(void *value)
-{
-        json_decref(value);
-}
-
-static json_t *names_given(struct arena *arena, const json_t *body)
-{
-        json_t *list = json_array();
-
-        for (const char *const *m = members; *m; m++)
-                if (json_object_get(body, *m))
-                        json_array_append_new(list, json_string(*m));
-        arena_defer(arena, drop, list);
-        return list;
-}
-
-static bool read_text(struct check *c, struct arena *a, const char *key, const char **ret)
-{
-        const char *text = check_string(c, key, CHECK_NULLABLE, 0, 0);
-
-        if (check_has(c, key))
-                *ret = arena_strdup(a, text);
-        return check_has(c, key);
-}
-
-static bool read_uuid(struct check *c, struct arena *a, const char *key, const char **ret)
-{
-        const char *id = check_uuid(c, key, CHECK_NULLABLE);
-
-        if (check_has(c, key))
-                *ret = arena_strdup(a, id);
-        return check_has(c, key);
-}
-
-static void read_word(struct check *c, struct arena *a, const char *key, const char *const *words,
-                      const char **ret)
-{
-        const char *word = check_enum(c, key, CHECK_OPTIONAL, words);
-
-        if (word)
-                *ret = arena_strdup(a, word);
-}
-
 static void read_settings(struct check *c, struct arena *a, struct issue *i,
                           struct issue_change *ret)
 {
@@ -126,8 +84,8 @@ static void read_settings(struct check *c, struct arena *a, struct issue *i,
         ret->settings = settings;
         if (ret->has_settings)
                 i->execution_workspace_settings = settings ? json_to_arena(a, settings) : NULL;
-        ret->has_workspace = read_uuid(c, a, "executionWorkspaceId", &i->execution_workspace_id);
-        (void)read_text(c, a, "executionWorkspacePreference", &i->execution_workspace_preference);
+        ret->has_workspace = patch_uuid(c, a, "executionWorkspaceId", &i->execution_workspace_id);
+        (void)patch_text(c, a, "executionWorkspacePreference", &i->execution_workspace_preference);
 }
 
 static void read_blockers(struct check *c, struct issue_change *ret)
@@ -176,22 +134,21 @@ int issue_read_body(struct op *op, json_t *body, bool creating, struct issue *i,
         int64_t depth;
         bool has;
 
-        *ret = (struct issue_change){ .given = names_given(a, body) };
+        *ret = (struct issue_change){ .given = patch_names(a, body, members) };
         check_init(&c, body);
         title = check_string(&c, "title", creating ? CHECK_REQUIRED : CHECK_OPTIONAL, 1, 0);
         if (title)
                 i->title = arena_strdup(a, title);
-        (void)read_text(&c, a, "description", &i->description);
-        read_word(&c, a, "status", issue_statuses, &ret->status);
-        ret->has_status = ret->status != NULL;
-        read_word(&c, a, "priority", issue_priorities, &i->priority);
-        read_word(&c, a, "workMode", work_modes, &i->work_mode);
-        ret->has_assignee = read_uuid(&c, a, "assigneeAgentId", &i->assignee_agent_id);
-        if (read_text(&c, a, "assigneeUserId", &i->assignee_user_id))
+        (void)patch_text(&c, a, "description", &i->description);
+        ret->has_status = patch_word(&c, a, "status", issue_statuses, &ret->status);
+        (void)patch_word(&c, a, "priority", issue_priorities, &i->priority);
+        (void)patch_word(&c, a, "workMode", work_modes, &i->work_mode);
+        ret->has_assignee = patch_uuid(&c, a, "assigneeAgentId", &i->assignee_agent_id);
+        if (patch_text(&c, a, "assigneeUserId", &i->assignee_user_id))
                 ret->has_assignee = true;
-        (void)read_uuid(&c, a, "projectId", &i->project_id);
-        (void)read_uuid(&c, a, "parentId", &i->parent_id);
-        (void)read_text(&c, a, "billingCode", &i->billing_code);
+        (void)patch_uuid(&c, a, "projectId", &i->project_id);
+        (void)patch_uuid(&c, a, "parentId", &i->parent_id);
+        (void)patch_text(&c, a, "billingCode", &i->billing_code);
         depth = check_int(&c, "requestDepth", CHECK_OPTIONAL, 0, INT32_MAX, &has);
         if (has)
                 i->request_depth = depth;

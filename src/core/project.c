@@ -2,13 +2,15 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "codec/check.h"
 #include "core/agent_env.h"
 #include "core/agent_limits.h"
 #include "core/audit.h"
 #include "core/env_select.h"
+#include "core/patch.h"
 #include "core/slug.h"
 
+static const char *const members[] = { "description", "env",    "executionWorkspacePolicy",
+                                       "name",        "status", NULL };
 static const char *const statuses[] = { "active", "paused", "archived", NULL };
 
 struct request {
@@ -121,12 +123,8 @@ static int read_body(struct request *q, bool creating, struct project *p, struct
                 p->name = arena_strdup(a, text);
                 p->url_key = slug(p->name, a);
         }
-        text = check_string(&c, "description", CHECK_NULLABLE, 0, 0);
-        if (check_has(&c, "description"))
-                p->description = arena_strdup(a, text);
-        text = check_enum(&c, "status", CHECK_OPTIONAL, statuses);
-        if (text)
-                p->status = arena_strdup(a, text);
+        (void)patch_text(&c, a, "description", &p->description);
+        (void)patch_word(&c, a, "status", statuses, &p->status);
         q->has_env = check_has(&c, "env");
         q->env = check_record(&c, "env", CHECK_NULLABLE);
         read_policy(&c, q);
@@ -221,16 +219,6 @@ int project_create(struct op *op, struct runtime *rt, const char *company_id, js
         return r;
 }
 
-static json_t *names_given(const json_t *body)
-{
-        json_t *names = json_array(), *value;
-        const char *key;
-
-        json_object_foreach((json_t *)body, key, value)
-                json_array_append_new(names, json_string(key));
-        return names;
-}
-
 static int update(struct db *db, void *arg, struct err *err)
 {
         struct request *q = arg;
@@ -249,7 +237,9 @@ static int update(struct db *db, void *arg, struct err *err)
         r = projects_update(db, p, err);
         if (r >= 0)
                 r = audit(db, q->op, p->company_id, "project.updated", "project", p->id,
-                          json_pack("{s:o}", "changedFields", names_given(q->body)), err);
+                          json_pack("{s:O}", "changedFields",
+                                    patch_names(q->op->arena, q->body, members)),
+                          err);
         return r;
 }
 

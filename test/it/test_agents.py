@@ -130,6 +130,16 @@ class AgentTest(WorkTest):
         self.assertEqual(self.ok("GET", f"/api/secrets/{secret['id']}/usage")["bindings"], [])
         self.assert_error(self.as_agent(patched, "GET", "/api/agents/me"), 401)
 
+    def test_deleting_one_with_runs(self):
+        agent = self.agent(self.acme)
+        issue = self.issue(assigneeAgentId=agent["id"])
+        self.insert_run(agent)
+        self.assert_error(self.req("DELETE", f"/api/agents/{agent['id']}"), 409,
+                          "The agent has runs, which stay on record; terminate it instead")
+        self.edit("DELETE FROM heartbeat_runs")
+        self.ok("DELETE", f"/api/agents/{agent['id']}")
+        self.assertIsNone(self.row(issue)["assigneeAgentId"])
+
     def test_configuration_and_history(self):
         agent = self.make(adapterConfig={"command": "sh", "apiKey": "hidden-1", "env": {"MY_TOKEN": "hidden-2"}})
         path = f"/api/agents/{agent['id']}"
