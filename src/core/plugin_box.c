@@ -426,10 +426,14 @@ int plugin_box_prepare_exec(struct op *op, struct runtime *rt, const struct leas
                 return describe(op, &l, request, ret, err);
         if (r == ERR_CANCELLED || r == ERR_CONFLICT)
                 return r;
-        if (is_needed(request))
-                return err_wrap(err, r == ERR_PROVIDER ? ERR_UNPROCESSABLE : r,
-                                "Commands with open input or a terminal need a box in the sandbox, "
-                                "and there is none");
+        if (is_needed(request)) {
+                r = err_wrap(err, r == ERR_PROVIDER ? ERR_UNPROCESSABLE : r,
+                             "Commands with open input or a terminal need a box in the sandbox, "
+                             "and there is none");
+                if (!json_object_get(request, "tty")) /* it can be sent as `stdin` instead */
+                        err_details(err, xstrdup("[{\"path\":[\"openStdin\"]}]"));
+                return r;
+        }
         log_info("commands of a lease run without a box", LOG_S("lease", record->lease.id),
                  LOG_S("reason", err->msg));
         err_clear(err);
