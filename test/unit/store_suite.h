@@ -59,8 +59,9 @@ struct store_member {
 };
 void store_suite_group(struct store_fixture *f, struct store_member *members, size_t n);
 
-/* store_suite.c: the store itself; store_suite_rows.c: its tables. */
+/* store_suite.c: the store itself; store_suite_rows.c and _workspaces.c: its tables. */
 int store_suite_run_engine(void);
 int store_suite_run_rows(void);
+int store_suite_run_workspaces(void);
 
 #endif
