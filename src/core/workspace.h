@@ -13,8 +13,8 @@
  *
  * Every move is a compare-and-set on state and epoch; at any time at most one thread of this
  * process works on a workspace (workspace_host.h). A crash between any two of these leaves a row
- * that workspace_sweep() takes up: a stage is undone, a restore that had collected is merged again,
- * which comes to the same end, else it goes back to `staged`.
+ * that workspace_sweep() takes up: a stage is undone; a restore that had begun to merge is brought
+ * to its end, else it goes back to `staged`.
  *
  * What was changed is saved as a salvage before a place is given up in any way but a release after
  * a restore, unless the operator said `discard`.
