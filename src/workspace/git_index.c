@@ -29,7 +29,7 @@ static int copy(struct git_import *g, int from, int to, struct err *err)
 
         if (fstat(from, &st) < 0)
                 return err_sys(err, ERR_IO, errno, "look at the index");
-        return content_copy(g->op, from, to, (uint64_t)st.st_size, err);
+        return content_copy(g->op, from, to, (uint64_t)st.st_size, NULL, err);
 }
 
 /* 1 with what was copied, 0 when it is nothing that can be. No index is an empty one (st_ino 0). */
