@@ -246,6 +246,29 @@ static void test_files_alone(void **state)
         sh(w, "! test -e scratch/repo");
 }
 
+/* Without a place to put them commits are passed over, and files are not. */
+static void test_only_filter(void **state)
+{
+        struct world *w = *state;
+        struct git_import *g;
+        struct box_changes b;
+        struct change_set *files;
+        struct change c;
+
+        make_repository(w);
+        sh(w, "cd box; echo 2 > a; git commit -qam two");
+        collect(w, &b);
+        assert_int_equal(git_import_new(&w->m.op, w->m.ws, NULL, &g, NULL), 0);
+        files = git_import_filter(g, &b.set);
+        assert_int_equal(files->next(files, &c, NULL), 1);
+        assert_string_equal(c.now.path, "a");
+        assert_int_equal(files->next(files, &c, NULL), 0);
+        git_import_free(g);
+        close(b.box);
+        free(b.list);
+        sh(w, "! test -e scratch");
+}
+
 /* As remote-execution 8.75 wants it. */
 static void test_diverged(void **state)
 {
@@ -761,6 +784,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 TEST(test_commits_come_home),
                 TEST(test_files_alone),
+                TEST(test_only_filter),
                 TEST(test_diverged),
                 TEST(test_conflict),
                 TEST(test_what_is_staged_stays),
