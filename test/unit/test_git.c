@@ -123,7 +123,10 @@ static int add_change(void *ctx, const struct tree_entry *was, const struct tree
         *c = (struct change){ .is_delete = !now, .has_was = was != NULL };
         if (was)
                 c->was = *was;
-        c->now = now ? *now : (struct tree_entry){ .path = was->path };
+        if (now)
+                c->now = *now;
+        else if (was)
+                c->now.path = was->path;
         c->now.path = arena_strdup(a, c->now.path);
         c->now.target = arena_strdup(a, c->now.target);
         c->was.path = c->now.path;
