@@ -171,7 +171,7 @@ static void test_limits(void **state)
         a.len--;
         assert_int_equal(textdiff(&none, &a, &out), 1);
         assert_in_range(out.len, TEXTDIFF_MAX_OUTPUT - 100, TEXTDIFF_MAX_OUTPUT + 200);
-        assert_non_null(strstr(out.data, "\\ The rest of the difference is left out\n"));
+        assert_non_null(strstr(buf_str(&out), "\\ The rest of the difference is left out\n"));
         text[5] = '\0';
         assert_false(textdiff_is_text(&a));
         buf_done(&out);
@@ -199,8 +199,8 @@ static int diff_all(struct merge_world *w, const struct tree *was, const struct 
 
 static void expect_in(const struct buf *b, const char *part)
 {
-        if (!strstr(b->data, part))
-                fail_msg("'%s' is not in:\n%s", part, b->data);
+        if (!strstr(buf_str(b), part))
+                fail_msg("'%s' is not in:\n%s", part, buf_str(b));
 }
 
 /* Not "git diff --no-index": what the output promises is that git takes it. */
@@ -247,7 +247,7 @@ static void test_changes(void **state)
         expect_in(&out, "deleted file mode 100644\n--- a/gone\n+++ /dev/null\n");
         expect_in(&out, "new file mode 120000\n--- /dev/null\n+++ b/to-link\n");
         expect_in(&out, "--- /dev/null\n+++ \"b/dir/new \\\"\\303\\244\\012\"\t\n");
-        assert_null(strstr(out.data, "agreed"));
+        assert_null(strstr(buf_str(&out), "agreed"));
         if (git_applies(&w, &out)) {
                 world_read(&w, &got);
                 tree_assert_equal(&got, &now, "applied by git");
@@ -282,7 +282,7 @@ static void test_not_shown(void **state)
         assert_int_equal(diff_all(&w, &was, &now, &out), 3);
         expect_in(&out, "Binary files a/binary and b/binary differ\n");
         expect_in(&out, "-/etc/passwd\n\\ No newline at end of file\n");
-        assert_null(strstr(out.data, "root:"));
+        assert_null(strstr(buf_str(&out), "root:"));
         buf_done(&out);
         tree_done(&now);
         world_done(&w);
