@@ -69,6 +69,7 @@ static int merge(struct workspace_job *j, struct change_set *changes, struct res
                 .excludes = &j->view.excludes,
                 .umask = (uint32_t)j->row.umask,
                 .work = &j->work,
+                .scratch = workspace_scratch(j->op->arena, j->view.dir),
         };
         int r;
 

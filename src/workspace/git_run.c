@@ -18,7 +18,7 @@
 static const char *const fixed[] = {
         "-c", "core.hooksPath=/dev/null",      "-c", "core.fsmonitor=false",
         "-c", "protocol.allow=never",          "-c", "core.sshCommand=false",
-        "-c", "core.attributesFile=/dev/null",
+        "-c", "core.attributesFile=/dev/null", "-c", "core.bigFileThreshold=32m",
 };
 
 struct said {
