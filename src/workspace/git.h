@@ -31,7 +31,7 @@
 #include "workspace/change.h"
 
 enum git_kind {
-        GIT_NONE,       /* no `.git` in the workspace */
+        GIT_NONE,       /* no `.git` in the workspace, or one that a place made: files */
         GIT_REPOSITORY, /* a directory */
         GIT_ELSEWHERE,  /* a file or link (a worktree, a submodule): `.git` is left alone */
 };

@@ -13,6 +13,16 @@
 
 #define MAX_REF_FILE 4096
 
+/* A configuration is never taken from a place, and git makes one with every repository: without it,
+ * `.git` is what a place brought, and git is not run on that. Whoever makes it his own (`git init`,
+ * `git config`) has one. */
+static bool has_config(int workspace_fd)
+{
+        struct stat st;
+
+        return fstatat(workspace_fd, ".git/config", &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 enum git_kind git_kind(int workspace_fd)
 {
         struct stat st;
@@ -22,7 +32,7 @@ enum git_kind git_kind(int workspace_fd)
         if (!S_ISDIR(st.st_mode) ||
             faccessat(workspace_fd, ".git/commondir", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
                 return GIT_ELSEWHERE;
-        return GIT_REPOSITORY;
+        return has_config(workspace_fd) ? GIT_REPOSITORY : GIT_NONE;
 }
 
 /* What is beneath a part called ".git", in any spelling that a file system could take for it: ""
@@ -249,6 +259,15 @@ static int take(struct git_import *g, const char *inside, const struct change *c
         return streq(inside, "packed-refs") ? take_packed(g, c, err) : 0;
 }
 
+/* Links in it would have git write elsewhere; it never makes one itself. */
+static bool is_refused(const struct change *c, const char *inside)
+{
+        if (c->is_delete)
+                return false;
+        return is_dangerous(inside) || c->now.kind == TREE_LINK ||
+               (*inside == '\0' && c->now.kind != TREE_DIR);
+}
+
 /* Whether the merge gets it. */
 static int sort_out(struct git_import *g, const struct change *c, struct err *err)
 {
@@ -262,9 +281,7 @@ static int sort_out(struct git_import *g, const struct change *c, struct err *er
                 r = take(g, inside, c, err);
                 return r < 0 ? r : 0;
         }
-        if ((root && g->kind != GIT_NONE) ||
-            (!c->is_delete &&
-             (is_dangerous(inside) || (*inside == '\0' && c->now.kind != TREE_DIR)))) {
+        if ((root && g->kind != GIT_NONE) || is_refused(c, inside)) {
                 refuse(g, c->now.path);
                 return 0;
         }

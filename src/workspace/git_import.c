@@ -205,6 +205,8 @@ static int create_all(struct git_import *g, const struct wanted *w, struct git_r
 
         for (size_t i = 0; i < w->n; i++) {
                 git_host_ref(g, w->refs[i].name, ours);
+                if (!*ours && !git_may_write(g, w->refs[i].name))
+                        return 0;
                 if (!*ours)
                         buf_appendf(&commands, "create %s %s\n", w->refs[i].name, w->refs[i].oid);
         }

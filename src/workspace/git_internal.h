@@ -73,6 +73,9 @@ void git_host_ref(const struct git_import *g, const char *name, char ret[GIT_HEX
  * not want it, *ret_said why. */
 int git_swap(struct git_import *g, const char *ref, const char *to, const char *from,
              const char **ret_said, struct err *err);
+/* Whether setting it writes to the host's repository alone: no link is in the way, of its log
+ * neither. */
+bool git_may_write(const struct git_import *g, const char *ref);
 /* Whether a is an ancestor of b, or b itself. */
 int git_is_ancestor(struct git_import *g, const char *a, const char *b, bool *ret, struct err *err);
 /* Whether a commit is reachable from no ref of the host. */

@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include <errno.h>
 #include <sys/stat.h>
 
 #include "workspace/git_internal.h"
@@ -65,16 +66,48 @@ void git_host_ref(const struct git_import *g, const char *name, char ret[GIT_HEX
         }
 }
 
+/* Whether all that is there of a path beneath the host's `.git` are directories, and at its end a
+ * file: git follows links, with the rights that we have. */
+static bool is_plain(const struct git_import *g, const char *folder, const char *name)
+{
+        CLEAN(cleanup_free) char *path = xasprintf("%s/%s%s", g->host, folder, name);
+
+        for (size_t i = strlen(g->host) + 1;; i++) {
+                char saved = path[i];
+                struct stat st;
+
+                if (saved != '/' && saved != '\0')
+                        continue;
+                path[i] = '\0';
+                if (lstat(path, &st) < 0)
+                        return errno == ENOENT || errno == ENOTDIR;
+                if (!S_ISDIR(st.st_mode) && (saved || !S_ISREG(st.st_mode)))
+                        return false;
+                if (!saved)
+                        return true;
+                path[i] = saved;
+        }
+}
+
+bool git_may_write(const struct git_import *g, const char *ref)
+{
+        return is_plain(g, "", ref) && is_plain(g, "logs/", ref) && is_plain(g, "logs/", "HEAD");
+}
+
 int git_swap(struct git_import *g, const char *ref, const char *to, const char *from,
              const char **ret_said, struct err *err)
 {
         const char *const args[] = { "update-ref",          "--no-deref", "-m",
                                      "berth: brought home", ref,          to,
                                      *from ? from : zero,   NULL };
-        int status;
-        int r = git_run(g, &(struct git_run){ .args = args, .on_host = true }, NULL, &status,
-                        ret_said, err);
+        int status, r;
 
+        if (!git_may_write(g, ref)) {
+                *ret_said = "a link is in its way";
+                return 0;
+        }
+        r = git_run(g, &(struct git_run){ .args = args, .on_host = true }, NULL, &status, ret_said,
+                    err);
         if (r < 0)
                 return r;
         git_give_away(g, ref);
@@ -130,8 +163,9 @@ static void give(const struct git_import *g, const char *name, const struct stat
                 if (saved != '/' && saved != '\0')
                         continue;
                 path[i] = '\0';
-                if (lstat(path, &st) == 0 && st.st_uid == 0 &&
-                    (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)))
+                if (lstat(path, &st) < 0 || !(S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)))
+                        break; /* beneath a link is nothing of ours */
+                if (st.st_uid == 0)
                         (void)!lchown(path, owner->st_uid, owner->st_gid);
                 path[i] = saved;
                 if (saved == '\0')

@@ -568,6 +568,52 @@ static void test_repository_made_there(void **state)
         sh(w, "! test -e ws/.git/config; ! test -e ws/.git/hooks");
 }
 
+/* git is not run on what the place wrote: what comes of it afterwards are files, too. */
+static void test_repository_made_there_is_never_run(void **state)
+{
+        struct world *w = *state;
+
+        sh(w, "mkdir far; echo 1 > ws/a");
+        stage(w);
+        sh(w, "cd box; git init -q -b main; git add .; git commit -qm first; "
+              "rm -r .git/logs; ln -s $HOME/far .git/logs; ln -s /etc .git/objects/more");
+        restored(w);
+        assert_true(w->report.refused >= 2);
+        sh(w, "cd ws/.git; ! test -L logs; ! test -L objects/more");
+        assert_int_equal(git_kind(w->m.ws), GIT_NONE);
+        sh(w, "ln -s $HOME/far ws/.git/logs");
+        stage(w);
+        sh(w, "cd box; echo 2 > a; git commit -qam second; git branch other");
+        sh(w, "rm -rf far/*");
+        restored(w);
+        assert_null(w->report.head);
+        assert_out(w, "ls far", "");
+        assert_out(w, "cd ws; git log -1 --format=%s other", "second");
+        sh(w, "! test -e scratch/repo");
+}
+
+/* A link where git keeps refs or their logs: nothing is written where it leads, or given away. */
+static void test_links_in_the_repository(void **state)
+{
+        struct world *w = *state;
+
+        make_repository(w);
+        sh(w, "mkdir -p far/deep; echo mine > far/branch; echo mine > far/main; "
+              "rm -r ws/.git/logs/refs/heads; ln -s $HOME/far ws/.git/logs/refs/heads; "
+              "ln -s $HOME/far/deep ws/.git/refs/heads/deep");
+        stage(w);
+        sh(w, "cd box; rm .git/logs/refs/heads .git/refs/heads/deep; git branch branch; "
+              "git checkout -q -b deep/er; echo 2 > a; git commit -qam two; "
+              "git branch -f main; git branch -f branch");
+        if (geteuid() == 0)
+                sh(w, "chown -R 65534:65534 ws; git config --global --add safe.directory '*'");
+        restored(w);
+        assert_out(w, "cat far/branch far/main; ls far/deep", "mine\nmine");
+        assert_out(w, "find far ! -uid $(id -u)", "");
+        assert_non_null(w->report.note);
+        assert_out(w, "cat ws/a", "2");
+}
+
 static void test_git_elsewhere(void **state)
 {
         struct world *w = *state;
@@ -803,6 +849,8 @@ int main(void)
                 TEST(test_hostile_repository),
                 TEST(test_nested_repositories),
                 TEST(test_repository_made_there),
+                TEST(test_repository_made_there_is_never_run),
+                TEST(test_links_in_the_repository),
                 TEST(test_git_elsewhere),
                 TEST(test_dot_git_replaced),
                 TEST(test_bad_objects),
