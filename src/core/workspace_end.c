@@ -77,8 +77,7 @@ static bool is_our_trouble(int r)
                r == ERR_CONFLICT || r == ERR_INTERNAL || r == ERR_VERSION;
 }
 
-/* Whether asking again could help. */
-static bool is_hopeless(const struct workspace_job *j, int r)
+bool workspace_is_hopeless(const struct workspace_job *j, int r)
 {
         if (r == ERR_NOT_FOUND || streq(j->place.state, PLACE_GONE) ||
             (is_dead(j) && !j->way->works_dead))
@@ -184,7 +183,7 @@ static int give_up(struct workspace_job *j, const char *reason, bool whole_place
         }
         if (r >= 0)
                 return 0;
-        if (is_hopeless(j, r))
+        if (workspace_is_hopeless(j, r))
                 return saving ? record_loss(j, &failure, err)
                               : record_end(j, NULL, NULL, NULL, err);
         (void)record_attempt(j, &failure);

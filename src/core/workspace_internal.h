@@ -94,5 +94,7 @@ int workspace_restore_resume(struct workspace_job *j, struct restore_report *ret
 
 /* workspace_end.c: remove it there and end it. `note` says why; NULL: nothing special. */
 int workspace_end(struct workspace_job *j, const char *note, struct err *err);
+/* Whether asking the place again, after an error in collecting, can never help. */
+bool workspace_is_hopeless(const struct workspace_job *j, int r);
 
 #endif

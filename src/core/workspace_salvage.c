@@ -122,7 +122,7 @@ static int write_bundle(struct saving *s, struct change_set *changes, struct err
         if (made)
                 made->close(made);
         made = NULL;
-        r = r >= 0 ? bundle_remove(j->op, dir, err) : 0;
+        r = r == ERR_NOT_FOUND ? 0 : bundle_remove(j->op, dir, err);
         if (r >= 0)
                 r = bundle_create(dir, &writer, err);
         if (r >= 0)
@@ -202,7 +202,8 @@ static int stand_in(struct workspace_job *j, struct err *err)
         return r;
 }
 
-/* From the place; when it does not answer any more, what a restore had fetched already. */
+/* From the place; when it will never answer any more, what a restore had fetched already. As long
+ * as it may, that is not all. */
 static int collect(struct saving *s, struct change_set **ret, struct err *err)
 {
         struct workspace_job *j = s->job;
@@ -214,8 +215,8 @@ static int collect(struct saving *s, struct change_set **ret, struct err *err)
         if (r >= 0)
                 r = workspace_collect(j, ret, &s->umask, err);
         FAULT("workspace.salvage.collect.after");
-        if (r >= 0 || !j->row.step || !streq(j->row.step, STEP_MERGING) ||
-            bundle_open(fetched, ret, &size, NULL) < 0)
+        if (r >= 0 || !workspace_is_hopeless(j, r) || !j->row.step ||
+            !streq(j->row.step, STEP_MERGING) || bundle_open(fetched, ret, &size, NULL) < 0)
                 return r;
         s->umask = (uint32_t)j->row.umask;
         err_clear(err);

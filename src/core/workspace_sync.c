@@ -7,8 +7,10 @@
  * workspaces/<id>/there
  *
  * <cwd> is the lease's `remoteCwd`. Here, in workspaces/<id>: `baseline`, what was staged or last
- * brought home; `next`, what the last collect() saw; `bundle`, what it fetched, and `fetching`
- * while it does. A connection that is lost is made again, and the transfer goes on where it was. */
+ * brought home; `bundle`, what the last collect() fetched, with `next`, what it saw, in it; and
+ * `fetching`, the same while it does. The two change together: a baseline that is newer than what
+ * was merged would hide what lies between them. A connection that is lost is made again, and the
+ * transfer goes on where it was. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>
@@ -260,8 +262,8 @@ static int pull(struct moving *m, int fd, struct err *err)
                 return err_sys(err, ERR_IO, errno, "remove %s", done);
         r = bundle_create(path, &m->into, err);
         if (r >= 0)
-                r = sync_pull(m->op, fd, m->dir_fd, BASELINE, NEXT, m->local_fd, m->into,
-                              &m->options, &m->umask, &m->moved, err);
+                r = sync_pull(m->op, fd, m->dir_fd, BASELINE, FETCHING "/" NEXT, m->local_fd,
+                              m->into, &m->options, &m->umask, &m->moved, err);
         if (r >= 0)
                 r = bundle_finish(m->into, err);
         if (m->into)
@@ -306,7 +308,7 @@ static int settle(struct op *op, struct runtime *rt, const struct place *place,
 
         if (r < 0)
                 return r;
-        if (renameat(dir, NEXT, dir, BASELINE) < 0 && errno != ENOENT)
+        if (renameat(dir, WORKSPACE_BUNDLE "/" NEXT, dir, BASELINE) < 0 && errno != ENOENT)
                 return err_sys(err, ERR_IO, errno, "keep what was brought home");
         if (fsync(dir) < 0)
                 return err_sys(err, ERR_IO, errno, "keep what was brought home");

@@ -206,7 +206,7 @@ static int remove_files(struct op *op, int files, struct err *err)
 int bundle_remove(struct op *op, const char *dir, struct err *err)
 {
         CLEAN(cleanup_fd) int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-        int files, r;
+        int files, rest, r;
 
         if (fd < 0)
                 return errno == ENOENT ? 0 : err_sys(err, ERR_IO, errno, "open %s", dir);
@@ -221,8 +221,11 @@ int bundle_remove(struct op *op, const char *dir, struct err *err)
                         return r;
         }
         FAULT("workspace.bundle.remove.emptied");
-        (void)unlinkat(fd, BUNDLE_UNWRITTEN, 0);
-        if ((unlinkat(fd, BUNDLE_FILES, AT_REMOVEDIR) < 0 && errno != ENOENT) || rmdir(dir) < 0)
+        if (unlinkat(fd, BUNDLE_FILES, AT_REMOVEDIR) < 0 && errno != ENOENT)
                 return err_sys(err, ERR_IO, errno, "remove %s", dir);
-        return 0;
+        rest = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        r = rest < 0 ? err_sys(err, ERR_IO, errno, "read %s", dir) : remove_files(op, rest, err);
+        if (r >= 0 && rmdir(dir) < 0)
+                r = err_sys(err, ERR_IO, errno, "remove %s", dir);
+        return r;
 }

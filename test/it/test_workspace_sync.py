@@ -1,7 +1,10 @@
 """Workspaces that are moved by the file worker of a box: the local driver with isolation "copy"."""
 
+import contextlib
+import hashlib
 import os
 import pathlib
+import sqlite3
 import unittest
 
 from berthtest import BerthTest, ident, wait_until
@@ -91,6 +94,47 @@ class SyncTest(BerthTest):
         self.assertEqual(len(salvages), 1)
         self.ok("POST", f"/api/salvages/{salvages[0]['id']}/apply", {})
         self.assertEqual((self.dir / "file").read_text(), "changed\n")
+
+    def test_what_was_fetched_in_vain_does_not_become_the_baseline(self):
+        """A restore stops after it fetched; when the lease ends, fetching again stops half way, for a reason of ours. What was
+        written between the two is saved all the same."""
+        def digest(data, size):
+            return hashlib.blake2b(data, digest_size=size).hexdigest()
+
+        (self.dir / "a").write_text("0\n")
+        self.stage()
+        [mine] = (self.daemon.data / "workspaces").iterdir()
+        lock = self.daemon.data / "workspace-locks" / digest(os.fsencode(os.path.realpath(self.dir)), 16)
+        self.sh("echo 1 > a")
+        lock.mkdir()
+        self.assertGreaterEqual(self.req("POST", self.path("/restore"), {}).status, 400)
+        self.sh("echo 2 > b")
+        in_the_way = mine / "fetching/files" / digest(b"2\n", 32)
+        in_the_way.mkdir(parents=True)
+        self.release(self.lease_id)
+        wait_until(lambda: self.ok("GET", self.path())["note"] and not self.ok("GET", self.path())["progress"], "it is tried")
+        self.assertIn("Could not be given up yet", self.ok("GET", self.path())["note"])
+        lock.rmdir()
+        in_the_way.rmdir()
+        wait_until(lambda: self.ok("GET", self.path())["state"] == "ended", "it is given up", timeout=30)
+        for salvage in self.ok("GET", f"/api/companies/{self.c['id']}/salvages"):
+            self.ok("POST", f"/api/salvages/{salvage['id']}/apply", {})
+        self.assertEqual((self.dir / "a").read_text(), "1\n")
+        self.assertEqual((self.dir / "b").read_text(), "2\n")
+
+    def test_a_way_that_this_version_does_not_know(self):
+        def become(way, state, step):
+            self.daemon.stop()
+            with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db")) as db, db:
+                db.execute("UPDATE workspaces SET way = ?, state = ?, step = ?", (way, state, step))
+            self.daemon.start()
+
+        self.stage()
+        become("beam", "restoring", "merging")
+        wait_until(lambda: "that this version does not know" in self.daemon.log(), "somebody looks at it")
+        self.assertEqual(self.ok("GET", self.path())["state"], "restoring")
+        become("sync", "staged", None)
+        self.restore()
 
     def test_no_worker_is_left(self):
         (self.dir / "file").write_text("x")

@@ -282,6 +282,59 @@ static void test_take_what_is_there(void **state)
         mock_done(&big);
 }
 
+static int (*open_quietly)(struct change_set *, const struct change *, int *, struct err *);
+
+static int open_or_gone(struct change_set *s, const struct change *c, int *ret_fd, struct err *err)
+{
+        if (streq(c->now.path, "gone"))
+                return err_set(err, ERR_NOT_FOUND, "open %s", c->now.path);
+        return open_quietly(s, c, ret_fd, err);
+}
+
+/* What is removed while all is saved does not keep the rest from being saved. */
+static void test_take_what_is_left(void **state)
+{
+        struct merge_world *w = *state;
+        struct tree was = { 0 }, now = { 0 };
+        struct tree_changes changes;
+        struct bundle_writer *b;
+        struct bundle_size size;
+        struct change_set *set;
+        struct change c;
+
+        mock_file(&now, "gone", "text");
+        mock_file(&now, "stays", "other");
+        mock_changes_init(&changes, &was, &now);
+        open_quietly = changes.set.open;
+        changes.set.open = open_or_gone;
+        assert_int_equal(bundle_create(w->bundle, &b, &w->err), 0);
+        assert_int_equal(bundle_take(&w->op, b, &changes.set, &w->err), 0);
+        assert_int_equal(bundle_finish(b, &w->err), 0);
+        bundle_close(b);
+        assert_int_equal(bundle_open(w->bundle, &set, &size, &w->err), 0);
+        assert_int_equal(size.changes, 1);
+        assert_int_equal(set->next(set, &c, &w->err), 1);
+        assert_string_equal(c.now.path, "stays");
+        set->close(set);
+        mock_done(&now);
+}
+
+/* What somebody put beside it goes with it. */
+static void test_remove_all(void **state)
+{
+        struct merge_world *w = *state;
+        struct bundle_writer *b;
+        CLEAN(cleanup_fd) int fd = -1;
+
+        assert_int_equal(bundle_create(w->bundle, &b, &w->err), 0);
+        assert_int_equal(bundle_finish(b, &w->err), 0);
+        bundle_close(b);
+        fd = openat(w->root_fd, "bundle/beside", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        assert_true(fd >= 0);
+        assert_int_equal(bundle_remove(&w->op, w->bundle, &w->err), 0);
+        assert_int_equal(faccessat(w->root_fd, "bundle", F_OK, 0), -1);
+}
+
 /* Crashes: after each there is no bundle, or the whole one; the next try comes to its end. */
 
 static void write_bundle(struct merge_world *w, const struct tree *now)
@@ -358,6 +411,8 @@ int main(void)
                 cmocka_unit_test_setup_teardown(test_damage, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_missing_content, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_take_what_is_there, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_take_what_is_left, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_remove_all, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_crashes, setup, teardown),
         };
 
