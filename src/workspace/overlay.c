@@ -31,7 +31,7 @@ struct walk {
         struct arena arena; /* of the changes */
         struct change *changes;
         size_t n_changes, cap_changes, next;
-        struct frame frames[TREE_MAX_DEPTH + 1];
+        struct frame frames[TREE_MAX_DEPTH];
         size_t depth;
         char path[TREE_MAX_PATH + 1];
         char target[TREE_MAX_TARGET + 1];
@@ -103,12 +103,10 @@ static int push(struct walk *w, int upper, int lower, bool replaces, struct err 
         size_t cap = 0;
         int r = 0;
 
-        if (w->depth > TREE_MAX_DEPTH - 1) {
+        if (w->depth == TREE_MAX_DEPTH) { /* left out, as everywhere */
                 cleanup_fd(&upper);
                 cleanup_fd(&lower);
-                return err_set(err, ERR_TOO_LARGE,
-                               "directories of the workspace are nested more than %d deep",
-                               TREE_MAX_DEPTH);
+                return 0;
         }
         *f = (struct frame){ upper, lower, replaces, strlen(w->path), NULL, 0, 0 };
         w->depth++;
