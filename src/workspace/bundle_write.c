@@ -354,6 +354,10 @@ int bundle_take(struct op *op, struct bundle_writer *w, struct change_set *from,
                         return r;
                 if (!c.is_delete && c.now.kind == TREE_FILE && !bundle_has(w, c.now.hash)) {
                         r = take_content(op, w, from, &c, err);
+                        if (r == ERR_NOT_FOUND) { /* removed there since: nothing to save */
+                                err_clear(err);
+                                continue;
+                        }
                         if (r < 0)
                                 return err_wrap(err, r, "save %s", c.now.path);
                 }

@@ -226,7 +226,9 @@ static int take_other(struct merge *m, const struct change *c, struct err *err)
                 r = merge_step_prepare(m, s, err);
         if (r < 0) {
                 merge_step_drop(m, s);
-                return r;
+                if (r == ERR_NOT_FOUND) /* removed there since: the next merge hears of it */
+                        err_clear(err);
+                return r == ERR_NOT_FOUND ? 0 : r;
         }
         if (!waits)
                 return merge_step_add(m, s, err);

@@ -87,10 +87,15 @@ void merge_step_drop(struct merge *m, struct merge_step *s)
 static int fill(struct merge *m, struct merge_step *s, int fd, struct err *err)
 {
         CLEAN(cleanup_fd) int from = -1;
+        struct stat st;
         int r = m->changes->open(m->changes, &s->change, &from, err);
 
         if (r < 0)
                 return r;
+        /* The other side may still be writing: all that is there now, not as much as there was. */
+        if (fstat(from, &st) < 0 || (uint64_t)st.st_size > TREE_MAX_SIZE)
+                return err_set(err, ERR_CONFLICT, "it changed while it was read");
+        s->change.now.size = (uint64_t)st.st_size;
         r = content_copy(m->op, from, fd, s->change.now.size, NULL, err);
         if (r < 0)
                 return r;

@@ -602,6 +602,37 @@ static int merge_with(struct trees *t,
         return merge_apply(&t->w.op, t->w.ws, &changes.set, &t->w.options, &t->w.report, &t->w.err);
 }
 
+/* The place works on while its changes are merged: one file is gone, one has become longer. */
+static int work_on(struct change_set *s, const struct change *c, int *ret_fd, struct err *err)
+{
+        int r;
+
+        if (streq(c->now.path, "gone"))
+                return err_set(err, ERR_NOT_FOUND, "open %s", c->now.path);
+        r = open_quietly(s, c, ret_fd, err);
+        if (r >= 0 && streq(c->now.path, "longer")) {
+                assert_int_equal(pwrite(*ret_fd, "something else", 14, 0), 14);
+                assert_int_equal(ftruncate(*ret_fd, 14), 0);
+        }
+        return r;
+}
+
+static void test_changed_there_while_merging(void **state)
+{
+        struct trees *t = *state;
+
+        mock_file(&t->was, "longer", "was");
+        staged(t);
+        mock_file(&t->now, "gone", "theirs");
+        mock_file(&t->now, "longer", "theirs");
+        mock_file(&t->now, "z", "theirs");
+        assert_int_equal(merge_with(t, work_on), 0);
+        expect_absent(t, "gone");
+        expect_text(t, "longer", "something else");
+        expect_text(t, "z", "theirs");
+        assert_int_equal(t->w.report.added, 1);
+}
+
 /* Somebody saves a file between the decision and the rename. */
 static void test_edited_while_merging(void **state)
 {
@@ -826,6 +857,7 @@ int main(void)
                 TEST(test_hostile_order),
                 TEST(test_hostile_beneath_a_file),
                 TEST(test_hostile_mode),
+                TEST(test_changed_there_while_merging),
                 TEST(test_edited_while_merging),
                 TEST(test_edited_after_it_agreed),
                 TEST(test_cancelled),
