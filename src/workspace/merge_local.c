@@ -30,6 +30,11 @@ void merge_dir_of(const char *path, char ret[TREE_MAX_PATH + 1])
         ret[n > 0 ? n - 1 : 0] = '\0';
 }
 
+static int64_t nanoseconds(struct timespec t)
+{
+        return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 /* Directories */
 
 void merge_forget_dir(struct merge *m)
@@ -93,6 +98,38 @@ int merge_clean(struct merge *m, struct err *err)
         return 0;
 }
 
+/* When the directory, or one that it lies in, last changed otherwise than by what was put into it
+ * or taken out: most likely it was moved here then. 0: none did. */
+static int64_t moved_ns(const struct merge *m, const char *dir)
+{
+        const char *end = *dir ? dir : NULL;
+        char part[TREE_MAX_PATH + 1];
+        int64_t last = 0;
+
+        while (end) {
+                struct stat st;
+
+                end = strchrnul(end, '/');
+                memcpy(part, dir, (size_t)(end - dir));
+                part[end - dir] = '\0';
+                if (fstatat(m->root, part, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    nanoseconds(st.st_ctim) > nanoseconds(st.st_mtim))
+                        last = MAX(last, nanoseconds(st.st_ctim));
+                end = *end ? end + 1 : NULL;
+        }
+        return last;
+}
+
+/* What lies in a directory that was moved is as old as it was where it came from, and still not
+ * what was staged under this name. */
+static int64_t dir_moved_ns(struct merge *m)
+{
+        if (!m->dir_moved_known)
+                m->dir_moved_ns = moved_ns(m, m->dir_path);
+        m->dir_moved_known = true;
+        return m->dir_moved_ns;
+}
+
 /* `dir` is the path of a directory; "" is the root. */
 static int enter(struct merge *m, const char *dir, struct err *err)
 {
@@ -112,6 +149,7 @@ static int enter(struct merge *m, const char *dir, struct err *err)
         if (r < 0)
                 return r;
         memcpy(m->dir_path, dir, strlen(dir) + 1);
+        m->dir_moved_known = false;
         if (merge_journal_is_dirty(&m->journal) && !m->options->dry_run)
                 r = clean_dir(m, m->dir, err);
         return r < 0 ? r : 1;
@@ -194,11 +232,6 @@ static bool needs_hash(const struct change *c, const struct stat *st)
                (c->has_was && c->was.kind == TREE_FILE && c->was.size == size);
 }
 
-static int64_t nanoseconds(struct timespec t)
-{
-        return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 int merge_look(struct merge *m, const struct change *c, struct merge_look *ret, struct err *err)
 {
         const char *name = merge_name_of(c->now.path);
@@ -219,6 +252,8 @@ int merge_look(struct merge *m, const struct change *c, struct merge_look *ret, 
         if (r > 0 && S_ISDIR(ret->st.st_mode))
                 ret->local.entry.kind = TREE_DIR; /* a mount point too; nothing gets beneath it */
         ret->local.ctime_ns = nanoseconds(ret->st.st_ctim);
+        if (c->was_by_time)
+                ret->local.ctime_ns = MAX(ret->local.ctime_ns, dir_moved_ns(m));
         return 0;
 }
 

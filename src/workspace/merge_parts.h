@@ -58,6 +58,8 @@ struct merge {
         /* The directory that was used last. */
         int dir;
         char dir_path[TREE_MAX_PATH + 1];
+        int64_t dir_moved_ns; /* if it is known: when it came to be where it is */
+        bool dir_moved_known;
         char *touched[MERGE_TOUCHED];
         size_t n_touched; /* MERGE_TOUCHED + 1: too many */
 

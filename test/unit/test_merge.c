@@ -10,6 +10,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -444,6 +445,63 @@ static void test_told_by_time(void **state)
         mock_done(&ours);
 }
 
+static int64_t staged_ns;
+
+static const char *by_real_time(struct tree_changes *t, struct change *c)
+{
+        (void)t;
+        c->has_was = false;
+        c->was_by_time = true;
+        c->staged_ns = staged_ns;
+        return c->now.path;
+}
+
+static void wait_for_later_times(struct trees *t)
+{
+        struct timespec until, now;
+        struct stat st;
+
+        clock_gettime(CLOCK_REALTIME, &until);
+        do {
+                world_write(&t->w, "tick", "x");
+                assert_int_equal(fstatat(t->w.ws, "tick", &st, 0), 0);
+                now = st.st_ctim;
+        } while (now.tv_sec < until.tv_sec ||
+                 (now.tv_sec == until.tv_sec && now.tv_nsec <= until.tv_nsec));
+        staged_ns = (int64_t)until.tv_sec * 1000000000 + until.tv_nsec;
+}
+
+/* A directory that was moved to where another one was brings files that are older than staging,
+ * and still not those that were staged. */
+static void test_by_time_in_a_directory_that_was_moved(void **state)
+{
+        struct trees *t = *state;
+        struct tree_changes changes;
+
+        mock_file(&t->was, "d/e/f", "was");
+        mock_file(&t->was, "d/e/gone", "was");
+        mock_file(&t->was, "same/f", "was");
+        mock_file(&t->was, "v2/e/f", "second");
+        mock_file(&t->was, "v2/e/gone", "second");
+        staged(t);
+        wait_for_later_times(t);
+        assert_int_equal(renameat(t->w.ws, "d", t->w.ws, "v1"), 0);
+        assert_int_equal(renameat(t->w.ws, "v2", t->w.ws, "d"), 0);
+        mock_file(&t->now, "d/e/f", "theirs");
+        mock_remove(&t->now, "d/e/gone");
+        mock_file(&t->now, "same/f", "theirs");
+        mock_changes_init(&changes, &t->was, &t->now);
+        changes.edit = by_real_time;
+        assert_int_equal(merge_apply(&t->w.op, t->w.ws, &changes.set, &t->w.options, &t->w.report,
+                                     &t->w.err),
+                         0);
+        expect_text(t, "d/e/f", "theirs");
+        expect_text(t, KEPT("d/e/f"), "second");
+        expect_text(t, "d/e/gone", "second");
+        expect_text(t, "same/f", "theirs");
+        assert_int_equal(t->w.report.n_conflicts, 1);
+}
+
 /* Mirroring */
 
 /* remote-execution 8.8, 8.9 */
@@ -852,6 +910,7 @@ int main(void)
                 TEST(test_deletion_behind_a_link),
                 TEST(test_what_is_no_file),
                 TEST(test_told_by_time),
+                TEST(test_by_time_in_a_directory_that_was_moved),
                 TEST(test_mirror),
                 TEST(test_hostile_paths),
                 TEST(test_hostile_order),
