@@ -454,7 +454,9 @@ int apply_open(struct apply *a, const char *path)
         if (enter_dir(a, path, &name) < 0)
                 return -1;
         fd = openat(a->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-        if (fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)))
+        if (fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))) {
                 close(take_fd(&fd));
+                errno = ENOENT;
+        }
         return fd;
 }

@@ -309,6 +309,13 @@ static int send_large(struct serve *s, const struct sync_msg *m, int take_fd_,
         return r;
 }
 
+/* No file is there any more. Whatever else keeps it from being opened is no reason to delete it. */
+static bool is_gone(int errno_value)
+{
+        return errno_value == ENOENT || errno_value == ENOTDIR || errno_value == ELOOP ||
+               errno_value == ENXIO;
+}
+
 static int on_get(struct serve *s, const struct sync_msg *m, struct err *err)
 {
         CLEAN(cleanup_fd) int fd = -1;
@@ -319,7 +326,11 @@ static int on_get(struct serve *s, const struct sync_msg *m, struct err *err)
         if (m->slot >= SYNC_MAX_GETS || s->outgoing[m->slot].fd >= 0)
                 return not_now(err);
         fd = apply_open(&s->apply, path_of(s, m));
-        if (fd < 0 || fstat(fd, &st) < 0 || (uint64_t)st.st_size > TREE_MAX_SIZE)
+        if (fd < 0 && !is_gone(errno))
+                return err_sys(err, ERR_IO, errno, "open %s", s->path);
+        if (fd >= 0 && (fstat(fd, &st) < 0 || (uint64_t)st.st_size > TREE_MAX_SIZE))
+                return err_set(err, ERR_TOO_LARGE, "%s became too large", s->path);
+        if (fd < 0)
                 return sync_send(&s->io, &(struct sync_msg){ .type = SYNC_GONE, .slot = m->slot },
                                  err);
         entry.mode = st.st_mode & 0777;

@@ -2,11 +2,14 @@
 #include "sync_fixture.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "base/fd.h"
 
 #define MB ((size_t)1 << 20)
+
+static unsigned worker_files; /* how many the worker may have open; 0: as many as we */
 
 static int pull(struct world *w, struct err *err)
 {
@@ -17,6 +20,11 @@ static int pull(struct world *w, struct err *err)
         int r;
 
         line_open(w, &l);
+        if (worker_files) {
+                struct rlimit limit = { worker_files, worker_files };
+
+                assert_int_equal(prlimit(l.pid, RLIMIT_NOFILE, &limit, NULL), 0);
+        }
         (void)unlinkat(w->root_fd, "bundle/changes", 0);
         r = bundle_create(dir, &into, err);
         if (r >= 0)
@@ -246,6 +254,33 @@ static void test_clearing(void **state)
         assert_true(is_there(w->local_fd, "dir/file"));
 }
 
+/* Whatever the worker lacks: what it cannot open is not taken for deleted. */
+static void test_what_cannot_be_opened_is_not_gone(void **state)
+{
+        struct world *w = *state;
+        char name[8];
+
+        for (unsigned i = 0; i < 8; i++) {
+                snprintf(name, sizeof(name), "%u", i);
+                put_bytes(w->local_fd, name, 2 * MB, i);
+        }
+        assert_pushed(w);
+        for (unsigned i = 0; i < 8; i++) {
+                snprintf(name, sizeof(name), "%u", i);
+                patch_byte(w->remote_fd, name, (off_t)MB);
+        }
+        for (worker_files = 5; worker_files < 32; worker_files++) {
+                CLEAN(cleanup_free) char *changes = NULL;
+
+                if (pull(w, NULL) < 0)
+                        continue;
+                changes = changes_of(w);
+                assert_null(strchr(changes, '-'));
+        }
+        worker_files = 0;
+        assert_pulled(w);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -258,6 +293,8 @@ int main(void)
                 cmocka_unit_test_setup_teardown(test_what_arrived_is_not_sent_again, world_setup,
                                                 world_teardown),
                 cmocka_unit_test_setup_teardown(test_the_directory_is_gone, world_setup,
+                                                world_teardown),
+                cmocka_unit_test_setup_teardown(test_what_cannot_be_opened_is_not_gone, world_setup,
                                                 world_teardown),
                 cmocka_unit_test_setup_teardown(test_clearing, world_setup, world_teardown),
         };
