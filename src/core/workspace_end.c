@@ -79,8 +79,8 @@ static bool is_our_trouble(int r)
 
 bool workspace_is_hopeless(const struct workspace_job *j, int r)
 {
-        if (r == ERR_NOT_FOUND || streq(j->place.state, PLACE_GONE) ||
-            (is_dead(j) && !j->way->works_dead))
+        if (!j->has_changes && (r == ERR_NOT_FOUND || streq(j->place.state, PLACE_GONE) ||
+                                (is_dead(j) && !j->way->works_dead)))
                 return true;
         return !is_our_trouble(r) && j->row.attempts + 1 >= MAX_ATTEMPTS;
 }
@@ -162,6 +162,8 @@ static int save(struct workspace_job *j, const char *reason, bool whole_place, s
                 r = workspace_save(j, reason, &saved, err);
         if (r >= 0 && saved.id)
                 r = record_saved(j, &saved, err);
+        if (r >= 0)
+                j->has_changes = false;
         return r;
 }
 

@@ -21,6 +21,7 @@ struct workspace_job {
         const struct workspace_way *way;
         struct workspace_work work;
         bool at_work;
+        bool has_changes; /* on this machine, and not saved yet: what fails now is our trouble */
 };
 
 /* Row, place and way of a workspace, for whoever began to work on it; `wait` as in

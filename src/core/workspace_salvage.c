@@ -232,6 +232,7 @@ int workspace_save(struct workspace_job *j, const char *reason, struct salvage *
         int r = collect(&s, &changes, err);
 
         *ret_saved = (struct salvage){ 0 };
+        j->has_changes = r >= 0;
         if (r >= 0)
                 r = peek(&peeked, changes, err);
         if (r > 0)
