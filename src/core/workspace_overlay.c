@@ -238,10 +238,12 @@ static int copy_collect(struct op *op, struct runtime *rt, const struct place *p
 static int settle(struct op *op, struct runtime *rt, const struct place *place,
                   const struct workspace *w, struct err *err)
 {
-        const char *from = arena_printf(op->arena, "%s/" NEXT, w->dir);
-        const char *to = arena_printf(op->arena, "%s/" APPLIED, w->dir);
+        CLEAN(cleanup_fd) int dir = -1;
+        int r = open_dir(w->dir, &dir, err);
 
-        if (rename(from, to) < 0 && errno != ENOENT)
+        if (r < 0)
+                return r;
+        if ((renameat(dir, NEXT, dir, APPLIED) < 0 && errno != ENOENT) || fsync(dir) < 0)
                 return err_sys(err, ERR_IO, errno, "keep what was brought home");
         return 0;
 }

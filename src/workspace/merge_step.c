@@ -218,6 +218,7 @@ static int change_mode(struct merge *m, struct merge_step *s, int dir, struct er
         if (r < 0)
                 return r;
         FAULT("workspace.merge.mode.after");
+        m->n_touched = MERGE_TOUCHED + 1; /* syncing its directory would not do */
         merge_count(m, &s->change, MERGE_MODE, true);
         return 0;
 }
