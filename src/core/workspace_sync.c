@@ -7,9 +7,8 @@
  * workspaces/<id>/there
  *
  * <cwd> is the lease's `remoteCwd`. Here, in workspaces/<id>: `baseline`, what was staged or last
- * brought home; `next`, what the last collect() saw; `bundle`, what it fetched, and `fetching` while
- * it does. A connection that
- * is lost is made again, and the transfer goes on where it was. */
+ * brought home; `next`, what the last collect() saw; `bundle`, what it fetched, and `fetching`
+ * while it does. A connection that is lost is made again, and the transfer goes on where it was. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>
