@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 
 #include "base/fd.h"
+#include "box/box_exchange.h"
 #include "box/box_relay.h"
 #include "box/box_sandbox.h"
 #include "workspace/serve.h"
@@ -29,6 +30,8 @@ static const char usage[] =
         "       berth-box --workspace AT --ids FIRST:COUNT --dir DIR [--lower PATH --store PATH]\n"
         "       berth-box --relay --dir BASE\n"
         "       berth-box --files\n"
+        "       berth-box --ask ensure|alive|bury --dir BASE --id UUID [EXECUTION...]\n"
+        "       berth-box --exchange TEXT --dir DIR\n"
         "       berth-box --version\n"
         "\n"
         "Runs commands for a Berth daemon that connects to DIR/box.sock (docs/box-protocol.md).\n"
@@ -46,6 +49,8 @@ static const char usage[] =
         "  --relay              carry streams between standard input and output and the boxes in "
         "BASE/boxes\n"
         "  --files              serve files over standard input, a socket (docs/workspaces.md)\n"
+        "  --ask WANT           about one box in BASE/boxes\n"
+        "  --exchange TEXT      hand bytes to the box in DIR and take what it says\n"
         "  --ids FIRST:COUNT    the sandbox's ids on this machine\n";
 
 static bool parse_number(const char *text, int64_t *ret)
@@ -101,12 +106,15 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 { "ids", required_argument, NULL, 'n' },
                 { "relay", no_argument, NULL, 'r' },
                 { "files", no_argument, NULL, 'f' },
+                { "ask", required_argument, NULL, 'a' },
+                { "exchange", required_argument, NULL, 'x' },
                 { "version", no_argument, NULL, 'v' },
                 { "help", no_argument, NULL, 'h' },
                 { NULL, 0, NULL, 0 },
         };
         const char *dir = NULL, *id = NULL, *tree = NULL;
         struct workspace_args shown = { 0 };
+        const char *ask = NULL, *exchange = NULL;
         bool check = false, files = false, relay = false;
         int64_t limit = (int64_t)64 << 20;
         int opt;
@@ -144,6 +152,12 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 case 'r':
                         relay = true;
                         break;
+                case 'a':
+                        ask = optarg;
+                        break;
+                case 'x':
+                        exchange = optarg;
+                        break;
                 case 'c':
                         check = true;
                         break;
@@ -179,6 +193,10 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
         }
         if (files)
                 exit(serve_files());
+        if (ask && dir && id && frame_uuid_bytes(id, b->id))
+                exit(ask_main(dir, ask, id, (const char *const *)argv + optind));
+        if (exchange && dir && optind == argc)
+                exit(exchange_main(dir, exchange));
         if (check && sandbox.spec.n_ids >= SANDBOX_MIN_IDS)
                 exit(check_main(&sandbox));
         if (tree && dir && sandbox.spec.n_ids >= SANDBOX_MIN_IDS)

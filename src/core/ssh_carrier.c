@@ -1,5 +1,5 @@
-/* The loop's side of connections to ssh hosts: the ssh process, the mux on its standard streams, and
- * opening it again. See ssh_conn.h. */
+/* The loop's side of connections to ssh hosts: the ssh process, the mux on its standard streams,
+ * and opening it again. See ssh_conn.h. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,7 +14,6 @@
 #define REOPEN_FIRST_MS 100
 #define REOPEN_MAX_MS   30000
 #define IDLE_MS         60000
-#define READY_MS        15000
 #define JOB_MS          240000
 
 static bool has_users(struct ssh_conn *c)
@@ -258,7 +257,7 @@ int ssh_carrier_start(struct op *op, struct ssh_conn *c, struct ssh_call *call, 
         l->session = call->session;
         call->session = SSH_SESSION_INIT;
         mail_post(c->hosts->rt->mail, &l->letter, up_on_loop);
-        limited.deadline_ms = MIN(op->deadline_ms, clock_mono_ms() + READY_MS);
+        limited.deadline_ms = MIN(op->deadline_ms, clock_mono_ms() + c->hosts->setup.timeout_ms);
         r = promise_wait(ready, &limited, err);
         promise_unref(ready);
         if (r < 0)

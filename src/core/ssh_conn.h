@@ -74,8 +74,8 @@ struct ssh_hosts {
         struct ssh_setup setup;
         uv_loop_t *loop;
         pthread_mutex_t lock;
-        struct ssh_conn *conns;  /* never removed before the end */
-        bool closing;            /* loop thread, as the next */
+        struct ssh_conn *conns; /* never removed before the end */
+        bool closing;           /* loop thread, as the next */
         unsigned carriers;
         struct ssh_plain *plain; /* ssh_plain.c; under the lock, as the next */
         int64_t last_call;

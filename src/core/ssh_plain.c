@@ -165,10 +165,12 @@ static int run(struct op *op, struct ssh_plain *p, json_t **ret_result, struct e
                             "The connection was lost while the command ran, or the command ended "
                             "with 255; without a box nobody can tell.");
         }
-        if (r >= 0)
-                *ret_result =
-                        json_pack("{s:i, s:n, s:b}", "exitCode", call.session.status.exit_code,
-                                  "signal", "timedOut", timed_out);
+        if (r >= 0 && timed_out)
+                *ret_result = json_pack("{s:n, s:s, s:b}", "exitCode", "signal", "SIGTERM",
+                                        "timedOut", true);
+        else if (r >= 0)
+                *ret_result = json_pack("{s:i, s:n, s:b}", "exitCode",
+                                        call.session.status.exit_code, "signal", "timedOut", false);
         ssh_call_done(op, &call);
         return r;
 }

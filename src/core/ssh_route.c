@@ -35,7 +35,8 @@ static int ask(struct op *op, struct runtime *rt, struct ssh_conn *c, enum mux_w
 static int route_ensure(struct op *op, struct runtime *rt, const struct place *place,
                         struct err *err)
 {
-        const struct secret_context context = { 0 };
+        /* The lease goes on as it began, whatever became of its environment. */
+        const struct secret_context context = { .for_cleanup = true };
         struct ssh_conn *c;
         int r = ssh_conn_of(rt->ssh, place, &c, err);
 

@@ -29,8 +29,9 @@
 #define NEXT      "next"
 #define FETCHING  "fetching"
 #define TRIES     8
-#define PAUSE_MS  200
+#define PAUSE_MS  50
 #define PAUSE_MAX 5000
+#define GOT_ON    65536 /* bytes that make a try worth another one */
 
 /* One transfer. */
 struct moving {
@@ -41,6 +42,7 @@ struct moving {
         const char *run_dir; /* goes with the workspace; NULL: none */
         struct sync_options options;
         struct sync_progress moved;
+        uint64_t moved_now; /* over this connection */
         workspace_progress_fn progress;
         void *ctx;
         const char *phase;
@@ -124,6 +126,7 @@ static void tell(void *ctx, const struct sync_progress *p)
 {
         struct moving *m = ctx;
 
+        m->moved_now = p->sent_bytes;
         if (m->progress)
                 m->progress(m->ctx, m->phase, p->bytes, p->total_bytes);
 }
@@ -185,6 +188,7 @@ static int over_line(struct moving *m, int (*work)(struct moving *m, int fd, str
                 CLEAN(cleanup_fd) int fd = -1;
 
                 err_clear(err);
+                m->moved_now = 0;
                 r = box_service_open(m->op, m->rt, m->place->id, BOX_SERVICE_FILES, &fd, err);
                 if (r >= 0)
                         r = work(m, fd, err);
@@ -193,6 +197,10 @@ static int over_line(struct moving *m, int (*work)(struct moving *m, int fd, str
                 if (op_wait_fd(m->op, -1, 0, pause, NULL) < 0)
                         break;
                 pause = MIN(pause * 2, (int64_t)PAUSE_MAX);
+                if (m->moved_now >= GOT_ON) {
+                        pause = PAUSE_MS;
+                        i = 0;
+                }
         }
         return err_wrap(err, ERR_PROVIDER, "The workspace was not moved");
 }

@@ -130,10 +130,11 @@ static void close_door(const struct op *op, struct ssh_call *c)
         ssh_rundir_remove(&c->dir);
 }
 
-static int begin(struct op *op, const struct ssh_setup *setup, const struct ssh_target *t,
+static int begin(struct op *op, const struct ssh_setup *setup, const struct ssh_target *given,
                  const char *record, size_t script_len, struct ssh_call *c, struct err *err)
 {
         CLEAN(buf_done) struct buf launcher = BUF_INIT;
+        struct ssh_target target = *given, *t = &target;
         struct ssh_files files = { 0 };
         int r = ssh_target_check(t, err);
 
@@ -146,6 +147,7 @@ static int begin(struct op *op, const struct ssh_setup *setup, const struct ssh_
                                     err);
         if (r < 0)
                 return r;
+        t->patience_s = (int)MAX(setup->timeout_ms / 2000, 1);
         files.agent = c->agent.socket;
         ssh_script_launcher(script_len, &launcher);
         return ssh_session_start(setup->trampoline,

@@ -2,15 +2,31 @@
 #include "workspace/content.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/fs.h>
 #include <sodium.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
 #include "base/fd.h"
+#include "base/path.h"
 
 #define PIECE ((size_t)64 << 20) /* between two looks at deadline and cancel */
 #define BLOCK ((size_t)128 << 10)
+
+int content_open(int dir_fd, const char *path, int *ret_fd, struct err *err)
+{
+        CLEAN(cleanup_fd) int fd = -1;
+        struct stat st;
+        int r = path_open_plain(dir_fd, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, &fd, err);
+
+        if (r < 0)
+                return r;
+        if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+                return err_set(err, ERR_CONFLICT, "%s is no file any more", path);
+        *ret_fd = take_fd(&fd);
+        return 0;
+}
 
 static bool is_whole(int fd, uint64_t size)
 {
