@@ -1,26 +1,10 @@
 /* Rows of workspaces, salvages and execution workspaces, for every back end. */
 #include "store_suite.h"
 
-#include <stdio.h>
-
 #include "store/execution_workspaces.h"
 #include "store/leases.h"
 #include "store/salvages.h"
 #include "store/workspaces.h"
-
-struct ids {
-        char text[128];
-};
-
-#define COLLECT(type)                                                                              \
-        static int collect_##type(void *ctx, const struct type *row)                               \
-        {                                                                                          \
-                struct ids *ids = ctx;                                                             \
-                size_t n = strlen(ids->text);                                                      \
-                                                                                                   \
-                snprintf(ids->text + n, sizeof(ids->text) - n, "%s%s", n ? " " : "", row->id);     \
-                return 0;                                                                          \
-        }
 
 COLLECT(workspace_row)
 COLLECT(salvage)
