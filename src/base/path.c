@@ -17,13 +17,12 @@ static bool creates(int flags)
         return (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE; /* O_TMPFILE has two bits */
 }
 
-static int open_resolved(int dirfd, const char *path, int flags, mode_t mode, uint64_t resolve,
-                         int *ret_fd, struct err *err)
+static int open_resolved(int dirfd, const char *path, int flags, mode_t mode, uint64_t resolve)
 {
         struct open_how how = {
                 .flags = (uint64_t)(unsigned int)(flags | O_CLOEXEC),
                 .mode = creates(flags) ? mode : 0,
-                .resolve = resolve,
+                .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | resolve,
         };
         int tries = OPEN_TRIES;
         long fd;
@@ -31,28 +30,40 @@ static int open_resolved(int dirfd, const char *path, int flags, mode_t mode, ui
         do
                 fd = syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
         while (fd < 0 && (errno == EINTR || (errno == EAGAIN && --tries > 0)));
+        return (int)fd;
+}
+
+int path_open_beneath(int dirfd, const char *path, int flags, mode_t mode, int *ret_fd,
+                      struct err *err)
+{
+        int fd = open_resolved(dirfd, path, flags, mode, 0);
+
         if (fd < 0) {
                 if (errno == EXDEV || errno == ELOOP)
                         return err_set(err, ERR_FORBIDDEN, "%s leads out of its directory", path);
                 return err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, errno, "open %s",
                                path);
         }
-        *ret_fd = (int)fd;
+        *ret_fd = fd;
         return 0;
-}
-
-int path_open_beneath(int dirfd, const char *path, int flags, mode_t mode, int *ret_fd,
-                      struct err *err)
-{
-        return open_resolved(dirfd, path, flags, mode, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
-                             ret_fd, err);
 }
 
 int path_open_plain(int dirfd, const char *path, int flags, mode_t mode, int *ret_fd,
                     struct err *err)
 {
-        return open_resolved(dirfd, path, flags, mode, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS,
-                             ret_fd, err);
+        int fd = open_resolved(dirfd, path, flags, mode, RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
+
+        if (fd < 0) {
+                bool is_absent = errno == ENOENT || errno == ENOTDIR || errno == ELOOP;
+
+                if (errno == EXDEV)
+                        return err_set(err, ERR_FORBIDDEN,
+                                       "%s lies behind a mount point or out of its directory",
+                                       path);
+                return err_sys(err, is_absent ? ERR_NOT_FOUND : ERR_IO, errno, "open %s", path);
+        }
+        *ret_fd = fd;
+        return 0;
 }
 
 int path_make_dirs(const char *path, mode_t mode, struct err *err)

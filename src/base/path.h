@@ -12,7 +12,9 @@
 int path_open_beneath(int dirfd, const char *path, int flags, mode_t mode, int *ret_fd,
                       struct err *err);
 
-/* The same, and no symlink is followed at all, not at the last component either. */
+/* As above, and no symlink is followed anywhere, nor a mount point crossed. What a symlink or a
+ * file hides is not there: ERR_NOT_FOUND. ERR_FORBIDDEN: it lies behind a mount point, or outside.
+ */
 int path_open_plain(int dirfd, const char *path, int flags, mode_t mode, int *ret_fd,
                     struct err *err);
 

@@ -94,6 +94,8 @@ static int run_probe(struct cli *c, const struct args *a, struct err *err)
         }
         out_label("Result", COLUMN_STATE, ok ? "ok" : "failed");
         out_label("Summary", COLUMN_TEXT, cli_text(probe, "summary"));
+        if (*cli_text(probe, "hint"))
+                out_label("Hint", COLUMN_TEXT, cli_text(probe, "hint"));
         if (json_object_size(json_object_get(probe, "details")) > 0)
                 out_label_json("Details", json_object_get(probe, "details"));
         return ok ? 0 : 1;

@@ -46,6 +46,7 @@ static int run_create(struct cli *c, const struct args *a, struct err *err)
 {
         const char *driver = NULL, *name = NULL, *company;
         json_t *body, *config, *environment;
+        bool is_address;
         int r;
 
         r = read_names(a, &driver, &name, err);
@@ -60,12 +61,21 @@ static int run_create(struct cli *c, const struct args *a, struct err *err)
         }
         if (streq(driver, "sandbox"))
                 choose_provider(&config);
+        is_address = env_is_address(a, driver, config);
+        if (is_address)
+                r = env_ssh_config(c, a, company, &config, &name, err);
+        if (r < 0) {
+                json_decref(config);
+                return r;
+        }
         body = json_pack("{s:s, s:s}", "name", name, "driver", driver);
         set_given(body, "description", args_value(a, "description"));
         if (config)
                 json_object_set_new(body, "config", config);
         r = cli_call(c, "POST", cli_printf(c, "/api/companies/%s/environments", company), body,
                      &environment, err);
+        if (r >= 0 && is_address)
+                r = env_ssh_record(c, a, environment, err);
         if (r < 0)
                 return r;
         env_print(c, environment);
@@ -116,6 +126,9 @@ static const struct cli_option create_options[] = {
         { "driver", 0, OPTION_VALUE, "DRIVER", "local, ssh, sandbox or plugin" },
         CONFIG_OPTIONS,
         { "description", 0, OPTION_VALUE, "TEXT", "what it is for" },
+        { "name", 0, OPTION_VALUE, "NAME", "ssh: another name than the host's" },
+        { "key", 0, OPTION_VALUE, "FILE", "ssh: the private key; without, your own ssh set-up" },
+        { "accept-host-key", 0, OPTION_FLAG, NULL, "ssh: record the host's key now" },
         { 0 },
 };
 
@@ -134,11 +147,15 @@ static const struct cli_option update_options[] = {
 
 const struct cli_command cmd_env_create = {
         .name = "create",
-        .synopsis = "NAME --driver DRIVER [OPTION]... | DRIVER NAME [OPTION]...",
+        .synopsis = "NAME --driver DRIVER [OPTION]... | DRIVER NAME [OPTION]... | ssh "
+                    "[USER@]HOST[:PORT][/PATH] [OPTION]...",
         .summary = "Make an environment",
         .notes = CONFIG_NOTES
         "\nA sandbox without a provider is the built-in one, `berth`. Without any "
-        "company yet, one\nnamed \"Default\" is made.",
+        "company yet, one\nnamed \"Default\" is made.\n"
+        "An ssh host is tried at once, and nothing is saved when it does not work. Without "
+        "--key your\nown ssh configuration, agent and keys are used; without a PATH the work "
+        "is done in ~/berth there.",
         .example = "berth env create sandbox box -o memoryMb=512",
         .options = create_options,
         .run = run_create,

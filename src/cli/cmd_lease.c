@@ -2,6 +2,19 @@
 #include "cli/cmd_lease.h"
 #include "cli/output.h"
 
+static void print_workspace(struct cli *c, const json_t *workspace)
+{
+        if (!workspace)
+                return;
+        out_label("Workspace", COLUMN_TEXT,
+                  cli_printf(c, "%s (%s%s)", cli_text(workspace, "localPath"),
+                             cli_text(workspace, "state"),
+                             json_is_true(json_object_get(workspace, "restored")) ? ", restored"
+                                                                                  : ""));
+        if (*cli_text(workspace, "note"))
+                out_label("", COLUMN_TEXT, cli_text(workspace, "note"));
+}
+
 void lease_print(struct cli *c, const json_t *lease_or_record)
 {
         const json_t *inner = json_get_object(lease_or_record, "lease");
@@ -25,6 +38,7 @@ void lease_print(struct cli *c, const json_t *lease_or_record)
         out_label("Acquired", COLUMN_TIME, cli_text(lease, "acquiredAt"));
         out_label("Expires", COLUMN_TIME, cli_text(lease, "expiresAt"));
         out_label("Released", COLUMN_TIME, cli_text(lease, "releasedAt"));
+        print_workspace(c, json_get_object(json_get_object(lease, "metadata"), "workspace"));
         if (*cli_text(lease, "cleanupStatus"))
                 out_label("Clean-up", COLUMN_STATE, cli_text(lease, "cleanupStatus"));
         if (*cli_text(lease, "failureReason"))

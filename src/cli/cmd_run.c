@@ -1,4 +1,4 @@
-/* `berth run`: lease, run, release, in one line.
+/* `berth run`: lease, stage, run, restore, release, in one line.
  *
  * The lease is short and renewed while we are there, so that it ends soon when we are killed. From
  * the moment it is acquired every way out of here releases it (--keep aside); signals go to the
@@ -12,6 +12,7 @@
 #include "cli/output.h"
 #include "cli/private.h"
 #include "cli/remote.h"
+#include "cli/run_workspace.h"
 #include "cli/signals.h"
 #include "client/handle.h"
 
@@ -31,8 +32,9 @@ struct run {
         bool is_private; /* the data directory's daemon, which we may have started */
         const json_t *environment;
         struct berth_lease lease;
+        struct run_workspace workspace;
         json_t *execution; /* with --json */
-        int64_t began_us, ready_us, leased_us, released_us;
+        int64_t began_us, ready_us, leased_us, staged_us, restored_us, released_us;
 };
 
 static double ms_since(const struct run *run, int64_t us)
@@ -158,20 +160,20 @@ static const char *join(struct cli *c, const char *base, const char *path)
         return cli_printf(c, "%s/%s", base, path);
 }
 
-static int realize(struct run *run, const char *given, const char **ret_cwd, struct err *err)
+static int stage(struct run *run, const char *dir, const char **ret_cwd, struct err *err)
 {
-        CLEAN(cleanup_free) char *path = realpath(given, NULL);
-        json_t *answer;
         int r;
 
-        if (!path)
-                return err_sys(err, ERR_USAGE, errno, "--workspace %s", given);
-        r = cli_call(
-                run->c, "POST",
-                cli_printf(run->c, "/api/environment-leases/%s/realize-workspace", run->lease.id),
-                json_pack("{s:{s:s}}", "workspace", "localPath", path), &answer, err);
+        run->workspace = (struct run_workspace){
+                .c = run->c,
+                .a = run->a,
+                .lease_id = run->lease.id,
+                .renew_ms = LEASE_TTL_MS,
+                .revive = run->is_private ? private_revive : NULL,
+        };
+        r = run_workspace_stage(&run->workspace, dir, ret_cwd, err);
         if (r >= 0)
-                *ret_cwd = cli_text(answer, "cwd");
+                run->staged_us = clock_mono_us();
         return r;
 }
 
@@ -183,7 +185,7 @@ static int find_directory(struct run *run, struct err *err)
         int r = 0;
 
         if (workspace) {
-                r = realize(run, workspace, &base, err);
+                r = stage(run, workspace, &base, err);
         } else if (streq(cli_text(run->environment, "driver"), "local")) {
                 here = getcwd(NULL, 0);
                 base = here ? cli_printf(run->c, "%s", here) : NULL;
@@ -304,6 +306,7 @@ static void print_timeline(struct run *run)
         print_time(run, "daemon", run->ready_us, berth_address(run->c->api));
         print_time(run, "lease", run->leased_us,
                    cli_printf(run->c, "%s, %s", cli_text(run->environment, "name"), run->lease.id));
+        print_time(run, "stage", run->staged_us, cli_text(run->workspace.stage, "way"));
         if (run->has_remote) {
                 print_time(
                         run, "start", m->started_us,
@@ -311,6 +314,7 @@ static void print_timeline(struct run *run)
                 print_time(run, "first output", m->first_output_us, "");
                 print_time(run, "exit", m->ended_us, end_text(run->c, m));
         }
+        print_time(run, "restore", run->restored_us, "");
         print_time(run, "release", run->released_us, "");
 }
 
@@ -325,21 +329,38 @@ static void print_json(struct run *run)
         json_t *record = NULL;
 
         (void)json_parse(run->lease.json, strlen(run->lease.json), &record, NULL);
-        out_json(cli_keep(run->c,
-                          json_pack("{s:O?,s:O?,s:{s:o,s:o,s:o,s:o,s:o,s:o}}", "lease",
-                                    json_object_get(record, "lease"), "execution", run->execution,
-                                    "timeline", "daemonMs", time_json(run, run->ready_us),
-                                    "leaseMs", time_json(run, run->leased_us), "startMs",
-                                    time_json(run, m->started_us), "firstOutputMs",
-                                    time_json(run, m->first_output_us), "exitMs",
-                                    time_json(run, m->ended_us), "releaseMs",
-                                    time_json(run, run->released_us))));
+        out_json(cli_keep(
+                run->c,
+                json_pack("{s:O?,s:O?,s:O?,s:O?,s:{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}}", "lease",
+                          json_object_get(record, "lease"), "execution", run->execution, "stage",
+                          run->workspace.stage, "restore", run->workspace.restore, "timeline",
+                          "daemonMs", time_json(run, run->ready_us), "leaseMs",
+                          time_json(run, run->leased_us), "stageMs", time_json(run, run->staged_us),
+                          "startMs", time_json(run, m->started_us), "firstOutputMs",
+                          time_json(run, m->first_output_us), "exitMs", time_json(run, m->ended_us),
+                          "restoreMs", time_json(run, run->restored_us), "releaseMs",
+                          time_json(run, run->released_us))));
         json_decref(record);
+}
+
+/* Whatever became of the command, its changes come home. Its status counts, unless it went well and
+ * they did not. */
+static int bring_home(struct run *run, int r)
+{
+        CLEAN(err_done) struct err failure = { 0 };
+        int restored;
+
+        if (r == ERR_UNREACHABLE || !run->workspace.staged)
+                return r;
+        restored = run_workspace_restore(&run->workspace, &failure);
+        if (restored >= 0)
+                run->restored_us = clock_mono_us();
+        return restored < 0 && r == 0 ? 1 : r;
 }
 
 static int with_lease(struct run *run, struct err *err)
 {
-        int r = work(run, err);
+        int r = bring_home(run, work(run, err));
 
         if (args_flag(run->a, "keep"))
                 keep(run);
@@ -378,7 +399,9 @@ static int run_run(struct cli *c, const struct args *a, struct err *err)
 static const struct cli_option options[] = {
         { "env", 0, OPTION_VALUE, "NAME|ID", "the environment to lease (this machine)" },
         { "sandbox", 's', OPTION_FLAG, NULL, "in a sandbox of its own on this machine" },
-        { "workspace", 0, OPTION_VALUE, "DIR", "the directory to work on (the current one)" },
+        { "workspace", 'w', OPTION_VALUE, "DIR", "bring this directory in, and its changes home" },
+        { "exclude", 'x', OPTION_LIST, "PATTERN", "leave this out of the workspace, both ways" },
+        { "isolation", 0, OPTION_VALUE, "KIND", "how the workspace is shielded: overlay, copy" },
         { "cwd", 0, OPTION_VALUE, "DIR", "working directory, from the workspace on" },
         { "variable", 'e', OPTION_LIST, "K=V", "a variable; K alone takes the value it has here" },
         { "agent", 0, OPTION_VALUE, "NAME|ID", "for this agent: with its variables" },
@@ -396,6 +419,8 @@ const struct cli_command cmd_run = {
         .summary = "Lease a place, run a command there, release it",
         .notes = "Exits with the command's status, 128+N when signal N ended it, 124 when its time "
                  "was over.\n"
+                 "--workspace brings changes home also when the command failed; where a file was "
+                 "changed on\nboth sides, yours is kept beside it.\n"
                  "--sandbox takes the environment \"Sandbox\", which is made when there is none.\n"
                  "Without a daemon it starts one in the background, which ends by itself.\n"
                  "With --json all output goes to standard error and the result to standard output.",

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "cli/output.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
@@ -281,6 +282,16 @@ void out_line(const char *fmt, ...)
         va_start(ap, fmt);
         print_line(stdout, fmt, ap);
         va_end(ap);
+}
+
+void out_lines(const char *text)
+{
+        while (*text) {
+                size_t n = strcspn(text, "\n");
+
+                out_line("%.*s", (int)MIN(n, (size_t)INT_MAX), text);
+                text += n + (text[n] == '\n');
+        }
 }
 
 void out_note(const char *fmt, ...)

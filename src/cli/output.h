@@ -51,6 +51,8 @@ void out_json(const json_t *value);
  */
 void out_line(const char *fmt, ...) PRINTF(1, 2);
 void out_note(const char *fmt, ...) PRINTF(1, 2);
+/* A text of several lines, each as out_line() prints it. */
+void out_lines(const char *text);
 /* `berth: <text>` on standard error. */
 void out_error(const char *text);
 

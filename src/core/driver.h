@@ -123,6 +123,7 @@ struct driver {
 extern const struct driver driver_local;
 extern const struct driver driver_sandbox;
 extern const struct driver driver_plugin;
+extern const struct driver driver_ssh;
 
 /* The driver with that key; ERR_UNPROCESSABLE with the seed's text when there is none. */
 int driver_find(const struct runtime *rt, const char *key, const struct driver **ret,

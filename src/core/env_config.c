@@ -3,6 +3,7 @@
 #include "base/arena.h"
 #include "codec/check.h"
 #include "core/provider.h"
+#include "core/ssh_config.h"
 
 #define SANDBOX_TIMEOUT_MAX 86400000
 
@@ -50,12 +51,20 @@ static const char *blank_is_null(const char *s)
         return s && *s ? s : NULL;
 }
 
+static bool is_in_place(struct check *c)
+{
+        static const char *const modes[] = { SSH_MODE_PER_RUN, SSH_MODE_IN_PLACE, NULL };
+        const char *mode = check_enum(c, "workspaceMode", CHECK_OPTIONAL, modes);
+
+        return mode && streq(mode, SSH_MODE_IN_PLACE);
+}
+
 static int normalize_ssh(json_t *config, enum config_form form, json_t **ret, struct err *err)
 {
         CLEAN(check_done) struct check c;
         const char *host, *username, *path, *key = NULL, *hosts;
         json_t *ref, *result;
-        bool has_port, strict;
+        bool has_port, strict, own_config, in_place;
         int64_t port;
         int r;
 
@@ -76,9 +85,12 @@ static int normalize_ssh(json_t *config, enum config_form form, json_t **ret, st
         ref = check_secret_ref(&c, "privateKeySecretRef");
         hosts = blank_is_null(check_string(&c, "knownHosts", CHECK_NULLABLE | CHECK_TRIM, 0, 0));
         strict = check_bool(&c, "strictHostKeyChecking", CHECK_OPTIONAL, true);
+        own_config = check_bool(&c, "useSshConfig", CHECK_OPTIONAL, false);
+        in_place = is_in_place(&c);
         check_unknown(&c, (const char *[]){ "host", "port", "username", "remoteWorkspacePath",
                                             "privateKey", "privateKeySecretRef", "knownHosts",
-                                            "strictHostKeyChecking", NULL });
+                                            "strictHostKeyChecking", "useSshConfig",
+                                            "workspaceMode", NULL });
         if (check_failed(&c))
                 result = NULL;
         else
@@ -90,9 +102,15 @@ static int normalize_ssh(json_t *config, enum config_form form, json_t **ret, st
                                    "strictHostKeyChecking", strict);
         json_decref(ref);
         r = check_end_config(&c, err);
-        if (r >= 0)
-                *ret = result;
-        return r;
+        if (r < 0)
+                return r;
+        /* Ours, so only there when they say something. */
+        if (own_config)
+                json_object_set_new(result, "useSshConfig", json_true());
+        if (in_place)
+                json_object_set_new(result, "workspaceMode", json_string(SSH_MODE_IN_PLACE));
+        *ret = result;
+        return 0;
 }
 
 /* sandbox */

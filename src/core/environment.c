@@ -8,6 +8,7 @@
 #include "core/env_secrets.h"
 #include "core/plugin_validate.h"
 #include "core/provider.h"
+#include "core/ssh_config.h"
 
 const char *const environment_drivers[] = { "local", "ssh", "sandbox", "plugin", NULL };
 const char *const environment_statuses[] = { "active", "archived", NULL };
@@ -49,6 +50,8 @@ int environment_persist_config(struct op *op, struct runtime *rt, const char *dr
                         err, ERR_UNPROCESSABLE,
                         "Built-in fake sandbox environments are reserved for internal probes and "
                         "cannot be saved.");
+        else if (streq(driver, "ssh"))
+                r = ssh_config_may(op, normal, err);
         else
                 r = plugin_validate_config(op, rt, driver, &normal, ret_schema, err);
         if (r >= 0 && streq(driver, "sandbox"))

@@ -7,6 +7,7 @@
 #include "core/environment.h"
 #include "core/lease.h"
 #include "core/place.h"
+#include "core/ssh_hosts.h"
 
 struct deletion {
         struct op *op;
@@ -195,6 +196,8 @@ int environment_delete(struct op *op, struct runtime *rt, const char *id, bool c
                 env_secrets_abandon(op, &d.secrets);
         else
                 env_secrets_finish(op, rt, &d.secrets);
+        if (r >= 0 && rt->ssh)
+                ssh_hosts_forget(rt->ssh, ret->id);
         return r;
 }
 

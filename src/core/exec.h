@@ -31,8 +31,9 @@ struct exec_hub_config {
         const char *box_program; /* path of berth-box */
 };
 
-/* A command that the place's plugin runs instead of a box. */
+/* A command that something else runs than a box: the place's plugin, or ssh. */
 struct exec_remote {
+        const struct place *ssh_place; /* NULL: the plugin */
         const char *plugin_id, *company_id;
         json_t *params;   /* of environmentExecute */
         int64_t limit_ms; /* 0: the default of a call */
@@ -42,8 +43,11 @@ struct exec_request {
         const char *command;
         const char *const *args; /* NULL-terminated */
         const char *args_json;
-        const char *cwd;           /* NULL: the workspace, else home */
-        const char *const *env;    /* NULL-terminated NAME=value, complete */
+        const char *cwd;        /* NULL: the workspace, else home */
+        const char *const *env; /* NULL-terminated NAME=value, complete */
+        /* Of another machine: the variables of its login, whose start-up files come before `env`;
+         * NULL: the command starts with `env` alone. */
+        const char *const *login;
         const char *const *redact; /* values to keep out of the output; NULL-terminated, or NULL */
         const char *stdin_text;    /* NULL: none */
         size_t stdin_len;

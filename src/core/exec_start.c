@@ -15,6 +15,7 @@
 #include "core/exec_internal.h"
 #include "core/place.h"
 #include "core/provider.h"
+#include "core/ssh_env.h"
 #include "store/sandboxes.h"
 
 #define CLOSE_WAIT_MS  20000
@@ -364,7 +365,7 @@ int exec_start(struct op *op, struct runtime *rt, const struct lease_record *rec
         struct intent q = { .op = op, .rt = rt, .record = record, .req = req };
         CLEAN(exec_variables_done) struct exec_variables variables = { 0 };
         CLEAN(cleanup_free) char *spool = NULL;
-        struct exec_request full;
+        struct exec_request full, wrapped;
         const char *id;
         int r;
 
@@ -384,6 +385,11 @@ int exec_start(struct op *op, struct runtime *rt, const struct lease_record *rec
         spool = xasprintf("%s/%s", rt->hub->output_dir, q.row.id);
         q.route = box_route_of(rt, &q.place);
         r = add_variables(&q, &full, &variables, err);
+        if (r >= 0 && q.req->login) {
+                ssh_env_wrap(op->arena, q.req, &wrapped);
+                q.req = &wrapped;
+                r = exec_request_check_size(q.req, err);
+        }
         if (r >= 0)
                 r = make_output_dir(&q, spool, err);
         if (r >= 0)

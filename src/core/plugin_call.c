@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "base/log.h"
+#include "codec/redact.h"
 #include "codec/secret_refs.h"
 #include "core/plugin_place.h"
 #include "core/plugin_registry.h"
@@ -115,6 +116,26 @@ static void unref(void *v)
         json_decref(v);
 }
 
+static void redact_member(json_t *answer, const char *name, const char *const *values)
+{
+        CLEAN(buf_wipe) struct buf shown = BUF_INIT;
+        const json_t *text = json_object_get(answer, name);
+        struct redactor *redactor;
+        bool too_much = false;
+        size_t n = 0;
+
+        while (values && values[n])
+                n++;
+        if (n == 0 || !json_is_string(text))
+                return;
+        redactor = redactor_new(values, n, &too_much);
+        if (redactor)
+                redact_text(redactor, json_string_value(text), json_string_length(text), &shown);
+        if (redactor || too_much)
+                json_object_set_new(answer, name, json_stringn_nocheck(buf_str(&shown), shown.len));
+        redactor_free(redactor);
+}
+
 int plugin_request(struct op *op, struct runtime *rt, const struct plugin_request *q, json_t **ret,
                    struct err *err)
 {
@@ -140,6 +161,8 @@ int plugin_request(struct op *op, struct runtime *rt, const struct plugin_reques
         }
         if (r >= 0)
                 arena_defer(op->arena, unref, *ret);
+        if (r >= 0 && q->redact_member)
+                redact_member(*ret, q->redact_member, call.redact);
         json_decref(params);
         json_decref(q->take_params);
         return r;

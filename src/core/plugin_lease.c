@@ -71,6 +71,13 @@ int plugin_lease_load(struct op *op, struct runtime *rt, const struct lease *lea
         return plugin_config_for(op, rt, &ret->place, &ret->target, recorded, &ret->config, err);
 }
 
+/* Of sandboxes it is among the lease's own members. */
+const json_t *plugin_lease_said(const struct plugin_lease *l)
+{
+        return l->target.is_sandbox ? l->metadata
+                                    : json_get_object(l->metadata, "providerMetadata");
+}
+
 json_t *plugin_lease_ref(const struct plugin_lease *l)
 {
         char expires[ISO_TIME_LEN + 1];

@@ -24,6 +24,7 @@
 struct plugin_target {
         const char *plugin_id, *plugin_key, *driver_key;
         const char *status;   /* of the plugin */
+        const json_t *driver; /* its element of environmentDrivers */
         const json_t *schema; /* configSchema; NULL: none */
         bool is_sandbox;      /* a provider of the sandbox driver; else of the plugin driver */
 };
@@ -76,6 +77,7 @@ struct plugin_request {
         const json_t *config; /* stored, clean */
         json_t *take_params;  /* further members */
         int64_t limit_ms;
+        const char *redact_member; /* a text of the answer that must not hold secrets; NULL: none */
         void (*late)(void *ctx, const json_t *result);
         void *ctx;
 };
@@ -117,6 +119,8 @@ struct plugin_lease {
 };
 int plugin_lease_load(struct op *op, struct runtime *rt, const struct lease *lease,
                       struct plugin_lease *ret, struct err *err);
+/* What the provider said of it; may be NULL. */
+const json_t *plugin_lease_said(const struct plugin_lease *l);
 /* {providerLeaseId, metadata, expiresAt}: a new reference. */
 json_t *plugin_lease_ref(const struct plugin_lease *l);
 int plugin_lease_realize(struct op *op, struct runtime *rt, const struct lease *lease,

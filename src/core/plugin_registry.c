@@ -11,6 +11,7 @@
 #include "base/path.h"
 #include "core/audit.h"
 #include "core/plugin_internal.h"
+#include "core/plugin_sync.h"
 #include "store/companies.h"
 
 #define NODE_FILE      "node-id"
@@ -324,6 +325,11 @@ struct plugin_host *plugin_registry_host(struct plugin_registry *reg)
         return reg->host;
 }
 
+const char *plugin_registry_private_dir(const struct plugin_registry *reg)
+{
+        return reg->private_dir;
+}
+
 /* Starting */
 
 static int note_starting(void *ctx, const struct plugin *p)
@@ -451,6 +457,8 @@ int plugin_registry_recover(struct op *op, struct plugin_registry *reg, struct e
                 r = path_make_dirs(reg->packages_dir, 0700, err);
         if (r >= 0)
                 r = path_make_dirs(reg->private_dir, 0700, err);
+        if (r >= 0)
+                plugin_sync_recover(op, reg->private_dir);
         if (r >= 0)
                 r = tree_each(reg->packages_dir, remove_unwanted, &sweep, err);
         if (r >= 0)

@@ -40,6 +40,8 @@ void plugin_registry_start(struct plugin_registry *reg);
 void plugin_registry_stop(struct plugin_registry *reg, void (*done)(void *arg), void *arg);
 
 struct plugin_host *plugin_registry_host(struct plugin_registry *reg);
+/* Where the workers' own directories are, each named by its plugin's id. */
+const char *plugin_registry_private_dir(const struct plugin_registry *reg);
 
 /* -- For drivers ------------------------------------------------------------------------------ */
 

@@ -45,6 +45,7 @@ static bool describe(struct op *op, const struct plugin *row, const char *driver
                 .plugin_key = row->key,
                 .driver_key = driver_key,
                 .status = row->status,
+                .driver = driver,
                 .schema = json_get_object(driver, "configSchema"),
                 .is_sandbox = kind != NULL,
         };

@@ -5,10 +5,10 @@
 
 #include "codec/check.h"
 #include "core/audit.h"
-#include "core/driver.h"
 #include "core/env_config.h"
 #include "core/plugin_validate.h"
 #include "core/provider.h"
+#include "core/ssh_probe.h"
 
 /* What is probed. environment_id is NULL for what nobody saved. */
 struct target {
@@ -19,6 +19,7 @@ struct result {
         bool ok;
         struct buf summary;
         json_t *details;
+        struct buf hint; /* empty: none */
 };
 
 static void probe_local(struct result *res)
@@ -33,26 +34,7 @@ static void probe_local(struct result *res)
         json_object_set_new(res->details, "cwd", json_string(cwd));
 }
 
-/* Until there is an ssh driver the answer is that there is none, in the shape of a failed probe. */
-static void probe_ssh(const struct runtime *rt, const json_t *config, struct result *res)
-{
-        CLEAN(err_done) struct err err = { 0 };
-        const struct driver *driver;
-
-        buf_appendf(&res->summary, "SSH probe failed for %s@%s.",
-                    json_get_string(config, "username"), json_get_string(config, "host"));
-        for (size_t i = 0; i < 4; i++) {
-                static const char *const shown[] = { "host", "port", "username",
-                                                     "remoteWorkspacePath" };
-
-                json_object_set(res->details, shown[i], json_object_get(config, shown[i]));
-        }
-        (void)driver_find(rt, "ssh", &driver, &err);
-        json_object_set_new(res->details, "error", json_string(err.msg));
-        json_object_set_new(res->details, "code", json_null());
-}
-
-static int run(struct op *op, struct runtime *rt, const struct target *t, const json_t *config,
+static int run(struct op *op, struct runtime *rt, const struct target *t, json_t *config,
                struct result *res, struct err *err)
 {
         const struct provider *p;
@@ -61,10 +43,9 @@ static int run(struct op *op, struct runtime *rt, const struct target *t, const 
                 probe_local(res);
                 return 0;
         }
-        if (streq(t->driver, "ssh")) {
-                probe_ssh(rt, config, res);
-                return 0;
-        }
+        if (streq(t->driver, "ssh"))
+                return ssh_probe(op, rt, t->company_id, t->environment_id, config, &res->ok,
+                                 &res->summary, res->details, &res->hint, err);
         p = streq(t->driver, "sandbox") ? provider_lookup(json_get_string(config, "provider"))
                                         : NULL;
         if (p)
@@ -95,7 +76,7 @@ static int write_audit(struct db *db, void *arg, struct err *err)
 }
 
 static int probe_and_record(struct op *op, struct runtime *rt, struct audit_entry *entry,
-                            const json_t *config, struct buf *ret_json, struct err *err)
+                            json_t *config, struct buf *ret_json, struct err *err)
 {
         struct result res = { .details = json_object() };
         struct target target = { entry->driver, entry->company_id,
@@ -113,10 +94,13 @@ static int probe_and_record(struct op *op, struct runtime *rt, struct audit_entr
                 jw_kstring(&w, "driver", entry->driver);
                 jw_kstring(&w, "summary", buf_str(&res.summary));
                 jw_kvalue(&w, "details", res.details);
+                if (res.hint.len > 0)
+                        jw_kstring(&w, "hint", buf_str(&res.hint));
                 jw_object_end(&w);
         }
         entry->res = NULL;
         buf_done(&res.summary);
+        buf_done(&res.hint);
         json_decref(res.details);
         return r;
 }

@@ -86,6 +86,29 @@ static json_t *sync_of(const char *transport)
                          "The command works in the workspace itself.", "syncBack");
 }
 
+/* What the provider said of the lease, for drivers that keep it apart. */
+static const json_t *provider_metadata(const json_t *metadata)
+{
+        return json_get_object(metadata, "providerMetadata");
+}
+
+static const char *remote_path(const json_t *metadata)
+{
+        const json_t *provider = provider_metadata(metadata);
+        const char *path = json_get_string(provider, "remoteCwd");
+
+        if (!path)
+                path = json_get_string(metadata, "remoteCwd");
+        return path ? path : json_get_string(provider, "remotePath");
+}
+
+static json_t *sandbox_id(const json_t *metadata)
+{
+        json_t *id = json_object_get(metadata, "sandboxId");
+
+        return id ? id : json_object_get(provider_metadata(metadata), "sandboxId");
+}
+
 static json_t *summary_of(const char *transport, const json_t *metadata, const char *local,
                           const char *remote, const char *cwd)
 {
@@ -100,7 +123,7 @@ static json_t *summary_of(const char *transport, const json_t *metadata, const c
                                     host ? host : "host", port ? (int)port : 22, where);
         }
         if (streq(transport, "sandbox")) {
-                const char *id = json_get_string(metadata, "sandboxId");
+                const char *id = json_string_value(sandbox_id(metadata));
 
                 return json_sprintf("Sandbox workspace realized at %s%s%s.", remote ? remote : "/",
                                     id ? " in " : "", id ? id : "");
@@ -112,7 +135,7 @@ static json_t *summary_of(const char *transport, const json_t *metadata, const c
 
 static json_t *remote_of(const json_t *metadata, const char *path)
 {
-        static const char *const optional[] = { "host", "port", "username", "sandboxId" };
+        static const char *const optional[] = { "host", "port", "username" };
         json_t *remote = json_pack("{s:o}", "path", json_string_or_null(path));
 
         for (size_t i = 0; i < ARRAY_LEN(optional); i++) {
@@ -121,6 +144,8 @@ static json_t *remote_of(const json_t *metadata, const char *path)
                 if (v)
                         json_object_set(remote, optional[i], v);
         }
+        if (sandbox_id(metadata))
+                json_object_set(remote, "sandboxId", sandbox_id(metadata));
         return remote;
 }
 
@@ -135,7 +160,8 @@ static json_t *build(const struct environment *env, const struct lease *lease,
         const json_t *source = json_get_object(request, "source");
         const json_t *overlay = json_get_object(request, "runtimeOverlay");
         const char *local = json_get_string(source, "localPath");
-        const char *remote = json_get_string(metadata, "remoteCwd");
+        const char *remote = remote_path(metadata);
+        const json_t *said = provider_metadata(metadata);
         json_t *record = json_pack(
                 "{s:i, s:s, s:o, s:s, s:s, s:o}", "version", 1, "transport", transport, "provider",
                 json_string_or_null(provider), "environmentId", env->id, "leaseId", lease->id,
@@ -156,7 +182,7 @@ static json_t *build(const struct environment *env, const struct lease *lease,
                             json_pack("{s:o}", "command", member(overlay, "provisionCommand")));
         json_object_set_new(
                 record, "rebuild",
-                json_pack("{s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:{s:o, s:o, s:s, s:o, s:{}}}",
+                json_pack("{s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:{s:o, s:o, s:s, s:o, s:o}}",
                           "executionWorkspaceId", member(request, "executionWorkspaceId"), "mode",
                           member(request, "requestedMode"), "repoUrl", member(source, "repoUrl"),
                           "repoRef", member(source, "repoRef"), "localPath", local, "remotePath",
@@ -165,7 +191,8 @@ static json_t *build(const struct environment *env, const struct lease *lease,
                           source ? json_incref((json_t *)source) : json_object(), "runtimeOverlay",
                           overlay ? json_incref((json_t *)overlay) : json_object(),
                           "environmentDriver", env->driver, "provider",
-                          json_string_or_null(provider), "providerMetadata"));
+                          json_string_or_null(provider), "providerMetadata",
+                          said ? json_incref((json_t *)said) : json_object()));
         json_object_set_new(record, "summary", summary_of(transport, metadata, local, remote, cwd));
         return record;
 }

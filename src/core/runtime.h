@@ -15,6 +15,7 @@ struct mail;
 struct plugin_registry;
 struct pool;
 struct sandbox_host;
+struct ssh_hosts;
 struct vault_provider;
 struct workspace_host;
 
@@ -42,6 +43,7 @@ struct settings {
         int64_t close_timeout_ms;     /* what a provider may take to give a place up */
         int64_t workspace_timeout_ms; /* what staging, restoring, and saving may take */
         int64_t salvage_ttl_ms;
+        int64_t ssh_timeout_ms;   /* what a login to an ssh host may take */
         const char *plugin_dir;   /* where plugins are kept */
         const char *node, *npm;   /* paths; NULL: looked up in PATH */
         const char *plugin_env;   /* names of further variables for workers (plugin/env.h) */
@@ -87,6 +89,7 @@ struct runtime {
         struct pool *pool; /* for work that nobody waits for; NULL in tests without a loop */
         const struct vault_provider *const *vaults; /* before the built-in ones; NULL: none */
         struct sandbox_host *sandbox;               /* NULL in tests without sandboxes */
+        struct ssh_hosts *ssh;                      /* NULL in tests without ssh */
         struct workspace_host *workspaces;          /* NULL in tests without workspaces */
         struct counters counters;
 };

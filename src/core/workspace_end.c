@@ -140,9 +140,14 @@ static bool has_something(const struct workspace_job *j)
 
 static int save(struct workspace_job *j, const char *reason, bool whole_place, struct err *err)
 {
+        struct restore_report ignored = { 0 };
         struct salvage saved = { 0 };
         int r = whole_place ? end_commands(j, err) : 0;
 
+        /* Collecting again would change what a restore that is nearly over takes as its baseline.
+         */
+        if (r >= 0 && j->row.step && streq(j->row.step, STEP_SETTLING))
+                r = workspace_restore_resume(j, &ignored, err);
         if (r >= 0)
                 r = workspace_save(j, reason, &saved, err);
         if (r >= 0 && saved.id)

@@ -159,7 +159,7 @@ static int make_copy(struct op *op, const struct workspace *w, struct layers *l,
                 r = tree_copy(op, from, l->lower, &options, &copied, err);
         ret->files = copied.files;
         ret->bytes = copied.bytes;
-        ret->sent_bytes = copied.copied_bytes;
+        ret->sent_bytes = copied.bytes;
         return r;
 }
 

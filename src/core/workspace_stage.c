@@ -20,14 +20,24 @@ struct staging {
         struct stage_result result;
 };
 
-/* The kernel stamps files with its coarse clock, which lags behind the fine one: what is changed
- * from now on has this time or a later one. */
-static int64_t coarse_now_ns(void)
+static int64_t now_ns(clockid_t clock)
 {
         struct timespec now;
 
-        clock_gettime(CLOCK_REALTIME_COARSE, &now);
+        clock_gettime(clock, &now);
         return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Files are stamped with the kernel's coarse clock, which lags behind the one that we read by some
+ * milliseconds. Once it has passed `staged_ns`, what was changed before has that time or an earlier
+ * one, and what is changed from now on a later one. */
+static int wait_for_tick(struct workspace_job *j, struct err *err)
+{
+        int r = 0;
+
+        while (r >= 0 && j->way->collect && now_ns(CLOCK_REALTIME_COARSE) <= j->row.staged_ns)
+                r = op_wait_fd(j->op, -1, 0, 1, err);
+        return r;
 }
 
 /* The intent */
@@ -59,7 +69,7 @@ static void describe(struct staging *s)
                 .isolation = s->req->isolation,
                 .local_path = s->path,
                 .exclude = json_to_arena(j->op->arena, exclude),
-                .staged_ns = coarse_now_ns(),
+                .staged_ns = now_ns(CLOCK_REALTIME),
                 .owner_instance = j->rt->node.instance.s,
                 .created_at = now,
                 .updated_at = now,
@@ -103,6 +113,8 @@ static int bring_in(struct staging *s, struct err *err)
 
         workspace_job_view(j);
         r = path_make_dirs(j->view.dir, 0700, err);
+        if (r >= 0)
+                r = wait_for_tick(j, err);
         FAULT("workspace.stage.way.before");
         if (r >= 0)
                 r = j->way->stage(j->op, j->rt, &j->place, &j->view, workspace_work_progress,
@@ -162,7 +174,10 @@ static int stage(struct staging *s, struct err *err)
                 r = record_staged(s, err);
         if (r < 0) {
                 undo(s, err);
-                return r;
+                /* By the client, who does not read this any more, or by whoever ended the lease. */
+                return r == ERR_CANCELLED ? err_set(err, ERR_CONFLICT,
+                                                    "The lease ended while a workspace was staged.")
+                                          : r;
         }
         atomic_fetch_add(&j->rt->counters.workspaces_staged, 1);
         return 0;

@@ -7,6 +7,7 @@ static const struct workspace_way *const ways[] = {
         &workspace_in_place,
         &workspace_overlay,
         &workspace_copy,
+        &workspace_sync,
         NULL,
 };
 
@@ -23,9 +24,9 @@ static const char *const *candidates(const struct place *place, const char *isol
 {
         static const char *const in_place[] = { "in_place", NULL };
         static const char *const synced[] = { "sync", "archive", NULL };
-        static const char *const layered[] = { "overlay", "copy", NULL };
+        static const char *const layered[] = { "overlay", "copy", "sync", NULL };
         static const char *const overlay[] = { "overlay", NULL };
-        static const char *const copy[] = { "copy", NULL };
+        static const char *const copy[] = { "copy", "sync", NULL };
         bool is_sandbox = place->provider && streq(place->provider, PROVIDER_BERTH);
 
         if (place->provider && streq(place->provider, PROVIDER_FAKE))

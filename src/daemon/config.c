@@ -232,6 +232,7 @@ static int check_keys(json_t *file, struct err *err)
                 "op_queue",
                 "operation_timeout_ms",
                 "close_timeout_ms",
+                "ssh_timeout_ms",
                 "workspace_timeout_ms",
                 "salvage_ttl_ms",
                 "plugin_dir",
@@ -362,6 +363,9 @@ static void load_settings(struct loader *l, const struct cli_serve_options *flag
         s->operation_timeout_ms = number(
                 l, (struct source){ "operation_timeout_ms", "BERTH_OPERATION_TIMEOUT_MS", NULL },
                 120000, 100, 86400000);
+        s->ssh_timeout_ms =
+                number(l, (struct source){ "ssh_timeout_ms", "BERTH_SSH_TIMEOUT_MS", NULL }, 20000,
+                       100, 600000);
         s->close_timeout_ms =
                 number(l, (struct source){ "close_timeout_ms", "BERTH_CLOSE_TIMEOUT_MS", NULL },
                        60000, 10, 3600000);

@@ -4,6 +4,7 @@
 #include "daemon/conformance.h"
 #include "daemon/serve.h"
 #include "plugin/confine.h"
+#include "ssh/tied.h"
 
 int main(int argc, char **argv)
 {
@@ -11,5 +12,7 @@ int main(int argc, char **argv)
 
         if (confine_is_trampoline(argv[0]))
                 return confine_main(argc, argv);
+        if (tied_is_trampoline(argv[0]))
+                return tied_main(argc, argv);
         return cli_main(argc, argv, &hooks);
 }

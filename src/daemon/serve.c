@@ -31,6 +31,7 @@
 #include "core/sandbox_host.h"
 #include "core/secret.h"
 #include "core/snapshot.h"
+#include "core/ssh_hosts.h"
 #include "core/stock.h"
 #include "core/sweeper.h"
 #include "core/workspace.h"
@@ -66,8 +67,8 @@ struct daemon {
         bool stopping_plugins, plugins_stopped;
 };
 
-static const struct driver *const drivers[] = { &driver_local, &driver_sandbox, &driver_plugin,
-                                                NULL };
+static const struct driver *const drivers[] = { &driver_local, &driver_ssh, &driver_sandbox,
+                                                &driver_plugin, NULL };
 
 /* Sandboxes in advance */
 
@@ -454,6 +455,9 @@ static int recover(struct daemon *d, struct err *err)
                 r = sandbox_host_new(&d->rt, d->config.data_dir, config.box_program, &d->rt.sandbox,
                                      err);
         if (r >= 0)
+                r = ssh_hosts_new(&d->rt, &d->loop, d->config.data_dir, config.box_program,
+                                  &d->rt.ssh, err);
+        if (r >= 0)
                 r = workspace_host_new(d->config.data_dir, &d->rt.workspaces, err);
         if (r >= 0)
                 r = exec_hub_new(&config, &d->hub, err);
@@ -560,6 +564,7 @@ static void shut_down(struct daemon *d)
                         uv_run(&d->loop, UV_RUN_ONCE);
                 plugin_registry_free(d->rt.plugins);
                 d->rt.plugins = NULL;
+                ssh_hosts_close(d->rt.ssh);
                 mail_catch_up(d->mail); /* what the workers' threads said last */
                 exec_hub_free(d->hub);
                 mail_free(d->mail);
@@ -573,6 +578,7 @@ static void shut_down(struct daemon *d)
         }
         workspace_host_free(d->rt.workspaces);
         sandbox_host_free(d->rt.sandbox);
+        ssh_hosts_free(d->rt.ssh);
         store_close(d->rt.store);
         master_key_unload();
         keys_done(&d->keys);

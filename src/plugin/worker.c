@@ -10,7 +10,6 @@
 #include "plugin/worker.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,11 +18,6 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/path.h"
-#include "plugin/confine.h"
-
-#define READ_SIZE       ((size_t)256 << 10)
-#define STDERR_LINE_MAX ((size_t)64 << 10)
 
 static void raise_flag(int fd)
 {
@@ -85,206 +79,12 @@ void worker_fail(struct worker *w, const char *fmt, ...)
         va_end(ap);
 }
 
-/* Starting the process */
-
-static int make_pipe(int *ret_read, int *ret_write, struct err *err)
-{
-        int fds[2];
-
-        if (pipe2(fds, O_CLOEXEC) < 0)
-                return err_sys(err, ERR_BUSY, errno, "pipe");
-        *ret_read = fds[0];
-        *ret_write = fds[1];
-        return 0;
-}
-
-static void set_nonblocking(int fd)
-{
-        (void)fcntl(fd, F_SETFL, O_NONBLOCK);
-}
-
-/* The interpreter by its real path: what may be read is decided by path. */
-static const char *find_node(const struct plugin_host_config *config, struct arena *arena)
-{
-        const char *paths = getenv("PATH");
-        char real[4096];
-
-        if (config->node)
-                return realpath(config->node, real) ? arena_strdup(arena, real) : config->node;
-        while (paths && *paths) {
-                size_t n = strcspn(paths, ":");
-                const char *candidate = arena_printf(arena, "%.*s/node", (int)n, paths);
-
-                if (access(candidate, X_OK) == 0 && realpath(candidate, real))
-                        return arena_strdup(arena, real);
-                paths += n + (paths[n] == ':');
-        }
-        return "node";
-}
-
-static bool is_for_node(const char *entry)
-{
-        const char *dot = strrchr(entry, '.');
-
-        return dot && (streq(dot, ".js") || streq(dot, ".mjs") || streq(dot, ".cjs"));
-}
-
-static int prepare_dir(const struct worker *w, struct err *err)
-{
-        CLEAN(cleanup_free) char *tmp = xasprintf("%s/tmp", w->private_dir);
-
-        return path_make_dirs(tmp, 0700, err);
-}
-
-static int spawn(struct worker *w, struct arena *arena, int in, int out, int errors,
-                 struct err *err)
-{
-        bool node = is_for_node(w->entry);
-        struct confinement c = {
-                .program = node ? find_node(w->config, arena) : w->entry,
-                .entry = node ? w->entry : NULL,
-                .root = w->root,
-                .private_dir = w->private_dir,
-                .extra_reads = (const char *const *)w->reads,
-                .landlock = w->config->confine,
-        };
-        const char *direct[] = { c.program, c.entry, NULL };
-        const char *trampoline = w->config->trampoline;
-        int r = prepare_dir(w, err);
-
-        if (r < 0)
-                return r;
-        return proc_spawn(
-                &(struct proc_spec){ .path = trampoline ? trampoline : c.program,
-                                     .argv = trampoline ? confine_argv(&c, arena) : direct,
-                                     .env = (const char *const *)w->env,
-                                     .cwd = w->private_dir,
-                                     .fd_in = in,
-                                     .fd_out = out,
-                                     .fd_err = errors,
-                                     .new_session = true },
-                &w->proc, err);
-}
-
-static void forget_process(struct worker *w)
-{
-        cleanup_fd(&w->in_fd);
-        cleanup_fd(&w->out_fd);
-        cleanup_fd(&w->err_fd);
-        w->in_fd = w->out_fd = w->err_fd = -1;
-        proc_done(&w->proc);
-        ndjson_done(&w->lines);
-        ndjson_done(&w->err_lines);
-        pthread_mutex_lock(&w->lock);
-        buf_done(&w->out);
-        w->out = (struct buf){ .max = WORKER_OUT_MAX };
-        w->out_sent = 0;
-        json_decref(w->methods);
-        w->methods = NULL;
-        pthread_mutex_unlock(&w->lock);
-}
-
-static int start_process(struct worker *w, struct err *err)
-{
-        CLEAN(cleanup_fd) int in = -1, out = -1, errors = -1;
-        struct arena arena;
-        int r;
-
-        w->out_eof = w->err_eof = w->initialized = w->shutdown_answered = false;
-        w->shutdown_id = w->eof_ms = 0;
-        w->failure[0] = '\0';
-        w->read_again_ms = 0;
-        buf_clear(&w->stderr_tail);
-        ndjson_init(&w->lines, WORKER_LINE_MAX, rpc_take_line, w);
-        ndjson_init(&w->err_lines, STDERR_LINE_MAX, worker_take_stderr, w);
-        arena_init(&arena);
-        r = make_pipe(&in, &w->in_fd, err);
-        if (r >= 0)
-                r = make_pipe(&w->out_fd, &out, err);
-        if (r >= 0)
-                r = make_pipe(&w->err_fd, &errors, err);
-        if (r >= 0)
-                r = spawn(w, &arena, in, out, errors, err);
-        arena_done(&arena);
-        if (r < 0)
-                return r;
-        set_nonblocking(w->in_fd);
-        set_nonblocking(w->out_fd);
-        set_nonblocking(w->err_fd);
-        pthread_mutex_lock(&w->lock);
-        w->view.pid = w->proc.pid;
-        pthread_mutex_unlock(&w->lock);
-        w->initialize_id = rpc_send_own(w, "initialize", w->initialize);
-        return 0;
-}
-
-/* Moving bytes */
-
-static void send_out(struct worker *w)
-{
-        pthread_mutex_lock(&w->lock);
-        while (w->out.len > w->out_sent) {
-                ssize_t n = write(w->in_fd, w->out.data + w->out_sent, w->out.len - w->out_sent);
-
-                if (n < 0 && errno == EINTR)
-                        continue;
-                if (n < 0)
-                        break; /* full, or the process is going: its end will be noticed */
-                w->out_sent += (size_t)n;
-        }
-        if (w->out_sent == w->out.len) {
-                buf_done(&w->out); /* what was sent may have been secret, and large */
-                w->out = (struct buf){ .max = WORKER_OUT_MAX };
-                w->out_sent = 0;
-        }
-        if (buf_failed(&w->out))
-                worker_fail(w, "the worker does not read its input");
-        pthread_mutex_unlock(&w->lock);
-}
-
-static bool has_output(struct worker *w)
-{
-        bool has;
-
-        pthread_mutex_lock(&w->lock);
-        has = w->out.len > w->out_sent;
-        pthread_mutex_unlock(&w->lock);
-        return has;
-}
-
-/* One read. False when there is no more for now. */
-static bool receive(struct worker *w, int fd, struct ndjson *lines, bool *eof)
-{
-        static _Thread_local char bytes[READ_SIZE];
-        CLEAN(err_done) struct err err = { 0 };
-        ssize_t n = read(fd, bytes, sizeof(bytes));
-
-        if (n < 0)
-                return errno == EINTR;
-        *eof = n == 0;
-        if (n > 0 && ndjson_feed(lines, bytes, (size_t)n, &err) < 0) {
-                if (lines == &w->lines) {
-                        worker_fail(w, "%s", err.msg);
-                        return false;
-                }
-                ndjson_done(lines); /* of standard error the rest of a long line is dropped */
-                ndjson_init(lines, STDERR_LINE_MAX, worker_take_stderr, w);
-        }
-        return n > 0;
-}
-
 /* Stopping, step by step */
 
 static void enter_phase(struct worker *w, enum stop_phase phase, int64_t ms)
 {
         w->phase = phase;
         w->phase_until_ms = clock_mono_ms() + ms;
-}
-
-static void signal_process(struct worker *w, int signal)
-{
-        if (w->proc.pidfd >= 0)
-                (void)proc_kill(&w->proc, signal, NULL);
 }
 
 static void begin_stop(struct worker *w)
@@ -309,11 +109,11 @@ static void next_phase(struct worker *w)
                 enter_phase(w, STOP_LEAVING, t->leave);
                 break;
         case STOP_LEAVING:
-                signal_process(w, SIGTERM);
+                worker_signal(w, SIGTERM);
                 enter_phase(w, STOP_TERM, t->term);
                 break;
         default:
-                signal_process(w, SIGKILL);
+                worker_signal(w, SIGKILL);
                 enter_phase(w, STOP_KILL, t->kill);
         }
 }
@@ -358,7 +158,7 @@ static int wait_for_something(struct worker *w, int64_t until_ms, struct pollfd 
         fds[1] = (struct pollfd){ .fd = w->out_eof || paused ? -1 : w->out_fd, .events = POLLIN };
         fds[2] = (struct pollfd){ .fd = w->err_eof ? -1 : w->err_fd, .events = POLLIN };
         fds[3] = (struct pollfd){ .fd = w->wake_fd, .events = POLLIN };
-        fds[4] = (struct pollfd){ .fd = has_output(w) ? w->in_fd : -1, .events = POLLOUT };
+        fds[4] = (struct pollfd){ .fd = worker_has_output(w) ? w->in_fd : -1, .events = POLLOUT };
         return poll(fds, 5, timeout);
 }
 
@@ -389,7 +189,7 @@ static void serve(struct worker *w)
 
                 look_at_start(w, initialize_until);
                 step_stop(w);
-                send_out(w);
+                worker_send(w);
                 if (w->failure[0])
                         return;
                 if (!w->initialized)
@@ -401,48 +201,14 @@ static void serve(struct worker *w)
                 if (fds[3].revents)
                         (void)!read(w->wake_fd, &ignored, sizeof(ignored));
                 if (fds[2].revents)
-                        (void)receive(w, w->err_fd, &w->err_lines, &w->err_eof);
+                        (void)worker_receive(w, w->err_fd, &w->err_lines, &w->err_eof);
                 if (fds[1].revents)
-                        (void)receive(w, w->out_fd, &w->lines, &w->out_eof);
+                        (void)worker_receive(w, w->out_fd, &w->lines, &w->out_eof);
                 if (fds[0].revents)
                         return;
                 if (w->out_eof && w->eof_ms == 0)
                         w->eof_ms = clock_mono_ms();
         }
-}
-
-/* What it wrote before it ended counts. Others may hold the pipes open, so this does not wait. */
-static void read_rest(struct worker *w)
-{
-        while (!w->out_eof && receive(w, w->out_fd, &w->lines, &w->out_eof))
-                ;
-        while (!w->err_eof && receive(w, w->err_fd, &w->err_lines, &w->err_eof))
-                ;
-}
-
-/* The process and whatever it started. It is our child until it is waited for, so its number cannot
- * be somebody else's. */
-static void bury(struct worker *w, struct proc_status *ret)
-{
-        struct op patient = { .deadline_ms = OP_NO_DEADLINE };
-
-        *ret = (struct proc_status){ .exit_code = -1 };
-        (void)kill(-w->proc.pid, SIGKILL);
-        signal_process(w, SIGKILL);
-        (void)proc_wait(&patient, &w->proc, ret, NULL);
-}
-
-static void describe_end(struct worker *w, const struct proc_status *status, char *ret, size_t size)
-{
-        char code[16] = "null";
-        char text[1024];
-        const char *name = status->signal ? sigabbrev_np(status->signal) : NULL;
-
-        if (!status->signal)
-                snprintf(code, sizeof(code), "%d", status->exit_code);
-        snprintf(text, sizeof(text), "Worker process exited (code=%s, signal=%s%s)", code,
-                 name ? "SIG" : "", name ? name : "null");
-        worker_explain(w, text, ret, size);
 }
 
 /* The first start has its own promise to keep; afterwards nobody waits. */
@@ -465,19 +231,19 @@ static void run_process(struct worker *w)
         char end[1024], why[1200], failure[1024];
 
         set_state(w, WORKER_STARTING);
-        if (start_process(w, &err) < 0) {
+        if (worker_process_start(w, &err) < 0) {
                 snprintf(why, sizeof(why), "Worker process failed to start: %s", err.msg);
                 note_failure(w, why);
                 rpc_fail_all(w, why);
-                forget_process(w);
+                worker_process_forget(w);
                 return;
         }
         serve(w);
         if (!w->failure[0])
-                read_rest(w); /* it ended by itself */
-        bury(w, &status);
-        read_rest(w);
-        describe_end(w, &status, end, sizeof(end));
+                worker_read_rest(w); /* it ended by itself */
+        worker_bury(w, &status);
+        worker_read_rest(w);
+        worker_describe_end(w, &status, end, sizeof(end));
         worker_explain(w, w->failure, failure, sizeof(failure));
         if (w->phase == STOP_NONE && !w->initialized)
                 snprintf(why, sizeof(why), "Worker initialize failed for \"%s\": %s", w->id,
@@ -492,7 +258,7 @@ static void run_process(struct worker *w)
                 w->view.state = WORKER_CRASHED;
         pthread_mutex_unlock(&w->lock);
         rpc_fail_all(w, w->failure[0] ? why : end);
-        forget_process(w);
+        worker_process_forget(w);
 }
 
 /* Restarting */
@@ -649,7 +415,7 @@ int worker_new(struct plugin_host *host, const struct plugin_host_config *config
         w->next_id = 1;
         w->calls_end = &w->calls;
         w->out.max = WORKER_OUT_MAX;
-        w->stderr_tail.max = WORKER_STDERR_KEPT + STDERR_LINE_MAX + 16;
+        w->stderr_tail.max = WORKER_STDERR_KEPT + WORKER_STDERR_LINE + 16;
         w->view.state = WORKER_STARTING;
         pthread_mutex_init(&w->lock, NULL);
         w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

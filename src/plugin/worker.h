@@ -19,6 +19,7 @@
 #define WORKER_OUT_MAX     ((size_t)128 << 20)
 #define WORKER_CALLS_MAX   10000
 #define WORKER_STDERR_KEPT 8000
+#define WORKER_STDERR_LINE ((size_t)64 << 10)
 #define WORKER_LOG_BURST   100 /* lines in ... */
 #define WORKER_LOG_WINDOW  10000
 #define WORKER_CHUNK_MAX   1000000 /* UTF-16 units of one execute.log */
@@ -130,6 +131,22 @@ int worker_take_stderr(void *ctx, const char *line, size_t len);
 void worker_redact(struct worker *w, const char *text, char *ret, size_t size);
 /* The same, with what the worker last said on standard error behind it. */
 void worker_explain(struct worker *w, const char *text, char *ret, size_t size);
+
+/* worker_process.c, for the thread. */
+int worker_process_start(struct worker *w, struct err *err);
+/* Close and forget what belonged to it. */
+void worker_process_forget(struct worker *w);
+void worker_send(struct worker *w);
+bool worker_has_output(struct worker *w);
+/* One read. False when there is no more for now. */
+bool worker_receive(struct worker *w, int fd, struct ndjson *lines, bool *eof);
+/* What it wrote before it ended counts. Others may hold the pipes open, so this does not wait. */
+void worker_read_rest(struct worker *w);
+void worker_signal(struct worker *w, int signal);
+/* Kill and wait for the process and whatever it started. */
+void worker_bury(struct worker *w, struct proc_status *ret);
+void worker_describe_end(struct worker *w, const struct proc_status *status, char *ret,
+                         size_t size);
 
 /* worker.c */
 void worker_fail(struct worker *w, const char *fmt, ...) PRINTF(2, 3);

@@ -199,6 +199,7 @@ static int start_thread(struct pool *p, bool kept, struct err *err)
 int pool_submit(struct pool *p, struct pool_job *job, struct err *err)
 {
         struct queue *q = job->awaited ? &p->awaited : &p->ordinary;
+        bool awaited;
         int r = 0;
 
         pthread_mutex_lock(&p->lock);
@@ -223,10 +224,12 @@ int pool_submit(struct pool *p, struct pool_job *job, struct err *err)
         job->cancelled = false;
         q->n++;
         push(&q->tail, job);
-        pthread_cond_signal(&p->ordinary.more);
-        if (job->awaited)
-                pthread_cond_signal(&p->awaited.more);
+        awaited = job->awaited; /* it may be gone as soon as the lock is */
         pthread_mutex_unlock(&p->lock);
+        /* Whoever wakes up takes the lock first. */
+        pthread_cond_signal(&p->ordinary.more);
+        if (awaited)
+                pthread_cond_signal(&p->awaited.more);
         return 0;
 }
 

@@ -4,15 +4,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/fs.h>
 #include <stdio.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 
 #include "base/fd.h"
+#include "workspace/content.h"
 
 #define OPEN_DIR (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-#define PIECE    ((size_t)1 << 20)
 
 struct copying {
         struct op *op;
@@ -22,49 +20,11 @@ struct copying {
         int depth;
 };
 
-static int copy_by_hand(int from_fd, int to_fd, struct err *err)
-{
-        CLEAN(cleanup_free) char *piece = xrealloc(NULL, PIECE);
-        ssize_t n;
-
-        while ((n = read(from_fd, piece, PIECE)) != 0) {
-                int r;
-
-                if (n < 0 && errno == EINTR)
-                        continue;
-                if (n < 0)
-                        return err_sys(err, ERR_IO, errno, "read");
-                r = fd_write_all(to_fd, piece, (size_t)n, err);
-                if (r < 0)
-                        return r;
-        }
-        return 0;
-}
-
-int file_copy(int from_fd, int to_fd, bool *ret_shared, struct err *err)
-{
-        bool begun = false;
-        ssize_t n;
-
-        *ret_shared = ioctl(to_fd, FICLONE, from_fd) == 0;
-        if (*ret_shared)
-                return 0;
-        while ((n = copy_file_range(from_fd, NULL, to_fd, NULL, (size_t)1 << 30, 0)) > 0)
-                begun = true;
-        if (n == 0 && begun)
-                return 0;
-        if (n < 0 && errno == ENOSPC)
-                return err_sys(err, ERR_IO, errno, "copy");
-        /* Nothing, or a file system that does not do it: what is left is read and written. */
-        return copy_by_hand(from_fd, to_fd, err);
-}
-
 static int copy_leaf(struct copying *c, int from, int to, const char *name, const struct stat *st,
                      struct err *err)
 {
         CLEAN(cleanup_fd) int in = -1;
         CLEAN(cleanup_fd) int out = -1;
-        bool shared;
         int r;
 
         in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -73,15 +33,14 @@ static int copy_leaf(struct copying *c, int from, int to, const char *name, cons
         out = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (out < 0)
                 return err_sys(err, ERR_IO, errno, "copy %s", c->path);
-        r = file_copy(in, out, &shared, err);
-        if (r < 0)
+        r = content_copy(c->op, in, out, (uint64_t)st->st_size, NULL, err);
+        if (r < 0 && r != ERR_CONFLICT) /* it became shorter: the copy is as long as it is now */
                 return err_wrap(err, r, "copy %s", c->path);
         if (fchown(out, c->options->uid, c->options->gid) < 0 ||
             fchmod(out, st->st_mode & 0777) < 0)
                 return err_sys(err, ERR_IO, errno, "copy %s", c->path);
         c->result->files++;
         c->result->bytes += (uint64_t)st->st_size;
-        c->result->copied_bytes += shared ? 0 : (uint64_t)st->st_size;
         return 0;
 }
 

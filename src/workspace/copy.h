@@ -1,4 +1,4 @@
-/* A copy of a tree, by reflink where the file system can. Blocking; operation threads. */
+/* A copy of a tree, with shared blocks where the file system can. Blocking; operation threads. */
 #ifndef BERTH_WORKSPACE_COPY_H
 #define BERTH_WORKSPACE_COPY_H
 
@@ -13,15 +13,11 @@ struct copy_options {
 
 struct copy_result {
         uint64_t files, bytes;
-        uint64_t copied_bytes; /* of these, not shared with the original */
 };
 
 /* Into an empty directory. No link is followed; what is neither file, link nor directory, and
  * set-id bits, are left out. What cannot be read is an error. */
 int tree_copy(struct op *op, int from_fd, int to_fd, const struct copy_options *options,
               struct copy_result *ret, struct err *err);
-
-/* One file's content; *ret_shared: by reflink. */
-int file_copy(int from_fd, int to_fd, bool *ret_shared, struct err *err);
 
 #endif

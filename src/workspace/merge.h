@@ -5,7 +5,8 @@
  *   - changed there and here: theirs takes the path, ours is kept beside it as
  *     <name>.berth-local-<time> and reported; the same content on both sides is no conflict.
  *   - deleted there: deleted here only if it is still as staged; a directory only when it is empty.
- *   - a change of mode alone applies when ours is unchanged; one that a umask explains is none.
+ *   - a change of mode alone applies when ours is unchanged; one that a umask explains is none. A
+ *     mode that was changed here stays when they change the content.
  *   - excluded paths, and what is only here, are never read, written or deleted.
  *
  * One workspace at a time (flock on a file beside our own records, not in the workspace). Files
@@ -34,12 +35,15 @@ struct merge_report {
 };
 
 struct merge_options {
-        const char *lock_path; /* of the workspace: locked while the merge works */
+        /* A file of the workspace's own, outside of it: locked (flock) while the merge works, so
+         * the caller must not hold it. The merge keeps its journal in it. A dry run needs none. */
+        const char *lock_path;
         const struct excludes *excludes;
-        const char *stamp; /* "20261115T101500Z": the <time> of what is kept */
-        uint32_t umask;    /* of the other side: modes that differ by it alone are the same */
-        bool set_owner;    /* give what is made to the owner of the workspace's root */
-        bool dry_run;      /* only report */
+        /* "20261115T101500Z": the <time> of what is kept; best the same when it is done again. */
+        const char *stamp;
+        uint32_t umask; /* of the other side: modes that differ by it alone are the same */
+        bool set_owner; /* give what is made to the owner of the workspace's root */
+        bool dry_run;   /* only report */
         /* Under the lock, before the first change; may be NULL. */
         int (*before)(void *ctx, struct op *op, struct err *err);
         void *ctx;

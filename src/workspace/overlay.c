@@ -10,7 +10,7 @@
 
 #include "base/arena.h"
 #include "base/fd.h"
-#include "base/path.h"
+#include "workspace/content.h"
 
 #define MAX_CHANGES ((size_t)4 << 20)
 #define OPEN_DIR    (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
@@ -187,31 +187,38 @@ static void set_was(const struct walk *w, struct change *c, const struct tree_en
         }
 }
 
+/* What it was: as an earlier restore left it (1), else as the lower layer tells (0). */
+static int find_was(struct walk *w, struct change *c, const struct tree_entry *lower,
+                    struct err *err)
+{
+        bool applied;
+        int r = find_applied(w, w->path, &applied, err);
+
+        if (r >= 0 && applied) {
+                c->has_was = true;
+                c->was = w->applied;
+        } else if (r >= 0) {
+                set_was(w, c, lower);
+        }
+        return r < 0 ? r : applied;
+}
+
 static int add_delete(struct walk *w, const struct tree_entry *lower, struct err *err)
 {
         struct change c = { .is_delete = true, .now.path = w->path };
+        int r = find_was(w, &c, lower, err);
 
-        set_was(w, &c, lower);
-        return add_change(w, &c, err);
+        return r < 0 ? r : add_change(w, &c, err);
 }
 
 static int add_put(struct walk *w, const struct tree_entry *now, const struct tree_entry *lower,
                    struct err *err)
 {
         struct change c = { .now = *now };
-        bool applied;
-        int r = find_applied(w, w->path, &applied, err);
+        int r = find_was(w, &c, lower, err);
 
-        if (r < 0)
-                return r;
-        if (applied && tree_same(now, &w->applied))
-                return 0;
-        if (applied) {
-                c.has_was = true;
-                c.was = w->applied;
-        } else {
-                set_was(w, &c, lower);
-        }
+        if (r < 0 || (r > 0 && tree_same(now, &w->applied)))
+                return MIN(r, 0);
         return add_change(w, &c, err);
 }
 
@@ -378,17 +385,7 @@ static int next_change(struct change_set *s, struct change *ret, struct err *err
 
 static int open_content(struct change_set *s, const struct change *c, int *ret_fd, struct err *err)
 {
-        struct walk *w = container_of(s, struct walk, set);
-        CLEAN(cleanup_fd) int fd = -1;
-        struct stat st;
-        int r = path_open_plain(w->upper_fd, c->now.path, O_RDONLY | O_NONBLOCK, 0, &fd, err);
-
-        if (r < 0)
-                return r;
-        if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-                return err_set(err, ERR_CONFLICT, "%s changed meanwhile", c->now.path);
-        *ret_fd = take_fd(&fd);
-        return 0;
+        return content_open(container_of(s, struct walk, set)->upper_fd, c->now.path, ret_fd, err);
 }
 
 static void close_set(struct change_set *s)

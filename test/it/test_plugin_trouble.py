@@ -90,7 +90,7 @@ class GivingUpTest(ProviderTest):
     def row(self):
         return self.ok("GET", f"/api/plugins/{self.provider.id}")
 
-    # plugin-protocol 3.8: ten restarts in a row, then the row says so and only an operator brings it back
+    # Section 3.8 of the plugin protocol: ten restarts in a row, then the row says so and only an operator brings it back
     def test_crash_budget(self):
         env = self.sandbox()
         lease = self.take(env)

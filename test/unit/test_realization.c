@@ -238,6 +238,31 @@ static void test_answer(void **state)
         json_decref(made);
 }
 
+/* What the provider said comes first, where a driver keeps it apart. */
+static void test_what_the_provider_said(void **state)
+{
+        struct lease lease = plain;
+        json_t *made;
+
+        (void)state;
+        lease.provider = "daytona";
+        lease.metadata = "{\"remoteCwd\":\"/lease\",\"providerMetadata\":{\"remoteCwd\":\"/said\","
+                         "\"remotePath\":\"/last\",\"sandboxId\":\"s-2\"}}";
+        made = record("plugin", &lease, "{\"localPath\":\"/w\"}", NULL);
+        assert_json(json_get_object(made, "remote"), "{\"path\":\"/said\",\"sandboxId\":\"s-2\"}");
+        assert_json(json_get_object(json_get_object(json_get_object(made, "rebuild"), "metadata"),
+                                    "providerMetadata"),
+                    "{\"remoteCwd\":\"/said\",\"remotePath\":\"/last\",\"sandboxId\":\"s-2\"}");
+        assert_string_equal(json_get_string(made, "summary"),
+                            "Plugin workspace realized at /said.");
+        json_decref(made);
+
+        lease.metadata = "{\"providerMetadata\":{\"remotePath\":\"/last\"}}";
+        made = record("plugin", &lease, "{\"localPath\":\"/w\"}", NULL);
+        assert_json(json_get_object(made, "remote"), "{\"path\":\"/last\"}");
+        json_decref(made);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -248,6 +273,7 @@ int main(void)
                 cmocka_unit_test(test_meagre_request),
                 cmocka_unit_test(test_ssh),
                 cmocka_unit_test(test_sandbox),
+                cmocka_unit_test(test_what_the_provider_said),
                 cmocka_unit_test(test_plugin_and_unknown),
                 cmocka_unit_test(test_answer),
         };

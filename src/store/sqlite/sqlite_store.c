@@ -6,6 +6,9 @@
  * with the speed of fdatasync. A function that fails rolls back to its savepoint; if the commit
  * itself fails, the whole group fails and nothing of it happened.
  *
+ * Who finds nobody writing writes by himself, on his own thread: a group of one without the way to
+ * the writer and back, which takes as long as a fast disk.
+ *
  * Readers take a connection from a stack and put it back; write-ahead logging lets them run beside
  * the writer. */
 #include "store/sqlite/sqlite_store.h"
@@ -51,6 +54,7 @@ struct sqlite_store {
         pthread_cond_t work;
         pthread_t thread;
         struct write_job *head, **tail;
+        bool writing; /* somebody uses `writer` */
         bool stopping;
         struct sqlite_conn *writer;
 
@@ -143,10 +147,11 @@ static void *write_thread(void *arg)
         for (;;) {
                 struct write_job *group, *job, *next;
 
-                while (!s->head && !s->stopping)
+                while (s->writing || (!s->head && !s->stopping))
                         pthread_cond_wait(&s->work, &s->lock);
                 if (!s->head)
                         break;
+                s->writing = true;
                 group = s->head;
                 s->head = NULL;
                 s->tail = &s->head;
@@ -157,6 +162,7 @@ static void *write_thread(void *arg)
                 run_group(s, group);
 
                 pthread_mutex_lock(&s->lock);
+                s->writing = false;
                 for (job = group; job; job = next) {
                         next = job->next; /* the job is gone once its owner sees FINISHED */
                         job->state = WRITE_FINISHED;
@@ -207,28 +213,51 @@ static int wait_for_job(struct sqlite_store *s, const struct op *op, struct writ
         return job->result;
 }
 
+/* Nobody writes and nobody waits. With the lock held, which is let go of meanwhile. */
+static int write_here(struct sqlite_store *s, const struct op *op, struct write_job *job)
+{
+        int r = op_check(op, job->err);
+
+        if (r < 0)
+                return r;
+        s->writing = true;
+        pthread_mutex_unlock(&s->lock);
+        run_group(s, job);
+        pthread_mutex_lock(&s->lock);
+        s->writing = false;
+        if (s->head || s->stopping)
+                pthread_cond_signal(&s->work);
+        return job->result;
+}
+
+static int write_in_turn(struct sqlite_store *s, const struct op *op, struct write_job *job)
+{
+        pthread_condattr_t attr;
+        int r;
+
+        pthread_condattr_init(&attr);
+        pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+        pthread_cond_init(&job->finished, &attr);
+        pthread_condattr_destroy(&attr);
+        *s->tail = job;
+        s->tail = &job->next;
+        pthread_cond_signal(&s->work);
+        r = wait_for_job(s, op, job);
+        pthread_cond_destroy(&job->finished);
+        return r;
+}
+
 static int sqlite_store_write(const struct op *op, struct store *base, store_fn fn, void *arg,
                               struct err *err)
 {
         struct sqlite_store *s = container_of(base, struct sqlite_store, base);
         struct err scratch = { 0 };
         struct write_job job = { .fn = fn, .arg = arg, .err = err ? err : &scratch };
-        pthread_condattr_t attr;
         int r;
 
-        pthread_condattr_init(&attr);
-        pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-        pthread_cond_init(&job.finished, &attr);
-        pthread_condattr_destroy(&attr);
-
         pthread_mutex_lock(&s->lock);
-        *s->tail = &job;
-        s->tail = &job.next;
-        pthread_cond_signal(&s->work);
-        r = wait_for_job(s, op, &job);
+        r = s->writing || s->head ? write_in_turn(s, op, &job) : write_here(s, op, &job);
         pthread_mutex_unlock(&s->lock);
-
-        pthread_cond_destroy(&job.finished);
         err_done(&scratch);
         return r;
 }

@@ -1,0 +1,45 @@
+/* The POSIX shell texts that run on the host. The login shell, whatever it is, sees one fixed line
+ * of plain words; the text itself comes through standard input, so nothing of it is quoted twice,
+ * shows in a process list, or meets a shell that is no sh. Pure; any thread. */
+#ifndef BERTH_SSH_SCRIPT_H
+#define BERTH_SSH_SCRIPT_H
+
+#include "base/buf.h"
+
+/* A box program that can be brought to a host. */
+struct ssh_box {
+        const char *machine; /* as `uname -m` says it */
+        const char *path;    /* here */
+        char hash[65];       /* of its content; empty: there is none for that machine */
+};
+
+#define SSH_N_BOXES 2
+
+/* For the login shell: run the `len` bytes that come first. */
+void ssh_script_launcher(size_t len, struct buf *out);
+
+/* Make and enter the workspace, see that it can be written, and say so, and what kind of host it
+ * is. mark: session.h. */
+void ssh_script_ready(const char *mark, const char *path, const struct ssh_box *boxes,
+                      struct buf *out);
+/* The same, then the box: found or fetched, and become the relay to it. */
+void ssh_script_stream(const char *mark, const char *path, const struct ssh_box *boxes,
+                       struct buf *out);
+
+/* Source the login's start-up files, set again what was set before (names only: values are never
+ * text of a script), and become "$@". NULL-terminated list of names. */
+void ssh_script_command(const char *const *names, struct buf *out);
+
+/* A command without a box. Its tree carries both ids in its variables, by which it is found again.
+ */
+struct ssh_plain_command {
+        const char *exec_id, *place_id, *cwd, *command;
+        const char *const *args; /* NULL-terminated, as the next */
+        const char *const *env;  /* NAME=value: what was set explicitly */
+};
+void ssh_script_plain(const char *mark, const struct ssh_plain_command *c, struct buf *out);
+/* End what carries `name`=`id`: SIGTERM, and SIGKILL to what is left after `grace_s` seconds. */
+void ssh_script_kill(const char *mark, const char *name, const char *id, unsigned grace_s,
+                     struct buf *out);
+
+#endif

@@ -1,0 +1,840 @@
+/* The rules of the merge one by one, and what a hostile change set or a bad moment can do to it.
+ * test_merge_walk.c compares random ones with a model; test_merge_crash.c kills it everywhere. */
+#define _GNU_SOURCE
+#include "merge_fixture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "workspace/mirror.h"
+
+#define KEPT(name) name ".berth-local-" STAMP
+
+struct trees {
+        struct merge_world w;
+        struct tree was, now, want, got;
+};
+
+static int setup(void **state)
+{
+        struct trees *t = xcalloc(1, sizeof(*t));
+
+        world_init(&t->w);
+        *state = t;
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        struct trees *t = *state;
+
+        world_done(&t->w);
+        tree_done(&t->was);
+        tree_done(&t->now);
+        tree_done(&t->want);
+        tree_done(&t->got);
+        free(t);
+        return 0;
+}
+
+/* `was` was staged; then it was edited there (`now`) and here (on disk). */
+static void staged(struct trees *t)
+{
+        tree_assign(&t->now, &t->was);
+        world_set(&t->w, &t->was);
+}
+
+static void merge(struct trees *t)
+{
+        if (world_merge(&t->w, &t->was, &t->now, false) < 0)
+                fail_msg("merge: %s", t->w.err.msg);
+}
+
+static void expect_text(struct trees *t, const char *path, const char *want)
+{
+        char *text = world_text(&t->w, path);
+
+        if (!text)
+                fail_msg("%s is not there", path);
+        assert_string_equal(text, want);
+        free(text);
+}
+
+static void expect_absent(struct trees *t, const char *path)
+{
+        struct stat st;
+
+        assert_int_equal(fstatat(t->w.ws, path, &st, AT_SYMLINK_NOFOLLOW), -1);
+}
+
+static uint32_t mode_of(struct trees *t, const char *path)
+{
+        struct stat st;
+
+        assert_int_equal(fstatat(t->w.ws, path, &st, AT_SYMLINK_NOFOLLOW), 0);
+        return st.st_mode & 07777;
+}
+
+static void expect_conflict(struct trees *t, const char *path, const char *kept)
+{
+        const struct merge_conflict *c = t->w.report.conflicts;
+
+        while (c && !streq(c->path, path))
+                c = c->next;
+        if (!c)
+                fail_msg("no conflict at %s", path);
+        else
+                assert_string_equal(c->kept, kept);
+}
+
+static void expect_nothing_ours(struct trees *t)
+{
+        world_read(&t->w, &t->got);
+        for (size_t i = 0; i < t->got.n; i++)
+                assert_null(strstr(t->got.nodes[i].path, ".berth-tmp"));
+}
+
+static void expect_clear_journal(struct trees *t)
+{
+        struct stat st;
+
+        assert_int_equal(stat(t->w.lock, &st), 0);
+        assert_int_equal(st.st_size, 0);
+}
+
+/* The rules */
+
+/* remote-execution 8.12, 8.13, 8.14: changed and new files come; what was made here stays; what is
+ * excluded is left alone on both sides. */
+static void test_restore(void **state)
+{
+        static const char *const patterns[] = { ".claude", NULL };
+        static const struct excludes excludes = { patterns };
+        struct trees *t = *state;
+
+        tree_file(&t->was, "README.md", "local\n");
+        tree_file(&t->was, ".claude/settings.json", "{\"local\":true}\n");
+        tree_file(&t->was, ".paperclip-runtime/state.json", "{}\n");
+        staged(t);
+        world_write(&t->w, "local-stale.txt", "remove?\n");
+        tree_file(&t->now, "README.md", "remote\n");
+        tree_file(&t->now, "src/new/remote-only.txt", "sync back\n");
+        tree_file(&t->now, ".claude/settings.json", "theirs");
+        tree_remove(&t->now, ".paperclip-runtime");
+        tree_file(&t->now, ".paperclip-runtime/other", "theirs");
+        t->w.options.excludes = &excludes;
+        merge(t);
+        tree_assign(&t->want, &t->was);
+        tree_file(&t->want, "README.md", "remote\n");
+        tree_file(&t->want, "src/new/remote-only.txt", "sync back\n");
+        tree_file(&t->want, "local-stale.txt", "remove?\n");
+        world_read(&t->w, &t->got);
+        tree_assert_equal(&t->got, &t->want, "restored");
+        assert_int_equal(t->w.report.n_conflicts, 0);
+        assert_int_equal(t->w.report.added, 3); /* two directories and a file */
+        assert_int_equal(t->w.report.changed, 1);
+        assert_int_equal(t->w.report.bytes, 17);
+}
+
+/* remote-execution 8.15 */
+static void test_two_restores_of_one_baseline(void **state)
+{
+        struct trees *t = *state;
+        struct tree other = { 0 };
+
+        tree_file(&t->was, "README.md", "x");
+        staged(t);
+        tree_assign(&other, &t->was);
+        tree_file(&t->now, "manual-qa/run-1/notes.md", "first");
+        tree_file(&other, "manual-qa/run-1/report.md", "second");
+        merge(t);
+        assert_int_equal(world_merge(&t->w, &t->was, &other, false), 0);
+        expect_text(t, "manual-qa/run-1/notes.md", "first");
+        expect_text(t, "manual-qa/run-1/report.md", "second");
+        tree_done(&other);
+}
+
+static void test_both_changed(void **state)
+{
+        struct trees *t = *state;
+
+        tree_file(&t->was, "d/both", "was");
+        tree_file(&t->was, "d/same", "was");
+        tree_file(&t->was, "d/ours", "was");
+        tree_link(&t->was, "d/link", "was");
+        staged(t);
+        world_write(&t->w, "d/both", "ours");
+        world_write(&t->w, "d/same", "agreed");
+        world_write(&t->w, "d/ours", "ours");
+        world_write(&t->w, "d/added", "ours");
+        assert_int_equal(unlinkat(t->w.ws, "d/link", 0), 0);
+        assert_int_equal(symlinkat("ours", t->w.ws, "d/link"), 0);
+        tree_file(&t->now, "d/both", "theirs");
+        tree_file(&t->now, "d/same", "agreed");
+        tree_file(&t->now, "d/added", "theirs");
+        tree_link(&t->now, "d/link", "theirs");
+        merge(t);
+        expect_text(t, "d/both", "theirs");
+        expect_text(t, KEPT("d/both"), "ours");
+        expect_text(t, "d/same", "agreed");
+        expect_text(t, "d/ours", "ours");
+        expect_text(t, "d/added", "theirs");
+        expect_text(t, KEPT("d/added"), "ours");
+        assert_int_equal(t->w.report.n_conflicts, 3);
+        expect_conflict(t, "d/both", KEPT("d/both"));
+        expect_conflict(t, "d/added", KEPT("d/added"));
+        expect_conflict(t, "d/link", KEPT("d/link"));
+        world_read(&t->w, &t->got);
+        assert_string_equal(tree_find(&t->got, "d/link")->text, "theirs");
+        assert_string_equal(tree_find(&t->got, KEPT("d/link"))->text, "ours");
+}
+
+static void test_names_of_what_is_kept(void **state)
+{
+        struct trees *t = *state;
+        char name[256] = "x", kept[256];
+
+        for (size_t i = 1; i < 255; i += 2) /* two bytes each: the cut is between two of them */
+                memcpy(name + i, "\xc3\xa4", 3);
+        tree_file(&t->was, "f", "was");
+        staged(t);
+        world_write(&t->w, "f", "ours");
+        world_write(&t->w, KEPT("f"), "somebody's");
+        world_write(&t->w, name, "ours");
+        tree_file(&t->now, "f", "theirs");
+        tree_file(&t->now, name, "theirs");
+        merge(t);
+        expect_text(t, KEPT("f"), "somebody's");
+        expect_text(t, KEPT("f") "-2", "ours");
+        expect_conflict(t, "f", KEPT("f") "-2");
+        snprintf(kept, sizeof(kept), "%.225s" KEPT(""), name);
+        assert_int_equal(strlen(kept), 254);
+        expect_text(t, kept, "ours");
+        expect_text(t, name, "theirs");
+        expect_conflict(t, name, kept);
+}
+
+static void test_deletions(void **state)
+{
+        struct trees *t = *state;
+
+        tree_file(&t->was, "gone/a", "was");
+        tree_file(&t->was, "gone/deep/b", "was");
+        tree_file(&t->was, "stays/changed", "was");
+        tree_file(&t->was, "stays/unchanged", "was");
+        tree_link(&t->was, "link", "was");
+        staged(t);
+        world_write(&t->w, "stays/changed", "ours");
+        for (size_t i = 0; i < t->was.n; i++)
+                tree_remove(&t->now, t->was.nodes[i].path);
+        merge(t);
+        expect_absent(t, "gone");
+        expect_absent(t, "link");
+        expect_absent(t, "stays/unchanged");
+        expect_text(t, "stays/changed", "ours");
+        assert_int_equal(t->w.report.left, 1);
+        assert_int_equal(t->w.report.deleted, 6);
+        assert_int_equal(t->w.report.n_conflicts, 0);
+}
+
+static void test_modes(void **state)
+{
+        struct trees *t = *state;
+
+        tree_file(&t->was, "exec", "x");
+        tree_file(&t->was, "exec-ours", "x");
+        tree_put(&t->was, "by-umask", TREE_FILE, 0664, "x");
+        tree_put(&t->was, "by-umask-edited", TREE_FILE, 0664, "x");
+        tree_file(&t->was, "ours", "x");
+        tree_file(&t->was, "gone", "x");
+        staged(t);
+        tree_find(&t->now, "exec")->mode = 0755;
+        tree_find(&t->now, "exec-ours")->mode = 0755;
+        world_write(&t->w, "exec-ours", "ours");
+        tree_find(&t->now, "by-umask")->mode = 0644;
+        tree_put(&t->now, "by-umask-edited", TREE_FILE, 0644, "theirs");
+        assert_int_equal(fchmodat(t->w.ws, "ours", 0700, 0), 0);
+        tree_file(&t->now, "ours", "theirs");
+        tree_find(&t->now, "gone")->mode = 0755;
+        assert_int_equal(unlinkat(t->w.ws, "gone", 0), 0);
+        tree_put(&t->now, "set-id", TREE_FILE, 0644, "x");
+        tree_put(&t->now, "unreadable", TREE_FILE, 0, "x");
+        merge(t);
+        assert_int_equal(mode_of(t, "exec"), 0755);
+        assert_int_equal(mode_of(t, "exec-ours"), 0644);
+        expect_text(t, "exec-ours", "ours");
+        assert_int_equal(mode_of(t, "by-umask"), 0664);
+        assert_int_equal(mode_of(t, "by-umask-edited"), 0664);
+        expect_text(t, "by-umask-edited", "theirs");
+        expect_text(t, "ours", "theirs"); /* content of theirs, mode of ours */
+        assert_int_equal(mode_of(t, "ours"), 0700);
+        expect_absent(t, "gone");
+        assert_int_equal(mode_of(t, "unreadable"), 0400);
+        assert_int_equal(t->w.report.n_conflicts, 0);
+}
+
+/* Kinds that change. What is only here survives whatever becomes of its directory. */
+static void test_directory_becomes_file(void **state)
+{
+        struct trees *t = *state;
+
+        tree_file(&t->was, "clean/a", "was");
+        tree_file(&t->was, "full/a", "was");
+        tree_file(&t->was, "full/sub/b", "was");
+        staged(t);
+        world_write(&t->w, "full/sub/ours", "ours");
+        tree_file(&t->now, "clean", "theirs");
+        tree_link(&t->now, "full", "theirs");
+        merge(t);
+        expect_text(t, "clean", "theirs");
+        world_read(&t->w, &t->got);
+        assert_int_equal(tree_find(&t->got, "full")->kind, TREE_LINK);
+        expect_text(t, KEPT("full") "/sub/ours", "ours");
+        expect_absent(t, KEPT("full") "/a");
+        assert_int_equal(t->w.report.n_conflicts, 1);
+        expect_conflict(t, "full", KEPT("full"));
+}
+
+static void test_file_becomes_directory(void **state)
+{
+        struct trees *t = *state;
+
+        tree_file(&t->was, "clean", "was");
+        tree_file(&t->was, "edited", "was");
+        staged(t);
+        world_write(&t->w, "edited", "ours");
+        tree_file(&t->now, "clean/a", "theirs");
+        tree_file(&t->now, "edited/a", "theirs");
+        merge(t);
+        expect_text(t, "clean/a", "theirs");
+        expect_text(t, "edited/a", "theirs");
+        expect_text(t, KEPT("edited"), "ours");
+        assert_int_equal(t->w.report.n_conflicts, 1);
+}
+
+static void test_parents_that_went_away(void **state)
+{
+        struct trees *t = *state;
+
+        tree_file(&t->was, "deleted/sub/f", "was");
+        tree_file(&t->was, "replaced/f", "was");
+        staged(t);
+        assert_int_equal(unlinkat(t->w.ws, "deleted/sub/f", 0), 0);
+        assert_int_equal(unlinkat(t->w.ws, "deleted/sub", AT_REMOVEDIR), 0);
+        assert_int_equal(unlinkat(t->w.ws, "deleted", AT_REMOVEDIR), 0);
+        assert_int_equal(unlinkat(t->w.ws, "replaced/f", 0), 0);
+        assert_int_equal(unlinkat(t->w.ws, "replaced", AT_REMOVEDIR), 0);
+        world_write(&t->w, "replaced", "ours");
+        tree_file(&t->now, "deleted/sub/f", "theirs");
+        tree_file(&t->now, "replaced/f", "theirs");
+        merge(t);
+        expect_text(t, "deleted/sub/f", "theirs");
+        expect_text(t, "replaced/f", "theirs");
+        expect_text(t, KEPT("replaced"), "ours");
+}
+
+/* Links are never followed: neither on the way nor at the end of it. */
+static void test_links_are_not_followed(void **state)
+{
+        struct trees *t = *state;
+        char *text;
+
+        assert_int_equal(mkdirat(t->w.root_fd, "outside", 0755), 0);
+        assert_int_equal(file_write_at(t->w.root_fd, "outside/f", "safe", 4, 0644, NULL), 0);
+        tree_file(&t->was, "dir/f", "was");
+        tree_file(&t->was, "file", "was");
+        staged(t);
+        assert_int_equal(unlinkat(t->w.ws, "dir/f", 0), 0);
+        assert_int_equal(unlinkat(t->w.ws, "dir", AT_REMOVEDIR), 0);
+        assert_int_equal(symlinkat("../outside", t->w.ws, "dir"), 0);
+        assert_int_equal(unlinkat(t->w.ws, "file", 0), 0);
+        assert_int_equal(symlinkat("../outside/f", t->w.ws, "file"), 0);
+        tree_file(&t->now, "dir/f", "theirs");
+        tree_file(&t->now, "dir/g", "theirs");
+        tree_file(&t->now, "file", "theirs");
+        merge(t);
+        expect_text(t, "dir/f", "theirs");
+        expect_text(t, "dir/g", "theirs");
+        expect_text(t, "file", "theirs");
+        world_read(&t->w, &t->got);
+        assert_int_equal(tree_find(&t->got, "dir")->kind, TREE_DIR);
+        assert_string_equal(tree_find(&t->got, KEPT("dir"))->text, "../outside");
+        assert_string_equal(tree_find(&t->got, KEPT("file"))->text, "../outside/f");
+        assert_int_equal(faccessat(t->w.root_fd, "outside/g", F_OK, 0), -1);
+        text = world_text(&t->w, "../outside/f");
+        assert_string_equal(text, "safe");
+        free(text);
+}
+
+static void test_deletion_behind_a_link(void **state)
+{
+        struct trees *t = *state;
+
+        assert_int_equal(mkdirat(t->w.root_fd, "outside", 0755), 0);
+        assert_int_equal(file_write_at(t->w.root_fd, "outside/f", "was", 3, 0644, NULL), 0);
+        tree_file(&t->was, "dir/f", "was");
+        staged(t);
+        assert_int_equal(unlinkat(t->w.ws, "dir/f", 0), 0);
+        assert_int_equal(unlinkat(t->w.ws, "dir", AT_REMOVEDIR), 0);
+        assert_int_equal(symlinkat("../outside", t->w.ws, "dir"), 0);
+        tree_remove(&t->now, "dir/f");
+        merge(t);
+        assert_int_equal(faccessat(t->w.root_fd, "outside/f", F_OK, 0), 0);
+}
+
+/* A FIFO is neither opened, which would wait for ever, nor lost. */
+static void test_what_is_no_file(void **state)
+{
+        struct trees *t = *state;
+
+        tree_file(&t->was, "gone", "was");
+        staged(t);
+        assert_int_equal(mkfifoat(t->w.ws, "pipe", 0600), 0);
+        assert_int_equal(unlinkat(t->w.ws, "gone", 0), 0);
+        assert_int_equal(mkfifoat(t->w.ws, "gone", 0600), 0);
+        tree_file(&t->now, "pipe", "theirs");
+        tree_remove(&t->now, "gone");
+        merge(t);
+        expect_text(t, "pipe", "theirs");
+        world_read(&t->w, &t->got);
+        assert_int_equal(tree_find(&t->got, KEPT("pipe"))->kind, TREE_UNKNOWN);
+        assert_int_equal(tree_find(&t->got, "gone")->kind, TREE_UNKNOWN);
+        assert_int_equal(t->w.report.left, 1);
+}
+
+/* An overlay tells by time alone what was changed here. */
+static void test_told_by_time(void **state)
+{
+        struct trees *t = *state;
+        struct tree_changes changes;
+        struct tree ours = { 0 };
+
+        tree_file(&t->was, "touched", "was");
+        tree_file(&t->was, "untouched", "was");
+        tree_file(&t->was, "deleted-touched", "was");
+        tree_file(&t->was, "deleted", "was");
+        staged(t);
+        tree_assign(&ours, &t->was);
+        tree_find(&ours, "touched")->mode = 0600; /* anything: the fixture makes a time of it */
+        tree_find(&ours, "deleted-touched")->mode = 0600;
+        tree_file(&t->now, "touched", "theirs");
+        tree_file(&t->now, "untouched", "theirs");
+        tree_remove(&t->now, "deleted-touched");
+        tree_remove(&t->now, "deleted");
+        tree_changes_init(&changes, &t->was, &t->now);
+        changes.by_time = true;
+        changes.ours = &ours;
+        assert_int_equal(merge_apply(&t->w.op, t->w.ws, &changes.set, &t->w.options, &t->w.report,
+                                     &t->w.err),
+                         0);
+        expect_text(t, "touched", "theirs");
+        expect_text(t, KEPT("touched"), "was");
+        expect_text(t, "untouched", "theirs");
+        expect_text(t, "deleted-touched", "was");
+        expect_absent(t, "deleted");
+        assert_int_equal(t->w.report.n_conflicts, 1);
+        assert_int_equal(t->w.report.left, 1);
+        tree_done(&ours);
+}
+
+/* Mirroring */
+
+/* remote-execution 8.8, 8.9 */
+static void test_mirror(void **state)
+{
+        static const char *const preserve[] = { ".claude", ".claude.json", ".paperclip-runtime",
+                                                NULL };
+        struct trees *t = *state;
+        struct mirror_options options = {
+                .preserve_absent = preserve,
+                .lock_path = t->w.lock,
+                .stamp = STAMP,
+        };
+        int source;
+
+        tree_file(&t->was, "src/a", "old");
+        tree_file(&t->was, "stale/deep/x", "old");
+        tree_file(&t->was, ".claude/settings.json", "kept");
+        tree_file(&t->was, ".claude.json", "kept");
+        tree_file(&t->was, ".paperclip-runtime/state.json", "kept");
+        staged(t);
+        tree_put(&t->want, "src/a", TREE_FILE, 0755, "new");
+        tree_file(&t->want, "src/new/deep/b", "new");
+        tree_link(&t->want, "link", "src/a");
+        assert_int_equal(mkdirat(t->w.root_fd, "source", 0755), 0);
+        source = openat(t->w.root_fd, "source", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        tree_write(&t->want, source);
+        if (mirror_directory(&t->w.op, source, t->w.ws, &options, &t->w.report, &t->w.err) < 0)
+                fail_msg("mirror: %s", t->w.err.msg);
+        tree_file(&t->want, ".claude/settings.json", "kept");
+        tree_file(&t->want, ".claude.json", "kept");
+        tree_file(&t->want, ".paperclip-runtime/state.json", "kept");
+        world_read(&t->w, &t->got);
+        tree_assert_equal(&t->got, &t->want, "mirrored");
+        assert_int_equal(t->w.report.n_conflicts, 0);
+        close(source);
+}
+
+/* Hostile change sets */
+
+static const char *hostile_path;
+static uint32_t hostile_mode;
+
+static const char *make_hostile(struct tree_changes *c, struct change *change)
+{
+        (void)c;
+        if (hostile_mode)
+                change->now.mode = hostile_mode;
+        return hostile_path ? hostile_path : change->now.path;
+}
+
+static int merge_hostile(struct trees *t)
+{
+        struct tree_changes changes;
+
+        tree_changes_init(&changes, &t->was, &t->now);
+        changes.edit = make_hostile;
+        return merge_apply(&t->w.op, t->w.ws, &changes.set, &t->w.options, &t->w.report, &t->w.err);
+}
+
+static void test_hostile_paths(void **state)
+{
+        static const char *const paths[] = {
+                "../out", "/tmp/berth-out", "a/../../out", "a//b", "", ".", "..", "a/", "./a",
+        };
+        struct trees *t = *state;
+
+        staged(t);
+        tree_file(&t->now, "f", "theirs");
+        for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
+                hostile_path = paths[i];
+                assert_int_equal(merge_hostile(t), ERR_INVALID);
+        }
+        hostile_path = NULL;
+        world_read(&t->w, &t->got);
+        assert_int_equal(t->got.n, 0);
+        assert_int_equal(faccessat(t->w.root_fd, "out", F_OK, 0), -1);
+}
+
+static void test_hostile_order(void **state)
+{
+        struct trees *t = *state;
+
+        staged(t);
+        tree_file(&t->now, "f", "theirs");
+        tree_file(&t->now, "g", "theirs");
+        hostile_path = "f"; /* twice */
+        assert_int_equal(merge_hostile(t), ERR_INVALID);
+        hostile_path = NULL;
+        expect_nothing_ours(t);
+}
+
+static const char *beneath_a_file(struct tree_changes *c, struct change *change)
+{
+        (void)c;
+        return streq(change->now.path, "g") ? "f/g" : change->now.path;
+}
+
+static void test_hostile_beneath_a_file(void **state)
+{
+        struct trees *t = *state;
+        struct tree_changes changes;
+
+        staged(t);
+        tree_file(&t->now, "f", "theirs");
+        tree_file(&t->now, "g", "theirs");
+        tree_changes_init(&changes, &t->was, &t->now);
+        changes.edit = beneath_a_file;
+        assert_int_equal(merge_apply(&t->w.op, t->w.ws, &changes.set, &t->w.options, &t->w.report,
+                                     &t->w.err),
+                         ERR_INVALID);
+        expect_nothing_ours(t);
+}
+
+static void test_hostile_mode(void **state)
+{
+        struct trees *t = *state;
+
+        staged(t);
+        tree_file(&t->now, "f", "theirs");
+        hostile_mode = 06777;
+        assert_int_equal(merge_hostile(t), 0);
+        hostile_mode = 0;
+        assert_int_equal(mode_of(t, "f"), 0777);
+}
+
+/* Bad moments */
+
+static struct trees *disturbed;
+static int (*open_quietly)(struct change_set *, const struct change *, int *, struct err *);
+
+static int disturb(struct change_set *s, const struct change *c, int *ret_fd, struct err *err)
+{
+        bool agrees = streq(c->now.path, "agreed");
+
+        world_write(&disturbed->w, c->now.path, agrees ? "theirs" : "typed meanwhile");
+        return open_quietly(s, c, ret_fd, err);
+}
+
+static int cancel(struct change_set *s, const struct change *c, int *ret_fd, struct err *err)
+{
+        if (streq(c->now.path, "b"))
+                op_cancel_set(disturbed->w.op.cancel);
+        return open_quietly(s, c, ret_fd, err);
+}
+
+static int merge_with(struct trees *t,
+                      int (*open)(struct change_set *, const struct change *, int *, struct err *))
+{
+        struct tree_changes changes;
+
+        tree_changes_init(&changes, &t->was, &t->now);
+        disturbed = t;
+        open_quietly = changes.set.open;
+        changes.set.open = open;
+        return merge_apply(&t->w.op, t->w.ws, &changes.set, &t->w.options, &t->w.report, &t->w.err);
+}
+
+/* Somebody saves a file between the decision and the rename. */
+static void test_edited_while_merging(void **state)
+{
+        struct trees *t = *state;
+
+        tree_file(&t->was, "f", "was");
+        staged(t);
+        tree_file(&t->now, "f", "theirs");
+        tree_file(&t->now, "new", "theirs");
+        tree_file(&t->now, "agreed", "theirs");
+        assert_int_equal(merge_with(t, disturb), 0);
+        expect_text(t, "f", "theirs");
+        expect_text(t, KEPT("f"), "typed meanwhile");
+        expect_text(t, "new", "theirs");
+        expect_text(t, KEPT("new"), "typed meanwhile");
+        assert_int_equal(t->w.report.n_conflicts, 2);
+        expect_nothing_ours(t);
+}
+
+static void test_cancelled(void **state)
+{
+        struct trees *t = *state;
+        struct op_cancel c;
+
+        staged(t);
+        tree_file(&t->now, "a", "theirs");
+        tree_file(&t->now, "b", "theirs");
+        assert_int_equal(op_cancel_init(&c, NULL), 0);
+        t->w.op.cancel = &c;
+        assert_int_equal(merge_with(t, cancel), ERR_CANCELLED);
+        expect_nothing_ours(t);
+        expect_clear_journal(t); /* or it would grow with every try */
+        t->w.op.cancel = NULL;
+        op_cancel_done(&c);
+        merge(t);
+        expect_text(t, "b", "theirs");
+}
+
+static int disturb_another(struct change_set *s, const struct change *c, int *ret_fd,
+                           struct err *err)
+{
+        world_write(&disturbed->w, "agreed", "typed meanwhile");
+        return open_quietly(s, c, ret_fd, err);
+}
+
+/* Theirs was the same, so nobody fetched it; now it would be needed. The next try has it. */
+static void test_edited_after_it_agreed(void **state)
+{
+        struct trees *t = *state;
+
+        tree_file(&t->was, "agreed", "was");
+        staged(t);
+        world_write(&t->w, "agreed", "theirs");
+        tree_put(&t->now, "agreed", TREE_FILE, 0755, "theirs");
+        tree_file(&t->now, "other", "theirs");
+        assert_int_equal(merge_with(t, disturb_another), ERR_CONFLICT);
+        expect_text(t, "agreed", "typed meanwhile");
+        expect_nothing_ours(t);
+        merge(t);
+        expect_text(t, "agreed", "theirs");
+        expect_text(t, KEPT("agreed"), "typed meanwhile");
+        expect_text(t, "other", "theirs");
+}
+
+static void test_one_at_a_time(void **state)
+{
+        struct trees *t = *state;
+        int fd = open(t->w.lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+        staged(t);
+        tree_file(&t->now, "f", "theirs");
+        assert_int_equal(flock(fd, LOCK_EX), 0);
+        t->w.op.deadline_ms = clock_mono_ms();
+        assert_int_equal(world_merge(&t->w, &t->was, &t->now, false), ERR_TIMEOUT);
+        expect_absent(t, "f");
+        t->w.op.deadline_ms = OP_NO_DEADLINE;
+        close(fd);
+        merge(t);
+        expect_text(t, "f", "theirs");
+}
+
+static int refuse_before(void *ctx, struct op *op, struct err *err)
+{
+        struct trees *t = ctx;
+        CLEAN(cleanup_fd) int fd = open(t->w.lock, O_RDWR | O_CLOEXEC);
+
+        (void)op;
+        assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), -1); /* it is held already */
+        expect_absent(t, "f");
+        return err_set(err, ERR_CONFLICT, "not now");
+}
+
+static void test_before(void **state)
+{
+        struct trees *t = *state;
+
+        staged(t);
+        tree_file(&t->now, "f", "theirs");
+        t->w.options.before = refuse_before;
+        t->w.options.ctx = t;
+        assert_int_equal(world_merge(&t->w, &t->was, &t->now, false), ERR_CONFLICT);
+        expect_absent(t, "f");
+}
+
+static void test_many(void **state)
+{
+        struct trees *t = *state;
+        char path[32];
+
+        staged(t);
+        for (unsigned i = 0; i < 2500; i++) { /* several batches, and many directories */
+                snprintf(path, sizeof(path), "d%03u/f%u", i % 50, i);
+                tree_file(&t->now, path, path);
+        }
+        merge(t);
+        world_read(&t->w, &t->got);
+        tree_assert_equal(&t->got, &t->now, "many");
+        assert_int_equal(t->w.report.added, 2550);
+}
+
+static void test_owner(void **state)
+{
+        struct trees *t = *state;
+        struct stat st;
+
+        if (geteuid() != 0)
+                skip();
+        staged(t);
+        assert_int_equal(fchown(t->w.ws, 12345, 54321), 0);
+        tree_file(&t->now, "d/f", "theirs");
+        tree_link(&t->now, "d/l", "theirs");
+        t->w.options.set_owner = true;
+        merge(t);
+        for (size_t i = 0; i < t->now.n; i++) {
+                assert_int_equal(fstatat(t->w.ws, t->now.nodes[i].path, &st, AT_SYMLINK_NOFOLLOW),
+                                 0);
+                assert_int_equal(st.st_uid, 12345);
+                assert_int_equal(st.st_gid, 54321);
+        }
+}
+
+/* A mount namespace of its own, with a small file system for the workspace: a full disk is an error
+ * that says so, nothing is lost, and with room it goes on. Then something is mounted in it. */
+
+static void in_small_workspace(struct trees *t)
+{
+        char *large = xcalloc(1, (512 << 10) + 1), path[SCRATCH_PATH_MAX + 32];
+
+        memset(large, 'x', 512 << 10);
+        world_write(&t->w, "f", "ours");
+        world_write(&t->w, "ballast", large);
+        tree_file(&t->was, "f", "was");
+        tree_file(&t->now, "a", large);
+        tree_file(&t->now, "f", large);
+        assert_int_equal(world_merge(&t->w, &t->was, &t->now, false), ERR_IO);
+        assert_non_null(strstr(t->w.err.msg, "No space left"));
+        expect_text(t, "f", "ours");
+        expect_nothing_ours(t);
+        assert_int_equal(unlinkat(t->w.ws, "ballast", 0), 0);
+        tree_file(&t->now, "f", "theirs");
+        merge(t);
+        expect_text(t, "f", "theirs");
+        expect_text(t, KEPT("f"), "ours");
+
+        assert_int_equal(mkdirat(t->w.ws, "mnt", 0755), 0);
+        snprintf(path, sizeof(path), "%s/ws/mnt", t->w.root);
+        assert_int_equal(mount("none", path, "tmpfs", 0, "size=64k"), 0);
+        tree_assign(&t->was, &t->now);
+        tree_file(&t->now, "mnt/f", "theirs");
+        assert_int_equal(world_merge(&t->w, &t->was, &t->now, false), ERR_FORBIDDEN);
+        assert_non_null(strstr(t->w.err.msg, "mount point"));
+        expect_absent(t, "mnt/f");
+        assert_int_equal(umount(path), 0);
+        free(large);
+}
+
+static void test_full_disk_and_mounts(void **state)
+{
+        struct trees *t = *state;
+        char path[SCRATCH_PATH_MAX + 16];
+        int status;
+        pid_t pid = fork();
+
+        if (pid == 0) {
+                snprintf(path, sizeof(path), "%s/ws", t->w.root);
+                if (unshare(CLONE_NEWNS) < 0 ||
+                    mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+                    mount("none", path, "tmpfs", 0, "size=1m") < 0)
+                        _exit(77);
+                close(t->w.ws);
+                t->w.ws = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                in_small_workspace(t);
+                _exit(0); /* a failed assertion does not come here */
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+                skip();
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                TEST(test_restore),
+                TEST(test_two_restores_of_one_baseline),
+                TEST(test_both_changed),
+                TEST(test_names_of_what_is_kept),
+                TEST(test_deletions),
+                TEST(test_modes),
+                TEST(test_directory_becomes_file),
+                TEST(test_file_becomes_directory),
+                TEST(test_parents_that_went_away),
+                TEST(test_links_are_not_followed),
+                TEST(test_deletion_behind_a_link),
+                TEST(test_what_is_no_file),
+                TEST(test_told_by_time),
+                TEST(test_mirror),
+                TEST(test_hostile_paths),
+                TEST(test_hostile_order),
+                TEST(test_hostile_beneath_a_file),
+                TEST(test_hostile_mode),
+                TEST(test_edited_while_merging),
+                TEST(test_edited_after_it_agreed),
+                TEST(test_cancelled),
+                TEST(test_one_at_a_time),
+                TEST(test_before),
+                TEST(test_many),
+                TEST(test_owner),
+                TEST(test_full_disk_and_mounts),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
