@@ -95,6 +95,10 @@ extern const struct route routes_executions[];
 extern const struct route routes_salvages[];
 extern const struct route routes_snapshots[];
 extern const struct route routes_agents[];
+extern const struct route routes_agent_config[];
+extern const struct route routes_issues[];
+extern const struct route routes_issue_records[];
+extern const struct route routes_projects[];
 extern const struct route routes_activity[];
 extern const struct route routes_plugins[];
 extern const struct route routes_secrets[];
@@ -127,6 +131,10 @@ int call_query_int(struct call *c, const char *name, int64_t fallback, int64_t m
 bool call_query_flag(struct call *c, const char *name);
 /* Add a header to the answer; name and value must outlive the call. */
 void call_field(struct call *c, const char *name, const char *value);
+/* An answer that is a list: begin it, let somebody write the rows to *w, end it and return what
+ * came of that. */
+void call_list(struct call *c, struct jw *w);
+int call_list_end(struct jw *w, int r);
 /* Paging: a cursor is "<microseconds>.<id>" of the last row shown; 0 and NULL when none was sent.
  */
 int call_cursor(struct call *c, int64_t *ret_us, const char **ret_id, struct err *err);
@@ -134,5 +142,7 @@ void call_next_cursor(struct call *c, int64_t us, const char *id);
 /* ERR_NOT_FOUND with the resource's text when a path parameter is no UUID: no row can have that id.
  */
 int call_uuid(struct call *c, size_t param, const char *missing, const char **ret, struct err *err);
+/* The agent that the first path parameter names, by id or by slug (agents.c). */
+int call_agent(struct call *c, const char **ret_id, struct err *err);
 
 #endif

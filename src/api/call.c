@@ -370,6 +370,18 @@ void call_field(struct call *c, const char *name, const char *value)
                 c->fields[c->n_fields++] = (struct http_field){ name, value };
 }
 
+void call_list(struct call *c, struct jw *w)
+{
+        jw_init(w, &c->out);
+        jw_array(w);
+}
+
+int call_list_end(struct jw *w, int r)
+{
+        jw_array_end(w);
+        return r;
+}
+
 int call_cursor(struct call *c, int64_t *ret_us, const char **ret_id, struct err *err)
 {
         const char *cursor = call_query(c, "cursor");

@@ -85,35 +85,6 @@ void encode_lease_record(struct jw *w, const struct lease_record *r)
         jw_object_end(w);
 }
 
-void encode_agent(struct jw *w, const struct agent *a, bool full)
-{
-        jw_object(w);
-        jw_kstring(w, "id", a->id);
-        jw_kstring(w, "companyId", a->company_id);
-        jw_kstring(w, "name", a->name);
-        jw_kstring(w, "urlKey", a->url_key);
-        jw_kstring(w, "role", a->role);
-        jw_kstring(w, "title", a->title);
-        jw_kstring(w, "icon", a->icon);
-        jw_kstring(w, "status", a->status);
-        jw_kstring(w, "reportsTo", a->reports_to);
-        jw_kstring(w, "capabilities", a->capabilities);
-        jw_kstring(w, "adapterType", a->adapter_type);
-        jw_kraw(w, "adapterConfig", full ? a->adapter_config : "{}");
-        jw_kraw(w, "runtimeConfig", full ? a->runtime_config : "{}");
-        jw_kstring(w, "defaultEnvironmentId", a->default_environment_id);
-        jw_kint(w, "budgetMonthlyCents", a->budget_monthly_cents);
-        jw_kint(w, "spentMonthlyCents", a->spent_monthly_cents);
-        jw_kstring(w, "pauseReason", a->pause_reason);
-        jw_ktime(w, "pausedAt", a->paused_at);
-        jw_kraw(w, "permissions", a->permissions);
-        jw_ktime(w, "lastHeartbeatAt", a->last_heartbeat_at);
-        jw_kraw(w, "metadata", a->metadata);
-        jw_ktime(w, "createdAt", a->created_at);
-        jw_ktime(w, "updatedAt", a->updated_at);
-        jw_object_end(w);
-}
-
 void encode_activity(struct jw *w, const struct activity *a)
 {
         jw_object(w);

@@ -3,11 +3,12 @@
 #define BERTH_API_ENCODE_H
 
 #include "codec/json.h"
+#include "core/agent.h"
 #include "core/environment.h"
+#include "core/issue.h"
 #include "core/lease.h"
 #include "core/secret.h"
 #include "store/activity.h"
-#include "store/agents.h"
 #include "store/companies.h"
 #include "store/vault_configs.h"
 
@@ -18,6 +19,22 @@ void encode_lease(struct jw *w, const struct lease *l);
 void encode_lease_record(struct jw *w, const struct lease_record *r);
 /* Without `full` the configurations are blank. */
 void encode_agent(struct jw *w, const struct agent *a, bool full);
+void encode_agent_detail(struct jw *w, const struct agent_detail *d);
+void encode_agent_revision(struct jw *w, const struct agent_config_revision *v);
+void encode_agent_state(struct jw *w, const struct agent_runtime_state *s);
+void encode_issue(struct jw *w, const struct issue *i);
+/* With the comment that was posted with the change, when there is one. */
+void encode_issue_change(struct jw *w, const struct issue *i, const struct issue_comment *comment);
+/* With what it belongs to and what it waits for. */
+void encode_issue_detail(struct jw *w, const struct issue_detail *d);
+/* The same, as an agent gets it at the start of a run. */
+void encode_issue_context(struct jw *w, const struct issue_detail *d);
+void encode_issue_task(struct jw *w, const struct issue_task *t);
+void encode_comment(struct jw *w, const struct issue_comment *c);
+void encode_document(struct jw *w, const struct issue_document *d, bool with_body);
+void encode_document_revision(struct jw *w, const struct issue_document *d,
+                              const struct issue_document_revision *v);
+void encode_project(struct jw *w, const struct project *p);
 void encode_activity(struct jw *w, const struct activity *a);
 void encode_secret(struct jw *w, const struct secret *s);
 void encode_secret_version(struct jw *w, const struct secret_version *v);

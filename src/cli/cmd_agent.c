@@ -1,58 +1,79 @@
-/* `berth agent`: enough to have one, to give it a key, and variables (cmd_agent_env.c). */
+/* `berth agent`: listing and making them. Variables are in cmd_agent_env.c, the rest of their life
+ * in cmd_agent_life.c, keys in cmd_key.c. */
 #include "cli/cmd_agent.h"
-#include "cli/output.h"
+#include "cli/listing.h"
 
 static int run_list(struct cli *c, const struct args *a UNUSED, struct err *err)
 {
-        static const struct column columns[] = {
-                { "ID", COLUMN_ID },        { "NAME", COLUMN_TEXT },    { "ROLE", COLUMN_TEXT },
-                { "ADAPTER", COLUMN_TEXT }, { "STATUS", COLUMN_STATE },
+        static const struct field columns[] = {
+                { "ID", COLUMN_ID, "id" },
+                { "NAME", COLUMN_TEXT, "name" },
+                { "ROLE", COLUMN_TEXT, "role" },
+                { "ADAPTER", COLUMN_TEXT, "adapterType" },
+                { "STATUS", COLUMN_STATE, "status" },
         };
-        CLEAN(table_done) struct table t;
         const char *company;
-        json_t *list, *item;
-        size_t i;
-        int r;
+        int r = cli_company(c, false, &company, err);
 
-        table_init(&t, columns, ARRAY_LEN(columns));
-        r = cli_company(c, false, &company, err);
-        if (r >= 0)
-                r = cli_call_list(c, cli_printf(c, "/api/companies/%s/agents", company), &list,
-                                  err);
-        if (r < 0)
-                return r;
-        if (c->json) {
-                out_json(list);
-                return 0;
+        return r < 0 ? r
+                     : list_print(c, cli_printf(c, "/api/companies/%s/agents", company), columns,
+                                  ARRAY_LEN(columns), "no agents", err);
+}
+
+int agent_fill(struct cli *c, const struct args *a, json_t *body, struct err *err)
+{
+        static const struct {
+                const char *option, *member;
+        } texts[] = { { "adapter", "adapterType" }, { "role", "role" }, { "title", "title" } };
+        const char *manager = args_value(a, "reports-to"), *place = args_value(a, "environment");
+        json_t *found;
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < ARRAY_LEN(texts); i++)
+                r = body_set(body, texts[i].member, args_value(a, texts[i].option), err);
+        if (r >= 0 && manager) {
+                r = cli_agent(c, manager, &found, err);
+                if (r >= 0)
+                        r = body_set(body, "reportsTo", cli_text(found, "id"), err);
         }
-        json_array_foreach(list, i, item) table_row(
-                &t, (const char *[]){ cli_text(item, "id"), cli_text(item, "name"),
-                                      cli_text(item, "role"), cli_text(item, "adapterType"),
-                                      cli_text(item, "status") });
-        table_print(&t, "no agents");
-        return 0;
+        if (r >= 0 && place) {
+                r = cli_environment(c, place, &found, err);
+                if (r >= 0)
+                        r = body_set(body, "defaultEnvironmentId", cli_text(found, "id"), err);
+        }
+        return r;
 }
 
 static int run_create(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *agent, *env = cli_keep(c, json_object());
+        json_t *config = NULL, *body = cli_keep(c, json_object());
         const char *company;
         int r = cli_company(c, false, &company, err);
 
         if (r >= 0)
+                r = body_set(body, "name", a->words[0], err);
+        if (r >= 0)
+                r = agent_fill(c, a, body, err);
+        if (r >= 0)
                 r = agent_env_options(c, a, env, err);
         if (r >= 0)
-                r = cli_call(c, "POST", cli_printf(c, "/api/companies/%s/agents", company),
-                             json_pack("{s:s, s:s*, s:{s:O}}", "name", a->words[0], "adapterType",
-                                       args_value(a, "adapter"), "adapterConfig", "env", env),
-                             &agent, err);
+                r = cli_config(a, &config, err);
+        if (r < 0)
+                return r;
+        config = config ? config : json_object();
+        if (json_object_size(env) > 0)
+                json_object_set(config, "env", env);
+        json_object_set_new(body, "adapterConfig", config);
+        r = cli_call(c, "POST", cli_printf(c, "/api/companies/%s/agents", company),
+                     json_incref(body), &agent, err);
         if (r >= 0)
                 agent_print(c, agent);
         return r < 0 ? r : 0;
 }
 
 static const struct cli_option create_options[] = {
-        { "adapter", 0, OPTION_VALUE, "TYPE", "how it is run (default: process)" },
+        AGENT_OPTIONS,
         AGENT_ENV_OPTIONS,
         { 0 },
 };
@@ -67,9 +88,9 @@ static const struct cli_command list = {
 
 static const struct cli_command create = {
         .name = "create",
-        .synopsis = "NAME [--adapter TYPE] [--env K=V]... [--secret-env K=SECRET[@VERSION]]...",
+        .synopsis = "NAME [OPTION]...",
         .summary = "Make an agent",
-        .example = "berth agent create Ada --env LANG=C.UTF-8",
+        .example = "berth agent create Ada -o command=./agent --env LANG=C.UTF-8",
         .options = create_options,
         .run = run_create,
         .min_words = 1,
@@ -80,7 +101,10 @@ const struct cli_command cmd_agent = {
         .name = "agent",
         .synopsis = "",
         .summary = "List, make and change agents",
+        .notes = "`berth key create --agent AGENT` makes a key for one.",
         .example = "berth agent list",
         .sub = (const struct cli_command *const[]){ &list, &create, &cmd_agent_show,
-                                                    &cmd_agent_update, &cmd_agent_delete, NULL },
+                                                    &cmd_agent_update, &cmd_agent_pause,
+                                                    &cmd_agent_resume, &cmd_agent_terminate,
+                                                    &cmd_agent_delete, NULL },
 };

@@ -7,6 +7,21 @@
 extern const struct cli_command cmd_agent_show;
 extern const struct cli_command cmd_agent_update;
 extern const struct cli_command cmd_agent_delete;
+extern const struct cli_command cmd_agent_pause;
+extern const struct cli_command cmd_agent_resume;
+extern const struct cli_command cmd_agent_terminate;
+
+#define AGENT_OPTIONS                                                                              \
+        { "adapter", 0, OPTION_VALUE, "TYPE", "how it is run (default: process)" },                \
+                { "role", 0, OPTION_VALUE, "ROLE", "engineer, qa, ceo and others (general)" },     \
+                { "title", 0, OPTION_VALUE, "TEXT", "what it calls itself" },                      \
+                { "reports-to", 0, OPTION_VALUE, "AGENT", "its manager" },                         \
+                { "environment", 0, OPTION_VALUE, "ENV",                                           \
+                  "where it works, unless told otherwise" },                                       \
+                { "option", 'o', OPTION_LIST, "KEY=VALUE", "a member of its adapterConfig" },      \
+        {                                                                                          \
+                "config", 0, OPTION_VALUE, "JSON|@FILE", "its adapterConfig; - is standard input"  \
+        }
 
 #define AGENT_ENV_OPTIONS                                                                          \
         { "env", 'e', OPTION_LIST, "K=V", "a variable of its commands" },                          \
@@ -14,6 +29,8 @@ extern const struct cli_command cmd_agent_delete;
                 "secret-env", 0, OPTION_LIST, "K=SECRET[@VERSION]", "a variable from a secret"     \
         }
 
+/* Set in `body` what AGENT_OPTIONS say, but for the configuration. */
+int agent_fill(struct cli *c, const struct args *a, json_t *body, struct err *err);
 /* Set in `env` what --env and --secret-env say. */
 int agent_env_options(struct cli *c, const struct args *a, json_t *env, struct err *err);
 /* As --json or as labelled values, its variables last. */

@@ -2,7 +2,7 @@
  * are never read here, only their names. */
 #include "cli/cmd_agent.h"
 #include "cli/cmd_secret.h"
-#include "cli/output.h"
+#include "cli/listing.h"
 
 /* -- options ---------------------------------------------------------------------------------- */
 
@@ -88,8 +88,11 @@ void agent_print(struct cli *c, const json_t *agent)
         }
         out_label("Id", COLUMN_ID, cli_text(agent, "id"));
         out_label("Name", COLUMN_TEXT, cli_text(agent, "name"));
+        out_label("Role", COLUMN_TEXT, cli_text(agent, "role"));
         out_label("Adapter", COLUMN_TEXT, cli_text(agent, "adapterType"));
         out_label("Status", COLUMN_STATE, cli_text(agent, "status"));
+        if (*cli_text(agent, "defaultEnvironmentId"))
+                out_label("Environment", COLUMN_ID, cli_text(agent, "defaultEnvironmentId"));
         json_object_foreach(json_get_object(json_get_object(agent, "adapterConfig"), "env"), name,
                             variable) out_label(name, COLUMN_TEXT, variable_text(c, variable));
 }
@@ -106,24 +109,62 @@ static int run_show(struct cli *c, const struct args *a, struct err *err)
         return r < 0 ? r : 0;
 }
 
-static int run_update(struct cli *c, const struct args *a, struct err *err)
+/* The variables as they are to be; NULL when none of the options is about them. */
+static int changed_env(struct cli *c, const struct args *a, const json_t *agent, json_t **ret,
+                       struct err *err)
 {
-        json_t *agent, *env, *had;
+        const json_t *had = json_get_object(json_get_object(agent, "adapterConfig"), "env");
         const char *name;
-        int r = cli_agent(c, a->words[0], &agent, err);
+        json_t *env;
+        int r = 0;
 
-        if (r < 0)
-                return r;
-        had = json_get_object(json_get_object(agent, "adapterConfig"), "env");
+        *ret = NULL;
+        if (!args_item(a, "unset", 0) && !args_item(a, "env", 0) && !args_item(a, "secret-env", 0))
+                return 0;
         env = cli_keep(c, had ? json_deep_copy(had) : json_object());
         for (size_t i = 0; r >= 0 && (name = args_item(a, "unset", i)); i++)
                 if (json_object_del(env, name) < 0)
                         r = err_set(err, ERR_NOT_FOUND, "there is no variable '%s'", name);
         if (r >= 0)
                 r = agent_env_options(c, a, env, err);
+        *ret = env;
+        return r;
+}
+
+static int fill_update(struct cli *c, const struct args *a, const json_t *agent, json_t *body,
+                       struct err *err)
+{
+        json_t *env, *config = NULL;
+        int r = body_set(body, "name", args_value(a, "name"), err);
+
+        if (r >= 0)
+                r = agent_fill(c, a, body, err);
+        if (r >= 0)
+                r = changed_env(c, a, agent, &env, err);
+        if (r >= 0)
+                r = cli_config(a, &config, err);
+        if (r < 0 || (!config && !env))
+                return r;
+        config = config ? config : json_object();
+        if (env)
+                json_object_set(config, "env", env);
+        json_object_set_new(body, "adapterConfig", config);
+        return 0;
+}
+
+static int run_update(struct cli *c, const struct args *a, struct err *err)
+{
+        json_t *agent, *body = cli_keep(c, json_object());
+        int r = cli_agent(c, a->words[0], &agent, err);
+
+        if (r >= 0)
+                r = fill_update(c, a, agent, body, err);
+        if (r >= 0 && json_object_size(body) == 0)
+                return err_set(err, ERR_USAGE,
+                               "say what to change; see: berth agent update --help");
         if (r >= 0)
                 r = cli_call(c, "PATCH", cli_printf(c, "/api/agents/%s", cli_text(agent, "id")),
-                             json_pack("{s:{s:O}}", "adapterConfig", "env", env), &agent, err);
+                             json_incref(body), &agent, err);
         if (r >= 0)
                 agent_print(c, agent);
         return r < 0 ? r : 0;
@@ -141,9 +182,8 @@ static int run_delete(struct cli *c, const struct args *a, struct err *err)
 }
 
 static const struct cli_option update_options[] = {
-        AGENT_ENV_OPTIONS,
-        { "unset", 0, OPTION_LIST, "K", "remove a variable" },
-        { 0 },
+        { "name", 0, OPTION_VALUE, "NAME", "a new name" },     AGENT_OPTIONS, AGENT_ENV_OPTIONS,
+        { "unset", 0, OPTION_LIST, "K", "remove a variable" }, { 0 },
 };
 
 const struct cli_command cmd_agent_show = {
@@ -157,8 +197,8 @@ const struct cli_command cmd_agent_show = {
 };
 const struct cli_command cmd_agent_update = {
         .name = "update",
-        .synopsis = "AGENT [--env K=V]... [--secret-env K=SECRET[@VERSION]]... [--unset K]...",
-        .summary = "Change the variables of an agent",
+        .synopsis = "AGENT [OPTION]...",
+        .summary = "Change an agent and its variables",
         .notes = "A secret's value is read when a command is run for the agent, and not before.\n"
                  "Do not pass secrets with --env: other processes can read the command line.",
         .example = "berth agent update Ada --secret-env OPENAI_API_KEY=openai",

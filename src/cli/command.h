@@ -54,6 +54,8 @@ extern const struct cli_command cmd_workspace;
 extern const struct cli_command cmd_leaks;
 extern const struct cli_command cmd_key;
 extern const struct cli_command cmd_agent;
+extern const struct cli_command cmd_issue;
+extern const struct cli_command cmd_project;
 extern const struct cli_command cmd_plugin;
 extern const struct cli_command cmd_activity;
 extern const struct cli_command cmd_secret;
@@ -125,6 +127,7 @@ int cli_environment(struct cli *c, const char *given, json_t **ret, struct err *
 int cli_environments(struct cli *c, json_t **ret_list, struct err *err);
 int cli_lease(struct cli *c, const char *given, json_t **ret, struct err *err);
 int cli_agent(struct cli *c, const char *given, json_t **ret, struct err *err);
+int cli_project(struct cli *c, const char *given, json_t **ret, struct err *err);
 
 /* The element of `list` meant by `given`: an exact id, a `name_key` (or `other_key`, may be NULL),
  * or at least CLI_PART_MIN characters with which exactly one id begins or ends. `what` names the

@@ -81,6 +81,7 @@ static int not_found(const char *what, const char *given, struct err *err)
         } lists[] = {
                 { "environment", "env" }, { "company", "company" }, { "lease", "lease" },
                 { "agent", "agent" },     { "secret", "secret" },   { "vault", "vault" },
+                { "project", "project" },
         };
 
         for (size_t i = 0; i < ARRAY_LEN(lists); i++)
@@ -222,7 +223,7 @@ int cli_company(struct cli *c, bool create, const char **ret_id, struct err *err
         return r;
 }
 
-/* -- Environments, leases, agents ------------------------------------------------------------- */
+/* -- Environments, leases, agents, projects --------------------------------------------------- */
 
 int cli_environments(struct cli *c, json_t **ret_list, struct err *err)
 {
@@ -277,19 +278,32 @@ int cli_lease(struct cli *c, const char *given, json_t **ret, struct err *err)
         return cli_pick("lease", all, given, NULL, NULL, ret, err);
 }
 
-int cli_agent(struct cli *c, const char *given, json_t **ret, struct err *err)
+/* By id, or in a list of the company. */
+static int pick_of_company(struct cli *c, const char *what, const char *plural, const char *given,
+                           json_t **ret, struct err *err)
 {
         const char *company;
         json_t *list;
         int r;
 
         if (uuid_is_valid(given))
-                return cli_call(c, "GET", cli_printf(c, "/api/agents/%s", given), NULL, ret, err);
+                return cli_call(c, "GET", cli_printf(c, "/api/%s/%s", plural, given), NULL, ret,
+                                err);
         r = cli_company(c, false, &company, err);
         if (r >= 0)
-                r = cli_call_list(c, cli_printf(c, "/api/companies/%s/agents", company), &list,
+                r = cli_call_list(c, cli_printf(c, "/api/companies/%s/%s", company, plural), &list,
                                   err);
         if (r < 0)
                 return r;
-        return cli_pick("agent", list, given, "name", "urlKey", ret, err);
+        return cli_pick(what, list, given, "name", "urlKey", ret, err);
+}
+
+int cli_agent(struct cli *c, const char *given, json_t **ret, struct err *err)
+{
+        return pick_of_company(c, "agent", "agents", given, ret, err);
+}
+
+int cli_project(struct cli *c, const char *given, json_t **ret, struct err *err)
+{
+        return pick_of_company(c, "project", "projects", given, ret, err);
 }

@@ -11,10 +11,10 @@ const char *const adapter_types[] = {
         "pi_local",    "cursor",       "openclaw_gateway", NULL
 };
 
-static const char *const remote_capable[] = { "acpx_local",   "claude_local",
-                                              "codex_local",  "cursor",
-                                              "gemini_local", "opencode_local",
-                                              "pi_local",     NULL };
+/* Unlike in the seed, `process` too: its command is run wherever the lease is. */
+static const char *const remote_capable[] = { "process",        "acpx_local", "claude_local",
+                                              "codex_local",    "cursor",     "gemini_local",
+                                              "opencode_local", "pi_local",   NULL };
 
 static bool contains(const char *const *list, const char *s)
 {

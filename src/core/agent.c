@@ -1,86 +1,24 @@
 #include "core/agent.h"
 
-#include <ctype.h>
-
 #include "base/clock.h"
 #include "base/fault.h"
 #include "codec/check.h"
-#include "core/adapter.h"
 #include "core/agent_env.h"
+#include "core/agent_internal.h"
 #include "core/audit.h"
 #include "core/auth.h"
-
-static const char *const roles[] = { "ceo",        "cto",      "cmo", "cfo", "security",
-                                     "engineer",   "designer", "pm",  "qa",  "devops",
-                                     "researcher", "general",  NULL };
+#include "core/env_select.h"
+#include "core/slug.h"
+#include "store/companies.h"
 
 struct request {
         struct op *op;
         struct runtime *rt;
         const char *company_id, *id;
-        json_t *body, *adapter_config; /* borrowed from the body */
+        json_t *body;
         struct agent *agent;
         bool full;
 };
-
-/* "Ada Lovelace" gives ada-lovelace. */
-static const char *slug(const char *name, struct arena *arena)
-{
-        char *out = arena_alloc(arena, strlen(name) + 1);
-        size_t n = 0;
-
-        for (; *name; name++) {
-                if (isalnum((unsigned char)*name))
-                        out[n++] = (char)tolower((unsigned char)*name);
-                else if (n > 0 && out[n - 1] != '-')
-                        out[n++] = '-';
-        }
-        while (n > 0 && out[n - 1] == '-')
-                n--;
-        out[n] = '\0';
-        return out;
-}
-
-static const char *object_text(struct arena *a, const json_t *object, const char *fallback)
-{
-        return object ? json_to_arena(a, object) : fallback;
-}
-
-static int check_create(struct request *q, struct agent *g, struct err *err)
-{
-        CLEAN(check_done) struct check c;
-        struct check n;
-        struct arena *a = q->op->arena;
-        const char *adapter, *role;
-        json_t *permissions;
-        bool can_create;
-        int r;
-
-        check_init(&c, q->body);
-        g->name = arena_strdup(a, check_string(&c, "name", CHECK_REQUIRED, 1, 0));
-        role = check_enum(&c, "role", CHECK_OPTIONAL, roles);
-        g->role = role ? arena_strdup(a, role) : "general";
-        g->title = arena_strdup(a, check_string(&c, "title", CHECK_NULLABLE, 0, 0));
-        g->icon = arena_strdup(a, check_string(&c, "icon", CHECK_NULLABLE, 0, 0));
-        g->capabilities = arena_strdup(a, check_string(&c, "capabilities", CHECK_NULLABLE, 0, 0));
-        adapter = check_string(&c, "adapterType", CHECK_OPTIONAL, 1, 0);
-        g->adapter_type = adapter ? arena_strdup(a, adapter) : "process";
-        q->adapter_config = check_record(&c, "adapterConfig", CHECK_OPTIONAL);
-        g->runtime_config =
-                object_text(a, check_record(&c, "runtimeConfig", CHECK_OPTIONAL),
-                            "{\"heartbeat\":{\"enabled\":false,\"maxConcurrentRuns\":20}}");
-        g->budget_monthly_cents =
-                check_int(&c, "budgetMonthlyCents", CHECK_OPTIONAL, 0, INT64_MAX, NULL);
-        permissions = check_record(&c, "permissions", CHECK_OPTIONAL);
-        check_nested(&n, &c, "permissions", permissions);
-        can_create = check_bool(&n, "canCreateAgents", CHECK_OPTIONAL, false);
-        g->permissions = can_create ? "{\"canCreateAgents\":true}" : "{\"canCreateAgents\":false}";
-        g->metadata = object_text(a, check_record(&c, "metadata", CHECK_NULLABLE), NULL);
-        r = check_end(&c, err);
-        if (r >= 0 && !adapter_is_known(g->adapter_type))
-                return err_set(err, ERR_UNPROCESSABLE, "Unknown adapter type: %s", g->adapter_type);
-        return r;
-}
 
 static int add_member(struct db *db, const struct agent *g, struct err *err)
 {
@@ -102,32 +40,70 @@ static int add_member(struct db *db, const struct agent *g, struct err *err)
                                   g->created_at, err);
 }
 
+/* The company may want to approve agents; then nobody makes one directly. */
+static int check_approval(struct db *db, const struct request *q, struct err *err)
+{
+        struct company company;
+        int r = companies_get(db, q->company_id, q->op->arena, &company, err);
+
+        if (r < 0 || !company.require_board_approval)
+                return r;
+        return err_set(err, ERR_CONFLICT,
+                       "Direct agent creation requires board approval. Use POST "
+                       "/api/companies/:companyId/agent-hires to ask for it.");
+}
+
+static int check_new(struct db *db, const struct request *q, const struct agent *g, struct err *err)
+{
+        int r = agent_check_manager(db, q->op, g, err);
+
+        return r < 0 ? r
+                     : env_select(db, q->op, q->company_id, g->default_environment_id,
+                                  ENV_FOR_NEW_AGENT, g->adapter_type, err);
+}
+
+static int insert(struct db *db, struct request *q, struct agent *g, const json_t *config,
+                  struct err *err)
+{
+        int r;
+
+        g->id = arena_strdup(q->op->arena, uuid_new().s);
+        g->created_at = g->updated_at = clock_now_us();
+        r = agents_insert(db, g, err);
+        if (r >= 0)
+                r = add_member(db, g, err);
+        if (r >= 0)
+                r = agent_env_bind(db, q->op, q->company_id, g->id, config, err);
+        if (r >= 0)
+                r = audit(db, q->op, q->company_id, "agent.created", "agent", g->id,
+                          json_pack("{s:s, s:s, s:s}", "name", g->name, "role", g->role,
+                                    "adapterType", g->adapter_type),
+                          err);
+        return r;
+}
+
 static int create(struct db *db, void *arg, struct err *err)
 {
         struct request *q = arg;
-        struct agent g = { .company_id = q->company_id, .status = "idle" };
+        struct agent g = { .company_id = q->company_id,
+                           .status = "idle",
+                           .role = "general",
+                           .adapter_type = "process" };
+        struct agent_change change;
+        json_t *config = NULL;
         int r = access_manage_agents(db, q->op->actor, q->company_id, err);
 
         if (r >= 0)
-                r = check_create(q, &g, err);
+                r = agent_read_body(q->op, q->body, true, &g, &change, err);
         if (r >= 0)
-                r = agent_env_check(db, q->op, q->rt, q->company_id, NULL, q->adapter_config, err);
-        if (r < 0)
-                return r;
-        g.adapter_config = object_text(q->op->arena, q->adapter_config, "{}");
-        g.id = arena_strdup(q->op->arena, uuid_new().s);
-        g.url_key = slug(g.name, q->op->arena);
-        g.created_at = g.updated_at = clock_now_us();
-        r = agents_insert(db, &g, err);
+                r = check_approval(db, q, err);
         if (r >= 0)
-                r = add_member(db, &g, err);
+                r = check_new(db, q, &g, err);
         if (r >= 0)
-                r = agent_env_bind(db, q->op, q->company_id, g.id, q->adapter_config, err);
+                r = agent_apply_config(db, q->op, q->rt, NULL, &change, &g, &config, err);
         if (r >= 0)
-                r = audit(db, q->op, q->company_id, "agent.created", "agent", g.id,
-                          json_pack("{s:s, s:s, s:s}", "name", g.name, "role", g.role,
-                                    "adapterType", g.adapter_type),
-                          err);
+                r = insert(db, q, &g, config, err);
+        json_decref(config);
         if (r >= 0)
                 *q->agent = g;
         return r;
@@ -148,6 +124,40 @@ int agent_create(struct op *op, struct runtime *rt, const char *company_id, json
 }
 
 /* Reading */
+
+static int find(struct db *db, void *arg, struct err *err)
+{
+        struct request *q = arg;
+        const struct actor *a = q->op->actor;
+        const char *company = a->type == ACTOR_AGENT ? a->company_id : q->company_id;
+        int r = access_authenticated(a, err);
+
+        if (r < 0)
+                return r;
+        if (!company)
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "Agent shortname lookup requires companyId query parameter");
+        r = access_company(db, a, company, false, err);
+        return r < 0 ? r
+                     : agents_find(db, company, slug(q->id, q->op->arena), q->op->arena, q->agent,
+                                   err);
+}
+
+int agent_find(struct op *op, struct runtime *rt, const char *reference, const char *company_id,
+               const char **ret_id, struct err *err)
+{
+        struct agent agent;
+        struct request q = { .op = op, .id = reference, .company_id = company_id, .agent = &agent };
+        int r = 0;
+
+        if (!uuid_is_valid(reference) && !*slug(reference, op->arena))
+                r = err_set(err, ERR_NOT_FOUND, "Agent not found");
+        else if (!uuid_is_valid(reference))
+                r = store_read(op, rt->store, find, &q, err);
+        if (r >= 0)
+                *ret_id = uuid_is_valid(reference) ? reference : agent.id;
+        return r;
+}
 
 static int may_see_config(struct db *db, const struct op *op, const char *company_id, bool *ret,
                           struct err *err)
@@ -222,6 +232,23 @@ int agent_list(struct op *op, struct runtime *rt, const char *company_id,
 
 /* Rights */
 
+/* The board's managers of agents, and CEOs. */
+static int check_permission_giver(struct db *db, const struct request *q, struct err *err)
+{
+        const struct actor *a = q->op->actor;
+        bool is_ceo;
+        int r;
+
+        if (a->type != ACTOR_AGENT)
+                return access_manage_agents(db, a, q->agent->company_id, err);
+        r = access_company(db, a, q->agent->company_id, true, err);
+        if (r >= 0)
+                r = agent_actor_is_ceo(db, q->op, &is_ceo, err);
+        if (r >= 0 && !is_ceo)
+                r = err_set(err, ERR_FORBIDDEN, "Only CEO can manage permissions");
+        return r;
+}
+
 static int set_permissions(struct db *db, void *arg, struct err *err)
 {
         CLEAN(check_done) struct check c;
@@ -232,7 +259,7 @@ static int set_permissions(struct db *db, void *arg, struct err *err)
 
         check_init(&c, q->body);
         if (r >= 0)
-                r = access_manage_agents(db, q->op->actor, q->agent->company_id, err);
+                r = check_permission_giver(db, q, err);
         if (r < 0)
                 return r;
         can_create = check_bool(&c, "canCreateAgents", CHECK_REQUIRED, false);
@@ -261,7 +288,7 @@ int agent_set_permissions(struct op *op, struct runtime *rt, const char *id, jso
                           struct agent *ret, struct err *err)
 {
         struct request q = { .op = op, .id = id, .body = body, .agent = ret };
-        int r = access_board(op->actor, err);
+        int r = access_authenticated(op->actor, err);
 
         return r < 0 ? r : store_write(op, rt->store, set_permissions, &q, err);
 }

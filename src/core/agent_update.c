@@ -1,10 +1,10 @@
-/* Changing and deleting agents: as much as their variables need. */
+/* Changing and deleting agents. */
 #include "base/clock.h"
 #include "base/fault.h"
-#include "codec/check.h"
-#include "core/agent.h"
 #include "core/agent_env.h"
+#include "core/agent_internal.h"
 #include "core/audit.h"
+#include "core/env_select.h"
 #include "store/identity.h"
 
 struct request {
@@ -15,89 +15,125 @@ struct request {
         struct agent *agent;
 };
 
+int agent_actor_is_ceo(struct db *db, const struct op *op, bool *ret, struct err *err)
+{
+        struct agent self;
+        int r = agents_get(db, op->actor->agent_id, op->arena, &self, err);
+
+        *ret = r >= 0 && streq(self.role, "ceo");
+        return r;
+}
+
+/* What an agent may not say about itself: who it is, what it costs, where it works. */
+static int check_self(const struct request *q, struct err *err)
+{
+        static const char *const members[] = { "role",        "reportsTo",
+                                               "adapterType", "budgetMonthlyCents",
+                                               "status",      "defaultEnvironmentId" };
+
+        for (size_t i = 0; i < ARRAY_LEN(members); i++)
+                if (json_object_get(q->body, members[i]))
+                        return err_set(err, ERR_FORBIDDEN,
+                                       "Agents cannot change their own %s; ask the board",
+                                       members[i]);
+        return 0;
+}
+
 /* An agent changes itself; others only as CEO or with the right to make agents. */
 static int check_changer(struct db *db, const struct request *q, struct err *err)
 {
         const struct actor *a = q->op->actor;
-        struct agent self;
+        bool is_ceo;
         int r;
 
         if (a->type != ACTOR_AGENT)
                 return access_manage_agents(db, a, q->agent->company_id, err);
         r = access_company(db, a, q->agent->company_id, true, err);
-        if (r < 0 || a->can_create_agents || streq(a->agent_id, q->id))
+        if (r >= 0 && json_object_get(q->body, "status"))
+                r = access_board(a, err);
+        if (r < 0 || a->can_create_agents)
                 return r;
-        r = agents_get(db, a->agent_id, q->op->arena, &self, err);
-        if (r >= 0 && !streq(self.role, "ceo"))
-                r = err_set(err, ERR_FORBIDDEN,
-                            "Only CEO or agent creators can modify other agents");
+        r = agent_actor_is_ceo(db, q->op, &is_ceo, err);
+        if (r < 0 || is_ceo)
+                return r;
+        if (streq(a->agent_id, q->id))
+                return check_self(q, err);
+        return err_set(err, ERR_FORBIDDEN, "Only CEO or agent creators can modify other agents");
+}
+
+/* A new adapter has to get on with the environment that is there. */
+static int check_relations(struct db *db, struct op *op, const struct agent *before,
+                           const struct agent_change *change, const struct agent *g,
+                           struct err *err)
+{
+        bool same = before->default_environment_id && g->default_environment_id &&
+                    streq(before->default_environment_id, g->default_environment_id);
+        int r = change->has_manager ? agent_check_manager(db, op, g, err) : 0;
+
+        if (r >= 0 && (change->has_adapter || (change->has_environment && !same)))
+                r = env_select(db, op, g->company_id, g->default_environment_id,
+                               ENV_FOR_CHANGED_AGENT, g->adapter_type, err);
         return r;
 }
 
-/* What is to be stored: the members given over those that are there, or only them. *ret is a new
- * reference. */
-static int check_update(struct request *q, const json_t *before, json_t **ret, struct err *err)
+static int write_row(struct db *db, struct op *op, const struct agent *before, struct agent *g,
+                     const char *status, struct err *err)
 {
-        CLEAN(check_done) struct check c;
-        json_t *given;
-        bool replace;
         int r;
 
-        check_init(&c, q->body);
-        if (json_object_get(q->body, "permissions"))
-                return err_set(err, ERR_UNPROCESSABLE,
-                               "Use /api/agents/:id/permissions for permission changes");
-        given = check_record(&c, "adapterConfig", CHECK_OPTIONAL);
-        replace = check_bool(&c, "replaceAdapterConfig", CHECK_OPTIONAL, false);
-        check_unknown(&c, (const char *[]){ "adapterConfig", "replaceAdapterConfig", NULL });
-        r = check_end(&c, err);
-        if (r < 0)
-                return r;
-        *ret = replace && given ? json_object() : json_deep_copy(before);
-        if (given)
-                json_object_update(*ret, given);
-        return 0;
+        g->updated_at = clock_now_us();
+        if (status && !streq(status, before->status))
+                return agent_move(db, op, g, status, err);
+        r = agents_update(db, g, before->status, err);
+        if (r == 0)
+                r = err_set(err, ERR_CONFLICT, "Agent was changed by someone else");
+        return r;
 }
 
-static int write_config(struct db *db, struct request *q, const json_t *before, json_t *config,
-                        struct err *err)
+int agent_change_row(struct db *db, struct op *op, struct runtime *rt, struct agent *g,
+                     json_t *body, const char *source, const char *rolled_back_from,
+                     struct err *err)
 {
-        struct agent *g = q->agent;
-        int r = agent_env_check(db, q->op, q->rt, g->company_id, before, config, err);
+        struct agent before = *g;
+        struct agent_change change;
+        json_t *had = NULL, *config = NULL;
+        int r = json_parse(g->adapter_config, strlen(g->adapter_config), &had, err);
 
-        if (r < 0)
-                return r;
-        g->adapter_config = json_to_arena(q->op->arena, config);
-        g->updated_at = clock_now_us();
-        r = agents_set_adapter_config(db, g->id, g->adapter_config, g->updated_at, err);
         if (r >= 0)
-                r = agent_env_bind(db, q->op, g->company_id, g->id, config, err);
+                r = agent_read_body(op, body, false, g, &change, err);
         if (r >= 0)
-                r = audit(db, q->op, g->company_id, "agent.updated", "agent", g->id,
-                          json_pack("{s:[s]}", "changedTopLevelKeys", "adapterConfig"), err);
+                r = check_relations(db, op, &before, &change, g, err);
+        if (r >= 0)
+                r = agent_apply_config(db, op, rt, had, &change, g, &config, err);
+        if (r >= 0)
+                r = agent_env_bind(db, op, g->company_id, g->id, config, err);
+        if (r >= 0)
+                r = write_row(db, op, &before, g, change.status, err);
+        if (r >= 0)
+                r = agent_record_revision(db, op, g, agent_snapshot(&before), source,
+                                          rolled_back_from, err);
+        if (r >= 0)
+                r = audit(db, op, g->company_id, "agent.updated", "agent", g->id,
+                          json_pack("{s:O}", "changedTopLevelKeys", change.given), err);
+        json_decref(had);
+        json_decref(config);
         return r;
 }
 
 static int update(struct db *db, void *arg, struct err *err)
 {
         struct request *q = arg;
-        struct agent *g = q->agent;
-        json_t *before = NULL, *config = NULL;
         int r = access_authenticated(q->op->actor, err);
 
         if (r >= 0)
-                r = agents_get(db, q->id, q->op->arena, g, err);
+                r = agents_get(db, q->id, q->op->arena, q->agent, err);
         if (r >= 0)
                 r = check_changer(db, q, err);
-        if (r >= 0)
-                r = json_parse(g->adapter_config, strlen(g->adapter_config), &before, err);
-        if (r >= 0)
-                r = check_update(q, before, &config, err);
-        if (r >= 0)
-                r = write_config(db, q, before, config, err);
-        json_decref(before);
-        json_decref(config);
-        return r;
+        if (r >= 0 && json_object_get(q->body, "permissions"))
+                r = err_set(err, ERR_UNPROCESSABLE,
+                            "Use /api/agents/:id/permissions for permission changes");
+        return r < 0 ? r
+                     : agent_change_row(db, q->op, q->rt, q->agent, q->body, "patch", NULL, err);
 }
 
 int agent_update(struct op *op, struct runtime *rt, const char *id, json_t *body, struct agent *ret,
@@ -128,6 +164,9 @@ static int delete (struct db *db, void *arg, struct err *err)
                 r = memberships_remove(db, g->company_id, "agent", g->id, err);
         if (r >= 0)
                 r = agents_delete(db, g->id, err);
+        if (r == ERR_CONFLICT)
+                return err_set(err, r,
+                               "The agent has runs, which stay on record; terminate it instead");
         if (r >= 0)
                 r = audit(db, q->op, g->company_id, "agent.deleted", "agent", g->id,
                           json_pack("{s:s}", "name", g->name), err);

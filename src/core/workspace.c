@@ -237,12 +237,8 @@ const char *workspace_default_cwd(struct arena *arena, const struct lease *lease
 int workspace_collect(struct workspace_job *j, struct change_set **ret, uint32_t *ret_umask,
                       struct err *err)
 {
-        CLEAN(cleanup_free) char *fetched = xasprintf("%s/" WORKSPACE_BUNDLE, j->view.dir);
-        int r = access(fetched, F_OK) == 0 ? bundle_remove(j->op, fetched, err) : 0;
-
-        return r < 0 ? r
-                     : j->way->collect(j->op, j->rt, &j->place, &j->view, workspace_work_progress,
-                                       &j->work, ret, ret_umask, err);
+        return j->way->collect(j->op, j->rt, &j->place, &j->view, workspace_work_progress, &j->work,
+                               ret, ret_umask, err);
 }
 
 /* Directories of ours */

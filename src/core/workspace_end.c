@@ -138,16 +138,27 @@ static bool has_something(const struct workspace_job *j)
                !(j->row.step && streq(j->row.step, STEP_SAVED));
 }
 
-static int save(struct workspace_job *j, const char *reason, bool whole_place, struct err *err)
+/* A restore that was begun is brought to its end, so that nothing of it is left half done on the
+ * host. Where that fails, all is saved; but not while it settles: collecting again would change
+ * what it takes as its baseline. */
+static int finish_restore(struct workspace_job *j, struct err *err)
 {
         struct restore_report ignored = { 0 };
+        int r = workspace_restore_resume(j, &ignored, err);
+
+        if (r >= 0 || (j->row.step && streq(j->row.step, STEP_SETTLING)))
+                return r;
+        err_clear(err);
+        return 0;
+}
+
+static int save(struct workspace_job *j, const char *reason, bool whole_place, struct err *err)
+{
         struct salvage saved = { 0 };
         int r = whole_place ? end_commands(j, err) : 0;
 
-        /* Collecting again would change what a restore that is nearly over takes as its baseline.
-         */
-        if (r >= 0 && j->row.step && streq(j->row.step, STEP_SETTLING))
-                r = workspace_restore_resume(j, &ignored, err);
+        if (r >= 0)
+                r = finish_restore(j, err);
         if (r >= 0)
                 r = workspace_save(j, reason, &saved, err);
         if (r >= 0 && saved.id)

@@ -5,12 +5,12 @@
  *
  * A crash between these is repeated: the same workspace is saved into the same row and directory,
  * and content that is there already is used. */
-#include <errno.h>
-#include <stdio.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "core/audit.h"
 #include "core/place.h"
 #include "core/workspace_internal.h"
@@ -186,22 +186,36 @@ static int save_changes(struct saving *s, struct change_set *changes, struct err
         return r;
 }
 
+/* Where the directory on the host is gone, an empty one of ours stands for it: what was changed is
+ * then all that was written. */
+static int stand_in(struct workspace_job *j, struct err *err)
+{
+        const char *nothing = arena_printf(j->op->arena, "%s/nothing", j->view.dir);
+        struct stat st;
+        int r;
+
+        if (stat(j->view.local_path, &st) == 0 && S_ISDIR(st.st_mode))
+                return 0;
+        r = path_make_dirs(nothing, 0700, err);
+        if (r >= 0)
+                j->view.local_path = nothing;
+        return r;
+}
+
 /* From the place; when it does not answer any more, what a restore had fetched already. */
 static int collect(struct saving *s, struct change_set **ret, struct err *err)
 {
         struct workspace_job *j = s->job;
         CLEAN(cleanup_free) char *fetched = xasprintf("%s/" WORKSPACE_BUNDLE, j->view.dir);
-        CLEAN(cleanup_free) char *aside = xasprintf("%s/fetched", j->view.dir);
         struct bundle_size size;
-        int r;
+        int r = stand_in(j, err);
 
-        if (j->row.step && streq(j->row.step, STEP_MERGING) && access(aside, F_OK) < 0 &&
-            rename(fetched, aside) < 0 && errno != ENOENT)
-                return err_sys(err, ERR_IO, errno, "put %s aside", fetched);
         FAULT("workspace.salvage.collect.before");
-        r = workspace_collect(j, ret, &s->umask, err);
+        if (r >= 0)
+                r = workspace_collect(j, ret, &s->umask, err);
         FAULT("workspace.salvage.collect.after");
-        if (r >= 0 || bundle_open(aside, ret, &size, NULL) < 0)
+        if (r >= 0 || !j->row.step || !streq(j->row.step, STEP_MERGING) ||
+            bundle_open(fetched, ret, &size, NULL) < 0)
                 return r;
         s->umask = (uint32_t)j->row.umask;
         err_clear(err);
@@ -338,6 +352,7 @@ int salvage_apply(struct op *op, struct runtime *rt, const char *id, const char 
                         .excludes = &excludes,
                         .umask = (uint32_t)a.row.umask,
                         .work = &work,
+                        .scratch = workspace_scratch(op->arena, dir),
                 };
 
                 excludes.patterns = workspace_patterns(op->arena, a.row.exclude);

@@ -103,18 +103,52 @@ int agents_list(struct db *db, const char *company_id, struct arena *arena, agen
         return r;
 }
 
+int agents_find(struct db *db, const char *company_id, const char *url_key, struct arena *arena,
+                struct agent *ret, struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT " COLUMNS " FROM agents WHERE company_id = ?1 AND url_key = ?2 "
+                         "AND status <> 'terminated'",
+                         DB_ARGS(DB_T(company_id), DB_T(url_key)), &s, err);
+
+        if (r >= 0)
+                r = stmt_step(s, err);
+        if (r < 0)
+                return r;
+        if (r == 0)
+                return err_set(err, ERR_NOT_FOUND, "Agent not found");
+        load(s, arena, ret);
+        r = stmt_step(s, err);
+        if (r > 0)
+                return err_set(err, ERR_CONFLICT,
+                               "Agent shortname is ambiguous in this company. Use the agent ID.");
+        return r;
+}
+
+int agents_update(struct db *db, const struct agent *g, const char *seen_status, struct err *err)
+{
+        return db_exec(
+                db,
+                "UPDATE agents SET name = ?2, url_key = ?3, role = ?4, title = ?5, icon = ?6, "
+                "status = ?7, reports_to = ?8, capabilities = ?9, adapter_type = ?10, "
+                "adapter_config = ?11, runtime_config = ?12, permissions = ?13, "
+                "default_environment_id = ?14, budget_monthly_cents = ?15, pause_reason = ?16, "
+                "paused_at = ?17, metadata = ?18, updated_at = ?19 WHERE id = ?1 AND status = ?20",
+                DB_ARGS(DB_T(g->id), DB_T(g->name), DB_T(g->url_key), DB_T(g->role), DB_T(g->title),
+                        DB_T(g->icon), DB_T(g->status), DB_T(g->reports_to), DB_T(g->capabilities),
+                        DB_T(g->adapter_type), DB_T(g->adapter_config), DB_T(g->runtime_config),
+                        DB_T(g->permissions), DB_T(g->default_environment_id),
+                        DB_I(g->budget_monthly_cents), DB_T(g->pause_reason), DB_TIME(g->paused_at),
+                        DB_T(g->metadata), DB_I(g->updated_at), DB_T(seen_status)),
+                err);
+}
+
 int agents_set_permissions(struct db *db, const char *id, const char *permissions, int64_t now_us,
                            struct err *err)
 {
         return db_exec(db, "UPDATE agents SET permissions = ?2, updated_at = ?3 WHERE id = ?1",
                        DB_ARGS(DB_T(id), DB_T(permissions), DB_I(now_us)), err);
-}
-
-int agents_set_adapter_config(struct db *db, const char *id, const char *config, int64_t now_us,
-                              struct err *err)
-{
-        return db_exec(db, "UPDATE agents SET adapter_config = ?2, updated_at = ?3 WHERE id = ?1",
-                       DB_ARGS(DB_T(id), DB_T(config), DB_I(now_us)), err);
 }
 
 int agents_delete(struct db *db, const char *id, struct err *err)
@@ -157,6 +191,14 @@ int agent_keys_revoke(struct db *db, const char *agent_id, const char *key_id, i
                        "UPDATE agent_api_keys SET revoked_at = COALESCE(revoked_at, ?3) "
                        "WHERE id = ?2 AND agent_id = ?1",
                        DB_ARGS(DB_T(agent_id), DB_T(key_id), DB_I(now_us)), err);
+}
+
+int agent_keys_revoke_all(struct db *db, const char *agent_id, int64_t now_us, struct err *err)
+{
+        return db_exec(db,
+                       "UPDATE agent_api_keys SET revoked_at = ?2 WHERE agent_id = ?1 "
+                       "AND revoked_at IS NULL",
+                       DB_ARGS(DB_T(agent_id), DB_I(now_us)), err);
 }
 
 int agent_keys_by_token(struct db *db, const char *token_sha256, struct arena *arena,

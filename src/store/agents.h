@@ -30,11 +30,14 @@ int agents_get(struct db *db, const char *id, struct arena *arena, struct agent 
                struct err *err);
 int agents_list(struct db *db, const char *company_id, struct arena *arena, agent_fn fn, void *ctx,
                 struct err *err);
+/* The one of that slug, terminated ones aside; ERR_CONFLICT when there are several. */
+int agents_find(struct db *db, const char *company_id, const char *url_key, struct arena *arena,
+                struct agent *ret, struct err *err);
+/* Writes everything but id, company, spending and the last heartbeat, if the status is still
+ * `seen_status`; 0 when it is not. */
+int agents_update(struct db *db, const struct agent *row, const char *seen_status, struct err *err);
 int agents_set_permissions(struct db *db, const char *id, const char *permissions, int64_t now_us,
                            struct err *err);
-
-int agents_set_adapter_config(struct db *db, const char *id, const char *config, int64_t now_us,
-                              struct err *err);
 /* With its keys. */
 int agents_delete(struct db *db, const char *id, struct err *err);
 
@@ -44,6 +47,8 @@ int agent_keys_list(struct db *db, const char *agent_id, struct arena *arena, ag
 /* 1, or 0 when the agent has no such key. */
 int agent_keys_revoke(struct db *db, const char *agent_id, const char *key_id, int64_t now_us,
                       struct err *err);
+/* All that are not revoked yet; how many. */
+int agent_keys_revoke_all(struct db *db, const char *agent_id, int64_t now_us, struct err *err);
 /* The key that is not revoked; ERR_NOT_FOUND otherwise. */
 int agent_keys_by_token(struct db *db, const char *token_sha256, struct arena *arena,
                         struct agent_key *ret, struct err *err);

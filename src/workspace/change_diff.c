@@ -2,11 +2,9 @@
 #include "workspace/change_diff.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <sys/stat.h>
 
 #include "base/fd.h"
-#include "base/path.h"
+#include "workspace/content.h"
 #include "workspace/scan.h"
 #include "workspace/textdiff.h"
 
@@ -88,7 +86,6 @@ static int read_ours(struct op *op, int workspace, const char *path, struct side
         char target[TREE_MAX_TARGET + 1];
         CLEAN(cleanup_fd) int fd = -1;
         struct tree_entry e;
-        struct stat st;
         int r = scan_one(workspace, path, false, &e, target, err);
 
         if (r <= 0)
@@ -97,13 +94,11 @@ static int read_ours(struct op *op, int workspace, const char *path, struct side
                 set_link(ret, target);
         if (e.kind != TREE_FILE)
                 return 0;
-        r = path_open_plain(workspace, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, &fd, err);
-        if (r == ERR_NOT_FOUND || r == ERR_FORBIDDEN)
-                return 0;
+        r = content_open(workspace, path, &fd, err);
+        if (r == ERR_NOT_FOUND || r == ERR_FORBIDDEN || r == ERR_UNPROCESSABLE || r == ERR_CONFLICT)
+                return 0; /* not any more */
         if (r < 0)
                 return r;
-        if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-                return 0;
         set_file(ret, e.mode);
         return read_content(op, fd, ret, err);
 }

@@ -6,33 +6,11 @@
 #include "base/fd.h"
 #include "workspace/git_internal.h"
 
-/* The host's branch, and the index that belongs to it. */
+/* The host's branch. */
 
 #define SWAP_TRIES 5
+#define SHIELD_MS  30000
 #define MOVED      "moved" /* "<old> <new> <ref>": a move that may have happened, without the index */
-
-static const char empty_tree[] = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
-
-/* The index as it was, with what changed between the two commits: what somebody staged stays, or
- * git refuses. Working files are not looked at, so no filter runs. */
-static int move_index(struct git_import *g, const char *old, const char *new,
-                      struct git_report *ret, struct err *err)
-{
-        const char *const args[] = { "read-tree", "-i", "-m", *old ? old : empty_tree, new, NULL };
-        const char *said;
-        int status;
-        int r = git_run(
-                g,
-                &(struct git_run){ .args = args,
-                                   .index = arena_printf(g->op->arena, "%s/index", g->host) },
-                NULL, &status, &said, err);
-
-        if (r < 0)
-                return r;
-        ret->index_stale = status != 0;
-        git_give_away(g, "index");
-        return 0;
-}
 
 static int note_move(struct git_import *g, const char *old, const char *new, const char *ref,
                      struct err *err)
@@ -42,12 +20,16 @@ static int note_move(struct git_import *g, const char *old, const char *new, con
         return file_write_at(g->scratch_fd, MOVED, text, strlen(text), 0600, err);
 }
 
+/* The branch has moved: the index follows also when nobody waits any more. */
 static int finish(struct git_import *g, const char *old, const char *new, struct git_report *ret,
                   struct err *err)
 {
-        int r = move_index(g, old, new, ret, err);
+        struct op shield = op_shield(g->op, SHIELD_MS), *op = g->op;
+        int r;
 
-        FAULT("workspace.git.index.after");
+        g->op = &shield;
+        r = git_move_index(g, old, new, &ret->index_stale, err);
+        g->op = op;
         if (r < 0)
                 return r;
         ret->head = arena_strdup(g->op->arena, new);

@@ -45,43 +45,28 @@ static void want(struct git_import *g, struct wanted *w, const char *name, const
 }
 
 /* A line of packed-refs counts when the ref has no file of its own in the place: it was deleted
- * there, or there never was one. A line that the host has too is no news. */
-static bool packed_counts(struct git_import *g, const struct git_ref *line,
-                          const struct buf *host_packed)
+ * there, or there never was one. */
+static bool packed_counts(const struct git_import *g, const struct git_ref *line)
 {
         const struct git_ref *single = find(g->refs, g->n_refs, line->name);
         CLEAN(cleanup_free) char *path = NULL;
-        struct git_ref ours;
-        size_t at = 0;
 
         if (!is_branch(line->name) && !str_starts(line->name, "refs/tags/"))
                 return false;
         if (single)
                 return !*single->oid;
         path = xasprintf("%s/%s", g->host, line->name);
-        if (faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-                return false;
-        while (git_packed_next(buf_str(host_packed), host_packed->len, &at, &ours))
-                if (streq(ours.name, line->name))
-                        return !streq(ours.oid, line->oid);
-        return true;
+        return faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0;
 }
 
 static void want_packed(struct git_import *g, struct wanted *w)
 {
-        CLEAN(buf_done) struct buf ours = BUF_INIT;
-        CLEAN(cleanup_free) char *path = xasprintf("%s/packed-refs", g->host);
         struct git_ref line;
         size_t at = 0;
 
-        (void)file_read_at(AT_FDCWD, path, GIT_MAX_PACKED, &ours, NULL);
-        while (git_packed_next(buf_str(&g->packed_refs), g->packed_refs.len, &at, &line)) {
-                char value[GIT_HEX + 1];
-
-                git_host_ref(g, line.name, value);
-                if (!streq(value, line.oid) && packed_counts(g, &line, &ours))
+        while (git_packed_next(buf_str(&g->packed_refs), g->packed_refs.len, &at, &line))
+                if (packed_counts(g, &line))
                         want(g, w, line.name, line.oid);
-        }
 }
 
 static void want_all(struct git_import *g, struct wanted *w)
@@ -190,6 +175,8 @@ static int place_ref(struct git_import *g, const struct git_ref *ref, struct git
         int r = 0;
 
         git_host_ref(g, ref->name, ours);
+        if (streq(ours, ref->oid))
+                return 0;
         if (*ours && is_branch(ref->name))
                 r = git_is_ancestor(g, ref->oid, ours, &behind, err);
         if (r < 0 || behind)
@@ -206,6 +193,37 @@ static int place_ref(struct git_import *g, const struct git_ref *ref, struct git
         return r < 0 ? r : keep_aside(g, ref, ret, err);
 }
 
+/* All that are not here yet, in one go: 1, or 0 when one of them is in the way of another. */
+static int create_all(struct git_import *g, const struct wanted *w, struct git_report *ret,
+                      struct err *err)
+{
+        static const char *const args[] = { "update-ref", "--no-deref", "--stdin", NULL };
+        CLEAN(buf_done) struct buf commands = BUF_INIT;
+        char ours[GIT_HEX + 1];
+        const char *said;
+        int status, r;
+
+        for (size_t i = 0; i < w->n; i++) {
+                git_host_ref(g, w->refs[i].name, ours);
+                if (!*ours)
+                        buf_appendf(&commands, "create %s %s\n", w->refs[i].name, w->refs[i].oid);
+        }
+        if (commands.len == 0)
+                return 1;
+        r = git_run(g, &(struct git_run){ .args = args, .on_host = true, .input = commands.data },
+                    NULL, &status, &said, err);
+        if (r < 0 || status != 0)
+                return r;
+        for (size_t i = 0; i < w->n; i++) {
+                git_host_ref(g, w->refs[i].name, ours);
+                if (*ours)
+                        continue;
+                git_give_away(g, w->refs[i].name);
+                add_kept(g, ret, w->refs[i].name, NULL);
+        }
+        return 1;
+}
+
 static int place_all(struct git_import *g, const struct wanted *w, struct git_report *ret,
                      struct err *err)
 {
@@ -216,6 +234,10 @@ static int place_all(struct git_import *g, const struct wanted *w, struct git_re
                 r = git_integrate(g, current->oid, current->name, ret, err);
         if (r >= 0 && *w->head)
                 r = git_integrate(g, w->head, w->head_from, ret, err);
+        if (r >= 0)
+                r = create_all(g, w, ret, err);
+        if (r > 0)
+                r = git_host_refs(g, err);
         for (size_t i = 0; i < w->n && r >= 0; i++)
                 if (&w->refs[i] != current)
                         r = place_ref(g, &w->refs[i], ret, err);
@@ -242,7 +264,8 @@ static int import(struct git_import *g, struct wanted *w, struct git_report *ret
 /* The host's repository has to be one that we understand. */
 static const char *why_not(const struct git_import *g)
 {
-        static const char *const dirs[] = { "", "/objects", "/objects/pack", "/refs" };
+        static const char *const dirs[] = { "",      "/objects",    "/objects/pack",
+                                            "/refs", "/refs/heads", "/refs/tags" };
         const char *refs = buf_str(&g->host_refs);
 
         for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
@@ -284,6 +307,10 @@ int git_import_apply(struct git_import *g, const struct git_options *options,
         r = git_prepare(g, err);
         if (r >= 0)
                 r = git_host_refs(g, err);
+        if (r == ERR_NOT_FOUND) {
+                ret->note = "there is no git on this host; commits are not brought home";
+                return 0;
+        }
         if (r < 0)
                 return r;
         if (why_not(g)) {

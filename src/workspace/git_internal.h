@@ -80,6 +80,11 @@ int git_is_new(struct git_import *g, const char *oid, bool *ret, struct err *err
 /* What root wrote beneath the host's `.git` belongs to whom that belongs to. */
 void git_give_away(const struct git_import *g, const char *name);
 
+/* git_index.c: what changed between two commits ("": none), into the host's index. *ret_stale: it
+ * is as it was, since something is in the way. */
+int git_move_index(struct git_import *g, const char *old, const char *new, bool *ret_stale,
+                   struct err *err);
+
 /* git_head.c */
 
 /* Integrate the commit `theirs`, from the branch `from` (NULL: none) of the place. */

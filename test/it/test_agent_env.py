@@ -112,7 +112,7 @@ class AgentEnvTest(Variables, BerthTest):
         path = f"/api/agents/{agent['id']}"
         self.assert_error(self.req("PATCH", path, {"permissions": {}}), 422,
                           "Use /api/agents/:id/permissions for permission changes")
-        self.assert_error(self.req("PATCH", path, {"name": "x"}), 400)
+        self.assert_error(self.req("PATCH", path, {"name": 1}), 400)
         self.assert_error(self.req("PATCH", f"/api/agents/{MISSING}", {}), 404, "Agent not found")
 
     def test_deleting_removes_bindings(self):

@@ -234,7 +234,7 @@ class AuthenticatedTest(AuthTest):
                 ("POST", f"{e}/probe", 401), ("GET", f"{e}/leases", 401), ("POST", f"{e}/leases", 403),
                 ("GET", l, 401), ("POST", f"{l}/renew", 403), ("POST", f"{l}/release", 403),
                 ("POST", f"{l}/destroy", 403), ("POST", f"{l}/execute", 403), ("GET", a, 401),
-                ("GET", f"{a}/keys", 403), ("POST", f"{a}/keys", 403), ("PATCH", f"{a}/permissions", 403),
+                ("GET", f"{a}/keys", 403), ("POST", f"{a}/keys", 403), ("PATCH", f"{a}/permissions", 401),
                 ("GET", "/api/agents/me", 401), ("GET", "/api/cli-auth/me", 401), ("GET", "/api/auth/get-session", 401),
                 ("GET", "/api/board-api-keys", 403), ("POST", "/api/board-api-keys", 403),
                 ("GET", "/api/instance/settings/general", 403), ("PATCH", "/api/instance/settings/general", 403),

@@ -25,9 +25,9 @@ RUN_A = "00000000-0000-4000-8000-00000000000a"
 RUN_B = "00000000-0000-4000-8000-00000000000b"
 TIMES_MAX = 4  # of a point that is passed more often, the first few are enough
 SECRETS = ("secret.", "vault.", "vault_fake.", "master_key.", "env_secrets.")
-# test_exec_kill.py, test_sandbox_crash.py, test_secret_walk.py, test_plugin_crash.py (registry) and
+# test_exec_kill.py, test_exec_far.py, test_plugin_box.py, test_sandbox_crash.py, test_secret_walk.py, test_plugin_crash.py (registry) and
 # test_provider_crash.py crash at each of those
-ELSEWHERE = ("exec.", "sandbox.", "workspace.", "registry.", "provider.", *SECRETS)
+ELSEWHERE = ("exec.", "plugin_box.", "sandbox.", "workspace.", "registry.", "provider.", *SECRETS)
 OPERATIONS = []
 
 
@@ -253,6 +253,130 @@ class AgentDelete(AgentUpdate):
         require(status == 404 or "deleted" not in w.done, status)
         if status == 200:
             self.act(w)
+
+
+class AgentTerminate(AgentDelete):
+    """Status, keys and bindings end together."""
+
+    def act(self, w):
+        w.do("ended", "POST", f"/api/agents/{w.facts['agent']}/terminate", {})
+
+    def check(self, w):
+        status = w.expect(200, "GET", f"/api/agents/{w.facts['agent']}")["status"]
+        require(self.bindings(w) == ([] if status == "terminated" else ["env.A"]), (status, self.bindings(w)))
+        require(status == "terminated" or "ended" not in w.done, status)
+        self.act(w)
+        require(self.bindings(w) == [], "a terminated agent with secrets")
+
+
+# Work
+
+
+class InProject(InCompany, base=True):
+    def stage(self, w):
+        super().stage(w)
+        w.facts["issues"] = f"/api/companies/{w.facts['company']}/issues"
+        w.facts["projects"] = f"/api/companies/{w.facts['company']}/projects"
+        w.facts["agent"] = w.do("agent", "POST", f"/api/companies/{w.facts['company']}/agents", {"name": "A"})["id"]
+        w.facts["issue"] = f"/api/issues/{w.do('first', 'POST', w.facts['issues'], {'title': 'first'})['id']}"
+
+
+class IssueCreate(InProject):
+    def act(self, w):
+        w.do("issue", "POST", w.facts["issues"], {"title": "second"})
+
+    def check(self, w):
+        self.act(w)
+        numbers = sorted(i["issueNumber"] for i in w.expect(200, "GET", w.facts["issues"]))
+        require(numbers == list(range(1, len(numbers) + 1)), f"numbers lost or given twice: {numbers}")
+
+
+class IssueUpdate(InProject):
+    """The change and its comment come together."""
+
+    def act(self, w):
+        w.do("changed", "PATCH", w.facts["issue"], {"title": "new", "comment": "why"})
+
+    def check(self, w):
+        changed = w.expect(200, "GET", w.facts["issue"])["title"] == "new"
+        require(len(w.expect(200, "GET", w.facts["issue"] + "/comments")) == changed, "half a change")
+        require(changed or "changed" not in w.done, "lost")
+        self.act(w)
+
+
+class IssueCheckout(InProject):
+    def act(self, w):
+        w.do("taken", "POST", w.facts["issue"] + "/checkout",
+             {"agentId": w.facts["agent"], "expectedStatuses": ["backlog"]})
+
+    def check(self, w):
+        issue = w.expect(200, "GET", w.facts["issue"])
+        require((issue["status"], issue["assigneeAgentId"]) in (("in_progress", w.facts["agent"]), ("backlog", None)), issue)
+        require(issue["status"] == "in_progress" or "taken" not in w.done, issue)
+        self.act(w)  # again is no conflict
+
+
+class IssueRelease(IssueCheckout):
+    def stage(self, w):
+        super().stage(w)
+        super().act(w)
+
+    def act(self, w):
+        w.do("free", "POST", w.facts["issue"] + "/release", {})
+
+    def check(self, w):
+        issue = w.expect(200, "GET", w.facts["issue"])
+        require((issue["status"], issue["assigneeAgentId"]) in (("in_progress", w.facts["agent"]), ("todo", None)), issue)
+        require(issue["status"] == "todo" or "free" not in w.done, issue)
+        self.act(w)
+
+
+class IssueComment(InProject):
+    def act(self, w):
+        w.do("said", "POST", w.facts["issue"] + "/comments", {"body": "x"})
+
+    def check(self, w):
+        n = len(w.expect(200, "GET", w.facts["issue"] + "/comments"))
+        require(n == 1 or (n == 0 and "said" not in w.done), n)
+        self.act(w)
+
+
+class IssueDocument(InProject):
+    """A document has the revision that it names."""
+
+    def act(self, w):
+        w.do("put", "PUT", w.facts["issue"] + "/documents/plan", {"format": "markdown", "body": "x"})
+
+    def check(self, w):
+        documents = w.expect(200, "GET", w.facts["issue"] + "/documents")
+        require(len(documents) == 1 or "put" not in w.done, "lost")
+        self.act(w)
+        revisions = w.expect(200, "GET", w.facts["issue"] + "/documents/plan/revisions")
+        require(len(revisions) == len(documents) + 1, revisions)
+
+
+class ProjectCreate(InProject):
+    def act(self, w):
+        w.do("project", "POST", w.facts["projects"], {"name": "p"})
+
+    def check(self, w):
+        n = len(w.expect(200, "GET", w.facts["projects"]))
+        require(n == 1 or (n == 0 and "project" not in w.done), n)
+        self.act(w)
+
+
+class ProjectUpdate(InProject):
+    def stage(self, w):
+        super().stage(w)
+        w.facts["project"] = f"/api/projects/{w.do('project', 'POST', w.facts['projects'], {'name': 'p'})['id']}"
+
+    def act(self, w):
+        w.do("changed", "PATCH", w.facts["project"], {"name": "new"})
+
+    def check(self, w):
+        name = w.expect(200, "GET", w.facts["project"])["name"]
+        require(name == "new" or "changed" not in w.done, name)
+        self.act(w)
 
 
 class ChallengeCreate(Operation):

@@ -81,7 +81,7 @@ class ReadingTest(EnvironmentsTest):
                          ["process", "http", "acpx_local", "claude_local", "codex_local", "cursor_cloud",
                           "gemini_local", "opencode_local", "pi_local", "cursor", "openclaw_gateway"])
         remote = {a["adapterType"] for a in answer["adapters"] if a["drivers"]["ssh"] == "supported"}
-        self.assertEqual(remote, {"acpx_local", "claude_local", "codex_local", "cursor", "gemini_local",
+        self.assertEqual(remote, {"process", "acpx_local", "claude_local", "codex_local", "cursor", "gemini_local",
                                   "opencode_local", "pi_local"})
         for adapter in answer["adapters"]:
             self.assertEqual(adapter["drivers"]["local"], "supported")

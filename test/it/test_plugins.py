@@ -124,7 +124,8 @@ class RoutesTest(PluginTest):
             "pluginKey": KEY, "pluginId": plugin["id"], "configSchema": driver["configSchema"]})
         adapters = {a["adapterType"]: a["sandboxProviders"] for a in answer["adapters"]}
         self.assertEqual(adapters["codex_local"]["acme"], "supported")
-        self.assertEqual(adapters["process"]["acme"], "unsupported")
+        self.assertEqual(adapters["process"]["acme"], "supported")
+        self.assertEqual(adapters["http"]["acme"], "unsupported")
         self.post(plugin, "disable")
         self.assertNotIn("acme", self.ok("GET", where)["sandboxProviders"])
 

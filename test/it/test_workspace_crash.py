@@ -225,8 +225,16 @@ class RoundsTest(WorkspaceTest):
         for seed in (1, 2):
             with self.subTest(seed=seed):
                 rounds = WorkspaceRounds(self.daemon, ident(self.acme), ident(self.env), self.temp_dir(), seed)
-                rounds.run(8)
+                rounds.run(6)
                 print(f"seed {seed}: {rounds.summary()}")
+
+    def test_random_kills_while_it_is_fetched(self):
+        """A copy on this machine comes home by the file worker of a box: fetched first, then merged."""
+        local = next(e for e in self.ok("GET", f"/api/companies/{ident(self.acme)}/environments")
+                     if e["driver"] == "local")
+        rounds = WorkspaceRounds(self.daemon, ident(self.acme), ident(local), self.temp_dir(), 3, ("copy",))
+        rounds.run(6)
+        print(f"seed 3: {rounds.summary()}")
 
 
 if __name__ == "__main__":

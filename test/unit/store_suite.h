@@ -59,8 +59,46 @@ struct store_member {
 };
 void store_suite_group(struct store_fixture *f, struct store_member *members, size_t n);
 
-/* store_suite.c: the store itself; store_suite_rows.c: its tables. */
+/* The ids of a list in a row. */
+struct ids {
+        char text[512];
+};
+
+static inline int add_id(struct ids *ids, const char *id)
+{
+        size_t n = strlen(ids->text);
+
+        snprintf(ids->text + n, sizeof(ids->text) - n, "%s%s", n ? " " : "", id);
+        return 0;
+}
+
+/* Makes collect_<type>(), which takes down the ids of rows. */
+#define COLLECT(type)                                                                              \
+        static int collect_##type(void *ctx, const struct type *row)                               \
+        {                                                                                          \
+                return add_id(ctx, row->id);                                                       \
+        }
+
+/* Run a listing and compare. */
+#define CHECK_LIST(expected, call)                                                                 \
+        do {                                                                                       \
+                struct ids ids = { "" };                                                           \
+                                                                                                   \
+                CHECK((call) >= 0);                                                                \
+                if (!streq(ids.text, expected))                                                    \
+                        return err_set(err, ERR_INTERNAL, "%s:%d: '%s', expected '%s'", __FILE__,  \
+                                       __LINE__, ids.text, expected);                              \
+        } while (0)
+
+static inline bool same(const char *a, const char *b)
+{
+        return a == b || (a && b && streq(a, b));
+}
+
+/* store_suite.c: the store itself; store_suite_rows.c, _work.c and _workspaces.c: its tables. */
 int store_suite_run_engine(void);
 int store_suite_run_rows(void);
+int store_suite_run_work(void);
+int store_suite_run_workspaces(void);
 
 #endif

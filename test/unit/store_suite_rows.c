@@ -12,24 +12,6 @@
 #include "store/places.h"
 #include "store/settings.h"
 
-struct ids {
-        char text[512];
-};
-
-static int add_id(struct ids *ids, const char *id)
-{
-        size_t n = strlen(ids->text);
-
-        snprintf(ids->text + n, sizeof(ids->text) - n, "%s%s", n ? " " : "", id);
-        return 0;
-}
-
-#define COLLECT(type)                                                                              \
-        static int collect_##type(void *ctx, const struct type *row)                               \
-        {                                                                                          \
-                return add_id(ctx, row->id);                                                       \
-        }
-
 COLLECT(company)
 COLLECT(environment)
 COLLECT(place)
@@ -44,22 +26,6 @@ static int stop_at_lease(void *ctx, const struct lease *row)
 {
         add_id(ctx, row->id);
         return ERR_CANCELLED;
-}
-
-/* Run a listing and compare. */
-#define CHECK_LIST(expected, call)                                                                 \
-        do {                                                                                       \
-                struct ids ids = { "" };                                                           \
-                                                                                                   \
-                CHECK((call) >= 0);                                                                \
-                if (!streq(ids.text, expected))                                                    \
-                        return err_set(err, ERR_INTERNAL, "%s:%d: '%s', expected '%s'", __FILE__,  \
-                                       __LINE__, ids.text, expected);                              \
-        } while (0)
-
-static bool same(const char *a, const char *b)
-{
-        return a == b || (a && b && streq(a, b));
 }
 
 static void expect_conflict(struct store_fixture *f, store_fn fn, void *arg)

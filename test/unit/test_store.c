@@ -207,6 +207,8 @@ int main(void)
         store_suite_use(&sqlite);
         failed += store_suite_run_engine();
         failed += store_suite_run_rows();
+        failed += store_suite_run_work();
+        failed += store_suite_run_workspaces();
         failed += cmocka_run_group_tests_name("sqlite only", tests, NULL, NULL);
         return failed;
 }

@@ -227,8 +227,9 @@ static void test_refusals(void **state)
 
 static int decode_bytes(const char *bytes, size_t len)
 {
-        struct buf b = { .data = (char *)(uintptr_t)bytes, .len = len };
+        CLEAN(buf_done) struct buf b = BUF_INIT;
 
+        buf_append(&b, bytes, len);
         return decode_all(&b, len, NULL);
 }
 

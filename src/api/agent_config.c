@@ -1,0 +1,152 @@
+/* How an agent is configured, was configured, and what is remembered of it. */
+#include "api/api.h"
+#include "api/encode.h"
+#include "core/agent.h"
+
+#define MISSING_REVISION "Config revision not found"
+
+static int configuration(struct call *c, struct err *err)
+{
+        struct agent g;
+        const char *id;
+        struct jw w;
+        int r = call_agent(c, &id, err);
+
+        if (r >= 0)
+                r = agent_configuration(c->op, c->rt, id, &g, err);
+        if (r < 0)
+                return r;
+        jw_init(&w, &c->out);
+        jw_object(&w);
+        jw_kstring(&w, "id", g.id);
+        jw_kstring(&w, "companyId", g.company_id);
+        jw_kstring(&w, "name", g.name);
+        jw_kstring(&w, "role", g.role);
+        jw_kstring(&w, "title", g.title);
+        jw_kstring(&w, "status", g.status);
+        jw_kstring(&w, "reportsTo", g.reports_to);
+        jw_kstring(&w, "adapterType", g.adapter_type);
+        jw_kraw(&w, "adapterConfig", g.adapter_config);
+        jw_kraw(&w, "runtimeConfig", g.runtime_config);
+        jw_kraw(&w, "permissions", g.permissions);
+        jw_ktime(&w, "updatedAt", g.updated_at);
+        jw_object_end(&w);
+        return 0;
+}
+
+static int show_revision(void *ctx, const struct agent_config_revision *row)
+{
+        encode_agent_revision(ctx, row);
+        return 0;
+}
+
+static int list_revisions(struct call *c, struct err *err)
+{
+        const char *id;
+        struct jw w;
+        int r = call_agent(c, &id, err);
+
+        if (r < 0)
+                return r;
+        call_list(c, &w);
+        return call_list_end(&w, agent_revision_list(c->op, c->rt, id, show_revision, &w, err));
+}
+
+static int get_revision(struct call *c, struct err *err)
+{
+        struct agent_config_revision revision;
+        const char *id, *revision_id;
+        struct jw w;
+        int r = call_agent(c, &id, err);
+
+        if (r >= 0)
+                r = call_uuid(c, 1, MISSING_REVISION, &revision_id, err);
+        if (r >= 0)
+                r = agent_revision_get(c->op, c->rt, id, revision_id, &revision, err);
+        jw_init(&w, &c->out);
+        if (r >= 0)
+                encode_agent_revision(&w, &revision);
+        return r;
+}
+
+static int roll_back(struct call *c, struct err *err)
+{
+        const char *id, *revision_id;
+        struct agent agent;
+        struct jw w;
+        int r = call_agent(c, &id, err);
+
+        if (r >= 0)
+                r = call_uuid(c, 1, MISSING_REVISION, &revision_id, err);
+        if (r >= 0)
+                r = agent_revision_rollback(c->op, c->rt, id, revision_id, &agent, err);
+        jw_init(&w, &c->out);
+        if (r >= 0)
+                encode_agent(&w, &agent, true);
+        return r;
+}
+
+static int set_instructions_path(struct call *c, struct err *err)
+{
+        const char *id, *key, *path;
+        struct agent agent;
+        struct jw w;
+        int r = call_agent(c, &id, err);
+
+        if (r >= 0)
+                r = agent_set_instructions_path(c->op, c->rt, id, c->body, &agent, &key, &path,
+                                                err);
+        if (r < 0)
+                return r;
+        jw_init(&w, &c->out);
+        jw_object(&w);
+        jw_kstring(&w, "agentId", agent.id);
+        jw_kstring(&w, "adapterType", agent.adapter_type);
+        jw_kstring(&w, "adapterConfigKey", key);
+        jw_kstring(&w, "path", path);
+        jw_object_end(&w);
+        return 0;
+}
+
+static int encode_state(struct call *c, const struct agent_runtime_state *state)
+{
+        struct jw w;
+
+        jw_init(&w, &c->out);
+        encode_agent_state(&w, state);
+        return 0;
+}
+
+static int get_state(struct call *c, struct err *err)
+{
+        struct agent_runtime_state state;
+        const char *id;
+        int r = call_agent(c, &id, err);
+
+        if (r >= 0)
+                r = agent_state_get(c->op, c->rt, id, &state, err);
+        return r < 0 ? r : encode_state(c, &state);
+}
+
+static int reset_session(struct call *c, struct err *err)
+{
+        struct agent_runtime_state state;
+        const char *id;
+        int r = call_agent(c, &id, err);
+
+        if (r >= 0)
+                r = agent_state_reset(c->op, c->rt, id, c->body, &state, err);
+        return r < 0 ? r : encode_state(c, &state);
+}
+
+const struct route routes_agent_config[] = {
+        { "GET", "/api/agents/:id/configuration", configuration, 0 },
+        { "GET", "/api/agents/:id/config-revisions", list_revisions, 0 },
+        { "GET", "/api/agents/:id/config-revisions/:revision", get_revision, 0 },
+        { "POST", "/api/agents/:id/config-revisions/:revision/rollback", roll_back,
+          ROUTE_BODY_FREE },
+        { "PATCH", "/api/agents/:id/instructions-path", set_instructions_path, 0 },
+        { "GET", "/api/agents/:id/runtime-state", get_state, 0 },
+        { "POST", "/api/agents/:id/runtime-state/reset-session", reset_session, ROUTE_BODY_FREE },
+        { NULL, NULL, NULL, 0 },
+};

@@ -1,0 +1,26 @@
+/* Rows of `projects`. env and execution_workspace_policy are JSON objects or NULL. */
+#ifndef BERTH_STORE_PROJECTS_H
+#define BERTH_STORE_PROJECTS_H
+
+#include "store/db.h"
+
+struct project {
+        const char *id, *company_id, *name, *url_key, *description, *status;
+        const char *env, *execution_workspace_policy;
+        int64_t created_at, updated_at;
+};
+
+typedef int (*project_fn)(void *ctx, const struct project *row);
+
+int projects_insert(struct db *db, const struct project *row, struct err *err);
+/* ERR_NOT_FOUND "Project not found". */
+int projects_get(struct db *db, const char *id, struct arena *arena, struct project *ret,
+                 struct err *err);
+/* By its slug; ERR_CONFLICT when there are several. */
+int projects_find(struct db *db, const char *company_id, const char *url_key, struct arena *arena,
+                  struct project *ret, struct err *err);
+int projects_list(struct db *db, const char *company_id, struct arena *arena, project_fn fn,
+                  void *ctx, struct err *err);
+int projects_update(struct db *db, const struct project *row, struct err *err);
+
+#endif
