@@ -181,7 +181,7 @@ int main(int argc, char **argv)
         n = read_calls(argv[optind], calls);
         if (n < 2) {
                 (void)fprintf(stderr, "bench-worker: nothing to call\n");
-                return 2;
+                exit(2);
         }
         (void)signal(SIGPIPE, SIG_IGN);
         start(&w, argv + optind + 1);

@@ -90,6 +90,7 @@ extern const struct route routes_cli_auth[];
 extern const struct route routes_companies[];
 extern const struct route routes_environments[];
 extern const struct route routes_leases[];
+extern const struct route routes_execution_workspaces[];
 extern const struct route routes_executions[];
 extern const struct route routes_salvages[];
 extern const struct route routes_snapshots[];

@@ -14,6 +14,7 @@
  *   box_spool.c   output files, their bound, the exit record, what a killed box left behind
  *   box_stdin.c   input, buffered within its credit
  *   box_tunnel.c  connections made beside the work, served by the host; _say: what it is told
+ *   box_service.c connections that the host makes, each served by a process of its own
  *   box_tree.c    killing a process tree: the interface, and by /proc and the marker
  *   box_cgroup.c  killing a process tree by cgroup2
  *   box_sandbox.h the same as PID 1 of a sandbox
@@ -172,7 +173,7 @@ struct box {
         size_t n_procs;
         struct conn *conns;
         struct conn *host;
-        struct box_tunnel *tunnel; /* NULL until the first LISTEN */
+        struct box_tunnel *tunnel; /* NULL until the first LISTEN or CONNECT */
         uint64_t epoch;            /* the highest seen */
 
         int64_t now; /* clock_mono_ms() of this turn */
@@ -183,6 +184,7 @@ struct box {
 
         pid_t pid;
         mode_t umask;
+        int program_fd; /* our own program, -1: not to be had */
         int dir_fd, spool_fd, lock_fd, listen_fd, signal_fd, epoll_fd;
         int cgroup_fd;   /* berth-<box id>, or -1 */
         int children_fd; /* our own children, or -1 where the kernel does not say */
@@ -291,6 +293,9 @@ struct start {
  * free when nobody is attached. */
 void child_start(struct box *b, struct exec *e, const struct start *s);
 void child_resize(struct exec *e, uint16_t columns, uint16_t rows);
+/* A process with a command's rights that serves `fd`, which it gets as its standard input: this
+ * program with --files. Its pid, or -1. */
+pid_t child_serve_files(struct box *b, int fd);
 /* Fork into a cgroup; for probing whether that works at all, too. */
 pid_t child_fork(int cgroup_fd, bool *ret_joined);
 
@@ -332,6 +337,11 @@ void tunnel_close(struct box *b);
 
 /* box_tunnel_say.c: false when it stopped for want of room */
 bool tunnel_say(struct box *b, struct conn *c);
+
+/* box_service.c */
+bool service_is_worker(const struct box *b, pid_t pid);
+size_t service_count(const struct box *b);
+void service_reaped(struct box *b, pid_t pid);
 
 /* box_tree.c */
 void tree_init(struct box *b);

@@ -201,6 +201,16 @@ static void die_with_box(const struct box *b)
                 _exit(127);
 }
 
+static int take_rights_away(const struct box *b)
+{
+        setrlimit(RLIMIT_NOFILE, &b->nofile);
+        umask(b->umask);
+        if (!b->sandbox)
+                return 0;
+        limits_command(b);
+        return privs_for_command(&b->sandbox->spec);
+}
+
 static NORETURN void run_child(const struct box *b, const struct start *s, const struct ends *ends,
                                bool joined)
 {
@@ -214,13 +224,8 @@ static NORETURN void run_child(const struct box *b, const struct start *s, const
                 child_fails(ends->status, BOX_ERR_RESOURCES);
         if (s->flags & BOX_START_TERMINAL && ioctl(0, TIOCSCTTY, 0) < 0)
                 child_fails(ends->status, BOX_ERR_REFUSED);
-        setrlimit(RLIMIT_NOFILE, &b->nofile);
-        umask(b->umask);
-        if (b->sandbox) {
-                limits_command(b);
-                if (privs_for_command(&b->sandbox->spec) < 0)
-                        child_fails(ends->status, BOX_ERR_REFUSED);
-        }
+        if (take_rights_away(b) < 0)
+                child_fails(ends->status, BOX_ERR_REFUSED);
         if (chdir(s->cwd[0] ? s->cwd : "/") < 0)
                 child_fails(ends->status, BOX_ERR_CWD);
         if (strchr(s->command, '/'))
@@ -277,6 +282,25 @@ void child_start(struct box *b, struct exec *e, const struct start *s)
         }
         if (box_watch(b, e->status_pipe, EPOLLIN, EV_STATUS, box_index(b, e)) < 0)
                 exec_fail(b, e, BOX_ERR_RESOURCES, "cannot watch a process", errno);
+}
+
+/* A fresh program: nothing of our memory is in it, and it has no right that a command does not. */
+pid_t child_serve_files(struct box *b, int fd)
+{
+        static char *const argv[] = { (char *)"berth-box", (char *)"--files", NULL };
+        static char *const envp[] = { NULL };
+        pid_t pid = b->program_fd >= 0 ? fork() : -1;
+
+        if (pid != 0)
+                return pid;
+        if (!b->sandbox)
+                die_with_box(b);
+        setsid();
+        reset_signals();
+        if (dup2(fd, 0) < 0 || take_rights_away(b) < 0 || chdir("/") < 0)
+                _exit(127);
+        (void)syscall(SYS_execveat, b->program_fd, "", argv, envp, AT_EMPTY_PATH);
+        _exit(127);
 }
 
 void child_resize(struct exec *e, uint16_t columns, uint16_t rows)

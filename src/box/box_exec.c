@@ -223,6 +223,8 @@ void exec_reap(struct box *b)
                 any = true;
                 if (e)
                         main_ended(b, e, status);
+                else
+                        service_reaped(b, pid);
         }
         if (!any)
                 return;

@@ -8,13 +8,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/fd.h"
+#include "box/box_exchange.h"
 #include "box/box_relay.h"
 #include "box/box_sandbox.h"
+#include "workspace/serve.h"
 
 extern char **environ;
 
@@ -26,6 +29,9 @@ static const char usage[] =
         "       berth-box --tree remove|give=ID --ids FIRST:COUNT --dir PATH\n"
         "       berth-box --workspace AT --ids FIRST:COUNT --dir DIR [--lower PATH --store PATH]\n"
         "       berth-box --relay --dir BASE\n"
+        "       berth-box --files\n"
+        "       berth-box --ask ensure|alive|bury --dir BASE --id UUID [EXECUTION...]\n"
+        "       berth-box --exchange TEXT --dir DIR\n"
         "       berth-box --version\n"
         "\n"
         "Runs commands for a Berth daemon that connects to DIR/box.sock (docs/box-protocol.md).\n"
@@ -42,6 +48,9 @@ static const char usage[] =
         "more\n"
         "  --relay              carry streams between standard input and output and the boxes in "
         "BASE/boxes\n"
+        "  --files              serve files over standard input, a socket (docs/workspaces.md)\n"
+        "  --ask WANT           about one box in BASE/boxes\n"
+        "  --exchange TEXT      hand bytes to the box in DIR and take what it says\n"
         "  --ids FIRST:COUNT    the sandbox's ids on this machine\n";
 
 static bool parse_number(const char *text, int64_t *ret)
@@ -71,6 +80,13 @@ static void close_inherited(void)
                         _exit(1);
 }
 
+/* One of our own, with a command's rights (box_service.c). */
+static int serve_files(void)
+{
+        close_inherited();
+        return sodium_init() < 0 || sync_serve(0, NULL) < 0 ? 1 : 0;
+}
+
 static struct sandbox sandbox;
 
 static int parse_args(struct box *b, int argc, char **argv, struct err *err)
@@ -89,13 +105,17 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 { "store", required_argument, NULL, 'o' },
                 { "ids", required_argument, NULL, 'n' },
                 { "relay", no_argument, NULL, 'r' },
+                { "files", no_argument, NULL, 'f' },
+                { "ask", required_argument, NULL, 'a' },
+                { "exchange", required_argument, NULL, 'x' },
                 { "version", no_argument, NULL, 'v' },
                 { "help", no_argument, NULL, 'h' },
                 { NULL, 0, NULL, 0 },
         };
         const char *dir = NULL, *id = NULL, *tree = NULL;
         struct workspace_args shown = { 0 };
-        bool check = false, relay = false;
+        const char *ask = NULL, *exchange = NULL;
+        bool check = false, files = false, relay = false;
         int64_t limit = (int64_t)64 << 20;
         int opt;
 
@@ -132,11 +152,20 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 case 'r':
                         relay = true;
                         break;
+                case 'a':
+                        ask = optarg;
+                        break;
+                case 'x':
+                        exchange = optarg;
+                        break;
                 case 'c':
                         check = true;
                         break;
                 case 't':
                         tree = optarg;
+                        break;
+                case 'f':
+                        files = true;
                         break;
                 case 'w':
                         shown.at = optarg;
@@ -162,6 +191,12 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 forget_environment();
                 exit(relay_main(dir));
         }
+        if (files)
+                exit(serve_files());
+        if (ask && dir && id && frame_uuid_bytes(id, b->id))
+                exit(ask_main(dir, ask, id, (const char *const *)argv + optind));
+        if (exchange && dir && optind == argc)
+                exit(exchange_main(dir, exchange));
         if (check && sandbox.spec.n_ids >= SANDBOX_MIN_IDS)
                 exit(check_main(&sandbox));
         if (tree && dir && sandbox.spec.n_ids >= SANDBOX_MIN_IDS)
@@ -261,6 +296,7 @@ int main(int argc, char **argv)
         if (box.sandbox && geteuid() != 0)
                 sandbox_seal_program(argv);
         forget_environment();
+        box.program_fd = open("/proc/self/exe", O_PATH | O_CLOEXEC);
         box.cgroup_fd = box.spool_fd = box.listen_fd = box.dir_fd = -1;
         if (box.sandbox)
                 return sandbox_main(&box);

@@ -361,12 +361,11 @@ static int loop(struct relay *r)
         return 0;
 }
 
-static int make_dirs(const struct relay *r)
+int relay_make_dirs(const char *base)
 {
-        char boxes[4200];
+        CLEAN(cleanup_free) char *boxes = xasprintf("%s/boxes", base);
 
-        snprintf(boxes, sizeof(boxes), "%s/boxes", r->base);
-        if (mkdir(r->base, 0700) < 0 && errno != EEXIST)
+        if (mkdir(base, 0700) < 0 && errno != EEXIST)
                 return -1;
         return mkdir(boxes, 0700) < 0 && errno != EEXIST ? -1 : 0;
 }
@@ -378,7 +377,7 @@ int relay_main(const char *base)
         if (base[0] != '/' || strlen(base) >= sizeof(r.base))
                 return 2;
         memcpy(r.base, base, strlen(base) + 1);
-        if (make_dirs(&r) < 0) {
+        if (relay_make_dirs(base) < 0) {
                 fprintf(stderr, "berth-box: %s: %s\n", base, strerror(errno));
                 return 1;
         }

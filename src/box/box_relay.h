@@ -58,7 +58,15 @@ void relay_answer(struct relay *r, uint32_t channel, uint16_t code, uint8_t valu
 void relay_ask(struct relay *r, const struct relay_frame *f);
 void relay_child_event(struct relay *r, struct relay_child *k);
 
+/* BASE and BASE/boxes. */
+int relay_make_dirs(const char *base);
+
 /* The whole program; its exit status. */
 int relay_main(const char *base);
+
+/* `berth-box --ask WANT --dir BASE --id UUID [EXECUTION...]`: the same questions, answered by a
+ * line with this word and `yes`, `no` or what went wrong. ensure and bury say `no`. */
+#define ASK_WORD "berth-answer:"
+int ask_main(const char *base, const char *want, const char *id, const char *const *execs);
 
 #endif

@@ -87,11 +87,17 @@ static int ensure(const char *dir, const char *id, struct err *err)
                        word.len ? buf_str(&word) : "the supervisor did not start");
 }
 
-static int bury(const char *dir, const char *id, const struct relay_frame *f, struct err *err)
+static int bury(const char *dir, const char *id, const char *const *execs, struct err *err)
+{
+        struct op op = { .deadline_ms = clock_mono_ms() + WORK_MS };
+
+        return box_bury(&op, dir, id, execs, err);
+}
+
+static int bury_named(const char *dir, const char *id, const struct relay_frame *f, struct err *err)
 {
         CLEAN(cleanup_free) char *texts = xcalloc((size_t)f->n_execs + 1, UUID_LEN + 1);
         CLEAN(cleanup_free) const char **ids = xcalloc((size_t)f->n_execs + 1, sizeof(*ids));
-        struct op op = { .deadline_ms = clock_mono_ms() + WORK_MS };
 
         for (uint32_t i = 0; i < f->n_execs; i++) {
                 char *text = texts + (size_t)i * (UUID_LEN + 1);
@@ -99,7 +105,7 @@ static int bury(const char *dir, const char *id, const struct relay_frame *f, st
                 frame_uuid_text(f->execs + (size_t)i * FRAME_UUID, text);
                 ids[i] = text;
         }
-        return box_bury(&op, dir, id, ids, err);
+        return bury(dir, id, ids, err);
 }
 
 static void work(const struct relay *r, const struct relay_frame *f)
@@ -111,7 +117,7 @@ static void work(const struct relay *r, const struct relay_frame *f)
         (void)alarm(2 * WORK_MS / 1000);
         relay_box_dir(r, f->box, dir, sizeof(dir));
         frame_uuid_text(f->box, id);
-        code = f->want == RELAY_BURY ? bury(dir, id, f, &err) : ensure(dir, id, &err);
+        code = f->want == RELAY_BURY ? bury_named(dir, id, f, &err) : ensure(dir, id, &err);
         /* A word that ends well is "ok": a process that was killed says nothing. */
         (void)!write(WORD_FD, code < 0 ? err.msg : "ok", code < 0 ? strlen(err.msg) : 2);
 }
@@ -185,4 +191,26 @@ void relay_ask(struct relay *r, const struct relay_frame *f)
                              "");
         else
                 begin(r, f);
+}
+
+/* From the command line */
+
+int ask_main(const char *base, const char *want, const char *id, const char *const *execs)
+{
+        CLEAN(cleanup_free) char *dir = xasprintf("%s/boxes/%s", base, id);
+        CLEAN(err_done) struct err err = { 0 };
+        int code = 0;
+
+        if (relay_make_dirs(base) < 0)
+                code = err_sys(&err, ERR_PROVIDER, errno, "%s", base);
+        else if (streq(want, "ensure"))
+                code = ensure(dir, id, &err);
+        else if (streq(want, "bury"))
+                code = bury(dir, id, execs, &err);
+        else if (streq(want, "alive"))
+                code = box_is_alive(dir);
+        else
+                return 2;
+        printf(ASK_WORD "%s\n", code < 0 ? err.msg : code > 0 ? "yes" : "no");
+        return code < 0 ? 1 : 0;
 }

@@ -180,6 +180,8 @@ static enum owner owner_of_orphan(struct box *b, const struct proc *p, const str
 
         if (t->everything)
                 return MINE;
+        if (service_is_worker(b, p->pid))
+                return OTHER;
         if (t->e && p->sid == t->e->pid)
                 return MINE;
         m = read_cgroup(b, p->pid, t);
@@ -312,7 +314,7 @@ static size_t stop_and_kill(struct box *b, const struct target *t)
 
 static size_t count_alive(const struct box *b)
 {
-        size_t n = 0;
+        size_t n = service_count(b);
 
         for (int i = 0; i < b->n_execs; i++)
                 n += b->execs[i].alive;

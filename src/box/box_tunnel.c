@@ -10,7 +10,8 @@
  * Connections are accepted only where they can be offered to a host, so without one, or past the
  * limit, those who connect wait in the kernel's queue.
  *
- * Nothing here exists until the first LISTEN: the tables and rings are one mapping each. */
+ * Nothing here exists until the first LISTEN or CONNECT: the tables and rings are one mapping each.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/in.h>
@@ -31,7 +32,7 @@ static void *map(size_t size)
         return p == MAP_FAILED ? NULL : p;
 }
 
-static bool make_tables(struct box *b)
+bool tunnel_make_tables(struct box *b)
 {
         struct box_tunnel *t = b->tunnel;
 
@@ -46,6 +47,7 @@ static bool make_tables(struct box *b)
                 return false;
         }
         t->next_channel = 1;
+        t->next_from_host = TUNNEL_FROM_HOST | 1;
         b->tunnel = t;
         return true;
 }
@@ -66,6 +68,7 @@ static void close_socket(struct box *b, struct tunnel_conn *k, bool reset)
 {
         struct linger now = { .l_onoff = 1 };
 
+        service_end(k);
         if (k->fd < 0)
                 return;
         if (reset)
@@ -282,7 +285,7 @@ static void say_listening(struct conn *c, const uint8_t id[FRAME_UUID], uint16_t
 
 static void listen_anew(struct box *b, struct conn *c, const struct tunnel_frame *f)
 {
-        struct tunnel_listener *l = make_tables(b) ? free_listener(b->tunnel) : NULL;
+        struct tunnel_listener *l = tunnel_make_tables(b) ? free_listener(b->tunnel) : NULL;
         uint16_t port = f->port;
         int fd;
 
@@ -336,6 +339,18 @@ static void stop_listening(struct box *b, struct tunnel_listener *l)
         *l = (struct tunnel_listener){ .fd = -1 };
 }
 
+static int connect_in_order(struct box *b, struct conn *c, const struct tunnel_frame *f,
+                            struct err *err)
+{
+        if (!tunnel_make_tables(b))
+                return err_set(err, BOX_ERR_RESOURCES, "no memory for connections");
+        if (f->channel != b->tunnel->next_from_host)
+                return err_set(err, BOX_ERR_FRAME, "CONNECT out of order");
+        b->tunnel->next_from_host++;
+        service_connect(b, c, f);
+        return 0;
+}
+
 int tunnel_frame(struct box *b, struct conn *c, const struct frame_header *h, struct frame_in *in,
                  struct err *err)
 {
@@ -355,8 +370,11 @@ int tunnel_frame(struct box *b, struct conn *c, const struct frame_header *h, st
                         stop_listening(b, l);
                 return 0;
         }
+        if (f.type == FRAME_CONNECT)
+                return connect_in_order(b, c, &f, err);
         if (f.type == FRAME_LISTENING || f.type == FRAME_OPEN || !b->tunnel ||
-            f.channel >= b->tunnel->next_channel)
+            f.channel >= (f.channel & TUNNEL_FROM_HOST ? b->tunnel->next_from_host
+                                                       : b->tunnel->next_channel))
                 return err_set(err, BOX_ERR_FRAME,
                                "a frame for a connection that was never offered");
         /* What was sent before the host heard of a connection's end means nothing any more. */
@@ -426,6 +444,7 @@ void tunnel_detach(struct box *b)
         for (int i = 0; i < TUNNEL_MAX_LISTENERS; i++)
                 t->listeners[i].claimed = false;
         t->next_channel = 1;
+        t->next_from_host = TUNNEL_FROM_HOST | 1;
 }
 
 void tunnel_close(struct box *b)
@@ -437,4 +456,6 @@ void tunnel_close(struct box *b)
         for (int i = 0; i < TUNNEL_MAX_LISTENERS; i++)
                 if (t->listeners[i].used)
                         stop_listening(b, &t->listeners[i]);
+        for (int i = 0; i < TUNNEL_MAX_CONNS; i++)
+                service_end(&t->conns[i]);
 }

@@ -11,6 +11,7 @@
 #define TUNNEL_ACCEPT_MS     30000               /* for the host's ACCEPT */
 #define TUNNEL_RETRY_MS      100 /* after an accept() that failed for want of descriptors */
 #define TUNNEL_ACCEPTS       64  /* in one turn */
+#define TUNNEL_MAX_WORKERS   8   /* that serve the host */
 
 struct tunnel_listener {
         bool used;
@@ -41,18 +42,23 @@ struct tunnel_conn {
         size_t ring_head, ring_len;
         bool end_got, shut;
         uint8_t reason; /* GONE */
+        pid_t worker;   /* of a service, until it is reaped; 0: none */
 };
 
 struct box_tunnel {
         struct tunnel_listener listeners[TUNNEL_MAX_LISTENERS];
+        struct tunnel_listener services; /* of connections that the host makes */
         struct tunnel_conn conns[TUNNEL_MAX_CONNS];
         char *rings;
         uint32_t n_conns;
         uint32_t next_channel;
+        uint32_t next_from_host;
         int say_next;     /* where the next round begins */
         int64_t retry_at; /* accepting failed; 0: no */
 };
 
+/* The tables; false when there is no memory. */
+bool tunnel_make_tables(struct box *b);
 char *tunnel_ring(struct box_tunnel *t, const struct tunnel_conn *k);
 /* The connection is broken: close it with a reset, and tell the host when there is room. */
 void tunnel_lose(struct box *b, struct tunnel_conn *k, uint8_t reason);
@@ -60,5 +66,9 @@ void tunnel_lose(struct box *b, struct tunnel_conn *k, uint8_t reason);
 void tunnel_close_if_over(struct box *b, struct tunnel_conn *k);
 void tunnel_release(struct box *b, struct tunnel_conn *k);
 void tunnel_touch(struct box *b, struct tunnel_conn *k);
+
+/* box_service.c */
+void service_connect(struct box *b, struct conn *c, const struct tunnel_frame *f);
+void service_end(struct tunnel_conn *k);
 
 #endif

@@ -18,7 +18,7 @@ struct conn {
         size_t in_taken; /* of `in` */
         uint64_t got, told_limit;
         uint64_t sent, send_limit;
-        bool end_got, end_sent, broken, told_broken, closed, is_due;
+        bool accepted, end_got, end_sent, broken, told_broken, closed, is_due;
         int watched;
         void (*on_closed)(void *);
         void *on_closed_arg;
@@ -30,7 +30,8 @@ struct tunnel {
         struct tunnel_listener *listeners;
         struct conn *conns;
         unsigned n_conns;
-        uint32_t last_channel;
+        uint32_t last_channel;   /* of those that the box made */
+        uint32_t last_from_host; /* of those that we made */
         struct conn *due, **due_tail;
         struct conn *closing; /* closed by their consumers, to be freed from the loop */
 };
@@ -254,6 +255,43 @@ static struct tunnel_listener *find_listener(struct tunnel *t, const uint8_t id[
         return l;
 }
 
+static struct conn *conn_new(struct tunnel *t, uint32_t channel)
+{
+        struct conn *k = xcalloc(1, sizeof(*k));
+
+        k->stream.ops = &conn_ops;
+        k->tunnel = t;
+        k->channel = channel;
+        k->next = t->conns;
+        t->conns = k;
+        t->n_conns++;
+        k->told_limit = window(t);
+        k->in.max = 2 * WINDOW_LARGE; /* with bytes that were read and not moved out yet */
+        return k;
+}
+
+struct byte_stream *tunnel_connect(struct tunnel *t, uint8_t service)
+{
+        struct conn *k;
+
+        if (!t->link || t->n_conns >= TUNNEL_MAX_CONNS)
+                return NULL;
+        k = conn_new(t, ++t->last_from_host);
+        say(k, (struct tunnel_frame){
+                       .type = FRAME_CONNECT, .kind = service, .limit = k->told_limit });
+        return &k->stream;
+}
+
+static int got_accept(struct conn *k, const struct tunnel_frame *f, struct err *err)
+{
+        if (k->accepted)
+                return err_set(err, ERR_INVALID, "the box accepted a connection of its own");
+        k->accepted = true;
+        k->send_limit = f->limit;
+        make_due(k);
+        return 0;
+}
+
 static int got_open(struct tunnel *t, const struct tunnel_frame *f, struct err *err)
 {
         struct tunnel_listener *l = find_listener(t, f->id);
@@ -268,17 +306,10 @@ static int got_open(struct tunnel *t, const struct tunnel_frame *f, struct err *
                 box_link_tunnel(t->link, &no);
                 return 0;
         }
-        k = xcalloc(1, sizeof(*k));
-        k->stream.ops = &conn_ops;
-        k->tunnel = t;
+        k = conn_new(t, f->channel);
         k->listener = l;
-        k->channel = f->channel;
+        k->accepted = true;
         k->send_limit = f->limit;
-        k->next = t->conns;
-        t->conns = k;
-        t->n_conns++;
-        k->told_limit = window(t);
-        k->in.max = 2 * WINDOW_LARGE; /* with bytes that were read and not moved out yet */
         say(k, (struct tunnel_frame){ .type = FRAME_ACCEPT, .limit = k->told_limit });
         l->on_stream(l, &k->stream);
         return 0;
@@ -299,7 +330,11 @@ static int got_bytes(struct conn *k, const struct tunnel_frame *f, struct err *e
 
 static int got_for_conn(struct conn *k, const struct tunnel_frame *f, struct err *err)
 {
+        if (!k->accepted && f->type != FRAME_ACCEPT && f->type != FRAME_RESET)
+                return err_set(err, ERR_INVALID, "the box used a connection before accepting it");
         switch (f->type) {
+        case FRAME_ACCEPT:
+                return got_accept(k, f, err);
         case FRAME_BYTES:
                 return got_bytes(k, f, err);
         case FRAME_WINDOW:
@@ -352,7 +387,8 @@ int tunnel_frame_in(struct tunnel *t, const struct frame_header *h, struct frame
         }
         if (f.type == FRAME_OPEN)
                 return got_open(t, &f, err);
-        if (f.channel == 0 || f.channel > t->last_channel)
+        if (f.channel == 0 ||
+            f.channel > (f.channel & TUNNEL_FROM_HOST ? t->last_from_host : t->last_channel))
                 return err_set(err, ERR_INVALID, "the box sent for a connection it never offered");
         while (k && (k->broken || k->channel != f.channel))
                 k = k->next;
@@ -402,6 +438,7 @@ void tunnel_up(struct tunnel *t, struct box_link *link)
 {
         t->link = link;
         t->last_channel = 0;
+        t->last_from_host = TUNNEL_FROM_HOST;
         for (struct tunnel_listener *l = t->listeners; l; l = l->next)
                 say_listen(t, l, FRAME_LISTEN);
 }

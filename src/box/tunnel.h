@@ -1,5 +1,5 @@
 /* The host's end of the tunnel (docs/box-protocol.md, section 8): connections made inside an
- * environment become byte streams here.
+ * environment, and those that we make to a service of the box, become byte streams here.
  *
  * A tunnel belongs to one box and outlives its links: listeners are asked for again on each new
  * link; streams of a link that is gone are broken. Each connection has its own credit, given out as
@@ -43,6 +43,10 @@ void tunnel_down(struct tunnel *t);
 int tunnel_frame_in(struct tunnel *t, const struct frame_header *h, struct frame_in *in,
                     struct err *err);
 void tunnel_drained(struct tunnel *t);
+
+/* A connection to a service of the box (TUNNEL_FILES); the stream is the caller's to close. It is
+ * broken when the box refuses. NULL without a link. */
+struct byte_stream *tunnel_connect(struct tunnel *t, uint8_t service);
 
 void tunnel_listen(struct tunnel *t, struct tunnel_listener *l);
 /* The box stops listening, and its streams break. */

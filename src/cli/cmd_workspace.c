@@ -80,11 +80,14 @@ void workspace_print_diff(struct cli *c, const json_t *diff)
         json_array_foreach(json_object_get(diff, "changes"), i, item)
         {
                 const char *text = json_get_string(item, "diff");
-                bool is_delete = streq(cli_text(item, "change"), "delete");
+                const char *change = cli_text(item, "change");
                 bool is_dir = streq(cli_text(item, "kind"), "directory");
 
-                out_line("%s %s%s", is_delete ? "D" : "W", cli_text(item, "path"),
-                         is_dir ? "/" : "");
+                out_line("%s %s%s",
+                         streq(change, "delete") ? "D"
+                         : streq(change, "add")  ? "A"
+                                                 : "M",
+                         cli_text(item, "path"), is_dir ? "/" : "");
                 if (text)
                         out_lines(text);
         }
@@ -216,7 +219,7 @@ static const struct cli_command diff = {
         .name = "diff",
         .synopsis = "LEASE [--names]",
         .summary = "Say what a restore would bring home",
-        .notes = "W written, D deleted. Nothing is changed.",
+        .notes = "A added, M changed, D deleted. Nothing is done.",
         .example = "berth workspace diff 01a1deef",
         .options = diff_options,
         .run = run_diff,

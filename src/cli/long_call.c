@@ -244,6 +244,15 @@ static json_int_t number(const json_t *report, const char *key)
         return json_integer_value(json_object_get(report, key));
 }
 
+static void report_git(const json_t *git)
+{
+        if (*cli_text(git, "conflictRef"))
+                out_note("berth: commits that cannot be merged with yours are kept as %s",
+                         cli_text(git, "conflictRef"));
+        if (*cli_text(git, "note"))
+                out_note("berth: git: %s", cli_text(git, "note"));
+}
+
 void long_call_report(const json_t *report)
 {
         const json_t *conflicts = json_object_get(report, "conflicts");
@@ -255,6 +264,7 @@ void long_call_report(const json_t *report)
                 out_note("berth: conflict: %s was changed here too; your version is %s",
                          cli_text(item, "path"), cli_text(item, "kept"));
         }
+        report_git(json_get_object(report, "git"));
         if (number(report, "left") > 0)
                 out_note("berth: %lld deleted there stayed, for they were changed here",
                          (long long)number(report, "left"));

@@ -52,6 +52,7 @@ enum frame_type {
         FRAME_WINDOW = 54,
         FRAME_END = 55,
         FRAME_RESET = 56,
+        FRAME_CONNECT = 57,
         FRAME_TUNNEL_LAST = 63,
         /* 64 to 79: the relay, codec/frame_relay.h */
         FRAME_RELAY = 64,

@@ -54,6 +54,12 @@ static void read_payload(struct frame_in *f, struct tunnel_frame *t)
         case FRAME_WINDOW:
                 t->limit = frame_get_u64(f);
                 break;
+        case FRAME_CONNECT:
+                t->kind = frame_get_u8(f);
+                t->limit = frame_get_u64(f);
+                if (!(t->channel & TUNNEL_FROM_HOST))
+                        f->bad = true;
+                break;
         case FRAME_BYTES:
                 read_bytes(f, t);
                 break;
@@ -102,6 +108,10 @@ void tunnel_frame_write(struct buf *b, const struct tunnel_frame *t)
                 break;
         case FRAME_OPEN:
                 frame_put_uuid(&f, t->id);
+                frame_put_u64(&f, t->limit);
+                break;
+        case FRAME_CONNECT:
+                frame_put_u8(&f, t->kind);
                 frame_put_u64(&f, t->limit);
                 break;
         case FRAME_BYTES:

@@ -10,8 +10,12 @@
 
 #define TUNNEL_BYTES_MAX (FRAME_MAX_PAYLOAD - 8) /* of one BYTES frame */
 #define TUNNEL_MAX_CONNS 256                     /* of one box at a time */
+#define TUNNEL_FROM_HOST 0x80000000U             /* set in the channels that the host numbers */
 
 enum { TUNNEL_CALLBACK = 1, TUNNEL_PROXY = 2 };
+
+/* What a box serves to the host (CONNECT). */
+enum { TUNNEL_FILES = 1 };
 
 /* Why a connection was reset. */
 enum {
@@ -27,13 +31,13 @@ struct tunnel_frame {
         uint8_t type;
         uint32_t channel;       /* 0 for LISTEN, LISTENING and UNLISTEN */
         uint8_t id[FRAME_UUID]; /* LISTEN, LISTENING, UNLISTEN, OPEN: the listener */
-        uint8_t kind;           /* LISTEN */
+        uint8_t kind;           /* LISTEN; CONNECT: the service */
         uint16_t port;          /* LISTEN; LISTENING */
         uint32_t idle_ms;       /* LISTEN */
         uint16_t code;          /* LISTENING: 0, or why not */
         struct frame_bytes text;
-        uint64_t limit;          /* OPEN, ACCEPT, WINDOW: bytes up to this offset may be sent */
-        uint64_t offset;         /* BYTES: of the first byte; END: of the byte that will not come */
+        uint64_t limit;  /* OPEN, ACCEPT, WINDOW, CONNECT: bytes up to this offset may be sent */
+        uint64_t offset; /* BYTES: of the first byte; END: of the byte that will not come */
         struct frame_bytes data; /* BYTES */
         uint8_t reason;          /* RESET */
 };

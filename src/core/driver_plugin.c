@@ -2,6 +2,7 @@
  * member of the configuration is secret to us: it is handed on as it was saved. */
 #include "core/env_config.h"
 #include "core/exec.h"
+#include "core/plugin_box.h"
 #include "core/plugin_place.h"
 
 static void unref(void *v)
@@ -62,8 +63,10 @@ static int plugin_open(struct op *op, struct runtime *rt, const struct place *pl
 static int plugin_close(struct op *op, struct runtime *rt, const struct place *place,
                         struct err *err)
 {
-        int r = exec_remote_end_place(op, rt, place->id, err);
+        int r;
 
+        plugin_box_leave(op, rt, place);
+        r = exec_remote_end_place(op, rt, place->id, err);
         return r < 0 ? r : plugin_place_give_up(op, rt, place, place->attempts > 0, err);
 }
 
@@ -107,4 +110,5 @@ const struct driver driver_plugin = {
         .can_destroy = plugin_can_destroy,
         .realize = plugin_realize,
         .prepare_exec = plugin_lease_prepare_exec,
+        .route = plugin_box_route_of,
 };

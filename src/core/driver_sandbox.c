@@ -3,6 +3,7 @@
 #include "core/env_config.h"
 #include "core/exec.h"
 #include "core/lease.h"
+#include "core/plugin_box.h"
 #include "core/plugin_place.h"
 #include "core/provider.h"
 #include "core/realization.h"
@@ -125,8 +126,10 @@ static int sandbox_resume(struct op *op, struct runtime *rt, const struct place 
 static int give_up_plugin(struct op *op, struct runtime *rt, const struct place *place,
                           bool destroy, struct err *err)
 {
-        int r = exec_remote_end_place(op, rt, place->id, err);
+        int r;
 
+        plugin_box_leave(op, rt, place);
+        r = exec_remote_end_place(op, rt, place->id, err);
         return r < 0 ? r : plugin_place_give_up(op, rt, place, destroy, err);
 }
 
@@ -314,6 +317,7 @@ const struct driver driver_sandbox = {
         .can_destroy = sandbox_can_destroy,
         .realize = sandbox_realize,
         .prepare_exec = sandbox_prepare_exec,
+        .route = plugin_box_route_of,
         .writes_cleanup_status = true,
         .release_failure_reason = "adapter_or_run_failure",
 };

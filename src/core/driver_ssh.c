@@ -11,6 +11,7 @@
 #include "core/ssh_config.h"
 #include "core/ssh_env.h"
 #include "core/ssh_hosts.h"
+#include "core/ssh_plain.h"
 
 static void unref(void *v)
 {
@@ -116,7 +117,7 @@ static int ssh_open(struct op *op, struct runtime *rt, const struct place *place
         if (r < 0)
                 return r;
         config = json_get_object(document, "ssh");
-        r = ssh_hosts_reach(op, rt, place, config, &context, &hello, err);
+        r = ssh_hosts_reach(op, rt, place, &context, &hello, err);
         if (r < 0) {
                 ssh_hello_done(&hello);
                 /* Nothing of the place exists yet, whatever the host did. */
@@ -137,9 +138,36 @@ static int ssh_open(struct op *op, struct runtime *rt, const struct place *place
         return 0;
 }
 
+static bool is_plain(const struct place *place)
+{
+        json_t *document = NULL;
+        bool plain;
+
+        (void)json_parse(place->config, strlen(place->config), &document, NULL);
+        plain = json_get_string(document, "plain") != NULL;
+        json_decref(document);
+        return plain;
+}
+
 static int ssh_close(struct op *op, struct runtime *rt, const struct place *place, struct err *err)
 {
-        return exec_close_place(op, rt, place, err);
+        int r;
+
+        if (is_plain(place)) {
+                r = exec_remote_end_place(op, rt, place->id, err);
+                if (r >= 0)
+                        r = ssh_plain_end_place(op, rt, place, err);
+        } else {
+                r = exec_close_place(op, rt, place, err);
+        }
+        if (r >= 0)
+                ssh_hosts_leave(rt, place);
+        return r;
+}
+
+static const struct box_route *ssh_route_of(const struct place *place)
+{
+        return is_plain(place) ? NULL : &ssh_route;
 }
 
 static bool ssh_matches(const char *recorded, const char *wanted)
@@ -222,6 +250,23 @@ static const char *choose_cwd(struct op *op, const struct exec_request *req, con
         return cwd ? cwd : arena_strdup(op->arena, json_get_string(document, "remoteCwd"));
 }
 
+/* Without a box there is neither a terminal nor input that comes later. */
+static int run_plain(struct op *op, const struct place *place, struct exec_request *req,
+                     struct err *err)
+{
+        struct exec_remote *remote = arena_new(op->arena, struct exec_remote);
+        struct place *kept = arena_new(op->arena, struct place);
+
+        if (req->terminal || req->open_stdin)
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "The host cannot run a box, so commands there have no terminal and "
+                               "get their input at once.");
+        *kept = *place;
+        remote->ssh_place = kept;
+        req->remote = remote;
+        return 0;
+}
+
 static int ssh_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
                             json_t *request, struct exec_request *ret, struct err *err)
 {
@@ -241,8 +286,11 @@ static int ssh_prepare_exec(struct op *op, struct runtime *rt, const struct leas
         variables = ssh_env_sanitize(env);
         r = exec_request_set_env(op, variables, ret, err);
         json_decref(variables);
-        ret->login = login_variables(op, document, ret->terminal);
         ret->cwd = choose_cwd(op, ret, document);
+        if (r >= 0 && json_get_string(document, "plain"))
+                r = run_plain(op, &q.place, ret, err);
+        else
+                ret->login = login_variables(op, document, ret->terminal);
         if (r >= 0 && ret->cwd && *ret->cwd != '/')
                 r = err_set(err, ERR_UNPROCESSABLE,
                             "Working directory must be an absolute POSIX path on the remote "
@@ -260,4 +308,5 @@ const struct driver driver_ssh = {
         .describe = ssh_describe,
         .realize = ssh_realize,
         .prepare_exec = ssh_prepare_exec,
+        .route = ssh_route_of,
 };

@@ -31,8 +31,9 @@ struct exec_hub_config {
         const char *box_program; /* path of berth-box */
 };
 
-/* A command that the place's plugin runs instead of a box. */
+/* A command that something else runs than a box: the place's plugin, or ssh. */
 struct exec_remote {
+        const struct place *ssh_place; /* NULL: the plugin */
         const char *plugin_id, *company_id;
         json_t *params;   /* of environmentExecute */
         int64_t limit_ms; /* 0: the default of a call */

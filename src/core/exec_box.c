@@ -280,6 +280,8 @@ static void on_welcome(void *ctx, const struct box_welcome *welcome)
         /* Before the first START: whoever runs finds the address taken. */
         if (box->tunnel && box->has_tunnel)
                 tunnel_up(box->tunnel, box->link);
+        box->has_files = welcome->features & BOX_FEATURE_FILES;
+        box_services_up(box);
         box->listing = true;
         box_link_list(box->link);
 }
@@ -438,6 +440,7 @@ static void check_done(struct pool_job *job)
 {
         struct box *box = container_of(job, struct box, job);
         struct exec *e, *next;
+        bool again;
 
         box->job_running = false;
         if (!box->found_dead) {
@@ -464,9 +467,10 @@ static void check_done(struct pool_job *job)
         box->stopping = false;
         box_tell_quiet(box);
         take_arrived(box);
-        if (box->execs)
+        again = box_services_wait(box);
+        if (box->execs || again)
                 box_reach(box);
-        box->dead = !box->execs;
+        box->dead = !box->execs && !again;
         box_forget_if_over(box);
 }
 

@@ -131,7 +131,7 @@ struct settlement {
         const struct place *place;
         const struct box_route *route;
         bool closing;
-        bool is_remote; /* a plugin ran it */
+        bool is_remote; /* a plugin ran it, or ssh without a box */
         struct execution *rows;
         const char **ids; /* NULL-terminated */
         size_t n;
@@ -159,7 +159,7 @@ static int read_open(struct db *db, void *arg, struct err *err)
 
         s->n = 0;
         s->is_remote = places_get(db, s->place->id, s->op->arena, &place, NULL) >= 0 &&
-                       plugin_place_is(&place);
+                       (plugin_place_is(&place) || streq(place.driver, "ssh"));
         return executions_open(db, s->place->id, s->op->arena, collect, s, err);
 }
 

@@ -152,6 +152,14 @@ static void box_closed(uv_handle_t *handle)
         free(b);
 }
 
+struct tunnel *box_tunnel(struct box *box)
+{
+        if (!box->tunnel && tunnel_new(box->hub->config.loop, &box->tunnel, NULL) >= 0 &&
+            box->has_tunnel)
+                tunnel_up(box->tunnel, box->link);
+        return box->tunnel;
+}
+
 void box_set_egress(struct box *box, struct egress_policy *take_policy)
 {
         CLEAN(err_done) struct err err = { 0 };
@@ -164,16 +172,14 @@ void box_set_egress(struct box *box, struct egress_policy *take_policy)
         }
         if (!hub->resolver)
                 r = resolver_new(hub->config.loop, &hub->resolver, &err);
-        if (r >= 0 && !box->tunnel)
-                r = tunnel_new(hub->config.loop, &box->tunnel, &err);
+        if (r >= 0 && !box_tunnel(box))
+                r = err_set(&err, ERR_BUSY, "no tunnel");
         if (r < 0) {
                 log_error("no way out for an environment", LOG_S("place", box->place_id),
                           LOG_S("error", err.msg));
                 egress_policy_free(take_policy);
                 return;
         }
-        if (box->has_tunnel)
-                tunnel_up(box->tunnel, box->link);
         box->egress = egress_new(hub->config.loop, hub->resolver, hub->config.rt, box->tunnel,
                                  box->place_id, take_policy);
 }
@@ -181,6 +187,7 @@ void box_set_egress(struct box *box, struct egress_policy *take_policy)
 void box_close_tunnel(struct box *box)
 {
         egress_free(take_ptr(&box->egress));
+        box_services_end(box);
         tunnel_free(take_ptr(&box->tunnel));
 }
 
@@ -189,7 +196,7 @@ void box_forget_if_over(struct box *box)
         struct box **at;
 
         if (!box->dead || box->execs || box->arrived || box->link || box->job_running ||
-            box->stop || box->quiet || box->hub->closing)
+            box->stop || box->quiet || box->services || box->hub->closing)
                 return;
         for (at = &box->hub->boxes; *at != box; at = &(*at)->next)
                 ;

@@ -61,6 +61,7 @@ struct exec {
         struct exec_watch *watches;
         /* run by a plugin: no box */
         char *remote_plugin; /* NULL: it is not, or has not begun */
+        bool remote_ssh;     /* ssh runs it, and not a plugin */
         int64_t remote_call;
         char remote_place[UUID_LEN + 1];
 
@@ -103,11 +104,13 @@ struct box {
         struct promise *quiet; /* kept when nothing runs in it any more */
         struct pool_job job;   /* looking after a box that went silent */
         bool job_running, found_dead, is_unknown;
-        bool dead;             /* and buried; forgotten with its last execution */
-        struct tunnel *tunnel; /* NULL until something is served through it */
-        bool has_tunnel;       /* the link's box knows tunnels */
-        struct egress *egress; /* NULL: none */
-        struct exec *arrived;  /* while the job ran; still INTENDED, linked by box_next */
+        bool dead;                /* and buried; forgotten with its last execution */
+        struct tunnel *tunnel;    /* NULL until something is served through it */
+        bool has_tunnel;          /* the link's box knows tunnels */
+        bool has_files;           /* and serves files */
+        struct service *services; /* streams to it, and who waits for one */
+        struct egress *egress;    /* NULL: none */
+        struct exec *arrived;     /* while the job ran; still INTENDED, linked by box_next */
         uv_timer_t retry;
 };
 
@@ -159,6 +162,8 @@ void exec_changed(struct exec *e);
 
 /* Serve the way out of a box, unless it is served already. The policy may be NULL. */
 void box_set_egress(struct box *box, struct egress_policy *take_policy);
+/* The tunnel, made on first need; NULL when that fails. */
+struct tunnel *box_tunnel(struct box *box);
 /* Let go of what is served through it. */
 void box_close_tunnel(struct box *box);
 
@@ -167,6 +172,13 @@ void box_reach(struct box *box);
 void exec_submit(struct exec *e);
 /* How it ended; or, where that says that nobody knows, why. */
 void exec_take_exit(struct exec *e, const struct box_exit *exit, const char *lost_reason);
+
+/* box_service.c, loop thread */
+/* There is a link: connect who waits. */
+void box_services_up(struct box *box);
+/* The box died: true when somebody waits for the next one. */
+bool box_services_wait(struct box *box);
+void box_services_end(struct box *box);
 
 /* exec_spool.c: output that the box sends. Loop thread, but the last one. */
 /* The box has just begun it (NULL), or tells on a new link how far it is. */

@@ -20,6 +20,7 @@
 #include "codec/redact.h"
 #include "core/exec_internal.h"
 #include "core/plugin_registry.h"
+#include "core/ssh_plain.h"
 
 #define ENDED_REASON "The lease ended while the command ran; its provider may still be at it."
 #define GIVEN_UP_REASON                                                                            \
@@ -276,6 +277,7 @@ struct live_letter {
         struct exec_hub *hub;
         char id[UUID_LEN + 1], place_id[UUID_LEN + 1];
         char *plugin_id;
+        bool by_ssh;
         int64_t call_id;
 };
 
@@ -287,6 +289,7 @@ static void live_on_loop(struct letter *letter)
         if (e && e->phase == EXEC_INTENDED) { /* else it has ended by now */
                 e->phase = EXEC_LIVE;
                 e->remote_plugin = take_ptr(&l->plugin_id);
+                e->remote_ssh = l->by_ssh;
                 e->remote_call = l->call_id;
                 memcpy(e->remote_place, l->place_id, UUID_LEN + 1);
                 intended_remove(l->hub, l->id);
@@ -306,7 +309,8 @@ static void post_live(struct exec_hub *hub, const struct execution *row, const c
         struct live_letter *l = xcalloc(1, sizeof(*l));
 
         l->hub = hub;
-        l->plugin_id = xstrdup(plugin_id);
+        l->by_ssh = !plugin_id;
+        l->plugin_id = xstrdup(plugin_id ? plugin_id : "ssh");
         l->call_id = call_id;
         memcpy(l->id, row->id, UUID_LEN + 1);
         memcpy(l->place_id, row->place_id, UUID_LEN + 1);
@@ -376,12 +380,17 @@ int exec_remote_begin(struct exec_hub *hub, const struct execution *row,
                 run_free(run);
                 return r;
         }
-        set_env(remote->params, req->env);
-        log_debug("plugin call", LOG_S("plugin", remote->plugin_id), LOG_S("method", call.method),
-                  LOG_I("limit_ms", remote->limit_ms));
         FAULT("provider.execute.before");
-        r = plugin_call_begin(plugin_registry_host(hub->config.rt->plugins), &call, on_done, run,
-                              &call_id, err);
+        if (remote->ssh_place) {
+                r = ssh_plain_begin(hub->config.rt, row, req, on_output, on_done, run, &call_id,
+                                    err);
+        } else {
+                set_env(remote->params, req->env);
+                log_debug("plugin call", LOG_S("plugin", remote->plugin_id),
+                          LOG_S("method", call.method), LOG_I("limit_ms", remote->limit_ms));
+                r = plugin_call_begin(plugin_registry_host(hub->config.rt->plugins), &call, on_done,
+                                      run, &call_id, err);
+        }
         if (r < 0) {
                 run_free(run);
                 return r;
@@ -394,8 +403,13 @@ int exec_remote_begin(struct exec_hub *hub, const struct execution *row,
 
 void exec_remote_abandon(struct exec *e)
 {
-        plugin_call_abandon(plugin_registry_host(e->hub->config.rt->plugins), e->remote_plugin,
-                            e->remote_call, ERR_CANCELLED);
+        struct runtime *rt = e->hub->config.rt;
+
+        if (e->remote_ssh)
+                ssh_plain_abandon(rt, e->remote_call);
+        else
+                plugin_call_abandon(plugin_registry_host(rt->plugins), e->remote_plugin,
+                                    e->remote_call, ERR_CANCELLED);
 }
 
 struct end_letter {

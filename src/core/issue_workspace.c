@@ -8,17 +8,18 @@
 int issue_check_workspace(struct db *db, const struct op *op, const struct issue *i,
                           struct err *err)
 {
-        const char *metadata;
+        struct execution_workspace workspace;
         int r = 0;
 
         /* A workspace carries an environment with it. */
         if (op->actor->type == ACTOR_AGENT)
                 r = access_manage_environments(db, op->actor, i->company_id, err);
         if (r >= 0)
-                r = execution_workspaces_metadata(db, i->company_id, i->execution_workspace_id,
-                                                  op->arena, &metadata, err);
-        return r == ERR_NOT_FOUND ? err_set(err, ERR_UNPROCESSABLE, "Execution workspace not found")
-                                  : r;
+                r = execution_workspaces_get(db, i->execution_workspace_id, op->arena, &workspace,
+                                             err);
+        if (r == ERR_NOT_FOUND || (r >= 0 && !streq(workspace.company_id, i->company_id)))
+                return err_set(err, ERR_UNPROCESSABLE, "Execution workspace not found");
+        return r;
 }
 
 /* Settings of the issue as members of the workspace's configuration. */
@@ -39,24 +40,12 @@ static void merge(json_t *config, const json_t *settings)
                                         json_object_get(strategy, commands[n]));
 }
 
-int issue_tell_workspace(struct db *db, const struct op *op, const struct issue *i,
-                         const json_t *settings, struct err *err)
+/* The workspace's metadata with the settings in its configuration. A new reference. */
+static int merged(const char *text, const json_t *settings, json_t **ret, struct err *err)
 {
-        const char *text;
         json_t *metadata = NULL, *config;
-        int r;
+        int r = text ? json_parse(text, strlen(text), &metadata, err) : 0;
 
-        if (!settings || !i->execution_workspace_id || !i->execution_workspace_preference ||
-            !streq(i->execution_workspace_preference, REUSE))
-                return 0;
-        r = execution_workspaces_metadata(db, i->company_id, i->execution_workspace_id, op->arena,
-                                          &text, err);
-        if (r == ERR_NOT_FOUND) {
-                err_clear(err);
-                return 0;
-        }
-        if (r >= 0 && text)
-                r = json_parse(text, strlen(text), &metadata, err);
         if (r < 0)
                 return r;
         metadata = metadata ? metadata : json_object();
@@ -66,9 +55,34 @@ int issue_tell_workspace(struct db *db, const struct op *op, const struct issue 
                 json_object_set_new(metadata, "config", config);
         }
         merge(config, settings);
-        r = execution_workspaces_set_metadata(db, i->execution_workspace_id,
-                                              json_to_arena(op->arena, metadata), i->updated_at,
-                                              err);
+        *ret = metadata;
+        return 0;
+}
+
+int issue_tell_workspace(struct db *db, const struct op *op, const struct issue *i,
+                         const json_t *settings, struct err *err)
+{
+        struct execution_workspace workspace;
+        json_t *metadata;
+        int64_t seen;
+        int r;
+
+        if (!settings || !i->execution_workspace_id || !i->execution_workspace_preference ||
+            !streq(i->execution_workspace_preference, REUSE))
+                return 0;
+        r = execution_workspaces_get(db, i->execution_workspace_id, op->arena, &workspace, err);
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                return 0;
+        }
+        if (r >= 0)
+                r = merged(workspace.metadata, settings, &metadata, err);
+        if (r < 0)
+                return r;
+        workspace.metadata = json_to_arena(op->arena, metadata);
         json_decref(metadata);
-        return r;
+        seen = workspace.updated_at;
+        workspace.updated_at = i->updated_at;
+        r = execution_workspaces_replace(db, &workspace, seen, err);
+        return r == 0 ? err_set(err, ERR_CONFLICT, "The workspace was changed by someone else") : r;
 }

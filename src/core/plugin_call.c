@@ -46,6 +46,7 @@ json_t *plugin_clean_config(const json_t *stored)
         json_object_del(config, "provider");
         json_object_del(config, "$plugin");
         json_object_del(config, "$lease");
+        json_object_del(config, "$box");
         return config;
 }
 

@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "codec/check.h"
 #include "core/exec.h"
+#include "core/plugin_box.h"
 #include "core/plugin_place.h"
 
 #define ARGS_MAX    4096
@@ -226,8 +227,14 @@ int plugin_lease_prepare_exec(struct op *op, struct runtime *rt, const struct le
         struct exec_remote *remote = arena_new(op->arena, struct exec_remote);
         struct plugin_lease l;
         json_t *config = NULL;
-        int r = check_request(op, request, ret, err);
+        int r;
 
+        if (plugin_box_wanted(rt, request)) {
+                r = plugin_box_prepare_exec(op, rt, record, request, ret, err);
+                if (r <= 0)
+                        return r;
+        }
+        r = check_request(op, request, ret, err);
         if (r >= 0)
                 r = plugin_lease_load(op, rt, &record->lease, &l, err);
         if (r >= 0)

@@ -3,10 +3,11 @@
  *
  * A place records which plugin serves it and with which configuration, so every later call goes to
  * that plugin with exactly that configuration, whatever became of the environment. Its `config` is
- * the stored configuration (secrets as references) plus two members of our own:
+ * the stored configuration (secrets as references) plus members of our own:
  *
  *   "$plugin": {"id", "key", "driverKey"}   who serves it
  *   "$lease":  {...}                        what the provider said of it, secrets stripped
+ *   "$box":    {...}                        a box inside, if there is one (plugin_box.h)
  *
  * Calls are made with secrets resolved; resolved values are never stored. Operation threads;
  * results live in the operation's arena. */

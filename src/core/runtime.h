@@ -20,6 +20,9 @@ struct vault_provider;
 struct workspace_host;
 
 enum deployment_mode { MODE_LOCAL_TRUSTED, MODE_AUTHENTICATED };
+/* Whether commands in sandboxes of plugins run in a box (core/plugin_box.h): those that need one,
+ * all, or none. */
+enum plugin_box_use { PLUGIN_BOX_AUTO, PLUGIN_BOX_ALWAYS, PLUGIN_BOX_OFF };
 enum deployment_exposure { EXPOSURE_PRIVATE, EXPOSURE_PUBLIC };
 
 /* Settings that the domain reads. Strings live as long as the runtime. */
@@ -46,6 +49,7 @@ struct settings {
         const char *plugin_env;   /* names of further variables for workers (plugin/env.h) */
         const char *plugin_paths; /* further paths that workers may read; the same form */
         int64_t plugin_install_timeout_ms;
+        enum plugin_box_use plugin_box;
         bool plugin_confine;          /* Landlock for workers, where the kernel has it */
         const char *trampoline;       /* our own program, to confine others; NULL: none */
         const char *examples_dir;     /* NULL: not installed */

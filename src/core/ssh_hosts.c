@@ -7,15 +7,10 @@
 
 #include "base/fd.h"
 #include "core/ssh_config.h"
+#include "core/ssh_conn.h"
+#include "core/ssh_plain.h"
 
 #define BOX_MAX ((size_t)16 << 20)
-
-struct ssh_hosts {
-        struct runtime *rt;
-        char *run_dir, *known_dir;
-        char *box_paths[SSH_N_BOXES];
-        struct ssh_setup setup;
-};
 
 /* One that is not installed is one that no host gets. */
 static void hash_box(struct ssh_box *box)
@@ -49,12 +44,14 @@ static void find_boxes(struct ssh_hosts *h, const char *program)
         }
 }
 
-int ssh_hosts_new(struct runtime *rt, const char *data_dir, const char *box_program,
-                  struct ssh_hosts **ret, struct err *err)
+int ssh_hosts_new(struct runtime *rt, uv_loop_t *loop, const char *data_dir,
+                  const char *box_program, struct ssh_hosts **ret, struct err *err)
 {
         struct ssh_hosts *h = xcalloc(1, sizeof(*h));
 
         h->rt = rt;
+        h->loop = loop;
+        pthread_mutex_init(&h->lock, NULL);
         h->run_dir = xasprintf("%s/ssh/run", data_dir);
         h->known_dir = xasprintf("%s/ssh/known", data_dir);
         h->setup.trampoline = rt->settings.trampoline;
@@ -66,12 +63,48 @@ int ssh_hosts_new(struct runtime *rt, const char *data_dir, const char *box_prog
         return 0;
 }
 
+void ssh_hosts_close(struct ssh_hosts *h)
+{
+        if (!h)
+                return;
+        h->closing = true;
+        ssh_plain_stop(h);
+        for (struct ssh_conn *c = h->conns; c; c = c->next)
+                ssh_carrier_close(c);
+        while (h->carriers > 0) /* their processes were killed */
+                uv_run(h->loop, UV_RUN_ONCE);
+}
+
+static void free_conns(struct ssh_hosts *h)
+{
+        struct ssh_conn *c;
+
+        while ((c = h->conns)) {
+                struct ssh_user *u;
+
+                h->conns = c->next;
+                while ((u = c->users)) {
+                        c->users = u->next;
+                        kept_place_free(u->kept);
+                        free(u);
+                }
+                ssh_hello_done(&c->hello);
+                free(c->key);
+                free(c->company_id);
+                free(c->environment_id);
+                free(c->config);
+                free(c);
+        }
+}
+
 void ssh_hosts_free(struct ssh_hosts *h)
 {
         if (!h)
                 return;
         for (size_t i = 0; i < SSH_N_BOXES; i++)
                 free(h->box_paths[i]);
+        free_conns(h);
+        pthread_mutex_destroy(&h->lock);
         free(h->run_dir);
         free(h->known_dir);
         free(h);
@@ -94,23 +127,23 @@ void ssh_hosts_forget(const struct ssh_hosts *h, const char *environment_id)
         (void)unlink(path);
 }
 
-int ssh_hosts_reach(struct op *op, struct runtime *rt, const struct place *place, json_t *config,
+int ssh_hosts_reach(struct op *op, struct runtime *rt, const struct place *place,
                     const struct secret_context *context, struct ssh_hello *ret, struct err *err)
 {
-        CLEAN(cleanup_free) char *record = ssh_hosts_record(rt->ssh, place->environment_id);
-        struct ssh_call call = SSH_CALL_INIT;
-        struct ssh_target target;
-        json_t *resolved = NULL;
-        int r = ssh_config_resolve(op, rt, place->company_id, place->environment_id, config,
-                                   context, &target, &resolved, err);
+        struct ssh_conn *c;
+        int r = ssh_conn_of(rt->ssh, place, &c, err);
 
         if (r >= 0)
-                r = ssh_call_ready(op, ssh_hosts_setup(rt->ssh), &target, record, &call, err);
-        json_decref(resolved);
-        if (r >= 0) {
-                *ret = call.hello;
-                call.hello = (struct ssh_hello){ 0 };
-        }
-        ssh_call_done(op, &call);
+                r = ssh_conn_reach(op, c, context, ret, err);
+        if (r >= 0)
+                ssh_conn_use(c, place);
         return r;
+}
+
+void ssh_hosts_leave(struct runtime *rt, const struct place *place)
+{
+        struct ssh_conn *c;
+
+        if (ssh_conn_of(rt->ssh, place, &c, NULL) >= 0)
+                ssh_conn_leave(c, place->id);
 }

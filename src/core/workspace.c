@@ -232,6 +232,15 @@ const char *workspace_default_cwd(struct arena *arena, const struct lease *lease
         return cwd;
 }
 
+/* Collecting */
+
+int workspace_collect(struct workspace_job *j, struct change_set **ret, uint32_t *ret_umask,
+                      struct err *err)
+{
+        return j->way->collect(j->op, j->rt, &j->place, &j->view, workspace_work_progress, &j->work,
+                               ret, ret_umask, err);
+}
+
 /* Directories of ours */
 
 int workspace_remove_dir(struct op *op, const char *path, struct err *err)

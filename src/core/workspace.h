@@ -28,6 +28,7 @@
 #include "store/salvages.h"
 #include "store/workspaces.h"
 #include "workspace/bundle.h"
+#include "workspace/git.h"
 #include "workspace/merge.h"
 #include "workspace/scan.h"
 
@@ -60,10 +61,10 @@ struct workspace_way {
                      const struct workspace *w, workspace_progress_fn progress, void *ctx,
                      struct stage_result *ret, struct err *err);
         /* What was changed since, ready to be merged; the caller closes it. A way that fetches it
-         * first makes a bundle of it in <w->dir>/WORKSPACE_BUNDLE: as long as the restore is not
-         * over, that is what is merged again after a crash. *ret_umask as in merge.h.
-         * ERR_NOT_FOUND: the place is not there any more, and the changes with it.
-         * NULL: nothing ever is to be brought home (in_place). */
+         * first makes a bundle of it in <w->dir>/WORKSPACE_BUNDLE, in place of the one that is
+         * there: as long as the restore is not over, that is what is merged again after a crash.
+         * *ret_umask as in merge.h. ERR_NOT_FOUND: the place is not there any more, and the changes
+         * with it. NULL: nothing ever is to be brought home (in_place). */
         int (*collect)(struct op *op, struct runtime *rt, const struct place *place,
                        const struct workspace *w, workspace_progress_fn progress, void *ctx,
                        struct change_set **ret, uint32_t *ret_umask, struct err *err);
@@ -103,7 +104,7 @@ struct stage_request {
 /* What restores did or would do. In the operation's arena. */
 struct restore_report {
         struct merge_report merge;
-        const char *git_head; /* new head that was integrated; NULL: none */
+        struct git_report git; /* commits that came along */
         int64_t duration_ms;
 };
 
@@ -157,7 +158,8 @@ int salvage_apply(struct op *op, struct runtime *rt, const char *id, const char 
 int salvage_drop(struct op *op, struct runtime *rt, const char *id, struct salvage *ret,
                  struct err *err);
 
-/* {added, changed, deleted, left, conflicts: [{path, kept}], bytes, gitHead, durationMs} */
+/* {added, changed, deleted, left, conflicts: [{path, kept}], bytes, git, durationMs}; `git` is
+ * null, or {head, merged, conflictRef, kept: [{name, here}], note}. */
 void restore_report_encode(struct jw *w, const struct restore_report *report);
 
 #endif

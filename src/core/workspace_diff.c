@@ -1,15 +1,23 @@
 /* What a restore would do: changes as the merge sees them, with nothing done. */
-#include "base/clock.h"
-#include "core/workspace_internal.h"
+#include <fcntl.h>
 
-#define LIST_MAX 10000
+#include "base/fd.h"
+#include "base/path.h"
+#include "core/workspace_internal.h"
+#include "workspace/textdiff.h"
+
+#define LIST_MAX  10000
+#define TEXTS_MAX ((size_t)8 << 20) /* of all differences together */
 
 /* Passes a change set on and writes down what went by. */
 struct listing {
         struct change_set set;
         struct change_set *from;
+        int dir; /* the directory as it is */
         struct jw *w;
         uint64_t n;
+        bool with_text;
+        size_t texts; /* bytes of differences so far */
 };
 
 static const char *kind_name(enum tree_kind kind)
@@ -17,19 +25,63 @@ static const char *kind_name(enum tree_kind kind)
         return kind == TREE_DIR ? "directory" : kind == TREE_LINK ? "link" : "file";
 }
 
+/* 0 also when it cannot be had: then there is just no text of it. */
+static bool read_text(int fd, struct buf *ret)
+{
+        char *at;
+        ssize_t n;
+
+        while ((at = buf_reserve(ret, 65536)) && (n = read(fd, at, 65536)) > 0)
+                buf_grew(ret, (size_t)n);
+        return !buf_failed(ret);
+}
+
+static void list_text(struct listing *l, const struct change *c)
+{
+        CLEAN(buf_done) struct buf was = BUF_INIT;
+        CLEAN(buf_done) struct buf now = BUF_INIT;
+        CLEAN(buf_done) struct buf diff = BUF_INIT;
+        CLEAN(cleanup_fd) int ours = -1;
+        CLEAN(cleanup_fd) int theirs = -1;
+        struct textdiff_side a, b;
+
+        buf_init(&was, TEXTDIFF_MAX_BYTES);
+        buf_init(&now, TEXTDIFF_MAX_BYTES);
+        if (l->texts > TEXTS_MAX || l->from->open(l->from, c, &theirs, NULL) < 0 ||
+            !read_text(theirs, &now))
+                return;
+        if (path_open_plain(l->dir, c->now.path, O_RDONLY | O_NONBLOCK, 0, &ours, NULL) >= 0 &&
+            !read_text(ours, &was))
+                return;
+        a = (struct textdiff_side){ buf_str(&was), was.len };
+        b = (struct textdiff_side){ buf_str(&now), now.len };
+        if (!textdiff_is_text(&a) || !textdiff_is_text(&b) || textdiff(&a, &b, &diff) <= 0)
+                return;
+        l->texts += diff.len;
+        jw_kstring(l->w, "diff", buf_str(&diff));
+}
+
 static int list_next(struct change_set *set, struct change *ret, struct err *err)
 {
         struct listing *l = container_of(set, struct listing, set);
+        char target[TREE_MAX_TARGET + 1];
+        struct tree_entry here;
         int r = l->from->next(l->from, ret, err);
 
         if (r <= 0 || l->n++ >= LIST_MAX)
                 return r;
         jw_object(l->w);
         jw_kstring(l->w, "path", ret->now.path);
-        jw_kstring(l->w, "change", ret->is_delete ? "delete" : "write");
-        if (!ret->is_delete) {
+        if (ret->is_delete) {
+                jw_kstring(l->w, "change", "delete");
+        } else {
+                bool is_here = scan_one(l->dir, ret->now.path, false, &here, target, NULL) > 0;
+
+                jw_kstring(l->w, "change", is_here ? "change" : "add");
                 jw_kstring(l->w, "kind", kind_name(ret->now.kind));
                 jw_kint(l->w, "size", (int64_t)ret->now.size);
+                if (l->with_text && ret->now.kind == TREE_FILE)
+                        list_text(l, ret);
         }
         jw_object_end(l->w);
         return r;
@@ -42,20 +94,35 @@ static int list_open(struct change_set *set, const struct change *c, int *ret_fd
         return l->from->open(l->from, c, ret_fd, err);
 }
 
+static struct change_set *watch(void *ctx, struct change_set *from, int dir)
+{
+        struct listing *l = ctx;
+
+        l->from = from;
+        l->dir = dir;
+        return &l->set;
+}
+
 static int write_diff(struct op *op, struct runtime *rt, struct change_set *changes,
-                      const struct merge_request *req, struct buf *ret_json, struct err *err)
+                      struct merge_request *req, bool with_text, struct buf *ret_json,
+                      struct err *err)
 {
         struct restore_report report = { 0 };
         struct jw w;
-        struct listing l = { .set = { list_next, list_open, NULL }, .from = changes, .w = &w };
+        struct listing l = { .set = { list_next, list_open, NULL },
+                             .w = &w,
+                             .with_text = with_text };
         int r;
 
+        req->dry_run = true;
+        req->watch = watch;
+        req->ctx = &l;
         jw_init(&w, ret_json);
         jw_object(&w);
         jw_kstring(&w, "localPath", req->path);
         jw_key(&w, "changes");
         jw_array(&w);
-        r = workspace_merge(op, rt, &l.set, req, &report, err);
+        r = workspace_merge(op, rt, changes, req, &report, err);
         jw_array_end(&w);
         jw_kbool(&w, "truncated", l.n > LIST_MAX);
         jw_key(&w, "restore");
@@ -69,23 +136,23 @@ static int no_change(struct change_set *set, struct change *ret, struct err *err
         return 0;
 }
 
-static int diff(struct workspace_job *j, struct buf *ret_json, struct err *err)
+static int diff(struct workspace_job *j, bool with_text, struct buf *ret_json, struct err *err)
 {
         struct change_set *changes = NULL;
         struct merge_request req = {
                 .path = j->row.local_path,
                 .excludes = &j->view.excludes,
-                .dry_run = true,
                 .work = &j->work,
+                .scratch = workspace_scratch(j->op->arena, j->view.dir),
         };
         struct change_set nothing = { .next = no_change };
         int r = 0;
 
         if (j->way->collect)
-                r = j->way->collect(j->op, j->rt, &j->place, &j->view, workspace_work_progress,
-                                    &j->work, &changes, &req.umask, err);
+                r = workspace_collect(j, &changes, &req.umask, err);
         if (r >= 0)
-                r = write_diff(j->op, j->rt, changes ? changes : &nothing, &req, ret_json, err);
+                r = write_diff(j->op, j->rt, changes ? changes : &nothing, &req, with_text,
+                               ret_json, err);
         if (changes)
                 changes->close(changes);
         return r;
@@ -101,7 +168,7 @@ int workspace_diff(struct op *op, struct runtime *rt, const struct lease_record 
         if (r >= 0) /* collecting would change what it takes as its baseline */
                 r = workspace_restore_resume(&j, &earlier, err);
         if (r >= 0)
-                r = diff(&j, ret_json, err);
+                r = diff(&j, with_text, ret_json, err);
         workspace_job_end(&j);
         return r;
 }
@@ -115,14 +182,14 @@ int salvage_diff(struct op *op, struct runtime *rt, const struct salvage *s, boo
                 .path = s->local_path,
                 .excludes = &excludes,
                 .umask = (uint32_t)s->umask,
-                .dry_run = true,
+                .scratch = workspace_scratch(op->arena, dir),
         };
         struct change_set *changes = NULL;
         struct bundle_size size;
         int r = bundle_open(dir, &changes, &size, err);
 
         if (r >= 0)
-                r = write_diff(op, rt, changes, &req, ret_json, err);
+                r = write_diff(op, rt, changes, &req, with_text, ret_json, err);
         if (changes)
                 changes->close(changes);
         return r;

@@ -63,9 +63,21 @@ struct merge_request {
         uint32_t umask;
         bool dry_run;
         struct workspace_work *work; /* for progress; may be NULL */
+        const char *scratch;         /* a directory of ours for git; gone afterwards */
+        /* Looks at what is merged, on its way; `dir` is the directory. NULL: nobody looks. */
+        struct change_set *(*watch)(void *ctx, struct change_set *from, int dir);
+        void *ctx;
 };
+static inline const char *workspace_scratch(struct arena *arena, const char *dir)
+{
+        return arena_printf(arena, "%s/git", dir);
+}
 int workspace_merge(struct op *op, struct runtime *rt, struct change_set *changes,
                     const struct merge_request *req, struct restore_report *ret, struct err *err);
+
+/* Ask the way for what was changed. */
+int workspace_collect(struct workspace_job *j, struct change_set **ret, uint32_t *ret_umask,
+                      struct err *err);
 
 /* Remove a directory of ours and all that is in it. */
 int workspace_remove_dir(struct op *op, const char *path, struct err *err);

@@ -42,8 +42,7 @@ static int collect(struct workspace_job *j, struct change_set **ret, uint32_t *r
         int r;
 
         FAULT("workspace.restore.collect.before");
-        r = j->way->collect(j->op, j->rt, &j->place, &j->view, workspace_work_progress, &j->work,
-                            ret, ret_umask, err);
+        r = workspace_collect(j, ret, ret_umask, err);
         FAULT("workspace.restore.collect.after");
         return r;
 }
@@ -70,6 +69,7 @@ static int merge(struct workspace_job *j, struct change_set *changes, struct res
                 .excludes = &j->view.excludes,
                 .umask = (uint32_t)j->row.umask,
                 .work = &j->work,
+                .scratch = workspace_scratch(j->op->arena, j->view.dir),
         };
         int r;
 

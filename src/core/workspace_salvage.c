@@ -5,9 +5,12 @@
  *
  * A crash between these is repeated: the same workspace is saved into the same row and directory,
  * and content that is there already is used. */
+#include <sys/stat.h>
+
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "core/audit.h"
 #include "core/place.h"
 #include "core/workspace_internal.h"
@@ -114,7 +117,14 @@ static int write_bundle(struct saving *s, struct change_set *changes, struct err
 
         workspace_work_progress(&j->work, "saving", 0, 0);
         FAULT("workspace.salvage.write.before");
-        r = bundle_create(dir, &writer, err);
+        /* One that was finished before a crash: more may have been changed since. */
+        r = bundle_open(dir, &made, &s->size, NULL);
+        if (made)
+                made->close(made);
+        made = NULL;
+        r = r >= 0 ? bundle_remove(j->op, dir, err) : 0;
+        if (r >= 0)
+                r = bundle_create(dir, &writer, err);
         if (r >= 0)
                 r = bundle_take(j->op, writer, changes, err);
         if (r >= 0)
@@ -176,17 +186,33 @@ static int save_changes(struct saving *s, struct change_set *changes, struct err
         return r;
 }
 
+/* Where the directory on the host is gone, an empty one of ours stands for it: what was changed is
+ * then all that was written. */
+static int stand_in(struct workspace_job *j, struct err *err)
+{
+        const char *nothing = arena_printf(j->op->arena, "%s/nothing", j->view.dir);
+        struct stat st;
+        int r;
+
+        if (stat(j->view.local_path, &st) == 0 && S_ISDIR(st.st_mode))
+                return 0;
+        r = path_make_dirs(nothing, 0700, err);
+        if (r >= 0)
+                j->view.local_path = nothing;
+        return r;
+}
+
 /* From the place; when it does not answer any more, what a restore had fetched already. */
 static int collect(struct saving *s, struct change_set **ret, struct err *err)
 {
         struct workspace_job *j = s->job;
         CLEAN(cleanup_free) char *fetched = xasprintf("%s/" WORKSPACE_BUNDLE, j->view.dir);
         struct bundle_size size;
-        int r;
+        int r = stand_in(j, err);
 
         FAULT("workspace.salvage.collect.before");
-        r = j->way->collect(j->op, j->rt, &j->place, &j->view, workspace_work_progress, &j->work,
-                            ret, &s->umask, err);
+        if (r >= 0)
+                r = workspace_collect(j, ret, &s->umask, err);
         FAULT("workspace.salvage.collect.after");
         if (r >= 0 || !j->row.step || !streq(j->row.step, STEP_MERGING) ||
             bundle_open(fetched, ret, &size, NULL) < 0)
@@ -326,6 +352,7 @@ int salvage_apply(struct op *op, struct runtime *rt, const char *id, const char 
                         .excludes = &excludes,
                         .umask = (uint32_t)a.row.umask,
                         .work = &work,
+                        .scratch = workspace_scratch(op->arena, dir),
                 };
 
                 excludes.patterns = workspace_patterns(op->arena, a.row.exclude);

@@ -174,7 +174,10 @@ static int stage(struct staging *s, struct err *err)
                 r = record_staged(s, err);
         if (r < 0) {
                 undo(s, err);
-                return r;
+                /* By the client, who does not read this any more, or by whoever ended the lease. */
+                return r == ERR_CANCELLED ? err_set(err, ERR_CONFLICT,
+                                                    "The lease ended while a workspace was staged.")
+                                          : r;
         }
         atomic_fetch_add(&j->rt->counters.workspaces_staged, 1);
         return 0;

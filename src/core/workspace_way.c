@@ -7,6 +7,7 @@ static const struct workspace_way *const ways[] = {
         &workspace_in_place,
         &workspace_overlay,
         &workspace_copy,
+        &workspace_sync,
         NULL,
 };
 

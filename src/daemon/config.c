@@ -240,6 +240,7 @@ static int check_keys(json_t *file, struct err *err)
                 "plugin_paths",
                 "plugin_install_timeout_ms",
                 "plugin_confine",
+                "plugin_box",
                 "node",
                 "npm",
                 "sandbox_uid_first",
@@ -379,6 +380,19 @@ static void load_settings(struct loader *l, const struct cli_serve_options *flag
         load_secrets(l, c);
 }
 
+static enum plugin_box_use plugin_box(struct loader *l)
+{
+        static const char *const names[] = { "auto", "always", "off" };
+        const char *value =
+                text(l, NULL, (struct source){ "plugin_box", "BERTH_PLUGIN_BOX", NULL }, "auto");
+
+        for (size_t i = 0; i < ARRAY_LEN(names); i++)
+                if (streq(value, names[i]))
+                        return (enum plugin_box_use)i;
+        refuse(l, "plugin_box", value, "auto, always or off");
+        return PLUGIN_BOX_AUTO;
+}
+
 static void load_plugin_settings(struct loader *l, struct config *c)
 {
         struct settings *s = &c->settings;
@@ -397,6 +411,7 @@ static void load_plugin_settings(struct loader *l, struct config *c)
                        120000, 1000, 3600000);
         s->plugin_confine = flag_set(
                 l, (struct source){ "plugin_confine", "BERTH_PLUGIN_CONFINE", NULL }, true);
+        s->plugin_box = plugin_box(l);
         s->node = text(l, NULL, (struct source){ "node", "BERTH_NODE", NULL }, NULL);
         s->npm = text(l, NULL, (struct source){ "npm", "BERTH_NPM", NULL }, NULL);
 }

@@ -455,7 +455,8 @@ static int recover(struct daemon *d, struct err *err)
                 r = sandbox_host_new(&d->rt, d->config.data_dir, config.box_program, &d->rt.sandbox,
                                      err);
         if (r >= 0)
-                r = ssh_hosts_new(&d->rt, d->config.data_dir, config.box_program, &d->rt.ssh, err);
+                r = ssh_hosts_new(&d->rt, &d->loop, d->config.data_dir, config.box_program,
+                                  &d->rt.ssh, err);
         if (r >= 0)
                 r = workspace_host_new(d->config.data_dir, &d->rt.workspaces, err);
         if (r >= 0)
@@ -563,6 +564,7 @@ static void shut_down(struct daemon *d)
                         uv_run(&d->loop, UV_RUN_ONCE);
                 plugin_registry_free(d->rt.plugins);
                 d->rt.plugins = NULL;
+                ssh_hosts_close(d->rt.ssh);
                 mail_catch_up(d->mail); /* what the workers' threads said last */
                 exec_hub_free(d->hub);
                 mail_free(d->mail);

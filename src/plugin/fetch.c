@@ -10,7 +10,7 @@
 
 #include "base/fd.h"
 #include "plugin/package.h"
-#include "plugin/tool.h"
+#include "rt/tool.h"
 
 #define NAME_MAX_LEN    214
 #define VERSION_MAX_LEN 200

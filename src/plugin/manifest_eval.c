@@ -12,7 +12,7 @@
 #include "base/uuid.h"
 #include "plugin/confine.h"
 #include "plugin/package.h"
-#include "plugin/tool.h"
+#include "rt/tool.h"
 
 #define NOISE_MAX  ((size_t)1 << 20)
 #define ERRORS_MAX 2000

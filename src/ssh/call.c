@@ -11,10 +11,11 @@
 #include "ssh/hostkey.h"
 #include "ssh/text.h"
 
-#define KNOWN_MAX ((size_t)1 << 20)
-#define BOX_MAX   ((size_t)16 << 20)
-#define MAX_NEEDS 4
-#define UPLOAD_MS 180000 /* a box, over a slow line */
+#define KNOWN_MAX  ((size_t)1 << 20)
+#define BOX_MAX    ((size_t)16 << 20)
+#define MAX_NEEDS  4
+#define SCRIPT_MAX ((size_t)4 << 20)
+#define UPLOAD_MS  180000 /* a box, over a slow line */
 
 /* Who the host is */
 
@@ -129,10 +130,11 @@ static void close_door(const struct op *op, struct ssh_call *c)
         ssh_rundir_remove(&c->dir);
 }
 
-static int begin(struct op *op, const struct ssh_setup *setup, const struct ssh_target *t,
+static int begin(struct op *op, const struct ssh_setup *setup, const struct ssh_target *given,
                  const char *record, size_t script_len, struct ssh_call *c, struct err *err)
 {
         CLEAN(buf_done) struct buf launcher = BUF_INIT;
+        struct ssh_target target = *given, *t = &target;
         struct ssh_files files = { 0 };
         int r = ssh_target_check(t, err);
 
@@ -145,6 +147,7 @@ static int begin(struct op *op, const struct ssh_setup *setup, const struct ssh_
                                     err);
         if (r < 0)
                 return r;
+        t->patience_s = (int)MAX(setup->timeout_ms / 2000, 1);
         files.agent = c->agent.socket;
         ssh_script_launcher(script_len, &launcher);
         return ssh_session_start(setup->trampoline,
@@ -222,50 +225,125 @@ static int converse(struct op *op, const struct ssh_setup *setup, struct ssh_cal
         return ssh_session_finish(op, &c->session, NULL, err);
 }
 
-typedef void (*script_fn)(const char *mark, const char *path, const struct ssh_box *boxes,
-                          struct buf *out);
+/* A script, once its mark is known. */
+struct writer {
+        void (*write)(const struct writer *w, const char *mark, struct buf *out);
+        const struct ssh_setup *setup;
+        const struct ssh_target *target;
+        const struct ssh_plain_command *command;
+        const char *name, *id;
+        unsigned grace_s;
+};
 
-static int run(struct op *caller, const struct ssh_setup *setup, const struct ssh_target *t,
-               const char *record, script_fn script, struct ssh_call *c, struct err *err)
+static void write_ready(const struct writer *w, const char *mark, struct buf *out)
+{
+        ssh_script_ready(mark, w->target->path, w->setup->boxes, out);
+}
+
+static void write_stream(const struct writer *w, const char *mark, struct buf *out)
+{
+        ssh_script_stream(mark, w->target->path, w->setup->boxes, out);
+}
+
+static void write_plain(const struct writer *w, const char *mark, struct buf *out)
+{
+        ssh_script_plain(mark, w->command, out);
+}
+
+static void write_kill(const struct writer *w, const char *mark, struct buf *out)
+{
+        ssh_script_kill(mark, w->name, w->id, w->grace_s, out);
+}
+
+typedef int (*talk_fn)(struct op *op, const struct ssh_setup *setup, struct ssh_call *c,
+                       struct err *err);
+
+static int run(struct op *caller, const struct writer *w, const char *record, talk_fn talk,
+               struct ssh_call *c, struct err *err)
 {
         struct op limited = *caller, *op = &limited;
         CLEAN(err_done) struct err own = { 0 };
-        CLEAN(buf_done) struct buf text = BUF_INIT;
+        CLEAN(buf_wipe) struct buf text = { .max = SCRIPT_MAX };
         char mark[sizeof(c->session.mark)];
         int r;
 
         c->deadline_ms = caller->deadline_ms;
-        op->deadline_ms = MIN(caller->deadline_ms, clock_mono_ms() + setup->timeout_ms);
+        op->deadline_ms = MIN(caller->deadline_ms, clock_mono_ms() + w->setup->timeout_ms);
         /* The mark has a fixed length, so how long the text is is known before it is. */
         memset(mark, 'x', sizeof(mark));
         mark[SESSION_MARK_LEN] = '\0';
-        script(mark, t->path, setup->boxes, &text);
-        r = begin(op, setup, t, record, text.len, c, &own);
+        w->write(w, mark, &text);
+        if (buf_failed(&text))
+                r = err_set(&own, ERR_TOO_LARGE,
+                            "The command is too long for a host without a box.");
+        else
+                r = begin(op, w->setup, w->target, record, text.len, c, &own);
         if (r >= 0) {
+                if (w->command)
+                        c->session.errors_max = SESSION_BURST_MAX;
                 buf_clear(&text);
-                script(c->session.mark, t->path, setup->boxes, &text);
+                w->write(w, c->session.mark, &text);
                 r = ssh_session_send(op, &c->session, text.data, text.len, &own);
         }
         if (r >= 0)
-                r = converse(op, setup, c, &own);
+                r = talk(op, w->setup, c, &own);
         close_door(op, c);
         if (r < 0)
-                r = fail(c, t, r, &own);
+                r = fail(c, w->target, r, &own);
         if (r < 0)
                 err_move(err, &own);
         return r;
 }
 
+/* Only that it has begun. */
+static int hear_start(struct op *op, const struct ssh_setup *setup, struct ssh_call *c,
+                      struct err *err)
+{
+        int r = hear(op, c, err);
+
+        return r < 0 ? r : ssh_session_begin_errors(op, &c->session, err);
+}
+
 int ssh_call_ready(struct op *op, const struct ssh_setup *setup, const struct ssh_target *t,
                    const char *record, struct ssh_call *call, struct err *err)
 {
-        return run(op, setup, t, record, ssh_script_ready, call, err);
+        struct writer w = { .write = write_ready, .setup = setup, .target = t };
+
+        return run(op, &w, record, converse, call, err);
 }
 
 int ssh_call_stream(struct op *op, const struct ssh_setup *setup, const struct ssh_target *t,
                     const char *record, struct ssh_call *call, struct err *err)
 {
-        return run(op, setup, t, record, ssh_script_stream, call, err);
+        struct writer w = { .write = write_stream, .setup = setup, .target = t };
+
+        return run(op, &w, record, converse, call, err);
+}
+
+int ssh_call_plain(struct op *op, const struct ssh_setup *setup, const struct ssh_target *t,
+                   const char *record, const struct ssh_plain_command *command,
+                   struct ssh_call *call, struct err *err)
+{
+        struct writer w = { .write = write_plain, .setup = setup, .target = t, .command = command };
+
+        return run(op, &w, record, hear_start, call, err);
+}
+
+int ssh_call_kill(struct op *op, const struct ssh_setup *setup, const struct ssh_target *t,
+                  const char *record, const char *name, const char *id, unsigned grace_s,
+                  struct err *err)
+{
+        struct ssh_call call = SSH_CALL_INIT;
+        struct writer w = { .write = write_kill,
+                            .setup = setup,
+                            .target = t,
+                            .name = name,
+                            .id = id,
+                            .grace_s = grace_s };
+        int r = run(op, &w, record, converse, &call, err);
+
+        ssh_call_done(op, &call);
+        return r;
 }
 
 int ssh_call_go(struct op *op, struct ssh_call *call, struct err *err)

@@ -54,6 +54,15 @@ int ssh_call_ready(struct op *op, const struct ssh_setup *setup, const struct ss
  * HELLO_PLAIN, and the call is over. */
 int ssh_call_stream(struct op *op, const struct ssh_setup *setup, const struct ssh_target *t,
                     const char *record, struct ssh_call *call, struct err *err);
+/* Begin a command that needs no box: once it has begun, the session's streams are its own
+ * (ssh_session_follow()). */
+int ssh_call_plain(struct op *op, const struct ssh_setup *setup, const struct ssh_target *t,
+                   const char *record, const struct ssh_plain_command *command,
+                   struct ssh_call *call, struct err *err);
+/* End what carries the variable name=id there; the call is over when it returns. */
+int ssh_call_kill(struct op *op, const struct ssh_setup *setup, const struct ssh_target *t,
+                  const char *record, const char *name, const char *id, unsigned grace_s,
+                  struct err *err);
 /* The relay may begin. From here on the session's descriptors carry its bytes. */
 int ssh_call_go(struct op *op, struct ssh_call *call, struct err *err);
 void ssh_call_done(const struct op *op, struct ssh_call *call);

@@ -48,6 +48,11 @@ static void add_identity(struct words *w, const struct ssh_target *t, const stru
         }
 }
 
+static int patience(const struct ssh_target *t)
+{
+        return t->patience_s > 0 ? MIN(t->patience_s, 10) : 10;
+}
+
 const char *const *ssh_command(const struct ssh_target *t, const struct ssh_files *files,
                                const char *remote, struct arena *arena)
 {
@@ -59,11 +64,11 @@ const char *const *ssh_command(const struct ssh_target *t, const struct ssh_file
                 add(&w, "none");
         }
         option(&w, "BatchMode=yes");
-        option(&w, "ConnectTimeout=10");
+        option(&w, arena_printf(arena, "ConnectTimeout=%d", patience(t)));
         add_trust(&w, t, files);
         add_identity(&w, t, files);
         option(&w, "LogLevel=ERROR");
-        option(&w, "ServerAliveInterval=10");
+        option(&w, arena_printf(arena, "ServerAliveInterval=%d", patience(t)));
         option(&w, "ServerAliveCountMax=3");
         option(&w, "ForwardAgent=no");
         option(&w, "ForwardX11=no");

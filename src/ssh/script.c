@@ -113,3 +113,80 @@ void ssh_script_command(const char *const *names, struct buf *out)
                 buf_appendf(out, "%s=$berth_%s; export %s; unset berth_%s\n", *n, *n, *n, *n);
         buf_puts(out, "unset berth_f\nexec \"$@\"\n");
 }
+
+/* A command without a box */
+
+static void begin_plain(const char *mark, struct buf *out)
+{
+        buf_puts(out, "m=");
+        ssh_text_quote(mark, out);
+        buf_puts(out, "\n");
+        buf_puts(out, say_text);
+}
+
+static void set_variable(const char *variable, struct buf *out)
+{
+        size_t n = strcspn(variable, "=");
+
+        buf_append(out, variable, n);
+        buf_putc(out, '=');
+        ssh_text_quote(variable + n + 1, out);
+        buf_puts(out, "; export ");
+        buf_append(out, variable, n);
+        buf_puts(out, "\n");
+}
+
+void ssh_script_plain(const char *mark, const struct ssh_plain_command *c, struct buf *out)
+{
+        const char **names;
+        size_t n = 0;
+
+        begin_plain(mark, out);
+        buf_puts(out, "say start >&2\ncd ");
+        ssh_text_quote(c->cwd, out);
+        buf_puts(out, " || exit 126\n");
+        while (c->env[n])
+                set_variable(c->env[n++], out);
+        buf_appendf(out, "BERTH_EXEC=%s BERTH_PLACE=%s; export BERTH_EXEC BERTH_PLACE\nset --",
+                    c->exec_id, c->place_id);
+        buf_putc(out, ' ');
+        ssh_text_quote(c->command, out);
+        for (const char *const *a = c->args; a && *a; a++) {
+                buf_putc(out, ' ');
+                ssh_text_quote(*a, out);
+        }
+        buf_puts(out, "\nunset m\nunset -f say\n");
+        names = xcalloc(n + 1, sizeof(*names));
+        for (size_t i = 0; i < n; i++)
+                names[i] = xstrndup(c->env[i], strcspn(c->env[i], "="));
+        ssh_script_command(names, out);
+        for (size_t i = 0; i < n; i++)
+                free((char *)names[i]);
+        free(names);
+}
+
+/* Where there is no /proc nothing can be found; the end of the connection has to do there. */
+static const char kill_text[] =
+        "marked() {\n"
+        "  for p in /proc/[0-9]*; do\n"
+        "    tr '\\0' '\\n' <\"$p/environ\" 2>/dev/null | grep -qx \"$w\" && kill -\"$1\" \"${p#/proc/}\" "
+        "2>/dev/null && k=yes\n"
+        "  done\n"
+        "}\n"
+        "k=; marked TERM\n"
+        "while [ -n \"$k\" ] && [ \"$n\" -gt 0 ]; do\n"
+        "  k=; marked 0; [ -z \"$k\" ] && break\n"
+        "  sleep 0.1 2>/dev/null || { sleep 1; n=$((n - 9)); }\n"
+        "  n=$((n - 1))\n"
+        "done\n"
+        "for i in 1 2 3 4 5; do [ -z \"$k\" ] && break; k=; marked KILL; done\n"
+        "say \"cwd $PWD\"\n"
+        "say done\n";
+
+void ssh_script_kill(const char *mark, const char *name, const char *id, unsigned grace_s,
+                     struct buf *out)
+{
+        begin_plain(mark, out);
+        buf_appendf(out, "w=%s=%s n=%u\n", name, id, 10 * grace_s);
+        buf_puts(out, kill_text);
+}

@@ -30,4 +30,16 @@ void ssh_script_stream(const char *mark, const char *path, const struct ssh_box 
  * text of a script), and become "$@". NULL-terminated list of names. */
 void ssh_script_command(const char *const *names, struct buf *out);
 
+/* A command without a box. Its tree carries both ids in its variables, by which it is found again.
+ */
+struct ssh_plain_command {
+        const char *exec_id, *place_id, *cwd, *command;
+        const char *const *args; /* NULL-terminated, as the next */
+        const char *const *env;  /* NAME=value: what was set explicitly */
+};
+void ssh_script_plain(const char *mark, const struct ssh_plain_command *c, struct buf *out);
+/* End what carries `name`=`id`: SIGTERM, and SIGKILL to what is left after `grace_s` seconds. */
+void ssh_script_kill(const char *mark, const char *name, const char *id, unsigned grace_s,
+                     struct buf *out);
+
 #endif

@@ -69,7 +69,8 @@ int ssh_session_start(const char *trampoline, const char *const *argv, const cha
 
         *ret = SSH_SESSION_INIT;
         ret->in.max = SESSION_LINE_MAX + CHUNK;
-        ret->errors.max = SESSION_ERRORS_MAX;
+        ret->errors.max = SESSION_BURST_MAX;
+        ret->errors_max = SESSION_ERRORS_MAX;
         make_mark(ret);
         r = spawn(trampoline, argv, env, ret, err);
         if (r < 0)
@@ -112,7 +113,7 @@ static void read_errors(struct ssh_session *s)
                         s->err_fd = -1;
                         return;
                 }
-                buf_append(&s->errors, chunk, MIN((size_t)n, SESSION_ERRORS_MAX - s->errors.len));
+                buf_append(&s->errors, chunk, MIN((size_t)n, s->errors_max - s->errors.len));
         }
 }
 
@@ -250,6 +251,28 @@ int ssh_session_line(struct op *op, struct ssh_session *s, const char **ret, str
         }
 }
 
+int ssh_session_begin_errors(struct op *op, struct ssh_session *s, struct err *err)
+{
+        const char *at;
+
+        for (;;) {
+                at = strstr(buf_str(&s->errors), s->mark);
+                if (at && strchr(at, '\n'))
+                        break;
+                if (s->errors.len >= s->errors_max || s->err_fd < 0 || has_ended(s)) {
+                        buf_clear(&s->errors);
+                        return 0;
+                }
+                int r = op_wait_fd(op, s->err_fd, POLLIN, -1, err);
+
+                if (r < 0)
+                        return r;
+                read_errors(s);
+        }
+        buf_consume(&s->errors, (size_t)(strchr(at, '\n') + 1 - s->errors.data));
+        return 0;
+}
+
 int ssh_session_finish(struct op *op, struct ssh_session *s, struct buf *out, struct err *err)
 {
         /* Somebody that it left behind may hold the other end; nobody waits for him. */
@@ -281,4 +304,88 @@ int ssh_session_finish(struct op *op, struct ssh_session *s, struct buf *out, st
                         return r;
         }
         return reap(op, s, err);
+}
+
+/* Following */
+
+struct feed {
+        const char *at;
+        size_t left;
+        bool ended; /* our side is closed */
+};
+
+static int push(struct ssh_session *s, struct feed *f, struct err *err)
+{
+        while (f->left > 0) {
+                ssize_t n = send(s->fd, f->at, f->left, MSG_NOSIGNAL);
+
+                if (n < 0 && (errno == EAGAIN || errno == EINTR))
+                        return 0;
+                if (n < 0) { /* nobody reads any more */
+                        f->left = 0;
+                        break;
+                }
+                f->at += n;
+                f->left -= (size_t)n;
+        }
+        if (!f->ended) {
+                f->ended = true;
+                (void)shutdown(s->fd, SHUT_WR);
+                return watch(s, s->fd, EPOLLIN, EPOLL_CTL_MOD, err);
+        }
+        return 0;
+}
+
+static void hand_on(int *fd, bool is_stderr, ssh_output_fn fn, void *ctx)
+{
+        char chunk[CHUNK];
+
+        for (int i = 0; *fd >= 0 && i < 8; i++) {
+                ssize_t n = read(*fd, chunk, sizeof(chunk));
+
+                if (n < 0 && (errno == EAGAIN || errno == EINTR))
+                        return;
+                if (n <= 0) {
+                        cleanup_fd(fd); /* leaves the epoll set by itself */
+                        *fd = -1;
+                        return;
+                }
+                fn(ctx, is_stderr, chunk, (size_t)n);
+        }
+}
+
+/* Whether what is left of a process that ended can be read still. */
+static bool has_input(const struct ssh_session *s)
+{
+        struct pollfd fds[] = { { .fd = s->fd, .events = POLLIN },
+                                { .fd = s->err_fd, .events = POLLIN } };
+
+        return poll(fds, 2, 0) > 0 && ((fds[0].revents | fds[1].revents) & POLLIN);
+}
+
+int ssh_session_follow(struct op *op, struct ssh_session *s, const char *data, size_t len,
+                       ssh_output_fn fn, void *ctx, struct err *err)
+{
+        struct feed f = { .at = data, .left = len };
+        int r = s->fd < 0 ? 0 : watch(s, s->fd, EPOLLIN | EPOLLOUT, EPOLL_CTL_MOD, err);
+
+        if (s->in.len > 0)
+                fn(ctx, false, s->in.data, s->in.len);
+        if (s->errors.len > 0)
+                fn(ctx, true, s->errors.data, s->errors.len);
+        buf_clear(&s->in);
+        buf_clear(&s->errors);
+        while (r >= 0) {
+                bool over = has_ended(s);
+
+                if (s->fd >= 0 && !f.ended)
+                        r = push(s, &f, err);
+                hand_on(&s->fd, false, fn, ctx);
+                hand_on(&s->err_fd, true, fn, ctx);
+                if (over && !has_input(s))
+                        break;
+                if (r >= 0 && !over)
+                        r = op_wait_fd(op, s->events, POLLIN, -1, err);
+        }
+        return r < 0 ? r : reap(op, s, err);
 }

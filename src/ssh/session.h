@@ -14,6 +14,7 @@
 #define SESSION_NOISE_MAX  ((size_t)256 << 10)
 #define SESSION_LINE_MAX   ((size_t)16 << 10)
 #define SESSION_ERRORS_MAX ((size_t)8 << 10)
+#define SESSION_BURST_MAX  ((size_t)4 << 20) /* of a command, before its beginning is noticed */
 
 struct ssh_session {
         struct proc proc;
@@ -22,7 +23,8 @@ struct ssh_session {
         int events;
         char mark[40];
         struct buf in, errors;
-        char *line; /* the last one */
+        char *line;        /* the last one */
+        size_t errors_max; /* what is kept of the errors */
         size_t noise;
         struct proc_status status; /* once it has ended */
         bool ended;
@@ -45,7 +47,16 @@ int ssh_session_send(struct op *op, struct ssh_session *s, const void *data, siz
 /* The next line with our mark, without it. *ret is valid until the next call. ERR_NOT_FOUND when
  * the process ended instead: `status` and `errors` say how. */
 int ssh_session_line(struct op *op, struct ssh_session *s, const char **ret, struct err *err);
+/* Wait for our mark on standard error too, and drop what came there before it: it is not the
+ * command's. */
+int ssh_session_begin_errors(struct op *op, struct ssh_session *s, struct err *err);
 /* Read on until the process has ended; what comes is appended to `out`, which may be NULL. */
 int ssh_session_finish(struct op *op, struct ssh_session *s, struct buf *out, struct err *err);
+
+/* Follow the process to its end: send `len` bytes and then end-of-file, and hand on what comes on
+ * both streams. */
+typedef void (*ssh_output_fn)(void *ctx, bool is_stderr, const char *data, size_t len);
+int ssh_session_follow(struct op *op, struct ssh_session *s, const char *data, size_t len,
+                       ssh_output_fn fn, void *ctx, struct err *err);
 
 #endif

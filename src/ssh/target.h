@@ -14,6 +14,7 @@ struct ssh_target {
         const char *known_hosts; /* NULL: the operator's own */
         bool strict;             /* false: a host that is new is recorded */
         bool use_ssh_config;     /* the operator's configuration, agents and keys count */
+        int patience_s;          /* how long nothing may come; 0: the default */
 };
 
 /* Whether ssh can be given these words without taking one for something else. ERR_UNPROCESSABLE

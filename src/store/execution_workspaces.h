@@ -1,14 +1,46 @@
-/* Rows of `execution_workspaces`, as far as issues need them. */
+/* Rows of `execution_workspaces`: where the work of a project is done, over many runs. */
 #ifndef BERTH_STORE_EXECUTION_WORKSPACES_H
 #define BERTH_STORE_EXECUTION_WORKSPACES_H
 
 #include "store/db.h"
 
-/* The metadata of a workspace of the company: a JSON object or NULL. ERR_NOT_FOUND "Execution
- * workspace not found". */
-int execution_workspaces_metadata(struct db *db, const char *company_id, const char *id,
-                                  struct arena *arena, const char **ret, struct err *err);
-int execution_workspaces_set_metadata(struct db *db, const char *id, const char *metadata,
-                                      int64_t now_us, struct err *err);
+struct execution_workspace {
+        const char *id, *company_id, *project_id, *project_workspace_id, *source_issue_id;
+        const char *mode, *strategy_type, *name, *status;
+        const char *cwd, *repo_url, *base_ref, *branch_name;
+        const char *provider_type, *provider_ref;
+        const char *derived_from_id;
+        int64_t last_used_at, opened_at;
+        int64_t closed_at, cleanup_eligible_at; /* 0: none */
+        const char *cleanup_reason;
+        const char *metadata; /* JSON object or NULL */
+        int64_t created_at, updated_at;
+};
+
+/* NULL members: any. */
+struct execution_workspace_filter {
+        const char *project_id, *project_workspace_id, *issue_id, *status;
+        bool reuse_eligible; /* only active, idle and in_review ones */
+};
+
+typedef int (*execution_workspace_fn)(void *ctx, const struct execution_workspace *row);
+
+int execution_workspaces_insert(struct db *db, const struct execution_workspace *row,
+                                struct err *err);
+/* ERR_NOT_FOUND "Execution workspace not found". */
+int execution_workspaces_get(struct db *db, const char *id, struct arena *arena,
+                             struct execution_workspace *ret, struct err *err);
+/* Last used first. */
+int execution_workspaces_list(struct db *db, const char *company_id,
+                              const struct execution_workspace_filter *filter, struct arena *arena,
+                              execution_workspace_fn fn, void *ctx, struct err *err);
+/* Write what can be changed over the row that still has `from_updated_at`: 1, or 0 when somebody
+ * else was first. */
+int execution_workspaces_replace(struct db *db, const struct execution_workspace *row,
+                                 int64_t from_updated_at, struct err *err);
+
+/* Living leases in it, and issues that refer to it and are not done. */
+int execution_workspaces_count_users(struct db *db, const char *id, int64_t *ret_leases,
+                                     int64_t *ret_issues, struct err *err);
 
 #endif

@@ -108,6 +108,20 @@ int workspaces_replace(struct db *db, const struct workspace_row *from,
                        err);
 }
 
+static int each(struct stmt *s, struct arena *arena, workspace_row_fn fn, void *ctx,
+                struct err *err)
+{
+        int r = 0;
+
+        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
+                struct workspace_row row;
+
+                load(s, arena, &row);
+                r = fn(ctx, &row);
+        }
+        return r;
+}
+
 int workspaces_living(struct db *db, const char *place_id, struct arena *arena, workspace_row_fn fn,
                       void *ctx, struct err *err)
 {
@@ -117,11 +131,18 @@ int workspaces_living(struct db *db, const char *place_id, struct arena *arena, 
                          "AND (CAST(?1 AS TEXT) IS NULL OR place_id = ?1) ORDER BY created_at, id",
                          DB_ARGS(DB_T(place_id)), &s, err);
 
-        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
-                struct workspace_row row;
+        return r < 0 ? r : each(s, arena, fn, ctx, err);
+}
 
-                load(s, arena, &row);
-                r = fn(ctx, &row);
-        }
-        return r;
+int workspaces_of_execution_workspace(struct db *db, const char *id, struct arena *arena,
+                                      workspace_row_fn fn, void *ctx, struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT " COLUMNS " FROM workspaces WHERE lease_id IN (SELECT l.id FROM "
+                         "environment_leases l WHERE l.execution_workspace_id = ?1) "
+                         "ORDER BY created_at DESC, id DESC",
+                         DB_ARGS(DB_T(id)), &s, err);
+
+        return r < 0 ? r : each(s, arena, fn, ctx, err);
 }

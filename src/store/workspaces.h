@@ -47,5 +47,8 @@ int workspaces_replace(struct db *db, const struct workspace_row *from,
 /* Living ones (not ended), oldest first. place_id NULL: of all places. */
 int workspaces_living(struct db *db, const char *place_id, struct arena *arena, workspace_row_fn fn,
                       void *ctx, struct err *err);
+/* Of all leases in an execution workspace, newest first. */
+int workspaces_of_execution_workspace(struct db *db, const char *id, struct arena *arena,
+                                      workspace_row_fn fn, void *ctx, struct err *err);
 
 #endif

@@ -332,7 +332,7 @@ static int take_content(struct op *op, struct bundle_writer *w, struct change_se
         r = bundle_new_file(w, &out, err);
         if (r < 0)
                 return r;
-        r = content_copy(op, in, out, (uint64_t)st.st_size, err);
+        r = content_copy(op, in, out, (uint64_t)st.st_size, NULL, err);
         if (r >= 0)
                 r = content_hash(op, out, c->now.hash, &c->now.size, err);
         if (r >= 0)

@@ -2,15 +2,31 @@
 #include "workspace/content.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/fs.h>
 #include <sodium.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
 #include "base/fd.h"
+#include "base/path.h"
 
 #define PIECE ((size_t)64 << 20) /* between two looks at deadline and cancel */
 #define BLOCK ((size_t)128 << 10)
+
+int content_open(int dir_fd, const char *path, int *ret_fd, struct err *err)
+{
+        CLEAN(cleanup_fd) int fd = -1;
+        struct stat st;
+        int r = path_open_plain(dir_fd, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, &fd, err);
+
+        if (r < 0)
+                return r;
+        if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+                return err_set(err, ERR_CONFLICT, "%s is no file any more", path);
+        *ret_fd = take_fd(&fd);
+        return 0;
+}
 
 static bool is_whole(int fd, uint64_t size)
 {
@@ -85,19 +101,25 @@ static int copy_bytes(struct op *op, int from, int to, uint64_t done, uint64_t s
         return 0;
 }
 
-int content_copy(struct op *op, int from, int to, uint64_t size, struct err *err)
+/* 1: done; 0: it has to be copied. */
+static int share(int from, int to, uint64_t size, struct err *err)
+{
+        if (!is_whole(from, size) || ioctl(to, FICLONE, from) < 0)
+                return 0;
+        if (is_whole(to, size))
+                return 1;
+        return ftruncate(to, 0) < 0 ? err_sys(err, ERR_IO, errno, "write") : 0; /* it grew */
+}
+
+int content_copy(struct op *op, int from, int to, uint64_t size, bool *ret_shared, struct err *err)
 {
         uint64_t done = 0;
-        int r;
+        int r = size > 0 ? share(from, to, size, err) : 1;
 
-        if (size == 0)
-                return 0;
-        if (is_whole(from, size) && ioctl(to, FICLONE, from) == 0) {
-                if (is_whole(to, size))
-                        return 0;
-                if (ftruncate(to, 0) < 0)
-                        return err_sys(err, ERR_IO, errno, "write");
-        }
+        if (ret_shared)
+                *ret_shared = r > 0;
+        if (r != 0)
+                return r < 0 ? r : 0;
         r = copy_in_kernel(op, from, to, size, &done, err);
         if (r < 0)
                 return r;

@@ -33,8 +33,8 @@ static int copy_leaf(struct copying *c, int from, int to, const char *name, cons
         out = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (out < 0)
                 return err_sys(err, ERR_IO, errno, "copy %s", c->path);
-        r = content_copy(c->op, in, out, (uint64_t)st->st_size, err);
-        if (r < 0)
+        r = content_copy(c->op, in, out, (uint64_t)st->st_size, NULL, err);
+        if (r < 0 && r != ERR_CONFLICT) /* it became shorter: the copy is as long as it is now */
                 return err_wrap(err, r, "copy %s", c->path);
         if (fchown(out, c->options->uid, c->options->gid) < 0 ||
             fchmod(out, st->st_mode & 0777) < 0)

@@ -41,9 +41,9 @@ struct merge_options {
         const struct excludes *excludes;
         /* "20261115T101500Z": the <time> of what is kept; best the same when it is done again. */
         const char *stamp;
-        uint32_t umask;    /* of the other side: modes that differ by it alone are the same */
-        bool set_owner;    /* give what is made to the owner of the workspace's root */
-        bool dry_run;      /* only report */
+        uint32_t umask; /* of the other side: modes that differ by it alone are the same */
+        bool set_owner; /* give what is made to the owner of the workspace's root */
+        bool dry_run;   /* only report */
         /* Under the lock, before the first change; may be NULL. */
         int (*before)(void *ctx, struct op *op, struct err *err);
         void *ctx;

@@ -25,14 +25,21 @@ static bool same(const struct tree_entry *a, const struct tree_entry *b)
 
 static bool they_changed_mode(const struct known *k)
 {
-        return !is_file(k->was) || !explains(k->umask, k->was->mode, k->now->mode);
+        const struct tree_entry *was = k->was;
+
+        if (!was || was->kind != TREE_FILE)
+                return true;
+        return !explains(k->umask, was->mode, k->now->mode);
 }
 
 /* `was` may be what came back from there, with their umask. */
 static bool we_changed_mode(const struct known *k)
 {
-        return is_file(k->ours) && is_file(k->was) &&
-               !explains(k->umask, k->ours->mode, k->was->mode);
+        const struct tree_entry *was = k->was, *ours = k->ours;
+
+        if (!was || !ours || was->kind != TREE_FILE || ours->kind != TREE_FILE)
+                return false;
+        return !explains(k->umask, ours->mode, was->mode);
 }
 
 static uint32_t mode_for(const struct known *k)

@@ -206,7 +206,7 @@ int merge_look(struct merge *m, const struct change *c, struct merge_look *ret, 
 
         ret->local = (struct merge_local){ 0 };
         memset(&ret->st, 0, sizeof(ret->st));
-        if (r < 0 && r == ERR_FORBIDDEN && c->is_delete)
+        if (r == ERR_FORBIDDEN && c->is_delete)
                 r = 0;
         if (r <= 0)
                 return r;
@@ -250,8 +250,7 @@ static void kept_name(const char *name, const char *stamp, unsigned number,
                 while (n > 1 && ((unsigned char)name[n] & 0xc0) == 0x80)
                         n--;
         }
-        memcpy(ret, name, n);
-        memcpy(ret + n, tail, (size_t)len + 1);
+        snprintf(ret, TREE_MAX_NAME + 1, "%.*s%s", (int)n, name, tail);
 }
 
 static bool is_same_file(int dir, const char *name, const struct stat *ours)

@@ -25,7 +25,8 @@ struct merge_look {
 };
 
 struct merge_step {
-        struct change change; /* with texts of its own */
+        struct change change;
+        char *texts[3]; /* of the change */
         struct merge_verdict verdict;
         bool was_there;
         struct stat st; /* of the host's side when it was decided */

@@ -10,7 +10,7 @@
 #include "base/path.h"
 #include "workspace/content.h"
 
-#define BATCH_STEPS 256
+#define BATCH_STEPS 2048
 #define BATCH_BYTES ((uint64_t)256 << 20)
 #define FEW_TEMPS   8 /* are synced singly */
 #define TRIES       4 /* for a path that changes whenever we look */
@@ -42,7 +42,7 @@ void merge_count(struct merge *m, const struct change *c, enum merge_what what, 
 
 /* A step and its end */
 
-static const char *own(const char *text)
+static char *own(const char *text)
 {
         return text ? xstrdup(text) : NULL;
 }
@@ -53,10 +53,10 @@ struct merge_step *merge_step_new(const struct change *c, const struct merge_loo
         struct merge_step *s = xcalloc(1, sizeof(*s));
 
         s->change = *c;
-        s->change.now.path = own(c->now.path);
-        s->change.now.target = c->is_delete ? NULL : own(c->now.target);
+        s->change.now.path = s->texts[0] = own(c->now.path);
+        s->change.now.target = s->texts[1] = c->is_delete ? NULL : own(c->now.target);
         s->change.was.path = NULL;
-        s->change.was.target = c->has_was ? own(c->was.target) : NULL;
+        s->change.was.target = s->texts[2] = c->has_was ? own(c->was.target) : NULL;
         s->verdict = verdict;
         s->was_there = look->local.is_there;
         s->st = look->st;
@@ -77,9 +77,8 @@ void merge_step_drop(struct merge *m, struct merge_step *s)
         if (!s)
                 return;
         drop_temp(m, s);
-        free((void *)(uintptr_t)s->change.now.path);
-        free((void *)(uintptr_t)s->change.now.target);
-        free((void *)(uintptr_t)s->change.was.target);
+        for (size_t i = 0; i < ARRAY_LEN(s->texts); i++)
+                free(s->texts[i]);
         free(s);
 }
 
@@ -92,7 +91,7 @@ static int fill(struct merge *m, struct merge_step *s, int fd, struct err *err)
 
         if (r < 0)
                 return r;
-        r = content_copy(m->op, from, fd, s->change.now.size, err);
+        r = content_copy(m->op, from, fd, s->change.now.size, NULL, err);
         if (r < 0)
                 return r;
         FAULT("workspace.merge.copied");

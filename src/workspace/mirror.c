@@ -3,10 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 
-#include "base/fd.h"
-#include "base/path.h"
+#include "workspace/content.h"
 #include "workspace/scan.h"
 
 struct listed {
@@ -106,17 +104,7 @@ static int next_listed(struct change_set *s, struct change *ret, struct err *err
 
 static int open_source(struct change_set *s, const struct change *c, int *ret_fd, struct err *err)
 {
-        struct mirror *m = container_of(s, struct mirror, set);
-        CLEAN(cleanup_fd) int fd = -1;
-        struct stat st;
-        int r = path_open_plain(m->source, c->now.path, O_RDONLY | O_NONBLOCK, 0, &fd, err);
-
-        if (r < 0)
-                return r;
-        if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-                return err_set(err, ERR_CONFLICT, "%s is no file any more", c->now.path);
-        *ret_fd = take_fd(&fd);
-        return 0;
+        return content_open(container_of(s, struct mirror, set)->source, c->now.path, ret_fd, err);
 }
 
 static void close_nothing(struct change_set *s)

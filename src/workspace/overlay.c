@@ -10,7 +10,7 @@
 
 #include "base/arena.h"
 #include "base/fd.h"
-#include "base/path.h"
+#include "workspace/content.h"
 
 #define MAX_CHANGES ((size_t)4 << 20)
 #define OPEN_DIR    (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
@@ -385,17 +385,7 @@ static int next_change(struct change_set *s, struct change *ret, struct err *err
 
 static int open_content(struct change_set *s, const struct change *c, int *ret_fd, struct err *err)
 {
-        struct walk *w = container_of(s, struct walk, set);
-        CLEAN(cleanup_fd) int fd = -1;
-        struct stat st;
-        int r = path_open_plain(w->upper_fd, c->now.path, O_RDONLY | O_NONBLOCK, 0, &fd, err);
-
-        if (r < 0)
-                return r;
-        if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-                return err_set(err, ERR_CONFLICT, "%s changed meanwhile", c->now.path);
-        *ret_fd = take_fd(&fd);
-        return 0;
+        return content_open(container_of(s, struct walk, set)->upper_fd, c->now.path, ret_fd, err);
 }
 
 static void close_set(struct change_set *s)

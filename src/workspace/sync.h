@@ -13,7 +13,8 @@
 #include "workspace/bundle.h"
 #include "workspace/scan.h"
 
-/* The daemon's side. All take a connected descriptor that they neither close nor keep. */
+/* The daemon's side. All take a connected descriptor that they neither close nor keep.
+ * ERR_UNCERTAIN: the connection was lost, which another try over another one may mend. */
 
 struct sync_progress {
         uint64_t files, bytes, sent_bytes, total_bytes;
@@ -36,11 +37,15 @@ int sync_push(struct op *op, int fd, int local_dir_fd, const char *cache_path, i
 
 /* Bring what differs from the baseline there into a bundle. `base_dir_fd` is the local workspace:
  * chunks it has are not sent. Resumes into an unfinished bundle. The manifest of what is there now
- * is written to next_name: the baseline of the next time, once the bundle is merged. ret_umask: the
- * worker's. */
+ * is written to next_name: the baseline of the next time, once the bundle is merged. The caller
+ * finishes the bundle. ret_umask: the worker's. */
 int sync_pull(struct op *op, int fd, int baseline_dir, const char *baseline_name,
               const char *next_name, int base_dir_fd, struct bundle_writer *into,
               const struct sync_options *options, uint32_t *ret_umask, struct sync_progress *ret,
               struct err *err);
+
+/* Remove the remote directory and all that is in it; that it is not there is fine. Of the options
+ * the remote directory counts. */
+int sync_clear(struct op *op, int fd, const struct sync_options *options, struct err *err);
 
 #endif

@@ -1,6 +1,6 @@
 """A real sshd for tests, and a line that can be cut.
 
-Fixture is the env-lab of remote-execution 4.7: an isolated sshd of this user on loopback, on a free port,
+Fixture is the env-lab of the remote execution specification: an isolated sshd of this user on loopback, on a free port,
 with throw-away keys, described by a state file. Line is a relay between client and server that delays,
 stalls, cuts and corrupts at will. SshTest is a BerthTest with both at hand.
 
@@ -321,6 +321,15 @@ class SshTest(BerthTest):
         path.write_text("#!/bin/sh\n" + text)
         path.chmod(0o755)
         return path
+
+    def acquire(self, environment, **body):
+        record = super().acquire(environment, **body)
+        self.addCleanup(self._let_go, record["lease"]["id"])  # a box would outlive the test
+        return record
+
+    def _let_go(self, lease):
+        if self.daemon.running():
+            self.req("POST", f"/api/environment-leases/{lease}/release", {})
 
     def ssh_environment(self, company, config=None, **more):
         return self.ok("POST", f"/api/companies/{company['id'] if isinstance(company, dict) else company}"

@@ -7,7 +7,8 @@ import socket
 import threading
 import unittest
 
-from sshtest import SshTest
+from berthtest import wait_until
+from sshtest import SshTest, processes
 
 
 class InjectionTest(SshTest):
@@ -85,6 +86,27 @@ class HostileShellTest(SshTest):
             with self.subTest(name):
                 answer = self.probe_with(f"exec {shell} -c \"$SSH_ORIGINAL_COMMAND\"\n")
                 self.assertTrue(answer["ok"], answer)
+
+
+class HostileRelayTest(SshTest):
+    """The host says that the box is there, and then does something else."""
+
+    daemon_env = {"BERTH_SSH_TIMEOUT_MS": "1500"}
+
+    def acquire_with(self, then):
+        shell = self.script("m=$(dd bs=1 count=34 2>/dev/null | sed \"s/m='//;s/'.*//\")\n"
+                            "printf '\\n%sstart\\n%scwd /w\\n%sready /tmp\\n' \"$m\" \"$m\" \"$m\"\n" + then)
+        self.fixture = self.new_fixture(shell)
+        env = self.ssh_environment(self.company())
+        return self.req("POST", f"/api/environments/{env['id']}/leases", {})
+
+    def test_what_is_no_relay(self):
+        for then in ("exit 0\n", "exec cat >/dev/null\n", "head -c 300000 /dev/urandom\n", "exec yes\n",
+                     "printf '\\0\\0\\0\\12BRLY'; exec cat >/dev/null\n"):
+            with self.subTest(then):
+                self.assert_error(self.acquire_with(then), 502)
+                wait_until(lambda: not processes(self.daemon.process.pid), "ssh is ended")
+        self.assertEqual(self.ok("GET", "/api/leaks")["total"], 0)
 
 
 class HostileServerTest(SshTest):

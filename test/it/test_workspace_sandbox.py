@@ -3,6 +3,10 @@ brings them home."""
 
 import json
 import os
+import shutil
+import signal
+import subprocess
+import threading
 import unittest
 
 from berthtest import ident, wait_until
@@ -120,13 +124,17 @@ class RoundTripTest(WorkspaceTest):
         self.put("a", "ours\n")
         diff = self.ok("GET", self.ws("/diff"))
         self.assertEqual({c["path"]: c["change"] for c in diff["changes"]},
-                         {"a": "write", "gone": "delete", "d": "write", "d/n": "write"})
+                         {"a": "change", "gone": "delete", "d": "add", "d/n": "add"})
+        text = self.ok("GET", self.ws("/diff?text=1"))["changes"]
+        self.assertEqual({c["path"]: c.get("diff") for c in text},
+                         {"a": "@@ -1 +1 @@\n-ours\n+two\n", "gone": None, "d": None, "d/n": "@@ -0,0 +1 @@\n+n\n"})
         self.assertEqual([c["path"] for c in diff["restore"]["conflicts"]], ["a"])
         self.assertEqual(contents(self.dir), {"a": "ours\n", "gone": "x\n"})
         status, out, err = self.cli("workspace", "diff", ident(self.held))
         self.assertEqual(status, 0, err)
         self.assertIn("D gone\n", out)
-        self.assertIn("W d/\n", out)
+        self.assertIn("A d/\n", out)
+        self.assertIn("M a\n@@ -1 +1 @@\n-ours\n+two\n", out)
         self.assertIn("conflict: a", err)
         self.restore()
         self.assertEqual(self.ok("GET", self.ws("/diff"))["changes"], [])
@@ -165,8 +173,99 @@ class RoundTripTest(WorkspaceTest):
         self.assertEqual(self.salvages(), [])
 
 
+class InterruptTest(WorkspaceTest):
+    def test_ctrl_c_brings_changes_home(self):
+        self.put("a", "1\n")
+        self.put("ready", "")
+        run = subprocess.Popen([self.daemon.binary, "run", "--env", "box", "-w", str(self.dir), "--", "sh", "-c",
+                                "echo 2 > a; echo begun; exec sleep 600"], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True,
+                               env={**os.environ, **self.daemon.env, "BERTH_DATA": str(self.daemon.data)})
+        self.addCleanup(run.kill)
+        self.assertEqual(run.stdout.readline(), "begun\n")
+        run.send_signal(signal.SIGINT)
+        _, err = run.communicate(timeout=60)
+        self.assertEqual(run.returncode, -signal.SIGINT, err)
+        self.assertEqual(contents(self.dir)["a"], "2\n", err)
+        self.assertEqual(self.salvages(), [])
+
+
+class GitTest(WorkspaceTest):
+    """A workspace that is a git repository. What git makes of hostile ones is for unit tests."""
+
+    def git(self, *words):
+        return subprocess.run(["git", "-C", self.dir, "-c", "user.name=T", "-c", "user.email=t@example", *words],
+                              check=True, capture_output=True, text=True).stdout.strip()
+
+    def make_repository(self):
+        self.git("init", "-q", "-b", "main")
+        self.put("a", "1\n")
+        self.git("add", "a")
+        self.git("commit", "-q", "-m", "first")
+        self.stage()
+
+    def commit_there(self):
+        done = self.sh("set -e; export HOME=/tmp; git config --global --add safe.directory /workspace; "
+                       "git config --global user.name B; git config --global user.email b@example; "
+                       "echo 2 > a; echo new > b; git add a b; git commit -q -m second; git rev-parse HEAD; "
+                       "git config core.hooksPath /workspace/evil; mkdir -p .git/hooks; "
+                       "echo 'touch /tmp/pwned' > .git/hooks/post-commit; chmod +x .git/hooks/post-commit")
+        self.assertEqual(done["exitCode"], 0, done)
+        return done["stdout"].strip()
+
+    def test_commits_come_home_and_configuration_does_not(self):
+        self.make_repository()
+        head = self.commit_there()
+        report = self.restore()
+        self.assertEqual((report["git"]["head"], report["conflicts"]), (head, []), report)
+        self.assertEqual(self.git("rev-parse", "HEAD"), head)
+        self.assertEqual(self.git("status", "--porcelain"), "")
+        self.assertEqual(self.git("log", "--format=%s"), "second\nfirst")
+        self.assertNotIn("evil", (self.dir / ".git/config").read_text())
+        self.assertFalse((self.dir / ".git/hooks/post-commit").exists())
+        self.assertIsNone(self.restore()["git"])
+
+    def test_both_sides_commit(self):
+        self.make_repository()
+        head = self.commit_there()
+        self.put("c", "ours\n")
+        self.git("add", "c")
+        self.git("commit", "-q", "-m", "ours")
+        report = self.restore()
+        self.assertTrue(report["git"]["merged"], report)
+        self.assertEqual(self.git("status", "--porcelain"), "")
+        self.assertIn(head, self.git("log", "--format=%H").split())
+        self.assertEqual((self.dir / "c").read_text(), "ours\n")
+
+    def test_a_salvage_has_the_commits(self):
+        self.make_repository()
+        head = self.commit_there()
+        self.release(self.held)
+        saved = self.salvages()[0]["id"]
+        self.assertEqual({c["path"] for c in self.ok("GET", f"/api/salvages/{saved}/diff")["changes"]}, {"a", "b"})
+        report = self.ok("POST", f"/api/salvages/{saved}/apply", {})
+        self.assertEqual(report["git"]["head"], head)
+        self.assertEqual(self.git("rev-parse", "HEAD"), head)
+
+
 class CopyTest(WorkspaceTest):
     isolation = "copy"
+
+    def test_a_release_while_it_is_staged(self):
+        """Whoever is first: nothing is left of it, and the lease has ended."""
+        for n in range(500):
+            self.put(f"d{n % 20}/f{n}", f"{n}\n" * 200)
+        answers = []
+        worker = threading.Thread(target=lambda: answers.append(
+            self.req("POST", self.ws("/stage"), {"localPath": str(self.dir), "isolation": "copy"})))
+        worker.start()
+        wait_until(lambda: self.daemon.sql("SELECT 1 FROM workspaces") or not worker.is_alive(), "it has begun")
+        self.release(self.held)
+        worker.join()
+        self.assertIn(answers[0].status, (200, 409), answers[0].body)
+        wait_until(lambda: not self.daemon.sql("SELECT id FROM workspaces WHERE state <> 'ended'"), "it has ended")
+        wait_until(lambda: not os.listdir(self.daemon.data / "workspaces"), "its directory has gone")
+        self.assertEqual(self.salvages(), [])
 
     def test_what_is_changed_here_is_not_seen_there(self):
         self.put("a", "1\n")
@@ -243,6 +342,46 @@ class SalvageTest(WorkspaceTest):
         wait_until(self.salvages, "it is saved")
         self.assert_saved("failed")
 
+    def test_the_directory_itself_is_gone(self):
+        self.change()
+        away = self.dir.with_name(self.dir.name + "-away")
+        self.dir.rename(away)
+        self.addCleanup(shutil.rmtree, away)
+        self.assert_status(self.req("POST", self.ws("/restore"), {}), 404)
+        self.release(self.held)
+        self.assertEqual([s["changes"] for s in self.salvages()], [2])
+        self.ok("POST", f"/api/salvages/{self.salvages()[0]['id']}/apply", {"localPath": str(away)})
+        self.assertEqual(contents(away), {"a": "2\n", "gone": "x\n", "new": "new\n"})
+
+    def test_a_place_is_not_closed_before_its_changes_are_saved(self):
+        """Our own trouble (no room, here: no directory) is tried again until it is over."""
+        self.change()
+        folder = self.daemon.data / "salvage"
+        folder.rmdir()
+        folder.write_text("in the way")
+        self.release(self.held)
+        self.assertEqual(self.lease(self.held)["cleanupStatus"], "failed")
+        self.assertEqual([p["state"] for p in self.places()], ["closing"])
+        self.assertEqual(len(self.ok("GET", "/api/leaks")["cleanupDue"]), 1)
+        self.assertIn("Could not be given up yet", self.ok("GET", self.ws())["note"])
+        folder.unlink()
+        folder.mkdir()
+        self.ok("POST", f"/api/places/{self.place()}/close", {})
+        self.assert_saved("released")
+        self.assertEqual(self.lease(self.held)["cleanupStatus"], "success")
+
+    def test_discarding_lets_a_place_go(self):
+        self.change()
+        folder = self.daemon.data / "salvage"
+        folder.rmdir()
+        folder.write_text("in the way")
+        self.release(self.held)
+        self.assertEqual(self.ok("POST", self.ws("/discard"), {})["state"], "ended")
+        self.ok("POST", f"/api/places/{self.place()}/close", {})
+        self.assertEqual(self.places(), [])
+        folder.unlink()
+        folder.mkdir()
+
     def test_an_environment_that_is_deleted(self):
         self.change()
         self.ok("DELETE", f"/api/environments/{self.env['id']}?closeLeases=true")
@@ -276,7 +415,7 @@ class SalvageTest(WorkspaceTest):
         saved = self.salvages()[0]["id"]
         status, out, err = self.cli("workspace", "salvaged", "show", saved[:8])
         self.assertEqual(status, 0, err)
-        self.assertIn("W a", out)
+        self.assertIn("M a", out)
         self.assertIn("conflict: a", err)
         status, out, err = self.cli("workspace", "salvaged", "apply", saved[:8])
         self.assertEqual(status, 0, err)

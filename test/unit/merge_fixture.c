@@ -269,6 +269,9 @@ void tree_assert_equal(const struct tree *got, const struct tree *want, const ch
 
 static void to_entry(const struct node *n, struct tree_entry *ret)
 {
+        assert_non_null(n);
+        if (!n)
+                return;
         *ret = (struct tree_entry){ .path = n->path, .kind = n->kind, .mode = n->mode };
         if (n->kind == TREE_LINK)
                 ret->target = n->text;

@@ -74,7 +74,7 @@ static void test_ssh_is_normalised(void **state)
                       "\"knownHosts\":null,\"strictHostKeyChecking\":true}");
 }
 
-/* environment-runtime 7.47 */
+/* environment-runtime 7.47; remote-execution 8.80 */
 static void test_ssh_private_key(void **state)
 {
         const char *config = "{\"host\":\"h\"," SSH_REST ",\"privateKey\":\" pem \"}";
@@ -113,6 +113,29 @@ static void test_stored_ssh_reads_back(void **state)
         (void)state;
         assert_normal("ssh", stored, CONFIG_STORED, stored);
         assert_normal("ssh", stored, CONFIG_SUBMITTED, stored);
+}
+
+/* Ours: kept when they say something. */
+static void test_ssh_additions(void **state)
+{
+        static const char *const stored =
+                "{\"host\":\"h\",\"port\":22,\"username\":\"u\",\"remoteWorkspacePath\":\"/w\","
+                "\"privateKey\":null,\"privateKeySecretRef\":null,\"knownHosts\":null,"
+                "\"strictHostKeyChecking\":true,\"useSshConfig\":true,\"workspaceMode\":\"in_place\"}";
+
+        assert_normal("ssh", stored, CONFIG_STORED, stored);
+        assert_normal("ssh",
+                      "{\"host\":\"h\"," SSH_REST
+                      ",\"useSshConfig\":false,\"workspaceMode\":\"per_run\"}",
+                      CONFIG_STORED,
+                      "{\"host\":\"h\",\"port\":22,\"username\":\"u\",\"remoteWorkspacePath\":"
+                      "\"/w\",\"privateKey\":null,\"privateKeySecretRef\":null,"
+                      "\"knownHosts\":null,\"strictHostKeyChecking\":true}");
+        assert_refused("ssh", "{\"host\":\"h\"," SSH_REST ",\"workspaceMode\":\"elsewhere\"}",
+                       CONFIG_STORED,
+                       "Invalid enum value. Expected 'per_run' | 'in_place', received 'elsewhere'");
+        assert_refused("ssh", "{\"host\":\"h\"," SSH_REST ",\"useSshConfig\":1}", CONFIG_STORED,
+                       "Expected boolean, received number");
 }
 
 static void test_ssh_refusals(void **state)
@@ -300,6 +323,7 @@ int main(void)
                 cmocka_unit_test(test_ssh_path_is_absolute),
                 cmocka_unit_test(test_stored_ssh_reads_back),
                 cmocka_unit_test(test_ssh_refusals),
+                cmocka_unit_test(test_ssh_additions),
                 cmocka_unit_test(test_all_issues_are_told),
                 cmocka_unit_test(test_fake),
                 cmocka_unit_test(test_provided_sandbox),

@@ -36,13 +36,11 @@ static const char *random_path(char ret[64])
 {
         static const char *const names[] = { "a", "b", "c", "d e", "\xff\n", "skip" };
         unsigned parts = 1 + roll(3);
+        int len = 0;
 
-        ret[0] = '\0';
-        for (unsigned i = 0; i < parts; i++) {
-                if (i > 0)
-                        strcat(ret, "/");
-                strcat(ret, names[roll(ARRAY_LEN(names))]);
-        }
+        for (unsigned i = 0; i < parts; i++)
+                len += snprintf(ret + len, 64 - (size_t)len, "%s%s", i > 0 ? "/" : "",
+                                names[roll(ARRAY_LEN(names))]);
         return ret;
 }
 

@@ -379,7 +379,7 @@ static void test_what_ends_the_link(void **state)
                 { { .type = FRAME_BYTES, .channel = 2, .data = { "x", 1 } }, "never offered" },
                 { { .type = FRAME_OPEN, .channel = 1 }, "out of order" },
                 { { .type = FRAME_OPEN, .channel = 9 }, "out of order" },
-                { { .type = FRAME_ACCEPT, .channel = 1, .limit = 9 }, "type 52" },
+                { { .type = FRAME_ACCEPT, .channel = 1, .limit = 9 }, "its own" },
                 { { .type = FRAME_LISTEN, .kind = TUNNEL_PROXY }, "never offered" },
         };
         struct fixture *f = *state;

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "plugin/tool.h"
+#include "rt/tool.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,15 +50,16 @@ static int start(struct run *run, struct err *err)
                 r = make_pipe(&run->err, &errors, err);
         if (r < 0)
                 return r;
-        r = proc_spawn(&(struct proc_spec){ .path = run->tool->path,
-                                            .argv = run->tool->argv,
-                                            .env = run->tool->env,
-                                            .cwd = run->tool->cwd,
-                                            .fd_in = -1,
-                                            .fd_out = out,
-                                            .fd_err = errors,
-                                            .new_session = true },
-                       &run->proc, err);
+        r = proc_spawn(
+                &(struct proc_spec){ .path = run->tool->path,
+                                     .argv = run->tool->argv,
+                                     .env = run->tool->env,
+                                     .cwd = run->tool->cwd,
+                                     .fd_in = run->tool->in_fd > 0 ? run->tool->in_fd : -1,
+                                     .fd_out = run->tool->out_fd > 0 ? run->tool->out_fd : out,
+                                     .fd_err = errors,
+                                     .new_session = true },
+                &run->proc, err);
         if (r < 0)
                 return r;
         run->events = epoll_create1(EPOLL_CLOEXEC);

@@ -1,8 +1,8 @@
-/* A program that is run for its output: npm, and node for a manifest. It gets a session of its own,
- * which is killed as a whole when the program ends or its time is over, so nothing of it is left.
- * Operation threads. */
-#ifndef BERTH_PLUGIN_TOOL_H
-#define BERTH_PLUGIN_TOOL_H
+/* A program that is run for its output: npm, node for a manifest, git. It gets a session of its
+ * own, which is killed as a whole when the program ends or its time is over, so nothing of it is
+ * left. Operation threads. */
+#ifndef BERTH_RT_TOOL_H
+#define BERTH_RT_TOOL_H
 
 #include "base/buf.h"
 #include "rt/proc.h"
@@ -13,6 +13,8 @@ struct tool {
         const char *const *env; /* exact */
         const char *cwd;
         int64_t limit_ms;
+        int in_fd;  /* its standard input; 0: nothing */
+        int out_fd; /* where standard output goes, instead of `out`; 0: there */
         /* Standard output; past the buffer's bound the program is killed. */
         struct buf *out;
         /* A line of standard error (without its end, at most TOOL_LINE_MAX bytes), as it comes. */

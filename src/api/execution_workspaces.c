@@ -1,0 +1,255 @@
+/* Execution workspaces. */
+#include "api/api.h"
+#include "core/execution_workspace.h"
+
+#define MISSING         "Execution workspace not found"
+#define MISSING_COMPANY "Company not found"
+
+static void encode(struct jw *w, const struct execution_workspace *e)
+{
+        json_t *config = execution_workspace_config(e->metadata);
+
+        jw_object(w);
+        jw_kstring(w, "id", e->id);
+        jw_kstring(w, "companyId", e->company_id);
+        jw_kstring(w, "projectId", e->project_id);
+        jw_kstring(w, "projectWorkspaceId", e->project_workspace_id);
+        jw_kstring(w, "sourceIssueId", e->source_issue_id);
+        jw_kstring(w, "mode", e->mode);
+        jw_kstring(w, "strategyType", e->strategy_type);
+        jw_kstring(w, "name", e->name);
+        jw_kstring(w, "status", e->status);
+        jw_kstring(w, "cwd", e->cwd);
+        jw_kstring(w, "repoUrl", e->repo_url);
+        jw_kstring(w, "baseRef", e->base_ref);
+        jw_kstring(w, "branchName", e->branch_name);
+        jw_kstring(w, "providerType", e->provider_type);
+        jw_kstring(w, "providerRef", e->provider_ref);
+        jw_kstring(w, "derivedFromExecutionWorkspaceId", e->derived_from_id);
+        jw_ktime(w, "lastUsedAt", e->last_used_at);
+        jw_ktime(w, "openedAt", e->opened_at);
+        jw_ktime(w, "closedAt", e->closed_at);
+        jw_ktime(w, "cleanupEligibleAt", e->cleanup_eligible_at);
+        jw_kstring(w, "cleanupReason", e->cleanup_reason);
+        jw_kvalue(w, "config", config);
+        jw_kraw(w, "metadata", e->metadata);
+        jw_key(w, "runtimeServices");
+        jw_array(w);
+        jw_array_end(w);
+        jw_ktime(w, "createdAt", e->created_at);
+        jw_ktime(w, "updatedAt", e->updated_at);
+        jw_object_end(w);
+        json_decref(config);
+}
+
+static void encode_summary(struct jw *w, const struct execution_workspace *e)
+{
+        jw_object(w);
+        jw_kstring(w, "id", e->id);
+        jw_kstring(w, "name", e->name);
+        jw_kstring(w, "mode", e->mode);
+        jw_kstring(w, "projectWorkspaceId", e->project_workspace_id);
+        jw_object_end(w);
+}
+
+/* Listing */
+
+struct listing {
+        struct jw w;
+        bool summary;
+};
+
+static int show(void *ctx, const struct execution_workspace *e)
+{
+        struct listing *l = ctx;
+
+        (l->summary ? encode_summary : encode)(&l->w, e);
+        return 0;
+}
+
+static int list(struct call *c, struct err *err)
+{
+        struct listing l = { .summary = call_query_flag(c, "summary") };
+        struct execution_workspace_filter filter = {
+                .project_id = call_query(c, "projectId"),
+                .project_workspace_id = call_query(c, "projectWorkspaceId"),
+                .issue_id = call_query(c, "issueId"),
+                .status = call_query(c, "status"),
+                .reuse_eligible = call_query_flag(c, "reuseEligible"),
+        };
+        const char *company;
+        int r = call_uuid(c, 0, MISSING_COMPANY, &company, err);
+
+        if (r < 0)
+                return r;
+        jw_init(&l.w, &c->out);
+        jw_array(&l.w);
+        r = execution_workspace_list(c->op, c->rt, company, &filter, show, &l, err);
+        jw_array_end(&l.w);
+        return r;
+}
+
+static int answer(struct call *c, const struct execution_workspace *e)
+{
+        struct jw w;
+
+        jw_init(&w, &c->out);
+        encode(&w, e);
+        return 0;
+}
+
+static int get(struct call *c, struct err *err)
+{
+        struct execution_workspace e;
+        const char *id;
+        int r = call_uuid(c, 0, MISSING, &id, err);
+
+        if (r >= 0)
+                r = execution_workspace_get(c->op, c->rt, id, &e, err);
+        return r < 0 ? r : answer(c, &e);
+}
+
+/* Closing */
+
+static void encode_texts(struct jw *w, const char *key, const char *text)
+{
+        jw_key(w, key);
+        jw_array(w);
+        if (text)
+                jw_string(w, text);
+        jw_array_end(w);
+}
+
+static void encode_readiness(struct call *c, struct jw *w, const struct execution_workspace *e,
+                             const struct close_readiness *k)
+{
+        const char *blocking = NULL, *warning = NULL;
+
+        if (k->leases > 0)
+                blocking = arena_printf(c->op->arena, "%lld lease(s) use this workspace.",
+                                        (long long)k->leases);
+        if (k->issues > 0)
+                warning = arena_printf(c->op->arena, "%lld open issue(s) refer to this workspace.",
+                                       (long long)k->issues);
+        jw_object(w);
+        jw_kstring(w, "workspaceId", e->id);
+        jw_kstring(w, "state", blocking ? "blocked" : warning ? "ready_with_warnings" : "ready");
+        encode_texts(w, "blockingReasons", blocking);
+        encode_texts(w, "warnings", warning);
+        encode_texts(w, "plannedActions", "The record is archived. Files stay where they are.");
+        jw_kbool(w, "isDestructiveCloseAllowed", !blocking && !k->is_shared);
+        jw_kbool(w, "isSharedWorkspace", k->is_shared);
+        jw_kbool(w, "isProjectPrimaryWorkspace", streq(e->strategy_type, "project_primary"));
+        encode_texts(w, "runtimeServices", NULL);
+        jw_object_end(w);
+}
+
+static int readiness(struct call *c, struct err *err)
+{
+        struct close_readiness k = { 0 };
+        struct execution_workspace e;
+        const char *id;
+        struct jw w;
+        int r = call_uuid(c, 0, MISSING, &id, err);
+
+        if (r >= 0)
+                r = execution_workspace_readiness(c->op, c->rt, id, &e, &k, err);
+        if (r < 0)
+                return r;
+        jw_init(&w, &c->out);
+        encode_readiness(c, &w, &e, &k);
+        return 0;
+}
+
+static int update(struct call *c, struct err *err)
+{
+        struct close_readiness k = { 0 };
+        struct execution_workspace e;
+        const char *id;
+        struct jw w;
+        int r = call_uuid(c, 0, MISSING, &id, err);
+
+        if (r >= 0)
+                r = execution_workspace_update(c->op, c->rt, id, c->body, &e, &k, err);
+        if (r < 0)
+                return r;
+        if (r == 0)
+                return answer(c, &e);
+        c->status = 409;
+        jw_init(&w, &c->out);
+        jw_object(&w);
+        jw_kstring(&w, "error", "The workspace cannot be closed while it is in use.");
+        jw_key(&w, "closeReadiness");
+        encode_readiness(c, &w, &e, &k);
+        jw_object_end(&w);
+        return 0;
+}
+
+/* What was done in it */
+
+static const char *operation_status(const struct workspace_row *row)
+{
+        if (streq(row->state, WORKSPACE_STAGING) || streq(row->state, WORKSPACE_RESTORING))
+                return "running";
+        return row->cwd ? "succeeded" : "failed";
+}
+
+static int show_operation(void *ctx, const struct workspace_row *row)
+{
+        struct jw *w = ctx;
+
+        jw_object(w);
+        jw_kstring(w, "id", row->id);
+        jw_kstring(w, "companyId", row->company_id);
+        jw_kstring(w, "leaseId", row->lease_id);
+        jw_kstring(w, "phase", row->restored_at ? "workspace_restore" : "workspace_stage");
+        jw_kstring(w, "status", operation_status(row));
+        jw_kstring(w, "cwd", row->cwd);
+        jw_key(w, "metadata");
+        jw_object(w);
+        jw_kstring(w, "way", row->way);
+        jw_kstring(w, "localPath", row->local_path);
+        jw_kraw(w, "lastRestore", row->report);
+        jw_kstring(w, "note", row->note);
+        jw_object_end(w);
+        jw_ktime(w, "startedAt", row->created_at);
+        jw_ktime(w, "finishedAt", row->restored_at);
+        jw_object_end(w);
+        return 0;
+}
+
+static int operations(struct call *c, struct err *err)
+{
+        const char *id;
+        struct jw w;
+        int r = call_uuid(c, 0, MISSING, &id, err);
+
+        if (r < 0)
+                return r;
+        jw_init(&w, &c->out);
+        jw_array(&w);
+        r = execution_workspace_operations(c->op, c->rt, id, show_operation, &w, err);
+        jw_array_end(&w);
+        return r;
+}
+
+static int control(struct call *c, struct err *err)
+{
+        const char *id;
+        int r = call_uuid(c, 0, MISSING, &id, err);
+
+        return r < 0 ? r : execution_workspace_control(c->op, c->rt, id, c->params[1], err);
+}
+
+const struct route routes_execution_workspaces[] = {
+        { "GET", "/api/companies/:companyId/execution-workspaces", list, 0 },
+        { "GET", "/api/execution-workspaces/:id", get, 0 },
+        { "PATCH", "/api/execution-workspaces/:id", update, 0 },
+        { "GET", "/api/execution-workspaces/:id/close-readiness", readiness, 0 },
+        { "GET", "/api/execution-workspaces/:id/workspace-operations", operations, 0 },
+        { "POST", "/api/execution-workspaces/:id/runtime-services/:action", control,
+          ROUTE_BODY_FREE },
+        { "POST", "/api/execution-workspaces/:id/runtime-commands/:action", control,
+          ROUTE_BODY_FREE },
+        { NULL, NULL, NULL, 0 },
+};

@@ -1,0 +1,342 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "base/path.h"
+#include "workspace/content.h"
+#include "workspace/git_internal.h"
+
+/* What a change set says of `.git`, sorted out. */
+
+#define MAX_REF_FILE 4096
+
+enum git_kind git_kind(int workspace_fd)
+{
+        struct stat st;
+
+        if (fstatat(workspace_fd, ".git", &st, AT_SYMLINK_NOFOLLOW) < 0)
+                return errno == ENOENT ? GIT_NONE : GIT_ELSEWHERE;
+        if (!S_ISDIR(st.st_mode) ||
+            faccessat(workspace_fd, ".git/commondir", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+                return GIT_ELSEWHERE;
+        return GIT_REPOSITORY;
+}
+
+/* What is beneath a part called ".git", in any spelling that a file system could take for it: ""
+ * for itself, NULL when there is none. *ret_root: it is the workspace's own. */
+static const char *inside_git(const char *path, bool *ret_root)
+{
+        for (const char *part = path;;) {
+                size_t len = strcspn(part, "/");
+
+                *ret_root = part == path;
+                if (len == 4 && strncasecmp(part, ".git", 4) == 0)
+                        return part[len] ? part + len + 1 : part + len;
+                if (part[len] == '\0')
+                        return NULL;
+                part += len + 1;
+        }
+}
+
+static bool is_or_in(const char *path, const char *name)
+{
+        size_t n = strlen(name);
+
+        return strncasecmp(path, name, n) == 0 && (path[n] == '\0' || path[n] == '/');
+}
+
+/* What makes git run a program or look elsewhere. */
+static bool is_dangerous(const char *inside)
+{
+        static const char *const names[] = {
+                "config",
+                "config.worktree",
+                "hooks",
+                "commondir",
+                "gitdir",
+                "worktrees",
+                "modules",
+                "info/attributes",
+                "info/grafts",
+                "refs/replace",
+                "objects/info/alternates",
+                "objects/info/http-alternates",
+        };
+
+        for (size_t i = 0; i < ARRAY_LEN(names); i++)
+                if (is_or_in(inside, names[i]))
+                        return true;
+        return false;
+}
+
+static void refuse(struct git_import *g, const char *path)
+{
+        if (g->refused++ == 0)
+                g->first_refused = xstrdup(path);
+}
+
+/* Refs */
+
+static int read_small(struct git_import *g, const struct change *c, size_t limit, struct buf *ret,
+                      struct err *err)
+{
+        CLEAN(cleanup_fd) int fd = -1;
+        char chunk[8192];
+        ssize_t n;
+        int r = g->from->open(g->from, c, &fd, err);
+
+        if (r < 0)
+                return r;
+        buf_clear(ret);
+        while ((n = read(fd, chunk, sizeof(chunk))) > 0 && ret->len <= limit)
+                buf_append(ret, chunk, (size_t)n);
+        if (n < 0)
+                return err_sys(err, ERR_IO, errno, "read %s", c->now.path);
+        return ret->len <= limit && !buf_failed(ret);
+}
+
+static struct git_ref *add_ref(struct git_import *g, const char *name)
+{
+        struct git_ref *ref;
+
+        if (!git_ref_name_ok(name))
+                return NULL;
+        if (g->n_refs >= GIT_MAX_REFS) {
+                g->n_too_many++;
+                return NULL;
+        }
+        g->refs = xrealloc(g->refs, (g->n_refs + 1) * sizeof(*g->refs));
+        ref = &g->refs[g->n_refs++];
+        *ref = (struct git_ref){ 0 };
+        memcpy(ref->name, name, strlen(name) + 1);
+        return ref;
+}
+
+static int take_ref(struct git_import *g, const char *name, const struct change *c, struct err *err)
+{
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+        char oid[GIT_HEX + 1];
+        struct git_ref *ref;
+        int r;
+
+        if (c->is_delete) {
+                (void)add_ref(g, name);
+                return 0;
+        }
+        if (c->now.kind != TREE_FILE)
+                return 0;
+        r = read_small(g, c, MAX_REF_FILE, &text, err);
+        if (r <= 0 || !git_parse_oid(buf_str(&text), text.len, oid))
+                return r < 0 ? r : 0;
+        ref = add_ref(g, name);
+        if (ref)
+                memcpy(ref->oid, oid, sizeof(oid));
+        return 0;
+}
+
+static int take_head(struct git_import *g, const struct change *c, struct err *err)
+{
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+        int r = read_small(g, c, MAX_REF_FILE, &text, err);
+
+        if (r > 0)
+                g->has_head = git_parse_head(buf_str(&text), text.len, &g->head);
+        return r < 0 ? r : 0;
+}
+
+static int take_packed(struct git_import *g, const struct change *c, struct err *err)
+{
+        int r = read_small(g, c, GIT_MAX_PACKED, &g->packed_refs, err);
+
+        g->has_packed = r > 0;
+        return r < 0 ? r : 0;
+}
+
+/* Objects */
+
+static int copy_to(struct git_import *g, const struct change *c, const char *dir, const char *name,
+                   struct err *err)
+{
+        CLEAN(cleanup_fd) int from = -1;
+        CLEAN(cleanup_fd) int to = -1;
+        char path[TREE_MAX_NAME + 1], temporary[TREE_MAX_NAME + 1];
+        int r;
+
+        snprintf(path, sizeof(path), "%s/%s", dir, name);
+        snprintf(temporary, sizeof(temporary), "%s/new", dir);
+        if (mkdirat(g->scratch_fd, dir, 0700) < 0 && errno != EEXIST)
+                return err_sys(err, ERR_IO, errno, "create %s", dir);
+        if (faccessat(g->scratch_fd, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+                return 0;
+        r = g->from->open(g->from, c, &from, err);
+        if (r < 0)
+                return r;
+        to = openat(g->scratch_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        if (to < 0)
+                return err_sys(err, ERR_IO, errno, "create %s", temporary);
+        r = content_copy(g->op, from, to, c->now.size, NULL, err);
+        if (r >= 0 && renameat(g->scratch_fd, temporary, g->scratch_fd, path) < 0)
+                r = err_sys(err, ERR_IO, errno, "rename to %s", path);
+        return r;
+}
+
+/* "ab/cdef…": a loose object. */
+static bool is_loose(const char *name)
+{
+        char hex[GIT_HEX + 1];
+
+        if (strlen(name) != GIT_HEX + 1 || name[2] != '/')
+                return false;
+        memcpy(hex, name, 2);
+        memcpy(hex + 2, name + 3, GIT_HEX - 2 + 1);
+        return git_oid_ok(hex);
+}
+
+/* "pack/pack-<hex>.pack". Its index is not taken: git makes one of its own. */
+static bool is_pack(const char *name)
+{
+        static const char before[] = "pack/pack-", after[] = ".pack";
+        char hex[GIT_HEX + 1];
+
+        if (strlen(name) != sizeof(before) - 1 + GIT_HEX + sizeof(after) - 1 ||
+            !str_starts(name, before) || !streq(name + sizeof(before) - 1 + GIT_HEX, after))
+                return false;
+        memcpy(hex, name + sizeof(before) - 1, GIT_HEX);
+        hex[GIT_HEX] = '\0';
+        return git_oid_ok(hex);
+}
+
+static int take_object(struct git_import *g, const char *name, const struct change *c,
+                       struct err *err)
+{
+        char dir[16];
+
+        if (c->is_delete || c->now.kind != TREE_FILE)
+                return 0;
+        if (is_loose(name)) {
+                snprintf(dir, sizeof(dir), "loose/%.2s", name);
+                g->n_loose++;
+                return copy_to(g, c, dir, name + 3, err);
+        }
+        if (!is_pack(name))
+                return 0;
+        g->n_packs++;
+        return copy_to(g, c, "packs", name + strlen("pack/"), err);
+}
+
+/* The filter */
+
+static int take(struct git_import *g, const char *inside, const struct change *c, struct err *err)
+{
+        if (*inside == '\0' || is_dangerous(inside)) {
+                if (!c->is_delete && (*inside || c->now.kind != TREE_DIR))
+                        refuse(g, c->now.path);
+                return 0;
+        }
+        if (str_starts(inside, "objects/"))
+                return take_object(g, inside + strlen("objects/"), c, err);
+        if (str_starts(inside, "refs/heads/") || str_starts(inside, "refs/tags/"))
+                return take_ref(g, inside, c, err);
+        if (c->is_delete || c->now.kind != TREE_FILE)
+                return 0;
+        if (streq(inside, "HEAD"))
+                return take_head(g, c, err);
+        return streq(inside, "packed-refs") ? take_packed(g, c, err) : 0;
+}
+
+/* Whether the merge gets it. */
+static int sort_out(struct git_import *g, const struct change *c, struct err *err)
+{
+        bool root;
+        const char *inside = inside_git(c->now.path, &root);
+        int r;
+
+        if (!inside)
+                return 1;
+        if (root && g->kind == GIT_REPOSITORY && str_starts(c->now.path, ".git")) {
+                r = take(g, inside, c, err);
+                return r < 0 ? r : 0;
+        }
+        if ((root && g->kind != GIT_NONE) ||
+            (!c->is_delete &&
+             (is_dangerous(inside) || (*inside == '\0' && c->now.kind != TREE_DIR)))) {
+                refuse(g, c->now.path);
+                return 0;
+        }
+        return 1;
+}
+
+static int filter_next(struct change_set *s, struct change *ret, struct err *err)
+{
+        struct git_import *g = container_of(s, struct git_import, filtered);
+        int r;
+
+        while ((r = g->from->next(g->from, ret, err)) > 0) {
+                r = sort_out(g, ret, err);
+                if (r != 0)
+                        return r;
+        }
+        return r;
+}
+
+static int filter_open(struct change_set *s, const struct change *c, int *ret_fd, struct err *err)
+{
+        struct git_import *g = container_of(s, struct git_import, filtered);
+
+        return g->from->open(g->from, c, ret_fd, err);
+}
+
+static void filter_close(struct change_set *s)
+{
+        (void)s; /* who gave us the set closes it */
+}
+
+struct change_set *git_import_filter(struct git_import *g, struct change_set *from)
+{
+        g->from = from;
+        g->filtered = (struct change_set){ filter_next, filter_open, filter_close };
+        return &g->filtered;
+}
+
+int git_import_new(struct op *op, int workspace_fd, const char *scratch, struct git_import **ret,
+                   struct err *err)
+{
+        struct git_import *g;
+        int fd, r = path_make_dirs(scratch, 0700, err);
+
+        if (r < 0)
+                return r;
+        fd = open(scratch, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0)
+                return err_sys(err, ERR_IO, errno, "open %s", scratch);
+        g = xcalloc(1, sizeof(*g));
+        g->op = op;
+        g->kind = git_kind(workspace_fd);
+        g->scratch = xstrdup(scratch);
+        g->scratch_fd = fd;
+        buf_init(&g->packed_refs, GIT_MAX_PACKED + 16384);
+        *ret = g;
+        if (mkdirat(fd, "loose", 0700) < 0 && errno != EEXIST) {
+                r = err_sys(err, ERR_IO, errno, "create %s/loose", scratch);
+                git_import_free(take_ptr(ret));
+        }
+        return r;
+}
+
+void git_import_free(struct git_import *g)
+{
+        if (!g)
+                return;
+        close(g->scratch_fd);
+        buf_done(&g->packed_refs);
+        buf_done(&g->host_refs);
+        free(g->refs);
+        free(g->scratch);
+        free(g->first_refused);
+        free(g->host);
+        free(g->repository);
+        free(g);
+}

@@ -1,0 +1,96 @@
+/* What the files of git.h share. */
+#ifndef BERTH_WORKSPACE_GIT_INTERNAL_H
+#define BERTH_WORKSPACE_GIT_INTERNAL_H
+
+#include "base/buf.h"
+#include "codec/git_refs.h"
+#include "workspace/git.h"
+
+#define GIT_MAX_REFS   2000 /* that are new or changed */
+#define GIT_MAX_PACKED ((size_t)8 << 20)
+#define GIT_PACK_EMPTY 32 /* bytes of a pack without objects */
+
+struct git_import {
+        struct change_set filtered;
+        struct change_set *from;
+        struct op *op;
+        enum git_kind kind;
+        char *scratch;
+        int scratch_fd;
+
+        /* from the place */
+        bool has_head;
+        struct git_ref head;
+        struct git_ref *refs; /* of single files; oid "": deleted */
+        size_t n_refs, n_too_many;
+        struct buf packed_refs;
+        bool has_packed;
+        uint64_t n_loose, n_packs;
+        uint64_t refused;
+        char *first_refused;
+
+        /* while it is applied */
+        const struct git_options *options;
+        char *host;              /* <workspace>/.git */
+        char *repository;        /* ours */
+        struct buf host_refs;    /* "<oid> <name>\n"; HEAD among them */
+        const char *host_branch; /* "refs/heads/main"; NULL: HEAD is on none */
+};
+
+/* How git is run: on our repository, or on the refs of the host's. */
+struct git_run {
+        const char *const *args; /* without "git"; NULL-terminated */
+        bool on_host;            /* GIT_DIR is the host's */
+        const char *objects;     /* where objects are written; NULL: ours */
+        bool alone;              /* without the host's objects */
+        const char *index;       /* NULL: none */
+        int in_fd, out_fd;       /* as in rt/tool.h */
+        const char *input;       /* text for its standard input, instead of in_fd; may be NULL */
+};
+
+/* Its status; output is appended to `out` (may be NULL). What it said on standard error comes back
+ * in the operation's arena; never NULL. */
+int git_run(struct git_import *g, const struct git_run *run, struct buf *out, int *ret_status,
+            const char **ret_said, struct err *err);
+
+/* A temporary file in the scratch directory, without a name. */
+int git_scratch_file(const struct git_import *g, int *ret_fd, struct err *err);
+
+/* git_objects.c. 1: done; 0: refused, *ret_note says why. */
+int git_prepare(struct git_import *g, struct err *err);
+int git_ingest(struct git_import *g, const char **ret_note, struct err *err);
+/* Put what is reachable from the given commits and not from the host's refs into the host's
+ * repository. `tips`: one object name on each line. */
+int git_transfer(struct git_import *g, const char *tips, const char **ret_note, struct err *err);
+
+/* git_refs.c: the host's refs. */
+
+/* Read them (again). */
+int git_host_refs(struct git_import *g, struct err *err);
+/* The value of one; "" when there is none. */
+void git_host_ref(const struct git_import *g, const char *name, char ret[GIT_HEX + 1]);
+/* Set one by compare-and-swap ("": it must not be there): 1, or 0 when it is otherwise or git does
+ * not want it, *ret_said why. */
+int git_swap(struct git_import *g, const char *ref, const char *to, const char *from,
+             const char **ret_said, struct err *err);
+/* Whether a is an ancestor of b, or b itself. */
+int git_is_ancestor(struct git_import *g, const char *a, const char *b, bool *ret, struct err *err);
+/* Whether a commit is reachable from no ref of the host. */
+int git_is_new(struct git_import *g, const char *oid, bool *ret, struct err *err);
+/* What root wrote beneath the host's `.git` belongs to whom that belongs to. */
+void git_give_away(const struct git_import *g, const char *name);
+
+/* git_index.c: what changed between two commits ("": none), into the host's index. *ret_stale: it
+ * is as it was, since something is in the way. */
+int git_move_index(struct git_import *g, const char *old, const char *new, bool *ret_stale,
+                   struct err *err);
+
+/* git_head.c */
+
+/* Integrate the commit `theirs`, from the branch `from` (NULL: none) of the place. */
+int git_integrate(struct git_import *g, const char *theirs, const char *from,
+                  struct git_report *ret, struct err *err);
+/* What a crash left between the move of the branch and the index. */
+int git_finish_move(struct git_import *g, struct git_report *ret, struct err *err);
+
+#endif

@@ -1,0 +1,152 @@
+#define _GNU_SOURCE
+#include <sys/stat.h>
+
+#include "workspace/git_internal.h"
+
+static const char zero[] = "0000000000000000000000000000000000000000";
+
+/* One line of output, in the arena; "" when it failed. */
+static int ask(struct git_import *g, const char *const *args, const char **ret, struct err *err)
+{
+        CLEAN(buf_done) struct buf out = BUF_INIT;
+        const char *said, *text;
+        int status;
+        int r = git_run(g, &(struct git_run){ .args = args, .on_host = true }, &out, &status, &said,
+                        err);
+
+        if (r < 0)
+                return r;
+        text = status == 0 ? buf_str(&out) : "";
+        *ret = arena_strndup(g->op->arena, text, strcspn(text, "\n"));
+        return 0;
+}
+
+int git_host_refs(struct git_import *g, struct err *err)
+{
+        static const char *const list[] = { "for-each-ref", "--format=%(objectname) %(refname)",
+                                            NULL };
+        static const char *const head[] = { "rev-parse", "-q", "--verify", "HEAD^{commit}", NULL };
+        static const char *const branch[] = { "symbolic-ref", "-q", "HEAD", NULL };
+        const char *said, *commit, *name;
+        int status, r;
+
+        buf_clear(&g->host_refs);
+        r = git_run(g, &(struct git_run){ .args = list, .on_host = true }, &g->host_refs, &status,
+                    &said, err);
+        if (r < 0)
+                return r;
+        if (status != 0)
+                return err_set(err, ERR_PROVIDER, "git for-each-ref: %s", said);
+        r = ask(g, head, &commit, err);
+        if (r >= 0)
+                r = ask(g, branch, &name, err);
+        if (r < 0)
+                return r;
+        if (*commit)
+                buf_appendf(&g->host_refs, "%s HEAD\n", commit);
+        g->host_branch = *name ? name : NULL;
+        return 0;
+}
+
+void git_host_ref(const struct git_import *g, const char *name, char ret[GIT_HEX + 1])
+{
+        const char *line = buf_str(&g->host_refs);
+        size_t n = strlen(name);
+
+        ret[0] = '\0';
+        for (; *line; line += strcspn(line, "\n") + 1) {
+                const char *at = line + GIT_HEX + 1;
+
+                if (strcspn(line, "\n") == GIT_HEX + 1 + n && strncmp(at, name, n) == 0) {
+                        memcpy(ret, line, GIT_HEX);
+                        ret[GIT_HEX] = '\0';
+                        return;
+                }
+        }
+}
+
+int git_swap(struct git_import *g, const char *ref, const char *to, const char *from,
+             const char **ret_said, struct err *err)
+{
+        const char *const args[] = { "update-ref",          "--no-deref", "-m",
+                                     "berth: brought home", ref,          to,
+                                     *from ? from : zero,   NULL };
+        int status;
+        int r = git_run(g, &(struct git_run){ .args = args, .on_host = true }, NULL, &status,
+                        ret_said, err);
+
+        if (r < 0)
+                return r;
+        git_give_away(g, ref);
+        return status == 0;
+}
+
+int git_is_ancestor(struct git_import *g, const char *a, const char *b, bool *ret, struct err *err)
+{
+        const char *const args[] = { "merge-base", "--is-ancestor", a, b, NULL };
+        const char *said;
+        int status;
+        int r = git_run(g, &(struct git_run){ .args = args }, NULL, &status, &said, err);
+
+        if (r < 0)
+                return r;
+        if (status != 0 && status != 1)
+                return err_set(err, ERR_PROVIDER, "git merge-base: %s", said);
+        *ret = status == 0;
+        return 0;
+}
+
+int git_is_new(struct git_import *g, const char *oid, bool *ret, struct err *err)
+{
+        static const char *const args[] = { "rev-list", "--max-count=1", "--stdin", NULL };
+        CLEAN(buf_done) struct buf revs = BUF_INIT;
+        CLEAN(buf_done) struct buf out = BUF_INIT;
+        const char *line = buf_str(&g->host_refs), *said;
+        int status, r;
+
+        buf_appendf(&revs, "%s\n", oid);
+        for (; *line; line += strcspn(line, "\n") + 1)
+                buf_appendf(&revs, "^%.*s\n", GIT_HEX, line);
+        r = git_run(g, &(struct git_run){ .args = args, .input = buf_str(&revs) }, &out, &status,
+                    &said, err);
+        if (r < 0)
+                return r;
+        if (status != 0)
+                return err_set(err, ERR_PROVIDER, "git rev-list: %s", said);
+        *ret = out.len > 0;
+        return 0;
+}
+
+/* The path and each folder that may be new. Links are not followed. */
+static void give(const struct git_import *g, const char *name, const struct stat *owner)
+{
+        CLEAN(cleanup_free) char *path = xasprintf("%s/%s", g->host, name);
+        const size_t base = strlen(g->host) + 1;
+
+        for (size_t i = base; path[i - 1]; i++) {
+                char saved = path[i];
+                struct stat st;
+
+                if (saved != '/' && saved != '\0')
+                        continue;
+                path[i] = '\0';
+                if (lstat(path, &st) == 0 && st.st_uid == 0 &&
+                    (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)))
+                        (void)!lchown(path, owner->st_uid, owner->st_gid);
+                path[i] = saved;
+                if (saved == '\0')
+                        break;
+        }
+}
+
+void git_give_away(const struct git_import *g, const char *name)
+{
+        CLEAN(cleanup_free) char *log = NULL;
+        struct stat owner;
+
+        if (geteuid() != 0 || stat(g->host, &owner) < 0 || owner.st_uid == 0)
+                return;
+        give(g, name, &owner);
+        log = xasprintf("logs/%s", name);
+        give(g, log, &owner);
+}

@@ -1,0 +1,73 @@
+/* The daemon's side of a transfer, as far as pushing and pulling share it: greeting, the other
+ * side's manifest, and corrections of a manifest by what was really moved.
+ *
+ * Blocking; operation threads. */
+#ifndef BERTH_WORKSPACE_SYNC_SESSION_H
+#define BERTH_WORKSPACE_SYNC_SESSION_H
+
+#include "workspace/sync.h"
+#include "workspace/sync_io.h"
+
+struct sync_session {
+        struct sync_io io;
+        struct op *op;
+        const struct sync_options *options;
+        struct excludes excludes; /* with what is preserved */
+        bool pulls, greeted, ready, scanned, finished;
+        uint32_t umask;
+        struct buf parts; /* hashes of files that the other side has in part */
+        int manifest_fd;
+        uint64_t manifest_len;
+        struct sync_progress progress;
+        /* Messages about files. */
+        int (*on_file)(void *ctx, const struct sync_msg *m, struct err *err);
+        void *ctx;
+};
+
+/* Greet, name the tree and have it scanned. *s is zero but for on_file, ctx and pulls. `spool_dir`
+ * is where the manifest is kept meanwhile. */
+int sync_session_open(struct sync_session *s, struct op *op, int fd,
+                      const struct sync_options *options, bool make_root, int spool_dir,
+                      struct err *err);
+/* Only greet and name the tree. */
+int sync_session_greet(struct sync_session *s, struct op *op, int fd,
+                       const struct sync_options *options, bool make_root, struct err *err);
+void sync_session_done(struct sync_session *s);
+/* Wait until *flag. */
+int sync_session_wait(struct sync_session *s, const bool *flag, struct err *err);
+bool sync_session_has_part(const struct sync_session *s, const uint8_t hash[TREE_HASH]);
+void sync_session_tell(struct sync_session *s);
+int sync_unasked(struct err *err); /* a message that makes no sense now */
+/* 0 or the error as the caller of push or pull gets it. */
+int sync_result(int r, struct err *err);
+
+/* The other side's manifest, once it is there. */
+struct sync_manifest {
+        struct tree_source source;
+        struct tree_decoder decoder;
+        int fd;
+        uint64_t at;
+};
+
+void sync_manifest_init(struct sync_manifest *m, const struct sync_session *s);
+void sync_manifest_done(struct sync_manifest *m);
+
+/* What turned out to be different from what a manifest says. In the order of their paths. */
+struct sync_fix {
+        struct sync_fix *next;
+        bool gone;
+        struct tree_entry now; /* its path is at the end */
+        char path[];
+};
+
+struct sync_fixes {
+        struct sync_fix *first;
+};
+
+void sync_fixes_done(struct sync_fixes *f);
+/* now NULL: it is gone. */
+void sync_fixes_add(struct sync_fixes *f, const char *path, const struct tree_entry *now);
+/* Write the manifest again, if there is anything to correct. */
+int sync_fixes_write(const struct sync_fixes *f, int dir_fd, const char *name, struct err *err);
+
+#endif

@@ -1,0 +1,139 @@
+"""Execution workspaces: listed, read, changed, closed. Runs make them; here they are put into the database."""
+
+import contextlib
+import json
+import sqlite3
+import unittest
+
+from berthtest import BerthTest, ident
+
+PROJECT = "10000000-0000-4000-8000-000000000001"
+ISSUE = "20000000-0000-4000-8000-000000000001"
+FIRST = "30000000-0000-4000-8000-000000000001"
+SECOND = "30000000-0000-4000-8000-000000000002"
+MISSING = "30000000-0000-4000-8000-00000000000f"
+T0 = 1_700_000_000_000_000
+
+
+class ExecutionWorkspaceTest(BerthTest):
+    def setUp(self):
+        super().setUp()
+        self.c = self.company()
+        self.other = self.company("Other")
+        self.daemon.stop()
+        with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db")) as db, db:
+            company = self.c["id"]
+            db.execute("INSERT INTO projects (id, company_id, name, created_at, updated_at) VALUES (?, ?, 'P', ?, ?)",
+                       (PROJECT, company, T0, T0))
+            db.execute("INSERT INTO issues (id, company_id, identifier, title, status, execution_workspace_id, created_at, "
+                       "updated_at) VALUES (?, ?, 'PAP-1', 'I', 'todo', ?, ?, ?)", (ISSUE, company, SECOND, T0, T0))
+            for n, (workspace, mode, status, config) in enumerate((
+                    (FIRST, "shared_workspace", "active", {"provisionCommand": " make deps ", "environmentId": None}),
+                    (SECOND, "isolated_workspace", "cleanup_failed", {"provisionCommand": "  "}))):
+                db.execute("INSERT INTO execution_workspaces (id, company_id, project_id, source_issue_id, mode, "
+                           "strategy_type, name, status, cwd, last_used_at, opened_at, metadata, created_at, updated_at) "
+                           "VALUES (?, ?, ?, ?, ?, 'project_primary', ?, ?, '/srv', ?, ?, ?, ?, ?)",
+                           (workspace, company, PROJECT, ISSUE if n else None, mode, f"w{n}", status, T0 - n, T0,
+                            json.dumps({"config": config, "mine": n}), T0, T0))
+        self.daemon.start()
+
+    def path(self, workspace=FIRST, rest=""):
+        return f"/api/execution-workspaces/{workspace}{rest}"
+
+    def names(self, query=""):
+        return [w["name"] for w in self.ok("GET", f"/api/companies/{self.c['id']}/execution-workspaces{query}")]
+
+    def test_listing(self):
+        self.assertEqual(self.names(), ["w0", "w1"])
+        self.assertEqual(self.names("?reuseEligible=true"), ["w0"])
+        self.assertEqual(self.names("?status=cleanup_failed"), ["w1"])
+        self.assertEqual(self.names(f"?issueId={ISSUE}"), ["w1"])
+        self.assertEqual(self.names(f"?projectId={PROJECT}"), ["w0", "w1"])
+        self.assertEqual(self.names(f"?projectId={MISSING}"), [])
+        summary = self.ok("GET", f"/api/companies/{self.c['id']}/execution-workspaces?summary=true")[0]
+        self.assertEqual(summary, {"id": FIRST, "name": "w0", "mode": "shared_workspace", "projectWorkspaceId": None})
+
+    def test_reading(self):
+        got = self.ok("GET", self.path())
+        self.assertEqual(got["config"], {
+            "environmentId": None, "provisionCommand": "make deps", "teardownCommand": None, "cleanupCommand": None,
+            "workspaceRuntime": None, "desiredState": None, "serviceStates": None})
+        self.assertEqual((got["metadata"]["mine"], got["providerType"], got["closedAt"]), (0, "local_fs", None))
+        self.assertIsNone(self.ok("GET", self.path(SECOND))["config"])  # all of it is blank
+        self.assert_error(self.req("GET", self.path(MISSING)), 404, "Execution workspace not found")
+        self.assert_error(self.req("GET", self.path("no-id")), 404, "Execution workspace not found")
+
+    def test_changing(self):
+        got = self.ok("PATCH", self.path(), {"name": "new", "cwd": None, "cleanupEligibleAt": "2026-01-01T00:00:00.000Z",
+                                             "config": {"teardownCommand": "make clean"}})
+        self.assertEqual((got["name"], got["cwd"], got["cleanupEligibleAt"]),
+                         ("new", None, "2026-01-01T00:00:00.000Z"))
+        self.assertEqual((got["config"]["provisionCommand"], got["config"]["teardownCommand"]), ("make deps", "make clean"))
+        self.assertEqual(got["metadata"]["mine"], 0)
+        got = self.ok("PATCH", self.path(), {"config": None, "metadata": {"theirs": 1}})
+        self.assertEqual((got["config"], got["metadata"]), (None, {"theirs": 1}))
+        entry = self.ok("GET", f"/api/companies/{self.c['id']}/activity?entityType=execution_workspace")[0]
+        self.assertEqual((entry["action"], entry["details"]), ("execution_workspace.updated",
+                                                               {"changedKeys": ["config", "metadata"]}))
+
+    def test_bodies_are_checked(self):
+        for body in ({"name": ""}, {"other": 1}, {"status": "lost"}, {"config": {"x": 1}}, {"config": "x"},
+                     {"cleanupEligibleAt": "soon"}, {"metadata": []}):
+            self.assert_error(self.req("PATCH", self.path(), body), 400, "Validation error")
+
+    def test_closing(self):
+        local = next(e for e in self.ok("GET", f"/api/companies/{self.c['id']}/environments") if e["driver"] == "local")
+        lease = self.acquire(local, executionWorkspaceId=FIRST)
+        ready = self.ok("GET", self.path(rest="/close-readiness"))
+        self.assertEqual((ready["state"], ready["isSharedWorkspace"]), ("blocked", True))
+        answer = self.req("PATCH", self.path(), {"status": "archived"})
+        self.assert_status(answer, 409)
+        self.assertEqual(answer.json["closeReadiness"]["blockingReasons"], ["1 lease(s) use this workspace."])
+        self.assertEqual(self.ok("GET", self.path())["status"], "active")
+        self.release(lease)
+        self.assertEqual(self.ok("GET", self.path(rest="/close-readiness"))["state"], "ready")
+        closed = self.ok("PATCH", self.path(), {"status": "archived"})
+        self.assertEqual(closed["status"], "archived")
+        self.assertIsNotNone(closed["closedAt"])
+        self.assertIsNone(self.ok("PATCH", self.path(), {"status": "active"})["closedAt"])
+        self.assertEqual(self.ok("GET", self.path(SECOND, "/close-readiness"))["state"], "ready_with_warnings")
+
+    def test_what_was_done_in_it(self):
+        self.assertEqual(self.ok("GET", self.path(rest="/workspace-operations")), [])
+        local = next(e for e in self.ok("GET", f"/api/companies/{self.c['id']}/environments") if e["driver"] == "local")
+        lease = self.acquire(local, executionWorkspaceId=FIRST)
+        where = str(self.temp_dir())
+        self.ok("POST", f"/api/environment-leases/{ident(lease)}/workspace/stage", {"localPath": where})
+        done = self.ok("GET", self.path(rest="/workspace-operations"))
+        self.assertEqual([(o["phase"], o["status"], o["cwd"], o["metadata"]["localPath"]) for o in done],
+                         [("workspace_stage", "succeeded", where, where)])
+        self.release(lease)
+
+    def test_runtime_services(self):
+        for kind in ("runtime-services", "runtime-commands"):
+            for action in ("start", "stop", "restart", "run"):
+                self.assert_error(self.req("POST", self.path(rest=f"/{kind}/{action}"), {}), 422,
+                                  contains="does not run services")
+        self.assert_error(self.req("POST", self.path(rest="/runtime-services/dance"), {}), 404)
+        agent = self.agent(self.c)
+        self.assert_error(self.req("POST", self.path(rest="/runtime-services/start"), {}, token=agent["token"]), 403,
+                          "Missing permission to manage workspace runtime services")
+
+    def test_agents(self):
+        token = self.agent(self.c)["token"]
+        self.assertEqual(self.req("GET", self.path(), token=token).json["name"], "w0")
+        self.assert_status(self.req("PATCH", self.path(), {"name": "theirs"}, token=token), 200)
+        for body, paths in (({"config": {"provisionCommand": "x", "cleanupCommand": "y"}},
+                             "config.provisionCommand, config.cleanupCommand"),
+                            ({"metadata": {"config": {"workspaceRuntime": {}}}}, "metadata.config.workspaceRuntime")):
+            self.assert_error(self.req("PATCH", self.path(), body, token=token), 403,
+                              f"Agent keys cannot modify host-executed workspace commands ({paths}).")
+        stranger = self.agent(self.other, "Bob")["token"]
+        for method, rest in (("GET", ""), ("GET", "/close-readiness"), ("GET", "/workspace-operations")):
+            self.assert_error(self.req(method, self.path(rest=rest), token=stranger), 403,
+                              "Agent key cannot access another company")
+        self.assert_error(self.req("GET", f"/api/companies/{self.c['id']}/execution-workspaces", token=stranger), 403)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,233 @@
+"""The daemon killed at every crash point of workspaces (`workspace.*`, those of the merge and of bundles have unit tests),
+and at random moments. Afterwards every file on the host is the old one or the new one, and every change made in the
+sandbox is in the directory, in a copy kept beside it, or in a salvage.
+
+A point that no operation here reaches fails the test, so a new one needs an operation."""
+
+# slow: a daemon for each point
+
+import http.client
+import os
+import signal
+import subprocess
+import unittest
+
+from berthtest import BINARIES, ident, wait_until
+from sandboxtest import BERTH, RUN_A
+from workspacerounds import WorkspaceRounds
+from workspacetest import WorkspaceTest, contents
+
+UNIT = ("workspace.merge.", "workspace.bundle.")
+START = {"a": "a0\n", "both": "b0\n", "gone": "g0\n", "stays": "s0\n", "d/x": "x0\n"}
+
+
+class Died(Exception):
+    pass
+
+
+class Operation:
+    config = {}
+    restored = True  # whether what was changed is wanted in the end
+
+    def __init__(self, t):
+        self.t = t
+
+    def stage(self):
+        """Before the daemon that crashes is started."""
+
+    def act(self):
+        raise NotImplementedError
+
+    def acquire(self):
+        self.t.held = self.t.ask("POST", f"/api/environments/{ident(self.t.env)}/leases", {"heartbeatRunId": RUN_A})
+        self.t.ask("POST", self.t.ws("/stage"), {"localPath": str(self.t.dir)})
+
+    def edit(self):
+        self.t.ask("POST", f"/api/environment-leases/{ident(self.t.held)}/execute", {
+            "command": "sh", "args": ["-c", "echo a1 > a; echo b1 > both; rm gone stays; echo y1 > d/y; "
+                                            "mkdir n; echo z1 > n/z"]})
+        self.t.put("both", "ours\n")
+        self.t.put("stays", "ours\n")
+        self.t.put("local", "ours\n")
+        self.t.edited = True
+
+    def release(self):
+        self.t.ask("POST", f"/api/environment-leases/{ident(self.t.held)}/release", {})
+
+
+class Stage(Operation):
+    def act(self):
+        self.acquire()
+        self.edit()
+        self.t.ask("POST", self.t.ws("/stage"), {"localPath": str(self.t.dir)})
+        self.release()
+
+
+class Restore(Operation):
+    def stage(self):
+        self.acquire()
+        self.edit()
+
+    def act(self):
+        self.t.ask("POST", self.t.ws("/restore"), {})
+        self.release()
+
+
+class Release(Restore):
+    def act(self):
+        self.release()
+        for saved in self.t.ask("GET", f"/api/companies/{ident(self.t.acme)}/salvages"):
+            self.t.ask("POST", f"/api/salvages/{saved['id']}/apply", {})
+            self.t.ask("DELETE", f"/api/salvages/{saved['id']}")
+
+
+class Reuse(Restore):
+    config = {"reuseLease": True}
+
+    def act(self):
+        self.release()
+
+
+class Discard(Restore):
+    restored = False
+
+    def act(self):
+        self.t.ask("POST", self.t.ws("/discard"), {})
+
+
+class Recover(Operation):
+    """What a first crash left is taken up by a daemon that crashes too."""
+
+    def stage(self):
+        self.acquire()
+        self.edit()
+        self.t.daemon.stop()
+        self.t.daemon.env["BERTH_CRASH_AT"] = "workspace.restore.settle.before"
+        self.t.daemon.start()
+        try:
+            self.t.ask("POST", self.t.ws("/restore"), {})
+        except Died:
+            self.t.daemon.kill()
+        self.t.daemon.env.pop("BERTH_CRASH_AT")
+
+    def act(self):
+        pass
+
+
+OPERATIONS = [Stage, Restore, Release, Reuse, Discard, Recover]
+
+
+class CrashTest(WorkspaceTest):
+    daemon_binary = "faults"
+    daemon_autostart = False
+    daemon_env = {"BERTH_SWEEP_INTERVAL_MS": "30"}
+
+    def ask(self, method, path, body=None):
+        try:
+            answer = self.req(method, path, body)
+        except (OSError, http.client.HTTPException) as error:
+            self.daemon.process.wait(20)
+            raise Died from error
+        self.assertLess(answer.status, 300, answer.body)
+        return answer.json
+
+    def prepare(self, cls):
+        self.daemon = self.new_daemon(env=dict(self.daemon_env))
+        self.daemon.start()
+        self.acme = self.company()
+        self.require_sandboxes()
+        self.env = self.environment(self.acme, config={**BERTH, **cls.config})
+        self.dir = self.temp_dir()
+        self.edited = False
+        for name, text in START.items():
+            self.put(name, text)
+
+    def once(self, cls, point=None):
+        """One run on a daemon of its own, killed at the point: whether it was reached; without one, what was."""
+        self.prepare(cls)
+        operation = cls(self)
+        operation.stage()
+        if self.daemon.running():
+            self.daemon.stop()
+        trace = self.daemon.data / "trace"
+        self.daemon.env["BERTH_CRASH_AT" if point else "BERTH_FAULT_TRACE"] = point or str(trace)
+        try:
+            self.daemon.start()
+            operation.act()
+        except (Died, AssertionError):
+            if self.daemon.running() or not point:
+                raise
+        crashed = not self.daemon.running()
+        if crashed:
+            self.assertEqual(self.daemon.process.wait(), -signal.SIGKILL, self.daemon.log_tail())
+            self.daemon.kill()
+        else:
+            self.daemon.stop()
+        self.daemon.env.pop("BERTH_CRASH_AT", None)
+        self.daemon.env.pop("BERTH_FAULT_TRACE", None)
+        self.daemon.start()
+        self.check(operation)
+        self.daemon.stop()
+        return crashed if point else trace.read_text().split()
+
+    def check(self, operation):
+        half = "SELECT id FROM workspaces WHERE state IN ('staging', 'restoring')"
+        wait_until(lambda: not self.daemon.sql(half), "no workspace is half done", 20)
+        for lease in self.daemon.sql("SELECT id FROM environment_leases WHERE status = 'active'"):
+            self.ask("POST", f"/api/environment-leases/{lease['id']}/release", {})
+        wait_until(lambda: not self.daemon.sql("SELECT id FROM workspaces WHERE state <> 'ended'"), "all have ended", 20)
+        self.assertEqual(os.listdir(self.daemon.data / "workspaces"), [])
+        wait_until(lambda: not self.daemon.sql("SELECT id FROM salvages WHERE state <> 'ready'"), "no salvage is half done")
+        for saved in self.salvages():
+            self.ask("POST", f"/api/salvages/{saved['id']}/apply", {})
+            self.ask("DELETE", f"/api/salvages/{saved['id']}")
+        self.assertEqual(os.listdir(self.daemon.data / "salvage"), [])
+        self.check_files(operation)
+        self.nothing_left()
+
+    def check_files(self, operation):
+        now = contents(self.dir)
+        kept = [name for name in now if name.startswith("both.berth-local-")]
+        if not self.edited:
+            self.assertEqual(now, START)
+            return
+        if not operation.restored and "n/z" not in now:
+            self.assertEqual(now, {**START, "both": "ours\n", "stays": "ours\n", "local": "ours\n"})
+            return
+        self.assertIn("ours\n", [now.pop(name) for name in kept])
+        self.assertEqual(now, {"a": "a1\n", "both": "b1\n", "stays": "ours\n", "d/x": "x0\n", "d/y": "y1\n",
+                               "n/z": "z1\n", "local": "ours\n"})
+
+    def test_every_point(self):
+        listed = {p for p in subprocess.run([BINARIES["faults"], "faults"], capture_output=True, text=True,
+                                            check=True).stdout.split()
+                  if p.startswith("workspace.") and not p.startswith(UNIT)}
+        reached, only = set(), os.environ.get("BERTH_WALK_ONLY", "")
+        for cls in OPERATIONS:
+            if only.lower() not in cls.__name__.lower():
+                continue
+            passed = self.once(cls)
+            for point in sorted({p for p in passed if p in listed}):
+                with self.subTest(operation=cls.__name__, point=point):
+                    if point not in reached and self.once(cls, f"{point}:1"):
+                        reached.add(point)
+        if not only:
+            self.assertEqual(listed - reached, set(), "points that no operation reaches")
+
+    def tearDown(self):
+        unittest.TestCase.tearDown(self)
+
+
+class RoundsTest(WorkspaceTest):
+    daemon_env = {"BERTH_SWEEP_INTERVAL_MS": "30"}
+
+    def test_random_kills(self):
+        for seed in (1, 2):
+            with self.subTest(seed=seed):
+                rounds = WorkspaceRounds(self.daemon, ident(self.acme), ident(self.env), self.temp_dir(), seed)
+                rounds.run(8)
+                print(f"seed {seed}: {rounds.summary()}")
+
+
+if __name__ == "__main__":
+    unittest.main()
