@@ -15,9 +15,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "base/fault.h"
 #include "base/fd.h"
-#include "base/log.h"
 #include "core/box_route.h"
 #include "core/box_service.h"
 #include "core/workspace.h"
