@@ -133,6 +133,8 @@ int workspace_get(struct op *op, struct runtime *rt, const char *lease_id,
  * are ended first. `reason` NULL: how the lease ended. */
 int workspace_give_up(struct op *op, struct runtime *rt, const struct place *place,
                       const char *lease_id, const char *reason, struct err *err);
+/* Whether somebody works on a workspace of the place just now. */
+bool workspace_is_busy(struct op *op, struct runtime *rt, const char *place_id);
 /* Inside a transaction that ends a lease whose place has no world: nothing can be lost. */
 int workspace_end_worldless(struct db *db, const struct runtime *rt, const char *place_id,
                             struct arena *arena, struct err *err);

@@ -227,13 +227,9 @@ int workspace_give_up(struct op *op, struct runtime *rt, const struct place *pla
         r = store_read(op, rt->store, read_living, &q, err);
         for (size_t i = 0; r >= 0 && i < q.n; i++) {
                 CLEAN(err_done) struct err one = { 0 };
-                struct op longer = *op;
-                struct workspace_job j = { .op = &longer, .rt = rt };
+                struct workspace_job j = { .op = op, .rt = rt };
                 int one_r = workspace_job_begin(&j, q.ids[i], true, &one);
 
-                /* Saving takes what it takes. */
-                longer.deadline_ms = MAX(longer.deadline_ms,
-                                         clock_mono_ms() + rt->settings.workspace_timeout_ms);
                 if (one_r >= 0)
                         one_r = give_up(&j, reason, !lease_id, &one);
                 workspace_job_end(&j);
@@ -251,6 +247,19 @@ struct ending {
         struct arena *arena;
         struct err *err;
 };
+
+bool workspace_is_busy(struct op *op, struct runtime *rt, const char *place_id)
+{
+        struct of_place q = { .op = op, .place_id = place_id };
+        struct workspace_work work;
+
+        if (!rt->workspaces || store_read(op, rt->store, read_living, &q, NULL) < 0)
+                return false;
+        for (size_t i = 0; i < q.n; i++)
+                if (workspace_work_look(rt->workspaces, q.ids[i], &work))
+                        return true;
+        return false;
+}
 
 static int end_row(void *ctx, const struct workspace_row *row)
 {

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "core/place.h"
+#include "core/plugin_box.h"
 #include "core/workspace_internal.h"
 #include "core/workspace_root.h"
 
@@ -201,6 +202,11 @@ int workspace_stage(struct op *op, struct runtime *rt, const struct lease_record
 
         if (r >= 0)
                 r = store_read(op, rt->store, read_place, &s, err);
+        if (r >= 0 && plugin_place_is(&s.job.place)) {
+                r = plugin_box_bring(op, rt, &record->lease, err);
+                if (r >= 0) /* it may have a box now */
+                        r = store_read(op, rt->store, read_place, &s, err);
+        }
         if (r >= 0)
                 r = workspace_way_for(rt, &s.job.place, req->isolation, &s.job.way, err);
         if (r >= 0)

@@ -8,20 +8,6 @@
 #include "store/salvages.h"
 #include "store/workspaces.h"
 
-struct ids {
-        char text[128];
-};
-
-#define COLLECT(type)                                                                              \
-        static int collect_##type(void *ctx, const struct type *row)                               \
-        {                                                                                          \
-                struct ids *ids = ctx;                                                             \
-                size_t n = strlen(ids->text);                                                      \
-                                                                                                   \
-                snprintf(ids->text + n, sizeof(ids->text) - n, "%s%s", n ? " " : "", row->id);     \
-                return 0;                                                                          \
-        }
-
 COLLECT(workspace_row)
 COLLECT(salvage)
 COLLECT(execution_workspace)
