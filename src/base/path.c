@@ -48,22 +48,34 @@ int path_open_beneath(int dirfd, const char *path, int flags, mode_t mode, int *
         return 0;
 }
 
+static bool leads_out(const char *path)
+{
+        for (const char *part = path; part; part = strchr(part, '/')) {
+                if (*part == '/' && part++ == path)
+                        return true;
+                if (part[0] == '.' && part[1] == '.' && (part[2] == '/' || part[2] == '\0'))
+                        return true;
+        }
+        return false;
+}
+
 int path_open_plain(int dirfd, const char *path, int flags, mode_t mode, int *ret_fd,
                     struct err *err)
 {
         int fd = open_resolved(dirfd, path, flags, mode, RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
 
-        if (fd < 0) {
-                bool is_absent = errno == ENOENT || errno == ENOTDIR || errno == ELOOP;
-
-                if (errno == EXDEV)
-                        return err_set(err, ERR_FORBIDDEN,
-                                       "%s lies behind a mount point or out of its directory",
-                                       path);
-                return err_sys(err, is_absent ? ERR_NOT_FOUND : ERR_IO, errno, "open %s", path);
+        if (fd >= 0) {
+                *ret_fd = fd;
+                return 0;
         }
-        *ret_fd = fd;
-        return 0;
+        if (errno == ELOOP)
+                return err_set(err, ERR_FORBIDDEN, "%s: a symlink is in the way", path);
+        if (errno == EXDEV && leads_out(path))
+                return err_set(err, ERR_FORBIDDEN, "%s leads out of its directory", path);
+        if (errno == EXDEV)
+                return err_set(err, ERR_UNPROCESSABLE, "%s lies behind a mount point", path);
+        return err_sys(err, errno == ENOENT || errno == ENOTDIR ? ERR_NOT_FOUND : ERR_IO, errno,
+                       "open %s", path);
 }
 
 int path_make_dirs(const char *path, mode_t mode, struct err *err)

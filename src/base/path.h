@@ -12,9 +12,9 @@
 int path_open_beneath(int dirfd, const char *path, int flags, mode_t mode, int *ret_fd,
                       struct err *err);
 
-/* As above, and no symlink is followed anywhere, nor a mount point crossed. What a symlink or a
- * file hides is not there: ERR_NOT_FOUND. ERR_FORBIDDEN: it lies behind a mount point, or outside.
- */
+/* As above, and no symlink is followed anywhere, nor a mount point crossed. ERR_NOT_FOUND: it is
+ * not there, or a file is in the way. ERR_FORBIDDEN: a symlink is in the way, or it lies outside.
+ * ERR_UNPROCESSABLE: it lies behind a mount point. */
 int path_open_plain(int dirfd, const char *path, int flags, mode_t mode, int *ret_fd,
                     struct err *err);
 

@@ -205,7 +205,7 @@ static bool wants_whole_input(int r, const struct err *err)
         bool found = false;
         size_t i;
 
-        if (r != ERR_INVALID || !err || !err->details ||
+        if ((r != ERR_INVALID && r != ERR_UNPROCESSABLE) || !err || !err->details ||
             json_parse(err->details, strlen(err->details), &details, NULL) < 0)
                 return false;
         json_array_foreach(details, i, issue)

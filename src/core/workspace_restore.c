@@ -149,6 +149,7 @@ static int open_collected(struct workspace_job *j, struct change_set **ret, stru
 int workspace_restore_resume(struct workspace_job *j, struct restore_report *ret, struct err *err)
 {
         struct change_set *changes = NULL;
+        uint32_t umask = 0;
         int r;
 
         if (!streq(j->row.state, WORKSPACE_RESTORING))
@@ -158,7 +159,9 @@ int workspace_restore_resume(struct workspace_job *j, struct restore_report *ret
         if (!j->row.step || !streq(j->row.step, STEP_MERGING))
                 return move(j, WORKSPACE_STAGED, NULL, err);
         r = open_collected(j, &changes, err);
-        if (r == ERR_NOT_FOUND) { /* it is still all there */
+        if (r == ERR_NOT_FOUND && j->way->works_dead) /* what was begun is brought to its end */
+                r = workspace_collect(j, &changes, &umask, err);
+        if (r == ERR_NOT_FOUND) {
                 err_clear(err);
                 return move(j, WORKSPACE_STAGED, NULL, err);
         }

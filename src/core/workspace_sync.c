@@ -308,5 +308,6 @@ const struct workspace_way workspace_sync = {
         .collect = collect,
         .settle = settle,
         .unstage = unstage,
+        .is_replaced = true,
         .needs_world = true,
 };

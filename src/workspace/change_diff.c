@@ -95,8 +95,8 @@ static int read_ours(struct op *op, int workspace, const char *path, struct side
         if (e.kind != TREE_FILE)
                 return 0;
         r = content_open(workspace, path, &fd, err);
-        if (r == ERR_NOT_FOUND || r == ERR_FORBIDDEN || r == ERR_CONFLICT)
-                return 0;
+        if (r == ERR_NOT_FOUND || r == ERR_FORBIDDEN || r == ERR_UNPROCESSABLE || r == ERR_CONFLICT)
+                return 0; /* not any more */
         if (r < 0)
                 return r;
         set_file(ret, e.mode);

@@ -58,7 +58,8 @@ struct git_report {
 struct git_import;
 
 /* `scratch`: an absolute path of ours, made when it is missing; the same one when it is done again.
- * The caller removes it in the end. The operation outlives it. */
+ * The caller removes it once it was applied. NULL: only filter, nothing is kept and there is
+ * nothing to apply. The operation outlives it. */
 int git_import_new(struct op *op, int workspace_fd, const char *scratch, struct git_import **ret,
                    struct err *err);
 /* `from` without what the import takes; neither owns the other. Once it came to its end, the import

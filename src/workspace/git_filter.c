@@ -236,6 +236,8 @@ static int take(struct git_import *g, const char *inside, const struct change *c
                         refuse(g, c->now.path);
                 return 0;
         }
+        if (!g->scratch)
+                return 0;
         if (str_starts(inside, "objects/"))
                 return take_object(g, inside + strlen("objects/"), c, err);
         if (str_starts(inside, "refs/heads/") || str_starts(inside, "refs/tags/"))
@@ -301,36 +303,45 @@ struct change_set *git_import_filter(struct git_import *g, struct change_set *fr
         return &g->filtered;
 }
 
-int git_import_new(struct op *op, int workspace_fd, const char *scratch, struct git_import **ret,
-                   struct err *err)
+static int open_scratch(struct git_import *g, struct err *err)
 {
-        struct git_import *g;
-        int fd, r = path_make_dirs(scratch, 0700, err);
+        int r = path_make_dirs(g->scratch, 0700, err);
 
         if (r < 0)
                 return r;
-        fd = open(scratch, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0)
-                return err_sys(err, ERR_IO, errno, "open %s", scratch);
-        g = xcalloc(1, sizeof(*g));
+        g->scratch_fd = open(g->scratch, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (g->scratch_fd < 0 || (mkdirat(g->scratch_fd, "loose", 0700) < 0 && errno != EEXIST))
+                return err_sys(err, ERR_IO, errno, "open %s", g->scratch);
+        return 0;
+}
+
+int git_import_new(struct op *op, int workspace_fd, const char *scratch, struct git_import **ret,
+                   struct err *err)
+{
+        struct git_import *g = xcalloc(1, sizeof(*g));
+        int r = 0;
+
         g->op = op;
         g->kind = git_kind(workspace_fd);
-        g->scratch = xstrdup(scratch);
-        g->scratch_fd = fd;
+        g->scratch_fd = -1;
         buf_init(&g->packed_refs, GIT_MAX_PACKED + 16384);
-        *ret = g;
-        if (mkdirat(fd, "loose", 0700) < 0 && errno != EEXIST) {
-                r = err_sys(err, ERR_IO, errno, "create %s/loose", scratch);
-                git_import_free(take_ptr(ret));
+        if (scratch) {
+                g->scratch = xstrdup(scratch);
+                r = open_scratch(g, err);
         }
-        return r;
+        if (r < 0) {
+                git_import_free(g);
+                return r;
+        }
+        *ret = g;
+        return 0;
 }
 
 void git_import_free(struct git_import *g)
 {
         if (!g)
                 return;
-        close(g->scratch_fd);
+        cleanup_fd(&g->scratch_fd);
         buf_done(&g->packed_refs);
         buf_done(&g->host_refs);
         free(g->refs);

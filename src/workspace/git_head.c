@@ -9,6 +9,7 @@
 /* The host's branch. */
 
 #define SWAP_TRIES 5
+#define SHIELD_MS  30000
 #define MOVED      "moved" /* "<old> <new> <ref>": a move that may have happened, without the index */
 
 static int note_move(struct git_import *g, const char *old, const char *new, const char *ref,
@@ -19,11 +20,16 @@ static int note_move(struct git_import *g, const char *old, const char *new, con
         return file_write_at(g->scratch_fd, MOVED, text, strlen(text), 0600, err);
 }
 
+/* The branch has moved: the index follows also when nobody waits any more. */
 static int finish(struct git_import *g, const char *old, const char *new, struct git_report *ret,
                   struct err *err)
 {
-        int r = git_move_index(g, old, new, &ret->index_stale, err);
+        struct op shield = op_shield(g->op, SHIELD_MS), *op = g->op;
+        int r;
 
+        g->op = &shield;
+        r = git_move_index(g, old, new, &ret->index_stale, err);
+        g->op = op;
         if (r < 0)
                 return r;
         ret->head = arena_strdup(g->op->arena, new);

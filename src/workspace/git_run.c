@@ -133,13 +133,13 @@ int git_run(struct git_import *g, const struct git_run *run, struct buf *out, in
                 .line = take_line,
                 .ctx = &said,
         };
-        struct proc_status status;
+        struct proc_status status = { .exit_code = -1 };
         size_t n = 1;
         int r = 0;
 
         for (size_t i = 0; i < ARRAY_LEN(fixed); i++)
                 argv[n++] = fixed[i];
-        for (size_t i = 0; run->args[i] && i < MAX_ARGS; i++)
+        for (size_t i = 0; i < MAX_ARGS && run->args[i]; i++)
                 argv[n++] = run->args[i];
         if (run->input)
                 r = input_of(g, run->input, &input, err);

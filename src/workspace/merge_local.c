@@ -102,9 +102,9 @@ static int enter(struct merge *m, const char *dir, struct err *err)
                 return 1;
         merge_forget_dir(m);
         r = open_dir(m, dir, &m->dir, err);
-        if (r == ERR_NOT_FOUND)
+        if (r == ERR_NOT_FOUND || r == ERR_FORBIDDEN)
                 return 0;
-        if (r == ERR_FORBIDDEN)
+        if (r == ERR_UNPROCESSABLE)
                 return err_set(err, r,
                                "%s is a mount point or lies behind one: nothing is merged there; "
                                "exclude it",
@@ -206,7 +206,7 @@ int merge_look(struct merge *m, const struct change *c, struct merge_look *ret, 
 
         ret->local = (struct merge_local){ 0 };
         memset(&ret->st, 0, sizeof(ret->st));
-        if (r == ERR_FORBIDDEN && c->is_delete)
+        if (r == ERR_UNPROCESSABLE && c->is_delete)
                 r = 0;
         if (r <= 0)
                 return r;

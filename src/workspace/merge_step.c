@@ -401,8 +401,8 @@ int merge_sync_touched(struct merge *m, struct err *err)
                 CLEAN(cleanup_fd) int fd = -1;
                 int r = path_open_plain(m->root, path, O_RDONLY | O_DIRECTORY, 0, &fd, err);
 
-                if (r == ERR_NOT_FOUND || r == ERR_FORBIDDEN)
-                        continue; /* removed by a later step */
+                if (r == ERR_NOT_FOUND || r == ERR_FORBIDDEN || r == ERR_UNPROCESSABLE)
+                        continue; /* removed by a later step, or by somebody else */
                 if (r < 0)
                         return r;
                 if (fsync(fd) < 0)

@@ -180,7 +180,7 @@ class WithoutTest(PluginBoxTest):
         before = len(self.provider.calls("environmentExecute"))
         self.sh("echo hi")
         self.assertEqual(len(self.provider.calls("environmentExecute")), before + 1)
-        self.assert_error(self.execute("/bin/cat", openStdin=True), 422, contains="need a box in the sandbox")
+        self.assert_status(self.execute("/bin/cat", openStdin=True), 400)
 
     def test_another_machine(self):
         self.provider.behave(Execute={"result": {"exitCode": 0, "timedOut": False, "stderr": "",
@@ -216,13 +216,15 @@ class AutoTest(PluginBoxTest):
         self.assertEqual(call["command"], "/bin/sh")
         self.assertNotIn("commands", self.metadata())
 
-    def test_input_brings_one(self):
+    def test_a_terminal_brings_one(self):
+        self.assert_status(self.execute("/bin/cat", openStdin=True), 400)
+        self.assertEqual(self.sh("stty size", tty={"columns": 100, "rows": 30})["stdout"], "30 100\r\n")
+        self.assertEqual(self.metadata()["commands"], "box")
+        # From then on for all.
         exec_id = self.detach("cat", openStdin=True)
         self.stdin(exec_id, b"one\n", eof=True)
         self.ended(exec_id)
         self.assertEqual(self.output(exec_id), b"one\n")
-        self.assertEqual(self.metadata()["commands"], "box")
-        self.assertEqual(self.sh("echo plain")["stdout"], "plain\n")
 
 
 class OffTest(PluginBoxTest):

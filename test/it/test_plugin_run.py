@@ -10,7 +10,18 @@ from providertest import ProviderTest
 MIB = 1 << 20
 
 
+class NoBoxTest(ProviderTest):
+    """A box was tried, and a confined worker cannot run one."""
+    worker = SOURCE / "test" / "workers" / "runner.py"
+
+    def test_piped(self):
+        self.sandbox()
+        status, out, err = self.cli("run", "--env", "box", "--", "cat", stdin="whole")
+        self.assertEqual((status, out), (0, "whole"), err)
+
+
 class InputTest(ProviderTest):
+    daemon_env = {**ProviderTest.daemon_env, "BERTH_PLUGIN_BOX": "off"}
     worker = SOURCE / "test" / "workers" / "runner.py"
 
     def setUp(self):

@@ -4,6 +4,7 @@ directory itself, and what holds for all drivers."""
 import unittest
 
 from berthtest import BerthTest, ident
+from workspacetest import contents
 
 MISSING = "00000000-0000-4000-8000-000000000000"
 
@@ -36,6 +37,26 @@ class WorkspaceTest(BerthTest):
         restored = self.ok("POST", self.path("/restore"), {})
         self.assertEqual((restored["added"], restored["changed"], restored["conflicts"]), (0, 0, []))
 
+    def test_a_copy_of_its_own(self):
+        (self.dir / "a").write_text("1\n")
+        (self.dir / "gone").write_text("x\n")
+        staged = self.stage(isolation="copy")
+        self.assertEqual((staged["way"], staged["files"]), ("sync", 2))
+        self.assertNotEqual(staged["cwd"], str(self.dir))
+        run = {"command": "sh", "args": ["-c", "echo 2 > a; rm gone; echo new > new"]}
+        self.ok("POST", f"/api/environment-leases/{self.lease_id}/execute", run)
+        self.assertEqual(contents(self.dir), {"a": "1\n", "gone": "x\n"})
+        report = self.ok("POST", self.path("/restore"), {})
+        self.assertEqual((report["added"], report["changed"], report["deleted"], report["conflicts"]), (1, 1, 1, []))
+        self.assertEqual(contents(self.dir), {"a": "2\n", "new": "new\n"})
+        self.ok("POST", f"/api/environment-leases/{self.lease_id}/execute",
+                {"command": "sh", "args": ["-c", "echo late > late"]})
+        self.release(self.lease_id)
+        saved = self.ok("GET", f"/api/companies/{self.c['id']}/salvages")
+        self.assertEqual([(s["changes"], s["deletes"]) for s in saved], [(1, 0)])
+        self.ok("POST", f"/api/salvages/{saved[0]['id']}/apply", {})
+        self.assertEqual(contents(self.dir), {"a": "2\n", "new": "new\n", "late": "late\n"})
+
     def test_a_cwd_that_is_given_counts(self):
         self.stage()
         done = self.ok("POST", f"/api/environment-leases/{self.lease_id}/execute", {"command": "pwd", "cwd": "/"})
@@ -50,12 +71,12 @@ class WorkspaceTest(BerthTest):
         self.assertEqual(state["exclude"], ["node_modules"])
         self.assertIsNone(state["progress"])
         self.assertIsNone(state["restoredAt"])
-        self.assertEqual(self.lease(self.lease_id)["metadata"]["workspace"]["state"], "staged")
+        self.assertEqual(self.lease(self.lease_id)["metadata"]["stagedWorkspace"]["state"], "staged")
         self.ok("POST", self.path("/restore"), {})
         self.assertIsNotNone(self.ok("GET", self.path())["restoredAt"])
         self.release(self.lease_id)
         self.assertEqual(self.ok("GET", self.path())["state"], "ended")
-        self.assertEqual(self.lease(self.lease_id)["metadata"]["workspace"]["state"], "ended")
+        self.assertEqual(self.lease(self.lease_id)["metadata"]["stagedWorkspace"]["state"], "ended")
         self.assertEqual(self.ok("GET", f"/api/companies/{self.c['id']}/salvages"), [])
 
     def test_staging_again_replaces(self):

@@ -1,8 +1,10 @@
 """Workspaces in the built-in sandbox, end to end: brought in, changed by commands, brought home, saved when nobody
 brings them home."""
 
+import fcntl
 import json
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -173,6 +175,75 @@ class RoundTripTest(WorkspaceTest):
         self.assertEqual(self.salvages(), [])
 
 
+class BusyTest(WorkspaceTest):
+    """While a restore waits for somebody else who merges into the same directory."""
+
+    def lock(self):
+        """What a merge locks; it is there once there was one."""
+        self.restore()
+        path = next(p for p in (self.daemon.data / "workspace-locks").iterdir() if p.suffix != ".hashes")
+        held = open(path, "r+")
+        self.addCleanup(held.close)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        return held
+
+    def change(self):
+        self.put("a", "1\n")
+        self.stage()
+        held = self.lock()
+        self.sh("echo 2 > a")
+        return held
+
+    def busy(self):
+        state = self.ok("GET", self.ws())
+        return state if state["progress"] and state["state"] == "restoring" else None
+
+    def test_it_is_seen_and_nobody_else_begins(self):
+        held = self.change()
+        answers = []
+        worker = threading.Thread(target=lambda: answers.append(self.req("POST", self.ws("/restore"), {})))
+        worker.start()
+        progress = wait_until(self.busy, "it is under way")["progress"]
+        self.assertEqual(set(progress), {"phase", "done", "total"})
+        for rest in ("/restore", "/discard"):
+            self.assert_error(self.req("POST", self.ws(rest), {}), 409, contains="just now")
+        self.assert_status(self.req("GET", self.ws("/diff")), 409)
+        held.close()
+        worker.join()
+        self.assert_status(answers[0], 200)
+        self.assertEqual(contents(self.dir), {"a": "2\n"})
+        self.assertIsNone(self.ok("GET", self.ws())["progress"])
+
+    def test_a_terminal_sees_how_far_it_is(self):
+        held = self.change()
+        ours, theirs = pty.openpty()
+        self.addCleanup(os.close, ours)
+        run = subprocess.Popen([self.daemon.binary, "workspace", "restore", ident(self.held)], stdout=subprocess.PIPE,
+                               stderr=theirs, env={**os.environ, "BERTH_DATA": str(self.daemon.data)})
+        self.addCleanup(run.kill)
+        os.close(theirs)
+        seen = b""
+        while b"restoring: " not in seen:
+            seen += os.read(ours, 4096)
+        held.close()
+        out, _ = run.communicate(timeout=60)
+        self.assertEqual((run.returncode, out), (0, b"0 added, 1 changed, 0 deleted, 0 conflicts\n"), seen)
+
+    def test_a_client_that_goes_away(self):
+        """Its restore is given up, or comes to its end; either way nothing is lost, and the next one works."""
+        held = self.change()
+        run = subprocess.Popen([self.daemon.binary, "workspace", "restore", ident(self.held)],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                               env={**os.environ, "BERTH_DATA": str(self.daemon.data)})
+        wait_until(self.busy, "it is under way")
+        run.kill()
+        run.wait()
+        wait_until(lambda: not self.ok("GET", self.ws())["progress"], "it was given up")
+        held.close()
+        self.restore()
+        self.assertEqual(contents(self.dir), {"a": "2\n"})
+
+
 class InterruptTest(WorkspaceTest):
     def test_ctrl_c_brings_changes_home(self):
         self.put("a", "1\n")
@@ -309,7 +380,7 @@ class SalvageTest(WorkspaceTest):
         self.assertEqual(self.salvages(), [])
         self.assertEqual(os.listdir(self.daemon.data / "salvage"), [])
         self.assertEqual(os.listdir(self.daemon.data / "workspaces"), [])
-        note = self.lease(self.held)["metadata"]["workspace"]["note"]
+        note = self.lease(self.held)["metadata"]["stagedWorkspace"]["note"]
         self.assertIn(saved["id"], note)
 
     def test_release_after_a_restore(self):

@@ -20,10 +20,11 @@ REPEAT = 3000  # a token is long, so that a file cut off is seen
 
 
 class WorkspaceRounds:
-    def __init__(self, daemon, company, environment, directory, seed):
+    def __init__(self, daemon, company, environment, directory, seed, isolations=(None, None, "copy")):
         self.daemon, self.company, self.environment = daemon, company, environment
         self.dir = pathlib.Path(directory)
         self.seed, self.random = seed, random.Random(seed)
+        self.isolations = isolations
         self.counter = 0
         self.kills = self.salvaged = self.conflicts = 0
         for name in NAMES:
@@ -89,10 +90,9 @@ class WorkspaceRounds:
     def begin(self):
         self.before = self.read()
         self.lease = self.ask("POST", f"/api/environments/{self.environment}/leases", {})["lease"]["id"]
-        body = {"localPath": str(self.dir)}
-        if self.random.random() < 0.3:
-            body["isolation"] = "copy"
-        self.ask("POST", self.lease_path("workspace/stage"), body)
+        isolation = self.random.choice(self.isolations)
+        self.ask("POST", self.lease_path("workspace/stage"),
+                 {"localPath": str(self.dir), **({"isolation": isolation} if isolation else {})})
 
     def edit(self):
         self.theirs, self.ours, script = {}, {}, ["set -e"]

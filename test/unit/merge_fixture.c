@@ -19,7 +19,7 @@ static void node_done(struct node *n)
         free(n->text);
 }
 
-void tree_done(struct tree *t)
+void mock_done(struct tree *t)
 {
         for (size_t i = 0; i < t->n; i++)
                 node_done(&t->nodes[i]);
@@ -27,17 +27,17 @@ void tree_done(struct tree *t)
         *t = (struct tree){ 0 };
 }
 
-void tree_assign(struct tree *to, const struct tree *from)
+void mock_assign(struct tree *to, const struct tree *from)
 {
-        tree_done(to);
+        mock_done(to);
         for (size_t i = 0; i < from->n; i++) {
                 const struct node *n = &from->nodes[i];
 
-                tree_put(to, n->path, n->kind, n->mode, n->text);
+                mock_put(to, n->path, n->kind, n->mode, n->text);
         }
 }
 
-struct node *tree_find(const struct tree *t, const char *path)
+struct node *mock_find(const struct tree *t, const char *path)
 {
         for (size_t i = 0; i < t->n; i++)
                 if (streq(t->nodes[i].path, path))
@@ -65,7 +65,7 @@ static void remove_beneath(struct tree *t, const char *path, bool itself)
         t->n = kept;
 }
 
-void tree_remove(struct tree *t, const char *path)
+void mock_remove(struct tree *t, const char *path)
 {
         char *copy = xstrdup(path);
 
@@ -89,15 +89,15 @@ static void make_parents(struct tree *t, const char *path)
 {
         for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
                 char *part = xstrndup(path, (size_t)(slash - path));
-                const struct node *n = tree_find(t, part);
+                const struct node *n = mock_find(t, part);
 
                 if (!n || n->kind != TREE_DIR)
-                        tree_put(t, part, TREE_DIR, 0755, NULL);
+                        mock_put(t, part, TREE_DIR, 0755, NULL);
                 free(part);
         }
 }
 
-void tree_put(struct tree *t, const char *path, enum tree_kind kind, uint32_t mode,
+void mock_put(struct tree *t, const char *path, enum tree_kind kind, uint32_t mode,
               const char *text)
 {
         struct node n = {
@@ -106,7 +106,7 @@ void tree_put(struct tree *t, const char *path, enum tree_kind kind, uint32_t mo
                 .mode = kind == TREE_LINK ? 0 : mode,
                 .text = text ? xstrdup(text) : NULL,
         };
-        const struct node *before = tree_find(t, path);
+        const struct node *before = mock_find(t, path);
 
         make_parents(t, path);
         if (before && before->kind == TREE_DIR && kind == TREE_DIR) {
@@ -117,22 +117,22 @@ void tree_put(struct tree *t, const char *path, enum tree_kind kind, uint32_t mo
         insert(t, n);
 }
 
-void tree_file(struct tree *t, const char *path, const char *text)
+void mock_file(struct tree *t, const char *path, const char *text)
 {
-        tree_put(t, path, TREE_FILE, 0644, text);
+        mock_put(t, path, TREE_FILE, 0644, text);
 }
 
-void tree_dir(struct tree *t, const char *path)
+void mock_dir(struct tree *t, const char *path)
 {
-        tree_put(t, path, TREE_DIR, 0755, NULL);
+        mock_put(t, path, TREE_DIR, 0755, NULL);
 }
 
-void tree_link(struct tree *t, const char *path, const char *target)
+void mock_link(struct tree *t, const char *path, const char *target)
 {
-        tree_put(t, path, TREE_LINK, 0, target);
+        mock_put(t, path, TREE_LINK, 0, target);
 }
 
-void tree_move(struct tree *t, const char *from, const char *to)
+void mock_move(struct tree *t, const char *from, const char *to)
 {
         struct tree moved = { 0 };
 
@@ -143,19 +143,19 @@ void tree_move(struct tree *t, const char *from, const char *to)
                 if (!streq(n->path, from) && !beneath(n->path, from))
                         continue;
                 path = xasprintf("%s%s", to, n->path + strlen(from));
-                tree_put(&moved, path, n->kind, n->mode, n->text);
+                mock_put(&moved, path, n->kind, n->mode, n->text);
                 free(path);
         }
-        tree_remove(t, from);
+        mock_remove(t, from);
         for (size_t i = 0; i < moved.n; i++)
-                tree_put(t, moved.nodes[i].path, moved.nodes[i].kind, moved.nodes[i].mode,
+                mock_put(t, moved.nodes[i].path, moved.nodes[i].kind, moved.nodes[i].mode,
                          moved.nodes[i].text);
-        tree_done(&moved);
+        mock_done(&moved);
 }
 
 /* On disk */
 
-void tree_write(const struct tree *t, int dir)
+void mock_write(const struct tree *t, int dir)
 {
         for (size_t i = 0; i < t->n; i++) {
                 const struct node *n = &t->nodes[i];
@@ -215,27 +215,27 @@ static void read_one(struct tree *t, int dir, const char *name, const char *path
         assert_int_equal(fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW), 0);
         if (S_ISLNK(st.st_mode)) {
                 assert_true(readlinkat(dir, name, target, sizeof(target) - 1) > 0);
-                tree_link(t, path, target);
+                mock_link(t, path, target);
         } else if (S_ISDIR(st.st_mode)) {
-                tree_put(t, path, TREE_DIR, st.st_mode & 07777, NULL);
+                mock_put(t, path, TREE_DIR, st.st_mode & 07777, NULL);
                 read_dir(t, openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC), path);
         } else if (S_ISREG(st.st_mode)) {
                 char *text = read_text(dir, name);
 
-                tree_put(t, path, TREE_FILE, st.st_mode & 07777, text);
+                mock_put(t, path, TREE_FILE, st.st_mode & 07777, text);
                 free(text);
         } else {
-                tree_put(t, path, TREE_UNKNOWN, 0, NULL);
+                mock_put(t, path, TREE_UNKNOWN, 0, NULL);
         }
 }
 
-void tree_read(struct tree *t, int dir)
+void mock_read(struct tree *t, int dir)
 {
-        tree_done(t);
+        mock_done(t);
         read_dir(t, openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), "");
 }
 
-void tree_print(const struct tree *t, const char *what)
+void mock_print(const struct tree *t, const char *what)
 {
         print_message("%s:\n", what);
         for (size_t i = 0; i < t->n; i++)
@@ -252,7 +252,7 @@ static bool node_equal(const struct node *a, const struct node *b)
         return a->kind == TREE_DIR || a->kind == TREE_UNKNOWN || streq(a->text, b->text);
 }
 
-void tree_assert_equal(const struct tree *got, const struct tree *want, const char *what)
+void mock_assert_equal(const struct tree *got, const struct tree *want, const char *what)
 {
         bool equal = got->n == want->n;
 
@@ -260,8 +260,8 @@ void tree_assert_equal(const struct tree *got, const struct tree *want, const ch
                 equal = node_equal(&got->nodes[i], &want->nodes[i]);
         if (equal)
                 return;
-        tree_print(got, "got");
-        tree_print(want, "wanted");
+        mock_print(got, "got");
+        mock_print(want, "wanted");
         fail_msg("%s: the trees differ", what);
 }
 
@@ -285,8 +285,8 @@ static void to_entry(const struct node *n, struct tree_entry *ret)
 /* An overlay does not know what was there, only when. */
 static void forget_was(const struct tree_changes *t, struct change *c)
 {
-        const struct node *was = tree_find(t->was, c->now.path),
-                          *ours = tree_find(t->ours, c->now.path);
+        const struct node *was = mock_find(t->was, c->now.path),
+                          *ours = mock_find(t->ours, c->now.path);
         bool touched = !was || !ours || !node_equal(was, ours);
 
         c->has_was = false;
@@ -344,7 +344,7 @@ static void close_changes(struct change_set *s)
         (void)s;
 }
 
-void tree_changes_init(struct tree_changes *c, const struct tree *was, const struct tree *now)
+void mock_changes_init(struct tree_changes *c, const struct tree *was, const struct tree *now)
 {
         *c = (struct tree_changes){
                 .set = { next_change, open_text, close_changes },
@@ -363,7 +363,7 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
         return remove(path);
 }
 
-void remove_tree(const char *path)
+void mock_remove_dir(const char *path)
 {
         nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
@@ -404,7 +404,7 @@ void world_done(struct merge_world *w)
 {
         close(w->ws);
         close(w->root_fd);
-        remove_tree(w->root);
+        mock_remove_dir(w->root);
         arena_done(&w->arena);
         err_done(&w->err);
 }
@@ -415,9 +415,9 @@ void world_set(struct merge_world *w, const struct tree *t)
 
         close(w->ws);
         snprintf(path, sizeof(path), "%s/ws", w->root);
-        remove_tree(path);
+        mock_remove_dir(path);
         open_workspace(w);
-        tree_write(t, w->ws);
+        mock_write(t, w->ws);
 }
 
 static int merge_bundle(struct merge_world *w, struct change_set *changes)
@@ -446,7 +446,7 @@ int world_merge(struct merge_world *w, const struct tree *was, const struct tree
 {
         struct tree_changes changes;
 
-        tree_changes_init(&changes, was, now);
+        mock_changes_init(&changes, was, now);
         memset(&w->report, 0, sizeof(w->report));
         if (by_bundle)
                 return merge_bundle(w, &changes.set);
@@ -455,7 +455,7 @@ int world_merge(struct merge_world *w, const struct tree *was, const struct tree
 
 void world_read(struct merge_world *w, struct tree *ret)
 {
-        tree_read(ret, w->ws);
+        mock_read(ret, w->ws);
 }
 
 void world_write(struct merge_world *w, const char *path, const char *text)

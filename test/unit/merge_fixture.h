@@ -24,26 +24,26 @@ struct tree {
         size_t n;
 };
 
-void tree_done(struct tree *t);
-void tree_assign(struct tree *to, const struct tree *from);
-struct node *tree_find(const struct tree *t, const char *path);
+void mock_done(struct tree *t);
+void mock_assign(struct tree *to, const struct tree *from);
+struct node *mock_find(const struct tree *t, const char *path);
 /* Add or replace; parents that are missing are made, what is no directory on the way is replaced,
  * and what was beneath a directory that becomes something else is gone. */
-void tree_put(struct tree *t, const char *path, enum tree_kind kind, uint32_t mode,
+void mock_put(struct tree *t, const char *path, enum tree_kind kind, uint32_t mode,
               const char *text);
-void tree_file(struct tree *t, const char *path, const char *text);
-void tree_dir(struct tree *t, const char *path);
-void tree_link(struct tree *t, const char *path, const char *target);
+void mock_file(struct tree *t, const char *path, const char *text);
+void mock_dir(struct tree *t, const char *path);
+void mock_link(struct tree *t, const char *path, const char *target);
 /* With all beneath it. */
-void tree_remove(struct tree *t, const char *path);
+void mock_remove(struct tree *t, const char *path);
 /* Move with all beneath it. */
-void tree_move(struct tree *t, const char *from, const char *to);
+void mock_move(struct tree *t, const char *from, const char *to);
 
-void tree_write(const struct tree *t, int dir);
-void tree_read(struct tree *t, int dir);
+void mock_write(const struct tree *t, int dir);
+void mock_read(struct tree *t, int dir);
 /* Fails the test, with both printed, when they differ. Modes of directories do not count. */
-void tree_assert_equal(const struct tree *got, const struct tree *want, const char *what);
-void tree_print(const struct tree *t, const char *what);
+void mock_assert_equal(const struct tree *got, const struct tree *want, const char *what);
+void mock_print(const struct tree *t, const char *what);
 
 /* What was changed between two trees. */
 struct tree_changes {
@@ -56,7 +56,7 @@ struct tree_changes {
         bool by_time;
 };
 
-void tree_changes_init(struct tree_changes *c, const struct tree *was, const struct tree *now);
+void mock_changes_init(struct tree_changes *c, const struct tree *was, const struct tree *now);
 
 /* A directory with a workspace in it, and one operation. */
 struct merge_world {
@@ -82,6 +82,6 @@ void world_read(struct merge_world *w, struct tree *ret);
 /* Write to, remove, or look at one path of the workspace. */
 void world_write(struct merge_world *w, const char *path, const char *text);
 char *world_text(struct merge_world *w, const char *path); /* NULL: it is not there */
-void remove_tree(const char *path);
+void mock_remove_dir(const char *path);
 
 #endif

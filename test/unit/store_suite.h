@@ -95,9 +95,10 @@ static inline bool same(const char *a, const char *b)
         return a == b || (a && b && streq(a, b));
 }
 
-/* store_suite.c: the store itself; store_suite_rows.c and store_suite_work.c: its tables. */
+/* store_suite.c: the store itself; store_suite_rows.c, _work.c and _workspaces.c: its tables. */
 int store_suite_run_engine(void);
 int store_suite_run_rows(void);
 int store_suite_run_work(void);
+int store_suite_run_workspaces(void);
 
 #endif

@@ -62,9 +62,9 @@ static unsigned count_files(struct merge_world *w)
         struct tree t = { 0 };
         unsigned n;
 
-        tree_read(&t, fd);
+        mock_read(&t, fd);
         n = (unsigned)t.n;
-        tree_done(&t);
+        mock_done(&t);
         return n;
 }
 
@@ -230,14 +230,14 @@ static void test_missing_content(void **state)
         struct change_set *set;
         char files[SCRATCH_PATH_MAX + 32];
 
-        tree_file(&now, "f", "text");
-        tree_changes_init(&changes, &was, &now);
+        mock_file(&now, "f", "text");
+        mock_changes_init(&changes, &was, &now);
         assert_int_equal(bundle_create(w->bundle, &b, &w->err), 0);
         assert_int_equal(bundle_take(&w->op, b, &changes.set, &w->err), 0);
         assert_int_equal(bundle_finish(b, &w->err), 0);
         bundle_close(b);
         snprintf(files, sizeof(files), "%s/files", w->bundle);
-        remove_tree(files);
+        mock_remove_dir(files);
         assert_int_equal(mkdir(files, 0700), 0);
         assert_int_equal(bundle_open(w->bundle, &set, NULL, &w->err), 0);
         assert_int_equal(merge_apply(&w->op, w->ws, set, &w->options, &w->report, &w->err),
@@ -245,8 +245,8 @@ static void test_missing_content(void **state)
         set->close(set);
         world_read(w, &was);
         assert_int_equal(was.n, 0); /* and no temporary file */
-        tree_done(&was);
-        tree_done(&now);
+        mock_done(&was);
+        mock_done(&now);
 }
 
 static struct tree big;
@@ -267,8 +267,8 @@ static void test_take_what_is_there(void **state)
         struct change c;
         uint8_t hash[TREE_HASH];
 
-        tree_file(&big, "f", "text");
-        tree_changes_init(&changes, &was, &big);
+        mock_file(&big, "f", "text");
+        mock_changes_init(&changes, &was, &big);
         changes.edit = change_content;
         assert_int_equal(bundle_create(w->bundle, &b, &w->err), 0);
         assert_int_equal(bundle_take(&w->op, b, &changes.set, &w->err), 0);
@@ -279,7 +279,7 @@ static void test_take_what_is_there(void **state)
         hash_of("text", hash);
         assert_memory_equal(c.now.hash, hash, TREE_HASH);
         set->close(set);
-        tree_done(&big);
+        mock_done(&big);
 }
 
 /* Crashes: after each there is no bundle, or the whole one; the next try comes to its end. */
@@ -290,7 +290,7 @@ static void write_bundle(struct merge_world *w, const struct tree *now)
         struct tree_changes changes;
         struct bundle_writer *b;
 
-        tree_changes_init(&changes, &was, now);
+        mock_changes_init(&changes, &was, now);
         assert_int_equal(bundle_create(w->bundle, &b, &w->err), 0);
         assert_int_equal(bundle_take(&w->op, b, &changes.set, &w->err), 0);
         assert_int_equal(bundle_finish(b, &w->err), 0);
@@ -326,9 +326,9 @@ static void test_crashes(void **state)
         struct change_set *set;
         struct tree now = { 0 };
 
-        tree_file(&now, "a", "one");
-        tree_file(&now, "b", "two");
-        tree_file(&now, "c/d", "three");
+        mock_file(&now, "a", "one");
+        mock_file(&now, "b", "two");
+        mock_file(&now, "c/d", "three");
         for (size_t i = 0; i < ARRAY_LEN(points); i++) {
                 int r;
 
@@ -346,7 +346,7 @@ static void test_crashes(void **state)
                 assert_int_equal(bundle_remove(&w->op, w->bundle, &w->err), 0);
         }
         assert_false(dies_at("workspace.bundle.none", w, &now));
-        tree_done(&now);
+        mock_done(&now);
 }
 
 int main(void)

@@ -123,7 +123,10 @@ static int add_change(void *ctx, const struct tree_entry *was, const struct tree
         *c = (struct change){ .is_delete = !now, .has_was = was != NULL };
         if (was)
                 c->was = *was;
-        c->now = now ? *now : (struct tree_entry){ .path = was->path };
+        if (now)
+                c->now = *now;
+        else if (was)
+                c->now.path = was->path;
         c->now.path = arena_strdup(a, c->now.path);
         c->now.target = arena_strdup(a, c->now.target);
         c->was.path = c->now.path;
@@ -209,9 +212,9 @@ static const char *kept_as(const struct world *w, const char *name)
         return "nothing";
 }
 
-/* Tests. remote-execution 4.6 */
+/* Tests: section 4.6 of the specification of remote execution. */
 
-/* As remote-execution 8.71 wants it of a round trip. */
+/* The round trip with commits and what was not committed. */
 static void test_commits_come_home(void **state)
 {
         struct world *w = *state;
@@ -246,7 +249,30 @@ static void test_files_alone(void **state)
         sh(w, "! test -e scratch/repo");
 }
 
-/* As remote-execution 8.75 wants it. */
+/* Without a place to put them commits are passed over, and files are not. */
+static void test_only_filter(void **state)
+{
+        struct world *w = *state;
+        struct git_import *g;
+        struct box_changes b;
+        struct change_set *files;
+        struct change c;
+
+        make_repository(w);
+        sh(w, "cd box; echo 2 > a; git commit -qam two");
+        collect(w, &b);
+        assert_int_equal(git_import_new(&w->m.op, w->m.ws, NULL, &g, NULL), 0);
+        files = git_import_filter(g, &b.set);
+        assert_int_equal(files->next(files, &c, NULL), 1);
+        assert_string_equal(c.now.path, "a");
+        assert_int_equal(files->next(files, &c, NULL), 0);
+        git_import_free(g);
+        close(b.box);
+        free(b.list);
+        sh(w, "! test -e scratch");
+}
+
+/* Both sides have commits. */
 static void test_diverged(void **state)
 {
         struct world *w = *state;
@@ -761,6 +787,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 TEST(test_commits_come_home),
                 TEST(test_files_alone),
+                TEST(test_only_filter),
                 TEST(test_diverged),
                 TEST(test_conflict),
                 TEST(test_what_is_staged_stays),

@@ -36,10 +36,10 @@ static int teardown(void **state)
         struct trees *t = *state;
 
         world_done(&t->w);
-        tree_done(&t->was);
-        tree_done(&t->now);
-        tree_done(&t->want);
-        tree_done(&t->got);
+        mock_done(&t->was);
+        mock_done(&t->now);
+        mock_done(&t->want);
+        mock_done(&t->got);
         free(t);
         return 0;
 }
@@ -47,7 +47,7 @@ static int teardown(void **state)
 /* `was` was staged; then it was edited there (`now`) and here (on disk). */
 static void staged(struct trees *t)
 {
-        tree_assign(&t->now, &t->was);
+        mock_assign(&t->now, &t->was);
         world_set(&t->w, &t->was);
 }
 
@@ -119,24 +119,24 @@ static void test_restore(void **state)
         static const struct excludes excludes = { patterns };
         struct trees *t = *state;
 
-        tree_file(&t->was, "README.md", "local\n");
-        tree_file(&t->was, ".claude/settings.json", "{\"local\":true}\n");
-        tree_file(&t->was, ".paperclip-runtime/state.json", "{}\n");
+        mock_file(&t->was, "README.md", "local\n");
+        mock_file(&t->was, ".claude/settings.json", "{\"local\":true}\n");
+        mock_file(&t->was, ".paperclip-runtime/state.json", "{}\n");
         staged(t);
         world_write(&t->w, "local-stale.txt", "remove?\n");
-        tree_file(&t->now, "README.md", "remote\n");
-        tree_file(&t->now, "src/new/remote-only.txt", "sync back\n");
-        tree_file(&t->now, ".claude/settings.json", "theirs");
-        tree_remove(&t->now, ".paperclip-runtime");
-        tree_file(&t->now, ".paperclip-runtime/other", "theirs");
+        mock_file(&t->now, "README.md", "remote\n");
+        mock_file(&t->now, "src/new/remote-only.txt", "sync back\n");
+        mock_file(&t->now, ".claude/settings.json", "theirs");
+        mock_remove(&t->now, ".paperclip-runtime");
+        mock_file(&t->now, ".paperclip-runtime/other", "theirs");
         t->w.options.excludes = &excludes;
         merge(t);
-        tree_assign(&t->want, &t->was);
-        tree_file(&t->want, "README.md", "remote\n");
-        tree_file(&t->want, "src/new/remote-only.txt", "sync back\n");
-        tree_file(&t->want, "local-stale.txt", "remove?\n");
+        mock_assign(&t->want, &t->was);
+        mock_file(&t->want, "README.md", "remote\n");
+        mock_file(&t->want, "src/new/remote-only.txt", "sync back\n");
+        mock_file(&t->want, "local-stale.txt", "remove?\n");
         world_read(&t->w, &t->got);
-        tree_assert_equal(&t->got, &t->want, "restored");
+        mock_assert_equal(&t->got, &t->want, "restored");
         assert_int_equal(t->w.report.n_conflicts, 0);
         assert_int_equal(t->w.report.added, 3); /* two directories and a file */
         assert_int_equal(t->w.report.changed, 1);
@@ -149,26 +149,26 @@ static void test_two_restores_of_one_baseline(void **state)
         struct trees *t = *state;
         struct tree other = { 0 };
 
-        tree_file(&t->was, "README.md", "x");
+        mock_file(&t->was, "README.md", "x");
         staged(t);
-        tree_assign(&other, &t->was);
-        tree_file(&t->now, "manual-qa/run-1/notes.md", "first");
-        tree_file(&other, "manual-qa/run-1/report.md", "second");
+        mock_assign(&other, &t->was);
+        mock_file(&t->now, "manual-qa/run-1/notes.md", "first");
+        mock_file(&other, "manual-qa/run-1/report.md", "second");
         merge(t);
         assert_int_equal(world_merge(&t->w, &t->was, &other, false), 0);
         expect_text(t, "manual-qa/run-1/notes.md", "first");
         expect_text(t, "manual-qa/run-1/report.md", "second");
-        tree_done(&other);
+        mock_done(&other);
 }
 
 static void test_both_changed(void **state)
 {
         struct trees *t = *state;
 
-        tree_file(&t->was, "d/both", "was");
-        tree_file(&t->was, "d/same", "was");
-        tree_file(&t->was, "d/ours", "was");
-        tree_link(&t->was, "d/link", "was");
+        mock_file(&t->was, "d/both", "was");
+        mock_file(&t->was, "d/same", "was");
+        mock_file(&t->was, "d/ours", "was");
+        mock_link(&t->was, "d/link", "was");
         staged(t);
         world_write(&t->w, "d/both", "ours");
         world_write(&t->w, "d/same", "agreed");
@@ -176,10 +176,10 @@ static void test_both_changed(void **state)
         world_write(&t->w, "d/added", "ours");
         assert_int_equal(unlinkat(t->w.ws, "d/link", 0), 0);
         assert_int_equal(symlinkat("ours", t->w.ws, "d/link"), 0);
-        tree_file(&t->now, "d/both", "theirs");
-        tree_file(&t->now, "d/same", "agreed");
-        tree_file(&t->now, "d/added", "theirs");
-        tree_link(&t->now, "d/link", "theirs");
+        mock_file(&t->now, "d/both", "theirs");
+        mock_file(&t->now, "d/same", "agreed");
+        mock_file(&t->now, "d/added", "theirs");
+        mock_link(&t->now, "d/link", "theirs");
         merge(t);
         expect_text(t, "d/both", "theirs");
         expect_text(t, KEPT("d/both"), "ours");
@@ -192,8 +192,8 @@ static void test_both_changed(void **state)
         expect_conflict(t, "d/added", KEPT("d/added"));
         expect_conflict(t, "d/link", KEPT("d/link"));
         world_read(&t->w, &t->got);
-        assert_string_equal(tree_find(&t->got, "d/link")->text, "theirs");
-        assert_string_equal(tree_find(&t->got, KEPT("d/link"))->text, "ours");
+        assert_string_equal(mock_find(&t->got, "d/link")->text, "theirs");
+        assert_string_equal(mock_find(&t->got, KEPT("d/link"))->text, "ours");
 }
 
 static void test_names_of_what_is_kept(void **state)
@@ -203,13 +203,13 @@ static void test_names_of_what_is_kept(void **state)
 
         for (size_t i = 1; i < 255; i += 2) /* two bytes each: the cut is between two of them */
                 memcpy(name + i, "\xc3\xa4", 3);
-        tree_file(&t->was, "f", "was");
+        mock_file(&t->was, "f", "was");
         staged(t);
         world_write(&t->w, "f", "ours");
         world_write(&t->w, KEPT("f"), "somebody's");
         world_write(&t->w, name, "ours");
-        tree_file(&t->now, "f", "theirs");
-        tree_file(&t->now, name, "theirs");
+        mock_file(&t->now, "f", "theirs");
+        mock_file(&t->now, name, "theirs");
         merge(t);
         expect_text(t, KEPT("f"), "somebody's");
         expect_text(t, KEPT("f") "-2", "ours");
@@ -225,15 +225,15 @@ static void test_deletions(void **state)
 {
         struct trees *t = *state;
 
-        tree_file(&t->was, "gone/a", "was");
-        tree_file(&t->was, "gone/deep/b", "was");
-        tree_file(&t->was, "stays/changed", "was");
-        tree_file(&t->was, "stays/unchanged", "was");
-        tree_link(&t->was, "link", "was");
+        mock_file(&t->was, "gone/a", "was");
+        mock_file(&t->was, "gone/deep/b", "was");
+        mock_file(&t->was, "stays/changed", "was");
+        mock_file(&t->was, "stays/unchanged", "was");
+        mock_link(&t->was, "link", "was");
         staged(t);
         world_write(&t->w, "stays/changed", "ours");
         for (size_t i = 0; i < t->was.n; i++)
-                tree_remove(&t->now, t->was.nodes[i].path);
+                mock_remove(&t->now, t->was.nodes[i].path);
         merge(t);
         expect_absent(t, "gone");
         expect_absent(t, "link");
@@ -248,24 +248,24 @@ static void test_modes(void **state)
 {
         struct trees *t = *state;
 
-        tree_file(&t->was, "exec", "x");
-        tree_file(&t->was, "exec-ours", "x");
-        tree_put(&t->was, "by-umask", TREE_FILE, 0664, "x");
-        tree_put(&t->was, "by-umask-edited", TREE_FILE, 0664, "x");
-        tree_file(&t->was, "ours", "x");
-        tree_file(&t->was, "gone", "x");
+        mock_file(&t->was, "exec", "x");
+        mock_file(&t->was, "exec-ours", "x");
+        mock_put(&t->was, "by-umask", TREE_FILE, 0664, "x");
+        mock_put(&t->was, "by-umask-edited", TREE_FILE, 0664, "x");
+        mock_file(&t->was, "ours", "x");
+        mock_file(&t->was, "gone", "x");
         staged(t);
-        tree_find(&t->now, "exec")->mode = 0755;
-        tree_find(&t->now, "exec-ours")->mode = 0755;
+        mock_find(&t->now, "exec")->mode = 0755;
+        mock_find(&t->now, "exec-ours")->mode = 0755;
         world_write(&t->w, "exec-ours", "ours");
-        tree_find(&t->now, "by-umask")->mode = 0644;
-        tree_put(&t->now, "by-umask-edited", TREE_FILE, 0644, "theirs");
+        mock_find(&t->now, "by-umask")->mode = 0644;
+        mock_put(&t->now, "by-umask-edited", TREE_FILE, 0644, "theirs");
         assert_int_equal(fchmodat(t->w.ws, "ours", 0700, 0), 0);
-        tree_file(&t->now, "ours", "theirs");
-        tree_find(&t->now, "gone")->mode = 0755;
+        mock_file(&t->now, "ours", "theirs");
+        mock_find(&t->now, "gone")->mode = 0755;
         assert_int_equal(unlinkat(t->w.ws, "gone", 0), 0);
-        tree_put(&t->now, "set-id", TREE_FILE, 0644, "x");
-        tree_put(&t->now, "unreadable", TREE_FILE, 0, "x");
+        mock_put(&t->now, "set-id", TREE_FILE, 0644, "x");
+        mock_put(&t->now, "unreadable", TREE_FILE, 0, "x");
         merge(t);
         assert_int_equal(mode_of(t, "exec"), 0755);
         assert_int_equal(mode_of(t, "exec-ours"), 0644);
@@ -285,17 +285,17 @@ static void test_directory_becomes_file(void **state)
 {
         struct trees *t = *state;
 
-        tree_file(&t->was, "clean/a", "was");
-        tree_file(&t->was, "full/a", "was");
-        tree_file(&t->was, "full/sub/b", "was");
+        mock_file(&t->was, "clean/a", "was");
+        mock_file(&t->was, "full/a", "was");
+        mock_file(&t->was, "full/sub/b", "was");
         staged(t);
         world_write(&t->w, "full/sub/ours", "ours");
-        tree_file(&t->now, "clean", "theirs");
-        tree_link(&t->now, "full", "theirs");
+        mock_file(&t->now, "clean", "theirs");
+        mock_link(&t->now, "full", "theirs");
         merge(t);
         expect_text(t, "clean", "theirs");
         world_read(&t->w, &t->got);
-        assert_int_equal(tree_find(&t->got, "full")->kind, TREE_LINK);
+        assert_int_equal(mock_find(&t->got, "full")->kind, TREE_LINK);
         expect_text(t, KEPT("full") "/sub/ours", "ours");
         expect_absent(t, KEPT("full") "/a");
         assert_int_equal(t->w.report.n_conflicts, 1);
@@ -306,12 +306,12 @@ static void test_file_becomes_directory(void **state)
 {
         struct trees *t = *state;
 
-        tree_file(&t->was, "clean", "was");
-        tree_file(&t->was, "edited", "was");
+        mock_file(&t->was, "clean", "was");
+        mock_file(&t->was, "edited", "was");
         staged(t);
         world_write(&t->w, "edited", "ours");
-        tree_file(&t->now, "clean/a", "theirs");
-        tree_file(&t->now, "edited/a", "theirs");
+        mock_file(&t->now, "clean/a", "theirs");
+        mock_file(&t->now, "edited/a", "theirs");
         merge(t);
         expect_text(t, "clean/a", "theirs");
         expect_text(t, "edited/a", "theirs");
@@ -323,8 +323,8 @@ static void test_parents_that_went_away(void **state)
 {
         struct trees *t = *state;
 
-        tree_file(&t->was, "deleted/sub/f", "was");
-        tree_file(&t->was, "replaced/f", "was");
+        mock_file(&t->was, "deleted/sub/f", "was");
+        mock_file(&t->was, "replaced/f", "was");
         staged(t);
         assert_int_equal(unlinkat(t->w.ws, "deleted/sub/f", 0), 0);
         assert_int_equal(unlinkat(t->w.ws, "deleted/sub", AT_REMOVEDIR), 0);
@@ -332,8 +332,8 @@ static void test_parents_that_went_away(void **state)
         assert_int_equal(unlinkat(t->w.ws, "replaced/f", 0), 0);
         assert_int_equal(unlinkat(t->w.ws, "replaced", AT_REMOVEDIR), 0);
         world_write(&t->w, "replaced", "ours");
-        tree_file(&t->now, "deleted/sub/f", "theirs");
-        tree_file(&t->now, "replaced/f", "theirs");
+        mock_file(&t->now, "deleted/sub/f", "theirs");
+        mock_file(&t->now, "replaced/f", "theirs");
         merge(t);
         expect_text(t, "deleted/sub/f", "theirs");
         expect_text(t, "replaced/f", "theirs");
@@ -348,25 +348,25 @@ static void test_links_are_not_followed(void **state)
 
         assert_int_equal(mkdirat(t->w.root_fd, "outside", 0755), 0);
         assert_int_equal(file_write_at(t->w.root_fd, "outside/f", "safe", 4, 0644, NULL), 0);
-        tree_file(&t->was, "dir/f", "was");
-        tree_file(&t->was, "file", "was");
+        mock_file(&t->was, "dir/f", "was");
+        mock_file(&t->was, "file", "was");
         staged(t);
         assert_int_equal(unlinkat(t->w.ws, "dir/f", 0), 0);
         assert_int_equal(unlinkat(t->w.ws, "dir", AT_REMOVEDIR), 0);
         assert_int_equal(symlinkat("../outside", t->w.ws, "dir"), 0);
         assert_int_equal(unlinkat(t->w.ws, "file", 0), 0);
         assert_int_equal(symlinkat("../outside/f", t->w.ws, "file"), 0);
-        tree_file(&t->now, "dir/f", "theirs");
-        tree_file(&t->now, "dir/g", "theirs");
-        tree_file(&t->now, "file", "theirs");
+        mock_file(&t->now, "dir/f", "theirs");
+        mock_file(&t->now, "dir/g", "theirs");
+        mock_file(&t->now, "file", "theirs");
         merge(t);
         expect_text(t, "dir/f", "theirs");
         expect_text(t, "dir/g", "theirs");
         expect_text(t, "file", "theirs");
         world_read(&t->w, &t->got);
-        assert_int_equal(tree_find(&t->got, "dir")->kind, TREE_DIR);
-        assert_string_equal(tree_find(&t->got, KEPT("dir"))->text, "../outside");
-        assert_string_equal(tree_find(&t->got, KEPT("file"))->text, "../outside/f");
+        assert_int_equal(mock_find(&t->got, "dir")->kind, TREE_DIR);
+        assert_string_equal(mock_find(&t->got, KEPT("dir"))->text, "../outside");
+        assert_string_equal(mock_find(&t->got, KEPT("file"))->text, "../outside/f");
         assert_int_equal(faccessat(t->w.root_fd, "outside/g", F_OK, 0), -1);
         text = world_text(&t->w, "../outside/f");
         assert_string_equal(text, "safe");
@@ -379,12 +379,12 @@ static void test_deletion_behind_a_link(void **state)
 
         assert_int_equal(mkdirat(t->w.root_fd, "outside", 0755), 0);
         assert_int_equal(file_write_at(t->w.root_fd, "outside/f", "was", 3, 0644, NULL), 0);
-        tree_file(&t->was, "dir/f", "was");
+        mock_file(&t->was, "dir/f", "was");
         staged(t);
         assert_int_equal(unlinkat(t->w.ws, "dir/f", 0), 0);
         assert_int_equal(unlinkat(t->w.ws, "dir", AT_REMOVEDIR), 0);
         assert_int_equal(symlinkat("../outside", t->w.ws, "dir"), 0);
-        tree_remove(&t->now, "dir/f");
+        mock_remove(&t->now, "dir/f");
         merge(t);
         assert_int_equal(faccessat(t->w.root_fd, "outside/f", F_OK, 0), 0);
 }
@@ -394,18 +394,18 @@ static void test_what_is_no_file(void **state)
 {
         struct trees *t = *state;
 
-        tree_file(&t->was, "gone", "was");
+        mock_file(&t->was, "gone", "was");
         staged(t);
         assert_int_equal(mkfifoat(t->w.ws, "pipe", 0600), 0);
         assert_int_equal(unlinkat(t->w.ws, "gone", 0), 0);
         assert_int_equal(mkfifoat(t->w.ws, "gone", 0600), 0);
-        tree_file(&t->now, "pipe", "theirs");
-        tree_remove(&t->now, "gone");
+        mock_file(&t->now, "pipe", "theirs");
+        mock_remove(&t->now, "gone");
         merge(t);
         expect_text(t, "pipe", "theirs");
         world_read(&t->w, &t->got);
-        assert_int_equal(tree_find(&t->got, KEPT("pipe"))->kind, TREE_UNKNOWN);
-        assert_int_equal(tree_find(&t->got, "gone")->kind, TREE_UNKNOWN);
+        assert_int_equal(mock_find(&t->got, KEPT("pipe"))->kind, TREE_UNKNOWN);
+        assert_int_equal(mock_find(&t->got, "gone")->kind, TREE_UNKNOWN);
         assert_int_equal(t->w.report.left, 1);
 }
 
@@ -416,19 +416,19 @@ static void test_told_by_time(void **state)
         struct tree_changes changes;
         struct tree ours = { 0 };
 
-        tree_file(&t->was, "touched", "was");
-        tree_file(&t->was, "untouched", "was");
-        tree_file(&t->was, "deleted-touched", "was");
-        tree_file(&t->was, "deleted", "was");
+        mock_file(&t->was, "touched", "was");
+        mock_file(&t->was, "untouched", "was");
+        mock_file(&t->was, "deleted-touched", "was");
+        mock_file(&t->was, "deleted", "was");
         staged(t);
-        tree_assign(&ours, &t->was);
-        tree_find(&ours, "touched")->mode = 0600; /* anything: the fixture makes a time of it */
-        tree_find(&ours, "deleted-touched")->mode = 0600;
-        tree_file(&t->now, "touched", "theirs");
-        tree_file(&t->now, "untouched", "theirs");
-        tree_remove(&t->now, "deleted-touched");
-        tree_remove(&t->now, "deleted");
-        tree_changes_init(&changes, &t->was, &t->now);
+        mock_assign(&ours, &t->was);
+        mock_find(&ours, "touched")->mode = 0600; /* anything: the fixture makes a time of it */
+        mock_find(&ours, "deleted-touched")->mode = 0600;
+        mock_file(&t->now, "touched", "theirs");
+        mock_file(&t->now, "untouched", "theirs");
+        mock_remove(&t->now, "deleted-touched");
+        mock_remove(&t->now, "deleted");
+        mock_changes_init(&changes, &t->was, &t->now);
         changes.by_time = true;
         changes.ours = &ours;
         assert_int_equal(merge_apply(&t->w.op, t->w.ws, &changes.set, &t->w.options, &t->w.report,
@@ -441,7 +441,7 @@ static void test_told_by_time(void **state)
         expect_absent(t, "deleted");
         assert_int_equal(t->w.report.n_conflicts, 1);
         assert_int_equal(t->w.report.left, 1);
-        tree_done(&ours);
+        mock_done(&ours);
 }
 
 /* Mirroring */
@@ -459,25 +459,25 @@ static void test_mirror(void **state)
         };
         int source;
 
-        tree_file(&t->was, "src/a", "old");
-        tree_file(&t->was, "stale/deep/x", "old");
-        tree_file(&t->was, ".claude/settings.json", "kept");
-        tree_file(&t->was, ".claude.json", "kept");
-        tree_file(&t->was, ".paperclip-runtime/state.json", "kept");
+        mock_file(&t->was, "src/a", "old");
+        mock_file(&t->was, "stale/deep/x", "old");
+        mock_file(&t->was, ".claude/settings.json", "kept");
+        mock_file(&t->was, ".claude.json", "kept");
+        mock_file(&t->was, ".paperclip-runtime/state.json", "kept");
         staged(t);
-        tree_put(&t->want, "src/a", TREE_FILE, 0755, "new");
-        tree_file(&t->want, "src/new/deep/b", "new");
-        tree_link(&t->want, "link", "src/a");
+        mock_put(&t->want, "src/a", TREE_FILE, 0755, "new");
+        mock_file(&t->want, "src/new/deep/b", "new");
+        mock_link(&t->want, "link", "src/a");
         assert_int_equal(mkdirat(t->w.root_fd, "source", 0755), 0);
         source = openat(t->w.root_fd, "source", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        tree_write(&t->want, source);
+        mock_write(&t->want, source);
         if (mirror_directory(&t->w.op, source, t->w.ws, &options, &t->w.report, &t->w.err) < 0)
                 fail_msg("mirror: %s", t->w.err.msg);
-        tree_file(&t->want, ".claude/settings.json", "kept");
-        tree_file(&t->want, ".claude.json", "kept");
-        tree_file(&t->want, ".paperclip-runtime/state.json", "kept");
+        mock_file(&t->want, ".claude/settings.json", "kept");
+        mock_file(&t->want, ".claude.json", "kept");
+        mock_file(&t->want, ".paperclip-runtime/state.json", "kept");
         world_read(&t->w, &t->got);
-        tree_assert_equal(&t->got, &t->want, "mirrored");
+        mock_assert_equal(&t->got, &t->want, "mirrored");
         assert_int_equal(t->w.report.n_conflicts, 0);
         close(source);
 }
@@ -499,7 +499,7 @@ static int merge_hostile(struct trees *t)
 {
         struct tree_changes changes;
 
-        tree_changes_init(&changes, &t->was, &t->now);
+        mock_changes_init(&changes, &t->was, &t->now);
         changes.edit = make_hostile;
         return merge_apply(&t->w.op, t->w.ws, &changes.set, &t->w.options, &t->w.report, &t->w.err);
 }
@@ -512,7 +512,7 @@ static void test_hostile_paths(void **state)
         struct trees *t = *state;
 
         staged(t);
-        tree_file(&t->now, "f", "theirs");
+        mock_file(&t->now, "f", "theirs");
         for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
                 hostile_path = paths[i];
                 assert_int_equal(merge_hostile(t), ERR_INVALID);
@@ -528,8 +528,8 @@ static void test_hostile_order(void **state)
         struct trees *t = *state;
 
         staged(t);
-        tree_file(&t->now, "f", "theirs");
-        tree_file(&t->now, "g", "theirs");
+        mock_file(&t->now, "f", "theirs");
+        mock_file(&t->now, "g", "theirs");
         hostile_path = "f"; /* twice */
         assert_int_equal(merge_hostile(t), ERR_INVALID);
         hostile_path = NULL;
@@ -548,9 +548,9 @@ static void test_hostile_beneath_a_file(void **state)
         struct tree_changes changes;
 
         staged(t);
-        tree_file(&t->now, "f", "theirs");
-        tree_file(&t->now, "g", "theirs");
-        tree_changes_init(&changes, &t->was, &t->now);
+        mock_file(&t->now, "f", "theirs");
+        mock_file(&t->now, "g", "theirs");
+        mock_changes_init(&changes, &t->was, &t->now);
         changes.edit = beneath_a_file;
         assert_int_equal(merge_apply(&t->w.op, t->w.ws, &changes.set, &t->w.options, &t->w.report,
                                      &t->w.err),
@@ -563,7 +563,7 @@ static void test_hostile_mode(void **state)
         struct trees *t = *state;
 
         staged(t);
-        tree_file(&t->now, "f", "theirs");
+        mock_file(&t->now, "f", "theirs");
         hostile_mode = 06777;
         assert_int_equal(merge_hostile(t), 0);
         hostile_mode = 0;
@@ -595,7 +595,7 @@ static int merge_with(struct trees *t,
 {
         struct tree_changes changes;
 
-        tree_changes_init(&changes, &t->was, &t->now);
+        mock_changes_init(&changes, &t->was, &t->now);
         disturbed = t;
         open_quietly = changes.set.open;
         changes.set.open = open;
@@ -607,11 +607,11 @@ static void test_edited_while_merging(void **state)
 {
         struct trees *t = *state;
 
-        tree_file(&t->was, "f", "was");
+        mock_file(&t->was, "f", "was");
         staged(t);
-        tree_file(&t->now, "f", "theirs");
-        tree_file(&t->now, "new", "theirs");
-        tree_file(&t->now, "agreed", "theirs");
+        mock_file(&t->now, "f", "theirs");
+        mock_file(&t->now, "new", "theirs");
+        mock_file(&t->now, "agreed", "theirs");
         assert_int_equal(merge_with(t, disturb), 0);
         expect_text(t, "f", "theirs");
         expect_text(t, KEPT("f"), "typed meanwhile");
@@ -627,8 +627,8 @@ static void test_cancelled(void **state)
         struct op_cancel c;
 
         staged(t);
-        tree_file(&t->now, "a", "theirs");
-        tree_file(&t->now, "b", "theirs");
+        mock_file(&t->now, "a", "theirs");
+        mock_file(&t->now, "b", "theirs");
         assert_int_equal(op_cancel_init(&c, NULL), 0);
         t->w.op.cancel = &c;
         assert_int_equal(merge_with(t, cancel), ERR_CANCELLED);
@@ -652,11 +652,11 @@ static void test_edited_after_it_agreed(void **state)
 {
         struct trees *t = *state;
 
-        tree_file(&t->was, "agreed", "was");
+        mock_file(&t->was, "agreed", "was");
         staged(t);
         world_write(&t->w, "agreed", "theirs");
-        tree_put(&t->now, "agreed", TREE_FILE, 0755, "theirs");
-        tree_file(&t->now, "other", "theirs");
+        mock_put(&t->now, "agreed", TREE_FILE, 0755, "theirs");
+        mock_file(&t->now, "other", "theirs");
         assert_int_equal(merge_with(t, disturb_another), ERR_CONFLICT);
         expect_text(t, "agreed", "typed meanwhile");
         expect_nothing_ours(t);
@@ -672,7 +672,7 @@ static void test_one_at_a_time(void **state)
         int fd = open(t->w.lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 
         staged(t);
-        tree_file(&t->now, "f", "theirs");
+        mock_file(&t->now, "f", "theirs");
         assert_int_equal(flock(fd, LOCK_EX), 0);
         t->w.op.deadline_ms = clock_mono_ms();
         assert_int_equal(world_merge(&t->w, &t->was, &t->now, false), ERR_TIMEOUT);
@@ -699,7 +699,7 @@ static void test_before(void **state)
         struct trees *t = *state;
 
         staged(t);
-        tree_file(&t->now, "f", "theirs");
+        mock_file(&t->now, "f", "theirs");
         t->w.options.before = refuse_before;
         t->w.options.ctx = t;
         assert_int_equal(world_merge(&t->w, &t->was, &t->now, false), ERR_CONFLICT);
@@ -714,11 +714,11 @@ static void test_many(void **state)
         staged(t);
         for (unsigned i = 0; i < 2500; i++) { /* several batches, and many directories */
                 snprintf(path, sizeof(path), "d%03u/f%u", i % 50, i);
-                tree_file(&t->now, path, path);
+                mock_file(&t->now, path, path);
         }
         merge(t);
         world_read(&t->w, &t->got);
-        tree_assert_equal(&t->got, &t->now, "many");
+        mock_assert_equal(&t->got, &t->now, "many");
         assert_int_equal(t->w.report.added, 2550);
 }
 
@@ -731,8 +731,8 @@ static void test_owner(void **state)
                 skip();
         staged(t);
         assert_int_equal(fchown(t->w.ws, 12345, 54321), 0);
-        tree_file(&t->now, "d/f", "theirs");
-        tree_link(&t->now, "d/l", "theirs");
+        mock_file(&t->now, "d/f", "theirs");
+        mock_link(&t->now, "d/l", "theirs");
         t->w.options.set_owner = true;
         merge(t);
         for (size_t i = 0; i < t->now.n; i++) {
@@ -753,15 +753,15 @@ static void in_small_workspace(struct trees *t)
         memset(large, 'x', 512 << 10);
         world_write(&t->w, "f", "ours");
         world_write(&t->w, "ballast", large);
-        tree_file(&t->was, "f", "was");
-        tree_file(&t->now, "a", large);
-        tree_file(&t->now, "f", large);
+        mock_file(&t->was, "f", "was");
+        mock_file(&t->now, "a", large);
+        mock_file(&t->now, "f", large);
         assert_int_equal(world_merge(&t->w, &t->was, &t->now, false), ERR_IO);
         assert_non_null(strstr(t->w.err.msg, "No space left"));
         expect_text(t, "f", "ours");
         expect_nothing_ours(t);
         assert_int_equal(unlinkat(t->w.ws, "ballast", 0), 0);
-        tree_file(&t->now, "f", "theirs");
+        mock_file(&t->now, "f", "theirs");
         merge(t);
         expect_text(t, "f", "theirs");
         expect_text(t, KEPT("f"), "ours");
@@ -769,9 +769,9 @@ static void in_small_workspace(struct trees *t)
         assert_int_equal(mkdirat(t->w.ws, "mnt", 0755), 0);
         snprintf(path, sizeof(path), "%s/ws/mnt", t->w.root);
         assert_int_equal(mount("none", path, "tmpfs", 0, "size=64k"), 0);
-        tree_assign(&t->was, &t->now);
-        tree_file(&t->now, "mnt/f", "theirs");
-        assert_int_equal(world_merge(&t->w, &t->was, &t->now, false), ERR_FORBIDDEN);
+        mock_assign(&t->was, &t->now);
+        mock_file(&t->now, "mnt/f", "theirs");
+        assert_int_equal(world_merge(&t->w, &t->was, &t->now, false), ERR_UNPROCESSABLE);
         assert_non_null(strstr(t->w.err.msg, "mount point"));
         expect_absent(t, "mnt/f");
         assert_int_equal(umount(path), 0);

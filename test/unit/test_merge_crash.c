@@ -28,44 +28,44 @@ static void make_scene(struct scene *s)
 {
         struct tree *was = &s->was, *ours = &s->ours, *now = &s->now, *want = &s->want;
 
-        tree_file(was, "conflict", "was");
-        tree_file(was, "deleted/a", "was");
-        tree_file(was, "deleted/sub/b", "was");
-        tree_file(was, "edited", "was");
-        tree_file(was, "exec", "was");
-        tree_link(was, "link", "was");
-        tree_file(was, "tofile/a", "was");
-        tree_file(was, "tofile-full/a", "was");
-        tree_file(was, "todir", "was");
-        tree_file(was, "todir-edited", "was");
-        tree_file(was, "parent/f", "was");
-        tree_assign(ours, was);
-        tree_assign(now, was);
+        mock_file(was, "conflict", "was");
+        mock_file(was, "deleted/a", "was");
+        mock_file(was, "deleted/sub/b", "was");
+        mock_file(was, "edited", "was");
+        mock_file(was, "exec", "was");
+        mock_link(was, "link", "was");
+        mock_file(was, "tofile/a", "was");
+        mock_file(was, "tofile-full/a", "was");
+        mock_file(was, "todir", "was");
+        mock_file(was, "todir-edited", "was");
+        mock_file(was, "parent/f", "was");
+        mock_assign(ours, was);
+        mock_assign(now, was);
 
-        tree_file(ours, "conflict", "ours");
-        tree_file(ours, "only-ours", "ours");
-        tree_file(ours, "tofile-full/ours", "ours");
-        tree_file(ours, "todir-edited", "ours");
-        tree_link(ours, "parent", "elsewhere");
+        mock_file(ours, "conflict", "ours");
+        mock_file(ours, "only-ours", "ours");
+        mock_file(ours, "tofile-full/ours", "ours");
+        mock_file(ours, "todir-edited", "ours");
+        mock_link(ours, "parent", "elsewhere");
 
-        tree_file(now, "conflict", "theirs");
-        tree_remove(now, "deleted");
-        tree_file(now, "edited", "theirs");
-        tree_find(now, "exec")->mode = 0755;
-        tree_link(now, "link", "theirs");
-        tree_file(now, "new/deep/f", "theirs");
-        tree_file(now, "tofile", "theirs");
-        tree_file(now, "tofile-full", "theirs");
-        tree_file(now, "todir/f", "theirs");
-        tree_file(now, "todir-edited/f", "theirs");
-        tree_file(now, "parent/f", "theirs");
+        mock_file(now, "conflict", "theirs");
+        mock_remove(now, "deleted");
+        mock_file(now, "edited", "theirs");
+        mock_find(now, "exec")->mode = 0755;
+        mock_link(now, "link", "theirs");
+        mock_file(now, "new/deep/f", "theirs");
+        mock_file(now, "tofile", "theirs");
+        mock_file(now, "tofile-full", "theirs");
+        mock_file(now, "todir/f", "theirs");
+        mock_file(now, "todir-edited/f", "theirs");
+        mock_file(now, "parent/f", "theirs");
 
-        tree_assign(want, now);
-        tree_file(want, "only-ours", "ours");
-        tree_file(want, KEPT("conflict"), "ours");
-        tree_file(want, KEPT("tofile-full") "/ours", "ours");
-        tree_file(want, KEPT("todir-edited"), "ours");
-        tree_link(want, KEPT("parent"), "elsewhere");
+        mock_assign(want, now);
+        mock_file(want, "only-ours", "ours");
+        mock_file(want, KEPT("conflict"), "ours");
+        mock_file(want, KEPT("tofile-full") "/ours", "ours");
+        mock_file(want, KEPT("todir-edited"), "ours");
+        mock_link(want, KEPT("parent"), "elsewhere");
         s->conflicts = 4;
 }
 
@@ -79,11 +79,11 @@ static void setup_scene(struct scene *s)
 static void done_scene(struct scene *s)
 {
         world_done(&s->w);
-        tree_done(&s->was);
-        tree_done(&s->ours);
-        tree_done(&s->now);
-        tree_done(&s->want);
-        tree_done(&s->got);
+        mock_done(&s->was);
+        mock_done(&s->ours);
+        mock_done(&s->now);
+        mock_done(&s->want);
+        mock_done(&s->got);
 }
 
 /* The merge in a process that may die; true when it did. */
@@ -141,20 +141,20 @@ static void check_torn(struct scene *s, const char *point)
 
                 if (strstr(n->path, ".berth-tmp-"))
                         continue;
-                if (!equal_node(n, tree_find(&s->ours, n->path)) &&
-                    !equal_node(n, tree_find(&s->want, n->path)) &&
+                if (!equal_node(n, mock_find(&s->ours, n->path)) &&
+                    !equal_node(n, mock_find(&s->want, n->path)) &&
                     !str_starts(n->path, KEPT("tofile-full"))) {
-                        tree_print(&s->got, point);
+                        mock_print(&s->got, point);
                         fail_msg("%s: %s is neither old nor new", point, n->path);
                 }
         }
         for (size_t i = 0; i < s->ours.n; i++) {
                 const struct node *ours = &s->ours.nodes[i];
                 bool is_file_in_both = ours->kind == TREE_FILE;
-                const struct node *want = tree_find(&s->want, ours->path);
+                const struct node *want = mock_find(&s->want, ours->path);
 
                 is_file_in_both = is_file_in_both && want && want->kind == TREE_FILE;
-                if (is_file_in_both && !tree_find(&s->got, ours->path))
+                if (is_file_in_both && !mock_find(&s->got, ours->path))
                         fail_msg("%s: %s is away", point, ours->path);
         }
 }
@@ -179,7 +179,7 @@ static void finish(struct scene *s, const char *point)
         if (world_merge(&s->w, &s->was, &s->now, false) < 0)
                 fail_msg("%s: again: %s", point, s->w.err.msg);
         world_read(&s->w, &s->got);
-        tree_assert_equal(&s->got, &s->want, point);
+        mock_assert_equal(&s->got, &s->want, point);
         assert_int_equal(stat(s->w.lock, &st), 0);
         assert_int_equal(st.st_size, 0);
 }

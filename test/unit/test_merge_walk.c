@@ -54,13 +54,13 @@ static void random_put(struct tree *t)
         random_path(path);
         switch (roll(6)) {
         case 0:
-                tree_dir(t, path);
+                mock_dir(t, path);
                 break;
         case 1:
-                tree_link(t, path, targets[roll(ARRAY_LEN(targets))]);
+                mock_link(t, path, targets[roll(ARRAY_LEN(targets))]);
                 break;
         default:
-                tree_put(t, path, TREE_FILE, modes[roll(ARRAY_LEN(modes))],
+                mock_put(t, path, TREE_FILE, modes[roll(ARRAY_LEN(modes))],
                          texts[roll(ARRAY_LEN(texts))]);
         }
 }
@@ -72,7 +72,7 @@ static void random_edit(struct tree *t)
 
         switch (n ? roll(6) : 5) {
         case 0:
-                tree_remove(t, n->path);
+                mock_remove(t, n->path);
                 break;
         case 1:
                 if (n->kind == TREE_FILE)
@@ -86,7 +86,7 @@ static void random_edit(struct tree *t)
                 break;
         case 3:
                 snprintf(path, sizeof(path), "%.60s", n->path);
-                tree_put(t, path, roll(2) ? TREE_FILE : TREE_LINK, 0644, "turned");
+                mock_put(t, path, roll(2) ? TREE_FILE : TREE_LINK, 0644, "turned");
                 break;
         default:
                 random_put(t);
@@ -127,7 +127,7 @@ static bool by_umask(const struct model *m, uint32_t from, uint32_t to)
 
 static const struct node *was_node(const struct model *m, const char *path)
 {
-        const struct node *was = tree_find(m->was, path), *ours = tree_find(m->before, path);
+        const struct node *was = mock_find(m->was, path), *ours = mock_find(m->before, path);
 
         if (!m->by_time)
                 return was;
@@ -140,7 +140,7 @@ static void keep_aside(struct model *m, const char *path)
 {
         char *from = xstrdup(path), *to = xasprintf("%s.berth-local-" STAMP, path);
 
-        tree_move(&m->ours, from, to);
+        mock_move(&m->ours, from, to);
         m->conflicts++;
         free(from);
         free(to);
@@ -156,7 +156,7 @@ static bool is_empty(const struct tree *t, const char *path)
 
 static const struct node *ours_at(const struct model *m, const char *path)
 {
-        return tree_find(&m->ours, path);
+        return mock_find(&m->ours, path);
 }
 
 static void model_delete(struct model *m, const struct node *gone)
@@ -169,7 +169,7 @@ static void model_delete(struct model *m, const struct node *gone)
                 return;
         if (ours->kind == TREE_DIR && !is_empty(&m->ours, gone->path))
                 return;
-        tree_remove(&m->ours, gone->path);
+        mock_remove(&m->ours, gone->path);
 }
 
 static void clear_the_way(struct model *m, const char *path)
@@ -201,13 +201,13 @@ static void model_put(struct model *m, const struct node *now)
         if (same_thing(was, now)) { /* the mode alone */
                 if (same_thing(ours, now) && by_umask(m, ours->mode, was->mode) &&
                     !by_umask(m, was->mode, now->mode))
-                        tree_put(&m->ours, now->path, now->kind, now->mode | 0400, now->text);
+                        mock_put(&m->ours, now->path, now->kind, now->mode | 0400, now->text);
                 return;
         }
         if (same_thing(ours, now)) {
                 if (was && was->kind == TREE_FILE && now->kind == TREE_FILE &&
                     by_umask(m, ours->mode, was->mode) && !by_umask(m, was->mode, now->mode))
-                        tree_put(&m->ours, now->path, now->kind, now->mode | 0400, now->text);
+                        mock_put(&m->ours, now->path, now->kind, now->mode | 0400, now->text);
                 return;
         }
         clear_the_way(m, now->path);
@@ -218,7 +218,7 @@ static void model_put(struct model *m, const struct node *now)
         } else if (ours && !same_thing(ours, was)) {
                 keep_aside(m, now->path);
         }
-        tree_put(&m->ours, now->path, now->kind, mode, now->text);
+        mock_put(&m->ours, now->path, now->kind, mode, now->text);
 }
 
 static bool differs(const struct node *was, const struct node *now)
@@ -231,13 +231,13 @@ static void model_merge(struct model *m)
         for (size_t i = m->was->n; i-- > 0;) {
                 const struct node *n = &m->was->nodes[i];
 
-                if (!tree_find(m->now, n->path) && !is_excluded(n->path))
+                if (!mock_find(m->now, n->path) && !is_excluded(n->path))
                         model_delete(m, n);
         }
         for (size_t i = 0; i < m->now->n; i++) {
                 const struct node *n = &m->now->nodes[i];
 
-                if (differs(tree_find(m->was, n->path), n) && !is_excluded(n->path))
+                if (differs(mock_find(m->was, n->path), n) && !is_excluded(n->path))
                         model_put(m, n);
         }
 }
@@ -256,7 +256,7 @@ static int merge(struct round *r)
 
         if (!r->by_time)
                 return world_merge(r->w, &r->was, &r->now, r->by_bundle);
-        tree_changes_init(&changes, &r->was, &r->now);
+        mock_changes_init(&changes, &r->was, &r->now);
         changes.by_time = true;
         changes.ours = &r->ours;
         memset(&r->w->report, 0, sizeof(r->w->report));
@@ -297,12 +297,12 @@ static void check_round(struct round *r, const struct model *m)
         must_merge(r);
         would = *did;
         world_read(r->w, &r->got);
-        tree_assert_equal(&r->got, &r->ours, "after a dry run");
+        mock_assert_equal(&r->got, &r->ours, "after a dry run");
         r->w->options.dry_run = false;
 
         must_merge(r);
         world_read(r->w, &r->got);
-        tree_assert_equal(&r->got, &m->ours, "merged");
+        mock_assert_equal(&r->got, &m->ours, "merged");
         assert_int_equal(did->n_conflicts, m->conflicts);
         check_report(r);
         count_round(did);
@@ -316,7 +316,7 @@ static void check_round(struct round *r, const struct model *m)
         must_merge(r);
         assert_int_equal(did->added + did->changed + did->deleted + did->n_conflicts, 0);
         world_read(r->w, &r->got);
-        tree_assert_equal(&r->got, &m->ours, "merged again");
+        mock_assert_equal(&r->got, &m->ours, "merged again");
 }
 
 static void apply_umask(struct tree *t, uint32_t umask)
@@ -330,8 +330,8 @@ static void make_trees(struct round *r, uint32_t umask)
 {
         for (unsigned n = roll(24); n > 0; n--)
                 random_put(&r->was);
-        tree_assign(&r->ours, &r->was);
-        tree_assign(&r->now, &r->was);
+        mock_assign(&r->ours, &r->was);
+        mock_assign(&r->now, &r->was);
         if (roll(4) == 0) { /* both do the same, and then something else */
                 uint64_t before = state;
                 unsigned n = roll(4);
@@ -365,15 +365,15 @@ static void one_round(struct merge_world *w)
                 .umask = w->options.umask,
                 .by_time = r.by_time,
         };
-        tree_assign(&m.ours, &r.ours);
+        mock_assign(&m.ours, &r.ours);
         model_merge(&m);
         world_set(w, &r.ours);
         check_round(&r, &m);
-        tree_done(&r.was);
-        tree_done(&r.ours);
-        tree_done(&r.now);
-        tree_done(&r.got);
-        tree_done(&m.ours);
+        mock_done(&r.was);
+        mock_done(&r.ours);
+        mock_done(&r.now);
+        mock_done(&r.got);
+        mock_done(&m.ours);
 }
 
 static void test_walk(void **unused)

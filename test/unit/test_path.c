@@ -154,12 +154,14 @@ static void test_plain_follows_nothing(void **state)
         make_link(s, "..", "up");
         assert_int_equal(open_plain(s, "sub/file"), 0);
         assert_int_equal(open_plain(s, "."), 0);
-        assert_int_equal(open_plain(s, "inward"), ERR_NOT_FOUND);
-        assert_int_equal(open_plain(s, "inward/file"), ERR_NOT_FOUND);
-        assert_int_equal(open_plain(s, "up/secret"), ERR_NOT_FOUND);
+        assert_int_equal(open_plain(s, "inward"), ERR_FORBIDDEN);
+        assert_int_equal(open_plain(s, "inward/file"), ERR_FORBIDDEN);
+        assert_int_equal(open_plain(s, "up/secret"), ERR_FORBIDDEN);
         assert_int_equal(open_plain(s, "sub/file/below"), ERR_NOT_FOUND);
         assert_int_equal(open_plain(s, "../secret"), ERR_FORBIDDEN);
+        assert_int_equal(open_plain(s, "sub/../../secret"), ERR_FORBIDDEN);
         assert_int_equal(open_plain(s, "/etc/passwd"), ERR_FORBIDDEN);
+        assert_int_equal(open_plain(s, "nothing"), ERR_NOT_FOUND);
 }
 
 static void test_make_dirs(void **state)

@@ -208,6 +208,7 @@ int main(void)
         failed += store_suite_run_engine();
         failed += store_suite_run_rows();
         failed += store_suite_run_work();
+        failed += store_suite_run_workspaces();
         failed += cmocka_run_group_tests_name("sqlite only", tests, NULL, NULL);
         return failed;
 }

@@ -187,7 +187,7 @@ static int diff_all(struct merge_world *w, const struct tree *was, const struct 
         struct change c;
         int r, shown = 0;
 
-        tree_changes_init(&changes, was, now);
+        mock_changes_init(&changes, was, now);
         while ((r = changes.set.next(&changes.set, &c, &w->err)) > 0) {
                 r = change_diff(&w->op, &changes.set, &c, w->ws, out, &w->err);
                 assert_true(r >= 0);
@@ -224,20 +224,20 @@ static void test_changes(void **state)
 
         (void)state;
         world_init(&w);
-        tree_file(&was, "edited", "one\ntwo\nthree\n");
-        tree_file(&was, "exec", "x\n");
-        tree_file(&was, "gone", "x\ny");
-        tree_file(&was, "to-link", "x\n");
-        tree_link(&was, "link", "old");
-        tree_file(&was, "same", "x\n");
-        tree_assign(&now, &was);
-        tree_file(&now, "edited", "one\n2\nthree\n");
-        tree_find(&now, "exec")->mode = 0755;
-        tree_remove(&now, "gone");
-        tree_link(&now, "to-link", "target");
-        tree_link(&now, "link", "new");
-        tree_file(&now, "dir/new \"\xc3\xa4\n", "text\n");
-        tree_file(&now, "same", "agreed\n");
+        mock_file(&was, "edited", "one\ntwo\nthree\n");
+        mock_file(&was, "exec", "x\n");
+        mock_file(&was, "gone", "x\ny");
+        mock_file(&was, "to-link", "x\n");
+        mock_link(&was, "link", "old");
+        mock_file(&was, "same", "x\n");
+        mock_assign(&now, &was);
+        mock_file(&now, "edited", "one\n2\nthree\n");
+        mock_find(&now, "exec")->mode = 0755;
+        mock_remove(&now, "gone");
+        mock_link(&now, "to-link", "target");
+        mock_link(&now, "link", "new");
+        mock_file(&now, "dir/new \"\xc3\xa4\n", "text\n");
+        mock_file(&now, "same", "agreed\n");
         world_set(&w, &was);
         world_write(&w, "same", "agreed\n");
         assert_int_equal(diff_all(&w, &was, &now, &out), 6);
@@ -250,14 +250,14 @@ static void test_changes(void **state)
         assert_null(strstr(buf_str(&out), "agreed"));
         if (git_applies(&w, &out)) {
                 world_read(&w, &got);
-                tree_assert_equal(&got, &now, "applied by git");
+                mock_assert_equal(&got, &now, "applied by git");
         } else if (system("git --version >/dev/null 2>&1") == 0) { /* NOLINT(cert-env33-c) */
                 fail_msg("git does not take it:\n%s", out.data);
         }
         buf_done(&out);
-        tree_done(&was);
-        tree_done(&now);
-        tree_done(&got);
+        mock_done(&was);
+        mock_done(&now);
+        mock_done(&got);
         world_done(&w);
 }
 
@@ -271,9 +271,9 @@ static void test_not_shown(void **state)
 
         (void)state;
         world_init(&w);
-        tree_file(&now, "link", "x\n");
-        tree_file(&now, "binary", "x\n");
-        tree_file(&now, "pipe", "x\n");
+        mock_file(&now, "link", "x\n");
+        mock_file(&now, "binary", "x\n");
+        mock_file(&now, "pipe", "x\n");
         assert_int_equal(symlinkat("/etc/passwd", w.ws, "link"), 0);
         assert_int_equal(mkfifoat(w.ws, "pipe", 0600), 0);
         fd = openat(w.ws, "binary", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
@@ -284,7 +284,7 @@ static void test_not_shown(void **state)
         expect_in(&out, "-/etc/passwd\n\\ No newline at end of file\n");
         assert_null(strstr(buf_str(&out), "root:"));
         buf_done(&out);
-        tree_done(&now);
+        mock_done(&now);
         world_done(&w);
 }
 

@@ -60,7 +60,7 @@ static void test_equality(void **state)
         assert_false(tree_same(&a, &b));
         a = dir_entry("x");
         a.mode = 0700;
-        assert_true(tree_same(&a, &b)); /* remote-execution 2.7: directories always match */
+        assert_true(tree_same(&a, &b)); /* section 2.7: directories always match */
         a = link_entry("x", "t");
         b = link_entry("x", "u");
         assert_false(tree_same(&a, &b));
@@ -227,8 +227,9 @@ static void test_refusals(void **state)
 
 static int decode_bytes(const char *bytes, size_t len)
 {
-        struct buf b = { .data = (char *)(uintptr_t)bytes, .len = len };
+        CLEAN(buf_done) struct buf b = BUF_INIT;
 
+        buf_append(&b, bytes, len);
         return decode_all(&b, len, NULL);
 }
 
