@@ -401,6 +401,30 @@ static int make_sure(struct op *op, struct runtime *rt, struct plugin_lease *l, 
         return r;
 }
 
+/* That a sandbox takes no box is no failure of whoever wanted one: it does without. */
+static bool does_without(int r)
+{
+        return r == ERR_PROVIDER || r == ERR_NOT_FOUND || r == ERR_NOT_IMPLEMENTED;
+}
+
+int plugin_box_bring(struct op *op, struct runtime *rt, const struct lease *lease, struct err *err)
+{
+        const char *commands = commands_of(op, lease);
+        struct plugin_lease l;
+        int r;
+
+        if (!rt->hub || rt->settings.plugin_box == PLUGIN_BOX_OFF ||
+            (commands && streq(commands, "execute")))
+                return 0;
+        r = plugin_lease_load(op, rt, lease, &l, err);
+        if (r >= 0)
+                r = make_sure(op, rt, &l, err);
+        if (!does_without(r))
+                return MIN(r, 0);
+        err_clear(err);
+        return 0;
+}
+
 static int describe(struct op *op, const struct plugin_lease *l, json_t *request,
                     struct exec_request *ret, struct err *err)
 {
@@ -435,7 +459,7 @@ int plugin_box_prepare_exec(struct op *op, struct runtime *rt, const struct leas
                 r = make_sure(op, rt, &l, err);
         if (r >= 0)
                 return describe(op, &l, request, ret, err);
-        if (r != ERR_PROVIDER && r != ERR_NOT_FOUND && r != ERR_NOT_IMPLEMENTED)
+        if (!does_without(r))
                 return r;
         log_info("commands of a lease run without a box", LOG_S("lease", record->lease.id),
                  LOG_S("reason", err->msg));

@@ -33,6 +33,10 @@ bool plugin_box_wanted(struct op *op, const struct runtime *rt, const struct lea
  * none. */
 int plugin_box_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
                             json_t *request, struct exec_request *ret, struct err *err);
+/* Put a box inside for work that goes best through one, unless it was tried in vain or is turned
+ * off. An error is one of the operation; whether there is a box then, plugin_box_route_of() says.
+ */
+int plugin_box_bring(struct op *op, struct runtime *rt, const struct lease *lease, struct err *err);
 /* Before the place is given up: end what runs in its box, if it has one, as far as that works. */
 void plugin_box_leave(struct op *op, struct runtime *rt, const struct place *place);
 

@@ -195,6 +195,19 @@ class LeaseTest(SshTest):
                          f"{self.fixture.port}:{self.fixture.workspace}.")
 
 
+class ApiUrlTest(SshTest):
+    def test_the_first_that_answers_is_noted(self):
+        with socket.create_server(("127.0.0.1", 0)) as s:
+            closed = f"http://127.0.0.1:{s.getsockname()[1]}"
+        other = self.new_daemon(env={"PAPERCLIP_RUNTIME_API_CANDIDATES_JSON":
+                                     json.dumps([closed, 7, self.daemon.url, "http://127.0.0.1:1"])}).start()
+        self.daemon, first = other, self.daemon
+        env = self.ssh_environment(self.company())
+        lease = self.acquire(env)["lease"]
+        self.assertEqual(lease["metadata"]["paperclipApiUrl"], first.url)
+        self.release(lease)
+
+
 class CommandLineTest(SshTest):
     def address(self, path=None, port=None):
         return f"{self.fixture.username}@127.0.0.1:{port or self.fixture.port}{path or ''}"
