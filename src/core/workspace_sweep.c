@@ -88,9 +88,10 @@ static int take_up(struct op *op, struct runtime *rt, const struct due *due, str
                 return 0;
         if (due->orphaned)
                 return workspace_give_up(op, rt, &due->place, due->lease_id, NULL, err);
-        if (workspace_job_begin(&j, due->id, false, err) == ERR_CONFLICT) {
-                err_clear(err);
-                return 0;
+        r = workspace_job_begin(&j, due->id, false, err);
+        if (r < 0) {
+                workspace_job_end(&j);
+                return r == ERR_CONFLICT ? 0 : r; /* somebody was faster */
         }
         FAULT("workspace.sweep.before");
         if (streq(j.row.state, WORKSPACE_STAGING))
