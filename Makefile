@@ -11,6 +11,7 @@
 #   make soak [SECONDS=120] load with crashes in between, then a look for leaks
 #   make assertions         which assertions of the specifications have a test
 #   make valgrind           unit tests of base and codec under valgrind
+#   make box-arm64          build/berth-box-aarch64, for ssh hosts with such a processor
 #   make install            to PREFIX (default /usr/local), under DESTDIR
 
 PREFIX ?= /usr/local
@@ -23,6 +24,11 @@ SANITIZED = -Db_lundef=false -Doptimization=1 -Dwerror=false -Dc_args=-w
 all:
 	@scripts/setup build
 	@scripts/build build -- berth berth-box
+
+# The box for arm64 hosts that are reached by ssh, beside the one of this machine.
+box-arm64: all
+	@scripts/setup arm64
+	@scripts/box-arm64 build
 
 run: all
 	@scripts/demo
@@ -85,4 +91,4 @@ install:
 clean:
 	@rm -rf build build-*
 
-.PHONY: all run test asan tsan valgrind bench soak fuzz lint format format-check assertions install clean
+.PHONY: all box-arm64 run test asan tsan valgrind bench soak fuzz lint format format-check assertions install clean

@@ -21,6 +21,10 @@ TREES = (("a: 10 small files", 10, KB), ("b: 2,000 files, 20 MB", 2000, 10 * KB)
          ("d: 50,000 files, 500 MB", 50_000, 10 * KB))
 
 
+# For a quick look: BENCH_TREES=ab
+TREES = [tree for tree in TREES if tree[0][0] in os.environ.get("BENCH_TREES", "abcd")]
+
+
 def make_tree(path, files, size):
     """Half of the bytes compress, half do not, as in a checkout with its objects."""
     rng = random.Random(7)
@@ -95,7 +99,7 @@ class Place:
         self.environment = scene.post(f"/api/companies/{scene.company}/environments", {"name": name, **body})["id"]
 
     def act(self, lease, what, body):
-        return self.tools.expect(self.scene.daemon.req("POST", f"/api/environment-leases/{lease}/{what}", body), 200).json
+        return self.tools.expect(self.scene.daemon.req("POST", f"/api/environment-leases/{lease}/{what}", body), 200)
 
     def measure(self, tree, repeats):
         """(stage, stage again, restore) in milliseconds."""
@@ -129,21 +133,70 @@ def rows(report, tree_name, place, figures, others):
                   target=("<=", 20) if big and not remote else None)
 
 
-def bench(report, tools, scratch, places, ssh=None):
-    """places: function of a scene to a list of Place."""
-    report.group("workspaces (milliseconds)")
+def ssh_command(fixture):
+    return (f"ssh -F none -o BatchMode=yes -o UserKnownHostsFile={fixture.known_hosts_path} -i {fixture.client_key} "
+            f"-p {fixture.port} {fixture.username}@127.0.0.1")
+
+
+def places(tools, scene, fixture, executor):
+    """The kinds of environments that this machine has."""
+    kinds = [Place(tools, scene, "sandbox", {"driver": "sandbox", "config": {"provider": "berth"}})]
+    if fixture:
+        kinds.append(Place(tools, scene, "ssh", {"driver": "ssh", "config": fixture.config()}))
+    if executor:
+        plugin = scene.post("/api/plugins/install", {"packageName": str(executor.package), "isLocalPath": True})
+        (scene.daemon.data / "plugins" / "private" / plugin["id"] / "executor").write_text(str(executor.port))
+        kinds.append(Place(tools, scene, "plugin", {"driver": "sandbox", "config": {"provider": "acme"}}))
+    return kinds
+
+
+class Executor:
+    """A provider whose sandboxes are directories, installed as a plugin (test/workers/runner.py)."""
+
+    def __init__(self, scratch):
+        import providertest
+        import test_plugin_box
+        self.server = test_plugin_box.Executor()
+        self.port = self.server.server_address[1]
+        worker = test_plugin_box.PluginBoxTest.worker
+        self.package = providertest.write_package(pathlib.Path(scratch) / "provider", worker)
+
+    def close(self):
+        self.server.close()
+
+
+def measure(report, tools, scratch, fixture, executor):
     repeats = max(1, min(3, tools.options.repeats))
-    others = Others(scratch, ssh)
+    others = Others(scratch, ssh_command(fixture) if fixture else None)
     trees = pathlib.Path(scratch) / "trees"
-    with tools.Scene(env={"BERTH_WORKSPACE_ROOTS": str(scratch)}) as scene:
-        kinds = places(scene)
+    env = {"BERTH_WORKSPACE_ROOTS": str(scratch), "BERTH_PLUGIN_BOX": "always", "BERTH_PLUGIN_CONFINE": "false"}
+    with tools.Scene(env) as scene:
+        kinds = places(tools, scene, fixture, executor)
         for name, files, size in TREES:
             tree = make_tree(trees / name[:1], files, size)
             beside = others.measure(tree, repeats)
             for other, (first, again) in beside.items():
                 report.figure(f"{other} {name}", first, "ms")
-                report.figure(f"{other} {name[:1]}: again", again, "ms")
+                report.figure(f"{other} {name[:1]}: again, one changed", again, "ms")
             for place in kinds:
                 rows(report, name, place.name, place.measure(tree, repeats), beside)
             report.figure(f"daemon after {name[:1]}", scene.daemon.rss_kb() / 1024, "MB")
             shutil.rmtree(tree)
+
+
+def bench(report, tools, scratch):
+    import sshtest  # it lies beside berthtest
+    report.group("workspaces")
+    fixture = executor = None
+    if reason := sshtest.missing_command():
+        print(f"  (without ssh: {reason})")
+    else:
+        fixture = sshtest.Fixture(pathlib.Path(scratch) / "lab").start()
+    try:
+        executor = Executor(scratch)
+        measure(report, tools, scratch, fixture, executor)
+    finally:
+        if executor:
+            executor.close()
+        if fixture:
+            fixture.stop()

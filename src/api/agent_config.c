@@ -108,6 +108,60 @@ static int set_instructions_path(struct call *c, struct err *err)
         return 0;
 }
 
+/* Which skills an agent is to have. Getting them there is the business of its adapter. */
+static int encode_skills(struct call *c, const struct agent *g, bool full, struct err *err)
+{
+        json_t *config = NULL, *wanted;
+        struct jw w;
+        int r = json_parse(g->adapter_config, strlen(g->adapter_config), &config, err);
+
+        if (r < 0)
+                return r;
+        wanted = json_object_get(json_get_object(config, "paperclipSkillSync"), "desiredSkills");
+        jw_init(&w, &c->out);
+        jw_object(&w);
+        jw_kstring(&w, "adapterType", g->adapter_type);
+        jw_kbool(&w, "supported", false);
+        jw_kstring(&w, "mode", "unsupported");
+        jw_key(&w, "desiredSkills");
+        if (full && json_is_array(wanted))
+                jw_value(&w, wanted);
+        else
+                jw_raw(&w, "[]");
+        jw_kraw(&w, "entries", "[]");
+        jw_kraw(&w, "warnings", "[]");
+        jw_object_end(&w);
+        json_decref(config);
+        return 0;
+}
+
+static int get_skills(struct call *c, struct err *err)
+{
+        struct agent agent;
+        const char *id;
+        bool full;
+        int r = call_agent(c, &id, err);
+
+        if (r >= 0)
+                r = agent_get(c->op, c->rt, id, &agent, &full, err);
+        return r < 0 ? r : encode_skills(c, &agent, full, err);
+}
+
+/* {desiredSkills}: a change of the agent, with its rules. */
+static int sync_skills(struct call *c, struct err *err)
+{
+        json_t *body =
+                json_pack("{s:O?}", "desiredSkills", json_object_get(c->body, "desiredSkills"));
+        struct agent agent;
+        const char *id;
+        int r = call_agent(c, &id, err);
+
+        if (r >= 0)
+                r = agent_update(c->op, c->rt, id, body, &agent, err);
+        json_decref(body);
+        return r < 0 ? r : encode_skills(c, &agent, true, err);
+}
+
 static int encode_state(struct call *c, const struct agent_runtime_state *state)
 {
         struct jw w;
@@ -146,6 +200,8 @@ const struct route routes_agent_config[] = {
         { "POST", "/api/agents/:id/config-revisions/:revision/rollback", roll_back,
           ROUTE_BODY_FREE },
         { "PATCH", "/api/agents/:id/instructions-path", set_instructions_path, 0 },
+        { "GET", "/api/agents/:id/skills", get_skills, 0 },
+        { "POST", "/api/agents/:id/skills/sync", sync_skills, 0 },
         { "GET", "/api/agents/:id/runtime-state", get_state, 0 },
         { "POST", "/api/agents/:id/runtime-state/reset-session", reset_session, ROUTE_BODY_FREE },
         { NULL, NULL, NULL, 0 },

@@ -91,6 +91,14 @@ static int stats(struct call *c, struct err *err)
         return company_stats(c->op, c->rt, &c->out, err);
 }
 
+static int export_preview(struct call *c, struct err *err)
+{
+        const char *id;
+        int r = call_uuid(c, 0, MISSING, &id, err);
+
+        return r < 0 ? r : company_export_preview(c->op, c->rt, id, &c->out, err);
+}
+
 static int list_members(struct call *c, struct err *err)
 {
         const char *id;
@@ -118,6 +126,7 @@ const struct route routes_companies[] = {
         { "PATCH", "/api/companies/:id", update, 0 },
         { "POST", "/api/companies/:id/archive", archive, 0 },
         { "DELETE", "/api/companies/:id", remove_company, 0 },
+        { "POST", "/api/companies/:id/exports/preview", export_preview, ROUTE_BODY_FREE },
         { "GET", "/api/companies/:id/members", list_members, 0 },
         { "PATCH", "/api/companies/:id/members/:member/permissions", patch_permissions, 0 },
         { NULL, NULL, NULL, 0 },

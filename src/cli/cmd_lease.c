@@ -38,7 +38,7 @@ void lease_print(struct cli *c, const json_t *lease_or_record)
         out_label("Acquired", COLUMN_TIME, cli_text(lease, "acquiredAt"));
         out_label("Expires", COLUMN_TIME, cli_text(lease, "expiresAt"));
         out_label("Released", COLUMN_TIME, cli_text(lease, "releasedAt"));
-        print_workspace(c, json_get_object(json_get_object(lease, "metadata"), "workspace"));
+        print_workspace(c, json_get_object(json_get_object(lease, "metadata"), "stagedWorkspace"));
         if (*cli_text(lease, "cleanupStatus"))
                 out_label("Clean-up", COLUMN_STATE, cli_text(lease, "cleanupStatus"));
         if (*cli_text(lease, "failureReason"))

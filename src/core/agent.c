@@ -146,16 +146,17 @@ static int find(struct db *db, void *arg, struct err *err)
 int agent_find(struct op *op, struct runtime *rt, const char *reference, const char *company_id,
                const char **ret_id, struct err *err)
 {
-        struct agent agent;
+        struct agent agent = { 0 };
         struct request q = { .op = op, .id = reference, .company_id = company_id, .agent = &agent };
         int r = 0;
 
-        if (!uuid_is_valid(reference) && !*slug(reference, op->arena))
+        if (uuid_is_valid(reference))
+                agent.id = reference;
+        else if (!*slug(reference, op->arena))
                 r = err_set(err, ERR_NOT_FOUND, "Agent not found");
-        else if (!uuid_is_valid(reference))
+        else
                 r = store_read(op, rt->store, find, &q, err);
-        if (r >= 0)
-                *ret_id = uuid_is_valid(reference) ? reference : agent.id;
+        *ret_id = agent.id;
         return r;
 }
 

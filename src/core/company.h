@@ -21,4 +21,9 @@ int company_archive(struct op *op, struct runtime *rt, const char *id, struct co
 /* Refused while it has living places, agents, runs or secrets. */
 int company_delete(struct op *op, struct runtime *rt, const char *id, struct err *err);
 
+/* {"manifest": {"envInputs": [...]}}: the variables that agents and projects have, without values.
+ * Board callers and CEOs. */
+int company_export_preview(struct op *op, struct runtime *rt, const char *id, struct buf *ret_json,
+                           struct err *err);
+
 #endif

@@ -11,6 +11,7 @@
 #include "core/ssh_config.h"
 #include "core/ssh_env.h"
 #include "core/ssh_hosts.h"
+#include "core/ssh_note.h"
 #include "core/ssh_plain.h"
 
 static void unref(void *v)
@@ -112,6 +113,7 @@ static int ssh_open(struct op *op, struct runtime *rt, const struct place *place
         struct secret_context context = { .issue_id = req->issue_id, .run_id = req->run_id };
         struct ssh_hello hello = { 0 };
         json_t *document = NULL, *config, *own;
+        const char *api_url;
         int r = place_document(op, place, &document, err);
 
         if (r < 0)
@@ -123,6 +125,7 @@ static int ssh_open(struct op *op, struct runtime *rt, const struct place *place
                 /* Nothing of the place exists yet, whatever the host did. */
                 return r == ERR_TIMEOUT || r == ERR_CANCELLED ? ERR_PROVIDER : r;
         }
+        api_url = ssh_note_api_url(op, rt);
         own = describe_host(config, &hello);
         *ret = (struct provider_lease){
                 .id = arena_printf(
@@ -133,6 +136,8 @@ static int ssh_open(struct op *op, struct runtime *rt, const struct place *place
                 .config = json_to_arena(op->arena, own),
         };
         arena_defer(op->arena, unref, ret->metadata);
+        if (api_url)
+                json_object_set_new(ret->metadata, "paperclipApiUrl", json_string(api_url));
         json_decref(own);
         ssh_hello_done(&hello);
         return 0;

@@ -323,6 +323,36 @@ static void merge(struct update *u, struct execution_workspace *row)
         row->metadata = merge_metadata(a, row->metadata, u->body);
 }
 
+/* Where runs in it take place: an environment, this machine ("") when it has a configuration
+ * without one, or wherever they are sent otherwise (NULL). */
+static const char *place_of(struct arena *arena, const char *metadata)
+{
+        json_t *config = execution_workspace_config(metadata);
+        const char *id = json_get_string(config, "environmentId");
+        const char *place = config ? arena_strdup(arena, id ? id : "") : NULL;
+
+        json_decref(config);
+        return place;
+}
+
+/* An agent could otherwise move its work out of its sandbox, or have another directory brought into
+ * it. */
+static int guard_place(struct db *db, const struct op *op, const struct execution_workspace *from,
+                       const struct execution_workspace *to, struct err *err)
+{
+        const char *was = place_of(op->arena, from->metadata);
+        const char *is = place_of(op->arena, to->metadata);
+
+        if (op->actor->type != ACTOR_AGENT)
+                return 0;
+        if (to->cwd && !(from->cwd && streq(from->cwd, to->cwd)))
+                return err_set(err, ERR_FORBIDDEN,
+                               "Agent keys cannot choose directories of the host (cwd).");
+        if (!is || (was && streq(was, is)))
+                return 0;
+        return access_manage_environments(db, op->actor, to->company_id, err);
+}
+
 static json_t *changed_keys(const json_t *body)
 {
         json_t *keys = json_array();
@@ -350,6 +380,9 @@ static int write_update(struct db *db, void *arg, struct err *err)
                 return r;
         to = q->row;
         merge(u, &to);
+        r = guard_place(db, q->op, &q->row, &to, err);
+        if (r < 0)
+                return r;
         to.updated_at = clock_now_us();
         closes = streq(to.status, ARCHIVED) && !streq(q->row.status, ARCHIVED);
         if (closes)

@@ -222,26 +222,6 @@ static int check_blocker(struct db *db, const struct op *op, const struct issue 
         return r;
 }
 
-/* A workspace carries an environment with it. */
-static int check_workspace(struct db *db, const struct op *op, const struct issue *i,
-                           struct err *err)
-{
-        int64_t n;
-        int r = 0;
-
-        if (op->actor->type == ACTOR_AGENT)
-                r = access_manage_environments(db, op->actor, i->company_id, err);
-        if (r >= 0)
-                r = db_number(db,
-                              "SELECT COUNT(*) FROM execution_workspaces WHERE id = ?1 AND "
-                              "company_id = ?2",
-                              DB_ARGS(DB_T(i->execution_workspace_id), DB_T(i->company_id)), &n,
-                              err);
-        if (r >= 0 && n == 0)
-                r = err_set(err, ERR_UNPROCESSABLE, "Execution workspace not found");
-        return r;
-}
-
 static int check_settings(struct db *db, const struct op *op, const struct issue *before,
                           const struct issue *i, const struct issue_change *change, struct err *err)
 {
@@ -278,7 +258,7 @@ int issue_check_relations(struct db *db, const struct op *op, const struct issue
                 r = check_settings(db, op, before, i, change, err);
         if (r >= 0 && change->has_workspace && i->execution_workspace_id &&
             !(before && same(before->execution_workspace_id, i->execution_workspace_id)))
-                r = check_workspace(db, op, i, err);
+                r = issue_check_workspace(db, op, i, err);
         return r;
 }
 

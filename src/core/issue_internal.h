@@ -56,8 +56,16 @@ int issue_check_relations(struct db *db, const struct op *op, const struct issue
 int issue_write_blockers(struct db *db, const struct issue *issue,
                          const struct issue_change *change, struct err *err);
 
-/* Insert a comment by the actor, with the audit entry. `from` has body, presentation, metadata. */
+/* That the workspace is one of the company's, and the actor may choose it. */
+int issue_check_workspace(struct db *db, const struct op *op, const struct issue *issue,
+                          struct err *err);
+/* Tell the workspace that the issue works in again what was set; nothing without one. */
+int issue_tell_workspace(struct db *db, const struct op *op, const struct issue *issue,
+                         const json_t *settings, struct err *err);
+
+/* Insert a comment by the actor, with the audit entry. *comment has body, presentation and
+ * metadata. */
 int issue_add_comment(struct db *db, const struct op *op, const struct issue *issue,
-                      struct issue_comment *from, struct err *err);
+                      struct issue_comment *comment, struct err *err);
 
 #endif

@@ -103,6 +103,8 @@ static int write_all(struct db *db, struct update *u, const struct issue *before
                 return issue_conflict(before, "Issue was changed by someone else", err);
         if (r >= 0)
                 r = issue_write_blockers(db, i, &u->change, err);
+        if (r >= 0 && u->change.has_settings)
+                r = issue_tell_workspace(db, u->op, i, u->change.settings, err);
         if (r >= 0)
                 r = audit(db, u->op, i->company_id, "issue.updated", "issue", i->id,
                           describe(u, before, i), err);

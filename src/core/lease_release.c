@@ -207,14 +207,13 @@ static int finish(struct op *op, struct runtime *rt, struct place *place, const 
         return r < 0 ? r : provider_result;
 }
 
-/* Saving a workspace may have used up what time there was. */
+/* Saving a workspace has a time of its own; the provider gets all of its. */
 static struct op with_time_to_close(const struct op *op, const struct runtime *rt)
 {
-        struct op longer = *op;
+        struct op closing = *op;
 
-        longer.deadline_ms =
-                MAX(longer.deadline_ms, clock_mono_ms() + rt->settings.close_timeout_ms);
-        return longer;
+        closing.deadline_ms = clock_mono_ms() + rt->settings.close_timeout_ms;
+        return closing;
 }
 
 int lease_finish_closing(struct op *op, struct runtime *rt, struct place *place, struct err *err)
@@ -273,7 +272,7 @@ static int run_release(struct release *rel, struct err *err)
                 return 0;
         /* From here on the lease has ended, whatever the provider says; its word is on the lease.
          */
-        shield = op_shield(rel->op, rel->rt->settings.close_timeout_ms);
+        shield = op_shield(rel->op, rel->rt->settings.workspace_timeout_ms);
         if (rel->outcome == RELEASE_LEAVE) /* the sweeper goes on with what fails */
                 (void)workspace_give_up(&shield, rel->rt, &rel->place, rel->lease_id, NULL, NULL);
         else if (rel->outcome == RELEASE_PARK)

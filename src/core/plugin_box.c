@@ -144,28 +144,31 @@ static int record_box(struct db *db, void *arg, struct err *err)
 /* Control commands */
 
 json_t *plugin_box_params(const struct plugin_lease *l, const char *command,
-                          const char *const *args)
+                          const char *const *args, const char *input)
 {
-        json_t *list = json_array();
+        json_t *list = json_array(), *params;
 
         for (; *args; args++)
                 json_array_append_new(list, json_string(*args));
         /* `/` is there whatever becomes of the workspace. */
-        return json_pack("{s:o, s:s, s:o, s:s, s:{s:s}, s:i, s:b}", "lease", plugin_lease_ref(l),
-                         "command", command, "args", list, "cwd", "/", "env", CHANNEL_NAME,
-                         "bridge", "timeoutMs", CONTROL_MS, "bypassSession", 1);
+        params = json_pack("{s:o, s:s, s:o, s:s, s:{s:s}, s:i, s:b}", "lease", plugin_lease_ref(l),
+                           "command", command, "args", list, "cwd", "/", "env", CHANNEL_NAME,
+                           "bridge", "timeoutMs", CONTROL_MS, "bypassSession", 1);
+        if (input)
+                json_object_set_new(params, "stdin", json_string(input));
+        return params;
 }
 
 int plugin_box_run(struct op *op, struct runtime *rt, const struct plugin_lease *l,
-                   const char *command, const char *const *args, int64_t *ret_status,
-                   const char **ret_printed, struct err *err)
+                   const char *command, const char *const *args, const char *input,
+                   int64_t *ret_status, const char **ret_printed, struct err *err)
 {
         struct plugin_request q = {
                 .target = &l->target,
                 .scope = &l->scope,
                 .method = "environmentExecute",
                 .config = l->config,
-                .take_params = plugin_box_params(l, command, args),
+                .take_params = plugin_box_params(l, command, args, input),
                 .limit_ms = CONTROL_MS + PLUGIN_CALL_GRACE_MS,
         };
         json_t *answer = NULL;
@@ -207,7 +210,7 @@ static int ask_program(struct op *op, struct runtime *rt, const struct plugin_le
         /* A call that was lost is made again: every question comes to the same end. */
         for (int i = 0; i < TRIES; i++) {
                 err_clear(err);
-                r = plugin_box_run(op, rt, l, box->program, args, &status, &printed, err);
+                r = plugin_box_run(op, rt, l, box->program, args, NULL, &status, &printed, err);
                 if (r != ERR_PROVIDER && r != ERR_UNCERTAIN)
                         break;
         }
@@ -310,18 +313,31 @@ void plugin_box_leave(struct op *op, struct runtime *rt, const struct place *pla
 
 /* Running commands */
 
-static bool is_needed(const json_t *request)
+/* How commands of the lease run, as far as that was tried: "box", "execute" or NULL. In the arena.
+ */
+static const char *commands_of(struct op *op, const struct lease *lease)
+{
+        return json_get_string(parse_kept(op, lease->metadata), "commands");
+}
+
+static bool needs_box(const json_t *request)
 {
         const json_t *tty = json_object_get(request, "tty");
 
-        return json_is_true(json_object_get(request, "openStdin")) || (tty && !json_is_null(tty));
+        return tty && !json_is_null(tty);
 }
 
-bool plugin_box_wanted(const struct runtime *rt, json_t *request)
+bool plugin_box_wanted(struct op *op, const struct runtime *rt, const struct lease *lease,
+                       const json_t *request)
 {
+        const char *commands;
+
         if (!rt->hub || rt->settings.plugin_box == PLUGIN_BOX_OFF)
                 return false;
-        return rt->settings.plugin_box == PLUGIN_BOX_ALWAYS || is_needed(request);
+        commands = commands_of(op, lease);
+        if (commands && streq(commands, "execute"))
+                return false; /* it was tried */
+        return commands || rt->settings.plugin_box == PLUGIN_BOX_ALWAYS || needs_box(request);
 }
 
 /* A box that runs is the proof that one can. */
@@ -385,6 +401,30 @@ static int make_sure(struct op *op, struct runtime *rt, struct plugin_lease *l, 
         return r;
 }
 
+/* That a sandbox takes no box is no failure of whoever wanted one: it does without. */
+static bool does_without(int r)
+{
+        return r == ERR_PROVIDER || r == ERR_NOT_FOUND || r == ERR_NOT_IMPLEMENTED;
+}
+
+int plugin_box_bring(struct op *op, struct runtime *rt, const struct lease *lease, struct err *err)
+{
+        const char *commands = commands_of(op, lease);
+        struct plugin_lease l;
+        int r;
+
+        if (!rt->hub || rt->settings.plugin_box == PLUGIN_BOX_OFF ||
+            (commands && streq(commands, "execute")))
+                return 0;
+        r = plugin_lease_load(op, rt, lease, &l, err);
+        if (r >= 0)
+                r = make_sure(op, rt, &l, err);
+        if (!does_without(r))
+                return MIN(r, 0);
+        err_clear(err);
+        return 0;
+}
+
 static int describe(struct op *op, const struct plugin_lease *l, json_t *request,
                     struct exec_request *ret, struct err *err)
 {
@@ -413,27 +453,14 @@ int plugin_box_prepare_exec(struct op *op, struct runtime *rt, const struct leas
                             json_t *request, struct exec_request *ret, struct err *err)
 {
         struct plugin_lease l;
-        const char *commands;
         int r = plugin_lease_load(op, rt, &record->lease, &l, err);
 
-        if (r < 0)
-                return r;
-        commands = json_get_string(l.metadata, "commands");
-        if (commands && streq(commands, "execute") && !is_needed(request))
-                return 1; /* it was tried */
-        r = make_sure(op, rt, &l, err);
+        if (r >= 0)
+                r = make_sure(op, rt, &l, err);
         if (r >= 0)
                 return describe(op, &l, request, ret, err);
-        if (r == ERR_CANCELLED || r == ERR_CONFLICT)
+        if (!does_without(r))
                 return r;
-        if (is_needed(request)) {
-                r = err_wrap(err, r == ERR_PROVIDER ? ERR_UNPROCESSABLE : r,
-                             "Commands with open input or a terminal need a box in the sandbox, "
-                             "and there is none");
-                if (!json_object_get(request, "tty")) /* it can be sent as `stdin` instead */
-                        err_details(err, xstrdup("[{\"path\":[\"openStdin\"]}]"));
-                return r;
-        }
         log_info("commands of a lease run without a box", LOG_S("lease", record->lease.id),
                  LOG_S("reason", err->msg));
         err_clear(err);

@@ -229,7 +229,7 @@ int plugin_lease_prepare_exec(struct op *op, struct runtime *rt, const struct le
         json_t *config = NULL;
         int r;
 
-        if (plugin_box_wanted(rt, request)) {
+        if (plugin_box_wanted(op, rt, &record->lease, request)) {
                 r = plugin_box_prepare_exec(op, rt, record, request, ret, err);
                 if (r <= 0)
                         return r;

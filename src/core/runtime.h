@@ -43,11 +43,12 @@ struct settings {
         int64_t close_timeout_ms;     /* what a provider may take to give a place up */
         int64_t workspace_timeout_ms; /* what staging, restoring, and saving may take */
         int64_t salvage_ttl_ms;
-        int64_t ssh_timeout_ms;   /* what a login to an ssh host may take */
-        const char *plugin_dir;   /* where plugins are kept */
-        const char *node, *npm;   /* paths; NULL: looked up in PATH */
-        const char *plugin_env;   /* names of further variables for workers (plugin/env.h) */
-        const char *plugin_paths; /* further paths that workers may read; the same form */
+        int64_t ssh_timeout_ms;     /* what a login to an ssh host may take */
+        const char *api_candidates; /* JSON list of base URLs, for ssh leases; NULL: none */
+        const char *plugin_dir;     /* where plugins are kept */
+        const char *node, *npm;     /* paths; NULL: looked up in PATH */
+        const char *plugin_env;     /* names of further variables for workers (plugin/env.h) */
+        const char *plugin_paths;   /* further paths that workers may read; the same form */
         int64_t plugin_install_timeout_ms;
         enum plugin_box_use plugin_box;
         bool plugin_confine;          /* Landlock for workers, where the kernel has it */

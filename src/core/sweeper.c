@@ -6,6 +6,7 @@
 #include "core/lease.h"
 #include "core/place.h"
 #include "core/stock.h"
+#include "core/workspace.h"
 
 /* Less is the usual correction of a clock, and too little to move deadlines for. */
 #define CLOCK_JUMP_US (10 * US_PER_S)
@@ -245,6 +246,8 @@ static void heal_closing(struct findings *f, struct place *place, struct sweep_r
 {
         bool due = place->next_attempt_at <= f->now;
 
+        if (due && workspace_is_busy(f->op, f->rt, place->id))
+                return; /* its changes are being saved, which may take long */
         if (due || (!place_is_ours(f->rt, place) && is_abandoned(f, place)))
                 close_place(f, place, NULL, res);
 }

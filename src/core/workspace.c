@@ -109,7 +109,7 @@ static int tell_lease(struct db *db, const struct workspace_row *row, struct are
         if (!lease.metadata ||
             json_parse(lease.metadata, strlen(lease.metadata), &metadata, NULL) < 0)
                 metadata = json_object();
-        json_object_set_new(metadata, "workspace", describe(row));
+        json_object_set_new(metadata, "stagedWorkspace", describe(row));
         text = json_to_text(metadata);
         json_decref(metadata);
         return leases_set_metadata(db, lease.id, text, clock_now_us(), err);
@@ -224,7 +224,7 @@ const char *workspace_default_cwd(struct arena *arena, const struct lease *lease
         if (!lease->metadata ||
             json_parse(lease->metadata, strlen(lease->metadata), &metadata, NULL) < 0)
                 return NULL;
-        workspace = json_get_object(metadata, "workspace");
+        workspace = json_get_object(metadata, "stagedWorkspace");
         state = json_get_string(workspace, "state");
         if (state && !streq(state, WORKSPACE_STAGING) && !streq(state, WORKSPACE_ENDED))
                 cwd = arena_strdup(arena, json_get_string(workspace, "cwd"));

@@ -76,6 +76,9 @@ struct workspace_way {
          * nothing to do. */
         int (*unstage)(struct op *op, struct runtime *rt, const struct place *place,
                        const struct workspace *w, struct err *err);
+        /* The next workspace of the same lease comes to the same directory, and stage() sends only
+         * what differs: one that is replaced is left there. */
+        bool is_replaced;
         bool works_dead;      /* collect() needs no living box (an upper layer on this machine) */
         bool dies_with_place; /* closing the place is enough: no unstage() before it */
         bool needs_world;     /* something outside the database is made for it */
@@ -133,6 +136,11 @@ int workspace_get(struct op *op, struct runtime *rt, const char *lease_id,
  * are ended first. `reason` NULL: how the lease ended. */
 int workspace_give_up(struct op *op, struct runtime *rt, const struct place *place,
                       const char *lease_id, const char *reason, struct err *err);
+/* The same for a lease whose next workspace comes by `next`. */
+int workspace_replace(struct op *op, struct runtime *rt, const struct place *place,
+                      const char *lease_id, const struct workspace_way *next, struct err *err);
+/* Whether somebody works on a workspace of the place just now. */
+bool workspace_is_busy(struct op *op, struct runtime *rt, const char *place_id);
 /* Inside a transaction that ends a lease whose place has no world: nothing can be lost. */
 int workspace_end_worldless(struct db *db, const struct runtime *rt, const char *place_id,
                             struct arena *arena, struct err *err);

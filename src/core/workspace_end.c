@@ -167,7 +167,22 @@ static int save(struct workspace_job *j, const char *reason, bool whole_place, s
         return r;
 }
 
-static int give_up(struct workspace_job *j, const char *reason, bool whole_place, struct err *err)
+/* How it is given up. */
+struct farewell {
+        const char *lease_id; /* NULL: with its whole place */
+        const char *reason;
+        const struct workspace_way *next; /* by which another takes its place; NULL: none does */
+};
+
+static int leave(struct workspace_job *j, const struct farewell *how, struct err *err)
+{
+        bool is_replaced = how->next && how->next == j->way && j->way->is_replaced;
+        int r = is_replaced ? 0 : remove_there(j, err);
+
+        return r < 0 ? r : record_end(j, NULL, NULL, NULL, err);
+}
+
+static int give_up(struct workspace_job *j, const struct farewell *how, struct err *err)
 {
         CLEAN(err_done) struct err failure = { 0 };
         bool saving = false;
@@ -177,11 +192,11 @@ static int give_up(struct workspace_job *j, const char *reason, bool whole_place
                 return 0;
         if (has_something(j)) {
                 saving = true;
-                r = save(j, reason, whole_place, &failure);
+                r = save(j, how->reason, !how->lease_id, &failure);
         }
         if (r >= 0) {
                 saving = false;
-                r = workspace_end(j, NULL, &failure);
+                r = leave(j, how, &failure);
         }
         if (r >= 0)
                 return 0;
@@ -217,10 +232,10 @@ static int read_living(struct db *db, void *arg, struct err *err)
         return workspaces_living(db, q->place_id, q->op->arena, add_id, q, err);
 }
 
-int workspace_give_up(struct op *op, struct runtime *rt, const struct place *place,
-                      const char *lease_id, const char *reason, struct err *err)
+static int give_up_all(struct op *op, struct runtime *rt, const struct place *place,
+                       const struct farewell *how, struct err *err)
 {
-        struct of_place q = { .op = op, .place_id = place->id, .lease_id = lease_id };
+        struct of_place q = { .op = op, .place_id = place->id, .lease_id = how->lease_id };
         int failure = 0, r;
 
         if (!rt->workspaces)
@@ -228,15 +243,11 @@ int workspace_give_up(struct op *op, struct runtime *rt, const struct place *pla
         r = store_read(op, rt->store, read_living, &q, err);
         for (size_t i = 0; r >= 0 && i < q.n; i++) {
                 CLEAN(err_done) struct err one = { 0 };
-                struct op longer = *op;
-                struct workspace_job j = { .op = &longer, .rt = rt };
+                struct workspace_job j = { .op = op, .rt = rt };
                 int one_r = workspace_job_begin(&j, q.ids[i], true, &one);
 
-                /* Saving takes what it takes. */
-                longer.deadline_ms = MAX(longer.deadline_ms,
-                                         clock_mono_ms() + rt->settings.workspace_timeout_ms);
                 if (one_r >= 0)
-                        one_r = give_up(&j, reason, !lease_id, &one);
+                        one_r = give_up(&j, how, &one);
                 workspace_job_end(&j);
                 if (one_r < 0) {
                         failure = one_r;
@@ -246,12 +257,41 @@ int workspace_give_up(struct op *op, struct runtime *rt, const struct place *pla
         return r < 0 ? r : failure;
 }
 
+int workspace_give_up(struct op *op, struct runtime *rt, const struct place *place,
+                      const char *lease_id, const char *reason, struct err *err)
+{
+        struct farewell how = { .lease_id = lease_id, .reason = reason };
+
+        return give_up_all(op, rt, place, &how, err);
+}
+
+int workspace_replace(struct op *op, struct runtime *rt, const struct place *place,
+                      const char *lease_id, const struct workspace_way *next, struct err *err)
+{
+        struct farewell how = { .lease_id = lease_id, .reason = "staged again", .next = next };
+
+        return give_up_all(op, rt, place, &how, err);
+}
+
 struct ending {
         struct db *db;
         const struct runtime *rt;
         struct arena *arena;
         struct err *err;
 };
+
+bool workspace_is_busy(struct op *op, struct runtime *rt, const char *place_id)
+{
+        struct of_place q = { .op = op, .place_id = place_id };
+        struct workspace_work work;
+
+        if (!rt->workspaces || store_read(op, rt->store, read_living, &q, NULL) < 0)
+                return false;
+        for (size_t i = 0; i < q.n; i++)
+                if (workspace_work_look(rt->workspaces, q.ids[i], &work))
+                        return true;
+        return false;
+}
 
 static int end_row(void *ctx, const struct workspace_row *row)
 {

@@ -117,6 +117,13 @@ void workspace_work_end(struct workspace_work *work)
         pthread_mutex_unlock(&host->lock);
 }
 
+void workspace_work_may_cancel(struct workspace_work *work)
+{
+        pthread_mutex_lock(&work->host->lock);
+        work->may_cancel = true;
+        pthread_mutex_unlock(&work->host->lock);
+}
+
 void workspace_work_progress(void *ctx, const char *phase, uint64_t done, uint64_t total)
 {
         struct workspace_work *work = ctx;

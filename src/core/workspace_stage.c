@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "core/place.h"
+#include "core/plugin_box.h"
 #include "core/workspace_internal.h"
 #include "core/workspace_root.h"
 
@@ -145,12 +146,12 @@ static int record_staged(struct staging *s, struct err *err)
 static void undo(struct staging *s, const struct err *cause)
 {
         struct workspace_job *j = &s->job;
-        struct op shield = op_shield(j->op, j->rt->settings.close_timeout_ms);
-        const struct op *op = j->op;
+        struct op shield = op_shield(j->op, j->rt->settings.close_timeout_ms), *op = j->op;
 
         j->op = &shield;
         if (workspace_end(j, arena_printf(op->arena, "Staging failed: %s", cause->msg), NULL) < 0)
                 log_warn("a stage that failed will be undone later", LOG_S("workspace", j->row.id));
+        j->op = op;
 }
 
 static int stage(struct staging *s, struct err *err)
@@ -163,7 +164,7 @@ static int stage(struct staging *s, struct err *err)
         if (r < 0)
                 return r;
         j->at_work = true;
-        j->work.may_cancel = true;
+        workspace_work_may_cancel(&j->work);
         FAULT("workspace.stage.intend.before");
         r = store_write(j->op, j->rt->store, intend, s, err);
         FAULT("workspace.stage.intend.after");
@@ -183,15 +184,6 @@ static int stage(struct staging *s, struct err *err)
         return 0;
 }
 
-/* What the lease had until now */
-
-static int give_up_old(struct staging *s, struct err *err)
-{
-        struct workspace_job *j = &s->job;
-
-        return workspace_give_up(j->op, j->rt, &j->place, s->record->lease.id, "staged again", err);
-}
-
 int workspace_stage(struct op *op, struct runtime *rt, const struct lease_record *record,
                     const struct stage_request *req, struct workspace_row *ret_row, struct err *err)
 {
@@ -201,10 +193,15 @@ int workspace_stage(struct op *op, struct runtime *rt, const struct lease_record
 
         if (r >= 0)
                 r = store_read(op, rt->store, read_place, &s, err);
+        if (r >= 0 && plugin_place_is(&s.job.place)) {
+                r = plugin_box_bring(op, rt, &record->lease, err);
+                if (r >= 0) /* it may have a box now */
+                        r = store_read(op, rt->store, read_place, &s, err);
+        }
         if (r >= 0)
                 r = workspace_way_for(rt, &s.job.place, req->isolation, &s.job.way, err);
         if (r >= 0)
-                r = give_up_old(&s, err);
+                r = workspace_replace(op, rt, &s.job.place, record->lease.id, s.job.way, err);
         if (r >= 0)
                 r = stage(&s, err);
         workspace_job_end(&s.job);

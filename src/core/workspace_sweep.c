@@ -91,9 +91,7 @@ static int take_up(struct op *op, struct runtime *rt, const struct due *due, str
         r = workspace_job_begin(&j, due->id, false, err);
         if (r < 0) {
                 workspace_job_end(&j);
-                if (r == ERR_CONFLICT)
-                        err_clear(err);
-                return r == ERR_CONFLICT ? 0 : r;
+                return r == ERR_CONFLICT ? 0 : r; /* somebody was faster */
         }
         FAULT("workspace.sweep.before");
         if (streq(j.row.state, WORKSPACE_STAGING))
@@ -182,8 +180,12 @@ int workspace_sweep(struct op *op, struct runtime *rt, struct err *err)
         r = store_read(op, rt->store, look, &f, err);
         for (size_t i = 0; r >= 0 && i < f.n; i++) {
                 CLEAN(err_done) struct err one = { 0 };
+                struct op limited = *op;
 
-                if (take_up(op, rt, &f.rows[i], &one) < 0)
+                /* What is large gets further with each pass; the others are not kept waiting. */
+                limited.deadline_ms =
+                        MIN(op->deadline_ms, clock_mono_ms() + rt->settings.close_timeout_ms);
+                if (take_up(&limited, rt, &f.rows[i], &one) < 0)
                         log_warn("could not go on with a workspace",
                                  LOG_S("workspace", f.rows[i].id), LOG_S("error", one.msg));
                 r = op_check(op, err);

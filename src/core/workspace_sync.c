@@ -17,14 +17,12 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "base/fault.h"
 #include "base/fd.h"
-#include "base/log.h"
-#include "codec/json.h"
 #include "core/box_route.h"
 #include "core/box_service.h"
 #include "core/workspace.h"
 #include "core/workspace_host.h"
+#include "core/workspace_remote.h"
 #include "workspace/sync.h"
 
 #define BASELINE  "baseline"
@@ -55,24 +53,6 @@ struct moving {
 
 /* Where it is there */
 
-struct lease_read {
-        const char *id;
-        struct arena *arena;
-        struct lease lease;
-};
-
-static int read_lease(struct db *db, void *arg, struct err *err)
-{
-        struct lease_read *l = arg;
-
-        return leases_get(db, l->id, l->arena, &l->lease, err);
-}
-
-static const char *trimmed(struct op *op, const json_t *object, const char *key)
-{
-        return arena_strtrim(op->arena, json_get_string(object, key));
-}
-
 static void place_in(struct moving *m, const char *cwd)
 {
         m->options.remote_dir = cwd;
@@ -83,30 +63,19 @@ static void place_in(struct moving *m, const char *cwd)
 static int find_remote(struct moving *m, struct err *err)
 {
         struct arena *arena = m->op->arena;
-        struct lease_read l = { .id = m->w->lease_id, .arena = arena };
-        const char *cwd, *mode, *run;
-        json_t *metadata = NULL;
-        int r = store_read(m->op, m->rt->store, read_lease, &l, err);
+        struct workspace_remote remote;
+        const char *cwd;
+        int r = workspace_remote_find(m->op, m->rt, m->w->lease_id, &remote, err);
 
         if (r < 0)
                 return r;
-        if (l.lease.metadata)
-                (void)json_parse(l.lease.metadata, strlen(l.lease.metadata), &metadata, NULL);
-        run = l.lease.heartbeat_run_id ? l.lease.heartbeat_run_id : l.id;
-        cwd = trimmed(m->op, json_get_object(metadata, "providerMetadata"), "remoteCwd");
-        if (!cwd)
-                cwd = trimmed(m->op, metadata, "remoteCwd");
-        mode = trimmed(m->op, metadata, "workspaceMode");
-        json_decref(metadata);
-        if (!cwd || cwd[0] != '/')
-                return err_set(err, ERR_UNPROCESSABLE,
-                               "The lease names no directory for a workspace.");
-        if (!streq(m->place->driver, "ssh") || (mode && streq(mode, "in_place"))) {
+        cwd = remote.cwd;
+        if (!streq(m->place->driver, "ssh") || remote.in_place) {
                 place_in(m, cwd);
                 return 0;
         }
         m->run_dir = arena_printf(arena, "%s/.paperclip-runtime/runs/%s",
-                                  streq(cwd, "/") ? "" : cwd, run);
+                                  streq(cwd, "/") ? "" : cwd, remote.run);
         m->options.remote_dir = arena_printf(arena, "%s/workspace", m->run_dir);
         m->options.remote_cache = arena_printf(arena, "%s/cache", m->run_dir);
         return 0;
@@ -341,5 +310,6 @@ const struct workspace_way workspace_sync = {
         .collect = collect,
         .settle = settle,
         .unstage = unstage,
+        .is_replaced = true,
         .needs_world = true,
 };

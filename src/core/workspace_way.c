@@ -8,6 +8,7 @@ static const struct workspace_way *const ways[] = {
         &workspace_overlay,
         &workspace_copy,
         &workspace_sync,
+        &workspace_archive,
         NULL,
 };
 

@@ -363,6 +363,10 @@ static void load_settings(struct loader *l, const struct cli_serve_options *flag
         s->operation_timeout_ms = number(
                 l, (struct source){ "operation_timeout_ms", "BERTH_OPERATION_TIMEOUT_MS", NULL },
                 120000, 100, 86400000);
+        s->api_candidates = text(l, NULL,
+                                 (struct source){ NULL, "BERTH_RUNTIME_API_CANDIDATES_JSON",
+                                                  "PAPERCLIP_RUNTIME_API_CANDIDATES_JSON" },
+                                 NULL);
         s->ssh_timeout_ms =
                 number(l, (struct source){ "ssh_timeout_ms", "BERTH_SSH_TIMEOUT_MS", NULL }, 20000,
                        100, 600000);

@@ -445,7 +445,7 @@ int apply_move(struct apply *a, const char *path, uint32_t mode, int64_t mtime_n
         return 0;
 }
 
-int apply_open(struct apply *a, const char *path)
+static int open_file(struct apply *a, const char *path, int flags)
 {
         const char *name;
         struct stat st;
@@ -453,10 +453,20 @@ int apply_open(struct apply *a, const char *path)
 
         if (enter_dir(a, path, &name) < 0)
                 return -1;
-        fd = openat(a->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+        fd = openat(a->dir_fd, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
         if (fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))) {
                 close(take_fd(&fd));
                 errno = ENOENT;
         }
         return fd;
+}
+
+int apply_open(struct apply *a, const char *path)
+{
+        return open_file(a, path, O_RDONLY);
+}
+
+int apply_open_to_write(struct apply *a, const char *path)
+{
+        return open_file(a, path, O_WRONLY);
 }

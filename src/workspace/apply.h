@@ -41,5 +41,6 @@ int apply_move(struct apply *a, const char *path, uint32_t mode, int64_t mtime_n
 int apply_clear(struct apply *a, struct err *err);
 /* A regular file to read, or -1. */
 int apply_open(struct apply *a, const char *path);
+int apply_open_to_write(struct apply *a, const char *path);
 
 #endif

@@ -124,6 +124,8 @@ class AgentTest(WorkTest):
         self.assert_error(self.req("POST", path + "/pause"), 409, "Cannot pause terminated agent")
         self.assert_error(self.req("PATCH", path, {"status": "idle"}), 409, "Terminated agents cannot be resumed")
         self.assertEqual(self.ok("POST", path + "/terminate")["status"], "terminated")
+        self.ok("PATCH", path, {"title": "gone", "adapterConfig": {"x": 1}})
+        self.assertEqual(self.ok("GET", f"/api/secrets/{secret['id']}/usage")["bindings"], [])
         patched = self.agent(self.acme, "Bob", adapterConfig={"env": {"A": {"type": "secret_ref",
                                                                           "secretId": secret["id"]}}})
         self.ok("PATCH", f"/api/agents/{patched['id']}", {"status": "terminated"})
@@ -178,6 +180,34 @@ class AgentTest(WorkTest):
         plain = self.make("P")
         self.assert_error(self.req("PATCH", f"/api/agents/{plain['id']}/instructions-path", {"path": "/x"}), 422,
                           contains="No default instructions path key for adapter type 'process'")
+
+    def test_skills(self):
+        agent = self.agent(self.acme, desiredSkills=["a"])
+        path = f"/api/agents/{agent['id']}/skills"
+        self.assertEqual(self.ok("GET", path), {"adapterType": "process", "supported": False, "mode": "unsupported",
+                                                "desiredSkills": ["a"], "entries": [], "warnings": []})
+        self.assertEqual(self.agent_ok(agent, "POST", path + "/sync", {"desiredSkills": ["b"]})["desiredSkills"], ["b"])
+        self.assertEqual(self.ok("GET", path)["desiredSkills"], ["b"])
+        self.assert_error(self.req("POST", path + "/sync", {"desiredSkills": [1]}), 400, "Validation error")
+        self.assert_error(self.req("POST", path + "/sync", {}), 400, "Validation error")
+        other = self.agent(self.acme, "Bob")
+        self.assert_error(self.as_agent(other, "POST", path + "/sync", {"desiredSkills": []}), 403,
+                          "Only CEO or agent creators can modify other agents")
+        self.assertEqual(self.agent_ok(other, "GET", path)["desiredSkills"], [])
+
+    def test_export_preview(self):
+        secret = self.ok("POST", f"/api/companies/{self.acme['id']}/secrets", {"name": "k", "value": "v"}, status=201)
+        boss = self.agent(self.acme, "Boss", role="ceo")
+        self.make("Ada", adapterConfig={"env": {"A": "not-shown", "B": {"type": "secret_ref", "secretId": secret["id"]}}})
+        self.ok("POST", self.projects, {"name": "Site", "env": {"C": "c"}}, status=201)
+        path = f"/api/companies/{self.acme['id']}/exports/preview"
+        answer = self.ok("POST", path, {"include": {}})
+        self.assertEqual([(i["key"], i["kind"], i["agentSlug"], i["projectSlug"]) for i in
+                          answer["manifest"]["envInputs"]],
+                         [("A", "plain", "ada", None), ("B", "secret", "ada", None), ("C", "plain", None, "site")])
+        self.assertNotIn("not-shown", str(answer))
+        self.agent_ok(boss, "POST", path, {})
+        self.assert_error(self.as_agent(self.agent(self.acme, "Bob"), "POST", path, {}), 403, "Board access required")
 
     def test_runtime_state(self):
         agent = self.agent(self.acme)

@@ -128,6 +128,18 @@ class ExecutionWorkspaceTest(BerthTest):
                             ({"metadata": {"config": {"workspaceRuntime": {}}}}, "metadata.config.workspaceRuntime")):
             self.assert_error(self.req("PATCH", self.path(), body, token=token), 403,
                               f"Agent keys cannot modify host-executed workspace commands ({paths}).")
+        # It could otherwise leave its sandbox, or have another directory brought into it.
+        box = self.environment(self.c)["id"]
+        self.ok("PATCH", self.path(), {"config": {"environmentId": box}})
+        for body, text in (({"config": {"environmentId": None}}, "Missing permission: environments:manage"),
+                           ({"metadata": {"config": {"desiredState": "running"}}},
+                            "Missing permission: environments:manage"),
+                           ({"cwd": "/root"}, "Agent keys cannot choose directories of the host (cwd).")):
+            self.assert_error(self.req("PATCH", self.path(), body, token=token), 403, text)
+        self.assertEqual(self.ok("GET", self.path())["config"]["environmentId"], box)
+        self.ok("PATCH", self.path(), {"config": {"environmentId": box, "desiredState": "running"}}, token=token)
+        keeper = self.agent(self.c, "Keeper", grants=("environments:manage",))["token"]
+        self.ok("PATCH", self.path(), {"config": {"environmentId": None}}, token=keeper)
         stranger = self.agent(self.other, "Bob")["token"]
         for method, rest in (("GET", ""), ("GET", "/close-readiness"), ("GET", "/workspace-operations")):
             self.assert_error(self.req(method, self.path(rest=rest), token=stranger), 403,

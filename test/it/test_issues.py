@@ -1,5 +1,6 @@
 """Issues: made, found, changed, taken and given back; who may write; comments and documents."""
 
+import json
 import threading
 import unittest
 
@@ -498,6 +499,29 @@ class SelectionTest(WorkTest):
             self.assert_error(self.req("POST", self.issues, {"title": "t", **body}), 422, text)
             self.assert_error(self.req("PATCH", f"/api/issues/{issue['id']}", body), 422, text)
         self.assertIsNone(self.row(issue)["executionWorkspaceSettings"])
+
+    def test_the_workspace_is_told(self):
+        box = self.sandbox()["id"]
+        project = self.ok("POST", self.projects, {"name": "p"}, status=201)
+        workspace = "00000000-0000-4000-8000-0000000000ff"
+        self.edit("INSERT INTO execution_workspaces (id, company_id, project_id, mode, strategy_type, name, metadata, "
+                  "last_used_at, opened_at, created_at, updated_at) VALUES (?, ?, ?, 'm', 's', 'n', ?, 1, 1, 1, 1)",
+                  (workspace, self.acme["id"], project["id"], '{"x":1,"config":{"y":2}}'))
+        issue = self.issue(executionWorkspaceId=workspace, executionWorkspacePreference="reuse_existing")
+        path = f"/api/issues/{issue['id']}"
+        self.ok("PATCH", path, {"executionWorkspaceSettings": {"environmentId": box, "workspaceStrategy": {
+            "provisionCommand": "make"}}})
+        row, = self.daemon.sql("SELECT metadata FROM execution_workspaces")
+        self.assertEqual(json.loads(row["metadata"]),
+                         {"x": 1, "config": {"y": 2, "environmentId": box, "provisionCommand": "make"}})
+        self.ok("PATCH", path, {"executionWorkspacePreference": None})
+        self.ok("PATCH", path, {"executionWorkspaceSettings": {"environmentId": None}})
+        self.assertEqual(self.daemon.sql("SELECT metadata FROM execution_workspaces"), [row])
+        self.assert_error(self.req("PATCH", path, {"executionWorkspaceId": MISSING}), 422, "Execution workspace not found")
+        ada = self.agent(self.acme)
+        free = self.issue()
+        self.assert_error(self.as_agent(ada, "PATCH", f"/api/issues/{free['id']}", {"executionWorkspaceId": workspace}),
+                          403, "Missing permission: environments:manage")
 
     # An agent in a sandbox could otherwise move its own work out of it.
     def test_agents_do_not_choose(self):

@@ -2,10 +2,12 @@
 to it is carried by calls that may be lost, doubled or late."""
 # slow: a program is brought into a sandbox in pieces for each test
 
+import base64
 import contextlib
 import http.client
 import json
 import os
+import re
 import signal
 import socketserver
 import subprocess
@@ -107,6 +109,10 @@ class RunTest(PluginBoxTest):
         new = self.provider.calls("environmentExecute")[before:]
         self.assertTrue(all(c["env"] == {CHANNEL: "bridge"} for c in new), new)
         self.assertEqual({c["args"][0] for c in new}, {"--ask", "--exchange"})
+        # What it is told is in nobody's arguments.
+        self.sh("true", env={"TOKEN": "s3cret-value"})
+        self.assertNotIn(b"s3cret", b"".join(base64.b64decode(a) for c in self.provider.calls("environmentExecute")
+                                             for a in c["args"] if re.fullmatch("[A-Za-z0-9+/]{40,}=*", a)))
         self.assertTrue(all(len(a) < 131072 for c in self.provider.calls("environmentExecute") for a in c["args"]))
 
     def test_input_terminal_and_signals(self):
@@ -180,13 +186,20 @@ class WithoutTest(PluginBoxTest):
         before = len(self.provider.calls("environmentExecute"))
         self.sh("echo hi")
         self.assertEqual(len(self.provider.calls("environmentExecute")), before + 1)
-        self.assert_error(self.execute("/bin/cat", openStdin=True), 422, contains="need a box in the sandbox")
+        self.assert_status(self.execute("/bin/cat", openStdin=True), 400)
 
     def test_another_machine(self):
         self.provider.behave(Execute={"result": {"exitCode": 0, "timedOut": False, "stderr": "",
                                                  "stdout": "berth-put:machine Linux m68k\nberth-put:base /tmp\n"}})
         self.sh("true")
         self.assertIn("m68k", self.metadata()["commandsReason"])
+
+    def test_no_input(self):
+        self.provider.behave(Execute={"result": {
+            "exitCode": 0, "timedOut": False, "stderr": "",
+            "stdout": f"berth-put:machine Linux {os.uname().machine}\nberth-put:base /tmp\n"}})
+        self.sh("true")
+        self.assertIn("no input", self.metadata()["commandsReason"])
 
     def test_nowhere_to_write(self):
         self.provider.behave(Execute={"result": {"exitCode": 0, "timedOut": False, "stderr": "",
@@ -216,13 +229,15 @@ class AutoTest(PluginBoxTest):
         self.assertEqual(call["command"], "/bin/sh")
         self.assertNotIn("commands", self.metadata())
 
-    def test_input_brings_one(self):
+    def test_a_terminal_brings_one(self):
+        self.assert_status(self.execute("/bin/cat", openStdin=True), 400)
+        self.assertEqual(self.sh("stty size", tty={"columns": 100, "rows": 30})["stdout"], "30 100\r\n")
+        self.assertEqual(self.metadata()["commands"], "box")
+        # From then on for all.
         exec_id = self.detach("cat", openStdin=True)
         self.stdin(exec_id, b"one\n", eof=True)
         self.ended(exec_id)
         self.assertEqual(self.output(exec_id), b"one\n")
-        self.assertEqual(self.metadata()["commands"], "box")
-        self.assertEqual(self.sh("echo plain")["stdout"], "plain\n")
 
 
 class OffTest(PluginBoxTest):

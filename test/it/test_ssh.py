@@ -195,6 +195,19 @@ class LeaseTest(SshTest):
                          f"{self.fixture.port}:{self.fixture.workspace}.")
 
 
+class ApiUrlTest(SshTest):
+    def test_the_first_that_answers_is_noted(self):
+        with socket.create_server(("127.0.0.1", 0)) as s:
+            closed = f"http://127.0.0.1:{s.getsockname()[1]}"
+        other = self.new_daemon(env={"PAPERCLIP_RUNTIME_API_CANDIDATES_JSON":
+                                     json.dumps([closed, 7, self.daemon.url, "http://127.0.0.1:1"])}).start()
+        self.daemon, first = other, self.daemon
+        env = self.ssh_environment(self.company())
+        lease = self.acquire(env)["lease"]
+        self.assertEqual(lease["metadata"]["paperclipApiUrl"], first.url)
+        self.release(lease)
+
+
 class CommandLineTest(SshTest):
     def address(self, path=None, port=None):
         return f"{self.fixture.username}@127.0.0.1:{port or self.fixture.port}{path or ''}"
@@ -334,7 +347,9 @@ class HostKeyTest(SshTest):
         self.fixture.host_key.unlink()
         ssh_keygen(self.fixture.host_key)
         self.fixture.process.send_signal(1)  # sshd reads its files anew
-        wait_until(self.fixture.answers, "sshd answers again")
+        key = self.fixture.host_key.with_suffix(".pub").read_text().split()[1]
+        scan = ["ssh-keyscan", "-t", "ed25519", "-p", str(self.fixture.port), "127.0.0.1"]
+        wait_until(lambda: key in subprocess.run(scan, capture_output=True, text=True).stdout, "sshd has its new key", 30)
         return before, fingerprint(f"{self.fixture.host_key}.pub")
 
     def test_nobody_said_who_it_is(self):

@@ -17,12 +17,10 @@ class PlainTest(SshTest):
         self.env = self.ssh_environment(self.company())
         self.lease_ = self.acquire(self.env)["lease"]
 
-    def test_the_lease_says_so(self):
+    # remote-execution 8.37, 8.40, 8.66, 8.68
+    def test_commands(self):
         self.assertEqual(self.lease_["metadata"]["execution"], "plain")
         self.assertIn("pdp11", self.lease_["metadata"]["executionReason"])
-
-    # remote-execution 8.37, 8.40, 8.66
-    def test_commands(self):
         done = self.execute(self.lease_, "sh", "-c", "pwd; echo no >&2; cat; exit 7", stdin="in\nput")
         self.assertEqual((done["exitCode"], done["stdout"], done["stderr"], done["timedOut"]),
                          (7, f"{self.fixture.workspace}\nin\nput", "no\n", False))
@@ -35,18 +33,20 @@ class PlainTest(SshTest):
         done = self.execute(self.lease_, "pwd", cwd="/nowhere")
         self.assertNotEqual(done["exitCode"], 0)
         self.assertIn("/nowhere", done["stderr"])
+        answer = self.req("POST", f"/api/environment-leases/{self.lease_['id']}/execute",
+                          {"command": "true", "env": {"BAD KEY": "x"}})
+        self.assert_error(answer, 422, "Invalid SSH environment variable key: BAD KEY")
+        answer = self.req("POST", f"/api/environment-leases/{self.lease_['id']}/execute",
+                          {"command": "cat", "openStdin": True})
+        self.assert_error(answer, 422, contains="cannot run a box")
 
-    def test_start_up_files_and_what_beats_them(self):
+    def test_what_goes_in_and_comes_out(self):
         (self.fixture.home / ".profile").write_text("echo noise; A=profile; B=profile; export A B\n")
         done = self.execute(self.lease_, "sh", "-c", "echo $A $B", env={"A": "mine"})
         self.assertEqual(done["stdout"], "mine profile\n")
-
-    def test_much_output(self):
         done = self.execute(self.lease_, "seq", "200000")
         self.assertEqual(done["stdout"].split()[-1], "200000")
         self.assertEqual(len(done["stdout"].split()), 200000)
-
-    def test_values_are_in_no_command_line(self):
         done = self.execute(self.lease_, "sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'Zq[x]7value'",
                             env={"TOKEN": "Zqx7value"})
         self.assertEqual(done["stdout"].strip(), "0")
@@ -68,16 +68,6 @@ class PlainTest(SshTest):
         wait_until(lambda: marked([began["execId"]]), "it runs")
         self.assertEqual(self.release(self.lease_)["lease"]["status"], "released")
         wait_until(lambda: not marked([began["execId"]]), "it is gone")
-
-    def test_what_a_box_is_needed_for(self):
-        answer = self.req("POST", f"/api/environment-leases/{self.lease_['id']}/execute", {"command": "cat", "openStdin": True})
-        self.assert_error(answer, 422, contains="cannot run a box")
-
-    # remote-execution 8.68
-    def test_names_of_variables(self):
-        answer = self.req("POST", f"/api/environment-leases/{self.lease_['id']}/execute",
-                          {"command": "true", "env": {"BAD KEY": "x"}})
-        self.assert_error(answer, 422, "Invalid SSH environment variable key: BAD KEY")
 
 
 if __name__ == "__main__":

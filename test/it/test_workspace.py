@@ -71,12 +71,12 @@ class WorkspaceTest(BerthTest):
         self.assertEqual(state["exclude"], ["node_modules"])
         self.assertIsNone(state["progress"])
         self.assertIsNone(state["restoredAt"])
-        self.assertEqual(self.lease(self.lease_id)["metadata"]["workspace"]["state"], "staged")
+        self.assertEqual(self.lease(self.lease_id)["metadata"]["stagedWorkspace"]["state"], "staged")
         self.ok("POST", self.path("/restore"), {})
         self.assertIsNotNone(self.ok("GET", self.path())["restoredAt"])
         self.release(self.lease_id)
         self.assertEqual(self.ok("GET", self.path())["state"], "ended")
-        self.assertEqual(self.lease(self.lease_id)["metadata"]["workspace"]["state"], "ended")
+        self.assertEqual(self.lease(self.lease_id)["metadata"]["stagedWorkspace"]["state"], "ended")
         self.assertEqual(self.ok("GET", f"/api/companies/{self.c['id']}/salvages"), [])
 
     def test_staging_again_replaces(self):

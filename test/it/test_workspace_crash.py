@@ -38,6 +38,9 @@ class Operation:
     def act(self):
         raise NotImplementedError
 
+    def check(self):
+        """What is special to it, when all is over."""
+
     def acquire(self):
         self.t.held = self.t.ask("POST", f"/api/environments/{ident(self.t.env)}/leases", {"heartbeatRunId": RUN_A})
         self.t.ask("POST", self.t.ws("/stage"), {"localPath": str(self.t.dir)})
@@ -95,6 +98,28 @@ class Discard(Restore):
         self.t.ask("POST", self.t.ws("/discard"), {})
 
 
+class Git(Restore):
+    """The same with a commit that comes home."""
+
+    def git(self, *words):
+        return subprocess.run(["git", "-C", self.t.dir, "-c", "user.name=T", "-c", "user.email=t@example", *words],
+                              check=True, capture_output=True, text=True).stdout.strip()
+
+    def stage(self):
+        self.git("init", "-q", "-b", "main")
+        self.git("add", ".")
+        self.git("commit", "-q", "-m", "first")
+        super().stage()
+        done = self.t.ask("POST", f"/api/environment-leases/{ident(self.t.held)}/execute", {
+            "command": "sh", "args": ["-c", "export HOME=/tmp; git config --global --add safe.directory /workspace; "
+                                            "git -c user.name=B -c user.email=b@example commit -q -a -m second"]})
+        self.t.assertEqual(done["exitCode"], 0, done)
+
+    def check(self):
+        self.t.assertEqual(self.git("log", "--format=%s"), "second\nfirst")
+        self.git("fsck", "--strict")
+
+
 class Recover(Operation):
     """What a first crash left is taken up by a daemon that crashes too."""
 
@@ -114,7 +139,7 @@ class Recover(Operation):
         pass
 
 
-OPERATIONS = [Stage, Restore, Release, Reuse, Discard, Recover]
+OPERATIONS = [Stage, Restore, Release, Reuse, Discard, Git, Recover]
 
 
 class CrashTest(WorkspaceTest):
@@ -186,7 +211,7 @@ class CrashTest(WorkspaceTest):
         self.nothing_left()
 
     def check_files(self, operation):
-        now = contents(self.dir)
+        now = {name: text for name, text in contents(self.dir).items() if not name.startswith(".git/")}
         kept = [name for name in now if name.startswith("both.berth-local-")]
         if not self.edited:
             self.assertEqual(now, START)
@@ -197,6 +222,7 @@ class CrashTest(WorkspaceTest):
         self.assertIn("ours\n", [now.pop(name) for name in kept])
         self.assertEqual(now, {"a": "a1\n", "both": "b1\n", "stays": "ours\n", "d/x": "x0\n", "d/y": "y1\n",
                                "n/z": "z1\n", "local": "ours\n"})
+        operation.check()
 
     def test_every_point(self):
         listed = {p for p in subprocess.run([BINARIES["faults"], "faults"], capture_output=True, text=True,

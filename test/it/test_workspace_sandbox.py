@@ -380,7 +380,7 @@ class SalvageTest(WorkspaceTest):
         self.assertEqual(self.salvages(), [])
         self.assertEqual(os.listdir(self.daemon.data / "salvage"), [])
         self.assertEqual(os.listdir(self.daemon.data / "workspaces"), [])
-        note = self.lease(self.held)["metadata"]["workspace"]["note"]
+        note = self.lease(self.held)["metadata"]["stagedWorkspace"]["note"]
         self.assertIn(saved["id"], note)
 
     def test_release_after_a_restore(self):

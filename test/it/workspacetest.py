@@ -28,7 +28,7 @@ def tree(path):
 
 def contents(path):
     """Files alone: name to text."""
-    return {name: value[1].decode() for name, value in tree(path).items()
+    return {name: value[1].decode(errors="replace") for name, value in tree(path).items()
             if isinstance(value, tuple) and isinstance(value[1], bytes)}
 
 

@@ -1,8 +1,6 @@
 /* Rows of workspaces, salvages and execution workspaces, for every back end. */
 #include "store_suite.h"
 
-#include <stdio.h>
-
 #include "store/execution_workspaces.h"
 #include "store/leases.h"
 #include "store/salvages.h"

@@ -212,9 +212,9 @@ static const char *kept_as(const struct world *w, const char *name)
         return "nothing";
 }
 
-/* Tests. remote-execution 4.6 */
+/* Tests: section 4.6 of the specification of remote execution. */
 
-/* As remote-execution 8.71 wants it of a round trip. */
+/* The round trip with commits and what was not committed. */
 static void test_commits_come_home(void **state)
 {
         struct world *w = *state;
@@ -272,7 +272,7 @@ static void test_only_filter(void **state)
         sh(w, "! test -e scratch");
 }
 
-/* As remote-execution 8.75 wants it. */
+/* Both sides have commits. */
 static void test_diverged(void **state)
 {
         struct world *w = *state;

@@ -693,7 +693,7 @@ static bool excluded(const char *pattern, const char *path)
 
 static void test_excludes(void **state)
 {
-        /* remote-execution 2.7: the path itself and what is beneath it, from the root */
+        /* section 2.7: the path itself and what is beneath it, from the root */
         assert_true(excluded("a/b", "a/b"));
         assert_true(excluded("a/b", "a/b/c"));
         assert_false(excluded("a/b", "a/bc"));

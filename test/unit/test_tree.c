@@ -60,7 +60,7 @@ static void test_equality(void **state)
         assert_false(tree_same(&a, &b));
         a = dir_entry("x");
         a.mode = 0700;
-        assert_true(tree_same(&a, &b)); /* remote-execution 2.7: directories always match */
+        assert_true(tree_same(&a, &b)); /* section 2.7: directories always match */
         a = link_entry("x", "t");
         b = link_entry("x", "u");
         assert_false(tree_same(&a, &b));

@@ -1,0 +1,20 @@
+/* Where the directory of a lease is, in places that are elsewhere. Operation threads. */
+#ifndef BERTH_CORE_WORKSPACE_REMOTE_H
+#define BERTH_CORE_WORKSPACE_REMOTE_H
+
+#include "core/runtime.h"
+#include "rt/op.h"
+#include "store/leases.h"
+
+struct workspace_remote {
+        struct lease lease;
+        const char *cwd; /* absolute: the lease's `remoteCwd` */
+        const char *run; /* of the run, or of the lease */
+        bool in_place;   /* `workspaceMode` */
+};
+
+/* Everything in the operation's arena. ERR_UNPROCESSABLE: the lease names no directory. */
+int workspace_remote_find(struct op *op, struct runtime *rt, const char *lease_id,
+                          struct workspace_remote *ret, struct err *err);
+
+#endif
