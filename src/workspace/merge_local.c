@@ -167,10 +167,23 @@ int merge_parent(struct merge *m, const char *path, int *ret_dir, struct err *er
         return r;
 }
 
+/* By a descriptor, and only what we made: whoever the directory belongs to could have put another
+ * name of a file of ours there. */
 int merge_give_owner(struct merge *m, int dir, const char *name, struct err *err)
 {
-        if (m->options->set_owner &&
-            fchownat(dir, name, m->root_st.st_uid, m->root_st.st_gid, AT_SYMLINK_NOFOLLOW) < 0)
+        CLEAN(cleanup_fd) int fd = -1;
+        struct stat st;
+
+        if (!m->options->set_owner)
+                return 0;
+        fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0 || fstat(fd, &st) < 0)
+                return err_sys(err, ERR_IO, errno, "open %s", name);
+        if (st.st_uid != geteuid() || (!S_ISDIR(st.st_mode) && st.st_nlink > 1))
+                return S_ISDIR(st.st_mode) ? 0
+                                           : err_set(err, ERR_CONFLICT,
+                                                     "%s was replaced by somebody else", name);
+        if (fchownat(fd, "", m->root_st.st_uid, m->root_st.st_gid, AT_EMPTY_PATH) < 0)
                 return err_sys(err, ERR_IO, errno, "give %s to the owner of the workspace", name);
         return 0;
 }

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "merge_fixture.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -691,6 +692,44 @@ static void test_changed_there_while_merging(void **state)
         assert_int_equal(t->w.report.added, 1);
 }
 
+/* The owner of the workspace puts another name of a file of root's where ours was. */
+static int swap_for_link(struct change_set *s, const struct change *c, int *ret_fd, struct err *err)
+{
+        int fd = openat(disturbed->w.ws, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *d = fdopendir(fd);
+        const struct dirent *e;
+
+        assert_non_null(d);
+        while ((e = readdir(d)) != NULL)
+                if (str_starts(e->d_name, ".berth-tmp-")) {
+                        assert_int_equal(unlinkat(fd, e->d_name, 0), 0);
+                        assert_int_equal(linkat(disturbed->w.root_fd, "secret", fd, e->d_name, 0),
+                                         0);
+                        break;
+                }
+        closedir(d);
+        return open_quietly(s, c, ret_fd, err);
+}
+
+static void test_owner_of_what_we_made_alone(void **state)
+{
+        struct trees *t = *state;
+        CLEAN(cleanup_fd) int secret = -1;
+        struct stat st;
+
+        if (geteuid() != 0)
+                skip();
+        secret = openat(t->w.root_fd, "secret", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        assert_true(secret >= 0);
+        staged(t);
+        assert_int_equal(fchown(t->w.ws, 65534, 65534), 0);
+        t->w.options.set_owner = true;
+        mock_file(&t->now, "f", "theirs");
+        assert_int_equal(merge_with(t, swap_for_link), ERR_CONFLICT);
+        assert_int_equal(fstat(secret, &st), 0);
+        assert_int_equal(st.st_uid, 0);
+}
+
 /* Somebody saves a file between the decision and the rename. */
 static void test_edited_while_merging(void **state)
 {
@@ -917,6 +956,7 @@ int main(void)
                 TEST(test_hostile_beneath_a_file),
                 TEST(test_hostile_mode),
                 TEST(test_changed_there_while_merging),
+                TEST(test_owner_of_what_we_made_alone),
                 TEST(test_edited_while_merging),
                 TEST(test_edited_after_it_agreed),
                 TEST(test_cancelled),
