@@ -81,14 +81,33 @@ static int ask(int fd, const struct buf *call, struct buf *answer)
         }
 }
 
-int exchange_main(const char *dir, const char *text)
+static int read_call(struct buf *call)
 {
-        CLEAN(buf_done) struct buf call = BUF_INIT;
+        CLEAN(buf_wipe) struct buf text = { .max = 2 * EXCHANGE_MAX };
+        ssize_t n = 1;
+
+        while (n > 0) {
+                char *at = buf_reserve(&text, 65536);
+
+                n = at ? read(0, at, 65536) : -1;
+                if (n > 0)
+                        buf_grew(&text, (size_t)n);
+                else if (n < 0 && at && errno == EINTR)
+                        n = 1;
+        }
+        while (text.len > 0 && strchr("\r\n", text.data[text.len - 1]))
+                text.len--;
+        return n < 0 ? -1 : exchange_from_text(buf_str(&text), text.len, call, NULL);
+}
+
+int exchange_main(const char *dir)
+{
+        CLEAN(buf_wipe) struct buf call = BUF_INIT;
         CLEAN(buf_done) struct buf answer = { .max = EXCHANGE_MAX + 65536 };
         CLEAN(buf_done) struct buf printed = BUF_INIT;
         struct exchange_call checked;
 
-        if (exchange_from_text(text, strlen(text), &call, NULL) < 0 ||
+        if (read_call(&call) < 0 ||
             exchange_call_read(buf_str(&call), call.len, &checked, NULL) < 0)
                 return 2;
         for (int i = 0; i < TRIES && answer.len == 0; i++) {

@@ -31,7 +31,7 @@ static const char usage[] =
         "       berth-box --relay --dir BASE\n"
         "       berth-box --files\n"
         "       berth-box --ask ensure|alive|bury --dir BASE --id UUID [EXECUTION...]\n"
-        "       berth-box --exchange TEXT --dir DIR\n"
+        "       berth-box --exchange --dir DIR\n"
         "       berth-box --version\n"
         "\n"
         "Runs commands for a Berth daemon that connects to DIR/box.sock (docs/box-protocol.md).\n"
@@ -50,7 +50,7 @@ static const char usage[] =
         "BASE/boxes\n"
         "  --files              serve files over standard input, a socket (docs/workspaces.md)\n"
         "  --ask WANT           about one box in BASE/boxes\n"
-        "  --exchange TEXT      hand bytes to the box in DIR and take what it says\n"
+        "  --exchange           hand what standard input holds to the box in DIR and take what it says\n"
         "  --ids FIRST:COUNT    the sandbox's ids on this machine\n";
 
 static bool parse_number(const char *text, int64_t *ret)
@@ -107,15 +107,15 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 { "relay", no_argument, NULL, 'r' },
                 { "files", no_argument, NULL, 'f' },
                 { "ask", required_argument, NULL, 'a' },
-                { "exchange", required_argument, NULL, 'x' },
+                { "exchange", no_argument, NULL, 'x' },
                 { "version", no_argument, NULL, 'v' },
                 { "help", no_argument, NULL, 'h' },
                 { NULL, 0, NULL, 0 },
         };
         const char *dir = NULL, *id = NULL, *tree = NULL;
         struct workspace_args shown = { 0 };
-        const char *ask = NULL, *exchange = NULL;
-        bool check = false, files = false, relay = false;
+        const char *ask = NULL;
+        bool check = false, files = false, relay = false, exchange = false;
         int64_t limit = (int64_t)64 << 20;
         int opt;
 
@@ -156,7 +156,7 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                         ask = optarg;
                         break;
                 case 'x':
-                        exchange = optarg;
+                        exchange = true;
                         break;
                 case 'c':
                         check = true;
@@ -196,7 +196,7 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
         if (ask && dir && id && frame_uuid_bytes(id, b->id))
                 exit(ask_main(dir, ask, id, (const char *const *)argv + optind));
         if (exchange && dir && optind == argc)
-                exit(exchange_main(dir, exchange));
+                exit(exchange_main(dir));
         if (check && sandbox.spec.n_ids >= SANDBOX_MIN_IDS)
                 exit(check_main(&sandbox));
         if (tree && dir && sandbox.spec.n_ids >= SANDBOX_MIN_IDS)

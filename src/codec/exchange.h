@@ -9,7 +9,7 @@
 
 #include "codec/frame.h"
 
-#define EXCHANGE_IN_MAX  ((size_t)88 << 10)  /* bytes of one call: it is an argument */
+#define EXCHANGE_IN_MAX  ((size_t)88 << 10)  /* bytes of one call */
 #define EXCHANGE_OUT_MAX ((size_t)192 << 10) /* bytes of one answer */
 #define EXCHANGE_MAX     (EXCHANGE_OUT_MAX + 64)
 #define EXCHANGE_WORD    "berth-exchange:"

@@ -144,28 +144,31 @@ static int record_box(struct db *db, void *arg, struct err *err)
 /* Control commands */
 
 json_t *plugin_box_params(const struct plugin_lease *l, const char *command,
-                          const char *const *args)
+                          const char *const *args, const char *input)
 {
-        json_t *list = json_array();
+        json_t *list = json_array(), *params;
 
         for (; *args; args++)
                 json_array_append_new(list, json_string(*args));
         /* `/` is there whatever becomes of the workspace. */
-        return json_pack("{s:o, s:s, s:o, s:s, s:{s:s}, s:i, s:b}", "lease", plugin_lease_ref(l),
-                         "command", command, "args", list, "cwd", "/", "env", CHANNEL_NAME,
-                         "bridge", "timeoutMs", CONTROL_MS, "bypassSession", 1);
+        params = json_pack("{s:o, s:s, s:o, s:s, s:{s:s}, s:i, s:b}", "lease", plugin_lease_ref(l),
+                           "command", command, "args", list, "cwd", "/", "env", CHANNEL_NAME,
+                           "bridge", "timeoutMs", CONTROL_MS, "bypassSession", 1);
+        if (input)
+                json_object_set_new(params, "stdin", json_string(input));
+        return params;
 }
 
 int plugin_box_run(struct op *op, struct runtime *rt, const struct plugin_lease *l,
-                   const char *command, const char *const *args, int64_t *ret_status,
-                   const char **ret_printed, struct err *err)
+                   const char *command, const char *const *args, const char *input,
+                   int64_t *ret_status, const char **ret_printed, struct err *err)
 {
         struct plugin_request q = {
                 .target = &l->target,
                 .scope = &l->scope,
                 .method = "environmentExecute",
                 .config = l->config,
-                .take_params = plugin_box_params(l, command, args),
+                .take_params = plugin_box_params(l, command, args, input),
                 .limit_ms = CONTROL_MS + PLUGIN_CALL_GRACE_MS,
         };
         json_t *answer = NULL;
@@ -207,7 +210,7 @@ static int ask_program(struct op *op, struct runtime *rt, const struct plugin_le
         /* A call that was lost is made again: every question comes to the same end. */
         for (int i = 0; i < TRIES; i++) {
                 err_clear(err);
-                r = plugin_box_run(op, rt, l, box->program, args, &status, &printed, err);
+                r = plugin_box_run(op, rt, l, box->program, args, NULL, &status, &printed, err);
                 if (r != ERR_PROVIDER && r != ERR_UNCERTAIN)
                         break;
         }

@@ -54,14 +54,15 @@ int plugin_box_read(struct op *op, const struct place *place, struct plugin_box 
 /* The place's latest lease, loaded. */
 int plugin_box_lease(struct op *op, struct runtime *rt, const struct place *place,
                      struct plugin_lease *ret, struct err *err);
-/* The members of environmentExecute that a control command has; a new reference. */
+/* The members of environmentExecute that a control command has; a new reference. The input may be
+ * NULL. */
 json_t *plugin_box_params(const struct plugin_lease *l, const char *command,
-                          const char *const *args);
+                          const char *const *args, const char *input);
 /* Run a control command: 0 and what it printed (in the arena) when it could be run, whatever its
  * status, which is *ret_status. */
 int plugin_box_run(struct op *op, struct runtime *rt, const struct plugin_lease *l,
-                   const char *command, const char *const *args, int64_t *ret_status,
-                   const char **ret_printed, struct err *err);
+                   const char *command, const char *const *args, const char *input,
+                   int64_t *ret_status, const char **ret_printed, struct err *err);
 
 /* plugin_box_put.c: find a place for it, bring it there unless it is there, record nothing. */
 int plugin_box_put(struct op *op, struct runtime *rt, const struct plugin_lease *l,

@@ -44,7 +44,7 @@ struct line {
         /* from the job; the arena keeps them */
         struct arena arena;
         json_t *params;
-        const char *plugin_id, *company_id, *dir;
+        const char *plugin_id, *company_id;
         const char *const *redact;
         /* the stream */
         uint64_t session;
@@ -126,9 +126,7 @@ static json_t *call_params(const struct line *l, const struct exchange_call *q)
 
         exchange_call_write(&bytes, q);
         exchange_to_text(&text, &bytes);
-        json_object_set_new(
-                params, "args",
-                json_pack("[s, s, s, s]", "--exchange", buf_str(&text), "--dir", l->dir));
+        json_object_set_new(params, "stdin", json_stringn(buf_str(&text), text.len));
         return params;
 }
 
@@ -339,7 +337,6 @@ static const char *const *copy_texts(struct arena *arena, const char *const *tex
 static void prepare_run(struct pool_job *job, struct op *op)
 {
         struct line *l = container_of(job, struct line, job);
-        static const char *const none[] = { NULL };
         const char *const *secrets = NULL;
         struct plugin_lease lease;
         struct plugin_box box;
@@ -356,7 +353,12 @@ static void prepare_run(struct pool_job *job, struct op *op)
         l->job_failed = r < 0;
         if (r < 0)
                 return;
-        l->params = plugin_box_params(&lease, box.program, none);
+        l->params = plugin_box_params(&lease, box.program,
+                                      (const char *[]){ "--exchange", "--dir",
+                                                        arena_printf(op->arena, "%s/boxes/%s",
+                                                                     box.base, l->place->place.id),
+                                                        NULL },
+                                      NULL);
         json_object_set_new(l->params, "driverKey", json_string(lease.target.driver_key));
         json_object_set_new(l->params, "companyId", json_string(lease.scope.company_id));
         json_object_set_new(l->params, "environmentId", json_string(lease.scope.environment_id));
@@ -365,7 +367,6 @@ static void prepare_run(struct pool_job *job, struct op *op)
         json_object_set_new(l->params, "config", config);
         l->plugin_id = arena_strdup(&l->arena, lease.target.plugin_id);
         l->company_id = arena_strdup(&l->arena, lease.scope.company_id);
-        l->dir = arena_printf(&l->arena, "%s/boxes/%s", box.base, l->place->place.id);
 }
 
 static void prepare_done(struct pool_job *job)

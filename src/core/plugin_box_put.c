@@ -33,7 +33,8 @@ static const char look_script[] =
         "have yes\"\n"
         "for n in PATH HOME USER SHELL LANG TMPDIR; do\n"
         "  eval \"v=\\${$n-}\"; [ -z \"$v\" ] || echo \"" WORD "env $n=$v\"\n"
-        "done; exit 0\n";
+        "done\n"
+        "read -r x && echo \"" WORD "input $x\"; exit 0\n";
 
 /* $1: the piece's path, $2: base64. */
 static const char piece_script[] = "umask 077; printf %s \"$2\" | base64 -d > \"$1.new\" && mv -f "
@@ -99,7 +100,7 @@ static int run_sure(struct op *op, struct runtime *rt, const struct plugin_lease
                 argv[i + 3] = args[i];
         for (int i = 0; i < TRIES; i++) {
                 err_clear(err);
-                r = plugin_box_run(op, rt, l, "sh", argv, &status, &printed, err);
+                r = plugin_box_run(op, rt, l, "sh", argv, NULL, &status, &printed, err);
                 if (r >= 0 && said_once(op->arena, printed, "done"))
                         return 0;
                 if (r >= 0)
@@ -183,7 +184,7 @@ int plugin_box_put(struct op *op, struct runtime *rt, const struct plugin_lease 
         snprintf(name, sizeof(name), "berth-box-%.16s", hash);
         r = plugin_box_run(op, rt, l, "sh",
                            (const char *[]){ "-c", look_script, "sh", cwd ? cwd : "", name, NULL },
-                           &status, &printed, err);
+                           "yes\n", &status, &printed, err);
         if (r >= 0)
                 r = check_machine(said_once(op->arena, printed, "machine"), err);
         if (r < 0)
@@ -191,6 +192,9 @@ int plugin_box_put(struct op *op, struct runtime *rt, const struct plugin_lease 
         base = said_once(op->arena, printed, "base");
         if (!base || base[0] != '/')
                 return err_set(err, ERR_PROVIDER, "no directory to write and run a program in");
+        /* What the box is told may hold secrets, which do not belong into arguments. */
+        if (!said_once(op->arena, printed, "input"))
+                return err_set(err, ERR_PROVIDER, "the provider gives commands no input");
         path = arena_printf(op->arena, "%s/%s", base, name);
         if (!said_once(op->arena, printed, "have"))
                 r = bring(op, rt, l, path, &program, hash, err);

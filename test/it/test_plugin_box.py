@@ -2,10 +2,12 @@
 to it is carried by calls that may be lost, doubled or late."""
 # slow: a program is brought into a sandbox in pieces for each test
 
+import base64
 import contextlib
 import http.client
 import json
 import os
+import re
 import signal
 import socketserver
 import subprocess
@@ -107,6 +109,10 @@ class RunTest(PluginBoxTest):
         new = self.provider.calls("environmentExecute")[before:]
         self.assertTrue(all(c["env"] == {CHANNEL: "bridge"} for c in new), new)
         self.assertEqual({c["args"][0] for c in new}, {"--ask", "--exchange"})
+        # What it is told is in nobody's arguments.
+        self.sh("true", env={"TOKEN": "s3cret-value"})
+        self.assertNotIn(b"s3cret", b"".join(base64.b64decode(a) for c in self.provider.calls("environmentExecute")
+                                             for a in c["args"] if re.fullmatch("[A-Za-z0-9+/]{40,}=*", a)))
         self.assertTrue(all(len(a) < 131072 for c in self.provider.calls("environmentExecute") for a in c["args"]))
 
     def test_input_terminal_and_signals(self):
@@ -187,6 +193,13 @@ class WithoutTest(PluginBoxTest):
                                                  "stdout": "berth-put:machine Linux m68k\nberth-put:base /tmp\n"}})
         self.sh("true")
         self.assertIn("m68k", self.metadata()["commandsReason"])
+
+    def test_no_input(self):
+        self.provider.behave(Execute={"result": {
+            "exitCode": 0, "timedOut": False, "stderr": "",
+            "stdout": f"berth-put:machine Linux {os.uname().machine}\nberth-put:base /tmp\n"}})
+        self.sh("true")
+        self.assertIn("no input", self.metadata()["commandsReason"])
 
     def test_nowhere_to_write(self):
         self.provider.behave(Execute={"result": {"exitCode": 0, "timedOut": False, "stderr": "",
