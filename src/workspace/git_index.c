@@ -53,6 +53,17 @@ static int copy_out(struct git_import *g, int dir, struct stat *ret, struct err 
         return r < 0 ? r : 1;
 }
 
+/* A lock that we died with is another name of the file that was to become the index. */
+static void drop_own_lock(int dir)
+{
+        struct stat lock, temporary;
+
+        if (fstatat(dir, "index.lock", &lock, AT_SYMLINK_NOFOLLOW) == 0 &&
+            fstatat(dir, TEMPORARY, &temporary, AT_SYMLINK_NOFOLLOW) == 0 &&
+            lock.st_dev == temporary.st_dev && lock.st_ino == temporary.st_ino)
+                (void)unlinkat(dir, "index.lock", 0);
+}
+
 static int write_beside(struct git_import *g, int dir, const struct stat *old, struct err *err)
 {
         CLEAN(cleanup_fd) int from = openat(g->scratch_fd, "index", O_RDONLY | O_CLOEXEC);
@@ -60,6 +71,7 @@ static int write_beside(struct git_import *g, int dir, const struct stat *old, s
         struct stat owner;
         int r;
 
+        drop_own_lock(dir);
         (void)unlinkat(dir, TEMPORARY, 0);
         to = openat(dir, TEMPORARY, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (from < 0 || to < 0 || fstat(dir, &owner) < 0)
@@ -80,6 +92,7 @@ static int put_back(struct git_import *g, int dir, const struct stat *old, struc
 
         FAULT("workspace.git.index.before");
         if (r >= 0 && linkat(dir, TEMPORARY, dir, "index.lock", 0) == 0) {
+                FAULT("workspace.git.index.locked");
                 if ((fstatat(dir, "index", &now, AT_SYMLINK_NOFOLLOW) == 0 || errno == ENOENT) &&
                     same_file(&now, old) && renameat(dir, "index.lock", dir, "index") == 0)
                         r = 1;

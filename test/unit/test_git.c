@@ -763,7 +763,8 @@ static void test_crashes(void **state)
         static const char *const points[] = {
                 "workspace.git.objects.before", "workspace.git.objects.after",
                 "workspace.git.ref.before",     "workspace.git.ref.after",
-                "workspace.git.index.before",   "workspace.git.index.after"
+                "workspace.git.index.before",   "workspace.git.index.locked",
+                "workspace.git.index.after"
         };
         struct world *w = *state;
 
@@ -787,7 +788,7 @@ static void test_crashes(void **state)
                 restored(w);
                 assert_out(w, "cd ws; git log --format=%s HEAD^1 HEAD^2 | sort | xargs",
                            "one ours theirs");
-                assert_out(w, "cd ws; git status --porcelain", "");
+                assert_out(w, "cd ws; git status --porcelain; ls .git/index*", ".git/index");
                 assert_out(w, "cd ws; git log --merges --format=%s | wc -l", "1");
                 assert_sound(w);
         }
