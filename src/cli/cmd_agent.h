@@ -20,7 +20,7 @@ extern const struct cli_command cmd_agent_terminate;
                   "where it works, unless told otherwise" },                                       \
                 { "option", 'o', OPTION_LIST, "KEY=VALUE", "a member of its adapterConfig" },      \
         {                                                                                          \
-                "config", 0, OPTION_VALUE, "JSON|@FILE", "its adapterConfig; - is standard input"  \
+                "config", 0, OPTION_VALUE, "JSON|@FILE", "its adapterConfig"                       \
         }
 
 #define AGENT_ENV_OPTIONS                                                                          \

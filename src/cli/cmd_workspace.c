@@ -142,7 +142,8 @@ static int run_stage(struct cli *c, const struct args *a, struct err *err)
 
         if (!path)
                 return err_sys(err, ERR_USAGE, errno, "%s", a->words[1]);
-        t.body = body = run_workspace_body(a, path);
+        body = run_workspace_body(a, path);
+        t.body = body;
         r = move(c, &t, a->words[0], "/stage", &answer, err);
         if (r < 0)
                 return r;

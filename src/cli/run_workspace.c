@@ -62,7 +62,8 @@ int run_workspace_stage(struct run_workspace *w, const char *dir, const char **r
 
         if (!path)
                 return err_sys(err, ERR_USAGE, errno, "--workspace %s", dir);
-        t.body = body = run_workspace_body(w->a, path);
+        body = run_workspace_body(w->a, path);
+        t.body = body;
         t.path = cli_printf(w->c, "/api/environment-leases/%s/workspace/stage", w->lease_id);
         r = call_insisting(w, &t, &answer, err);
         if (r < 0)

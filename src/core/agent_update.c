@@ -105,7 +105,8 @@ int agent_change_row(struct db *db, struct op *op, struct runtime *rt, struct ag
                 r = check_relations(db, op, &before, &change, g, err);
         if (r >= 0)
                 r = agent_apply_config(db, op, rt, had, &change, g, &config, err);
-        if (r >= 0)
+        /* A terminated agent keeps its configuration, but no secret comes back to it. */
+        if (r >= 0 && !streq(before.status, "terminated"))
                 r = agent_env_bind(db, op, g->company_id, g->id, config, err);
         if (r >= 0)
                 r = write_row(db, op, &before, g, change.status, err);

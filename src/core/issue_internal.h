@@ -63,8 +63,9 @@ int issue_check_workspace(struct db *db, const struct op *op, const struct issue
 int issue_tell_workspace(struct db *db, const struct op *op, const struct issue *issue,
                          const json_t *settings, struct err *err);
 
-/* Insert a comment by the actor, with the audit entry. `from` has body, presentation, metadata. */
+/* Insert a comment by the actor, with the audit entry. *comment has body, presentation and
+ * metadata. */
 int issue_add_comment(struct db *db, const struct op *op, const struct issue *issue,
-                      struct issue_comment *from, struct err *err);
+                      struct issue_comment *comment, struct err *err);
 
 #endif

@@ -48,7 +48,7 @@ static void errors_closed(uv_handle_t *handle)
 
 static void close_errors(struct ssh_carrier *k)
 {
-        if (!uv_is_closing((uv_handle_t *)&k->errors))
+        if (k->has_errors && !uv_is_closing((uv_handle_t *)&k->errors))
                 uv_close((uv_handle_t *)&k->errors, errors_closed);
 }
 
@@ -149,20 +149,27 @@ static int take_over(struct ssh_carrier *k, struct up_letter *l, struct err *err
         uv_loop_t *loop = k->conn->hosts->loop;
         int r, fd = take_fd(&s->fd);
 
-        k->session = s->proc.pid;
-        k->err_fd = take_fd(&s->err_fd);
         r = mux_open(loop, fd, fd, &events, k, &k->mux, err);
         if (r < 0)
                 return r;
-        k->open++;
+        k->session = s->proc.pid;
         r = proc_watch_start(&k->watch, loop, &s->proc, process_ended, err);
-        if (r < 0)
+        if (r < 0) {
+                mux_close(take_ptr(&k->mux));
+                kill_session(k);
                 return r;
-        k->open++;
-        if (uv_poll_init(loop, &k->errors, k->err_fd) < 0)
-                return err_set(err, ERR_INTERNAL, "cannot watch the errors of ssh");
-        k->open++;
-        uv_poll_start(&k->errors, UV_READABLE, errors_come);
+        }
+        k->open = 2;
+        /* Without them we could do: they may be at their end by now. */
+        k->err_fd = take_fd(&s->err_fd);
+        if (k->err_fd >= 0 && uv_poll_init(loop, &k->errors, k->err_fd) >= 0) {
+                k->has_errors = true;
+                k->open++;
+                uv_poll_start(&k->errors, UV_READABLE, errors_come);
+        } else {
+                cleanup_fd(&k->err_fd);
+                k->err_fd = -1;
+        }
         return 0;
 }
 
@@ -186,10 +193,6 @@ static void up_on_loop(struct letter *letter)
                         c->hosts->carriers++;
                 } else {
                         promise_keep(l->ready, err.code, err.msg);
-                        if (k->mux)
-                                mux_close(k->mux);
-                        kill_session(k);
-                        cleanup_fd(&k->err_fd);
                         promise_unref(k->ready);
                         free(k);
                 }

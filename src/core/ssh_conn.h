@@ -40,7 +40,7 @@ struct ssh_carrier {
         uv_poll_t errors;
         int err_fd;
         unsigned open; /* handles */
-        bool was_ready;
+        bool was_ready, has_errors;
         struct promise *ready;
 };
 

@@ -104,9 +104,10 @@ static struct change_set *watch(void *ctx, struct change_set *from, int dir)
 }
 
 static int write_diff(struct op *op, struct runtime *rt, struct change_set *changes,
-                      struct merge_request *req, bool with_text, struct buf *ret_json,
+                      const struct merge_request *req, bool with_text, struct buf *ret_json,
                       struct err *err)
 {
+        struct merge_request watched = *req;
         struct restore_report report = { 0 };
         struct jw w;
         struct listing l = { .set = { list_next, list_open, NULL },
@@ -114,15 +115,15 @@ static int write_diff(struct op *op, struct runtime *rt, struct change_set *chan
                              .with_text = with_text };
         int r;
 
-        req->dry_run = true;
-        req->watch = watch;
-        req->ctx = &l;
+        watched.dry_run = true;
+        watched.watch = watch;
+        watched.ctx = &l;
         jw_init(&w, ret_json);
         jw_object(&w);
         jw_kstring(&w, "localPath", req->path);
         jw_key(&w, "changes");
         jw_array(&w);
-        r = workspace_merge(op, rt, changes, req, &report, err);
+        r = workspace_merge(op, rt, changes, &watched, &report, err);
         jw_array_end(&w);
         jw_kbool(&w, "truncated", l.n > LIST_MAX);
         jw_key(&w, "restore");

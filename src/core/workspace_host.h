@@ -40,7 +40,7 @@ void workspace_work_end(struct workspace_work *work);
 /* Whoever gives the place up need not wait for the end of it. */
 void workspace_work_may_cancel(struct workspace_work *work);
 /* How far it is; a workspace_progress_fn whose ctx is the work. */
-void workspace_work_progress(void *work, const char *phase, uint64_t done, uint64_t total);
+void workspace_work_progress(void *ctx, const char *phase, uint64_t done, uint64_t total);
 /* A copy of what is going on; false when nobody works on it. */
 bool workspace_work_look(struct workspace_host *host, const char *id, struct workspace_work *ret);
 

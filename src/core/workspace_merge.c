@@ -81,7 +81,8 @@ int workspace_merge(struct op *op, struct runtime *rt, struct change_set *change
 
         if (r < 0)
                 return r;
-        options.lock_path = lock = workspace_lock_path(rt->workspaces, path);
+        lock = workspace_lock_path(rt->workspaces, path);
+        options.lock_path = lock;
         r = merge_all(op, dir, path, changes, req, &options, ret, err);
         ret->duration_ms = clock_mono_ms() - began;
         if (r >= 0 && !req->dry_run)

@@ -47,15 +47,16 @@ enum ssh_trouble ssh_trouble_of(const char *errors)
         return SSH_OTHER;
 }
 
-/* The word after `before`, when it looks like a fingerprint. */
+/* What looks like a fingerprint. */
 static bool sent_fingerprint(const char *errors, char out[FINGERPRINT_MAX])
 {
         const char *at = strstr(errors, "SHA256:");
-        size_t n = at ? strcspn(at, " \t\r\n") : 0;
+        size_t n = strlen("SHA256:");
 
-        if (n > 0 && at[n - 1] == '.')
-                n--;
-        if (n == 0 || n >= FINGERPRINT_MAX)
+        if (!at)
+                return false;
+        n += strspn(at + n, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/");
+        if (n >= FINGERPRINT_MAX)
                 return false;
         memcpy(out, at, n);
         out[n] = '\0';

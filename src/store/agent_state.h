@@ -31,7 +31,7 @@ int agent_runtime_state_get(struct db *db, const char *agent_id, struct arena *a
 int agent_runtime_state_reset(struct db *db, const char *agent_id, const char *task_key,
                               int64_t now_us, struct err *err);
 
-int agent_config_revisions_insert(struct db *db, const struct agent_config_revision *row,
+int agent_config_revisions_insert(struct db *db, const struct agent_config_revision *v,
                                   struct err *err);
 /* ERR_NOT_FOUND "Config revision not found", also for one of another agent. */
 int agent_config_revisions_get(struct db *db, const char *agent_id, const char *id,

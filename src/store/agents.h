@@ -35,7 +35,7 @@ int agents_find(struct db *db, const char *company_id, const char *url_key, stru
                 struct agent *ret, struct err *err);
 /* Writes everything but id, company, spending and the last heartbeat, if the status is still
  * `seen_status`; 0 when it is not. */
-int agents_update(struct db *db, const struct agent *row, const char *seen_status, struct err *err);
+int agents_update(struct db *db, const struct agent *g, const char *seen_status, struct err *err);
 int agents_set_permissions(struct db *db, const char *id, const char *permissions, int64_t now_us,
                            struct err *err);
 /* With its keys. */

@@ -12,7 +12,7 @@ struct issue_comment {
 
 typedef int (*issue_comment_fn)(void *ctx, const struct issue_comment *row);
 
-int issue_comments_insert(struct db *db, const struct issue_comment *row, struct err *err);
+int issue_comments_insert(struct db *db, const struct issue_comment *comment, struct err *err);
 /* ERR_NOT_FOUND "Comment not found", also for one of another issue. */
 int issue_comments_get(struct db *db, const char *issue_id, const char *id, struct arena *arena,
                        struct issue_comment *ret, struct err *err);

@@ -25,9 +25,9 @@ typedef int (*issue_document_fn)(void *ctx, const struct issue_document *row);
 typedef int (*issue_document_revision_fn)(void *ctx, const struct issue_document_revision *row);
 
 /* ERR_CONFLICT when the issue has one of that key. */
-int issue_documents_insert(struct db *db, const struct issue_document *row, struct err *err);
+int issue_documents_insert(struct db *db, const struct issue_document *document, struct err *err);
 /* Writes the row if its newest revision is still `seen_revision_id`; 0 when it is not. */
-int issue_documents_update(struct db *db, const struct issue_document *row,
+int issue_documents_update(struct db *db, const struct issue_document *document,
                            const char *seen_revision_id, struct err *err);
 /* ERR_NOT_FOUND "Document not found". */
 int issue_documents_get(struct db *db, const char *issue_id, const char *key, struct arena *arena,
@@ -35,7 +35,7 @@ int issue_documents_get(struct db *db, const char *issue_id, const char *key, st
 int issue_documents_list(struct db *db, const char *issue_id, struct arena *arena,
                          issue_document_fn fn, void *ctx, struct err *err);
 
-int issue_document_revisions_insert(struct db *db, const struct issue_document_revision *row,
+int issue_document_revisions_insert(struct db *db, const struct issue_document_revision *v,
                                     struct err *err);
 /* Newest first. */
 int issue_document_revisions_list(struct db *db, const char *document_id, struct arena *arena,

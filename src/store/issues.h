@@ -35,13 +35,13 @@ typedef int (*issue_fn)(void *ctx, const struct issue *row);
  * them, so that no number is given twice or lost. */
 int issues_next_number(struct db *db, const char *company_id, struct arena *arena, int64_t *ret,
                        const char **ret_identifier, struct err *err);
-int issues_insert(struct db *db, const struct issue *row, struct err *err);
+int issues_insert(struct db *db, const struct issue *issue, struct err *err);
 /* By id or identifier; ERR_NOT_FOUND "Issue not found". */
 int issues_get(struct db *db, const char *reference, struct arena *arena, struct issue *ret,
                struct err *err);
 /* Writes the row if status, assignee and both locks are still those of `seen`; 0 when they are not.
  */
-int issues_update(struct db *db, const struct issue *row, const struct issue *seen,
+int issues_update(struct db *db, const struct issue *issue, const struct issue *seen,
                   struct err *err);
 /* Not those that are hidden; by priority, then newest change first. */
 int issues_list(struct db *db, const struct issue_filter *filter, struct arena *arena, issue_fn fn,

@@ -12,7 +12,7 @@ struct project {
 
 typedef int (*project_fn)(void *ctx, const struct project *row);
 
-int projects_insert(struct db *db, const struct project *row, struct err *err);
+int projects_insert(struct db *db, const struct project *project, struct err *err);
 /* ERR_NOT_FOUND "Project not found". */
 int projects_get(struct db *db, const char *id, struct arena *arena, struct project *ret,
                  struct err *err);
@@ -21,6 +21,6 @@ int projects_find(struct db *db, const char *company_id, const char *url_key, st
                   struct project *ret, struct err *err);
 int projects_list(struct db *db, const char *company_id, struct arena *arena, project_fn fn,
                   void *ctx, struct err *err);
-int projects_update(struct db *db, const struct project *row, struct err *err);
+int projects_update(struct db *db, const struct project *project, struct err *err);
 
 #endif

@@ -23,7 +23,8 @@ import threading
 import time
 import unittest
 
-from berthtest import BUILD, BerthTest, wait_until
+from berthtest import BerthTest, wait_until
+from proxytest import free_port
 
 NEEDED = ("ssh", "sshd", "ssh-keygen")
 SSHD = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
@@ -41,12 +42,6 @@ def missing_command():
 def ssh_keygen(path, *more):
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "berth-test", "-f", str(path), *more],
                    check=True, stdin=subprocess.DEVNULL)
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def processes(parent):
@@ -349,5 +344,3 @@ class SshTest(BerthTest):
         return self.ok("POST", f"/api/environment-leases/{lease['id']}/execute",
                        {"command": command, "args": list(args), **more}, status)
 
-
-BOX = BUILD / "berth-box"

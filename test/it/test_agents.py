@@ -124,6 +124,8 @@ class AgentTest(WorkTest):
         self.assert_error(self.req("POST", path + "/pause"), 409, "Cannot pause terminated agent")
         self.assert_error(self.req("PATCH", path, {"status": "idle"}), 409, "Terminated agents cannot be resumed")
         self.assertEqual(self.ok("POST", path + "/terminate")["status"], "terminated")
+        self.ok("PATCH", path, {"title": "gone", "adapterConfig": {"x": 1}})
+        self.assertEqual(self.ok("GET", f"/api/secrets/{secret['id']}/usage")["bindings"], [])
         patched = self.agent(self.acme, "Bob", adapterConfig={"env": {"A": {"type": "secret_ref",
                                                                           "secretId": secret["id"]}}})
         self.ok("PATCH", f"/api/agents/{patched['id']}", {"status": "terminated"})

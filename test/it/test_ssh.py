@@ -347,7 +347,9 @@ class HostKeyTest(SshTest):
         self.fixture.host_key.unlink()
         ssh_keygen(self.fixture.host_key)
         self.fixture.process.send_signal(1)  # sshd reads its files anew
-        wait_until(self.fixture.answers, "sshd answers again")
+        key = self.fixture.host_key.with_suffix(".pub").read_text().split()[1]
+        scan = ["ssh-keyscan", "-t", "ed25519", "-p", str(self.fixture.port), "127.0.0.1"]
+        wait_until(lambda: key in subprocess.run(scan, capture_output=True, text=True).stdout, "sshd has its new key", 30)
         return before, fingerprint(f"{self.fixture.host_key}.pub")
 
     def test_nobody_said_who_it_is(self):

@@ -1,11 +1,13 @@
 """Commands on ssh hosts: one connection for all leases of an environment, boxes at its other end, and lines that break."""
 
 import concurrent.futures
+import json
 import os
 import unittest
 
 from berthtest import wait_until
 from exectest import marked
+from proxytest import Origin, free_port
 from sshtest import SshTest, processes
 
 
@@ -227,6 +229,34 @@ class SilentLineTest(NumberedCase):
         self.line.cut()
         self.line.go_on()
         self.assert_whole(lease, began, 100)
+
+
+class TunnelTest(ExecCase):
+    """What listens beside the work on the host is served here, through the one connection."""
+
+    daemon_binary = "faults"
+
+    def setUp(self):
+        self.port = free_port()
+        hosts = self.temp_dir() / "hosts"
+        self.daemon_env = {"BERTH_TEST_EGRESS": json.dumps({"network": "allowlist", "allowedHosts": ["good.example"]}),
+                           "BERTH_TEST_EGRESS_PORT": str(self.port), "BERTH_TEST_HOSTS": str(hosts)}
+        super().setUp()
+        self.origin = Origin(self, lambda c: (c.recv(65536), c.sendall(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhello\n")))
+        hosts.write_text(f"good.example !127.0.0.1:{self.origin.port}\n")
+
+    def test_through_the_box(self):
+        lease = self.acquire(self.env)["lease"]
+        self.execute(lease, "true")
+        command = ["curl", "-s", "--retry", "5", "--retry-connrefused", "-x", f"http://127.0.0.1:{self.port}"]
+        self.assertEqual(self.execute(lease, *command, "http://good.example/")["stdout"], "hello\n")
+        code = self.execute(lease, *command, "-o", "/dev/null", "-w", "%{http_code}", "http://bad.example/")["stdout"]
+        self.assertEqual(code, "403")
+        seen = self.line.accepted
+        self.line.cut()
+        wait_until(lambda: self.line.accepted > seen, "it is opened again", 60)
+        self.assertEqual(self.execute(lease, *command, "http://good.example/")["stdout"], "hello\n")
 
 
 if __name__ == "__main__":

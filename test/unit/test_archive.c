@@ -79,9 +79,11 @@ static void test_there_and_back(void **state)
 static void test_archives_that_reach_out(void **state)
 {
         struct world *w = *state;
-        CLEAN(buf_done)
-        struct buf up = BUF_INIT,
-                   through = BUF_INIT, hard = BUF_INIT, cut = BUF_INIT, far = BUF_INIT;
+        CLEAN(buf_done) struct buf up = BUF_INIT;
+        CLEAN(buf_done) struct buf through = BUF_INIT;
+        CLEAN(buf_done) struct buf hard = BUF_INIT;
+        CLEAN(buf_done) struct buf cut = BUF_INIT;
+        CLEAN(buf_done) struct buf far = BUF_INIT;
 
         put_text(w->root_fd, "outside", "mine");
         add(&up, "../outside", TREE_FILE, "theirs");

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 
 #include "base/fd.h"
+#include "workspace/apply.h"
 #include "workspace/serve.h"
 #include "workspace/sync_io.h"
 
@@ -91,11 +92,21 @@ static void say_anything(struct liar *l)
                 say(l, m);
 }
 
+/* Until the daemon has asked for the file, whatever comes is refused as unasked. */
+static void wait_for_get(struct liar *l)
+{
+        struct sync_msg m;
+
+        while (sync_receive(&l->io, &m, NULL) > 0)
+                if (m.type == SYNC_GET)
+                        return;
+        _exit(0);
+}
+
 static void lie(struct liar *l)
 {
         static const char big[SYNC_PIECE];
         struct tree_entry file = { .path = "a", .kind = TREE_FILE, .size = 3, .mode = 0644 };
-        struct sync_msg m;
 
         if (streq(l->how, "garbage")) {
                 char junk[4096];
@@ -131,23 +142,25 @@ static void lie(struct liar *l)
         } else if (streq(l->how, "wrong hash")) {
                 greet(l);
                 say_manifest(l, &file, 1);
+                wait_for_get(l);
                 say(l, (struct sync_msg){ .type = SYNC_FILE, .blob = { "abc", 3 } });
         } else if (streq(l->how, "wrong end")) {
                 file.size = 2 << 20;
                 greet(l);
                 say_manifest(l, &file, 1);
+                wait_for_get(l);
                 for (int i = 0; i < 100; i++) {
                         say(l, (struct sync_msg){
                                        .type = SYNC_BIG, .size = 2 << 20, .flags = SYNC_WHOLE });
                         say(l, (struct sync_msg){ .type = SYNC_DATA, .blob = { "abc", 3 } });
                         say(l, (struct sync_msg){ .type = SYNC_BIG_END, .size = 3 });
-                        while (sync_receive(&l->io, &m, NULL) > 0 && m.type != SYNC_GET)
-                                ;
+                        wait_for_get(l);
                 }
         } else if (streq(l->how, "endless")) {
                 file.size = 2 << 20;
                 greet(l);
                 say_manifest(l, &file, 1);
+                wait_for_get(l);
                 say(l, (struct sync_msg){ .type = SYNC_BIG, .size = 2 << 20, .flags = SYNC_WHOLE });
                 for (;;)
                         say(l,
@@ -219,12 +232,12 @@ static int push_to_liar(struct world *w, const char *how, unsigned seed, struct 
         return r;
 }
 
-static void assert_refused(struct world *w, const char *how)
+static void assert_refused(struct world *w, const char *how, const char *why)
 {
         CLEAN(err_done) struct err err = { 0 };
         int r = pull_from_liar(w, how, 1, &err);
 
-        if (r != ERR_PROVIDER)
+        if (r != ERR_PROVIDER || !strstr(err.msg, why))
                 fail_msg("%s: %d %s", how, r, err.msg);
 }
 
@@ -233,15 +246,15 @@ static void test_lies_are_refused(void **state)
         struct world *w = *state;
 
         assert_pushed(w);
-        assert_refused(w, "garbage");
-        assert_refused(w, "zeros");
-        assert_refused(w, "version");
-        assert_refused(w, "unasked");
-        assert_refused(w, "broken manifest");
-        assert_refused(w, "cut manifest");
-        assert_refused(w, "wrong hash");
-        assert_refused(w, "wrong end");
-        assert_refused(w, "endless");
+        assert_refused(w, "garbage", "no compressed stream");
+        assert_refused(w, "zeros", "not a message");
+        assert_refused(w, "version", "not asked for");
+        assert_refused(w, "unasked", "not asked for");
+        assert_refused(w, "broken manifest", "");
+        assert_refused(w, "cut manifest", "incomplete");
+        assert_refused(w, "wrong hash", "");
+        assert_refused(w, "wrong end", "does not get a right");
+        assert_refused(w, "endless", "belong to no file");
 }
 
 static void test_anything_at_all(void **state)
@@ -334,6 +347,73 @@ static void test_nothing_outside_is_touched(void **state)
         assert_int_equal(st.st_mode & 0777, 0755);
 }
 
+static void test_links_are_not_followed(void **state)
+{
+        struct world *w = *state;
+        struct apply a;
+
+        assert_int_equal(mkdirat(w->root_fd, "outside", 0755), 0);
+        put_text(w->root_fd, "outside/kept", "x");
+        assert_int_equal(symlinkat("../outside", w->remote_fd, "out"), 0);
+        assert_int_equal(symlinkat("../outside/kept", w->remote_fd, "file"), 0);
+        apply_init(&a, fcntl(w->remote_fd, F_DUPFD_CLOEXEC, 3));
+        assert_true(apply_file(&a, "out/x", 0644, 0, "y", 1, NULL) < 0);
+        assert_true(apply_dir(&a, "out/d", 0755, NULL) < 0);
+        assert_true(apply_link(&a, "out/l", "x", NULL) < 0);
+        assert_true(apply_mode(&a, "out/kept", 0600, NULL) < 0);
+        assert_true(apply_mode(&a, "file", 0600, NULL) < 0);
+        assert_true(apply_remove(&a, "out/kept", NULL) < 0);
+        assert_int_equal(apply_open(&a, "out/kept"), -1);
+        assert_int_equal(apply_open(&a, "file"), -1);
+        assert_int_equal(apply_file(&a, "file", 0644, 0, "y", 1, NULL), 0); /* in its place */
+        assert_int_equal(apply_dir(&a, "out", 0755, NULL), 0);
+        assert_int_equal(apply_file(&a, ".paperclip-runtime/x", 0644, 0, "y", 1, NULL),
+                         ERR_FORBIDDEN);
+        apply_done(&a);
+        assert_true(has_text(w->root_fd, "outside/kept", "x"));
+        assert_true(has_text(w->remote_fd, "file", "y"));
+        assert_false(is_there(w->root_fd, "outside/x"));
+        assert_false(is_there(w->root_fd, "outside/d"));
+}
+
+/* What was put together is something else than was said. */
+static void test_a_wrong_hash_is_not_put_in_place(void **state)
+{
+        struct world *w = *state;
+        struct liar l = { .io.wait = wait_for };
+        struct sync_msg m = { 0 };
+        int pid = open_worker(&l.io.fd);
+
+        put_text(w->remote_fd, "a", "old");
+        assert_int_equal(sync_io_init(&l.io, NULL), 0);
+        say(&l, (struct sync_msg){ .type = SYNC_HELLO, .number = SYNC_VERSION });
+        say(&l, (struct sync_msg){ .type = SYNC_TREE,
+                                   .text = sync_text(w->remote),
+                                   .target = sync_text(w->parts) });
+        for (uint8_t flags = 0; flags <= SYNC_WHOLE; flags++) {
+                say(&l,
+                    (struct sync_msg){
+                            .type = SYNC_BIG, .path = sync_text("a"), .size = 3, .flags = flags });
+                if (!flags) {
+                        static const char chunk[SYNC_CHUNK_SIZE] = { 0, 0, 0, 0, 0, 0, 0, 3 };
+
+                        say(&l, (struct sync_msg){ .type = SYNC_CHUNKS_ARE,
+                                                   .flags = SYNC_LAST,
+                                                   .blob = { chunk, sizeof(chunk) } });
+                }
+                say(&l, (struct sync_msg){ .type = SYNC_DATA, .blob = { "new", 3 } });
+                say(&l, (struct sync_msg){ .type = SYNC_BIG_END, .size = 3 });
+                do
+                        assert_int_equal(sync_receive(&l.io, &m, NULL), 1);
+                while (m.type != SYNC_DONE);
+                assert_int_equal(m.flags, SYNC_AGAIN);
+        }
+        assert_true(has_text(w->remote_fd, "a", "old"));
+        sync_io_done(&l.io);
+        close(l.io.fd);
+        assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
 static void test_paths_that_are_none(void **state)
 {
         static const char *const bad[] = { "../x", "/etc/x", "a/../../x", "a//b", "./a", "a/" };
@@ -408,6 +488,10 @@ int main(void)
                 cmocka_unit_test_setup_teardown(test_lies_are_refused, world_setup, world_teardown),
                 cmocka_unit_test_setup_teardown(test_anything_at_all, world_setup, world_teardown),
                 cmocka_unit_test_setup_teardown(test_nothing_outside_is_touched, world_setup,
+                                                world_teardown),
+                cmocka_unit_test_setup_teardown(test_links_are_not_followed, world_setup,
+                                                world_teardown),
+                cmocka_unit_test_setup_teardown(test_a_wrong_hash_is_not_put_in_place, world_setup,
                                                 world_teardown),
                 cmocka_unit_test_setup_teardown(test_paths_that_are_none, world_setup,
                                                 world_teardown),
