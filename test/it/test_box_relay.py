@@ -1,5 +1,6 @@
 """berth-box --relay by itself: streams to boxes, questions about them, and hosts that do not keep to the protocol."""
 
+import base64
 import os
 import random
 import shutil
@@ -220,6 +221,49 @@ class RelayTest(unittest.TestCase):
         self.assertEqual(r.socket.recv(1), b"")
         r.socket.close()
         wait_until(lambda: os.path.exists(f"{self.base}/boxes/{box}/box.sock"), "it lives")
+
+
+    def exchange(self, box, session, offset, taken, data, wait=0):
+        """One call of an exchange: status, bytes taken, offset, bytes."""
+        call = struct.pack(">BQQQI", 1, session, offset, taken, wait) + data
+        done = subprocess.run([BOX, "--exchange", "--dir", f"{self.base}/boxes/{box}"], input=base64.b64encode(call),
+                              capture_output=True, timeout=30, check=True)
+        word, _, text = done.stdout.partition(b":")
+        self.assertEqual(word, b"berth-exchange")
+        answer = base64.b64decode(text)
+        version, *fields = struct.unpack(">BBQQ", answer[:18])
+        self.assertEqual(version, 1)
+        return *fields, answer[18:]
+
+    def test_an_exchange(self):
+        """Bytes that come again, in part or whole, behind a gap, in an older session."""
+        box = uuid.uuid4()
+        self.assertEqual(self.exchange(box, 1, 0, 0, b"")[0], 2)  # there is no box
+        with Open(self) as r:
+            r.ask(ENSURE, box)
+        hello = frame(boxproto.HELLO, 0, b"BRTH" + struct.pack(">HH16sQ", 1, 1, bytes(16), 1))
+        ping = frame(PING, 0, b"12345678")
+        self.assertEqual(self.exchange(box, 5, 0, 0, hello[:20])[:2], (0, 20))
+        self.assertEqual(self.exchange(box, 5, 0, 0, hello[:20])[:2], (0, 20))
+        self.assertEqual(self.exchange(box, 5, 30, 0, b"x")[:2], (0, 20))
+        _, taken, offset, welcome = self.exchange(box, 5, 5, 0, (hello + ping)[5:], wait=5000)
+        self.assertEqual((taken, offset), (len(hello + ping), 0))
+        while len(welcome) < 71:  # WELCOME and PONG
+            welcome = self.exchange(box, 5, taken, 0, b"", wait=1000)[3]
+        self.assertEqual(welcome[-8:], b"12345678")
+        # Until they are acknowledged they come again, and then no more.
+        self.assertEqual(self.exchange(box, 5, taken, 0, b"")[2:], (0, welcome))
+        self.assertEqual(self.exchange(box, 5, taken, 10, b"")[2:], (10, welcome[10:]))
+        self.assertEqual(self.exchange(box, 5, taken, len(welcome), b"")[2:], (len(welcome), b""))
+        self.assertEqual(self.exchange(box, 4, 0, 0, b"")[0], 3)
+        self.assertEqual(self.exchange(box, 6, 0, 0, b"")[:3], (0, 0, 0))
+        self.assertEqual(self.exchange(box, 5, taken, 0, b"")[0], 3)
+        # The box ends a connection that says nothing that it knows.
+        status, told = 0, b""
+        self.exchange(box, 7, 0, 0, b"\xff" * 12)
+        while status == 0:
+            status, _, _, told = self.exchange(box, 7, 12, 0, b"", wait=1000)
+        self.assertEqual((status, told[4]), (1, boxproto.ERROR))
 
 
 class Open:
