@@ -67,8 +67,8 @@ int plugin_sync_begin(struct op *op, struct runtime *rt, const struct plugin_lea
 /* Also when the caller is being cancelled. A plugin_sync that was not begun (fd -1) is fine. */
 void plugin_sync_end(struct op *op, struct plugin_sync *sync);
 /* A file of the directory: regular, reached without any link, not waiting. Parents are made when
- * flags has O_CREAT, and the file must not exist then. ERR_NOT_FOUND also when a link is in the
- * way; ERR_FORBIDDEN when it is no regular file, or outside. */
+ * flags has O_CREAT, and the file must not exist then. ERR_FORBIDDEN when a link is in the way,
+ * when it is no regular file, or outside. */
 int plugin_sync_open(const struct plugin_sync *sync, const char *here, int flags, int *ret_fd,
                      struct err *err);
 

@@ -167,7 +167,8 @@ static int pack_there(struct moving *m, struct err *err)
         shell_quote(&s, m->download);
         buf_puts(&s, " -C ");
         shell_quote(&s, m->remote.cwd);
-        buf_puts(&s, " --exclude ./.paperclip-runtime --exclude './._*' .\n");
+        /* 1: a file changed meanwhile, and the archive is whole. */
+        buf_puts(&s, " --exclude ./.paperclip-runtime --exclude './._*' . || [ $? -eq 1 ]\n");
         return exec_transfer_run(m->op, &m->transfer, buf_str(&s), COMMAND_MS, err);
 }
 

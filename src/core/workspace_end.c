@@ -7,10 +7,10 @@
 #include "core/plugin_place.h"
 #include "core/workspace_internal.h"
 
-/* How often a place is asked for what it does not give. Then the loss is recorded: a box that does
- * not answer as it should must not keep its place for ever. What is our own trouble (a full disk)
- * has no such limit. */
-#define MAX_ATTEMPTS 6
+/* How often a place is asked for what it does not give: for about twenty minutes, so that a host
+ * may start anew meanwhile. Then the loss is recorded: a box that does not answer as it should must
+ * not keep its place for ever. What is our own trouble (a full disk) has no such limit. */
+#define MAX_ATTEMPTS 12
 
 /* Ending */
 

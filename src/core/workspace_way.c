@@ -4,12 +4,8 @@
 
 /* One line for each way that there is. */
 static const struct workspace_way *const ways[] = {
-        &workspace_in_place,
-        &workspace_overlay,
-        &workspace_copy,
-        &workspace_sync,
-        &workspace_archive,
-        NULL,
+        &workspace_in_place, &workspace_overlay, &workspace_copy,
+        &workspace_sync,     &workspace_archive, NULL,
 };
 
 const struct workspace_way *workspace_way_by_name(const char *name)

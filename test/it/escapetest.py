@@ -93,7 +93,9 @@ class HostileTest(BerthTest):
         daemon = super().new_daemon(**options)
         if self.as_user:
             os.chown(daemon.data, USER_ID, USER_ID)
-            pathlib.Path(daemon.data).parent.chmod(0o711)
+            home = pathlib.Path(daemon.data).parent
+            if not home.stat().st_mode & stat.S_ISVTX:  # not /tmp itself
+                home.chmod(0o711)
         return daemon
 
     def sandbox(self, name="box", **config):

@@ -10,18 +10,20 @@ import os
 import pathlib
 import resource
 import signal
+import sqlite3
 import subprocess
 import threading
 import unittest
 
 from awsfake import AwsFake, refuse
-from berthtest import BINARIES, wait_until
+from berthtest import BINARIES, ident, wait_until
 from exectest import ExecTest, sanitized
 from providertest import ProviderTest
 from secretscan import Marks, fill, forms, get_routes
 
 AWS_KEY = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 SSH = {"host": "127.0.0.1", "port": 1, "username": "deploy", "remoteWorkspacePath": "/srv/work"}
+WORKSPACE = "30000000-0000-4000-8000-000000000001"
 SHOW = 'for v in "$LOCAL" "$REMOTE" "$LINKED"; do echo "out $v"; echo "err $v" >&2; done'
 
 
@@ -50,7 +52,13 @@ class Scanning:
                "environment-leases": [r["id"] for r in rows("SELECT id FROM environment_leases")],
                "executions": [r["id"] for r in rows("SELECT id FROM executions")], "agents": [r["id"] for r in rows("SELECT id FROM agents")],
                "secret-provider-configs": [r["id"] for r in rows("SELECT id FROM company_secret_provider_configs")],
-               "plugins": [r["id"] for r in rows("SELECT id FROM plugins")]}
+               "plugins": [r["id"] for r in rows("SELECT id FROM plugins")],
+               "issues": [r["id"] for r in rows("SELECT id FROM issues")],
+               "projects": [r["id"] for r in rows("SELECT id FROM projects")],
+               "comments": [r["id"] for r in rows("SELECT id FROM issue_comments")], "documents": ["plan"],
+               "config-revisions": [r["id"] for r in rows("SELECT id FROM agent_config_revisions")],
+               "salvages": [r["id"] for r in rows("SELECT id FROM salvages")],
+               "execution-workspaces": [r["id"] for r in rows("SELECT id FROM execution_workspaces")]}
         agent = self.agent(ids["companies"][0], name="Reader", grants=["environments:manage"], role="ceo",
                            permissions={"canCreateAgents": True})
         own = self.ok("POST", f"/api/agents/{ids['agents'][0]}/keys", {"name": "scan"}, status=201)["token"]
@@ -187,12 +195,34 @@ class SecretScan(ScanCase):
                                               stdin=self.marks.make(f"{command} by hand"))
             self.assertEqual(status, 0, text)
 
+    def work(self, agent):
+        """Records beside the secrets, a workspace in use, and one that was given up with changes in it."""
+        company = f"/api/companies/{self.acme}"
+        project = self.ok("POST", f"{company}/projects", {"name": "P"}, status=201)["id"]
+        issue = self.ok("POST", f"{company}/issues", {"title": "I", "projectId": project}, status=201)["id"]
+        self.ok("POST", f"/api/issues/{issue}/comments", {"body": "x"}, status=201)
+        self.ok("PUT", f"/api/issues/{issue}/documents/plan", {"format": "markdown", "body": "x"}, status=201)
+        self.ok("PATCH", f"/api/agents/{agent}", {"title": "Scanner"})
+        with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db", timeout=10)) as db, db:
+            db.execute("INSERT INTO execution_workspaces (id, company_id, project_id, mode, strategy_type, name, status, "
+                       "last_used_at, opened_at, created_at, updated_at) VALUES (?, ?, ?, 'shared_workspace', "
+                       "'project_primary', 'w', 'active', 1, 1, 1, 1)", (WORKSPACE, self.acme, project))
+        tree = self.temp_dir()
+        (tree / "file").write_text("x")
+        other = self.acquire(self.local)
+        self.ok("POST", f"/api/environment-leases/{ident(other)}/workspace/stage",
+                {"localPath": str(tree), "isolation": "copy"})
+        self.sh("echo changed > file", lease=other, agentId=agent)
+        self.release(other)
+        self.ok("POST", f"/api/environment-leases/{ident(self.held)}/workspace/stage", {"localPath": str(tree)})
+
     def test_every_path(self):
         local, remote, linked = self.create("local"), self.create("remote", **self.outside()), self.link()
         agent = self.make_agent(LOCAL=ref(local), REMOTE=ref(remote), LINKED=ref(linked))
         self.fail_with_values()
         self.keys_of_environments()
         self.rotate_and_remove()
+        self.work(agent)
 
         said = self.sh(SHOW, agentId=agent)
         self.assertEqual((said["stdout"], said["stderr"]), ("out ***REDACTED***\n" * 3, "err ***REDACTED***\n" * 3))
@@ -222,7 +252,7 @@ class SecretScan(ScanCase):
 
     # What needs something that is not made here: a sign-in, a snapshot, a browser, an installation that goes on. Those of
     # plugins are seen below.
-    absent = {"/api/cli-auth/challenges/:id", "/api/companies/:companyId/environment-snapshots/:name",
+    absent = {"/api/issues", "/api/cli-auth/challenges/:id", "/api/companies/:companyId/environment-snapshots/:name",
               "/api/auth/get-session", "/api/plugins/operations/:operationId"}
 
     def assert_credentials_stay(self):

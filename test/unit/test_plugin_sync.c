@@ -287,10 +287,10 @@ static void test_links_are_not_followed(void **state)
         assert_int_equal(symlinkat("file", sync.fd, "inside"), 0);
         assert_int_equal(mkfifoat(sync.fd, "fifo", 0600), 0);
         assert_int_equal(mkdirat(sync.fd, "real", 0700), 0);
-        assert_int_equal(plugin_sync_open(&sync, "link", O_RDONLY, &fd, NULL), ERR_NOT_FOUND);
-        assert_int_equal(plugin_sync_open(&sync, "inside", O_RDONLY, &fd, NULL), ERR_NOT_FOUND);
-        assert_int_equal(plugin_sync_open(&sync, "dir/secret", O_RDONLY, &fd, NULL), ERR_NOT_FOUND);
-        assert_int_equal(plugin_sync_open(&sync, "up/calls", O_RDONLY, &fd, NULL), ERR_NOT_FOUND);
+        assert_int_equal(plugin_sync_open(&sync, "link", O_RDONLY, &fd, NULL), ERR_FORBIDDEN);
+        assert_int_equal(plugin_sync_open(&sync, "inside", O_RDONLY, &fd, NULL), ERR_FORBIDDEN);
+        assert_int_equal(plugin_sync_open(&sync, "dir/secret", O_RDONLY, &fd, NULL), ERR_FORBIDDEN);
+        assert_int_equal(plugin_sync_open(&sync, "up/calls", O_RDONLY, &fd, NULL), ERR_FORBIDDEN);
         assert_int_equal(plugin_sync_open(&sync, "../calls", O_RDONLY, &fd, NULL), ERR_FORBIDDEN);
         assert_int_equal(plugin_sync_open(&sync, "/etc/passwd", O_RDONLY, &fd, NULL),
                          ERR_FORBIDDEN);
@@ -301,9 +301,9 @@ static void test_links_are_not_followed(void **state)
         assert_true(plugin_sync_open(&sync, "file", O_WRONLY | O_CREAT, &fd, NULL) < 0);
         assert_true(plugin_sync_open(&sync, "link", O_WRONLY | O_CREAT, &fd, NULL) < 0);
         assert_int_equal(plugin_sync_open(&sync, "dir/new", O_WRONLY | O_CREAT, &fd, NULL),
-                         ERR_NOT_FOUND);
+                         ERR_FORBIDDEN);
         assert_int_equal(plugin_sync_open(&sync, "dir/a/b/new", O_WRONLY | O_CREAT, &fd, NULL),
-                         ERR_NOT_FOUND);
+                         ERR_FORBIDDEN);
         assert_true(access(print("%s/new", t.base->dir), F_OK) < 0);
         assert_true(access(print("%s/a", t.base->dir), F_OK) < 0);
         assert_file(print("%s/secret", t.base->dir), "secret");
