@@ -179,6 +179,8 @@ def measure(report, tools, scratch, fixture, executor):
                 report.figure(f"{other} {name}", first, "ms")
                 report.figure(f"{other} {name[:1]}: again, one changed", again, "ms")
             for place in kinds:
+                if place.name == "plugin" and files * size > 100 * MB:
+                    continue  # what is carried by calls takes longer than a client waits
                 rows(report, name, place.name, place.measure(tree, repeats), beside)
             report.figure(f"daemon after {name[:1]}", scene.daemon.rss_kb() / 1024, "MB")
             shutil.rmtree(tree)
