@@ -57,7 +57,7 @@ static int list_activity(struct call *c, struct err *err)
 static int check_entry(struct call *c, struct activity *row, struct err *err)
 {
         static const char *const types[] = { "agent", "user", "system", "plugin", NULL };
-        CLEAN(check_done) struct check k;
+        CLEAN(check_done) struct check k = { 0 };
         struct arena *a = c->op->arena;
         const char *type;
         json_t *details;

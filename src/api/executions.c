@@ -424,7 +424,7 @@ static void signal_on_loop(struct call *c)
 
 static int post_signal(struct call *c, struct err *err)
 {
-        CLEAN(check_done) struct check k;
+        CLEAN(check_done) struct check k = { 0 };
         struct execution row;
         const char *name;
         int number, r = call_execution(c, &row, err);
@@ -455,7 +455,7 @@ static void resize_on_loop(struct call *c)
 
 static int post_resize(struct call *c, struct err *err)
 {
-        CLEAN(check_done) struct check k;
+        CLEAN(check_done) struct check k = { 0 };
         struct execution row;
         struct action *a;
         int64_t columns, rows;

@@ -123,7 +123,7 @@ static int get_lease(struct call *c, struct err *err)
 
 static int check_acquire(struct call *c, struct lease_request *req, struct err *err)
 {
-        CLEAN(check_done) struct check k;
+        CLEAN(check_done) struct check k = { 0 };
         struct arena *a = c->op->arena;
 
         check_init(&k, c->body);
@@ -166,7 +166,7 @@ static int acquire(struct call *c, struct err *err)
 
 static int renew(struct call *c, struct err *err)
 {
-        CLEAN(check_done) struct check k;
+        CLEAN(check_done) struct check k = { 0 };
         struct lease_record record;
         int64_t ttl;
         int r = call_lease(c, true, &record, err);
@@ -184,7 +184,7 @@ static int renew(struct call *c, struct err *err)
 
 static int check_status(struct call *c, const char **ret, struct err *err)
 {
-        CLEAN(check_done) struct check k;
+        CLEAN(check_done) struct check k = { 0 };
         const char *status;
 
         check_init(&k, c->body);
@@ -235,7 +235,7 @@ static int resume(struct call *c, struct err *err)
 
 static int realize(struct call *c, struct err *err)
 {
-        CLEAN(check_done) struct check k;
+        CLEAN(check_done) struct check k = { 0 };
         struct check n;
         struct lease_record record;
         json_t *workspace;

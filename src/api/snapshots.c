@@ -35,7 +35,7 @@ static int answer(struct call *c, const struct snapshot *s)
 
 static int check_name(struct call *c, const char **ret, struct err *err)
 {
-        CLEAN(check_done) struct check k;
+        CLEAN(check_done) struct check k = { 0 };
 
         check_init(&k, c->body);
         *ret = arena_strdup(c->op->arena, check_string(&k, "name", CHECK_REQUIRED, 1, 0));

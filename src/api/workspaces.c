@@ -42,7 +42,7 @@ static const char *const *take_patterns(struct arena *arena, const json_t *list)
 static int check_stage(struct call *c, struct stage_request *ret, struct err *err)
 {
         static const char *const isolations[] = { "overlay", "copy", NULL };
-        CLEAN(check_done) struct check k;
+        CLEAN(check_done) struct check k = { 0 };
         struct arena *a = c->op->arena;
         json_t *exclude;
 
@@ -91,7 +91,7 @@ static int stage(struct call *c, struct err *err)
 
 int call_local_path(struct call *c, const char **ret, struct err *err)
 {
-        CLEAN(check_done) struct check k;
+        CLEAN(check_done) struct check k = { 0 };
 
         check_init(&k, c->body);
         *ret = arena_strdup(c->op->arena,
@@ -195,7 +195,7 @@ static int get(struct call *c, struct err *err)
 
 static int discard(struct call *c, struct err *err)
 {
-        CLEAN(check_done) struct check k;
+        CLEAN(check_done) struct check k = { 0 };
         struct lease_record record;
         struct workspace_row row;
         int r = call_lease(c, true, &record, err);

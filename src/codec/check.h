@@ -9,7 +9,7 @@
  * Values returned are borrowed from the document, or, when they had to be changed, from the check:
  * both outlive their use when the check is cleaned up at the end of the scope.
  *
- *     CLEAN(check_done) struct check c;
+ *     CLEAN(check_done) struct check c = { 0 };
  *     check_init(&c, body);
  *     const char *name = check_string(&c, "name", CHECK_REQUIRED, 1, 0);
  *     json_t *config = check_record(&c, "config", 0);

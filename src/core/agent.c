@@ -252,7 +252,7 @@ static int check_permission_giver(struct db *db, const struct request *q, struct
 
 static int set_permissions(struct db *db, void *arg, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         struct request *q = arg;
         bool can_create, can_assign, has_assign;
         int64_t now = clock_now_us();

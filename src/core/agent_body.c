@@ -88,7 +88,7 @@ static void read_change(struct check *c, struct arena *a, bool creating, struct 
 int agent_read_body(struct op *op, json_t *body, bool creating, struct agent *g,
                     struct agent_change *ret, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         int r;
 
         *ret = (struct agent_change){ .given = patch_names(op->arena, body, members) };

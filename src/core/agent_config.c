@@ -214,7 +214,7 @@ int agent_revision_rollback(struct op *op, struct runtime *rt, const char *id,
 
 static int read_path(struct request *q, const struct agent *g, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         const char *key;
         int r;
 

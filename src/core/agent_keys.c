@@ -21,7 +21,7 @@ static int load_agent(struct db *db, struct request *q, struct agent *ret, struc
 
 static int check_name(struct request *q, const char **ret, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         const char *name;
 
         *ret = "default";

@@ -72,7 +72,7 @@ int agent_move(struct db *db, struct op *op UNUSED, struct agent *g, const char 
 
 static int read_reason(struct request *q, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         const char *reason;
 
         if (!q->body)

@@ -32,7 +32,7 @@ static int load(struct db *db, struct request *q, const struct agent *g, struct 
 
 static int check_task(struct request *q, const char **ret, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
 
         check_init(&c, q->body);
         *ret = arena_strtrim(q->op->arena, check_string(&c, "taskKey", CHECK_NULLABLE, 1, 500));

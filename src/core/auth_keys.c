@@ -26,7 +26,7 @@ struct key_request {
 
 static int check_body(struct key_request *q, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         struct arena *a = q->op->arena;
         const char *expires;
 

@@ -36,7 +36,7 @@ static const char *status_of(const struct cli_challenge *c, int64_t now)
 static int check_create(struct request *q, struct cli_challenge *c, struct err *err)
 {
         static const char *const access[] = { "board", "instance_admin_required", NULL };
-        CLEAN(check_done) struct check k;
+        CLEAN(check_done) struct check k = { 0 };
         struct arena *a = q->op->arena;
         const char *wanted;
 
@@ -166,7 +166,7 @@ int cli_auth_show(struct op *op, struct runtime *rt, const char *id, const char 
 
 static int check_token(struct request *q, struct err *err)
 {
-        CLEAN(check_done) struct check k;
+        CLEAN(check_done) struct check k = { 0 };
 
         check_init(&k, q->body);
         q->token = arena_strdup(q->op->arena, check_string(&k, "token", CHECK_REQUIRED, 16, 256));

@@ -44,7 +44,7 @@ static const char *choose_prefix(struct db *db, const char *name, struct arena *
 
 static int check_create(struct request *q, struct company *c, struct err *err)
 {
-        CLEAN(check_done) struct check k;
+        CLEAN(check_done) struct check k = { 0 };
         struct arena *a = q->op->arena;
         bool has_max;
         int64_t max;
@@ -209,7 +209,7 @@ int company_stats(struct op *op, struct runtime *rt, struct buf *ret_json, struc
 static int apply(struct request *q, struct company *c, struct err *err)
 {
         static const char *const statuses[] = { "active", "paused", "archived", NULL };
-        CLEAN(check_done) struct check k;
+        CLEAN(check_done) struct check k = { 0 };
         struct arena *a = q->op->arena;
         const char *name, *status;
         bool has;

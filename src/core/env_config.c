@@ -61,7 +61,7 @@ static bool is_in_place(struct check *c)
 
 static int normalize_ssh(json_t *config, enum config_form form, json_t **ret, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         const char *host, *username, *path, *key = NULL, *hosts;
         json_t *ref, *result;
         bool has_port, strict, own_config, in_place;
@@ -117,7 +117,7 @@ static int normalize_ssh(json_t *config, enum config_form form, json_t **ret, st
 
 static int normalize_fake(json_t *config, json_t **ret, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         const char *image;
         bool reuse;
         int r;
@@ -138,7 +138,7 @@ static int normalize_fake(json_t *config, json_t **ret, struct err *err)
 /* Every member that the provider will look at stays as it was sent. */
 static int normalize_provided(json_t *config, json_t **ret, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         const char *provider, *key;
         int64_t timeout;
         bool has_timeout, reuse;
@@ -187,7 +187,7 @@ static int normalize_sandbox(json_t *config, json_t **ret, struct err *err)
 
 static int normalize_plugin(json_t *config, json_t **ret, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         const char *plugin, *driver;
         json_t *inner;
 

@@ -79,7 +79,7 @@ struct creation {
 
 static int check_create(struct creation *q, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         const char *name, *description, *driver, *status;
         json_t *config, *metadata;
         int r;

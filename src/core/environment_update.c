@@ -29,7 +29,7 @@ struct update {
 
 static int check_body(struct update *u, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         struct arena *a = u->op->arena;
 
         check_init(&c, u->body);

@@ -94,7 +94,7 @@ int exec_request_check_size(const struct exec_request *req, struct err *err)
 int exec_request_parse(struct op *op, json_t *request, struct exec_request *ret,
                        const json_t **ret_env, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         struct arena *a = op->arena;
         const char *input, *agent;
         json_t *args, *env;

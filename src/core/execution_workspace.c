@@ -216,7 +216,7 @@ static int check_body(json_t *body, struct err *err)
 {
         static const char *const nullable[] = { "cwd",        "repoUrl",     "baseRef",
                                                 "branchName", "providerRef", NULL };
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         const char *eligible;
         int64_t time;
 

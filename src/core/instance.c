@@ -105,7 +105,7 @@ static void check_member(struct check *c, const char *key, const json_t *standar
 
 static int check_body(struct request *q, const json_t *document, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         const char *known[16] = { NULL };
         const char *key;
         json_t *standard;

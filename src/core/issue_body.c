@@ -127,7 +127,7 @@ static void read_change(struct check *c, struct arena *a, struct issue *i, struc
 int issue_read_body(struct op *op, json_t *body, bool creating, struct issue *i,
                     struct issue_change *ret, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         struct arena *a = op->arena;
         const char *title;
         json_t *policy;

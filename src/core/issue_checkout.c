@@ -16,7 +16,7 @@ struct request {
 
 static int check_body(struct request *q, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         json_t *item;
         size_t at;
 

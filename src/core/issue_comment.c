@@ -41,7 +41,7 @@ int issue_add_comment(struct db *db, const struct op *op, const struct issue *i,
 
 static int check_body(struct request *q, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         struct arena *a = q->op->arena;
         json_t *presentation, *metadata;
         bool interrupt;

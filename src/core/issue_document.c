@@ -50,7 +50,7 @@ static int load(struct db *db, const struct request *q, bool write, struct issue
 static int check_body(struct request *q, struct err *err)
 {
         static const char *const formats[] = { "markdown", NULL };
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         struct issue_document_revision *v = &q->revision;
         struct arena *a = q->op->arena;
 

@@ -127,7 +127,7 @@ int member_list(struct op *op, struct runtime *rt, const char *company_id, struc
 
 static int set_permissions(struct db *db, void *arg, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         struct member_request *q = arg;
         struct membership m;
         json_t *grants;

@@ -168,7 +168,7 @@ static const json_t *check_env(struct check *c)
  * terminal. */
 static int check_request(struct op *op, json_t *request, struct exec_request *ret, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         struct arena *a = op->arena;
         const char *agent;
         json_t *args;

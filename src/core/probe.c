@@ -145,7 +145,7 @@ static int guard_company(struct db *db, void *arg, struct err *err)
 static int check_unsaved(json_t *body, struct arena *arena, const char **ret_driver,
                          json_t **ret_config, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         const char *driver;
 
         check_init(&c, body);

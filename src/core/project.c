@@ -113,7 +113,7 @@ static void read_policy(struct check *c, struct request *q)
 
 static int read_body(struct request *q, bool creating, struct project *p, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         struct arena *a = q->op->arena;
         const char *text;
 

@@ -293,7 +293,7 @@ static void check_keys(struct check *c)
 
 int berth_normalize(json_t *config, json_t **ret, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         json_t *result = json_pack("{s:s}", "provider", PROVIDER_BERTH);
         int r;
 
@@ -360,7 +360,7 @@ static void check_rootfs(struct check *c, const struct runtime *rt, const json_t
 
 int berth_check(const struct runtime *rt, const json_t *config, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
 
         check_init(&c, (json_t *)config);
         check_rootfs(&c, rt, config);

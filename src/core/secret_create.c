@@ -41,7 +41,7 @@ static void check_mode(struct check *c, const struct secret_spec *spec, const ch
 static int check_body(json_t *body, struct arena *arena, struct secret_spec *ret,
                       struct secret_value *ret_value, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         const char *value;
         json_t *metadata;
         int r;
@@ -193,7 +193,7 @@ int secret_import_sealed(struct op *op, struct runtime *rt, const char *company_
                          struct buf *ret_json, struct err *err)
 {
         struct import m = { .q = { .op = op, .company_id = company_id }, .rt = rt };
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         json_t *secrets, *item;
         size_t i;
         int r = store_read(op, rt->store, guard, &m.q, err);

@@ -282,7 +282,7 @@ static int rotate_inside(struct rotation *q, struct err *err)
 static int check_body(json_t *body, struct rotation *q, struct secret_value *ret_value,
                       struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         struct arena *a = q->op->arena;
         const char *value;
         int r;

@@ -86,7 +86,7 @@ static int record(struct db *db, const struct request *q, const struct vault_row
 
 static int check_create(struct request *q, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         struct arena *a = q->op->arena;
         const char *provider, *name, *status, *problem;
         json_t *config, *normal = NULL;
@@ -217,7 +217,7 @@ int vault_list(struct op *op, struct runtime *rt, const char *company_id, vault_
 /* Before anything is read: what is wrong whatever the vault is. */
 static int check_update(struct request *q, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         struct arena *a = q->op->arena;
 
         check_init(&c, q->body);
@@ -233,7 +233,7 @@ static int check_update(struct request *q, struct err *err)
 
 static int apply_config(const struct request *q, struct vault_row *row, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         json_t *normal = NULL;
         int r;
 

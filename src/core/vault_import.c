@@ -228,7 +228,7 @@ static int write_candidate(struct import *m, const json_t *remote, struct err *e
 
 static int check_preview(json_t *body, struct import *m, struct vault_page *page, struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         struct arena *a = m->op->arena;
         bool has_size;
 
@@ -419,7 +419,7 @@ static void check_row(struct check *c, size_t i, json_t *item, struct import *m,
 static int check_commit(json_t *body, struct import *m, struct entry **ret, size_t *ret_n,
                         struct err *err)
 {
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         struct entry *list = NULL;
         json_t *rows, *item;
         size_t i;

@@ -550,7 +550,7 @@ int manifest_check(json_t *given, const char *host_version, json_t *warnings, js
                    struct err *err)
 {
         CLEAN(err_done) struct err found = { 0 };
-        CLEAN(check_done) struct check c;
+        CLEAN(check_done) struct check c = { 0 };
         int r;
 
         check_init(&c, given);
