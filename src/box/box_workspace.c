@@ -206,12 +206,15 @@ int workspace_main(struct sandbox *s, const struct workspace_args *args)
 {
         CLEAN(err_done) struct err err = { 0 };
         struct showing w = { .s = s, .args = args, .lower = -1, .store = -1, .mount = -1 };
+        int r;
 
         w.proc_fd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
-        if (work(&w, &err) < 0) {
+        r = work(&w, &err);
+        if (r < 0)
                 printf("error %s\n", err.msg);
-                return 1;
-        }
-        puts("done");
-        return 0;
+        else
+                puts("done");
+        fflush(stdout); /* a sanitizer has its last word before exit() flushes, and it fails in here
+                         */
+        return r < 0 ? 1 : 0;
 }

@@ -49,9 +49,10 @@ def processes(parent):
     found, waiting = [], [parent]
     while waiting:
         pid = waiting.pop()
-        for task in pathlib.Path("/proc").glob(f"{pid}/task/*/children"):
-            with contextlib.suppress(OSError):
-                waiting += [int(p) for p in task.read_text().split()]
+        with contextlib.suppress(OSError):  # it may end while we look
+            for task in pathlib.Path("/proc").glob(f"{pid}/task/*/children"):
+                with contextlib.suppress(OSError):
+                    waiting += [int(p) for p in task.read_text().split()]
         with contextlib.suppress(OSError):
             found.append((pid, pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()))
     return found[1:]
