@@ -29,6 +29,15 @@ void *xrealloc(void *p, size_t size)
         return p;
 }
 
+void *xaligned(size_t align, size_t size)
+{
+        void *p = aligned_alloc(align, (size + align - 1) / align * align);
+
+        if (!p)
+                out_of_memory();
+        return memset(p, 0, size);
+}
+
 char *xstrdup(const char *s)
 {
         return xstrndup(s, strlen(s));

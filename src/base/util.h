@@ -77,6 +77,7 @@ static inline int hex_digit(char c)
 /* Allocate or abort; see the note on memory above. */
 RETURNS_NONNULL void *xcalloc(size_t n, size_t size);
 RETURNS_NONNULL void *xrealloc(void *p, size_t size);
+RETURNS_NONNULL void *xaligned(size_t align, size_t size); /* of a power of two */
 RETURNS_NONNULL char *xstrdup(const char *s);
 RETURNS_NONNULL char *xstrndup(const char *s,
                                size_t n); /* at most n bytes, less when s ends before */

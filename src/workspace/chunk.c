@@ -131,7 +131,7 @@ static ssize_t read_at(int fd, void *p, size_t len, uint64_t offset)
 int chunk_file(int fd, uint64_t size, uint64_t average, struct chunk_list *ret,
                uint8_t ret_hash[TREE_HASH], chunk_check_fn check, void *ctx, struct err *err)
 {
-        CLEAN(cleanup_free) struct cutter *c = xcalloc(1, sizeof(*c));
+        CLEAN(cleanup_free) struct cutter *c = xaligned(_Alignof(struct cutter), sizeof(*c));
         CLEAN(cleanup_free) uint8_t *buf = xcalloc(1, READ_SIZE);
         crypto_generichash_state whole;
         uint64_t at = 0;

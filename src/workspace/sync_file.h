@@ -54,8 +54,8 @@ struct sync_in {
         bool had_part, whole, all_chunks;
         uint64_t size, listed, got;
         struct chunk_list chunks;
-        uint64_t hashed; /* bytes that came in order, from the beginning on */
-        crypto_generichash_state state;
+        uint64_t hashed;                 /* bytes that came in order, from the beginning on */
+        crypto_generichash_state *state; /* wants an alignment that the heap does not give */
 };
 
 /* The name of its part. */

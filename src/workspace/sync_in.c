@@ -99,7 +99,8 @@ int sync_in_begin(struct sync_in *in, int parts_fd, const struct sync_msg *big, 
         if (!S_ISREG(st.st_mode))
                 return err_set(err, ERR_IO, "a part of a file is none");
         in->had_part = st.st_size > 0;
-        (void)crypto_generichash_init(&in->state, NULL, 0, TREE_HASH);
+        in->state = xaligned(_Alignof(crypto_generichash_state), sizeof(*in->state));
+        (void)crypto_generichash_init(in->state, NULL, 0, TREE_HASH);
         return 0;
 }
 
@@ -204,8 +205,7 @@ int sync_in_data(struct sync_in *in, const struct sync_msg *m, struct err *err)
                 return err_set(err, ERR_INVALID, "bytes that belong to no file");
         in->got += m->blob.len;
         if (in->whole && m->offset == in->hashed) {
-                (void)crypto_generichash_update(&in->state, (const uint8_t *)m->blob.p,
-                                                m->blob.len);
+                (void)crypto_generichash_update(in->state, (const uint8_t *)m->blob.p, m->blob.len);
                 in->hashed += m->blob.len;
         }
         return write_at(in->fd, m->blob.p, m->blob.len, m->offset, err);
@@ -222,7 +222,7 @@ int sync_in_end(struct sync_io *io, struct sync_in *in, const struct sync_msg *e
         if (ftruncate(in->fd, (off_t)end->size) < 0)
                 return err_sys(err, ERR_IO, errno, "write a file");
         if (in->whole && in->hashed == end->size) {
-                (void)crypto_generichash_final(&in->state, hash, TREE_HASH);
+                (void)crypto_generichash_final(in->state, hash, TREE_HASH);
                 return memcmp(hash, end->hash, TREE_HASH) == 0;
         }
         r = chunk_hash(in->fd, 0, end->size, hash, &len, io->check, io->ctx, err);
@@ -237,6 +237,7 @@ void sync_in_done(struct sync_in *in, bool remove)
                         (void)unlinkat(in->dir_fd, in->name, 0);
         }
         chunk_list_done(&in->chunks);
+        free(in->state);
         *in = (struct sync_in){ .fd = -1 };
 }
 
