@@ -326,8 +326,9 @@ bool mux_has_box(const struct mux *m, const char *box_id)
 
 /* Questions */
 
-void mux_ask(struct mux *m, struct mux_question *q)
+void mux_ask(struct mux *m, struct mux_question *take_question)
 {
+        struct mux_question *q = take_question;
         struct relay_frame f = { .type = FRAME_ASK, .want = (uint8_t)q->want };
         CLEAN(buf_done) struct buf ids = BUF_INIT;
 

@@ -187,7 +187,8 @@ void box_locks_give(struct box_locks *l, const char *place_id)
         pthread_mutex_lock(&l->lock);
         at = find_lock(l, place_id);
         mine = *at;
-        *at = mine->next;
+        if (mine)
+                *at = mine->next;
         pthread_cond_broadcast(&l->changed);
         pthread_mutex_unlock(&l->lock);
         free(mine);
