@@ -210,6 +210,18 @@ static bool take_answer(struct line *l, const struct exchange_answer *a)
         return !l->out.failed;
 }
 
+/* Whether the line goes on after this call. */
+static bool goes_on(struct line *l, bool good, const struct exchange_answer *a)
+{
+        if (!good)
+                return ++l->failures <= FAILURES_MAX;
+        if (a->status == EXCHANGE_NO_BOX || a->status == EXCHANGE_STALE)
+                return false;
+        l->failures = 0;
+        l->quiet++;
+        return take_answer(l, a);
+}
+
 static void called_on_loop(struct letter *letter)
 {
         struct line_call *k = container_of(letter, struct line_call, letter);
@@ -221,16 +233,8 @@ static void called_on_loop(struct letter *letter)
         *(k->brings ? &l->bringing : &l->waiting) = false;
         good = k->code >= 0 &&
                exchange_answer_read(buf_str(&k->answer), k->answer.len, &a, NULL) >= 0;
-        if (!l->closed && good && (a.status == EXCHANGE_NO_BOX || a.status == EXCHANGE_STALE)) {
+        if (!l->closed && !goes_on(l, good, &a))
                 end_line(l);
-        } else if (!l->closed && good) {
-                l->failures = 0;
-                l->quiet++;
-                if (!take_answer(l, &a))
-                        end_line(l);
-        } else if (!l->closed && ++l->failures > FAILURES_MAX) {
-                end_line(l);
-        }
         buf_done(&k->answer);
         free(k);
         if (l->closed)
