@@ -383,8 +383,9 @@ static int set_times(int fd, int64_t mtime_ns)
 
 static int fill(int fd, const struct sync_msg *content, int from_fd, uint64_t size, struct err *err)
 {
-        return from_fd >= 0 ? sync_copy(from_fd, 0, fd, 0, size, err)
-                            : fd_write_all(fd, content->blob.p, content->blob.len, err);
+        if (from_fd >= 0)
+                return sync_copy(from_fd, 0, fd, 0, size, err);
+        return content ? fd_write_all(fd, content->blob.p, content->blob.len, err) : 0;
 }
 
 /* Content from the message, or from a descriptor. */

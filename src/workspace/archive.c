@@ -258,6 +258,8 @@ static int on_difference(void *ctx, const struct tree_entry *was, const struct t
         struct change c = { .is_delete = now == NULL, .has_was = was != NULL };
         int r = 0;
 
+        if (!was && !now)
+                return 0;
         c.now = now ? *now : *was;
         if (was)
                 c.was = *was;

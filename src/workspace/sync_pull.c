@@ -309,8 +309,11 @@ static int on_difference(void *ctx, const struct tree_entry *was, const struct t
         struct pull *p = ctx;
         bool large = now && now->kind == TREE_FILE && now->size > SYNC_SMALL;
         struct waiting *w;
-        int r = wait_until(p, SYNC_MAX_GETS - 1, SYNC_SLOTS - (large ? 1 : 0), err);
+        int r;
 
+        if (!was && !now)
+                return 0;
+        r = wait_until(p, SYNC_MAX_GETS - 1, SYNC_SLOTS - (large ? 1 : 0), err);
         if (r < 0)
                 return r;
         w = &p->queue[(p->first + p->n) % SYNC_MAX_GETS];
