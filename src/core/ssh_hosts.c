@@ -124,7 +124,8 @@ void ssh_hosts_forget(const struct ssh_hosts *h, const char *environment_id)
 {
         CLEAN(cleanup_free) char *path = ssh_hosts_record(h, environment_id);
 
-        (void)unlink(path);
+        if (path)
+                (void)unlink(path);
 }
 
 int ssh_hosts_reach(struct op *op, struct runtime *rt, const struct place *place,

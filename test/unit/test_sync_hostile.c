@@ -390,10 +390,11 @@ static void test_a_wrong_hash_is_not_put_in_place(void **state)
         say(&l, (struct sync_msg){ .type = SYNC_TREE,
                                    .text = sync_text(w->remote),
                                    .target = sync_text(w->parts) });
-        for (uint8_t flags = 0; flags <= SYNC_WHOLE; flags++) {
-                say(&l,
-                    (struct sync_msg){
-                            .type = SYNC_BIG, .path = sync_text("a"), .size = 3, .flags = flags });
+        for (int flags = 0; flags <= SYNC_WHOLE; flags++) {
+                say(&l, (struct sync_msg){ .type = SYNC_BIG,
+                                           .path = sync_text("a"),
+                                           .size = 3,
+                                           .flags = (uint8_t)flags });
                 if (!flags) {
                         static const char chunk[SYNC_CHUNK_SIZE] = { 0, 0, 0, 0, 0, 0, 0, 3 };
 
