@@ -256,11 +256,12 @@ static int on_difference(void *ctx, const struct tree_entry *was, const struct t
 {
         struct gathering *g = ctx;
         struct change c = { .is_delete = now == NULL, .has_was = was != NULL };
+        const struct tree_entry *entry = now ? now : was;
         int r = 0;
 
-        if (!was && !now)
+        if (!entry)
                 return 0;
-        c.now = now ? *now : *was;
+        c.now = *entry;
         if (was)
                 c.was = *was;
         if (now && now->kind == TREE_FILE && !bundle_has(g->into, now->hash))
