@@ -148,6 +148,15 @@ static int moving_begin(struct moving *m, struct err *err)
         return r < 0 ? r : open_dir(m->w->local_path, &m->local_fd, err);
 }
 
+static int over_one(struct moving *m, int (*work)(struct moving *m, int fd, struct err *err),
+                    struct err *err)
+{
+        CLEAN(cleanup_fd) int fd = -1;
+        int r = box_service_open(m->op, m->rt, m->place->id, BOX_SERVICE_FILES, &fd, err);
+
+        return r < 0 ? r : work(m, fd, err);
+}
+
 /* Over a connection, and another one when it is lost. */
 static int over_line(struct moving *m, int (*work)(struct moving *m, int fd, struct err *err),
                      struct err *err)
@@ -156,13 +165,9 @@ static int over_line(struct moving *m, int (*work)(struct moving *m, int fd, str
         int r = 0;
 
         for (int i = 0; i < TRIES; i++) {
-                CLEAN(cleanup_fd) int fd = -1;
-
                 err_clear(err);
                 m->moved_now = 0;
-                r = box_service_open(m->op, m->rt, m->place->id, BOX_SERVICE_FILES, &fd, err);
-                if (r >= 0)
-                        r = work(m, fd, err);
+                r = over_one(m, work, err);
                 if (r != ERR_UNCERTAIN)
                         return r;
                 if (op_wait_fd(m->op, -1, 0, pause, NULL) < 0)
