@@ -53,6 +53,33 @@ char *xstrndup(const char *s, size_t n)
         return copy;
 }
 
+char **xstrv_copy(const char *const *list)
+{
+        size_t n = 0;
+        char **copy;
+
+        while (list && list[n])
+                n++;
+        copy = xcalloc(n + 1, sizeof(*copy));
+        for (size_t i = 0; i < n; i++)
+                copy[i] = xstrdup(list[i]);
+        return copy;
+}
+
+void strv_free(char **list)
+{
+        for (char **s = list; s && *s; s++)
+                free(*s);
+        free(list);
+}
+
+void strv_wipe(char **list)
+{
+        for (char **s = list; s && *s; s++)
+                explicit_bzero(*s, strlen(*s));
+        strv_free(list);
+}
+
 char *xasprintf(const char *fmt, ...)
 {
         va_list ap;

@@ -81,6 +81,11 @@ RETURNS_NONNULL void *xaligned(size_t align, size_t size); /* of a power of two 
 RETURNS_NONNULL char *xstrdup(const char *s);
 RETURNS_NONNULL char *xstrndup(const char *s,
                                size_t n); /* at most n bytes, less when s ends before */
+/* A NULL-terminated list with copies of its strings (NULL: an empty one); and freeing it, when that
+ * matters wiped before. */
+RETURNS_NONNULL char **xstrv_copy(const char *const *list);
+void strv_free(char **list);
+void strv_wipe(char **list);
 RETURNS_NONNULL char *xasprintf(const char *fmt, ...) PRINTF(1, 2);
 
 #endif

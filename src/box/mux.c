@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/socket.h>
 
@@ -601,102 +600,4 @@ int mux_open(uv_loop_t *loop, int take_in, int take_out, const struct mux_events
         uv_poll_start(&m->in_poll, UV_READABLE, on_carrier);
         *ret = m;
         return 0;
-}
-
-/* Asking from an operation */
-
-struct asking {
-        struct letter letter;
-        struct mux_question question;
-        struct mux *(*find)(void *owner, const char *key);
-        void *owner;
-        char *key;
-        char **exec_ids;
-        struct promise *promise;
-        struct asked *answer;
-};
-
-/* Shared by both sides; freed by the last. */
-struct asked {
-        _Atomic int refs;
-        int value;
-};
-
-static void asked_unref(struct asked *a)
-{
-        if (atomic_fetch_sub(&a->refs, 1) == 1)
-                free(a);
-}
-
-static void asking_done(struct mux_question *q, int code, const char *text)
-{
-        struct asking *a = container_of(q, struct asking, question);
-
-        a->answer->value = code;
-        promise_keep(a->promise, MIN(code, 0), text);
-        promise_unref(a->promise);
-        asked_unref(a->answer);
-        for (char **id = a->exec_ids; id && *id; id++)
-                free(*id);
-        free(a->exec_ids);
-        free(a->key);
-        free(a);
-}
-
-static void ask_on_loop(struct letter *letter)
-{
-        struct asking *a = container_of(letter, struct asking, letter);
-        struct mux *m = a->find(a->owner, a->key);
-
-        if (m)
-                mux_ask(m, &a->question);
-        else
-                asking_done(&a->question, ERR_BUSY, "the host cannot be reached now");
-}
-
-static char **copy_ids(const char *const *ids)
-{
-        size_t n = 0;
-        char **copy;
-
-        while (ids && ids[n])
-                n++;
-        copy = xcalloc(n + 1, sizeof(*copy));
-        for (size_t i = 0; i < n; i++)
-                copy[i] = xstrdup(ids[i]);
-        return copy;
-}
-
-int mux_ask_wait(struct op *op, struct mail *mail,
-                 struct mux *(*find)(void *owner, const char *key), void *owner, const char *key,
-                 enum mux_want want, const char *box_id, const char *const *exec_ids,
-                 struct err *err)
-{
-        struct promise *promise = promise_new(err);
-        struct asked *answer;
-        struct asking *a;
-        int r;
-
-        if (!promise)
-                return ERR_BUSY;
-        answer = xcalloc(1, sizeof(*answer));
-        atomic_init(&answer->refs, 2);
-        a = xcalloc(1, sizeof(*a));
-        a->find = find;
-        a->owner = owner;
-        a->key = xstrdup(key);
-        a->exec_ids = copy_ids(exec_ids);
-        a->promise = promise_ref(promise);
-        a->answer = answer;
-        a->question = (struct mux_question){ .want = want,
-                                             .exec_ids = (const char *const *)a->exec_ids,
-                                             .done = asking_done };
-        memcpy(a->question.box_id, box_id, UUID_LEN + 1);
-        mail_post(mail, &a->letter, ask_on_loop);
-        r = promise_wait(promise, op, err);
-        if (r >= 0)
-                r = answer->value;
-        promise_unref(promise);
-        asked_unref(answer);
-        return r;
 }

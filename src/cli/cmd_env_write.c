@@ -25,6 +25,9 @@ static int read_names(const struct args *a, const char **ret_driver, const char 
                 *ret_name = a->words[1];
                 return cli_one_of("driver", a->words[0], drivers, err);
         }
+        if (!driver && a->n_words == 1 && streq(a->words[0], "ssh"))
+                return err_set(err, ERR_USAGE,
+                               "say where: berth env create ssh USER@HOST[:PORT][/PATH]");
         if (!driver)
                 return err_set(err, ERR_USAGE,
                                "say which driver: --driver local, ssh, sandbox or plugin");

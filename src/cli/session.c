@@ -90,6 +90,10 @@ int cli_api_error(const struct berth_error *error, struct err *err)
                         if (codes[i].status == error->http_status)
                                 code = codes[i].code;
         }
+        /* The API's text is for programs too, and names no command. */
+        if (code == ERR_NOT_FOUND && streq(error->text, "Issue not found"))
+                return err_set(err, code,
+                               "Issue not found; 'berth issue list' shows those there are");
         (void)err_set(err, code, "%s", error->text);
         if (err && error->code == BERTH_REFUSED && error->details[0])
                 err_details(err, xstrdup(error->details));

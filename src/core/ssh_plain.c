@@ -28,35 +28,13 @@ struct ssh_plain {
 
 /* What it keeps of the request: there may be secrets among the variables and in the input. */
 
-static char **copy_list(const char *const *list)
-{
-        size_t n = 0;
-        char **copy;
-
-        while (list && list[n])
-                n++;
-        copy = xcalloc(n + 1, sizeof(*copy));
-        for (size_t i = 0; i < n; i++)
-                copy[i] = xstrdup(list[i]);
-        return copy;
-}
-
-static void wipe_list(char **list)
-{
-        for (char **s = list; s && *s; s++) {
-                explicit_bzero(*s, strlen(*s));
-                free(*s);
-        }
-        free(list);
-}
-
 static void plain_free(struct ssh_plain *p)
 {
         if (p->input)
                 explicit_bzero(p->input, p->input_len);
         free(p->input);
-        wipe_list(p->args);
-        wipe_list(p->env);
+        strv_wipe(p->args);
+        strv_wipe(p->env);
         free(p->exec_id);
         free(p->cwd);
         free(p->command);
@@ -245,8 +223,8 @@ int ssh_plain_begin(struct runtime *rt, const struct execution *row, const struc
         p->exec_id = xstrdup(row->id);
         p->cwd = xstrdup(req->cwd);
         p->command = xstrdup(req->command);
-        p->args = copy_list(req->args);
-        p->env = copy_list(req->env);
+        p->args = xstrv_copy(req->args);
+        p->env = xstrv_copy(req->env);
         if (req->stdin_text) {
                 p->input = xstrndup(req->stdin_text, req->stdin_len);
                 p->input_len = req->stdin_len;

@@ -335,26 +335,6 @@ static void *run(void *arg)
 
 /* Life cycle */
 
-static char **copy_strings(const char *const *list)
-{
-        size_t n = 0;
-        char **copy;
-
-        while (list && list[n])
-                n++;
-        copy = xcalloc(n + 1, sizeof(*copy));
-        for (size_t i = 0; i < n; i++)
-                copy[i] = xstrdup(list[i]);
-        return copy;
-}
-
-static void free_strings(char **list)
-{
-        for (char **s = list; s && *s; s++)
-                free(*s);
-        free(list);
-}
-
 static json_t *initialize_params(const struct plugin_host_config *config,
                                  const struct worker_spec *spec)
 {
@@ -376,8 +356,8 @@ void worker_free(struct worker *w)
         free(w->root);
         free(w->entry);
         free(w->private_dir);
-        free_strings(w->env);
-        free_strings(w->reads);
+        strv_free(w->env);
+        strv_free(w->reads);
         json_decref(w->initialize);
         json_decref(w->plugin_config);
         buf_done(&w->stderr_tail);
@@ -405,8 +385,8 @@ int worker_new(struct plugin_host *host, const struct plugin_host_config *config
         w->root = xstrdup(spec->root);
         w->entry = xstrdup(spec->entry);
         w->private_dir = xstrdup(spec->private_dir);
-        w->env = copy_strings(spec->env);
-        w->reads = copy_strings(spec->extra_reads);
+        w->env = xstrv_copy(spec->env);
+        w->reads = xstrv_copy(spec->extra_reads);
         w->initialize = initialize_params(config, &own);
         json_decref(manifest);
         w->plugin_config = spec->config ? json_deep_copy(spec->config) : json_object();
