@@ -10,10 +10,13 @@
 #include "store/store.h"
 
 struct driver;
+struct callback_host;
 struct exec_hub;
+struct live;
 struct mail;
 struct plugin_registry;
 struct pool;
+struct run_host;
 struct sandbox_host;
 struct ssh_hosts;
 struct vault_provider;
@@ -92,6 +95,11 @@ struct runtime {
         struct sandbox_host *sandbox;               /* NULL in tests without sandboxes */
         struct ssh_hosts *ssh;                      /* NULL in tests without ssh */
         struct workspace_host *workspaces;          /* NULL in tests without workspaces */
+        struct run_host *runs;                      /* NULL in tests without runs */
+        struct callback_host *callbacks;            /* the same */
+        struct live *live;                          /* NULL: nobody listens */
+        const char *data_dir;
+        const char *api_url; /* of our own port on loopback; NULL: there is none */
         struct counters counters;
 };
 

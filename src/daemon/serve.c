@@ -25,9 +25,12 @@
 #include "base/fault.h"
 #include "base/fd.h"
 #include "core/auth.h"
+#include "core/callback.h"
 #include "core/driver.h"
 #include "core/exec.h"
+#include "core/live.h"
 #include "core/plugin_registry.h"
+#include "core/run.h"
 #include "core/sandbox_host.h"
 #include "core/secret.h"
 #include "core/snapshot.h"
@@ -451,6 +454,13 @@ static int recover(struct daemon *d, struct err *err)
 
         config.mail = d->rt.mail = d->mail;
         d->rt.pool = d->pool;
+        d->rt.data_dir = d->config.data_dir;
+        if (r >= 0)
+                r = live_new(&d->loop, &d->rt.live, err);
+        if (r >= 0)
+                r = callback_host_new(&d->rt, &d->loop, d->http, &d->rt.callbacks, err);
+        if (r >= 0)
+                r = run_host_new(&d->rt, &d->loop, &d->rt.runs, err);
         if (r >= 0)
                 r = sandbox_host_new(&d->rt, d->config.data_dir, config.box_program, &d->rt.sandbox,
                                      err);
@@ -479,6 +489,19 @@ static int recover(struct daemon *d, struct err *err)
         return 0;
 }
 
+/* Where a command on this machine reaches us: an address of all interfaces is also loopback's. */
+static const char *own_url(struct daemon *d, unsigned port)
+{
+        const char *host = d->config.settings.listen_host;
+
+        if (streq(host, "0.0.0.0"))
+                host = "127.0.0.1";
+        else if (streq(host, "::"))
+                host = "::1";
+        return arena_printf(&d->arena, strchr(host, ':') ? "http://[%s]:%u" : "http://%s:%u", host,
+                            port);
+}
+
 static int listen_on(struct daemon *d, unsigned *ret_port, struct err *err)
 {
         char *path = arena_printf(&d->arena, "%s/" SOCKET_NAME, d->config.data_dir);
@@ -501,6 +524,7 @@ static int listen_on(struct daemon *d, unsigned *ret_port, struct err *err)
                 len = 0;
         /* The port is at the same place for both families. */
         *ret_port = ntohs(((struct sockaddr_in *)&address)->sin_port);
+        d->rt.api_url = own_url(d, *ret_port);
         return http_server_listen(d->http, fd, err);
 }
 
@@ -559,6 +583,7 @@ static void shut_down(struct daemon *d)
         if (d->http)
                 http_server_close(d->http, http_closed, d);
         if (d->pool) {
+                run_host_stop(d->rt.runs);
                 pool_drain(d->pool, true);
                 while (!pool_idle(d->pool))
                         uv_run(&d->loop, UV_RUN_ONCE);
@@ -566,7 +591,10 @@ static void shut_down(struct daemon *d)
                 d->rt.plugins = NULL;
                 ssh_hosts_close(d->rt.ssh);
                 mail_catch_up(d->mail); /* what the workers' threads said last */
+                run_host_free(d->rt.runs);
+                callback_host_free(d->rt.callbacks);
                 exec_hub_free(d->hub);
+                live_free(d->rt.live);
                 mail_free(d->mail);
                 pool_free(d->pool);
                 /* What is left are our own handles. */
@@ -640,6 +668,8 @@ int serve(const struct cli_serve_options *options)
                 r = recover(d, &err);
         if (r >= 0)
                 r = listen_on(d, &port, &err);
+        if (r >= 0)
+                r = run_host_start(d->rt.runs, &err);
         if (r >= 0)
                 run(d, port);
         else

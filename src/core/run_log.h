@@ -1,0 +1,50 @@
+/* The log of a run: one file of NDJSON records {"ts", "stream", "chunk"}, only ever appended to
+ * (docs/runs.md). It is made from the output files of the run's execution, which the box wrote:
+ * each record says how far into its stream it goes (`end`), so after a crash the next record begins
+ * exactly where the last whole one ended, and no byte is lost or there twice. Records of the system
+ * are the daemon's own.
+ *
+ * `<data>/run-logs/<company>/<agent>/<run>.ndjson`; `log_ref` is the part after run-logs/.
+ *
+ * One thread at a time per run writes; anybody reads. */
+#ifndef BERTH_CORE_RUN_LOG_H
+#define BERTH_CORE_RUN_LOG_H
+
+#include "core/runtime.h"
+#include "store/runs.h"
+
+#define RUN_LOG_CHUNK_MAX 65536 /* characters of a record */
+
+struct run_log;
+
+/* Open for appending, made where it is not there; what a crash left of a last record is cut off. */
+int run_log_open(struct runtime *rt, const struct run *run, struct run_log **ret, struct err *err);
+void run_log_close(struct run_log *log);
+
+/* A line of our own. */
+int run_log_system(struct run_log *log, const char *text, struct err *err);
+/* Bring in what the execution's files have by now, at most a few MiB at a time: 1 when there is
+ * more. `final`: nothing follows, so a character that was cut in two is what it is. Past the size
+ * limit one record says so, and only counting goes on; the last says how much was left out. */
+int run_log_pump(struct run_log *log, const char *execution_id, bool final, struct err *err);
+
+struct run_log_state {
+        int64_t bytes;      /* of the file */
+        int64_t records;    /* in it */
+        int64_t last_at;    /* of the last record of output; 0: none */
+        const char *stream; /* its stream; static */
+        int64_t first_at;   /* of the first; 0: none */
+};
+void run_log_state(const struct run_log *log, struct run_log_state *ret);
+/* Of the whole file, as hexadecimal digits; also its length. */
+int run_log_digest(struct run_log *log, char ret_hex[65], int64_t *ret_bytes, struct err *err);
+/* The first few KiB of each stream, for the row: heap, or NULL. */
+int run_log_excerpts(struct runtime *rt, const char *execution_id, char **ret_out, char **ret_err,
+                     struct err *err);
+
+/* Read whole records from `offset` on, at most `limit` bytes of them (at least one record, however
+ * long). *ret_next is the offset after them. Any thread. ERR_NOT_FOUND `Run log not found`. */
+int run_log_read(struct runtime *rt, const char *log_ref, int64_t offset, int64_t limit,
+                 struct buf *ret, int64_t *ret_next, struct err *err);
+
+#endif

@@ -1,0 +1,99 @@
+/* Rows of `heartbeat_runs` (migrations/0008_runs.sql says what the steps are). Every write names
+ * what it expects to find: status, step or owner; 1 when it was so, 0 when somebody was first. */
+#ifndef BERTH_STORE_RUNS_H
+#define BERTH_STORE_RUNS_H
+
+#include "store/db.h"
+
+#define RUN_QUEUED          "queued"
+#define RUN_SCHEDULED_RETRY "scheduled_retry"
+#define RUN_RUNNING         "running"
+#define RUN_SUCCEEDED       "succeeded"
+#define RUN_FAILED          "failed"
+#define RUN_CANCELLED       "cancelled"
+#define RUN_TIMED_OUT       "timed_out"
+
+#define STEP_QUEUED    "queued"
+#define STEP_PREPARING "preparing"
+#define STEP_EXECUTING "executing"
+#define STEP_FINISHING "finishing"
+#define STEP_RELEASING "releasing"
+#define STEP_DONE      "done"
+
+struct run {
+        const char *id, *company_id, *agent_id, *invocation_source, *trigger_detail, *status;
+        const char *error, *error_code, *signal;
+        int64_t exit_code; /* -1: none */
+        const char *result_json, *context_snapshot, *usage_json;
+        int64_t process_pid, process_group_id, process_started_at; /* 0: not known */
+        int64_t last_output_at, last_output_seq;
+        const char *retry_of_run_id;
+        int64_t process_loss_retry_count;
+        const char *wakeup_request_id;
+        const char *step, *owner, *issue_id, *task_key;
+        const char *environment_id, *lease_id, *execution_id;
+        int64_t callback_port, cancel_requested_at;
+        const char *session_id_before, *session_id_after;
+        const char *log_ref, *log_sha256;
+        int64_t log_bytes;
+        const char *stdout_excerpt, *stderr_excerpt, *last_output_stream;
+        int64_t last_output_bytes;
+        int64_t scheduled_retry_at, scheduled_retry_attempt;
+        const char *scheduled_retry_reason;
+        int64_t started_at, leased_at, staged_at, spawned_at, first_output_at, exited_at;
+        int64_t restored_at, finished_at, released_at;
+        int64_t created_at, updated_at;
+};
+
+typedef int (*run_fn)(void *ctx, const struct run *row);
+
+int runs_insert(struct db *db, const struct run *row, struct err *err);
+/* ERR_NOT_FOUND "Heartbeat run not found". */
+int runs_get(struct db *db, const char *id, struct arena *arena, struct run *ret, struct err *err);
+
+struct run_filter {
+        const char *company_id;   /* NULL: all */
+        const char *agent_id;     /* NULL: all */
+        const char *issue_id;     /* NULL: all */
+        bool live;                /* queued, scheduled_retry and running only */
+        int64_t before_us, limit; /* 0: from the newest; 0: all */
+        const char *before_id;
+};
+/* Newest first. */
+int runs_list(struct db *db, const struct run_filter *filter, struct arena *arena, run_fn fn,
+              void *ctx, struct err *err);
+/* Those that somebody has to go on with: step neither queued nor done. */
+int runs_unfinished(struct db *db, struct arena *arena, run_fn fn, void *ctx, struct err *err);
+/* Queued ones of an agent, or with NULL of all, oldest first. */
+int runs_queued(struct db *db, const char *agent_id, struct arena *arena, run_fn fn, void *ctx,
+                struct err *err);
+/* scheduled_retry whose time has come. */
+int runs_due(struct db *db, int64_t now_us, struct arena *arena, run_fn fn, void *ctx,
+             struct err *err);
+/* How many of the agent are running. */
+int runs_count_running(struct db *db, const char *agent_id, int64_t *ret, struct err *err);
+
+/* queued -> running, step preparing, with its owner and started_at. Once per id, ever. */
+int runs_claim(struct db *db, const char *id, const char *owner, int64_t now_us, struct err *err);
+/* scheduled_retry -> queued. */
+int runs_wake(struct db *db, const char *id, int64_t now_us, struct err *err);
+/* Another instance takes over what `from` (may be NULL) left. */
+int runs_adopt(struct db *db, const char *id, const char *from, const char *owner, int64_t now_us,
+               struct err *err);
+/* From step to step, by its owner; everything else of the row that `row` carries is written but
+ * status, finished_at, error*, exit_code, signal and result: those are runs_end()'s. */
+int runs_step(struct db *db, const struct run *row, const char *from, const char *to,
+              struct err *err);
+/* The outcome: status, error*, exit_code, signal, result, usage, excerpts, session, finished_at.
+ * Only of a run whose status is still `from`. */
+int runs_end(struct db *db, const struct run *row, const char *from, struct err *err);
+/* Ask for the end of one that runs; 0 when it was asked for before. */
+int runs_request_cancel(struct db *db, const char *id, int64_t now_us, struct err *err);
+/* How far the output is. Unconditional: it only grows. */
+int runs_note_output(struct db *db, const struct run *row, struct err *err);
+/* One that never began is over: its step becomes done with its end. */
+int runs_drop(struct db *db, const char *id, int64_t now_us, struct err *err);
+
+bool run_is_terminal(const struct run *run);
+
+#endif
