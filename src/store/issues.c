@@ -247,6 +247,14 @@ int issue_blockers_list(struct db *db, const char *id, bool reverse, struct aren
         return each(db, reverse ? blocks : blocked_by, DB_ARGS(DB_T(id)), arena, fn, ctx, err);
 }
 
+int issue_blockers_open(struct db *db, const char *id, int64_t *ret, struct err *err)
+{
+        return db_number(db,
+                         "SELECT COUNT(*) FROM issues WHERE status <> 'done' AND id IN "
+                         "(SELECT blocker_id FROM issue_blockers WHERE issue_id = ?1)",
+                         DB_ARGS(DB_T(id)), ret, err);
+}
+
 int issue_blockers_put(struct db *db, const char *id, const char *blocker_id, int64_t now_us,
                        struct err *err)
 {

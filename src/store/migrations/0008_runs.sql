@@ -87,3 +87,11 @@ CREATE INDEX agent_wakeup_requests_deferred_idx ON agent_wakeup_requests (issue_
 CREATE INDEX agent_wakeup_requests_agent_idx ON agent_wakeup_requests (agent_id, requested_at);
 CREATE UNIQUE INDEX agent_wakeup_requests_key_idx ON agent_wakeup_requests (agent_id, idempotency_key)
   WHERE idempotency_key IS NOT NULL;
+
+-- Wake-ups look for a run of the agent that has not begun yet; schedules for when it was last due.
+CREATE INDEX heartbeat_runs_waiting_idx ON heartbeat_runs (agent_id, created_at)
+  WHERE step = 'queued';
+CREATE TABLE agent_schedules (
+  agent_id TEXT NOT NULL PRIMARY KEY REFERENCES agents (id) ON DELETE CASCADE,
+  last_due_at BIGINT NOT NULL
+);
