@@ -89,6 +89,10 @@ int run_cancel(struct op *op, struct runtime *rt, const char *run_id, struct run
 int run_cancel_agent(struct db *db, const struct op *op, struct runtime *rt, const char *agent_id,
                      const char *why, struct err *err);
 
+/* The same for one that was read in this transaction; nothing when it has ended. */
+int run_cancel_in(struct db *db, const struct op *op, struct runtime *rt, struct run *run,
+                  const char *why, const char *code, struct err *err);
+
 /* Operation; the actor's rights are checked. */
 int run_get(struct op *op, struct runtime *rt, const char *id, struct run *ret, struct err *err);
 int run_list(struct op *op, struct runtime *rt, const struct run_filter *filter, run_fn fn,

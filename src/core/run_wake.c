@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "core/audit.h"
+#include "core/issue_internal.h"
 #include "core/live.h"
 #include "core/run_policy.h"
 #include "core/run_wake_internal.h"
@@ -150,7 +150,7 @@ static int answer_again(struct wake *w, struct wake_result *ret, struct err *err
         if (streq(row.status, WAKEUP_DEFERRED)) {
                 const char *holder = NULL;
 
-                r = wake_holder(w->db, w->op, &w->issue, &holder, err);
+                r = issue_active_run(w->db, w->op, &w->issue, &holder, err);
                 if (r >= 0)
                         r = wake_tell_holder(w, holder, ret, err);
         } else if (row.run_id && !streq(row.status, WAKEUP_SKIPPED)) {
@@ -234,7 +234,7 @@ static int decide(struct wake *w, struct wake_result *ret, struct err *err)
         if (r >= 0 && waiting)
                 return coalesce(w, waiting, ret, err);
         if (r >= 0 && w->issue.id && !is_aside(w))
-                r = wake_holder(w->db, w->op, &w->issue, &holder, err);
+                r = issue_active_run(w->db, w->op, &w->issue, &holder, err);
         if (r < 0)
                 return r;
         return holder ? wake_defer(w, holder, ret, err) : wake_queue(w, NULL, ret, err);
@@ -348,7 +348,8 @@ void run_wakes_tell(struct runtime *rt, struct run_wakes *wakes)
                                        "triggerDetail", run->trigger_detail, "wakeupRequestId",
                                        run->wakeup_request_id));
         }
-        if (wakes->n)
+        if (wakes->n || wakes->kick)
                 run_host_kick(rt->runs);
         wakes->n = 0;
+        wakes->kick = false;
 }

@@ -17,6 +17,7 @@ struct run_wakes {
         struct arena *arena;
         struct wake_result *at;
         size_t n, room;
+        bool kick; /* there is something for the host to do, whatever was queued */
 };
 
 void run_wakes_add(struct run_wakes *wakes, const struct wake_result *result);

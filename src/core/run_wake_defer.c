@@ -1,37 +1,11 @@
 /* Wake-ups that wait for the run of their issue to end. Each agent has at most one per issue; what
  * else comes meanwhile is told to the same run. */
 #include "base/clock.h"
-#include "core/issue.h"
+#include "core/issue_internal.h"
 #include "core/run_policy.h"
 #include "core/run_wake_internal.h"
 
 #define WAKE_MEMBER "_wake"
-
-/* -- Who works on an issue -------------------------------------------------------------------- */
-
-static int lock_lives(struct db *db, const struct op *op, const char *run_id, bool *ret,
-                      struct err *err)
-{
-        const char *owner;
-
-        *ret = false;
-        return run_id ? issue_run_lives(db, run_id, op->arena, ret, &owner, err) : 0;
-}
-
-int wake_holder(struct db *db, const struct op *op, const struct issue *i, const char **ret,
-                struct err *err)
-{
-        const char *const locks[] = { i->checkout_run_id, i->execution_run_id };
-        bool lives = false;
-        int r = wakeups_live_run(db, i->id, op->arena, ret, err);
-
-        for (size_t n = 0; r >= 0 && !*ret && n < ARRAY_LEN(locks); n++) {
-                r = lock_lives(db, op, locks[n], &lives, err);
-                if (lives)
-                        *ret = locks[n];
-        }
-        return r < 0 ? r : 0;
-}
 
 int wake_tell_holder(struct wake *w, const char *run_id, struct wake_result *ret, struct err *err)
 {
@@ -218,7 +192,7 @@ static int promote_free(struct db *db, const struct op *op, const struct wakeup 
         int r = issues_get(db, row->issue_id, op->arena, &issue, err);
 
         if (r >= 0)
-                r = wake_holder(db, op, &issue, &holder, err);
+                r = issue_active_run(db, op, &issue, &holder, err);
         if (r == ERR_NOT_FOUND) {
                 err_clear(err);
                 r = 0;

@@ -234,6 +234,16 @@ int issues_ancestors(struct db *db, const char *id, struct arena *arena, issue_f
         return each(db, sql, DB_ARGS(DB_T(id)), arena, fn, ctx, err);
 }
 
+int issues_of_run(struct db *db, const char *run_id, const char *issue_id, struct arena *arena,
+                  issue_fn fn, void *ctx, struct err *err)
+{
+        return each(db,
+                    "SELECT " COLUMNS " FROM issues WHERE hidden_at IS NULL AND id IN ("
+                    "SELECT CAST(?2 AS TEXT) UNION SELECT entity_id FROM activity_log "
+                    "WHERE run_id = ?1 AND entity_type = 'issue') ORDER BY created_at, id",
+                    DB_ARGS(DB_T(run_id), DB_T(issue_id)), arena, fn, ctx, err);
+}
+
 int issue_blockers_list(struct db *db, const char *id, bool reverse, struct arena *arena,
                         issue_fn fn, void *ctx, struct err *err)
 {

@@ -95,3 +95,19 @@ CREATE TABLE agent_schedules (
   agent_id TEXT NOT NULL PRIMARY KEY REFERENCES agents (id) ON DELETE CASCADE,
   last_due_at BIGINT NOT NULL
 );
+-- What somebody decided about a run that is silent.
+CREATE TABLE heartbeat_run_decisions (
+  id TEXT NOT NULL PRIMARY KEY,
+  run_id TEXT NOT NULL REFERENCES heartbeat_runs (id) ON DELETE CASCADE,
+  company_id TEXT NOT NULL,
+  decision TEXT NOT NULL,
+  reason TEXT,
+  snoozed_until BIGINT,
+  evaluation_issue_id TEXT,
+  created_by_agent_id TEXT,
+  created_by_user_id TEXT,
+  created_by_run_id TEXT,
+  created_at BIGINT NOT NULL
+);
+CREATE INDEX heartbeat_run_decisions_idx ON heartbeat_run_decisions (run_id, created_at);
+CREATE INDEX activity_log_run_idx ON activity_log (run_id) WHERE run_id IS NOT NULL;
