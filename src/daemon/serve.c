@@ -458,6 +458,8 @@ static int recover(struct daemon *d, struct err *err)
         if (r >= 0)
                 r = live_new(&d->loop, &d->rt.live, err);
         if (r >= 0)
+                live_attach(d->rt.live, d->rt.store);
+        if (r >= 0)
                 r = callback_host_new(&d->rt, &d->loop, d->http, &d->rt.callbacks, err);
         if (r >= 0)
                 r = run_host_new(&d->rt, &d->loop, &d->rt.runs, err);
@@ -594,6 +596,7 @@ static void shut_down(struct daemon *d)
                 run_host_free(d->rt.runs);
                 callback_host_free(d->rt.callbacks);
                 exec_hub_free(d->hub);
+                live_attach(NULL, d->rt.store);
                 live_free(d->rt.live);
                 mail_free(d->mail);
                 pool_free(d->pool);
