@@ -87,3 +87,27 @@ CREATE INDEX agent_wakeup_requests_deferred_idx ON agent_wakeup_requests (issue_
 CREATE INDEX agent_wakeup_requests_agent_idx ON agent_wakeup_requests (agent_id, requested_at);
 CREATE UNIQUE INDEX agent_wakeup_requests_key_idx ON agent_wakeup_requests (agent_id, idempotency_key)
   WHERE idempotency_key IS NOT NULL;
+
+-- Wake-ups look for a run of the agent that has not begun yet; schedules for when it was last due.
+CREATE INDEX heartbeat_runs_waiting_idx ON heartbeat_runs (agent_id, created_at)
+  WHERE step = 'queued';
+CREATE TABLE agent_schedules (
+  agent_id TEXT NOT NULL PRIMARY KEY REFERENCES agents (id) ON DELETE CASCADE,
+  last_due_at BIGINT NOT NULL
+);
+-- What somebody decided about a run that is silent.
+CREATE TABLE heartbeat_run_decisions (
+  id TEXT NOT NULL PRIMARY KEY,
+  run_id TEXT NOT NULL REFERENCES heartbeat_runs (id) ON DELETE CASCADE,
+  company_id TEXT NOT NULL,
+  decision TEXT NOT NULL,
+  reason TEXT,
+  snoozed_until BIGINT,
+  evaluation_issue_id TEXT,
+  created_by_agent_id TEXT,
+  created_by_user_id TEXT,
+  created_by_run_id TEXT,
+  created_at BIGINT NOT NULL
+);
+CREATE INDEX heartbeat_run_decisions_idx ON heartbeat_run_decisions (run_id, created_at);
+CREATE INDEX activity_log_run_idx ON activity_log (run_id) WHERE run_id IS NOT NULL;
