@@ -31,6 +31,7 @@
 #include "core/live.h"
 #include "core/plugin_registry.h"
 #include "core/run.h"
+#include "core/run_token.h"
 #include "core/sandbox_host.h"
 #include "core/secret.h"
 #include "core/snapshot.h"
@@ -51,6 +52,7 @@ struct daemon {
         struct arena arena;
         struct config config;
         struct daemon_keys keys;
+        struct run_keys *run_keys;
         struct runtime rt;
         struct api api;
         int lock_fd;
@@ -345,8 +347,10 @@ static int load_keys(struct op *op, struct daemon *d, struct err *err)
                 return r;
         if (master_key_load(&d->keys.source, has_sealed, &why) < 0)
                 log_error("secrets cannot be sealed or opened", LOG_S("error", why.msg));
+        r = run_keys_new(&d->rt.node, d->keys.run_secret.data, &d->run_keys, err);
+        d->rt.run_keys = d->run_keys;
         keys_done(&d->keys);
-        return 0;
+        return r;
 }
 
 static int open_runtime(struct daemon *d, struct err *err)
@@ -612,6 +616,7 @@ static void shut_down(struct daemon *d)
         ssh_hosts_free(d->rt.ssh);
         store_close(d->rt.store);
         master_key_unload();
+        run_keys_free(d->run_keys);
         keys_done(&d->keys);
         cleanup_fd(&d->lock_fd);
 }
