@@ -159,6 +159,8 @@ static void push_list(struct argv *v, const json_t *paths, const json_t *scope)
         size_t i;
         json_t *one;
 
+        if (json_is_string(paths))
+                list = adapter_path_last(scope, json_string_value(paths));
         json_array_foreach((json_t *)paths, i, one)
         {
                 if (!adapter_is_set(list))

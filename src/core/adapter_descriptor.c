@@ -24,7 +24,8 @@ struct member {
 
 static int bad(struct err *err, const char *where, const char *name, const char *fault)
 {
-        return err_set(err, ERR_INVALID, "%s%s%s %s", where, *where ? "." : "", name, fault);
+        return err_set(err, ERR_INVALID, "%s%s%s %s", where, *where && *name ? "." : "", name,
+                       fault);
 }
 
 static const char *texts_fault(const json_t *value)
@@ -287,7 +288,7 @@ static int check_errors(const json_t *list, const char *where, struct err *err)
                                                  { "like", PATTERNS, NULL, NULL },
                                                  { "clearSession", FLAG, NULL, NULL },
                                                  { "loginUrl", FLAG, NULL, NULL },
-                                                 { "retryAt", PATTERNS, NULL, NULL },
+                                                 { "retryAt", WORDS, NULL, NULL },
                                                  { "message", TEXT, NULL, NULL },
                                                  { 0 } };
 
