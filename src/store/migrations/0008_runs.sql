@@ -87,3 +87,8 @@ CREATE INDEX agent_wakeup_requests_deferred_idx ON agent_wakeup_requests (issue_
 CREATE INDEX agent_wakeup_requests_agent_idx ON agent_wakeup_requests (agent_id, requested_at);
 CREATE UNIQUE INDEX agent_wakeup_requests_key_idx ON agent_wakeup_requests (agent_id, idempotency_key)
   WHERE idempotency_key IS NOT NULL;
+
+-- Leases of a whole company, as the page shows them.
+CREATE INDEX environment_leases_company_idx ON environment_leases (company_id, last_used_at);
+CREATE INDEX environment_leases_company_living_idx ON environment_leases (company_id, last_used_at)
+  WHERE status = 'active' OR status = 'retained';
