@@ -20,6 +20,7 @@ static const struct route *const tables[] = {
         routes_snapshots,     routes_plugins,
         routes_workspaces,    routes_salvages,
         routes_runs,          routes_execution_workspaces,
+        routes_callback_test,
 };
 
 struct segment {
