@@ -233,6 +233,7 @@ static void stop(struct daemon *d, const char *why)
 {
         d->stopping = true;
         log_info("stopping", LOG_S("why", why));
+        run_host_stop(d->rt.runs);
         if (d->config.is_private)
                 idle_stop(&d->idle);
         http_server_drain(d->http);
