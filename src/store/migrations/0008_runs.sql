@@ -39,6 +39,8 @@ ALTER TABLE heartbeat_runs ADD COLUMN first_output_at BIGINT;
 ALTER TABLE heartbeat_runs ADD COLUMN exited_at BIGINT;
 ALTER TABLE heartbeat_runs ADD COLUMN restored_at BIGINT;
 ALTER TABLE heartbeat_runs ADD COLUMN released_at BIGINT;
+UPDATE heartbeat_runs SET step = 'done'
+  WHERE status IN ('succeeded', 'failed', 'cancelled', 'timed_out');
 CREATE INDEX heartbeat_runs_open_idx ON heartbeat_runs (step) WHERE step <> 'done';
 CREATE INDEX heartbeat_runs_issue_idx ON heartbeat_runs (issue_id, created_at)
   WHERE issue_id IS NOT NULL;
