@@ -102,6 +102,7 @@ extern const struct route routes_environments[];
 extern const struct route routes_leases[];
 extern const struct route routes_execution_workspaces[];
 extern const struct route routes_executions[];
+extern const struct route routes_run_log[];
 extern const struct route routes_runs[];
 extern const struct route routes_salvages[];
 extern const struct route routes_snapshots[];
