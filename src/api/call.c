@@ -5,6 +5,7 @@
 
 #include "api/api.h"
 #include "api/guard.h"
+#include "api/socket.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "codec/http1.h"
@@ -52,6 +53,18 @@ static void write_error(struct call *c, int code, const struct err *err)
                           LOG_S("error", err->msg), LOG_S("kind", info->name));
 }
 
+/* Who may not have a WebSocket is not told why (http-api 4.1). */
+static void write_failure(struct call *c, int code, const struct err *err)
+{
+        bool is_refusal =
+                code == ERR_UNAUTHORIZED || code == ERR_FORBIDDEN || code == ERR_NOT_FOUND;
+
+        if (is_refusal && c->route && (c->route->flags & ROUTE_SOCKET))
+                socket_write_forbidden(c);
+        else
+                write_error(c, code, err);
+}
+
 /* A weak validator over the bytes. The key is fixed: nobody gains by a collision but the one who
  * made both documents. */
 static void set_etag(struct call *c)
@@ -91,7 +104,7 @@ static void run_handler(struct call *c, struct op *op)
                 r = err_set(&err, ERR_TOO_LARGE, "The answer is too large; ask for less.");
         if (r < 0) {
                 c->on_loop = NULL;
-                write_error(c, r, &err);
+                write_failure(c, r, &err);
         } else if (!c->content_type && !c->on_loop) {
                 set_etag(c);
         }
@@ -133,7 +146,7 @@ void call_finish(struct call *c)
 
 void call_fail(struct call *c, int code, const struct err *err)
 {
-        write_error(c, code, err);
+        write_failure(c, code, err);
         answer(c);
 }
 
@@ -286,11 +299,18 @@ static void on_request(void *ctx, struct http_exchange *x)
                 answer_options(c, &allowed);
                 return;
         }
+        if (socket_wanted(x) && !(c->route && (c->route->flags & ROUTE_SOCKET))) {
+                http_drop(x);
+                call_free(c);
+                return;
+        }
         if (!c->route) {
                 answer_missing(c, path);
                 return;
         }
         r = read_request(c, &err);
+        if (r >= 0 && (c->route->flags & ROUTE_SOCKET))
+                r = socket_check(c, &err);
         if (r < 0)
                 call_fail(c, r, &err);
         else if ((c->route->flags & ROUTE_INLINE) &&

@@ -16,6 +16,7 @@ static const struct route *const tables[] = {
         routes_activity,     routes_watch,         routes_secrets,
         routes_vaults,       routes_snapshots,     routes_plugins,
         routes_workspaces,   routes_salvages,      routes_execution_workspaces,
+        routes_live,
 };
 
 struct segment {

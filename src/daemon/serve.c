@@ -233,6 +233,7 @@ static void stop(struct daemon *d, const char *why)
         if (d->config.is_private)
                 idle_stop(&d->idle);
         http_server_drain(d->http);
+        live_stop(d->rt.live);
         uv_timer_stop(&d->sweep_timer);
         uv_timer_start(&d->grace_timer, grace_over, GRACE_MS, 0);
         uv_prepare_start(&d->idle_check, check_idle);
