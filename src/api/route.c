@@ -24,6 +24,7 @@ static const struct route *const tables[] = {
         routes_issue_records,
         routes_issues,
         routes_leases,
+        routes_live,
         routes_plugins,
         routes_projects,
         routes_run_log,

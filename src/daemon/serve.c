@@ -239,6 +239,7 @@ static void stop(struct daemon *d, const char *why)
         if (d->config.is_private)
                 idle_stop(&d->idle);
         http_server_drain(d->http);
+        live_stop(d->rt.live);
         uv_timer_stop(&d->sweep_timer);
         run_scheduler_stop(d->scheduler);
         uv_timer_start(&d->grace_timer, grace_over, GRACE_MS, 0);
