@@ -9,13 +9,18 @@
 #define SEGMENTS_MAX 12
 
 static const struct route *const tables[] = {
-        routes_environments, routes_leases,        routes_executions,
-        routes_health,       routes_companies,     routes_instance,
-        routes_cli_auth,     routes_agents,        routes_agent_config,
-        routes_issues,       routes_issue_records, routes_projects,
-        routes_activity,     routes_watch,         routes_secrets,
-        routes_vaults,       routes_snapshots,     routes_plugins,
-        routes_workspaces,   routes_salvages,      routes_execution_workspaces,
+        routes_environments,  routes_leases,
+        routes_executions,    routes_health,
+        routes_companies,     routes_instance,
+        routes_cli_auth,      routes_agents,
+        routes_agent_config,  routes_issues,
+        routes_issue_records, routes_projects,
+        routes_activity,      routes_watch,
+        routes_secrets,       routes_vaults,
+        routes_snapshots,     routes_plugin_bridge,
+        routes_plugins,       routes_workspaces,
+        routes_salvages,      routes_execution_workspaces,
+        routes_overview,      routes_openapi,
 };
 
 struct segment {
@@ -103,6 +108,25 @@ const struct route *route_find(struct call *c, const char *method, const char *p
                         if (streq(r->method, "GET"))
                                 buf_puts(ret_allowed, ", HEAD");
                 }
+        }
+        return NULL;
+}
+
+const struct route *route_next(const struct route *route)
+{
+        size_t t = 0;
+
+        if (!route)
+                return tables[0];
+        if (route[1].method)
+                return route + 1;
+        while (t < ARRAY_LEN(tables)) {
+                const struct route *end = tables[t++];
+
+                while (end->method)
+                        end++;
+                if (end == route + 1)
+                        return t < ARRAY_LEN(tables) ? tables[t] : NULL;
         }
         return NULL;
 }
