@@ -25,6 +25,9 @@ static const struct route *const tables[] = {
         routes_issues,
         routes_leases,
         routes_live,
+        routes_openapi,
+        routes_overview,
+        routes_plugin_bridge,
         routes_plugins,
         routes_projects,
         routes_run_log,
@@ -123,6 +126,25 @@ const struct route *route_find(struct call *c, const char *method, const char *p
                         if (streq(r->method, "GET"))
                                 buf_puts(ret_allowed, ", HEAD");
                 }
+        }
+        return NULL;
+}
+
+const struct route *route_next(const struct route *route)
+{
+        size_t t = 0;
+
+        if (!route)
+                return tables[0];
+        if (route[1].method)
+                return route + 1;
+        while (t < ARRAY_LEN(tables)) {
+                const struct route *end = tables[t++];
+
+                while (end->method)
+                        end++;
+                if (end == route + 1)
+                        return t < ARRAY_LEN(tables) ? tables[t] : NULL;
         }
         return NULL;
 }
