@@ -209,7 +209,8 @@ int leases_of_ended_runs(struct db *db, bool failed, struct arena *arena, lease_
                          "(SELECT l.id FROM environment_leases l "
                          "JOIN heartbeat_runs r ON r.id = l.heartbeat_run_id "
                          "WHERE (l.status = 'active' OR l.status = 'retained') "
-                         "AND l.status = 'active' AND (r.status = ?1 OR r.status = ?2))",
+                         "AND l.status = 'active' AND (r.status = ?1 OR r.status = ?2) "
+                         "AND (r.step = 'done' OR r.step = 'queued'))",
                          DB_ARGS(DB_T(failed ? "failed" : "succeeded"),
                                  DB_T(failed ? "timed_out" : "cancelled")),
                          &s, err);
