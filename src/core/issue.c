@@ -11,7 +11,7 @@
 struct request {
         struct op *op;
         struct runtime *rt;
-        struct run_wakes *wakes;
+        bool kick; /* there is something to run */
         const char *company_id, *reference, *wake_comment_id;
         json_t *body;
         struct issue *issue;
@@ -83,7 +83,7 @@ static int insert(struct db *db, struct request *q, struct issue *i,
                           json_pack("{s:s, s:s}", "title", i->title, "identifier", i->identifier),
                           err);
         if (r >= 0)
-                r = issue_wake_created(&(struct issue_change_context){ db, q->op, q->rt, q->wakes },
+                r = issue_wake_created(&(struct issue_change_context){ db, q->op, q->rt, &q->kick },
                                        i, err);
         return r;
 }
@@ -131,10 +131,8 @@ static int create(struct db *db, void *arg, struct err *err)
 int issue_create(struct op *op, struct runtime *rt, const char *company_id, const char *parent,
                  json_t *body, struct issue *ret, struct err *err)
 {
-        struct run_wakes wakes = { .arena = op->arena };
         struct request q = { .op = op,
                              .rt = rt,
-                             .wakes = &wakes,
                              .company_id = company_id,
                              .reference = parent,
                              .body = body,
@@ -144,8 +142,8 @@ int issue_create(struct op *op, struct runtime *rt, const char *company_id, cons
         FAULT("issue.create.before");
         r = store_write(op, rt->store, create, &q, err);
         FAULT("issue.create.after");
-        if (r >= 0)
-                run_wakes_tell(rt, &wakes);
+        if (r >= 0 && q.kick)
+                run_host_kick(rt->runs);
         return r;
 }
 

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "core/issue_internal.h"
 #include "core/run_internal.h"
+#include "core/run_wake.h"
 #include "store/agent_state.h"
 
 /* -- What is told ------------------------------------------------------------------------------ */
@@ -299,6 +300,8 @@ static int conclude(struct db *db, void *arg, struct err *err)
                 r = run_note_end(db, t->op, t->rt, &row, err);
         if (r >= 0 && !was_over && may_retry(t, &row, q->o))
                 r = queue_again(db, t, &row, err);
+        if (r >= 0)
+                r = run_wake_promote_in(db, t->op, t->rt, &row, NULL, err);
         if (r >= 0)
                 r = settle_agent(db, t, &row, err);
         return r < 0 ? r : runs_get(db, row.id, t->op->arena, &t->run, err);
