@@ -197,6 +197,17 @@ static int read_comments(struct db *db, struct request *q, struct err *err)
         return r == ERR_NOT_FOUND ? 0 : r;
 }
 
+static int read_workspace(struct db *db, struct request *q, struct err *err)
+{
+        struct issue_detail *d = q->detail;
+        int r = execution_workspaces_get(db, d->issue.execution_workspace_id, q->op->arena,
+                                         &d->workspace, err);
+
+        if (r == ERR_NOT_FOUND)
+                err_clear(err);
+        return r == ERR_NOT_FOUND ? 0 : r;
+}
+
 static int get(struct db *db, void *arg, struct err *err)
 {
         struct request *q = arg;
@@ -213,6 +224,8 @@ static int get(struct db *db, void *arg, struct err *err)
                 r = issue_blockers_list(db, i->id, true, a, issue_collect, &d->blocks, err);
         if (r >= 0 && i->project_id)
                 r = projects_get(db, i->project_id, a, &d->project, err);
+        if (r >= 0 && i->execution_workspace_id)
+                r = read_workspace(db, q, err);
         if (r >= 0)
                 r = issue_documents_list(db, i->id, a, note_document, d, err);
         return r < 0 ? r : read_comments(db, q, err);
@@ -264,8 +277,13 @@ static int show_task(struct db *db, struct inbox *q, const struct issue *i, stru
 {
         struct issue_rows all = { .arena = q->op->arena };
         struct issue_task task = { .issue = i, .unresolved.arena = q->op->arena };
+        const char *active = NULL;
         int r = issue_blockers_list(db, i->id, false, q->op->arena, issue_collect, &all, err);
 
+        if (r >= 0)
+                r = issue_active_run(db, q->op, i, &active, err);
+        if (r >= 0 && active)
+                r = runs_get(db, active, q->op->arena, &task.active, err);
         if (r < 0)
                 return r;
         for (size_t n = 0; n < all.n; n++)
