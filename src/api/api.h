@@ -26,7 +26,9 @@ struct api {
         _Atomic uint64_t requests, errors;
 };
 
+struct callback_pass;
 struct route;
+struct socket;
 
 struct call {
         struct api *api;
@@ -46,6 +48,14 @@ struct call {
         size_t body_len;
         bool is_operator;
 
+        /* of requests that came through the channel of a run (channel.c) */
+        bool is_channel;
+        struct callback_pass *pass; /* NULL: refused */
+        struct buf channel_body;
+        /* of a request with a run token; in this arena */
+        const char *noted_run;
+        int64_t started_us;
+
         /* valid while the handler runs */
         struct op *op;
         struct actor actor;
@@ -57,6 +67,7 @@ struct call {
         void (*on_loop)(struct call *c);
         void (*on_gone)(struct call *c);
         void *data;
+        struct socket *socket; /* what it became: socket.h */
         int (*stage)(struct call *c, struct err *err);
 
         /* the answer */
@@ -74,6 +85,7 @@ enum {
         ROUTE_INLINE = 1 << 0,    /* on the loop thread, when the identity needs no look-up */
         ROUTE_BODY_FREE = 1 << 1, /* a missing body reads as {} */
         ROUTE_RAW_BODY = 1 << 2,  /* the body is bytes; the handler takes them from the exchange */
+        ROUTE_SOCKET = 1 << 3,    /* a WebSocket: socket.h */
 };
 
 struct route {
@@ -87,6 +99,7 @@ struct route {
 extern const struct route routes_health[];
 extern const struct route routes_instance[];
 extern const struct route routes_cli_auth[];
+extern const struct route routes_callback_test[];
 extern const struct route routes_companies[];
 extern const struct route routes_environments[];
 extern const struct route routes_leases[];
@@ -100,13 +113,17 @@ extern const struct route routes_agents[];
 extern const struct route routes_agent_config[];
 extern const struct route routes_issues[];
 extern const struct route routes_issue_records[];
+extern const struct route routes_live[];
 extern const struct route routes_projects[];
 extern const struct route routes_activity[];
+extern const struct route routes_plugin_bridge[];
 extern const struct route routes_plugins[];
 extern const struct route routes_secrets[];
 extern const struct route routes_vaults[];
 extern const struct route routes_watch[];
 extern const struct route routes_workspaces[];
+extern const struct route routes_overview[];
+extern const struct route routes_openapi[];
 
 extern const struct http_handler api_handler; /* ctx: struct api */
 
@@ -114,6 +131,9 @@ extern const struct http_handler api_handler; /* ctx: struct api */
  * then says which methods the path knows, "" for none. */
 const struct route *route_find(struct call *c, const char *method, const char *path,
                                struct buf *ret_allowed);
+
+/* All routes one after the other: the first for NULL, NULL after the last. */
+const struct route *route_next(const struct route *route);
 
 /* For calls that went on in on_loop. Loop thread; each ends the call but call_continue(), which
  * runs one more stage on the pool and then answers (or goes on_loop again). */
@@ -131,6 +151,8 @@ const char *call_query(struct call *c, const char *name);
 int call_query_int(struct call *c, const char *name, int64_t fallback, int64_t min, int64_t max,
                    int64_t *ret, struct err *err);
 bool call_query_flag(struct call *c, const char *name);
+/* A validator for the answer as it is now. JSON gets one by itself. */
+void call_etag(struct call *c);
 /* Add a header to the answer; name and value must outlive the call. */
 void call_field(struct call *c, const char *name, const char *value);
 /* An answer that is a list: begin it, let somebody write the rows to *w, end it and return what

@@ -31,6 +31,10 @@ int leases_by_key(struct db *db, const char *environment_id, const char *key, st
 int leases_list(struct db *db, const char *environment_id, const char *status, int64_t before_us,
                 const char *before_id, int64_t limit, struct arena *arena, lease_fn fn, void *ctx,
                 struct err *err);
+/* The same of a whole company: all of them, or those that live. */
+int leases_list_company(struct db *db, const char *company_id, bool living, int64_t before_us,
+                        const char *before_id, int64_t limit, struct arena *arena, lease_fn fn,
+                        void *ctx, struct err *err);
 int leases_active_of_run(struct db *db, const char *run_id, struct arena *arena, lease_fn fn,
                          void *ctx, struct err *err);
 int leases_living_of_environment(struct db *db, const char *environment_id, struct arena *arena,

@@ -34,7 +34,6 @@ class RunRoutesTest(WakeTest):
             self.assertGreater(page["nextOffset"], offset)
             offset = page["nextOffset"]
 
-    # http-api 3.9
     def test_a_run_from_its_wake_up_to_its_end(self):
         ada = self.process("echo out; echo err >&2")
         run = self.finished(self.wake(ada, triggerDetail="manual"))
@@ -53,7 +52,6 @@ class RunRoutesTest(WakeTest):
                           listed["contextSnapshot"]),
                          (run["id"], None, None, {"wakeSource": "on_demand", "wakeTriggerDetail": "manual"}))
 
-    # http-api 3.9; 9: 7
     def test_events(self):
         run = self.finished(self.wake(self.process("true")))
         path = f"/api/heartbeat-runs/{run['id']}/events"
@@ -65,7 +63,6 @@ class RunRoutesTest(WakeTest):
         self.assertEqual(self.ok("GET", path + "?afterSeq=1&limit=1"), events[1:2])
         self.assertEqual(self.ok("GET", path + "?afterSeq=99"), [])
 
-    # http-api 9: 7
     def test_events_of_a_cancelled_run(self):
         run = self.wake(self.process("sleep 600"))
         wait_until(lambda: self.one(run)["timeline"]["spawnedAt"], "it runs")
@@ -78,7 +75,6 @@ class RunRoutesTest(WakeTest):
                 if e["eventType"] == "lifecycle"]
         self.assertEqual(said, ["run started", "run cancelled"])
 
-    # http-api 3.9; 9: 8
     def test_the_log_by_pages(self):
         run = self.finished(self.wake(self.process("for i in 1 2 3 4 5 6; do echo läuft $i; sleep 0.02; done")))
         whole = self.pages(run, 1048576)
@@ -95,7 +91,6 @@ class RunRoutesTest(WakeTest):
         after = self.ok("GET", f"/api/heartbeat-runs/{run['id']}/log?offset=99999999")
         self.assertEqual((after["content"], after["eof"]), ("", True))
 
-    # http-api 9: 8
     def test_the_end_of_a_log_that_grows(self):
         gate = self.temp_dir() / "gate"
         run = self.wake(self.process(f"echo one; while [ ! -e {gate} ]; do sleep 0.02; done; echo two"))
@@ -115,7 +110,6 @@ class RunRoutesTest(WakeTest):
         for query in ("offset=-1", "offset=x", "limitBytes=0"):
             self.assert_error(self.req("GET", f"/api/heartbeat-runs/{run['id']}/log?{query}"), 400)
 
-    # http-api 3.9
     def test_lists(self):
         ada, bob = self.sleeper(), self.sleeper("Bob")
         runs = [self.wake(ada, payload={"taskKey": str(n)}) for n in range(3)]
@@ -135,7 +129,6 @@ class RunRoutesTest(WakeTest):
         self.assertEqual((len(self.ok("GET", live)), len(self.ok("GET", f"{live}?minCount=6"))), (5, 6))
         self.assert_error(self.req("GET", f"/api/companies/{MISSING}/live-runs"), 404, "Company not found")
 
-    # http-api 3.9
     def test_runs_of_an_issue(self):
         ada = self.sleeper()
         issue = self.issue(assigneeAgentId=ada["id"])
@@ -154,7 +147,7 @@ class RunRoutesTest(WakeTest):
                          ([], {run["id"], running}))
         self.assert_error(self.req("GET", f"/api/issues/{MISSING}/runs"), 404, "Issue not found")
 
-    # http-api 3.9, 8.90
+    # http-api 8.90
     def test_issues_of_a_run(self):
         ada = self.sleeper()
         issue, other = self.issue(assigneeAgentId=ada["id"]), self.issue("other")
@@ -166,7 +159,6 @@ class RunRoutesTest(WakeTest):
         self.assertEqual(self.ok("GET", f"/api/heartbeat-runs/{MISSING}/issues"), [])
         self.assertEqual(self.ok("GET", f"/api/heartbeat-runs/{run['id']}/workspace-operations"), [])
 
-    # http-api 3.9
     def test_a_silent_run(self):
         ada = self.sleeper()
         run = self.run_row(ada, started_at=1, last_output_at=2)

@@ -113,3 +113,7 @@ CREATE TABLE heartbeat_run_decisions (
 );
 CREATE INDEX heartbeat_run_decisions_idx ON heartbeat_run_decisions (run_id, created_at);
 CREATE INDEX activity_log_run_idx ON activity_log (run_id) WHERE run_id IS NOT NULL;
+-- Leases of a whole company, as the page shows them.
+CREATE INDEX environment_leases_company_idx ON environment_leases (company_id, last_used_at);
+CREATE INDEX environment_leases_company_living_idx ON environment_leases (company_id, last_used_at)
+  WHERE status = 'active' OR status = 'retained';
