@@ -17,6 +17,7 @@ struct mail;
 struct plugin_registry;
 struct pool;
 struct run_host;
+struct run_keys;
 struct sandbox_host;
 struct ssh_hosts;
 struct vault_provider;
@@ -66,6 +67,10 @@ struct settings {
         int64_t sandbox_ids_per_box;     /* 0: as many as there are plenty of */
         const char *sandbox_rootfs_dirs; /* colon separated: where a rootfs may lie */
         int64_t sandbox_pool_max;        /* sandboxes made in advance, of all environments */
+        /* Tokens of runs, and how agents on this machine call back. */
+        int64_t run_token_ttl_s;
+        const char *run_token_issuer, *run_token_audience;
+        bool callback_always_channel; /* also where our port could be reached */
 };
 
 /* Who we are. A node keeps its id over restarts; `instance` is new with every start, so what an
@@ -99,6 +104,7 @@ struct runtime {
         struct workspace_host *workspaces;          /* NULL in tests without workspaces */
         struct run_host *runs;                      /* NULL in tests without runs */
         struct callback_host *callbacks;            /* the same */
+        const struct run_keys *run_keys;            /* the same */
         struct live *live;                          /* NULL: nobody listens */
         const char *data_dir;
         const char *api_url; /* of our own port on loopback; NULL: there is none */

@@ -143,6 +143,7 @@ struct http_exchange {
 
         bool is_head;      /* the method HEAD: no body in the answer */
         bool is_old;       /* HTTP/1.0: no chunks */
+        bool is_absolute;  /* the target was a whole URL */
         bool keep_alive;   /* as the client wants it */
         bool handed_out;   /* the handler knows it and will finish it */
         bool answering;    /* http_stream_begin() was called */

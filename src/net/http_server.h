@@ -110,12 +110,15 @@ int http_listen_unix(const char *path, mode_t mode, int *ret_fd, struct err *err
 const char *http_method(const struct http_exchange *x);
 const char *http_path(
         const struct http_exchange *x); /* raw, still percent-encoded, without query */
+/* The target was a whole URL, whose authority was that of Host. */
+bool http_is_absolute(const struct http_exchange *x);
 const char *http_query(const struct http_exchange *x); /* raw, without '?'; "" when there is none */
 /* Value of a header by its name in any case; NULL when absent. Duplicates were refused where they
  * matter and are otherwise joined with ", ". */
 const char *http_header(const struct http_exchange *x, const char *name);
 const char *http_body(const struct http_exchange *x, size_t *ret_len);
-bool http_has_body(const struct http_exchange *x); /* a body was announced, even an empty one */
+bool http_has_body(const struct http_exchange *x);     /* a body was announced, even an empty one */
+bool http_body_follows(const struct http_exchange *x); /* on_body will be called */
 const struct http_peer *http_peer(const struct http_exchange *x);
 
 /* Streamed bodies: take no more of it from the client until resumed. Parts that were read already
