@@ -105,6 +105,7 @@ extern const struct route routes_environments[];
 extern const struct route routes_leases[];
 extern const struct route routes_execution_workspaces[];
 extern const struct route routes_executions[];
+extern const struct route routes_run_log[];
 extern const struct route routes_runs[];
 extern const struct route routes_salvages[];
 extern const struct route routes_snapshots[];
@@ -115,11 +116,14 @@ extern const struct route routes_issue_records[];
 extern const struct route routes_live[];
 extern const struct route routes_projects[];
 extern const struct route routes_activity[];
+extern const struct route routes_plugin_bridge[];
 extern const struct route routes_plugins[];
 extern const struct route routes_secrets[];
 extern const struct route routes_vaults[];
 extern const struct route routes_watch[];
 extern const struct route routes_workspaces[];
+extern const struct route routes_overview[];
+extern const struct route routes_openapi[];
 
 extern const struct http_handler api_handler; /* ctx: struct api */
 
@@ -127,6 +131,9 @@ extern const struct http_handler api_handler; /* ctx: struct api */
  * then says which methods the path knows, "" for none. */
 const struct route *route_find(struct call *c, const char *method, const char *path,
                                struct buf *ret_allowed);
+
+/* All routes one after the other: the first for NULL, NULL after the last. */
+const struct route *route_next(const struct route *route);
 
 /* For calls that went on in on_loop. Loop thread; each ends the call but call_continue(), which
  * runs one more stage on the pool and then answers (or goes on_loop again). */
