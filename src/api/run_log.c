@@ -2,7 +2,7 @@
  * is the end, and nothing will follow: then `eof` is. */
 #include "core/run_log.h"
 
-#include "api/api.h"
+#include "api/run_call.h"
 #include "core/run_view.h"
 
 #define MISSING       "Heartbeat run not found"
@@ -45,6 +45,8 @@ static int get_log(struct call *c, struct err *err)
         bool whole;
         int r = call_uuid(c, 0, MISSING, &id, err);
 
+        if (r >= 0 && call_query_flag(c, "follow"))
+                return run_log_follow(c, err);
         if (r >= 0)
                 r = call_query_int(c, "offset", 0, 0, INT64_MAX, &offset, err);
         if (r >= 0)
