@@ -102,6 +102,7 @@ extern const struct route routes_environments[];
 extern const struct route routes_leases[];
 extern const struct route routes_execution_workspaces[];
 extern const struct route routes_executions[];
+extern const struct route routes_runs[];
 extern const struct route routes_salvages[];
 extern const struct route routes_snapshots[];
 extern const struct route routes_agents[];
@@ -139,6 +140,8 @@ const char *call_query(struct call *c, const char *name);
 int call_query_int(struct call *c, const char *name, int64_t fallback, int64_t min, int64_t max,
                    int64_t *ret, struct err *err);
 bool call_query_flag(struct call *c, const char *name);
+/* A validator for the answer as it is now. JSON gets one by itself. */
+void call_etag(struct call *c);
 /* Add a header to the answer; name and value must outlive the call. */
 void call_field(struct call *c, const char *name, const char *value);
 /* An answer that is a list: begin it, let somebody write the rows to *w, end it and return what

@@ -6,6 +6,7 @@
 #include "api/api.h"
 #include "api/channel.h"
 #include "api/guard.h"
+#include "api/page.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "codec/http1.h"
@@ -58,7 +59,7 @@ static void write_error(struct call *c, int code, const struct err *err)
 
 /* A weak validator over the bytes. The key is fixed: nobody gains by a collision but the one who
  * made both documents. */
-static void set_etag(struct call *c)
+void call_etag(struct call *c)
 {
         static const unsigned char key[crypto_shorthash_KEYBYTES] = "berth etag";
         unsigned char hash[crypto_shorthash_BYTES];
@@ -112,7 +113,7 @@ static void run_handler(struct call *c, struct op *op)
                 c->on_loop = NULL;
                 write_error(c, r, &err);
         } else if (!c->content_type && !c->on_loop) {
-                set_etag(c);
+                call_etag(c);
         }
         json_decref(c->body);
         c->body = NULL;
@@ -337,6 +338,8 @@ void call_route(struct call *c)
         int r;
 
         c->route = route_find(c, method, path, &allowed);
+        if (!c->route && allowed.len == 0)
+                c->route = page_route(method, path);
         if (!c->route && streq(method, "OPTIONS") && allowed.len > 0) {
                 answer_options(c, &allowed);
                 return;

@@ -9,13 +9,17 @@
 #define SEGMENTS_MAX 12
 
 static const struct route *const tables[] = {
-        routes_environments,  routes_leases,        routes_executions,
-        routes_health,        routes_companies,     routes_instance,
-        routes_cli_auth,      routes_agents,        routes_agent_config,
-        routes_issues,        routes_issue_records, routes_projects,
-        routes_activity,      routes_watch,         routes_secrets,
-        routes_vaults,        routes_snapshots,     routes_plugins,
-        routes_workspaces,    routes_salvages,      routes_execution_workspaces,
+        routes_environments,  routes_leases,
+        routes_executions,    routes_health,
+        routes_companies,     routes_instance,
+        routes_cli_auth,      routes_agents,
+        routes_agent_config,  routes_issues,
+        routes_issue_records, routes_projects,
+        routes_activity,      routes_watch,
+        routes_secrets,       routes_vaults,
+        routes_snapshots,     routes_plugins,
+        routes_workspaces,    routes_salvages,
+        routes_runs,          routes_execution_workspaces,
         routes_callback_test,
 };
 

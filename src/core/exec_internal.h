@@ -24,9 +24,8 @@
 #define EXEC_UNKNOWN_REASON                                                                        \
         "The supervisor does not know the command any more. It may have run; its output may be "   \
         "missing."
-#define EXEC_UNSTARTED_REASON "The daemon or the supervisor ended before the command was started."
-#define OUTPUT_DIR            "output"
-#define BOXES_DIR             "boxes"
+#define OUTPUT_DIR "output"
+#define BOXES_DIR  "boxes"
 
 struct stdin_write {
         struct stdin_write *next;

@@ -235,6 +235,7 @@ static int check_keys(json_t *file, struct err *err)
                 "ssh_timeout_ms",
                 "workspace_timeout_ms",
                 "salvage_ttl_ms",
+                "run_log_max_bytes",
                 "plugin_dir",
                 "plugin_env",
                 "plugin_paths",
@@ -406,6 +407,9 @@ static void load_settings(struct loader *l, const struct cli_serve_options *flag
         s->salvage_ttl_ms =
                 number(l, (struct source){ "salvage_ttl_ms", "BERTH_SALVAGE_TTL_MS", NULL },
                        INT64_C(14) * 86400000, 1, INT64_C(31622400000));
+        s->run_log_max_bytes =
+                number(l, (struct source){ "run_log_max_bytes", "BERTH_RUN_LOG_MAX_BYTES", NULL },
+                       INT64_C(64) << 20, 0, INT64_C(1) << 40);
         load_sandbox(l, c->data_dir, s);
         s->listen_host = host_of(l->arena, c->listen);
         load_secrets(l, c);

@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/fd.h"
+#include "core/adapter_descriptor.h"
 #include "core/auth.h"
 #include "core/callback.h"
 #include "core/driver.h"
@@ -462,6 +463,8 @@ static int recover(struct daemon *d, struct err *err)
         if (r >= 0)
                 r = live_new(&d->loop, &d->rt.live, err);
         if (r >= 0)
+                live_attach(d->rt.live, d->rt.store);
+        if (r >= 0)
                 r = callback_host_new(&d->rt, &d->loop, d->http, &d->rt.callbacks, err);
         if (r >= 0)
                 r = run_host_new(&d->rt, &d->loop, &d->rt.runs, err);
@@ -598,6 +601,7 @@ static void shut_down(struct daemon *d)
                 run_host_free(d->rt.runs);
                 callback_host_free(d->rt.callbacks);
                 exec_hub_free(d->hub);
+                live_attach(NULL, d->rt.store);
                 live_free(d->rt.live);
                 mail_free(d->mail);
                 pool_free(d->pool);
@@ -647,6 +651,19 @@ static void report_failure(const struct cli_serve_options *options, int code, co
                 fprintf(stderr, "berth: %s\n", err->msg);
 }
 
+static void complain_adapter(void *ctx UNUSED, const char *text)
+{
+        log_warn("an adapter is left out", LOG_S("error", text));
+}
+
+/* Before there are threads, and before anybody asks for one. */
+static int load_adapters(struct daemon *d, struct err *err)
+{
+        const char *dir = arena_printf(&d->arena, "%s/adapters", d->config.data_dir);
+
+        return adapter_load(dir, complain_adapter, NULL, err);
+}
+
 int serve(const struct cli_serve_options *options)
 {
         CLEAN(err_done) struct err err = { 0 };
@@ -667,6 +684,8 @@ int serve(const struct cli_serve_options *options)
         }
         if (r >= 0)
                 r = open_runtime(d, &err);
+        if (r >= 0)
+                r = load_adapters(d, &err);
         if (r >= 0)
                 r = start_loop(d, &err);
         if (r >= 0)

@@ -126,6 +126,7 @@ struct http_exchange {
         struct http_peer peer;
         void *data;
         void (*on_drained)(struct http_exchange *x);
+        void (*on_bytes)(struct http_exchange *x, const char *data, size_t len); /* upgraded */
 
         const char *method, *path, *query;
         size_t n_fields;

@@ -147,4 +147,14 @@ size_t http_stream_pending(const struct http_exchange *x);
 void http_stream_on_drained(struct http_exchange *x, void (*fn)(struct http_exchange *x));
 void http_stream_end(struct http_exchange *x);
 
+/* Answer 101: the connection is the handler's from here on, in a protocol of its own. `fields` say
+ * which; Connection is added. http_stream_write() and the other stream functions send bytes as they
+ * are. What the client sends is given to on_bytes, part by part, and held back between
+ * http_body_pause() and http_body_resume(). A client that ends its side has gone: on_abort. Only
+ * for requests without a body. */
+void http_upgrade(struct http_exchange *x, const struct http_field *fields, size_t n_fields,
+                  void (*on_bytes)(struct http_exchange *x, const char *data, size_t len));
+/* Close the connection without an answer. Frees the exchange. */
+void http_drop(struct http_exchange *x);
+
 #endif
