@@ -236,6 +236,7 @@ static void stop(struct daemon *d, const char *why)
         if (d->config.is_private)
                 idle_stop(&d->idle);
         http_server_drain(d->http);
+        callback_host_stop(d->rt.callbacks);
         uv_timer_stop(&d->sweep_timer);
         uv_timer_start(&d->grace_timer, grace_over, GRACE_MS, 0);
         uv_prepare_start(&d->idle_check, check_idle);
@@ -591,6 +592,7 @@ static void shut_down(struct daemon *d)
                 http_server_close(d->http, http_closed, d);
         if (d->pool) {
                 run_host_stop(d->rt.runs);
+                callback_host_stop(d->rt.callbacks);
                 pool_drain(d->pool, true);
                 while (!pool_idle(d->pool))
                         uv_run(&d->loop, UV_RUN_ONCE);
