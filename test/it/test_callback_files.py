@@ -248,8 +248,8 @@ class QueueTest(ProviderTest):
         wait_until(lambda: all(self.answer(run, name) for name in names), "all are answered")
         self.assertEqual(self.texts(), names)
         self.assertEqual({self.answer(run, n)["status"] for n in names}, {201})
-        left = [p for p in (self.files(run) / "responses").iterdir() if p.suffix != ".json"]
-        self.assertEqual(left, [])
+        wait_until(lambda: {p.suffix for p in (self.files(run) / "responses").iterdir()} == {".json"},
+                   "no lock and nothing half written is left")
         self.assertEqual(list((self.files(run) / "requests").iterdir()), [])
 
     def test_hostile_files(self):
