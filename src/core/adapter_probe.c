@@ -249,7 +249,8 @@ static void judge(struct adapter_probe *p, const struct adapter_result *res,
                   const struct run_command_end *end)
 {
         const json_t *expect = json_object_get(json_get_object(p->d->json, "probe"), "expect");
-        const char *label = p->d->label, *summary = res->summary ? res->summary : "";
+        const char *label = p->d->label;
+        const char *summary = res->summary ? res->summary : buf_str(&end->out);
         struct arena *a = p->op->arena;
 
         if (end->how.timed_out)
