@@ -26,6 +26,7 @@ struct api {
         _Atomic uint64_t requests, errors;
 };
 
+struct callback_pass;
 struct route;
 
 struct call {
@@ -45,6 +46,14 @@ struct call {
         const char *body_text; /* NULL when there is no JSON body */
         size_t body_len;
         bool is_operator;
+
+        /* of requests that came through the channel of a run (channel.c) */
+        bool is_channel;
+        struct callback_pass *pass; /* NULL: refused */
+        struct buf channel_body;
+        /* of a request with a run token; in this arena */
+        const char *noted_run;
+        int64_t started_us;
 
         /* valid while the handler runs */
         struct op *op;
@@ -87,11 +96,13 @@ struct route {
 extern const struct route routes_health[];
 extern const struct route routes_instance[];
 extern const struct route routes_cli_auth[];
+extern const struct route routes_callback_test[];
 extern const struct route routes_companies[];
 extern const struct route routes_environments[];
 extern const struct route routes_leases[];
 extern const struct route routes_execution_workspaces[];
 extern const struct route routes_executions[];
+extern const struct route routes_runs[];
 extern const struct route routes_salvages[];
 extern const struct route routes_snapshots[];
 extern const struct route routes_agents[];
@@ -135,6 +146,8 @@ const char *call_query(struct call *c, const char *name);
 int call_query_int(struct call *c, const char *name, int64_t fallback, int64_t min, int64_t max,
                    int64_t *ret, struct err *err);
 bool call_query_flag(struct call *c, const char *name);
+/* A validator for the answer as it is now. JSON gets one by itself. */
+void call_etag(struct call *c);
 /* Add a header to the answer; name and value must outlive the call. */
 void call_field(struct call *c, const char *name, const char *value);
 /* An answer that is a list: begin it, let somebody write the rows to *w, end it and return what

@@ -4,11 +4,14 @@
 #include <strings.h>
 
 #include "api/api.h"
+#include "api/channel.h"
 #include "api/guard.h"
+#include "api/page.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "codec/http1.h"
 #include "core/auth.h"
+#include "core/callback.h"
 
 #define JSON_TYPE "application/json; charset=utf-8"
 
@@ -32,13 +35,15 @@ static void write_error(struct call *c, int code, const struct err *err)
         const struct err_info *info = err_info(code);
         struct jw w;
 
-        c->status = info->http_status;
+        c->status = c->is_channel ? channel_status(code, info->http_status) : info->http_status;
         c->content_type = NULL;
         c->n_fields = 0;
         buf_clear(&c->out);
         jw_init(&w, &c->out);
         jw_object(&w);
-        jw_kstring(&w, "error", public_text(code, err));
+        jw_kstring(&w, "error",
+                   c->is_channel ? channel_text(code, public_text(code, err))
+                                 : public_text(code, err));
         if (err->details && code != ERR_INTERNAL)
                 jw_kraw(&w, "details", err->details);
         jw_object_end(&w);
@@ -54,7 +59,7 @@ static void write_error(struct call *c, int code, const struct err *err)
 
 /* A weak validator over the bytes. The key is fixed: nobody gains by a collision but the one who
  * made both documents. */
-static void set_etag(struct call *c)
+void call_etag(struct call *c)
 {
         static const unsigned char key[crypto_shorthash_KEYBYTES] = "berth etag";
         unsigned char hash[crypto_shorthash_BYTES];
@@ -65,9 +70,24 @@ static void set_etag(struct call *c)
         snprintf(c->etag, sizeof(c->etag), "W/\"%zx-%s\"", c->out.len, hex);
 }
 
+static int identify(struct call *c, struct err *err)
+{
+        int r = c->pass ? channel_actor(c, err)
+                        : auth_actor(c->op, c->rt, c->authorization, c->is_operator, &c->actor,
+                                     err);
+
+        if (r >= 0 && c->run_id)
+                r = auth_check_run(c->op, c->rt, &c->actor, c->run_id, err);
+        if (r < 0 || !c->actor.run_id)
+                return r;
+        c->op->run_id = c->actor.run_id;
+        c->noted_run = arena_strdup(&c->arena, c->actor.run_id);
+        return r;
+}
+
 static int first_stage(struct call *c, struct err *err)
 {
-        int r = auth_actor(c->op, c->rt, c->authorization, c->is_operator, &c->actor, err);
+        int r = identify(c, err);
 
         /* Rights are checked by the handler; a body is not worth reading for nobody. */
         if (r >= 0 && c->body_text)
@@ -93,7 +113,7 @@ static void run_handler(struct call *c, struct op *op)
                 c->on_loop = NULL;
                 write_error(c, r, &err);
         } else if (!c->content_type && !c->on_loop) {
-                set_etag(c);
+                call_etag(c);
         }
         json_decref(c->body);
         c->body = NULL;
@@ -102,6 +122,9 @@ static void run_handler(struct call *c, struct op *op)
 
 void call_free(struct call *c)
 {
+        if (c->pass)
+                callback_leave(c->pass, 499); /* nobody was answered */
+        buf_wipe(&c->channel_body);
         buf_done(&c->out);
         arena_done(&c->arena);
         free(c);
@@ -122,6 +145,11 @@ static void answer(struct call *c)
                         buf_done(&c->out);
                 }
         }
+        if (c->is_channel)
+                status = channel_answer(c, status);
+        else if (c->noted_run)
+                callback_note(c->rt->callbacks, c->noted_run, http_method(c->x), http_path(c->x),
+                              status, c->started_us);
         http_respond(c->x, status, c->fields, c->n_fields, &c->out);
         call_free(c);
 }
@@ -163,7 +191,8 @@ static void submit(struct call *c)
         c->job = (struct pool_job){
                 .run = job_run,
                 .done = job_done,
-                .timeout_ms = c->rt->settings.operation_timeout_ms,
+                .timeout_ms =
+                        c->is_channel ? channel_timeout_ms() : c->rt->settings.operation_timeout_ms,
                 .urgent = c->stage != NULL,
         };
         r = pool_submit(c->api->pool, &c->job, &err);
@@ -203,29 +232,38 @@ static bool is_json(const char *content_type)
                (n > 5 && strncasecmp(content_type + n - 5, "+json", 5) == 0);
 }
 
-static int read_request(struct call *c, struct err *err)
+/* The headers that count. Through a channel only two do. */
+static int read_headers(struct call *c, struct err *err)
 {
         const char *run_id = http_header(c->x, "x-paperclip-run-id");
-        size_t len;
-        const char *body = http_body(c->x, &len);
         struct uuid id;
 
-        c->query = http_query(c->x);
+        c->if_none_match = http_header(c->x, "if-none-match");
+        if (c->is_channel)
+                return 0;
         c->host = http_header(c->x, "host");
         c->authorization = http_header(c->x, "authorization");
-        c->if_none_match = http_header(c->x, "if-none-match");
         c->last_event_id = http_header(c->x, "last-event-id");
-        if (len > 0 && !(c->route->flags & ROUTE_RAW_BODY) &&
-            is_json(http_header(c->x, "content-type"))) {
-                c->body_text = body;
-                c->body_len = len;
-        }
         if (run_id && *run_id) {
                 if (!uuid_parse(run_id, &id))
                         return err_set(err, ERR_INVALID, "X-Paperclip-Run-Id must be a UUID");
                 c->run_id = arena_strdup(&c->arena, id.s);
         }
         return 0;
+}
+
+static int read_request(struct call *c, struct err *err)
+{
+        size_t len = c->channel_body.len;
+        const char *body = c->is_channel ? buf_str(&c->channel_body) : http_body(c->x, &len);
+
+        c->query = http_query(c->x);
+        if (len > 0 && !(c->route->flags & ROUTE_RAW_BODY) &&
+            is_json(http_header(c->x, "content-type"))) {
+                c->body_text = body;
+                c->body_len = len;
+        }
+        return read_headers(c, err);
 }
 
 static void answer_options(struct call *c, const struct buf *allowed)
@@ -258,30 +296,50 @@ static void answer_refused(struct call *c, const char *path, const struct err *e
         answer(c);
 }
 
+static struct call *call_new(struct api *api, struct http_exchange *x)
+{
+        struct call *c = xcalloc(1, sizeof(*c));
+
+        c->api = api;
+        c->rt = api->rt;
+        c->x = x;
+        c->started_us = clock_mono_us();
+        arena_init(&c->arena);
+        http_set_data(x, c);
+        atomic_fetch_add(&api->requests, 1);
+        return c;
+}
+
 static void on_request(void *ctx, struct http_exchange *x)
 {
         CLEAN(err_done) struct err err = { 0 };
-        CLEAN(buf_done) struct buf allowed = BUF_INIT;
         const struct http_peer *peer = http_peer(x);
-        const char *method = http_method(x), *path = http_path(x);
-        struct call *c = xcalloc(1, sizeof(*c));
+        struct call *c = call_new(ctx, x);
+        int r;
+
+        if (peer->via) {
+                channel_begin(c);
+                return;
+        }
+        c->is_operator = peer->is_unix && (peer->uid == c->api->operator_uid || peer->uid == 0);
+        r = guard_request(c, peer, http_method(x), &err);
+        if (r < 0)
+                answer_refused(c, http_path(x), &err);
+        else
+                call_route(c);
+}
+
+void call_route(struct call *c)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        CLEAN(buf_done) struct buf allowed = BUF_INIT;
+        const char *method = http_method(c->x), *path = http_path(c->x);
         struct actor ignored;
         int r;
 
-        c->api = ctx;
-        c->rt = c->api->rt;
-        c->x = x;
-        arena_init(&c->arena);
-        http_set_data(x, c);
-        atomic_fetch_add(&c->api->requests, 1);
-        c->is_operator = peer->is_unix && (peer->uid == c->api->operator_uid || peer->uid == 0);
-
-        r = guard_request(c, peer, method, &err);
-        if (r < 0) {
-                answer_refused(c, path, &err);
-                return;
-        }
         c->route = route_find(c, method, path, &allowed);
+        if (!c->route && allowed.len == 0)
+                c->route = page_route(method, path);
         if (!c->route && streq(method, "OPTIONS") && allowed.len > 0) {
                 answer_options(c, &allowed);
                 return;
@@ -293,7 +351,7 @@ static void on_request(void *ctx, struct http_exchange *x)
         r = read_request(c, &err);
         if (r < 0)
                 call_fail(c, r, &err);
-        else if ((c->route->flags & ROUTE_INLINE) &&
+        else if ((c->route->flags & ROUTE_INLINE) && !c->is_channel &&
                  auth_actor_quick(c->rt, c->authorization, c->is_operator, &ignored))
                 run_inline(c);
         else
@@ -323,7 +381,9 @@ static void on_refused(void *ctx, int status, const char *text, struct buf *body
 }
 
 const struct http_handler api_handler = {
+        .on_head = channel_on_head,
         .on_request = on_request,
+        .on_body = channel_on_body,
         .on_abort = on_abort,
         .on_refused = on_refused,
 };

@@ -11,6 +11,7 @@
 #include "store/activity.h"
 #include "store/companies.h"
 #include "store/vault_configs.h"
+#include "store/workspaces.h"
 
 void encode_company(struct jw *w, const struct company *c);
 void encode_environment(struct jw *w, const struct environment *e, bool redacted);
@@ -34,6 +35,7 @@ void encode_comment(struct jw *w, const struct issue_comment *c);
 void encode_document(struct jw *w, const struct issue_document *d, bool with_body);
 void encode_document_revision(struct jw *w, const struct issue_document *d,
                               const struct issue_document_revision *v);
+void encode_workspace_operation(struct jw *w, const struct workspace_row *row);
 void encode_project(struct jw *w, const struct project *p);
 void encode_activity(struct jw *w, const struct activity *a);
 void encode_secret(struct jw *w, const struct secret *s);

@@ -1,5 +1,6 @@
 /* Execution workspaces. */
 #include "api/api.h"
+#include "api/encode.h"
 #include "core/execution_workspace.h"
 
 #define MISSING         "Execution workspace not found"
@@ -194,10 +195,8 @@ static const char *operation_status(const struct workspace_row *row)
         return row->cwd ? "succeeded" : "failed";
 }
 
-static int show_operation(void *ctx, const struct workspace_row *row)
+void encode_workspace_operation(struct jw *w, const struct workspace_row *row)
 {
-        struct jw *w = ctx;
-
         jw_object(w);
         jw_kstring(w, "id", row->id);
         jw_kstring(w, "companyId", row->company_id);
@@ -215,6 +214,11 @@ static int show_operation(void *ctx, const struct workspace_row *row)
         jw_ktime(w, "startedAt", row->created_at);
         jw_ktime(w, "finishedAt", row->restored_at);
         jw_object_end(w);
+}
+
+static int show_operation(void *ctx, const struct workspace_row *row)
+{
+        encode_workspace_operation(ctx, row);
         return 0;
 }
 

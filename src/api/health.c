@@ -1,4 +1,4 @@
-/* GET /health, and a word at / until there is a page. */
+/* GET /health. */
 #include "api/api.h"
 #include "base/clock.h"
 #include "store/identity.h"
@@ -45,16 +45,7 @@ static int get_health(struct call *c, struct err *err)
         return 0;
 }
 
-static int get_root(struct call *c, struct err *err)
-{
-        c->content_type = "text/plain; charset=utf-8";
-        buf_puts(&c->out, "Berth " BERTH_VERSION " is running.\n\n"
-                          "The API is under /api; try GET /api/health, or `berth --help`.\n");
-        return 0;
-}
-
 const struct route routes_health[] = {
         { "GET", "/api/health", get_health, ROUTE_INLINE },
-        { "GET", "/", get_root, ROUTE_INLINE },
         { NULL, NULL, NULL, 0 },
 };

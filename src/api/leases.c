@@ -14,7 +14,9 @@
 #define MISSING             "Environment lease not found"
 #define MISSING_RUN         "Heartbeat run not found"
 #define TTL_MAX_MS          (INT64_C(366) * 86400000)
+#define MISSING_COMPANY     "Company not found"
 #define LIST_MAX            500
+#define LIST_DEFAULT        100
 
 static const char *const end_statuses[] = { LEASE_RELEASED, LEASE_EXPIRED, LEASE_FAILED, NULL };
 
@@ -68,42 +70,66 @@ static int show(void *ctx, const struct lease *lease)
 struct list_request {
         struct call *c;
         struct page *page;
-        const char *environment, *status, *before_id;
+        const char *environment, *company; /* one of them */
+        const char *status, *before_id;
         int64_t before_us;
+        bool living;
 };
 
 static int list(struct db *db, void *arg, struct err *err)
 {
         struct list_request *q = arg;
+        struct arena *arena = q->c->op->arena;
         int64_t limit = q->page->limit ? q->page->limit + 1 : 0;
+        int r;
 
-        return leases_list(db, q->environment, q->status, q->before_us, q->before_id, limit,
-                           q->c->op->arena, show, q->page, err);
+        if (q->environment)
+                return leases_list(db, q->environment, q->status, q->before_us, q->before_id, limit,
+                                   arena, show, q->page, err);
+        r = access_manage_environments(db, q->c->op->actor, q->company, err);
+        return r < 0 ? r
+                     : leases_list_company(db, q->company, q->living, q->before_us, q->before_id,
+                                           limit, arena, show, q->page, err);
+}
+
+static int answer_list(struct list_request *q, int64_t fallback, struct err *err)
+{
+        struct call *c = q->c;
+        struct page *page = q->page;
+        int r = call_query_int(c, "limit", fallback, 1, LIST_MAX, &page->limit, err);
+
+        if (r >= 0)
+                r = call_cursor(c, &q->before_us, &q->before_id, err);
+        if (r < 0)
+                return r;
+        call_list(c, &page->w);
+        r = call_list_end(&page->w, store_read(c->op, c->rt->store, list, q, err));
+        if (r >= 0 && page->more)
+                call_next_cursor(c, page->last.last_used_at, page->last.id);
+        return r;
 }
 
 static int list_leases(struct call *c, struct err *err)
 {
         struct page page = { .c = c };
-        struct list_request q = { .c = c, .page = &page };
+        struct list_request q = { .c = c, .page = &page, .status = call_query(c, "status") };
         struct environment env;
         int r = call_uuid(c, 0, MISSING_ENVIRONMENT, &q.environment, err);
 
         if (r >= 0)
                 r = environment_manage(c->op, c->rt, q.environment, &env, err);
+        return r < 0 ? r : answer_list(&q, 0, err);
+}
+
+static int list_company(struct call *c, struct err *err)
+{
+        struct page page = { .c = c };
+        struct list_request q = { .c = c, .page = &page, .living = call_query_flag(c, "living") };
+        int r = call_uuid(c, 0, MISSING_COMPANY, &q.company, err);
+
         if (r >= 0)
-                r = call_query_int(c, "limit", 0, 1, LIST_MAX, &page.limit, err);
-        if (r >= 0)
-                r = call_cursor(c, &q.before_us, &q.before_id, err);
-        if (r < 0)
-                return r;
-        q.status = call_query(c, "status");
-        jw_init(&page.w, &c->out);
-        jw_array(&page.w);
-        r = store_read(c->op, c->rt->store, list, &q, err);
-        jw_array_end(&page.w);
-        if (r >= 0 && page.more)
-                call_next_cursor(c, page.last.last_used_at, page.last.id);
-        return r;
+                r = access_authenticated(&c->actor, err);
+        return r < 0 ? r : answer_list(&q, LIST_DEFAULT, err);
 }
 
 static int get_lease(struct call *c, struct err *err)
@@ -287,6 +313,7 @@ static int release_run(struct call *c, struct err *err)
 }
 
 const struct route routes_leases[] = {
+        { "GET", "/api/companies/:id/environment-leases", list_company, 0 },
         { "GET", "/api/environments/:id/leases", list_leases, 0 },
         { "POST", "/api/environments/:id/leases", acquire, ROUTE_BODY_FREE },
         { "GET", "/api/environment-leases/:id", get_lease, 0 },

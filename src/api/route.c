@@ -9,18 +9,32 @@
 #define SEGMENTS_MAX 12
 
 static const struct route *const tables[] = {
-        routes_environments,  routes_leases,
-        routes_executions,    routes_health,
-        routes_companies,     routes_instance,
-        routes_cli_auth,      routes_agents,
-        routes_agent_config,  routes_issues,
-        routes_issue_records, routes_projects,
-        routes_activity,      routes_watch,
-        routes_secrets,       routes_vaults,
-        routes_snapshots,     routes_plugin_bridge,
-        routes_plugins,       routes_workspaces,
-        routes_salvages,      routes_execution_workspaces,
-        routes_overview,      routes_openapi,
+        routes_environments,
+        routes_leases,
+        routes_executions,
+        routes_health,
+        routes_companies,
+        routes_instance,
+        routes_cli_auth,
+        routes_agents,
+        routes_agent_config,
+        routes_issues,
+        routes_issue_records,
+        routes_projects,
+        routes_activity,
+        routes_watch,
+        routes_secrets,
+        routes_vaults,
+        routes_snapshots,
+        routes_plugin_bridge,
+        routes_plugins,
+        routes_workspaces,
+        routes_salvages,
+        routes_runs,
+        routes_execution_workspaces,
+        routes_overview,
+        routes_openapi,
+        routes_callback_test,
 };
 
 struct segment {
@@ -112,21 +126,25 @@ const struct route *route_find(struct call *c, const char *method, const char *p
         return NULL;
 }
 
+static const struct route *end_of(const struct route *table)
+{
+        while (table->method)
+                table++;
+        return table;
+}
+
 const struct route *route_next(const struct route *route)
 {
         size_t t = 0;
 
-        if (!route)
-                return tables[0];
-        if (route[1].method)
-                return route + 1;
-        while (t < ARRAY_LEN(tables)) {
-                const struct route *end = tables[t++];
-
-                while (end->method)
-                        end++;
-                if (end == route + 1)
-                        return t < ARRAY_LEN(tables) ? tables[t] : NULL;
+        if (route && (++route)->method)
+                return route;
+        if (route) {
+                while (t < ARRAY_LEN(tables) && end_of(tables[t]) != route)
+                        t++;
+                t++;
         }
-        return NULL;
+        while (t < ARRAY_LEN(tables) && !tables[t]->method)
+                t++;
+        return t < ARRAY_LEN(tables) ? tables[t] : NULL;
 }

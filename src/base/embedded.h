@@ -11,5 +11,7 @@ struct embedded_file {
 };
 
 extern const struct embedded_file store_migrations[];
+extern const struct embedded_file adapter_files[];
+extern const struct embedded_file page_files[];
 
 #endif

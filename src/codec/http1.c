@@ -432,7 +432,8 @@ static enum http1_result read_target(struct http1_slice target, struct http1_req
                 ret->query = (struct http1_slice){ target.p + 1, 0 };
                 return HTTP1_DONE;
         }
-        if (target.p[0] != '/' && !strip_authority(&target, ret->host))
+        ret->is_absolute = target.p[0] != '/';
+        if (ret->is_absolute && !strip_authority(&target, ret->host))
                 return refuse(why, 400, "Invalid request target");
         split_query(target, ret);
         return HTTP1_DONE;

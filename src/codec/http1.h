@@ -80,6 +80,7 @@ struct http1_request {
         struct http1_slice query; /* without '?'; empty when there is none */
         struct http1_slice host;  /* empty only in HTTP/1.0 */
         bool expects_continue;
+        bool is_absolute; /* the target was a whole URL */
 };
 
 struct http1_response {

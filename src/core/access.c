@@ -12,6 +12,8 @@ const char *actor_source_name(enum actor_source source)
                 return "local_implicit";
         case SOURCE_BOARD_KEY:
                 return "board_key";
+        case SOURCE_AGENT_JWT:
+                return "agent_jwt";
         case SOURCE_AGENT_KEY:
                 return "agent_key";
         case SOURCE_SYSTEM:

@@ -19,7 +19,8 @@ enum actor_source {
         SOURCE_LOCAL_IMPLICIT, /* local trusted mode, or the operator's own socket */
         SOURCE_BOARD_KEY,
         SOURCE_AGENT_KEY,
-        SOURCE_SYSTEM, /* the daemon itself */
+        SOURCE_AGENT_JWT, /* a run token, or the channel of a run */
+        SOURCE_SYSTEM,    /* the daemon itself */
 };
 
 struct actor {
@@ -30,6 +31,7 @@ struct actor {
         const char *agent_id, *company_id; /* agent */
         bool can_create_agents;
         const char *key_id; /* the key that was used, or NULL */
+        const char *run_id; /* the run that it is, where the credentials say so; or NULL */
 };
 
 extern const struct actor actor_system;

@@ -1,37 +1,22 @@
 #include "core/adapter.h"
 
+#include "core/adapter_descriptor.h"
 #include "core/plugin_registry.h"
 #include "core/provider.h"
 
 #define PROVIDERS_MAX 256
 
-const char *const adapter_types[] = {
-        "process",     "http",         "acpx_local",       "claude_local",
-        "codex_local", "cursor_cloud", "gemini_local",     "opencode_local",
-        "pi_local",    "cursor",       "openclaw_gateway", NULL
-};
-
-/* Unlike in the seed, `process` too: its command is run wherever the lease is. */
-static const char *const remote_capable[] = { "process",        "acpx_local", "claude_local",
-                                              "codex_local",    "cursor",     "gemini_local",
-                                              "opencode_local", "pi_local",   NULL };
-
-static bool contains(const char *const *list, const char *s)
-{
-        for (; *list; list++)
-                if (streq(*list, s))
-                        return true;
-        return false;
-}
-
 bool adapter_is_known(const char *type)
 {
-        return contains(adapter_types, type);
+        return adapter_find(type) != NULL;
 }
 
+/* Unlike in the seed, `process` too: its command is run wherever the lease is. */
 bool adapter_is_remote_capable(const char *type)
 {
-        return contains(remote_capable, type);
+        const struct adapter_descriptor *d = adapter_find(type);
+
+        return d && d->is_remote;
 }
 
 static const char *word(bool supported)
@@ -71,12 +56,13 @@ static int add_provider(void *ctx, const struct plugin_driver *driver)
         return 0;
 }
 
-static void write_adapter(struct jw *w, const char *type, const struct plugin_providers *plugins)
+static void write_adapter(struct jw *w, const struct adapter_descriptor *d,
+                          const struct plugin_providers *plugins)
 {
-        bool remote = adapter_is_remote_capable(type);
+        bool remote = d->is_remote;
 
         jw_object(w);
-        jw_kstring(w, "adapterType", type);
+        jw_kstring(w, "adapterType", d->type);
         write_drivers(w, remote);
         jw_key(w, "sandboxProviders");
         jw_object(w);
@@ -158,8 +144,8 @@ int adapter_write_capabilities(struct op *op, struct runtime *rt, struct buf *b,
         jw_object(&w);
         jw_key(&w, "adapters");
         jw_array(&w);
-        for (const char *const *t = adapter_types; *t; t++)
-                write_adapter(&w, *t, plugins);
+        for (size_t i = 0; adapter_at(i); i++)
+                write_adapter(&w, adapter_at(i), plugins);
         jw_array_end(&w);
         write_drivers(&w, true);
         jw_key(&w, "sandboxProviders");

@@ -1,11 +1,10 @@
-/* The kinds of agents there are, and which of them may work away from this machine. Immutable. */
+/* The kinds of agents there are (adapter_descriptor.h), and which of them may work away from this
+ * machine. */
 #ifndef BERTH_CORE_ADAPTER_H
 #define BERTH_CORE_ADAPTER_H
 
 #include "codec/json.h"
 #include "core/runtime.h"
-
-extern const char *const adapter_types[]; /* in the order clients show them; NULL-terminated */
 
 bool adapter_is_known(const char *type);
 /* Whether it runs in ssh and sandbox environments too. */

@@ -37,13 +37,21 @@ struct adapter_input {
 struct adapter_command {
         const char *command;
         const char *const *args; /* NULL-terminated */
-        json_t *env;             /* object of strings, without the agent's own variables */
-        const char *stdin_text;  /* NULL: none */
+        const char *cwd;         /* the target's, or the one that the agent is configured with */
+        /* Object of strings: neither the agent's own variables, which the executor adds, nor those
+         * of the callback, which the engine sets last. */
+        json_t *env;
+        /* A script for `sh -c` in the same place before the command, which installs what is not
+         * there; NULL: nothing to do. That it fails is no error: the command will say. */
+        const char *setup;
+        int64_t setup_timeout_ms;
+        const char *stdin_text; /* NULL: none */
         size_t stdin_len;
         int64_t timeout_ms;         /* 0: none */
         const char *timeout_source; /* "configured" or "default" */
         int64_t grace_ms;
         const char *session_id;        /* that it resumes; NULL: fresh */
+        const char *new_session_id;    /* fresh, and told under which name; NULL: it will say */
         bool is_http;                  /* no command: `request` is sent from this machine */
         json_t *request;               /* {method, url, headers, body} */
         json_t *invocation;            /* payload of the run event adapter.invoke */
@@ -55,7 +63,8 @@ struct adapter_command {
 int adapter_build(struct op *op, struct runtime *rt, const struct adapter_input *input, bool fresh,
                   struct adapter_command *ret, struct err *err);
 
-/* How the command ended. */
+/* How the command ended. Of a request the status is the code (-1: no answer came), and the body is
+ * fed as standard output. */
 struct adapter_exit {
         int64_t code;       /* -1: none */
         const char *signal; /* NULL: none */
@@ -76,6 +85,7 @@ struct adapter_result {
         double cost_usd;
         json_t *result_json;
         const char *summary;
+        json_t *question; /* that the agent asked; NULL: none */
         bool clear_session;
         bool unknown_session; /* what was resumed is not known there: again, fresh */
 };

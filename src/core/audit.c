@@ -62,10 +62,27 @@ static void name_actor(const struct actor *a, struct activity *row)
         }
 }
 
+/* The entry as the listeners of the company hear of it (http-api 4.1). */
+static json_t *event_of(const struct activity *row, json_t *take_details)
+{
+        json_t *event = json_object();
+
+        json_object_set_new(event, "actorType", json_string(row->actor_type));
+        json_object_set_new(event, "actorId", json_string_or_null(row->actor_id));
+        json_object_set_new(event, "action", json_string(row->action));
+        json_object_set_new(event, "entityType", json_string(row->entity_type));
+        json_object_set_new(event, "entityId", json_string_or_null(row->entity_id));
+        json_object_set_new(event, "agentId", json_string_or_null(row->agent_id));
+        json_object_set_new(event, "runId", json_string_or_null(row->run_id));
+        json_object_set_new(event, "details", take_details ? take_details : json_null());
+        return event;
+}
+
 int audit(struct db *db, const struct op *op, const char *company_id, const char *action,
           const char *entity_type, const char *entity_id, json_t *take_details, struct err *err)
 {
         CLEAN(cleanup_free) char *details = NULL;
+        int r;
         struct uuid id = uuid_new();
         struct activity row = {
                 .id = id.s,
@@ -81,10 +98,14 @@ int audit(struct db *db, const struct op *op, const char *company_id, const char
         if (take_details) {
                 audit_redact(take_details);
                 details = json_to_text(take_details);
-                json_decref(take_details);
                 row.details = details;
         }
-        return activity_insert(db, &row, err);
+        r = activity_insert(db, &row, err);
+        if (r >= 0 && company_id)
+                db_announce(db, company_id, "activity.logged", event_of(&row, take_details));
+        else
+                json_decref(take_details);
+        return r;
 }
 
 int audit_lease(struct db *db, const struct op *op, const char *company_id, const char *run_id,

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "core/run_token.h"
 
 void auth_new_token(const char *prefix, char ret[TOKEN_MAX])
 {
@@ -71,15 +72,14 @@ static int board_actor(struct db *db, struct lookup *q, struct err *err)
         return 0;
 }
 
-static int agent_actor(struct db *db, struct lookup *q, struct err *err)
+/* What is left to say is how it got here. */
+static int be_agent(struct db *db, struct op *op, const char *agent_id, struct actor *ret,
+                    struct err *err)
 {
-        struct agent_key key;
         struct agent agent;
         json_t *permissions = NULL;
-        int r = agent_keys_by_token(db, q->digest, q->op->arena, &key, err);
+        int r = agents_get(db, agent_id, op->arena, &agent, err);
 
-        if (r >= 0)
-                r = agents_get(db, key.agent_id, q->op->arena, &agent, err);
         if (r < 0)
                 return r;
         if (streq(agent.status, "terminated") || streq(agent.status, "pending_approval"))
@@ -87,17 +87,110 @@ static int agent_actor(struct db *db, struct lookup *q, struct err *err)
                                streq(agent.status, "terminated") ? "terminated"
                                                                  : "pending approval");
         (void)json_parse(agent.permissions, strlen(agent.permissions), &permissions, NULL);
-        *q->actor = (struct actor){
+        *ret = (struct actor){
                 .type = ACTOR_AGENT,
-                .source = SOURCE_AGENT_KEY,
                 .agent_id = agent.id,
                 .company_id = agent.company_id,
                 .can_create_agents = json_is_true(json_object_get(permissions, "canCreateAgents")),
-                .key_id = key.id,
         };
         json_decref(permissions);
         return 0;
 }
+
+static int agent_actor(struct db *db, struct lookup *q, struct err *err)
+{
+        struct agent_key key;
+        int r = agent_keys_by_token(db, q->digest, q->op->arena, &key, err);
+
+        if (r >= 0)
+                r = be_agent(db, q->op, key.agent_id, q->actor, err);
+        if (r < 0)
+                return r;
+        q->actor->source = SOURCE_AGENT_KEY;
+        q->actor->key_id = key.id;
+        return 0;
+}
+
+/* Runs */
+
+struct run_lookup {
+        struct op *op;
+        const char *company_id, *agent_id, *run_id;
+        struct actor *actor;
+};
+
+static int look_up_run(struct db *db, void *arg, struct err *err)
+{
+        struct run_lookup *q = arg;
+        struct run run;
+        int r = be_agent(db, q->op, q->agent_id, q->actor, err);
+
+        if (r >= 0)
+                r = runs_get(db, q->run_id, q->op->arena, &run, err);
+        if (r < 0)
+                return r;
+        if (!streq(q->actor->company_id, q->company_id) || !streq(run.agent_id, q->agent_id))
+                return err_set(err, ERR_UNAUTHORIZED, "Unauthorized");
+        if (!streq(run.status, RUN_RUNNING))
+                return err_set(err, ERR_UNAUTHORIZED, "Run has ended and cannot authenticate");
+        q->actor->source = SOURCE_AGENT_JWT;
+        q->actor->run_id = run.id;
+        return 0;
+}
+
+int auth_run_actor(struct op *op, struct runtime *rt, const char *company_id, const char *agent_id,
+                   const char *run_id, struct actor *ret, struct err *err)
+{
+        struct run_lookup q = { op, company_id, agent_id, run_id, ret };
+        int r = store_read(op, rt->store, look_up_run, &q, err);
+
+        return r == ERR_NOT_FOUND ? err_set(err, ERR_UNAUTHORIZED, "Unauthorized") : r;
+}
+
+static int token_actor(struct op *op, struct runtime *rt, const char *token, struct actor *ret,
+                       struct err *err)
+{
+        struct jwt_claims claims;
+        int r = run_token_verify(rt, token, &claims, err);
+
+        return r < 0 ? r
+                     : auth_run_actor(op, rt, claims.company_id, claims.sub, claims.run_id, ret,
+                                      err);
+}
+
+static int check_run_of_agent(struct db *db, void *arg, struct err *err)
+{
+        const struct run_lookup *q = arg;
+        struct run run;
+        int r = runs_get(db, q->run_id, q->op->arena, &run, err);
+
+        if (r == ERR_NOT_FOUND)
+                return 0; /* nobody's */
+        if (r >= 0 && !streq(run.agent_id, q->agent_id))
+                return err_set(err, ERR_FORBIDDEN,
+                               "X-Paperclip-Run-Id names a run of another agent");
+        return r;
+}
+
+int auth_check_run(struct op *op, struct runtime *rt, const struct actor *actor, const char *run_id,
+                   struct err *err)
+{
+        struct run_lookup q = { .op = op, .agent_id = actor->agent_id, .run_id = run_id };
+        int r;
+
+        if (actor->type != ACTOR_AGENT)
+                return 0;
+        if (!actor->run_id)
+                return store_read(op, rt->store, check_run_of_agent, &q, err);
+        if (streq(actor->run_id, run_id))
+                return 0;
+        r = err_set(err, ERR_UNPROCESSABLE,
+                    "X-Paperclip-Run-Id does not match signed agent JWT run_id");
+        err_details(err, xstrdup("{\"code\":\"agent_jwt_run_id_mismatch\"}"));
+        return r;
+}
+
+/* Keys */
 
 static int look_up(struct db *db, void *arg, struct err *err)
 {
@@ -117,6 +210,8 @@ int auth_actor(struct op *op, struct runtime *rt, const char *authorization, boo
                 return 0;
         if (strncasecmp(authorization, "Bearer ", 7) != 0)
                 return err_set(err, ERR_UNAUTHORIZED, "Unauthorized");
+        if (rt->run_keys && jwt_is_shaped(authorization + 7))
+                return token_actor(op, rt, authorization + 7, ret, err);
         auth_hash_token(authorization + 7, digest);
         r = store_read(op, rt->store, look_up, &q, err);
         return r == ERR_NOT_FOUND ? err_set(err, ERR_UNAUTHORIZED, "Unauthorized") : r;

@@ -1,5 +1,7 @@
 /* Turning credentials into an actor, and making keys.
  *
+ * A run token (run_token.h) makes its bearer the agent of a run, as long as that run is running.
+ *
  * A bearer token that is not known, expired or revoked is 401 in every mode: it never falls back to
  * the identity that a request without a token would have. Tokens are made here, shown once and
  * stored as SHA-256 digests. Operation threads. */
@@ -25,6 +27,15 @@ int auth_actor(struct op *op, struct runtime *rt, const char *authorization, boo
 /* Whether such a request needs no look-up: then *ret is filled without touching the store. */
 bool auth_actor_quick(const struct runtime *rt, const char *authorization, bool is_operator,
                       struct actor *ret);
+
+/* The agent of a run that is running: what a run token says and a callback channel stands for. 401
+ * when the run has ended, is another's, or the agent may not work. */
+int auth_run_actor(struct op *op, struct runtime *rt, const char *company_id, const char *agent_id,
+                   const char *run_id, struct actor *ret, struct err *err);
+/* Whether the actor may call itself by that run (X-Paperclip-Run-Id): 422 where its credentials
+ * name another, 403 where it is another agent's. */
+int auth_check_run(struct op *op, struct runtime *rt, const struct actor *actor, const char *run_id,
+                   struct err *err);
 
 /* A fresh token: prefix and 48 random hexadecimal digits. */
 void auth_new_token(const char *prefix, char ret[TOKEN_MAX]);

@@ -222,6 +222,17 @@ static int ensure(struct wanted *w, struct err *err)
         return r;
 }
 
+int box_ensure(struct op *op, struct runtime *rt, const char *place_id, struct place *ret,
+               struct err *err)
+{
+        struct wanted w = { .op = op, .rt = rt, .place_id = place_id };
+        int r = rt->hub ? ensure(&w, err) : err_set(err, ERR_BUSY, "The daemon is stopping.");
+
+        if (r >= 0)
+                *ret = w.place;
+        return r;
+}
+
 static int post(struct wanted *w, uint8_t kind, int take_loop_end, struct err *err)
 {
         CLEAN(cleanup_fd) int loop_end = take_loop_end;

@@ -6,10 +6,16 @@
 
 #include "core/runtime.h"
 #include "rt/op.h"
+#include "store/places.h"
 
 enum box_service {
         BOX_SERVICE_FILES = 1, /* workspace/sync.h */
 };
+
+/* See that the box of a place runs, as for an execution. *ret is the place as it is then, in the
+ * arena. ERR_UNPROCESSABLE where no box can. */
+int box_ensure(struct op *op, struct runtime *rt, const char *place_id, struct place *ret,
+               struct err *err);
 
 /* A connected, blocking socket; the caller closes it. Starts the box on first need, like an
  * execution. */

@@ -1,34 +1,513 @@
+/* Channels: how one comes to be, where it is served, and its end.
+ *
+ * A channel is made on the loop by a letter from the run's operation, which then waits for the port
+ * that the box says. It stays attached to its box over links and, by the place's id, over boxes.
+ * Connections carry the channel's number and not its address, so one that outlives its channel
+ * finds nobody.
+ *
+ * Closing takes two steps: at once nothing is let in; when what was under way has been answered,
+ * and the answers had a moment to arrive, the box stops listening. */
 #include "core/callback.h"
 
-struct callback_host {
-        struct runtime *rt;
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/box_service.h"
+#include "core/callback_internal.h"
+#include "core/exec_internal.h"
+#include "core/plugin_box.h"
+#include "net/http_server.h"
+#include "store/agents.h"
+#include "store/run_events.h"
+
+#define IDLE_MS       200000                       /* the box's own limit, past the server's */
+#define TICK_MS       100                          /* of the timer */
+#define LINGER_MS     200                          /* for the last answer to arrive */
+#define CLOSE_MS      (CALLBACK_TIMEOUT_MS + 5000) /* for requests under way */
+#define OPEN_LIMIT_MS 30000
+
+struct channel *callback_find(struct callback_host *host, const char *run_id)
+{
+        struct channel *c = host->channels;
+
+        while (c && !streq(c->run_id, run_id))
+                c = c->next;
+        return c;
+}
+
+/* Waiting operations */
+
+static void tell_waiters(struct channel *c, int code, const char *text)
+{
+        struct waiter *w;
+
+        while ((w = c->waiters)) {
+                c->waiters = w->next;
+                promise_keep(w->promise, code, text);
+                promise_unref(w->promise);
+                free(w);
+        }
+}
+
+static void set_port(struct channel *c, uint16_t port)
+{
+        pthread_mutex_lock(&c->host->lock);
+        c->port = port;
+        pthread_mutex_unlock(&c->host->lock);
+}
+
+/* Being served */
+
+static void on_listening(struct tunnel_listener *l, uint16_t port, uint16_t code, const char *text)
+{
+        struct channel *c = container_of(l, struct channel, listener);
+
+        set_port(c, port);
+        if (port) {
+                l->port = port; /* the agent was told: the next box has to take the same */
+                tell_waiters(c, 0, NULL);
+                return;
+        }
+        log_error("the callback address of a run cannot be listened on", LOG_S("run", c->run_id),
+                  LOG_I("port", l->port), LOG_I("code", code), LOG_S("error", text));
+        tell_waiters(c, ERR_PROVIDER, "The box could not listen on the callback address.");
+}
+
+static void on_stream(struct tunnel_listener *l, struct byte_stream *take_stream)
+{
+        struct channel *c = container_of(l, struct channel, listener);
+        struct http_peer peer = { .uid = (uid_t)-1 };
+
+        /* NOLINTNEXTLINE(performance-no-int-to-ptr): a number, never followed */
+        peer.via = (void *)c->number;
+        snprintf(peer.address, sizeof(peer.address), "callback");
+        http_server_serve(c->host->http, take_stream, &peer);
+}
+
+static void attach(struct channel *c, struct box *box)
+{
+        if (c->box || c->straight || c->closing || !box_tunnel(box))
+                return;
+        c->box = box;
+        c->peer = box->channels;
+        box->channels = c;
+        tunnel_listen(box->tunnel, &c->listener);
+}
+
+/* `keep`: the box goes on listening for who asks next. */
+static void detach(struct channel *c, bool keep)
+{
+        struct channel **at;
+
+        if (!c->box)
+                return;
+        for (at = &c->box->channels; *at != c; at = &(*at)->peer)
+                ;
+        *at = c->peer;
+        if (keep)
+                tunnel_forget(c->box->tunnel, &c->listener);
+        else
+                tunnel_unlisten(c->box->tunnel, &c->listener);
+        c->box = NULL;
+        set_port(c, 0);
+}
+
+void box_callbacks_up(struct box *box)
+{
+        struct callback_host *host = box->hub->config.rt->callbacks;
+
+        if (!host)
+                return;
+        for (struct channel *c = host->channels; c; c = c->next) {
+                if (!streq(c->place_id, box->place_id))
+                        continue;
+                attach(c, box);
+                if (!box->has_tunnel)
+                        tell_waiters(c, ERR_UNPROCESSABLE,
+                                     "The box of the place is of a version that carries no "
+                                     "connections.");
+        }
+}
+
+void box_callbacks_end(struct box *box)
+{
+        while (box->channels) {
+                struct channel *c = box->channels;
+
+                detach(c, true);
+                tell_waiters(c, ERR_PROVIDER, "The box of the place has ended.");
+        }
+}
+
+/* Ending */
+
+static void free_channel(struct channel *c)
+{
+        explicit_bzero(c->token, sizeof(c->token));
+        free(c);
+}
+
+static void drop(struct channel *c)
+{
+        struct callback_host *host = c->host;
+        struct channel **at;
+
+        detach(c, false);
+        tell_waiters(c, ERR_CANCELLED, "The run has ended.");
+        pthread_mutex_lock(&host->lock);
+        for (at = &host->channels; *at != c; at = &(*at)->next)
+                ;
+        *at = c->next;
+        pthread_mutex_unlock(&host->lock);
+        free_channel(c);
+}
+
+/* Whether it is gone. What is still under way at the end of its time is broken off, and then is not
+ * under way any more. */
+static bool end_if_over(struct channel *c)
+{
+        int64_t now = clock_mono_ms();
+
+        if (c->in_flight > 0 && now >= c->close_by_ms)
+                detach(c, false);
+        if (c->in_flight > 0 || now < c->last_answer_ms + LINGER_MS)
+                return false;
+        drop(c);
+        return true;
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+        struct callback_host *host = timer->data;
+        struct channel *c, *next;
+        bool more;
+
+        callback_notes_flush(host);
+        more = host->notes || host->job_running;
+        for (c = host->channels; c; c = next) {
+                next = c->next;
+                if (c->closing && !end_if_over(c))
+                        more = true;
+        }
+        host->timer_on = more;
+        if (!more)
+                uv_timer_stop(timer);
+}
+
+void callback_stir(struct callback_host *host)
+{
+        if (host->timer_on)
+                return;
+        host->timer_on = true;
+        uv_timer_start(&host->timer, on_timer, TICK_MS, TICK_MS);
+}
+
+struct close_letter {
+        struct letter letter;
+        struct callback_host *host;
+        char run_id[UUID_LEN + 1];
 };
 
-int callback_host_new(struct runtime *rt, uv_loop_t *loop, struct http_server *http,
-                      struct callback_host **ret, struct err *err)
+static void close_on_loop(struct letter *letter)
 {
-        *ret = xcalloc(1, sizeof(**ret));
-        (*ret)->rt = rt;
+        struct close_letter *l = container_of(letter, struct close_letter, letter);
+        struct channel *c = callback_find(l->host, l->run_id);
+
+        if (c && !c->closing) {
+                c->closing = true;
+                c->close_by_ms = clock_mono_ms() + CLOSE_MS;
+                if (!end_if_over(c))
+                        callback_stir(l->host);
+        }
+        free(l);
+}
+
+void callback_close(struct runtime *rt, const char *run_id)
+{
+        struct close_letter *l;
+
+        if (!rt->callbacks || !rt->mail)
+                return;
+        l = xcalloc(1, sizeof(*l));
+        l->host = rt->callbacks;
+        snprintf(l->run_id, sizeof(l->run_id), "%s", run_id);
+        mail_post(rt->mail, &l->letter, close_on_loop);
+}
+
+uint64_t callback_count(struct runtime *rt, const char *run_id)
+{
+        struct callback_host *host = rt->callbacks;
+        const struct channel *c;
+        uint64_t n;
+
+        if (!host)
+                return 0;
+        pthread_mutex_lock(&host->lock);
+        c = callback_find(host, run_id);
+        n = c ? atomic_load(&c->count) : 0;
+        pthread_mutex_unlock(&host->lock);
+        return n;
+}
+
+/* Opening: on the loop */
+
+struct open_letter {
+        struct letter letter;
+        struct callback_host *host;
+        struct channel *take_channel;
+        struct kept_place *take_place; /* NULL: straight */
+        struct promise *promise;
+};
+
+/* The one that is there, if the run has one; the new one is not needed then. */
+static struct channel *put_channel(struct callback_host *host, struct channel *take)
+{
+        struct channel *c = callback_find(host, take->run_id);
+
+        if (c) {
+                free_channel(take);
+                return c;
+        }
+        take->host = host;
+        take->number = ++host->last_number;
+        pthread_mutex_lock(&host->lock);
+        take->next = host->channels;
+        host->channels = take;
+        pthread_mutex_unlock(&host->lock);
+        return take;
+}
+
+static void await_port(struct channel *c, struct promise *promise)
+{
+        struct waiter *w = xcalloc(1, sizeof(*w));
+
+        w->promise = promise_ref(promise);
+        w->next = c->waiters;
+        c->waiters = w;
+}
+
+static void serve_from(struct channel *c, struct kept_place *take_place, struct promise *promise)
+{
+        struct box *box = box_add(c->host->rt->hub, take_place);
+
+        if (c->port && c->box == box && box->phase == BOX_READY) {
+                promise_keep(promise, 0, NULL);
+                return;
+        }
+        await_port(c, promise);
+        attach(c, box);
+        if (box->phase != BOX_READY)
+                box_reach(box);
+        else if (!box->has_tunnel)
+                box_callbacks_up(box); /* which says so */
+}
+
+static void open_on_loop(struct letter *letter)
+{
+        struct open_letter *l = container_of(letter, struct open_letter, letter);
+        struct channel *c = put_channel(l->host, l->take_channel);
+
+        if (c->closing) {
+                promise_keep(l->promise, ERR_CONFLICT, "The channel of the run is closed.");
+                kept_place_free(l->take_place);
+        } else if (!l->take_place) {
+                promise_keep(l->promise, 0, NULL);
+        } else {
+                serve_from(c, l->take_place, l->promise);
+        }
+        promise_unref(l->promise);
+        free(l);
+}
+
+/* Opening: the operation */
+
+struct opening {
+        struct op *op;
+        struct runtime *rt;
+        const struct run *run;
+        const char *place_id;
+        struct agent agent;
+        struct place place;
+        unsigned noted;
+};
+
+static int count_note(void *ctx, const struct run_event *row)
+{
+        if (streq(row->event_type, "callback"))
+                ++*(unsigned *)ctx;
         return 0;
 }
 
-void callback_host_free(struct callback_host *host)
+static int read_rows(struct db *db, void *arg, struct err *err)
 {
-        free(host);
+        struct opening *o = arg;
+        int r = agents_get(db, o->run->agent_id, o->op->arena, &o->agent, err);
+
+        if (r >= 0)
+                r = places_get(db, o->place_id, o->op->arena, &o->place, err);
+        if (r >= 0) /* there are some after a restart of the daemon */
+                r = run_events_list(db, o->run->id, 0, 0, o->op->arena, count_note, &o->noted, err);
+        return r;
+}
+
+static struct channel *new_channel(const struct opening *o)
+{
+        struct channel *c = xcalloc(1, sizeof(*c));
+
+        snprintf(c->run_id, sizeof(c->run_id), "%s", o->run->id);
+        snprintf(c->agent_id, sizeof(c->agent_id), "%s", o->run->agent_id);
+        snprintf(c->company_id, sizeof(c->company_id), "%s", o->run->company_id);
+        c->identity = (struct callback_identity){ c->run_id, c->agent_id, c->company_id };
+        c->noted = o->noted;
+        atomic_init(&c->count, o->noted);
+        c->tokens = CALLBACK_BURST;
+        c->tokens_at = clock_mono_us();
+        return c;
+}
+
+static int post(const struct opening *o, struct channel *take_channel, const struct place *place,
+                struct err *err)
+{
+        struct op limited = *o->op;
+        struct promise *promise = promise_new(err);
+        struct open_letter *l;
+        int r;
+
+        if (!promise) {
+                free_channel(take_channel);
+                return ERR_BUSY;
+        }
+        l = xcalloc(1, sizeof(*l));
+        l->host = o->rt->callbacks;
+        l->take_channel = take_channel;
+        l->take_place = place ? kept_place_new(place) : NULL;
+        l->promise = promise_ref(promise);
+        mail_post(o->rt->mail, &l->letter, open_on_loop);
+        limited.deadline_ms = MIN(limited.deadline_ms, clock_mono_ms() + OPEN_LIMIT_MS);
+        r = promise_wait(promise, &limited, err);
+        promise_unref(promise);
+        return r;
+}
+
+/* To our own port, with a run token. */
+static int open_straight(const struct opening *o, struct callback_address *ret, struct err *err)
+{
+        CLEAN(buf_wipe) struct buf token = BUF_INIT;
+        struct channel *c = new_channel(o);
+        int r = run_token_mint(o->rt, o->run, o->agent.adapter_type, &token, err);
+
+        if (r < 0) {
+                free_channel(c);
+                return r;
+        }
+        c->straight = true;
+        r = post(o, c, NULL, err);
+        if (r < 0)
+                return r;
+        snprintf(ret->url, sizeof(ret->url), "%s", o->rt->api_url);
+        snprintf(ret->key, sizeof(ret->key), "%s", buf_str(&token));
+        return 0;
+}
+
+static int read_port(const struct opening *o, uint16_t *ret, struct err *err)
+{
+        struct callback_host *host = o->rt->callbacks;
+        const struct channel *c;
+
+        pthread_mutex_lock(&host->lock);
+        c = callback_find(host, o->run->id);
+        *ret = c ? c->port : 0;
+        pthread_mutex_unlock(&host->lock);
+        return *ret ? 0
+                    : err_set(err, ERR_BUSY,
+                              "The box of the place cannot be reached just now; try again.");
+}
+
+static int open_channel(struct opening *o, struct callback_address *ret, struct err *err)
+{
+        struct channel *c = new_channel(o);
+        int r;
+
+        run_channel_token(o->rt, o->run->id, c->token);
+        snprintf(ret->key, sizeof(ret->key), "%s", c->token);
+        snprintf(c->place_id, sizeof(c->place_id), "%s", o->place.id);
+        c->listener = (struct tunnel_listener){ .kind = TUNNEL_CALLBACK,
+                                                .port = (uint16_t)o->run->callback_port,
+                                                .idle_ms = IDLE_MS,
+                                                .on_listening = on_listening,
+                                                .on_stream = on_stream };
+        (void)frame_uuid_bytes(o->run->id, c->listener.id);
+        r = post(o, c, &o->place, err);
+        if (r >= 0)
+                r = read_port(o, &ret->port, err);
+        snprintf(ret->url, sizeof(ret->url), "http://127.0.0.1:%u", ret->port);
+        ret->mode = "tunnel_v1";
+        return r;
+}
+
+static bool goes_straight(const struct opening *o)
+{
+        return o->rt->api_url && !o->rt->settings.callback_always_channel &&
+               !o->run->callback_port && streq(o->place.driver, "local");
 }
 
 int callback_open(struct op *op, struct runtime *rt, const struct run *run,
                   const struct lease_record *record, struct callback_address *ret, struct err *err)
 {
+        struct opening o = { .op = op, .rt = rt, .run = run, .place_id = record->lease.place_id };
+        int r;
+
         *ret = (struct callback_address){ 0 };
+        if (!rt->callbacks || !rt->hub || !rt->run_keys)
+                return err_set(err, ERR_BUSY, "The daemon is stopping.");
+        r = store_read(op, rt->store, read_rows, &o, err);
+        if (r < 0)
+                return r;
+        if (goes_straight(&o))
+                return open_straight(&o, ret, err);
+        if (plugin_place_is(&o.place))
+                r = plugin_box_bring(op, rt, &record->lease, err);
+        if (r >= 0)
+                r = box_ensure(op, rt, o.place_id, &o.place, err);
+        return r < 0 ? r : open_channel(&o, ret, err);
+}
+
+/* The host */
+
+int callback_host_new(struct runtime *rt, uv_loop_t *loop, struct http_server *http,
+                      struct callback_host **ret, struct err *err)
+{
+        struct callback_host *host = xcalloc(1, sizeof(*host));
+
+        host->rt = rt;
+        host->loop = loop;
+        host->http = http;
+        host->notes_tail = &host->notes;
+        host->timer.data = host;
+        pthread_mutex_init(&host->lock, NULL);
+        uv_timer_init(loop, &host->timer);
+        *ret = host;
         return 0;
 }
 
-void callback_close(struct runtime *rt, const char *run_id)
+static void timer_closed(uv_handle_t *handle)
 {
+        struct callback_host *host = handle->data;
+
+        pthread_mutex_destroy(&host->lock);
+        free(host);
 }
 
-uint64_t callback_count(struct runtime *rt, const char *run_id)
+void callback_host_free(struct callback_host *host)
 {
-        return 0;
+        if (!host)
+                return;
+        host->rt->callbacks = NULL;
+        callback_notes_finish(host);
+        while (host->channels) {
+                detach(host->channels, true);
+                drop(host->channels);
+        }
+        uv_close((uv_handle_t *)&host->timer, timer_closed);
 }

@@ -20,6 +20,9 @@
 #include "rt/pool.h"
 #include "store/executions.h"
 
+/* The `reason` of one that is `failed` by no fault of its own. */
+#define EXEC_UNSTARTED_REASON "The daemon or the supervisor ended before the command was started."
+
 struct exec_hub;
 
 struct exec_hub_config {

@@ -77,8 +77,10 @@ static struct secret_use describe_use(const struct op *op, const struct lease_re
                 .consumer_type = "agent",
                 .consumer_id = req->agent_id,
                 .config_path = AGENT_ENV_PREFIX,
-                .actor_type = "user", /* only board callers run something for an agent */
-                .actor_id = op->actor->user_id,
+                /* Its own run, or a board caller that runs something for it. */
+                .actor_type = op->actor->type == ACTOR_AGENT ? "agent" : "user",
+                .actor_id =
+                        op->actor->type == ACTOR_AGENT ? op->actor->agent_id : op->actor->user_id,
                 .issue_id = record->lease.issue_id,
                 .run_id = record->lease.heartbeat_run_id,
         };

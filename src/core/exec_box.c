@@ -282,6 +282,7 @@ static void on_welcome(void *ctx, const struct box_welcome *welcome)
                 tunnel_up(box->tunnel, box->link);
         box->has_files = welcome->features & BOX_FEATURE_FILES;
         box_services_up(box);
+        box_callbacks_up(box);
         box->listing = true;
         box_link_list(box->link);
 }

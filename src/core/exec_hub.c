@@ -188,6 +188,7 @@ void box_close_tunnel(struct box *box)
 {
         egress_free(take_ptr(&box->egress));
         box_services_end(box);
+        box_callbacks_end(box);
         tunnel_free(take_ptr(&box->tunnel));
 }
 

@@ -24,9 +24,8 @@
 #define EXEC_UNKNOWN_REASON                                                                        \
         "The supervisor does not know the command any more. It may have run; its output may be "   \
         "missing."
-#define EXEC_UNSTARTED_REASON "The daemon or the supervisor ended before the command was started."
-#define OUTPUT_DIR            "output"
-#define BOXES_DIR             "boxes"
+#define OUTPUT_DIR "output"
+#define BOXES_DIR  "boxes"
 
 struct stdin_write {
         struct stdin_write *next;
@@ -110,6 +109,7 @@ struct box {
         bool has_files;           /* and serves files */
         struct service *services; /* streams to it, and who waits for one */
         struct egress *egress;    /* NULL: none */
+        struct channel *channels; /* callback.c */
         struct exec *arrived;     /* while the job ran; still INTENDED, linked by box_next */
         uv_timer_t retry;
 };
@@ -179,6 +179,10 @@ void box_services_up(struct box *box);
 /* The box died: true when somebody waits for the next one. */
 bool box_services_wait(struct box *box);
 void box_services_end(struct box *box);
+
+/* callback.c, loop thread: there is a link; the tunnel is about to go. */
+void box_callbacks_up(struct box *box);
+void box_callbacks_end(struct box *box);
 
 /* exec_spool.c: output that the box sends. Loop thread, but the last one. */
 /* The box has just begun it (NULL), or tells on a new link how far it is. */

@@ -4,11 +4,14 @@
 #include "base/fault.h"
 #include "core/audit.h"
 #include "core/issue_internal.h"
+#include "core/issue_wake.h"
 
 #define ACTIVITY_MAX 500
 
 struct request {
         struct op *op;
+        struct runtime *rt;
+        struct run_wakes *wakes;
         const char *company_id, *reference, *wake_comment_id;
         json_t *body;
         struct issue *issue;
@@ -79,6 +82,9 @@ static int insert(struct db *db, struct request *q, struct issue *i,
                 r = audit(db, q->op, i->company_id, "issue.created", "issue", i->id,
                           json_pack("{s:s, s:s}", "title", i->title, "identifier", i->identifier),
                           err);
+        if (r >= 0)
+                r = issue_wake_created(&(struct issue_change_context){ db, q->op, q->rt, q->wakes },
+                                       i, err);
         return r;
 }
 
@@ -125,14 +131,21 @@ static int create(struct db *db, void *arg, struct err *err)
 int issue_create(struct op *op, struct runtime *rt, const char *company_id, const char *parent,
                  json_t *body, struct issue *ret, struct err *err)
 {
-        struct request q = {
-                .op = op, .company_id = company_id, .reference = parent, .body = body, .issue = ret
-        };
+        struct run_wakes wakes = { .arena = op->arena };
+        struct request q = { .op = op,
+                             .rt = rt,
+                             .wakes = &wakes,
+                             .company_id = company_id,
+                             .reference = parent,
+                             .body = body,
+                             .issue = ret };
         int r;
 
         FAULT("issue.create.before");
         r = store_write(op, rt->store, create, &q, err);
         FAULT("issue.create.after");
+        if (r >= 0)
+                run_wakes_tell(rt, &wakes);
         return r;
 }
 

@@ -3,6 +3,7 @@
 #include "core/audit.h"
 #include "core/issue_internal.h"
 #include "store/agents.h"
+#include "store/wakeups.h"
 
 #define CHAIN_MAX 64
 
@@ -55,6 +56,24 @@ int issue_lock_holds(struct db *db, const struct op *op, const char *lock_run_id
         if (!lock_run_id || (op->run_id && streq(lock_run_id, op->run_id)))
                 return 0;
         return issue_run_lives(db, lock_run_id, op->arena, ret, &owner, err);
+}
+
+int issue_active_run(struct db *db, const struct op *op, const struct issue *i, const char **ret,
+                     struct err *err)
+{
+        const char *const locks[] = { i->checkout_run_id, i->execution_run_id };
+        const char *owner;
+        bool lives;
+        int r = wakeups_live_run(db, i->id, op->arena, ret, err);
+
+        for (size_t n = 0; r >= 0 && !*ret && n < ARRAY_LEN(locks); n++) {
+                if (!locks[n])
+                        continue;
+                r = issue_run_lives(db, locks[n], op->arena, &lives, &owner, err);
+                if (r >= 0 && lives)
+                        *ret = locks[n];
+        }
+        return r < 0 ? r : 0;
 }
 
 /* -- The rules -------------------------------------------------------------------------------- */

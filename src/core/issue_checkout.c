@@ -3,9 +3,12 @@
 #include "base/fault.h"
 #include "core/audit.h"
 #include "core/issue_internal.h"
+#include "core/issue_wake.h"
 
 struct request {
         struct op *op;
+        struct runtime *rt;
+        struct run_wakes *wakes;
         const char *reference, *agent_id;
         json_t *body, *expected;
         bool clear_assignee;
@@ -133,11 +136,15 @@ static int take(struct db *db, struct request *q, struct err *err)
                 r = issues_update(db, i, &seen, err);
         if (r == 0)
                 return issue_conflict(&seen, "Issue checkout conflict", err);
+        if (r >= 0)
+                r = audit(db, q->op, i->company_id, "issue.checked_out", "issue", i->id,
+                          json_pack("{s:s, s:s}", "identifier", i->identifier, "agentId",
+                                    q->agent_id),
+                          err);
         return r < 0 ? r
-                     : audit(db, q->op, i->company_id, "issue.checked_out", "issue", i->id,
-                             json_pack("{s:s, s:s}", "identifier", i->identifier, "agentId",
-                                       q->agent_id),
-                             err);
+                     : issue_wake_taken(
+                               &(struct issue_change_context){ db, q->op, q->rt, q->wakes }, i,
+                               err);
 }
 
 static int checkout(struct db *db, void *arg, struct err *err)
@@ -162,12 +169,20 @@ static int checkout(struct db *db, void *arg, struct err *err)
 int issue_checkout(struct op *op, struct runtime *rt, const char *reference, json_t *body,
                    struct issue *ret, struct err *err)
 {
-        struct request q = { .op = op, .reference = reference, .body = body, .issue = ret };
+        struct run_wakes wakes = { .arena = op->arena };
+        struct request q = { .op = op,
+                             .rt = rt,
+                             .wakes = &wakes,
+                             .reference = reference,
+                             .body = body,
+                             .issue = ret };
         int r;
 
         FAULT("issue.checkout.before");
         r = store_write(op, rt->store, checkout, &q, err);
         FAULT("issue.checkout.after");
+        if (r >= 0)
+                run_wakes_tell(rt, &wakes);
         return r;
 }
 

@@ -3,21 +3,25 @@
 #include "base/fault.h"
 #include "core/audit.h"
 #include "core/issue_internal.h"
+#include "core/issue_wake.h"
 
 struct request {
         struct op *op;
+        struct runtime *rt;
+        struct run_wakes *wakes;
         const char *reference, *id, *after;
         json_t *body;
-        bool reopen, newest_first;
+        bool reopen, interrupt, newest_first;
         int64_t limit;
         struct issue_comment *comment;
         issue_comment_fn fn;
         void *ctx;
 };
 
-int issue_add_comment(struct db *db, const struct op *op, const struct issue *i,
+int issue_add_comment(const struct issue_change_context *x, const struct issue *i,
                       struct issue_comment *c, struct err *err)
 {
+        const struct op *op = x->op;
         const struct actor *a = op->actor;
         int r;
 
@@ -31,12 +35,12 @@ int issue_add_comment(struct db *db, const struct op *op, const struct issue *i,
         c->author_user_id = a->user_id;
         c->created_by_run_id = op->run_id;
         c->created_at = c->updated_at = clock_now_us();
-        r = issue_comments_insert(db, c, err);
-        return r < 0 ? r
-                     : audit(db, op, i->company_id, "issue.comment_added", "issue", i->id,
-                             json_pack("{s:s, s:s}", "identifier", i->identifier, "commentId",
-                                       c->id),
-                             err);
+        r = issue_comments_insert(x->db, c, err);
+        if (r >= 0)
+                r = audit(x->db, op, i->company_id, "issue.comment_added", "issue", i->id,
+                          json_pack("{s:s, s:s}", "identifier", i->identifier, "commentId", c->id),
+                          err);
+        return r < 0 ? r : issue_wake_commented(x, i, c, err);
 }
 
 static int check_body(struct request *q, struct err *err)
@@ -44,7 +48,6 @@ static int check_body(struct request *q, struct err *err)
         CLEAN(check_done) struct check c = { 0 };
         struct arena *a = q->op->arena;
         json_t *presentation, *metadata;
-        bool interrupt;
         int r;
 
         check_init(&c, q->body);
@@ -52,7 +55,7 @@ static int check_body(struct request *q, struct err *err)
         q->reopen = check_bool(&c, "reopen", CHECK_OPTIONAL, false);
         if (check_bool(&c, "resume", CHECK_OPTIONAL, false))
                 q->reopen = true;
-        interrupt = check_bool(&c, "interrupt", CHECK_OPTIONAL, false);
+        q->interrupt = check_bool(&c, "interrupt", CHECK_OPTIONAL, false);
         presentation = check_record(&c, "presentation", CHECK_NULLABLE);
         metadata = check_record(&c, "metadata", CHECK_NULLABLE);
         if (presentation)
@@ -66,7 +69,7 @@ static int check_body(struct request *q, struct err *err)
                 return err_set(err, ERR_FORBIDDEN,
                                "Only board users may set structured comment presentation or "
                                "metadata");
-        if (interrupt)
+        if (q->interrupt)
                 return err_set(err, ERR_FORBIDDEN,
                                "Only board users can interrupt active runs from issue comments");
         return 0;
@@ -95,6 +98,7 @@ static int reopen(struct db *db, struct request *q, struct issue *i, struct err 
 static int create(struct db *db, void *arg, struct err *err)
 {
         struct request *q = arg;
+        struct issue_change_context x = { db, q->op, q->rt, q->wakes };
         struct issue i;
         int r = issue_load(db, q->op, q->reference, true, &i, err);
 
@@ -104,19 +108,29 @@ static int create(struct db *db, void *arg, struct err *err)
                 r = issue_may_write(db, q->op, &i, err);
         if (r >= 0)
                 r = reopen(db, q, &i, err);
-        return r < 0 ? r : issue_add_comment(db, q->op, &i, q->comment, err);
+        if (r >= 0 && q->interrupt)
+                r = issue_interrupt(&x, &i, err);
+        return r < 0 ? r : issue_add_comment(&x, &i, q->comment, err);
 }
 
 int issue_comment_create(struct op *op, struct runtime *rt, const char *reference, json_t *body,
                          struct issue_comment *ret, struct err *err)
 {
-        struct request q = { .op = op, .reference = reference, .body = body, .comment = ret };
+        struct run_wakes wakes = { .arena = op->arena };
+        struct request q = { .op = op,
+                             .rt = rt,
+                             .wakes = &wakes,
+                             .reference = reference,
+                             .body = body,
+                             .comment = ret };
         int r;
 
         *ret = (struct issue_comment){ 0 };
         FAULT("issue.comment.before");
         r = store_write(op, rt->store, create, &q, err);
         FAULT("issue.comment.after");
+        if (r >= 0)
+                run_wakes_tell(rt, &wakes);
         return r;
 }
 

@@ -5,6 +5,8 @@
 #include "codec/check.h"
 #include "core/issue.h"
 
+struct issue_change_context; /* issue_wake.h */
+
 /* The row, for an actor that may see it, or with `write` change things in its company. */
 int issue_load(struct db *db, const struct op *op, const char *reference, bool write,
                struct issue *ret, struct err *err);
@@ -14,6 +16,9 @@ int issue_may_write(struct db *db, const struct op *op, struct issue *issue, str
 /* Whether the lock is somebody else's who may still be working. */
 int issue_lock_holds(struct db *db, const struct op *op, const char *lock_run_id, bool *ret,
                      struct err *err);
+/* The run that works on the issue, or will next; NULL: none. */
+int issue_active_run(struct db *db, const struct op *op, const struct issue *issue,
+                     const char **ret, struct err *err);
 /* 403 when an agent names the run of another one. */
 int issue_check_run(struct db *db, const struct op *op, struct err *err);
 /* 403 Missing permission: tasks:assign. */
@@ -63,9 +68,9 @@ int issue_check_workspace(struct db *db, const struct op *op, const struct issue
 int issue_tell_workspace(struct db *db, const struct op *op, const struct issue *issue,
                          const json_t *settings, struct err *err);
 
-/* Insert a comment by the actor, with the audit entry. *comment has body, presentation and
- * metadata. */
-int issue_add_comment(struct db *db, const struct op *op, const struct issue *issue,
+/* Insert a comment by the actor, with the audit entry and the wake-ups that follow from it.
+ * *comment has body, presentation and metadata. */
+int issue_add_comment(const struct issue_change_context *x, const struct issue *issue,
                       struct issue_comment *comment, struct err *err);
 
 #endif

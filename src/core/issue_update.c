@@ -3,9 +3,12 @@
 #include "base/fault.h"
 #include "core/audit.h"
 #include "core/issue_internal.h"
+#include "core/issue_wake.h"
 
 struct update {
         struct op *op;
+        struct runtime *rt;
+        struct run_wakes *wakes;
         const char *reference;
         json_t *body;
         struct issue *issue;
@@ -96,6 +99,7 @@ static json_t *describe(const struct update *u, const struct issue *before, cons
 
 static int write_all(struct db *db, struct update *u, const struct issue *before, struct err *err)
 {
+        struct issue_change_context x = { db, u->op, u->rt, u->wakes };
         struct issue *i = u->issue;
         int r = issues_update(db, i, before, err);
 
@@ -108,9 +112,11 @@ static int write_all(struct db *db, struct update *u, const struct issue *before
         if (r >= 0)
                 r = audit(db, u->op, i->company_id, "issue.updated", "issue", i->id,
                           describe(u, before, i), err);
+        if (r >= 0)
+                r = issue_wake_changed(&x, before, i, err);
         if (r >= 0 && u->change.comment) {
                 u->comment->body = u->change.comment;
-                r = issue_add_comment(db, u->op, i, u->comment, err);
+                r = issue_add_comment(&x, i, u->comment, err);
         }
         return r;
 }
@@ -136,14 +142,21 @@ static int update(struct db *db, void *arg, struct err *err)
 int issue_update(struct op *op, struct runtime *rt, const char *reference, json_t *body,
                  struct issue *ret, struct issue_comment *ret_comment, struct err *err)
 {
-        struct update u = {
-                .op = op, .reference = reference, .body = body, .issue = ret, .comment = ret_comment
-        };
+        struct run_wakes wakes = { .arena = op->arena };
+        struct update u = { .op = op,
+                            .rt = rt,
+                            .wakes = &wakes,
+                            .reference = reference,
+                            .body = body,
+                            .issue = ret,
+                            .comment = ret_comment };
         int r;
 
         *ret_comment = (struct issue_comment){ 0 };
         FAULT("issue.update.before");
         r = store_write(op, rt->store, update, &u, err);
         FAULT("issue.update.after");
+        if (r >= 0)
+                run_wakes_tell(rt, &wakes);
         return r;
 }

@@ -1,9 +1,19 @@
-/* Live events: what happens in a company, as it happens (http-api 4).
+/* Live events: what happens in a company, as it happens (docs/events.md, http-api 4).
  *
  * Each event has a number that only grows, also over restarts of the daemon, and is kept for a
- * while in memory, so that a reader who comes back with the last number it saw misses nothing; one
- * who comes too late is told so (`reset`). A reader that does not keep up is told what it missed
- * and never slows anybody down.
+ * while in memory (`the ring`: so many events and so many bytes, of all companies together), so
+ * that a reader who comes back with the last number it saw misses nothing. A reader is a place in
+ * the ring and nothing else: one that does not keep up costs no memory and slows nobody down.
+ *
+ *   reset    it came back with a number that is not in the ring (any more): events may have passed
+ *            that nobody can tell it of; it goes on with what happens from now on
+ *   missed   it fell behind, and the ring went on without it: it goes on with the oldest there is
+ *
+ * Both are events of the reader alone. Their payload is {"after", "before"}: everything between
+ * these two numbers is lost to it.
+ *
+ * What a transaction did is announced inside it (db_announce(), store/db.h) and published when it
+ * is committed; live_attach() is what connects the two. Everything else calls live_publish().
  *
  * Publishing: any thread, never blocks. Reading: loop thread. */
 #ifndef BERTH_CORE_LIVE_H
@@ -17,10 +27,48 @@
 struct live;
 
 int live_new(uv_loop_t *loop, struct live **ret, struct err *err);
+/* Loop thread, when nobody publishes or reads any more. Frees once the loop closed its handle. */
 void live_free(struct live *live);
+/* Publish what is announced in transactions of the store. */
+void live_attach(struct live *live, struct store *store);
 
 /* live may be NULL: nothing happens. take_payload is an object; its reference is taken. */
 void live_publish(struct live *live, const char *company_id, const char *type,
                   json_t *take_payload);
+
+/* The number of the last event; for tests and metrics. */
+int64_t live_last_id(struct live *live);
+
+/* Reading. */
+
+#define LIVE_NOW (-1) /* no number: from now on */
+
+/* One event; immutable, shared. `text` is {"id", "companyId", "type", "createdAt", "payload"}. */
+struct live_event {
+        int64_t id;
+        char company_id[UUID_LEN + 1];
+        char type[48];
+        size_t len;
+        char *text;
+};
+/* For CLEAN(). */
+void live_event_done(struct live_event **event);
+
+struct live_reader {
+        struct live_reader *prev, *next;
+        char company_id[UUID_LEN + 1];
+        int64_t at;     /* the number that it looks at next */
+        int64_t lost;   /* where it was when it was lost, until that is told; LIVE_NOW: it is not */
+        bool is_behind; /* lost while it was connected */
+        /* There may be something to take. Never called from within live_reader_take(). */
+        void (*ready)(struct live_reader *reader);
+};
+
+/* `last_id`: the last event that it knows of, or LIVE_NOW. */
+void live_reader_add(struct live *live, struct live_reader *reader, const char *company_id,
+                     int64_t last_id);
+void live_reader_remove(struct live_reader *reader);
+/* The next event of its company, or NULL. */
+struct live_event *live_reader_take(struct live *live, struct live_reader *reader);
 
 #endif

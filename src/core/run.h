@@ -42,6 +42,21 @@ struct wake_request {
         bool force_fresh_session;
 };
 
+#define WAKE_TIMER      "timer"
+#define WAKE_ASSIGNMENT "assignment"
+#define WAKE_ON_DEMAND  "on_demand"
+#define WAKE_AUTOMATION "automation"
+
+#define WAKE_ASSIGNED  "issue_assigned"
+#define WAKE_COMMENTED "issue_commented"
+#define WAKE_MENTIONED "issue_comment_mentioned"
+#define WAKE_TAKEN     "issue_checked_out"
+#define WAKE_UNBLOCKED "issue_blockers_resolved"
+
+#define WAKE_REASON_DEFERRED "issue_execution_deferred"
+#define WAKE_REASON_BLOCKED  "issue_dependencies_blocked"
+#define WAKE_REASON_SKIPPED  "wakeup_skipped"
+
 enum wake_outcome {
         WAKE_QUEUED,    /* *ret_run is the new run */
         WAKE_COALESCED, /* a queued run of the same task takes it along: *ret_run */
@@ -51,12 +66,15 @@ enum wake_outcome {
 
 struct wake_result {
         enum wake_outcome outcome;
-        struct run run; /* queued, coalesced, and the holder's of a deferred one */
+        struct run run;     /* queued, coalesced, and the holder's of a deferred one */
+        const char *reason; /* of a deferred or skipped one */
         const char *issue_id, *holder_agent_id, *holder_agent_name;
 };
 
-/* Inside a write transaction: the rows of a wake-up. 409 `Agent is not invokable in its current
- * state` with details.status. Nothing starts before run_host_kick(). */
+/* Inside a write transaction: the rows of a wake-up (run_wake.h for telling it afterwards, and for
+ * wake-ups that were deferred). The same idempotency key again gives the same run. 409 `Agent is
+ * not invokable in its current state` with details.status. Nothing starts before run_host_kick().
+ */
 int run_wake_in(struct db *db, const struct op *op, struct runtime *rt,
                 const struct wake_request *req, struct wake_result *ret, struct err *err);
 /* Operation: the same in a transaction of its own, and kick. */
@@ -70,6 +88,10 @@ int run_cancel(struct op *op, struct runtime *rt, const char *run_id, struct run
  * terminated, or its issue was taken away. Kick afterwards. */
 int run_cancel_agent(struct db *db, const struct op *op, struct runtime *rt, const char *agent_id,
                      const char *why, struct err *err);
+
+/* The same for one that was read in this transaction; nothing when it has ended. */
+int run_cancel_in(struct db *db, const struct op *op, struct runtime *rt, struct run *run,
+                  const char *why, const char *code, struct err *err);
 
 /* Operation; the actor's rights are checked. */
 int run_get(struct op *op, struct runtime *rt, const char *id, struct run *ret, struct err *err);

@@ -1,32 +1,460 @@
-#include "core/run.h"
+/* The engine's part on the loop: which runs are worked on here, one job at a time for each, and the
+ * watches on their commands.
+ *
+ *   kick ──► pass (run_queue.c) ──► claimed, strays, cancelled
+ *                                      │
+ *            prepare ──► watch ──► finish ──► done ──► kick
+ *                          │ ▲
+ *                          └─┘ pump: output into the log
+ *
+ * A job that could not be done is taken up again by the recorded step (run_recover.c), with growing
+ * pauses. */
+#include <signal.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/run_internal.h"
+
+#define JOBS_MAX     8 /* of one host at a time, so that requests get their turn */
+#define PUMP_MS      5
+#define NOTE_MS      1000
+#define AGAIN_MS     100
+#define AGAIN_MAX_MS 30000
+#define SIGNAL_MS    100  /* until a box can be reached */
+#define KILL_MS      1000 /* until a signal that nobody survives is sent again */
+#define NEVER        INT64_MAX
+
+enum todo { TODO_NOTHING, TODO_PREPARE, TODO_RECOVER, TODO_FINISH, TODO_PUMP };
+
+struct run_work {
+        struct run_work *next;
+        struct run_host *host;
+        char id[UUID_LEN + 1];
+        enum todo todo; /* waits for a job, or has one */
+        struct pool_job job;
+        bool busy;
+        struct run_result result;
+        bool more, note; /* of a pump */
+        struct exec_watch watch;
+        bool watching;
+        bool ended, grew; /* of its command */
+        uint64_t seen;    /* bytes of output */
+        bool cancel;
+        int last_signal;
+        int64_t signal_at, pump_at, again_at, noted_at;
+        unsigned failures;
+};
 
 struct run_host {
         struct runtime *rt;
         uv_loop_t *loop;
+        struct run_work *works, **tail;
+        unsigned n_jobs;
+        struct pool_job pass_job;
+        struct run_pass pass;
+        bool passing, again, want_strays;
+        struct letter letter;
+        _Atomic bool posted;
+        uv_timer_t due_timer, stray_timer;
+        unsigned handles;
+        bool started, stopping;
 };
+
+static void drive(struct run_work *w);
+static void start_pass(struct run_host *host);
+
+/* -- Timers ------------------------------------------------------------------------------------ */
+
+static int64_t due_at(const struct run_work *w)
+{
+        int64_t at = w->signal_at;
+
+        if (w->todo == TODO_NOTHING && w->grew)
+                at = MIN(at, w->pump_at);
+        return MIN(at, w->again_at);
+}
+
+static void due(uv_timer_t *timer);
+
+static void arm(struct run_host *host)
+{
+        int64_t at = NEVER, now = clock_mono_ms();
+
+        for (const struct run_work *w = host->works; w; w = w->next)
+                at = MIN(at, due_at(w));
+        if (at == NEVER || host->stopping)
+                uv_timer_stop(&host->due_timer);
+        else
+                uv_timer_start(&host->due_timer, due, (uint64_t)MAX(at - now, 0) + 1, 0);
+}
+
+/* -- Works ------------------------------------------------------------------------------------- */
+
+static struct run_work *find(struct run_host *host, const char *id)
+{
+        struct run_work *w = host->works;
+
+        while (w && !streq(w->id, id))
+                w = w->next;
+        return w;
+}
+
+static void changed(struct exec_watch *watch, const struct exec_view *view);
+
+static void add(struct run_host *host, const char *id, enum todo todo)
+{
+        struct run_work *w;
+
+        if (find(host, id))
+                return;
+        w = xcalloc(1, sizeof(*w));
+        w->host = host;
+        memcpy(w->id, id, UUID_LEN + 1);
+        w->todo = todo;
+        w->watch.changed = changed;
+        w->result.grace_ms = RUN_GRACE_MS;
+        w->signal_at = w->again_at = NEVER;
+        *host->tail = w;
+        host->tail = &w->next;
+        drive(w);
+}
+
+static void drop(struct run_work *w)
+{
+        struct run_host *host = w->host;
+        struct run_work **at = &host->works;
+
+        while (*at != w)
+                at = &(*at)->next;
+        *at = w->next;
+        if (host->tail == &w->next)
+                host->tail = at;
+        free(w);
+}
+
+/* -- Ending commands --------------------------------------------------------------------------- */
+
+static void send_signal(struct run_work *w)
+{
+        int number = w->last_signal ? SIGKILL : SIGTERM;
+
+        if (!w->watching || exec_signal(w->host->rt->hub, w->result.execution, number, NULL) < 0) {
+                w->signal_at = w->watching ? clock_mono_ms() + SIGNAL_MS : NEVER;
+                return;
+        }
+        w->signal_at = clock_mono_ms() + (number == SIGTERM ? w->result.grace_ms : KILL_MS);
+        w->last_signal = number;
+}
+
+static void cancel(struct run_work *w)
+{
+        if (w->cancel)
+                return;
+        w->cancel = true;
+        if (w->busy && w->todo == TODO_PREPARE)
+                pool_cancel(w->host->rt->pool, &w->job);
+        send_signal(w);
+}
+
+/* -- Watching ---------------------------------------------------------------------------------- */
+
+static void note_change(struct run_work *w, const struct exec_view *view)
+{
+        uint64_t bytes = view->stdout_len + view->stderr_len;
+
+        w->grew = w->grew || bytes > w->seen;
+        w->seen = bytes;
+        if (view->ended) {
+                w->ended = true;
+                w->watching = false; /* the list of watches goes with the execution */
+                w->signal_at = NEVER;
+        }
+}
+
+static void changed(struct exec_watch *watch, const struct exec_view *view)
+{
+        struct run_work *w = container_of(watch, struct run_work, watch);
+
+        note_change(w, view);
+        drive(w);
+        arm(w->host);
+}
+
+static void start_watching(struct run_work *w)
+{
+        struct exec_hub *hub = w->host->rt->hub;
+        struct exec_view view;
+
+        w->ended = false;
+        w->seen = 0;
+        w->watching = exec_watch_add(hub, w->result.execution, &w->watch);
+        if (!w->watching)
+                w->ended = true; /* its row tells */
+        else if (exec_snapshot(hub, w->result.execution, &view))
+                note_change(w, &view);
+        if (w->cancel)
+                send_signal(w);
+}
+
+/* -- Jobs -------------------------------------------------------------------------------------- */
+
+static void job_run(struct pool_job *job, struct op *op)
+{
+        struct run_work *w = container_of(job, struct run_work, job);
+        struct runtime *rt = w->host->rt;
+
+        op->actor = &actor_system;
+        switch (w->todo) {
+        case TODO_PREPARE:
+                run_prepare(op, rt, w->id, &w->result);
+                break;
+        case TODO_RECOVER:
+                run_recover(op, rt, w->id, &w->result);
+                break;
+        case TODO_FINISH:
+                run_finish(op, rt, w->id, &w->result);
+                break;
+        case TODO_PUMP:
+                run_pump(op, rt, w->id, w->note, &w->more);
+                break;
+        case TODO_NOTHING:
+                break;
+        }
+}
+
+static void after_pump(struct run_work *w)
+{
+        int64_t now = clock_mono_ms();
+
+        w->grew = w->grew || w->more;
+        w->pump_at = now + PUMP_MS;
+        if (w->note)
+                w->noted_at = now;
+        w->todo = TODO_NOTHING;
+}
+
+static void after_step(struct run_work *w)
+{
+        unsigned shift = MIN(w->failures, 9u);
+
+        w->todo = TODO_NOTHING;
+        switch (w->result.next) {
+        case RUN_NEXT_WATCH:
+                w->failures = 0;
+                start_watching(w);
+                break;
+        case RUN_NEXT_FINISH:
+                w->todo = TODO_FINISH;
+                break;
+        case RUN_NEXT_AGAIN:
+                w->again_at = clock_mono_ms() + MIN(AGAIN_MS << shift, AGAIN_MAX_MS);
+                w->failures++;
+                break;
+        case RUN_NEXT_DONE:
+                break;
+        }
+}
+
+static void job_done(struct pool_job *job)
+{
+        struct run_work *w = container_of(job, struct run_work, job);
+        struct run_host *host = w->host;
+        bool was_step = w->todo != TODO_PUMP;
+
+        w->busy = false;
+        host->n_jobs--;
+        if (was_step)
+                after_step(w);
+        else
+                after_pump(w);
+        if (was_step && w->result.next == RUN_NEXT_DONE) {
+                drop(w);
+                run_host_kick(host);
+        } else {
+                drive(w);
+        }
+        for (w = host->works; w && host->n_jobs < JOBS_MAX; w = w->next)
+                drive(w);
+        arm(host);
+}
+
+static void submit(struct run_work *w)
+{
+        struct run_host *host = w->host;
+
+        if (host->n_jobs >= JOBS_MAX)
+                return;
+        w->job = (struct pool_job){ .run = job_run, .done = job_done, .urgent = true };
+        w->busy = pool_submit(host->rt->pool, &w->job, NULL) >= 0;
+        if (w->busy)
+                host->n_jobs++;
+        else
+                w->again_at = clock_mono_ms() + AGAIN_MS;
+}
+
+/* Begin what is next for it, if anything. */
+static void drive(struct run_work *w)
+{
+        int64_t now = clock_mono_ms();
+
+        if (w->busy || w->host->stopping)
+                return;
+        if (w->todo == TODO_NOTHING && w->ended) {
+                w->ended = w->grew = false;
+                w->todo = TODO_FINISH;
+        } else if (w->todo == TODO_NOTHING && w->again_at <= now) {
+                w->again_at = NEVER;
+                w->todo = TODO_RECOVER;
+        } else if (w->todo == TODO_NOTHING && w->grew && w->pump_at <= now) {
+                w->grew = false;
+                w->note = now - w->noted_at >= NOTE_MS;
+                w->todo = TODO_PUMP;
+        }
+        if (w->todo != TODO_NOTHING)
+                submit(w);
+}
+
+static void due(uv_timer_t *timer)
+{
+        struct run_host *host = container_of(timer, struct run_host, due_timer);
+        int64_t now = clock_mono_ms();
+
+        for (struct run_work *w = host->works; w; w = w->next) {
+                if (w->signal_at <= now)
+                        send_signal(w);
+                drive(w);
+        }
+        arm(host);
+}
+
+/* -- Passes ------------------------------------------------------------------------------------ */
+
+static void pass_run(struct pool_job *job, struct op *op)
+{
+        struct run_host *host = container_of(job, struct run_host, pass_job);
+        CLEAN(err_done) struct err err = { 0 };
+
+        op->actor = &actor_system;
+        if (run_pass(op, host->rt, &host->pass, &err) < 0 && err.code != ERR_CANCELLED)
+                log_error("could not look for runs", LOG_S("error", err.msg));
+}
+
+static void pass_done(struct pool_job *job)
+{
+        struct run_host *host = container_of(job, struct run_host, pass_job);
+        struct run_pass pass = host->pass;
+
+        host->pass = (struct run_pass){ 0 };
+        host->passing = false;
+        for (size_t i = 0; i < pass.strays.n; i++)
+                add(host, pass.strays.at[i], TODO_RECOVER);
+        for (size_t i = 0; i < pass.claimed.n; i++)
+                add(host, pass.claimed.at[i], TODO_PREPARE);
+        for (size_t i = 0; i < pass.cancelled.n; i++) {
+                struct run_work *w = find(host, pass.cancelled.at[i]);
+
+                if (w)
+                        cancel(w);
+        }
+        run_ids_done(&pass.strays);
+        run_ids_done(&pass.claimed);
+        run_ids_done(&pass.cancelled);
+        arm(host);
+        if (host->again)
+                start_pass(host);
+}
+
+static void start_pass(struct run_host *host)
+{
+        host->again = host->passing;
+        if (host->passing || host->stopping || !host->started)
+                return;
+        host->pass.look_for_strays = host->want_strays;
+        host->pass_job = (struct pool_job){ .run = pass_run, .done = pass_done, .urgent = true };
+        host->passing = pool_submit(host->rt->pool, &host->pass_job, NULL) >= 0;
+        if (host->passing)
+                host->want_strays = false;
+}
+
+static void kick_on_loop(struct letter *letter)
+{
+        struct run_host *host = container_of(letter, struct run_host, letter);
+
+        atomic_store(&host->posted, false);
+        start_pass(host);
+}
+
+void run_host_kick(struct run_host *host)
+{
+        if (host && !atomic_exchange(&host->posted, true))
+                mail_post(host->rt->mail, &host->letter, kick_on_loop);
+}
+
+static void look_for_strays(uv_timer_t *timer)
+{
+        struct run_host *host = container_of(timer, struct run_host, stray_timer);
+
+        host->want_strays = true;
+        start_pass(host);
+}
+
+/* -- Life cycle -------------------------------------------------------------------------------- */
 
 int run_host_new(struct runtime *rt, uv_loop_t *loop, struct run_host **ret, struct err *err)
 {
-        *ret = xcalloc(1, sizeof(**ret));
-        (*ret)->rt = rt;
-        (*ret)->loop = loop;
+        struct run_host *host = xcalloc(1, sizeof(*host));
+
+        host->rt = rt;
+        host->loop = loop;
+        host->tail = &host->works;
+        uv_timer_init(loop, &host->due_timer);
+        uv_timer_init(loop, &host->stray_timer);
+        host->due_timer.data = host->stray_timer.data = host;
+        host->handles = 2;
+        *ret = host;
         return 0;
 }
 
 int run_host_start(struct run_host *host, struct err *err)
 {
-        return 0;
-}
+        uint64_t interval = (uint64_t)host->rt->settings.sweep_interval_ms;
 
-void run_host_kick(struct run_host *host)
-{
+        host->started = host->want_strays = true;
+        uv_timer_start(&host->stray_timer, look_for_strays, interval, interval);
+        start_pass(host);
+        return 0;
 }
 
 void run_host_stop(struct run_host *host)
 {
+        if (!host || host->stopping)
+                return;
+        host->stopping = true;
+        uv_timer_stop(&host->due_timer);
+        uv_timer_stop(&host->stray_timer);
+}
+
+static void handle_closed(uv_handle_t *handle)
+{
+        struct run_host *host = handle->data;
+
+        if (--host->handles == 0)
+                free(host);
 }
 
 void run_host_free(struct run_host *host)
 {
-        free(host);
+        struct run_work *w, *next;
+
+        if (!host)
+                return;
+        host->rt->runs = NULL;
+        for (w = host->works; w; w = next) {
+                next = w->next;
+                if (w->watching)
+                        exec_watch_remove(host->rt->hub, w->result.execution, &w->watch);
+                free(w);
+        }
+        uv_close((uv_handle_t *)&host->due_timer, handle_closed);
+        uv_close((uv_handle_t *)&host->stray_timer, handle_closed);
 }

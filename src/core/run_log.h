@@ -1,8 +1,16 @@
 /* The log of a run: one file of NDJSON records {"ts", "stream", "chunk"}, only ever appended to
- * (docs/runs.md). It is made from the output files of the run's execution, which the box wrote:
- * each record says how far into its stream it goes (`end`), so after a crash the next record begins
- * exactly where the last whole one ended, and no byte is lost or there twice. Records of the system
- * are the daemon's own.
+ * (docs/events.md). It is made from the output files of the run's executions, which the box wrote
+ * and redacted: each record says how far into its stream it goes, so after a crash the next record
+ * begins exactly where the last whole one ended, and no byte is lost or there twice. Records of the
+ * system are the daemon's own.
+ *
+ *   {"ts":"...Z","stream":"stdout","source":"1a2b3c4d","end":4096,"chunk":"..."}
+ *   {"ts":"...Z","stream":"system","chunk":"..."}
+ *
+ * `source` is the beginning of the execution's id, `end` how many bytes of that stream the records
+ * up to here cover. `"image":true` says that the chunk ends inside a picture (codec/image_data.h).
+ * `mark` is "limit" in the record after which output is only counted, and "left_out" in the one
+ * that says how much that was. What is no UTF-8, and NUL, is U+FFFD.
  *
  * `<data>/run-logs/<company>/<agent>/<run>.ndjson`; `log_ref` is the part after run-logs/.
  *
@@ -13,19 +21,23 @@
 #include "core/runtime.h"
 #include "store/runs.h"
 
-#define RUN_LOG_CHUNK_MAX 65536 /* characters of a record */
+#define RUN_LOG_CHUNK_MAX 65536 /* bytes of a record's chunk, so no more characters either */
 
 struct run_log;
 
 /* Open for appending, made where it is not there; what a crash left of a last record is cut off. */
 int run_log_open(struct runtime *rt, const struct run *run, struct run_log **ret, struct err *err);
 void run_log_close(struct run_log *log);
+/* What belongs into the run's log_ref; in the log. */
+const char *run_log_ref(const struct run_log *log);
 
 /* A line of our own. */
 int run_log_system(struct run_log *log, const char *text, struct err *err);
 /* Bring in what the execution's files have by now, at most a few MiB at a time: 1 when there is
- * more. `final`: nothing follows, so a character that was cut in two is what it is. Past the size
- * limit one record says so, and only counting goes on; the last says how much was left out. */
+ * more. `final`: nothing follows, so a character that was cut in two is what it is; when everything
+ * is in, it is on the disk. Past the size limit (settings.run_log_max_bytes) one record says so,
+ * and only counting goes on; the last says how much was left out. A run may have several
+ * executions, one after the other. */
 int run_log_pump(struct run_log *log, const char *execution_id, bool final, struct err *err);
 
 struct run_log_state {
@@ -43,7 +55,8 @@ int run_log_excerpts(struct runtime *rt, const char *execution_id, char **ret_ou
                      struct err *err);
 
 /* Read whole records from `offset` on, at most `limit` bytes of them (at least one record, however
- * long). *ret_next is the offset after them. Any thread. ERR_NOT_FOUND `Run log not found`. */
+ * long). An offset in the middle of a record means the next one. *ret_next is the offset after
+ * them. Any thread. ERR_NOT_FOUND `Run log not found`. */
 int run_log_read(struct runtime *rt, const char *log_ref, int64_t offset, int64_t limit,
                  struct buf *ret, int64_t *ret_next, struct err *err);
 

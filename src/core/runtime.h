@@ -17,6 +17,7 @@ struct mail;
 struct plugin_registry;
 struct pool;
 struct run_host;
+struct run_keys;
 struct sandbox_host;
 struct ssh_hosts;
 struct vault_provider;
@@ -46,6 +47,7 @@ struct settings {
         int64_t close_timeout_ms;     /* what a provider may take to give a place up */
         int64_t workspace_timeout_ms; /* what staging, restoring, and saving may take */
         int64_t salvage_ttl_ms;
+        int64_t run_log_max_bytes;  /* 0: as much as there is */
         int64_t ssh_timeout_ms;     /* what a login to an ssh host may take */
         const char *api_candidates; /* JSON list of base URLs, for ssh leases; NULL: none */
         const char *plugin_dir;     /* where plugins are kept */
@@ -64,6 +66,10 @@ struct settings {
         int64_t sandbox_ids_per_box;     /* 0: as many as there are plenty of */
         const char *sandbox_rootfs_dirs; /* colon separated: where a rootfs may lie */
         int64_t sandbox_pool_max;        /* sandboxes made in advance, of all environments */
+        /* Tokens of runs, and how agents on this machine call back. */
+        int64_t run_token_ttl_s;
+        const char *run_token_issuer, *run_token_audience;
+        bool callback_always_channel; /* also where our port could be reached */
 };
 
 /* Who we are. A node keeps its id over restarts; `instance` is new with every start, so what an
@@ -97,6 +103,7 @@ struct runtime {
         struct workspace_host *workspaces;          /* NULL in tests without workspaces */
         struct run_host *runs;                      /* NULL in tests without runs */
         struct callback_host *callbacks;            /* the same */
+        const struct run_keys *run_keys;            /* the same */
         struct live *live;                          /* NULL: nobody listens */
         const char *data_dir;
         const char *api_url; /* of our own port on loopback; NULL: there is none */

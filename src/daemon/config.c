@@ -235,6 +235,7 @@ static int check_keys(json_t *file, struct err *err)
                 "ssh_timeout_ms",
                 "workspace_timeout_ms",
                 "salvage_ttl_ms",
+                "run_log_max_bytes",
                 "plugin_dir",
                 "plugin_env",
                 "plugin_paths",
@@ -251,6 +252,10 @@ static int check_keys(json_t *file, struct err *err)
                 "secrets.provider",
                 "secrets.strict_mode",
                 "secrets.key_file",
+                "agent_jwt.ttl_seconds",
+                "agent_jwt.issuer",
+                "agent_jwt.audience",
+                "callback",
         };
         const char *key;
         json_t *value;
@@ -322,6 +327,29 @@ static void load_secrets(struct loader *l, struct config *c)
         c->secrets_key_file = file ? absolute(l->arena, file) : NULL;
 }
 
+/* Tokens of runs, and how agents call back. */
+static void load_callbacks(struct loader *l, struct settings *s)
+{
+        static const char *const ways[] = { "auto", "channel", NULL };
+
+        s->run_token_ttl_s =
+                number(l,
+                       (struct source){ "agent_jwt.ttl_seconds", "BERTH_AGENT_JWT_TTL_SECONDS",
+                                        "PAPERCLIP_AGENT_JWT_TTL_SECONDS" },
+                       172800, 1, 31622400);
+        s->run_token_issuer = text(l, NULL,
+                                   (struct source){ "agent_jwt.issuer", "BERTH_AGENT_JWT_ISSUER",
+                                                    "PAPERCLIP_AGENT_JWT_ISSUER" },
+                                   "paperclip");
+        s->run_token_audience =
+                text(l, NULL,
+                     (struct source){ "agent_jwt.audience", "BERTH_AGENT_JWT_AUDIENCE",
+                                      "PAPERCLIP_AGENT_JWT_AUDIENCE" },
+                     "paperclip-api");
+        s->callback_always_channel =
+                word(l, NULL, (struct source){ "callback", "BERTH_CALLBACK", NULL }, ways, 0) == 1;
+}
+
 static void load_settings(struct loader *l, const struct cli_serve_options *flags, struct config *c)
 {
         static const char *const modes[] = { "local_trusted", "authenticated", NULL };
@@ -379,9 +407,13 @@ static void load_settings(struct loader *l, const struct cli_serve_options *flag
         s->salvage_ttl_ms =
                 number(l, (struct source){ "salvage_ttl_ms", "BERTH_SALVAGE_TTL_MS", NULL },
                        INT64_C(14) * 86400000, 1, INT64_C(31622400000));
+        s->run_log_max_bytes =
+                number(l, (struct source){ "run_log_max_bytes", "BERTH_RUN_LOG_MAX_BYTES", NULL },
+                       INT64_C(64) << 20, 0, INT64_C(1) << 40);
         load_sandbox(l, c->data_dir, s);
         s->listen_host = host_of(l->arena, c->listen);
         load_secrets(l, c);
+        load_callbacks(l, s);
 }
 
 static enum plugin_box_use plugin_box(struct loader *l)

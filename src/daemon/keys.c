@@ -20,12 +20,13 @@ static int take_variable(const char *name, struct secret_value *ret, struct err 
         return r < 0 ? r : 1;
 }
 
-static int take_first(const char *const names[2], struct secret_value *ret, const char **ret_name,
+/* The first of them that is there; the list ends with NULL. */
+static int take_first(const char *const *names, struct secret_value *ret, const char **ret_name,
                       struct err *err)
 {
         int r = 0;
 
-        for (size_t i = 0; r == 0 && i < 2; i++) {
+        for (size_t i = 0; r == 0 && names[i]; i++) {
                 r = take_variable(names[i], ret, err);
                 if (r > 0)
                         *ret_name = names[i];
@@ -68,7 +69,12 @@ static int take_old(struct daemon_keys *keys, struct err *err)
 int keys_take(const char *data_dir, const char *key_file, struct arena *arena,
               struct daemon_keys *ret, struct err *err)
 {
-        static const char *const names[2] = { "BERTH_SECRETS_KEY", "PAPERCLIP_SECRETS_MASTER_KEY" };
+        static const char *const names[] = { "BERTH_SECRETS_KEY", "PAPERCLIP_SECRETS_MASTER_KEY",
+                                             NULL };
+        static const char *const run_names[] = { "BERTH_AGENT_JWT_SECRET",
+                                                 "PAPERCLIP_AGENT_JWT_SECRET", "BETTER_AUTH_SECRET",
+                                                 NULL };
+        const char *ignored;
         struct master_key_source *s = &ret->source;
         int r;
 
@@ -76,6 +82,8 @@ int keys_take(const char *data_dir, const char *key_file, struct arena *arena,
         r = take_first(names, &ret->text, &s->variable, err);
         if (r >= 0)
                 r = take_old(ret, err);
+        if (r >= 0)
+                r = take_first(run_names, &ret->run_secret, &ignored, err);
         s->text = ret->text.data;
         if (!s->text && key_file) {
                 s->file = key_file;
@@ -91,4 +99,5 @@ void keys_done(struct daemon_keys *keys)
 {
         secret_value_done(&keys->text);
         secret_value_done(&keys->old_text);
+        secret_value_done(&keys->run_secret);
 }

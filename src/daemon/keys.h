@@ -1,5 +1,6 @@
-/* Where the master key of the secrets comes from (secret/master_key.h). A key in the environment is
- * moved to pages of its own and wiped there, so that neither our children nor /proc have it. */
+/* Where the master key of the secrets comes from (secret/master_key.h), and the secret for run
+ * tokens, if the operator gave one (core/run_token.h). A key in the environment is moved to pages
+ * of its own and wiped there, so that neither our children nor /proc have it. */
 #ifndef BERTH_DAEMON_KEYS_H
 #define BERTH_DAEMON_KEYS_H
 
@@ -8,7 +9,7 @@
 #include "secret/value.h"
 
 struct daemon_keys {
-        struct secret_value text, old_text;
+        struct secret_value text, old_text, run_secret;
         struct master_key_source source; /* borrows from the others and from the arena */
 };
 

@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/fd.h"
+#include "core/adapter_descriptor.h"
 #include "core/auth.h"
 #include "core/callback.h"
 #include "core/driver.h"
@@ -31,6 +32,7 @@
 #include "core/live.h"
 #include "core/plugin_registry.h"
 #include "core/run.h"
+#include "core/run_token.h"
 #include "core/sandbox_host.h"
 #include "core/secret.h"
 #include "core/snapshot.h"
@@ -51,6 +53,7 @@ struct daemon {
         struct arena arena;
         struct config config;
         struct daemon_keys keys;
+        struct run_keys *run_keys;
         struct runtime rt;
         struct api api;
         int lock_fd;
@@ -345,8 +348,10 @@ static int load_keys(struct op *op, struct daemon *d, struct err *err)
                 return r;
         if (master_key_load(&d->keys.source, has_sealed, &why) < 0)
                 log_error("secrets cannot be sealed or opened", LOG_S("error", why.msg));
+        r = run_keys_new(&d->rt.node, d->keys.run_secret.data, &d->run_keys, err);
+        d->rt.run_keys = d->run_keys;
         keys_done(&d->keys);
-        return 0;
+        return r;
 }
 
 static int open_runtime(struct daemon *d, struct err *err)
@@ -457,6 +462,8 @@ static int recover(struct daemon *d, struct err *err)
         d->rt.data_dir = d->config.data_dir;
         if (r >= 0)
                 r = live_new(&d->loop, &d->rt.live, err);
+        if (r >= 0)
+                live_attach(d->rt.live, d->rt.store);
         if (r >= 0)
                 r = callback_host_new(&d->rt, &d->loop, d->http, &d->rt.callbacks, err);
         if (r >= 0)
@@ -594,6 +601,7 @@ static void shut_down(struct daemon *d)
                 run_host_free(d->rt.runs);
                 callback_host_free(d->rt.callbacks);
                 exec_hub_free(d->hub);
+                live_attach(NULL, d->rt.store);
                 live_free(d->rt.live);
                 mail_free(d->mail);
                 pool_free(d->pool);
@@ -609,6 +617,7 @@ static void shut_down(struct daemon *d)
         ssh_hosts_free(d->rt.ssh);
         store_close(d->rt.store);
         master_key_unload();
+        run_keys_free(d->run_keys);
         keys_done(&d->keys);
         cleanup_fd(&d->lock_fd);
 }
@@ -642,6 +651,19 @@ static void report_failure(const struct cli_serve_options *options, int code, co
                 fprintf(stderr, "berth: %s\n", err->msg);
 }
 
+static void complain_adapter(void *ctx UNUSED, const char *text)
+{
+        log_warn("an adapter is left out", LOG_S("error", text));
+}
+
+/* Before there are threads, and before anybody asks for one. */
+static int load_adapters(struct daemon *d, struct err *err)
+{
+        const char *dir = arena_printf(&d->arena, "%s/adapters", d->config.data_dir);
+
+        return adapter_load(dir, complain_adapter, NULL, err);
+}
+
 int serve(const struct cli_serve_options *options)
 {
         CLEAN(err_done) struct err err = { 0 };
@@ -662,6 +684,8 @@ int serve(const struct cli_serve_options *options)
         }
         if (r >= 0)
                 r = open_runtime(d, &err);
+        if (r >= 0)
+                r = load_adapters(d, &err);
         if (r >= 0)
                 r = start_loop(d, &err);
         if (r >= 0)

@@ -248,6 +248,11 @@ void http_stream_begin(struct http_exchange *x, int status, const struct http_fi
         http_conn_due(c);
 }
 
+static bool is_chunked(const struct http_exchange *x)
+{
+        return !x->is_old && !x->on_bytes;
+}
+
 void http_stream_write(struct http_exchange *x, const void *data, size_t len)
 {
         struct http_conn *c = x->conn;
@@ -255,12 +260,12 @@ void http_stream_write(struct http_exchange *x, const void *data, size_t len)
         assert(x->answering);
         if (!c || x->drop_content || len == 0)
                 return;
-        if (!x->is_old) {
+        if (is_chunked(x)) {
                 put_number(&c->out, len, 16);
                 buf_append(&c->out, "\r\n", 2);
         }
         buf_append(&c->out, data, len);
-        if (!x->is_old)
+        if (is_chunked(x))
                 buf_append(&c->out, "\r\n", 2);
         http_conn_due(c);
 }
@@ -278,8 +283,33 @@ void http_stream_on_drained(struct http_exchange *x, void (*fn)(struct http_exch
 void http_stream_end(struct http_exchange *x)
 {
         assert(x->answering);
-        if (x->conn && !x->drop_content && !x->is_old)
+        if (x->conn && !x->drop_content && is_chunked(x))
                 buf_append(&x->conn->out, "0\r\n\r\n", 5);
+        finish(x);
+}
+
+void http_upgrade(struct http_exchange *x, const struct http_field *fields, size_t n_fields,
+                  void (*on_bytes)(struct http_exchange *x, const char *data, size_t len))
+{
+        struct http_conn *c = x->conn;
+
+        assert(x->handed_out && !x->answering && x->body_done);
+        x->answering = true;
+        x->keep_alive = false;
+        x->on_bytes = on_bytes;
+        if (!c)
+                return;
+        buf_puts(&c->out, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n");
+        put_fields(&c->out, fields, n_fields);
+        buf_append(&c->out, "\r\n", 2);
+        http_conn_due(c);
+}
+
+void http_drop(struct http_exchange *x)
+{
+        if (x->conn)
+                x->conn->broken = true;
+        x->keep_alive = false;
         finish(x);
 }
 

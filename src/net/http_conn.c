@@ -238,6 +238,21 @@ static size_t take_body(struct http_conn *c, const char *bytes, size_t len)
                                                          : take_length_body(c, bytes, len);
 }
 
+/* Whether the connection has left HTTP (http_upgrade()). */
+static bool is_upgraded(const struct http_conn *c)
+{
+        return c->phase == CONN_ANSWER && current(c)->on_bytes;
+}
+
+static size_t take_raw(struct http_conn *c, const char *bytes, size_t len)
+{
+        struct http_exchange *x = current(c);
+
+        c->progress = true;
+        x->on_bytes(x, bytes, len);
+        return len;
+}
+
 /* Whether bytes that have arrived can be worked on now. */
 static bool can_take(const struct http_conn *c)
 {
@@ -247,7 +262,7 @@ static bool can_take(const struct http_conn *c)
         case CONN_BODY:
                 return !current(c)->body_paused;
         case CONN_ANSWER:
-                return false;
+                return is_upgraded(c) && !current(c)->body_paused;
         default:
                 return true;
         }
@@ -265,6 +280,8 @@ static size_t take(struct http_conn *c, const char *bytes, size_t len)
                         n = take_head(c, bytes + at, len - at);
                 else if (c->phase == CONN_BODY)
                         n = take_body(c, bytes + at, len - at);
+                else if (c->phase == CONN_ANSWER)
+                        n = take_raw(c, bytes + at, len - at);
                 else
                         return len;
                 if (n == 0)
@@ -299,7 +316,7 @@ static bool take_input(struct http_conn *c, const char *bytes, size_t len)
 static void input_ended(struct http_conn *c)
 {
         c->eof = true;
-        if (c->phase == CONN_BODY || c->phase == CONN_LINGER)
+        if (c->phase == CONN_BODY || c->phase == CONN_LINGER || is_upgraded(c))
                 http_conn_close(c);
 }
 

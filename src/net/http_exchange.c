@@ -101,6 +101,7 @@ struct http_exchange *http_exchange_new(struct http_conn *c, const struct http1_
                        (h->framing == HTTP1_BODY_LENGTH && h->content_length == 0);
         x->is_head = req->method == HTTP1_HEAD;
         x->is_old = h->minor == 0;
+        x->is_absolute = req->is_absolute;
         x->keep_alive = h->keep_alive;
         return x;
 }
@@ -119,6 +120,11 @@ const char *http_method(const struct http_exchange *x)
 const char *http_path(const struct http_exchange *x)
 {
         return x->path;
+}
+
+bool http_is_absolute(const struct http_exchange *x)
+{
+        return x->is_absolute;
 }
 
 const char *http_query(const struct http_exchange *x)
@@ -144,6 +150,11 @@ const char *http_body(const struct http_exchange *x, size_t *ret_len)
 bool http_has_body(const struct http_exchange *x)
 {
         return x->framing != HTTP1_NO_BODY;
+}
+
+bool http_body_follows(const struct http_exchange *x)
+{
+        return x->body_streamed && !x->body_done;
 }
 
 const struct http_peer *http_peer(const struct http_exchange *x)

@@ -126,6 +126,7 @@ struct http_exchange {
         struct http_peer peer;
         void *data;
         void (*on_drained)(struct http_exchange *x);
+        void (*on_bytes)(struct http_exchange *x, const char *data, size_t len); /* upgraded */
 
         const char *method, *path, *query;
         size_t n_fields;
@@ -142,6 +143,7 @@ struct http_exchange {
 
         bool is_head;      /* the method HEAD: no body in the answer */
         bool is_old;       /* HTTP/1.0: no chunks */
+        bool is_absolute;  /* the target was a whole URL */
         bool keep_alive;   /* as the client wants it */
         bool handed_out;   /* the handler knows it and will finish it */
         bool answering;    /* http_stream_begin() was called */

@@ -110,12 +110,15 @@ int http_listen_unix(const char *path, mode_t mode, int *ret_fd, struct err *err
 const char *http_method(const struct http_exchange *x);
 const char *http_path(
         const struct http_exchange *x); /* raw, still percent-encoded, without query */
+/* The target was a whole URL, whose authority was that of Host. */
+bool http_is_absolute(const struct http_exchange *x);
 const char *http_query(const struct http_exchange *x); /* raw, without '?'; "" when there is none */
 /* Value of a header by its name in any case; NULL when absent. Duplicates were refused where they
  * matter and are otherwise joined with ", ". */
 const char *http_header(const struct http_exchange *x, const char *name);
 const char *http_body(const struct http_exchange *x, size_t *ret_len);
-bool http_has_body(const struct http_exchange *x); /* a body was announced, even an empty one */
+bool http_has_body(const struct http_exchange *x);     /* a body was announced, even an empty one */
+bool http_body_follows(const struct http_exchange *x); /* on_body will be called */
 const struct http_peer *http_peer(const struct http_exchange *x);
 
 /* Streamed bodies: take no more of it from the client until resumed. Parts that were read already
@@ -143,5 +146,15 @@ void http_stream_write(struct http_exchange *x, const void *data, size_t len);
 size_t http_stream_pending(const struct http_exchange *x);
 void http_stream_on_drained(struct http_exchange *x, void (*fn)(struct http_exchange *x));
 void http_stream_end(struct http_exchange *x);
+
+/* Answer 101: the connection is the handler's from here on, in a protocol of its own. `fields` say
+ * which; Connection is added. http_stream_write() and the other stream functions send bytes as they
+ * are. What the client sends is given to on_bytes, part by part, and held back between
+ * http_body_pause() and http_body_resume(). A client that ends its side has gone: on_abort. Only
+ * for requests without a body. */
+void http_upgrade(struct http_exchange *x, const struct http_field *fields, size_t n_fields,
+                  void (*on_bytes)(struct http_exchange *x, const char *data, size_t len));
+/* Close the connection without an answer. Frees the exchange. */
+void http_drop(struct http_exchange *x);
 
 #endif

@@ -27,6 +27,24 @@ typedef int (*agent_config_revision_fn)(void *ctx, const struct agent_config_rev
 /* ERR_NOT_FOUND when nothing is remembered yet. */
 int agent_runtime_state_get(struct db *db, const char *agent_id, struct arena *arena,
                             struct agent_runtime_state *ret, struct err *err);
+/* What a run that ended leaves: its session (a NULL session_params_json with clear_session forgets
+ * it, else it stays), itself as the last run, and its tokens and cost on top of the totals. */
+int agent_runtime_state_add(struct db *db, const struct agent_runtime_state *row,
+                            bool clear_session, struct err *err);
+
+struct agent_task_session {
+        const char *agent_id, *task_key, *adapter_type;
+        const char *session_params_json, *session_display_id, *last_run_id, *last_error;
+        int64_t updated_at;
+};
+/* ERR_NOT_FOUND when there is none. */
+int agent_task_session_get(struct db *db, const char *agent_id, const char *task_key,
+                           struct arena *arena, struct agent_task_session *ret, struct err *err);
+typedef int (*agent_task_session_fn)(void *ctx, const struct agent_task_session *row);
+/* Last used first. */
+int agent_task_sessions_list(struct db *db, const char *agent_id, struct arena *arena,
+                             agent_task_session_fn fn, void *ctx, struct err *err);
+int agent_task_session_put(struct db *db, const struct agent_task_session *row, struct err *err);
 /* Forget sessions: of one task, or with NULL all of them. Totals stay. */
 int agent_runtime_state_reset(struct db *db, const char *agent_id, const char *task_key,
                               int64_t now_us, struct err *err);

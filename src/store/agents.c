@@ -151,6 +151,17 @@ int agents_set_permissions(struct db *db, const char *id, const char *permission
                        DB_ARGS(DB_T(id), DB_T(permissions), DB_I(now_us)), err);
 }
 
+int agents_note_run(struct db *db, const char *id, const char *status, int64_t heartbeat_at,
+                    int64_t now_us, struct err *err)
+{
+        return db_exec(db,
+                       "UPDATE agents SET status = ?2, "
+                       "last_heartbeat_at = COALESCE(CAST(?3 AS BIGINT), last_heartbeat_at), "
+                       "updated_at = ?4 WHERE id = ?1 "
+                       "AND status IN ('active', 'idle', 'running', 'error')",
+                       DB_ARGS(DB_T(id), DB_T(status), DB_TIME(heartbeat_at), DB_I(now_us)), err);
+}
+
 int agents_delete(struct db *db, const char *id, struct err *err)
 {
         return db_exec(db, "DELETE FROM agents WHERE id = ?1", DB_ARGS(DB_T(id)), err);

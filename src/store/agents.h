@@ -38,6 +38,10 @@ int agents_find(struct db *db, const char *company_id, const char *url_key, stru
 int agents_update(struct db *db, const struct agent *g, const char *seen_status, struct err *err);
 int agents_set_permissions(struct db *db, const char *id, const char *permissions, int64_t now_us,
                            struct err *err);
+/* What runs make of it: `running`, `idle` or `error`, when it is one of these; `heartbeat_at` 0
+ * leaves the last heartbeat. 0 when its status is none of runs. */
+int agents_note_run(struct db *db, const char *id, const char *status, int64_t heartbeat_at,
+                    int64_t now_us, struct err *err);
 /* With its keys. */
 int agents_delete(struct db *db, const char *id, struct err *err);
 

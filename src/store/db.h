@@ -18,7 +18,9 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "codec/json.h"
 
+struct announcement;
 struct db;
 struct stmt;
 
@@ -66,6 +68,7 @@ struct db_ops {
 
 struct db {
         const struct db_ops *ops;
+        struct announcement *first_announced, *last_announced; /* announce.h */
 };
 
 struct stmt {
@@ -84,6 +87,11 @@ int db_number(struct db *db, const char *sql, const struct db_arg *args, size_t 
               int64_t *ret, struct err *err);
 /* Several statements, for migrations. */
 int db_script(struct db *db, const char *sql, struct err *err);
+
+/* Inside store_write(): once this is committed, and only then, tell whoever listens to the store
+ * (store_listen()) that something of `type` happened in the company. In the order of the commits.
+ * `type` is a literal. take_payload is an object; its reference is taken. */
+void db_announce(struct db *db, const char *company_id, const char *type, json_t *take_payload);
 
 /* 1: a row, 0: no more, or an error. */
 int stmt_step(struct stmt *s, struct err *err);

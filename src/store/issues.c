@@ -234,6 +234,16 @@ int issues_ancestors(struct db *db, const char *id, struct arena *arena, issue_f
         return each(db, sql, DB_ARGS(DB_T(id)), arena, fn, ctx, err);
 }
 
+int issues_of_run(struct db *db, const char *run_id, const char *issue_id, struct arena *arena,
+                  issue_fn fn, void *ctx, struct err *err)
+{
+        return each(db,
+                    "SELECT " COLUMNS " FROM issues WHERE hidden_at IS NULL AND id IN ("
+                    "SELECT CAST(?2 AS TEXT) UNION SELECT entity_id FROM activity_log "
+                    "WHERE run_id = ?1 AND entity_type = 'issue') ORDER BY created_at, id",
+                    DB_ARGS(DB_T(run_id), DB_T(issue_id)), arena, fn, ctx, err);
+}
+
 int issue_blockers_list(struct db *db, const char *id, bool reverse, struct arena *arena,
                         issue_fn fn, void *ctx, struct err *err)
 {
@@ -245,6 +255,14 @@ int issue_blockers_list(struct db *db, const char *id, bool reverse, struct aren
                 "WHERE blocker_id = ?1) ORDER BY created_at, id";
 
         return each(db, reverse ? blocks : blocked_by, DB_ARGS(DB_T(id)), arena, fn, ctx, err);
+}
+
+int issue_blockers_open(struct db *db, const char *id, int64_t *ret, struct err *err)
+{
+        return db_number(db,
+                         "SELECT COUNT(*) FROM issues WHERE status <> 'done' AND id IN "
+                         "(SELECT blocker_id FROM issue_blockers WHERE issue_id = ?1)",
+                         DB_ARGS(DB_T(id)), ret, err);
 }
 
 int issue_blockers_put(struct db *db, const char *id, const char *blocker_id, int64_t now_us,

@@ -50,9 +50,16 @@ int issues_list(struct db *db, const struct issue_filter *filter, struct arena *
 int issues_ancestors(struct db *db, const char *id, struct arena *arena, issue_fn fn, void *ctx,
                      struct err *err);
 
+/* Those that a run took or changed, by what the activity says, and `issue_id` (may be NULL); oldest
+ * first. */
+int issues_of_run(struct db *db, const char *run_id, const char *issue_id, struct arena *arena,
+                  issue_fn fn, void *ctx, struct err *err);
+
 /* What it waits for, or with `reverse` what waits for it. */
 int issue_blockers_list(struct db *db, const char *id, bool reverse, struct arena *arena,
                         issue_fn fn, void *ctx, struct err *err);
+/* How many of what it waits for are not done. */
+int issue_blockers_open(struct db *db, const char *id, int64_t *ret, struct err *err);
 int issue_blockers_put(struct db *db, const char *id, const char *blocker_id, int64_t now_us,
                        struct err *err);
 int issue_blockers_clear(struct db *db, const char *id, struct err *err);

@@ -110,6 +110,13 @@ int leases_by_key(struct db *db, const char *environment_id, const char *key, st
         return r < 0 ? r : get_one(s, arena, ret, err);
 }
 
+/* What a page of a list begins behind, and its order. ?3 and ?4 are the row before it, ?5 the
+ * limit. */
+#define PAGE                                                                                       \
+        "AND (?3 = 0 OR last_used_at < ?3 OR (last_used_at = ?3 AND "                              \
+        "(created_at, id) < (SELECT created_at, id FROM environment_leases WHERE id = ?4))) "      \
+        "ORDER BY last_used_at DESC, created_at DESC, id DESC LIMIT ?5"
+
 int leases_list(struct db *db, const char *environment_id, const char *status, int64_t before_us,
                 const char *before_id, int64_t limit, struct arena *arena, lease_fn fn, void *ctx,
                 struct err *err)
@@ -117,12 +124,27 @@ int leases_list(struct db *db, const char *environment_id, const char *status, i
         CLEAN(stmt_end) struct stmt *s = NULL;
         int r = db_query(db,
                          "SELECT " COLUMNS " FROM environment_leases WHERE environment_id = ?1 "
-                         "AND (CAST(?2 AS TEXT) IS NULL OR status = ?2) "
-                         "AND (?3 = 0 OR last_used_at < ?3 OR (last_used_at = ?3 AND "
-                         "(created_at, id) < (SELECT created_at, id FROM environment_leases "
-                         "WHERE id = ?4))) "
-                         "ORDER BY last_used_at DESC, created_at DESC, id DESC LIMIT ?5",
+                         "AND (CAST(?2 AS TEXT) IS NULL OR status = ?2) " PAGE,
                          DB_ARGS(DB_T(environment_id), DB_T(status), DB_I(before_us),
+                                 DB_T(before_id ? before_id : ""), DB_I(limit ? limit : INT64_MAX)),
+                         &s, err);
+
+        return r < 0 ? r : each(s, arena, fn, ctx, err);
+}
+
+int leases_list_company(struct db *db, const char *company_id, bool living, int64_t before_us,
+                        const char *before_id, int64_t limit, struct arena *arena, lease_fn fn,
+                        void *ctx, struct err *err)
+{
+        /* Two texts, so that each has its index. */
+        static const char all[] =
+                "SELECT " COLUMNS " FROM environment_leases WHERE company_id = ?1 AND ?2 = 0 " PAGE;
+        static const char alive[] =
+                "SELECT " COLUMNS " FROM environment_leases WHERE company_id = ?1 AND ?2 = 1 "
+                "AND (status = 'active' OR status = 'retained') " PAGE;
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db, living ? alive : all,
+                         DB_ARGS(DB_T(company_id), DB_I(living), DB_I(before_us),
                                  DB_T(before_id ? before_id : ""), DB_I(limit ? limit : INT64_MAX)),
                          &s, err);
 
@@ -187,7 +209,8 @@ int leases_of_ended_runs(struct db *db, bool failed, struct arena *arena, lease_
                          "(SELECT l.id FROM environment_leases l "
                          "JOIN heartbeat_runs r ON r.id = l.heartbeat_run_id "
                          "WHERE (l.status = 'active' OR l.status = 'retained') "
-                         "AND l.status = 'active' AND (r.status = ?1 OR r.status = ?2))",
+                         "AND l.status = 'active' AND (r.status = ?1 OR r.status = ?2) "
+                         "AND (r.step = 'done' OR r.step = 'queued'))",
                          DB_ARGS(DB_T(failed ? "failed" : "succeeded"),
                                  DB_T(failed ? "timed_out" : "cancelled")),
                          &s, err);

@@ -276,14 +276,52 @@ int runs_unfinished(struct db *db, struct arena *arena, run_fn fn, void *ctx, st
         return r < 0 ? r : each(s, arena, fn, ctx, err);
 }
 
-int runs_queued(struct db *db, const char *agent_id, struct arena *arena, run_fn fn, void *ctx,
-                struct err *err)
+int runs_waiting_agents(struct db *db, struct arena *arena,
+                        int (*fn)(void *ctx, const char *agent_id), void *ctx, struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT agent_id FROM heartbeat_runs WHERE step = 'queued' "
+                         "AND status = 'queued' GROUP BY agent_id ORDER BY MIN(created_at)",
+                         DB_NO_ARGS, &s, err);
+
+        while (r >= 0 && (r = stmt_step(s, err)) > 0)
+                r = fn(ctx, stmt_text(s, 0, arena));
+        return r;
+}
+
+int runs_queued(struct db *db, const char *agent_id, int64_t limit, struct arena *arena, run_fn fn,
+                void *ctx, struct err *err)
 {
         CLEAN(stmt_end) struct stmt *s = NULL;
         int r = db_query(db,
                          "SELECT " COLUMNS " FROM heartbeat_runs "
-                         "WHERE step = 'queued' AND status = 'queued' "
-                         "AND (CAST(?1 AS TEXT) IS NULL OR agent_id = ?1) ORDER BY created_at, id",
+                         "WHERE step = 'queued' AND status = 'queued' AND agent_id = ?1 "
+                         "ORDER BY created_at, id LIMIT ?2",
+                         DB_ARGS(DB_T(agent_id), DB_I(limit ? limit : INT64_MAX)), &s, err);
+
+        return r < 0 ? r : each(s, arena, fn, ctx, err);
+}
+
+int runs_cancelled(struct db *db, struct arena *arena, run_fn fn, void *ctx, struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT " COLUMNS " FROM heartbeat_runs WHERE step <> 'done' "
+                         "AND step IN ('preparing', 'executing') AND cancel_requested_at > 0",
+                         DB_NO_ARGS, &s, err);
+
+        return r < 0 ? r : each(s, arena, fn, ctx, err);
+}
+
+int runs_live_of(struct db *db, const char *agent_id, struct arena *arena, run_fn fn, void *ctx,
+                 struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT " COLUMNS " FROM heartbeat_runs WHERE agent_id = ?1 "
+                         "AND status IN ('queued', 'scheduled_retry', 'running') "
+                         "ORDER BY created_at, id",
                          DB_ARGS(DB_T(agent_id)), &s, err);
 
         return r < 0 ? r : each(s, arena, fn, ctx, err);
@@ -305,8 +343,30 @@ int runs_count_running(struct db *db, const char *agent_id, int64_t *ret, struct
 {
         return db_number(db,
                          "SELECT COUNT(*) FROM heartbeat_runs WHERE agent_id = ?1 "
-                         "AND status = 'running'",
+                         "AND (status = 'running' OR (step <> 'done' "
+                         "AND step IN ('preparing', 'executing', 'finishing')))",
                          DB_ARGS(DB_T(agent_id)), ret, err);
+}
+
+int runs_count_open(struct db *db, int64_t *ret, struct err *err)
+{
+        return db_number(db,
+                         "SELECT COUNT(*) FROM heartbeat_runs WHERE step <> 'done' "
+                         "AND (step <> 'queued' OR status = 'queued')",
+                         DB_NO_ARGS, ret, err);
+}
+
+int runs_note_wakeup(struct db *db, const char *wakeup_id, const char *status, const char *error,
+                     int64_t now_us, struct err *err)
+{
+        if (!wakeup_id)
+                return 0;
+        return db_exec(db,
+                       "UPDATE agent_wakeup_requests SET status = ?2, error = ?3, "
+                       "claimed_at = COALESCE(claimed_at, ?4), "
+                       "finished_at = CASE WHEN ?2 = 'claimed' THEN finished_at ELSE ?4 END "
+                       "WHERE id = ?1",
+                       DB_ARGS(DB_T(wakeup_id), DB_T(status), DB_T(error), DB_I(now_us)), err);
 }
 
 bool run_is_terminal(const struct run *run)

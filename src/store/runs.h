@@ -64,14 +64,24 @@ int runs_list(struct db *db, const struct run_filter *filter, struct arena *aren
               void *ctx, struct err *err);
 /* Those that somebody has to go on with: step neither queued nor done. */
 int runs_unfinished(struct db *db, struct arena *arena, run_fn fn, void *ctx, struct err *err);
-/* Queued ones of an agent, or with NULL of all, oldest first. */
-int runs_queued(struct db *db, const char *agent_id, struct arena *arena, run_fn fn, void *ctx,
-                struct err *err);
+/* Agents that have something queued, those that wait longest first. */
+int runs_waiting_agents(struct db *db, struct arena *arena,
+                        int (*fn)(void *ctx, const char *agent_id), void *ctx, struct err *err);
+/* Queued ones of an agent, oldest first; limit 0: all. */
+int runs_queued(struct db *db, const char *agent_id, int64_t limit, struct arena *arena, run_fn fn,
+                void *ctx, struct err *err);
+/* Those whose end was asked for while their command may run. */
+int runs_cancelled(struct db *db, struct arena *arena, run_fn fn, void *ctx, struct err *err);
+/* Live ones of an agent. */
+int runs_live_of(struct db *db, const char *agent_id, struct arena *arena, run_fn fn, void *ctx,
+                 struct err *err);
 /* scheduled_retry whose time has come. */
 int runs_due(struct db *db, int64_t now_us, struct arena *arena, run_fn fn, void *ctx,
              struct err *err);
-/* How many of the agent are running. */
+/* How many of the agent are running, those included that are ended and whose command may not be. */
 int runs_count_running(struct db *db, const char *agent_id, int64_t *ret, struct err *err);
+/* How many of all agents are not over yet. */
+int runs_count_open(struct db *db, int64_t *ret, struct err *err);
 
 /* queued -> running, step preparing, with its owner and started_at. Once per id, ever. */
 int runs_claim(struct db *db, const char *id, const char *owner, int64_t now_us, struct err *err);
@@ -93,6 +103,10 @@ int runs_request_cancel(struct db *db, const char *id, int64_t now_us, struct er
 int runs_note_output(struct db *db, const struct run *row, struct err *err);
 /* One that never began is over: its step becomes done with its end. */
 int runs_drop(struct db *db, const char *id, int64_t now_us, struct err *err);
+
+/* The wake-up that a run came from: `claimed`, or how it ended. NULL: there was none. */
+int runs_note_wakeup(struct db *db, const char *wakeup_id, const char *status, const char *error,
+                     int64_t now_us, struct err *err);
 
 bool run_is_terminal(const struct run *run);
 

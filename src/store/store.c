@@ -31,6 +31,12 @@ int store_write(const struct op *op, struct store *s, store_fn fn, void *arg, st
         return r < 0 ? r : s->ops->write(op, s, fn, arg, err);
 }
 
+void store_listen(struct store *s, store_listener fn, void *ctx)
+{
+        s->listener_ctx = ctx;
+        s->listener = fn;
+}
+
 bool store_healthy(struct store *s)
 {
         return s->ops->healthy(s);

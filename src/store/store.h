@@ -28,8 +28,15 @@ struct store_ops {
         bool (*healthy)(struct store *s);
 };
 
+/* Who hears what transactions announced (db_announce()). Called right after the commit, by whoever
+ * made it and before the writers go on: it must not wait. take_payload's reference is taken. */
+typedef void (*store_listener)(void *ctx, const char *company_id, const char *type,
+                               json_t *take_payload);
+
 struct store {
         const struct store_ops *ops;
+        store_listener listener;
+        void *listener_ctx;
 };
 
 /* Open and bring the tables up to date. `url` is a path (SQLite). ERR_VERSION: written by a newer
@@ -39,6 +46,10 @@ void store_close(struct store *s);
 
 int store_read(const struct op *op, struct store *s, store_fn fn, void *arg, struct err *err);
 int store_write(const struct op *op, struct store *s, store_fn fn, void *arg, struct err *err);
+
+/* Once, before other threads write. NULL: nobody listens any more; then nobody may write any more
+ * either. */
+void store_listen(struct store *s, store_listener fn, void *ctx);
 
 /* Whether the last use of the database worked. Never blocks. */
 bool store_healthy(struct store *s);

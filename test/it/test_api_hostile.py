@@ -114,7 +114,7 @@ class RefusedTest(HostileTest):
     """Nobody in particular, in authenticated mode: no body gets past the check of who it is."""
 
     daemon_flags = ("--mode", "authenticated")
-    public = {"/api/health", "/", "/api/cli-auth/challenges", "/api/cli-auth/challenges/:id",
+    public = {"/api/health", "/*", "/api/cli-auth/challenges", "/api/cli-auth/challenges/:id",
               "/api/cli-auth/challenges/:id/cancel", "/api/cli-auth/revoke-current"}
 
     def setUp(self):

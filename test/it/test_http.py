@@ -70,7 +70,7 @@ class ConventionsTest(BerthTest):
                              ("GET", "/api" + "/x" * 50)):
             with self.subTest(method=method, path=path):
                 self.assert_error(self.req(method, path), 404, "API route not found")
-        self.assert_error(self.req("GET", "/nowhere"), 404, "Not found")
+        self.assert_error(self.req("POST", "/nowhere", {}), 404, "Not found")
 
     def test_health(self):
         answer = self.ok("GET", "/api/health")

@@ -20,6 +20,12 @@ class WorkTest(BerthTest):
         self.projects = f"/api/companies/{self.acme['id']}/projects"
         self.agents = f"/api/companies/{self.acme['id']}/agents"
 
+    def agent(self, company, name="Ada", grants=(), wakes=False, **body):
+        """Agents here do not run when something happens to their issues, unless `wakes`."""
+        if not wakes:
+            body.setdefault("runtimeConfig", {"heartbeat": {"wakeOnDemand": False}})
+        return super().agent(company, name, grants, **body)
+
     def issue(self, title="task", **body):
         return self.ok("POST", self.issues, {"title": title, **body}, status=201)
 

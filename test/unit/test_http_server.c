@@ -1417,6 +1417,92 @@ static void test_close_by_handler(void **state)
 
 /* --- listening sockets --- */
 
+#define UPGRADE "GET /up HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: shout\r\n\r\n"
+
+static void shout(struct http_exchange *x, const char *data, size_t len)
+{
+        for (size_t i = 0; i < len; i++) {
+                char c = data[i] >= 'a' && data[i] <= 'z' ? (char)(data[i] - 32) : data[i];
+
+                http_stream_write(x, &c, 1);
+        }
+        if (memchr(data, '#', len))
+                http_body_pause(x);
+        if (memchr(data, '.', len))
+                http_stream_end(x);
+}
+
+static const struct http_field upgrade_field = { "Upgrade", "shout" };
+
+/* The connection leaves HTTP: bytes as they are, both ways, from right behind the request on. */
+static void test_upgrade(void **state)
+{
+        struct fixture *f = *state;
+        CLEAN(buf_done) struct buf got = BUF_INIT;
+        int CLEAN(cleanup_fd) fd = -1;
+
+        start(f);
+        fd = dial(f);
+        say(fd, UPGRADE "early ");
+        while (f->n_held == 0)
+                uv_run(&f->loop, UV_RUN_NOWAIT);
+        http_upgrade(f->held[0], &upgrade_field, 1, shout);
+        hear(f, fd, &got, "EARLY ");
+        assert_true(str_starts(got.data, "HTTP/1.1 101 Switching Protocols\r\n"));
+        has(&got, "\r\nConnection: Upgrade\r\nUpgrade: shout\r\n\r\nEARLY ");
+        say(fd, "late #");
+        hear(f, fd, &got, "LATE #");
+        say(fd, "held back.");
+        uv_run(&f->loop, UV_RUN_NOWAIT);
+        uv_run(&f->loop, UV_RUN_NOWAIT);
+        has_not(&got, "HELD");
+        http_body_resume(f->held[0]);
+        hear_end(f, fd, &got);
+        has(&got, "LATE #HELD BACK.");
+        assert_int_equal(f->n_aborts, 0);
+}
+
+static void test_upgrade_and_gone(void **state)
+{
+        struct fixture *f = *state;
+        CLEAN(buf_done) struct buf got = BUF_INIT;
+        int CLEAN(cleanup_fd) fd = -1;
+
+        start(f);
+        fd = dial(f);
+        say(fd, UPGRADE);
+        while (f->n_held == 0)
+                uv_run(&f->loop, UV_RUN_NOWAIT);
+        http_upgrade(f->held[0], &upgrade_field, 1, shout);
+        hear(f, fd, &got, "\r\n\r\n");
+        assert_int_equal(shutdown(fd, SHUT_WR), 0);
+        while (f->n_aborts == 0)
+                uv_run(&f->loop, UV_RUN_NOWAIT);
+        http_stream_write(f->held[0], "x", 1);
+        http_stream_end(f->held[0]);
+        hear_end(f, fd, &got);
+        has_not(&got, "x");
+}
+
+/* Nothing is answered at all. */
+static void test_drop(void **state)
+{
+        struct fixture *f = *state;
+        CLEAN(buf_done) struct buf got = BUF_INIT;
+        int CLEAN(cleanup_fd) fd = -1;
+
+        start(f);
+        fd = dial(f);
+        say(fd, UPGRADE);
+        while (f->n_held == 0)
+                uv_run(&f->loop, UV_RUN_NOWAIT);
+        http_drop(f->held[0]);
+        hear_end(f, fd, &got);
+        assert_int_equal(got.len, 0);
+        assert_int_equal(http_server_connections(f->server), 0);
+        assert_int_equal(f->n_aborts, 0);
+}
+
 static void test_listen_tcp(void **state)
 {
         static const char *const bad[] = {
@@ -1529,6 +1615,9 @@ int main(void)
                 TEST(test_drain_by_handler),
                 TEST(test_close_with_work_left),
                 TEST(test_close_by_handler),
+                TEST(test_upgrade),
+                TEST(test_upgrade_and_gone),
+                TEST(test_drop),
                 TEST(test_listen_tcp),
                 TEST(test_listen_unix),
         };

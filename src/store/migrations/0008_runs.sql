@@ -39,6 +39,8 @@ ALTER TABLE heartbeat_runs ADD COLUMN first_output_at BIGINT;
 ALTER TABLE heartbeat_runs ADD COLUMN exited_at BIGINT;
 ALTER TABLE heartbeat_runs ADD COLUMN restored_at BIGINT;
 ALTER TABLE heartbeat_runs ADD COLUMN released_at BIGINT;
+UPDATE heartbeat_runs SET step = 'done'
+  WHERE status IN ('succeeded', 'failed', 'cancelled', 'timed_out');
 CREATE INDEX heartbeat_runs_open_idx ON heartbeat_runs (step) WHERE step <> 'done';
 CREATE INDEX heartbeat_runs_issue_idx ON heartbeat_runs (issue_id, created_at)
   WHERE issue_id IS NOT NULL;
@@ -87,3 +89,31 @@ CREATE INDEX agent_wakeup_requests_deferred_idx ON agent_wakeup_requests (issue_
 CREATE INDEX agent_wakeup_requests_agent_idx ON agent_wakeup_requests (agent_id, requested_at);
 CREATE UNIQUE INDEX agent_wakeup_requests_key_idx ON agent_wakeup_requests (agent_id, idempotency_key)
   WHERE idempotency_key IS NOT NULL;
+
+-- Wake-ups look for a run of the agent that has not begun yet; schedules for when it was last due.
+CREATE INDEX heartbeat_runs_waiting_idx ON heartbeat_runs (agent_id, created_at)
+  WHERE step = 'queued';
+CREATE TABLE agent_schedules (
+  agent_id TEXT NOT NULL PRIMARY KEY REFERENCES agents (id) ON DELETE CASCADE,
+  last_due_at BIGINT NOT NULL
+);
+-- What somebody decided about a run that is silent.
+CREATE TABLE heartbeat_run_decisions (
+  id TEXT NOT NULL PRIMARY KEY,
+  run_id TEXT NOT NULL REFERENCES heartbeat_runs (id) ON DELETE CASCADE,
+  company_id TEXT NOT NULL,
+  decision TEXT NOT NULL,
+  reason TEXT,
+  snoozed_until BIGINT,
+  evaluation_issue_id TEXT,
+  created_by_agent_id TEXT,
+  created_by_user_id TEXT,
+  created_by_run_id TEXT,
+  created_at BIGINT NOT NULL
+);
+CREATE INDEX heartbeat_run_decisions_idx ON heartbeat_run_decisions (run_id, created_at);
+CREATE INDEX activity_log_run_idx ON activity_log (run_id) WHERE run_id IS NOT NULL;
+-- Leases of a whole company, as the page shows them.
+CREATE INDEX environment_leases_company_idx ON environment_leases (company_id, last_used_at);
+CREATE INDEX environment_leases_company_living_idx ON environment_leases (company_id, last_used_at)
+  WHERE status = 'active' OR status = 'retained';

@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "store/announce.h"
 #include "store/migrate.h"
 #include "store/sqlite/sqlite_conn.h"
 
@@ -75,12 +76,16 @@ static void note_outcome(struct sqlite_store *s, int r, bool committed)
  * savepoint. */
 static int run_one(struct sqlite_store *s, struct write_job *job, bool alone)
 {
+        struct db *db = sqlite_conn_db(s->writer);
+        struct announcement *mark = announce_mark(db);
         int r = 0;
 
         if (!alone)
                 r = sqlite_conn_run(s->writer, "SAVEPOINT job", job->err);
         if (r >= 0)
-                r = job->fn(sqlite_conn_db(s->writer), job->arg, job->err);
+                r = job->fn(db, job->arg, job->err);
+        if (r < 0)
+                announce_forget(db, mark);
         if (alone || !sqlite_conn_in_transaction(s->writer))
                 return r;
         if (r < 0)
@@ -136,6 +141,10 @@ static void run_group(struct sqlite_store *s, struct write_job *group)
         if (r < 0)
                 fail_group(group, r, &err);
         FAULT("store.commit.after");
+        if (any && r >= 0)
+                announce_tell(sqlite_conn_db(s->writer), &s->base);
+        else
+                announce_forget(sqlite_conn_db(s->writer), NULL);
         note_outcome(s, r < 0 ? r : alone ? group->result : 0, any && r >= 0);
 }
 

@@ -1,0 +1,366 @@
+/* Runs of agents: waking, looking, ending. Their logs are in run_log.c. */
+#include "api/api.h"
+#include "api/encode.h"
+#include "api/encode_run.h"
+#include "codec/check.h"
+
+#define MISSING         "Heartbeat run not found"
+#define MISSING_COMPANY "Company not found"
+#define LIST_MAX        1000
+#define LIVE_MAX        50
+#define EVENTS_DEFAULT  200
+#define EVENTS_MAX      1000
+
+/* -- Waking ----------------------------------------------------------------------------------- */
+
+static int check_wake(struct call *c, struct wake_request *q, struct err *err)
+{
+        static const char *const sources[] = { WAKE_TIMER, WAKE_ASSIGNMENT, WAKE_ON_DEMAND,
+                                               WAKE_AUTOMATION, NULL };
+        static const char *const triggers[] = { "manual", "ping", "callback", "system", NULL };
+        CLEAN(check_done) struct check k = { 0 };
+        struct arena *a = c->op->arena;
+        const char *source;
+
+        check_init(&k, c->body);
+        source = check_enum(&k, "source", CHECK_OPTIONAL, sources);
+        q->source = source ? arena_strdup(a, source) : WAKE_ON_DEMAND;
+        q->trigger_detail =
+                arena_strdup(a, check_enum(&k, "triggerDetail", CHECK_OPTIONAL, triggers));
+        q->reason = arena_strtrim(a, check_string(&k, "reason", CHECK_NULLABLE, 0, 2000));
+        q->payload = check_record(&k, "payload", CHECK_NULLABLE);
+        q->idempotency_key =
+                arena_strtrim(a, check_string(&k, "idempotencyKey", CHECK_NULLABLE, 0, 255));
+        q->force_fresh_session = check_bool(&k, "forceFreshSession", CHECK_OPTIONAL, false);
+        q->wake_comment_id = arena_strdup(a, json_get_string(q->payload, "commentId"));
+        return check_end(&k, err);
+}
+
+static const char *skip_message(struct call *c, const struct wake_result *result)
+{
+        if (streq(result->reason, WAKE_REASON_DEFERRED))
+                return arena_printf(c->op->arena,
+                                    "Wakeup was deferred because this issue is already being "
+                                    "executed by %s.",
+                                    result->holder_agent_name ? result->holder_agent_name
+                                                              : "another agent");
+        if (streq(result->reason, WAKE_REASON_BLOCKED))
+                return "Wakeup was skipped because this issue waits for issues that are not done.";
+        return "Wakeup was skipped.";
+}
+
+static void encode_skip(struct call *c, const struct wake_result *result)
+{
+        struct jw w;
+
+        jw_init(&w, &c->out);
+        jw_object(&w);
+        jw_kstring(&w, "status", "skipped");
+        jw_kstring(&w, "reason", result->reason);
+        jw_kstring(&w, "message", skip_message(c, result));
+        jw_kstring(&w, "issueId", result->issue_id);
+        jw_kstring(&w, "executionRunId", result->run.id);
+        jw_kstring(&w, "executionAgentId", result->holder_agent_id);
+        jw_kstring(&w, "executionAgentName", result->holder_agent_name);
+        jw_object_end(&w);
+}
+
+static int answer_wake(struct call *c, const struct wake_request *q, struct err *err)
+{
+        struct wake_result result;
+        struct jw w;
+        int r = run_wake(c->op, c->rt, q, &result, err);
+
+        if (r < 0)
+                return r;
+        c->status = 202;
+        if (result.outcome == WAKE_DEFERRED || result.outcome == WAKE_SKIPPED) {
+                encode_skip(c, &result);
+                return 0;
+        }
+        jw_init(&w, &c->out);
+        encode_run(&w, &result.run);
+        return 0;
+}
+
+static int wakeup(struct call *c, struct err *err)
+{
+        struct wake_request q = { 0 };
+        int r = call_agent(c, &q.agent_id, err);
+
+        if (r >= 0)
+                r = check_wake(c, &q, err);
+        return r < 0 ? r : answer_wake(c, &q, err);
+}
+
+static int invoke(struct call *c, struct err *err)
+{
+        struct wake_request q = { 0 };
+        int r = call_agent(c, &q.agent_id, err);
+
+        if (r >= 0)
+                r = check_wake(c, &q, err);
+        if (r < 0)
+                return r;
+        if (!q.trigger_detail)
+                q.trigger_detail = "manual";
+        return answer_wake(c, &q, err);
+}
+
+/* -- Lists ------------------------------------------------------------------------------------ */
+
+struct page {
+        struct jw w;
+        int64_t limit, shown; /* 0: all */
+        int64_t last_us;
+        const char *last_id;
+        bool more;
+};
+
+static int show(void *ctx, const struct run_view *view)
+{
+        struct page *p = ctx;
+
+        if (p->limit && p->shown == p->limit) {
+                p->more = true;
+                return 0;
+        }
+        encode_run_view(&p->w, view, false);
+        p->last_us = view->run.created_at;
+        p->last_id = view->run.id;
+        p->shown++;
+        return 0;
+}
+
+static int list(struct call *c, struct err *err)
+{
+        struct run_filter filter = { .agent_id = call_query(c, "agentId"),
+                                     .issue_id = call_query(c, "issueId") };
+        struct page p = { 0 };
+        int r = call_uuid(c, 0, MISSING_COMPANY, &filter.company_id, err);
+
+        if (r >= 0)
+                r = call_query_int(c, "limit", 0, INT64_MIN, INT64_MAX, &p.limit, err);
+        if (r >= 0)
+                r = call_cursor(c, &filter.before_us, &filter.before_id, err);
+        if (r < 0)
+                return r;
+        if (call_query(c, "limit"))
+                p.limit = MAX(1, MIN(p.limit, LIST_MAX));
+        filter.limit = p.limit ? p.limit + 1 : 0;
+        call_list(c, &p.w);
+        r = call_list_end(&p.w, run_view_list(c->op, c->rt, &filter, show, &p, err));
+        if (r >= 0 && p.more)
+                call_next_cursor(c, p.last_us, p.last_id);
+        return r;
+}
+
+struct fill {
+        struct page *page;
+        int64_t wanted;
+};
+
+/* Those that ended, until there are enough. */
+static int show_ended(void *ctx, const struct run_view *view)
+{
+        struct fill *f = ctx;
+
+        if (!run_is_terminal(&view->run) || f->page->shown >= f->wanted)
+                return 0;
+        return show(f->page, view);
+}
+
+static int list_live(struct call *c, struct err *err)
+{
+        struct run_filter filter = { .live = true };
+        struct page p = { 0 };
+        struct fill fill = { .page = &p };
+        int r = call_uuid(c, 0, MISSING_COMPANY, &filter.company_id, err);
+
+        if (r >= 0)
+                r = call_query_int(c, "limit", LIVE_MAX, INT64_MIN, INT64_MAX, &p.limit, err);
+        if (r >= 0)
+                r = call_query_int(c, "minCount", 0, INT64_MIN, INT64_MAX, &fill.wanted, err);
+        if (r < 0)
+                return r;
+        filter.limit = p.limit = MAX(1, MIN(p.limit, LIVE_MAX));
+        fill.wanted = MIN(fill.wanted, p.limit);
+        call_list(c, &p.w);
+        r = run_view_list(c->op, c->rt, &filter, show, &p, err);
+        if (r >= 0 && p.shown < fill.wanted) {
+                filter.live = false;
+                filter.limit = 2 * LIVE_MAX;
+                r = run_view_list(c->op, c->rt, &filter, show_ended, &fill, err);
+        }
+        return call_list_end(&p.w, r);
+}
+
+static int list_of_issue(struct call *c, struct err *err)
+{
+        struct page p = { 0 };
+
+        call_list(c, &p.w);
+        return call_list_end(&p.w,
+                             run_view_issue(c->op, c->rt, c->params[0], false, show, &p, err));
+}
+
+static int list_live_of_issue(struct call *c, struct err *err)
+{
+        struct page p = { 0 };
+
+        call_list(c, &p.w);
+        return call_list_end(&p.w, run_view_issue(c->op, c->rt, c->params[0], true, show, &p, err));
+}
+
+static int active(struct call *c, struct err *err)
+{
+        struct run_view view;
+        struct jw w;
+        int r = run_view_active(c->op, c->rt, c->params[0], &view, err);
+
+        jw_init(&w, &c->out);
+        if (r > 0)
+                encode_run_view(&w, &view, false);
+        else if (r == 0)
+                jw_null(&w);
+        return r < 0 ? r : 0;
+}
+
+/* -- One -------------------------------------------------------------------------------------- */
+
+static int get(struct call *c, struct err *err)
+{
+        struct run_view view;
+        const char *id;
+        struct jw w;
+        int r = call_uuid(c, 0, MISSING, &id, err);
+
+        if (r >= 0)
+                r = run_view_get(c->op, c->rt, id, &view, err);
+        jw_init(&w, &c->out);
+        if (r >= 0)
+                encode_run_view(&w, &view, true);
+        return r;
+}
+
+static int cancel(struct call *c, struct err *err)
+{
+        struct run run;
+        const char *id;
+        struct jw w;
+        int r = call_uuid(c, 0, MISSING, &id, err);
+
+        if (r >= 0)
+                r = run_cancel(c->op, c->rt, id, &run, err);
+        jw_init(&w, &c->out);
+        if (r >= 0)
+                encode_run(&w, &run);
+        return r < 0 ? r : 0;
+}
+
+static int show_event(void *ctx, const struct run_event *event)
+{
+        encode_run_event(ctx, event);
+        return 0;
+}
+
+static int events(struct call *c, struct err *err)
+{
+        int64_t after, limit;
+        const char *id;
+        struct jw w;
+        int r = call_uuid(c, 0, MISSING, &id, err);
+
+        if (r >= 0)
+                r = call_query_int(c, "afterSeq", 0, INT64_MIN, INT64_MAX, &after, err);
+        if (r >= 0)
+                r = call_query_int(c, "limit", EVENTS_DEFAULT, INT64_MIN, INT64_MAX, &limit, err);
+        if (r < 0)
+                return r;
+        limit = MAX(1, MIN(limit, EVENTS_MAX));
+        call_list(c, &w);
+        return call_list_end(&w,
+                             run_view_events(c->op, c->rt, id, after, limit, show_event, &w, err));
+}
+
+static int show_issue(void *ctx, const struct issue *i)
+{
+        struct jw *w = ctx;
+
+        jw_object(w);
+        jw_kstring(w, "issueId", i->id);
+        jw_kstring(w, "id", i->id);
+        jw_kstring(w, "identifier", i->identifier);
+        jw_kstring(w, "title", i->title);
+        jw_kstring(w, "status", i->status);
+        jw_kstring(w, "priority", i->priority);
+        jw_object_end(w);
+        return 0;
+}
+
+static int issues(struct call *c, struct err *err)
+{
+        struct jw w;
+
+        call_list(c, &w);
+        return call_list_end(&w, run_view_issues(c->op, c->rt, c->params[0], show_issue, &w, err));
+}
+
+static int show_operation(void *ctx, const struct workspace_row *row)
+{
+        encode_workspace_operation(ctx, row);
+        return 0;
+}
+
+static int operations(struct call *c, struct err *err)
+{
+        const char *id;
+        struct jw w;
+        int r = call_uuid(c, 0, MISSING, &id, err);
+
+        if (r < 0)
+                return r;
+        call_list(c, &w);
+        return call_list_end(&w, run_view_operations(c->op, c->rt, id, show_operation, &w, err));
+}
+
+/* They are quick and say what they have to say in their row. */
+static int operation_log(struct call *c, struct err *err)
+{
+        int r = access_authenticated(&c->actor, err);
+
+        return r < 0 ? r : err_set(err, ERR_NOT_FOUND, "Workspace operation log not found");
+}
+
+static int decide(struct call *c, struct err *err)
+{
+        struct run_decision decision;
+        const char *id;
+        struct jw w;
+        int r = call_uuid(c, 0, MISSING, &id, err);
+
+        if (r >= 0)
+                r = run_decide(c->op, c->rt, id, c->body, &decision, err);
+        jw_init(&w, &c->out);
+        if (r >= 0)
+                encode_run_decision(&w, &decision);
+        return r < 0 ? r : 0;
+}
+
+const struct route routes_runs[] = {
+        { "POST", "/api/agents/:id/wakeup", wakeup, 0 },
+        { "POST", "/api/agents/:id/heartbeat/invoke", invoke, ROUTE_BODY_FREE },
+        { "GET", "/api/companies/:companyId/heartbeat-runs", list, 0 },
+        { "GET", "/api/companies/:companyId/live-runs", list_live, 0 },
+        { "GET", "/api/heartbeat-runs/:id", get, 0 },
+        { "POST", "/api/heartbeat-runs/:id/cancel", cancel, ROUTE_BODY_FREE },
+        { "GET", "/api/heartbeat-runs/:id/events", events, 0 },
+        { "GET", "/api/heartbeat-runs/:id/issues", issues, 0 },
+        { "GET", "/api/heartbeat-runs/:id/workspace-operations", operations, 0 },
+        { "POST", "/api/heartbeat-runs/:id/watchdog-decisions", decide, 0 },
+        { "GET", "/api/workspace-operations/:id/log", operation_log, 0 },
+        { "GET", "/api/issues/:id/runs", list_of_issue, 0 },
+        { "GET", "/api/issues/:id/live-runs", list_live_of_issue, 0 },
+        { "GET", "/api/issues/:id/active-run", active, 0 },
+        { NULL, NULL, NULL, 0 },
+};

@@ -1,0 +1,20 @@
+/* What may come through a callback channel: paths in one spelling, and the routes of agents.
+ *
+ * The order matters: a path is first shown to be in the one spelling that everybody reads alike,
+ * and only then compared with the list. Whatever needs to be normalised is refused instead: no dot
+ * segments, no empty segments, no backslash, no control bytes, nothing of these behind a percent
+ * sign, and no broken escapes. Agents' programs write none of that.
+ *
+ * Pure. Any thread. */
+#ifndef BERTH_CORE_CALLBACK_ROUTES_H
+#define BERTH_CORE_CALLBACK_ROUTES_H
+
+#include "base/util.h"
+
+/* What is wrong with a path, raw and without its query; NULL: nothing. Static. */
+const char *callback_path_problem(const char *path);
+
+/* Whether agents may do this; the path has no problem. Methods are upper case. */
+bool callback_route_allowed(const char *method, const char *path);
+
+#endif

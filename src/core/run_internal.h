@@ -1,0 +1,167 @@
+/* Shared by the files of run.h.
+ *
+ * A task is what an operation knows of the run that it works on: the row as it last saw it, the
+ * agent, the place. Every job begins by reading the row again and ends with the step that it
+ * recorded, so jobs of one run may come in any order and after any crash; at any time there is at
+ * most one per run (run_host.c). */
+#ifndef BERTH_CORE_RUN_INTERNAL_H
+#define BERTH_CORE_RUN_INTERNAL_H
+
+#include "core/adapter_run.h"
+#include "core/callback.h"
+#include "core/exec.h"
+#include "core/lease.h"
+#include "core/run.h"
+#include "store/agents.h"
+#include "store/execution_workspaces.h"
+#include "store/issues.h"
+#include "store/projects.h"
+
+#define RUN_FAILED_CODE    "adapter_failed"
+#define RUN_LOST_CODE      "process_lost"
+#define RUN_LOST_TEXT      "Process lost -- server may have restarted"
+#define RUN_CANCELLED_CODE "cancelled"
+#define RUN_CANCELLED_TEXT "Cancelled by control plane"
+#define RUN_GRACE_MS       15000
+#define RUN_NOTE_MS        10000 /* what writing a row may take, whatever else happens */
+
+/* What is left to do with a run once a job is over. */
+enum run_next {
+        RUN_NEXT_DONE,   /* nothing */
+        RUN_NEXT_WATCH,  /* its command runs: execution_id */
+        RUN_NEXT_FINISH, /* its command is over */
+        RUN_NEXT_AGAIN,  /* could not be done now: the same once more, later */
+};
+
+struct run_result {
+        enum run_next next;
+        char execution[UUID_LEN + 1]; /* of RUN_NEXT_WATCH */
+        int64_t grace_ms;             /* between SIGTERM and SIGKILL */
+};
+
+/* What was chosen for a run (environment-runtime 5.1). */
+struct run_choice {
+        struct environment env;
+        struct issue issue;                   /* id NULL: none */
+        struct project project;               /* id NULL: none */
+        struct execution_workspace workspace; /* id NULL: none */
+        json_t *config;                       /* the workspace's; NULL: none */
+        const char *mode;                     /* of the workspace, or the default */
+};
+
+struct run_task {
+        struct op *op; /* as the agent */
+        struct op own; /* what `op` points to */
+        struct runtime *rt;
+        struct actor actor;
+        struct run run;
+        struct agent agent;
+        const char *company_name;
+        json_t *config;  /* adapterConfig */
+        json_t *context; /* contextSnapshot; written with the next step */
+        struct run_choice choice;
+        struct lease_record record;
+        const struct driver *driver;
+        const char *local_cwd; /* directory on this machine; NULL: none */
+        const char *cwd;       /* where the command starts; NULL: as the driver says */
+        struct adapter_input input;
+        struct adapter_command command;
+        const char *failure_code; /* of the error that is being returned; NULL: adapter_failed */
+};
+
+/* How a run ended. */
+struct run_outcome {
+        const char *status, *error, *error_code, *signal;
+        int64_t exit_code;              /* -1: none */
+        const char *stop_reason;        /* of resultJson */
+        json_t *result;                 /* members of resultJson; NULL: none */
+        struct adapter_result *adapter; /* NULL: the adapter never came to a result */
+        const char *log_sha256, *out, *err;
+        int64_t log_bytes;
+        bool timed_out;
+        bool is_lost; /* by no fault of the command: tried once more */
+};
+
+/* -- run.c -- */
+
+/* Everything of a run that its row leads to. ERR_NOT_FOUND. `op` is the job's. */
+int run_task_load(struct op *op, struct runtime *rt, const char *id, struct run_task *ret,
+                  struct err *err);
+/* Its lease, once there is one; ERR_NOT_FOUND. */
+int run_task_lease(struct run_task *t, struct err *err);
+/* The row as it is now. */
+int run_task_refresh(struct run_task *t, struct err *err);
+/* The same task, deaf to cancel, with time to write something down. */
+struct op run_note_op(const struct run_task *t);
+/* From step to step; what else the task's row carries is written with it, and the context. `with`,
+ * when it is not NULL, is called in the same transaction. Afterwards run.status is what it is by
+ * now. ERR_CONFLICT when somebody else has the run. */
+int run_step(struct run_task *t, const char *from, const char *to,
+             int (*with)(struct db *db, struct run_task *t, struct err *err), struct err *err);
+/* An object that goes with the arena. */
+json_t *run_keep(struct arena *arena, json_t *take_value);
+/* Parsed and kept; an empty object for what is none. */
+json_t *run_parse(struct arena *arena, const char *text);
+/* Live events, once the transaction is committed. */
+void run_announce_status(struct db *db, const struct run *run);
+void run_announce_agent(struct db *db, const struct run *run, const char *status);
+bool run_agent_may_work(const struct agent *agent);
+
+/* -- run_queue.c -- */
+
+struct run_ids {
+        char (*at)[UUID_LEN + 1];
+        size_t n, room;
+};
+void run_ids_add(struct run_ids *ids, const char *id);
+void run_ids_done(struct run_ids *ids);
+
+/* One pass over the table: what nobody works on (when asked for), what is to be cancelled, and what
+ * can be claimed. */
+struct run_pass {
+        bool look_for_strays;
+        struct run_ids strays, cancelled, claimed;
+};
+int run_pass(struct op *op, struct runtime *rt, struct run_pass *pass, struct err *err);
+
+/* -- run_select.c -- */
+int run_select(struct run_task *t, struct err *err);
+
+/* -- run_place.c: the lease, the directory, and what makes it ready -- */
+int run_acquire(struct run_task *t, struct err *err);
+int run_stage(struct run_task *t, struct err *err);
+/* Where commands start, for a run whose place is there already. */
+void run_find_cwd(struct run_task *t);
+
+/* -- run_command.c -- */
+/* The adapter's input; `session` as saved unless `fresh`. */
+int run_build(struct run_task *t, bool fresh, struct err *err);
+/* Start it; the callback is opened. *ret_id: the execution. */
+int run_start(struct run_task *t, const char *key, const char **ret_id, struct err *err);
+/* "run:<id>", or with `fresh` the one of the second attempt. In the arena. */
+const char *run_key(struct run_task *t, bool fresh);
+
+/* -- run_prepare.c, run_finish.c, run_recover.c: jobs -- */
+void run_prepare(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
+void run_finish(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
+/* Take up a run by its step. */
+void run_recover(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
+/* Bring output into the log, and with `note` how far it is into the row; *ret_more: there is more
+ * of it now. */
+void run_pump(struct op *op, struct runtime *rt, const char *id, bool note, bool *ret_more);
+
+/* -- run_outcome.c -- */
+/* Record how it ended and go on to `releasing`. A run that is terminal already keeps its status. */
+int run_conclude(struct run_task *t, const char *from, const struct run_outcome *outcome,
+                 struct err *err);
+/* The outcome of an error before the command began. */
+struct run_outcome run_failure(const struct run_task *t, const struct err *cause);
+/* Give up the leases and be done. */
+enum run_next run_release(struct run_task *t);
+/* Inside a transaction: the locks that the run has on its issue go. */
+int run_free_issue(struct db *db, const struct op *op, const struct run *run, struct err *err);
+/* The events and rows that follow from a terminal status, inside the transaction that set it. */
+int run_note_end(struct db *db, const struct op *op, struct runtime *rt, const struct run *run,
+                 struct err *err);
+
+#endif

@@ -1,0 +1,53 @@
+#include "core/run_policy.h"
+
+#include "codec/json.h"
+
+#define CONCURRENT_DEFAULT 20
+#define CONCURRENT_MAX     50
+#define INTERVAL_MAX_S     (INT64_C(366) * 24 * 3600)
+
+static bool flag(const json_t *heartbeat, const char *name, bool fallback)
+{
+        const json_t *v = json_object_get(heartbeat, name);
+
+        return json_is_boolean(v) ? json_is_true(v) : fallback;
+}
+
+/* A whole number, or 0. */
+static int64_t number(const json_t *heartbeat, const char *name)
+{
+        const json_t *v = json_object_get(heartbeat, name);
+
+        return json_is_integer(v) ? json_integer_value(v) : 0;
+}
+
+void run_policy_read(const struct agent *agent, struct arena *arena, struct run_policy *ret)
+{
+        json_t *config = NULL;
+        const json_t *h;
+        int64_t most;
+
+        (void)json_parse(agent->runtime_config, strlen(agent->runtime_config), &config, NULL);
+        h = json_get_object(config, "heartbeat");
+        *ret = (struct run_policy){ .wake_on_demand = flag(h, "wakeOnDemand", true) };
+        ret->interval_s = number(h, "intervalSec");
+        if (ret->interval_s > 0)
+                ret->interval_s = MAX(RUN_INTERVAL_MIN_S, MIN(ret->interval_s, INTERVAL_MAX_S));
+        else
+                ret->interval_s = 0;
+        ret->cron = arena_strdup(arena, json_get_string(h, "cron"));
+        ret->timer = flag(h, "enabled", false) && (ret->interval_s > 0 || ret->cron);
+        most = number(h, "maxConcurrentRuns");
+        ret->max_concurrent = most > 0 ? MIN(most, CONCURRENT_MAX) : CONCURRENT_DEFAULT;
+        json_decref(config);
+}
+
+bool run_agent_is_invokable(const struct agent *agent)
+{
+        static const char *const asleep[] = { "paused", "terminated", "pending_approval" };
+
+        for (size_t i = 0; i < ARRAY_LEN(asleep); i++)
+                if (streq(agent->status, asleep[i]))
+                        return false;
+        return true;
+}

@@ -1,0 +1,23 @@
+/* What an agent's runtimeConfig.heartbeat says about when it runs. Any thread. */
+#ifndef BERTH_CORE_RUN_POLICY_H
+#define BERTH_CORE_RUN_POLICY_H
+
+#include "store/agents.h"
+
+#define RUN_INTERVAL_MIN_S 10
+
+struct run_policy {
+        bool timer;             /* `enabled`, and there is an interval or a cron line */
+        bool wake_on_demand;    /* false: only its timer wakes it */
+        int64_t interval_s;     /* 0: none */
+        const char *cron;       /* NULL: none; the arena's */
+        int64_t max_concurrent; /* runs at a time: 1 to 50, 20 unless told */
+};
+
+/* What makes no sense reads as absent. */
+void run_policy_read(const struct agent *agent, struct arena *arena, struct run_policy *ret);
+
+/* Whether the agent may be woken at all: not paused, terminated or pending approval. */
+bool run_agent_is_invokable(const struct agent *agent);
+
+#endif

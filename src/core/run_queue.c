@@ -1,0 +1,232 @@
+/* Claiming: of the queued runs of an agent, the oldest first, as many as it may have at once. A
+ * claim, the lock on the issue, and what is told about both are one transaction. */
+#include "base/clock.h"
+#include "base/fault.h"
+#include "core/audit.h"
+#include "core/issue_internal.h"
+#include "core/run_internal.h"
+
+#define CONCURRENT_DEFAULT 20
+#define CONCURRENT_MAX     50
+
+void run_ids_add(struct run_ids *ids, const char *id)
+{
+        if (ids->n == ids->room) {
+                ids->room = ids->room ? 2 * ids->room : 8;
+                ids->at = xrealloc(ids->at, ids->room * sizeof(*ids->at));
+        }
+        memcpy(ids->at[ids->n++], id, UUID_LEN + 1);
+}
+
+void run_ids_done(struct run_ids *ids)
+{
+        free(ids->at);
+        *ids = (struct run_ids){ 0 };
+}
+
+/* -- One claim --------------------------------------------------------------------------------- */
+
+struct claims {
+        struct op *op;
+        struct runtime *rt;
+        struct run_pass *pass;
+        const char *agent_id;
+        struct agent agent;
+        struct db *db;
+        struct err *err;
+        struct run *rows; /* read before anything of them is written */
+        size_t n, room;
+        size_t claimed_before; /* ids of earlier transactions */
+};
+
+/* The issue is the run's as long as it lives, if the agent has it and nobody works on it. */
+static int lock_issue(struct claims *c, const struct run *run, struct err *err)
+{
+        struct issue issue, seen;
+        bool held = false, held_too = false;
+        struct op op = *c->op;
+        int r;
+
+        if (!run->issue_id)
+                return 0;
+        op.run_id = run->id;
+        r = issues_get(c->db, run->issue_id, c->op->arena, &issue, err);
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                return 0;
+        }
+        if (r < 0 || issue_is_closed(&issue) || !issue.assignee_agent_id ||
+            !streq(issue.assignee_agent_id, run->agent_id))
+                return r;
+        r = issue_lock_holds(c->db, &op, issue.checkout_run_id, &held, err);
+        if (r >= 0)
+                r = issue_lock_holds(c->db, &op, issue.execution_run_id, &held_too, err);
+        if (r < 0 || held || held_too)
+                return r;
+        if (issue_check_blockers(c->db, &op, &issue, err) < 0) {
+                err_clear(err);
+                return 0;
+        }
+        seen = issue;
+        issue.updated_at = clock_now_us();
+        issue_set_status(&issue, "in_progress", issue.updated_at);
+        issue.checkout_run_id = issue.execution_run_id = run->id;
+        issue.execution_locked_at = issue.updated_at;
+        return issues_update(c->db, &issue, &seen, err);
+}
+
+static int claim(struct claims *c, struct run *run, struct err *err)
+{
+        struct op op = *c->op;
+        int64_t now = clock_now_us();
+        int r = runs_claim(c->db, run->id, c->rt->node.instance.s, now, err);
+
+        if (r <= 0)
+                return r;
+        op.run_id = run->id;
+        run->status = RUN_RUNNING;
+        run->started_at = now;
+        r = lock_issue(c, run, err);
+        if (r >= 0)
+                r = runs_note_wakeup(c->db, run->wakeup_request_id, "claimed", NULL, now, err);
+        if (r >= 0)
+                r = run_event_add(c->db, c->rt, run, "lifecycle", "info", "run started", NULL, err);
+        if (r >= 0)
+                r = audit(c->db, &op, run->company_id, "heartbeat.invoked", "heartbeat_run",
+                          run->id, json_pack("{s:s}", "agentId", run->agent_id), err);
+        if (r >= 0)
+                r = agents_note_run(c->db, run->agent_id, "running", 0, now, err);
+        if (r < 0)
+                return r;
+        run_announce_status(c->db, run);
+        run_announce_agent(c->db, run, "running");
+        run_ids_add(&c->pass->claimed, run->id);
+        return 0;
+}
+
+/* Nobody may work for it: it never will. */
+static int refuse(struct claims *c, struct run *run, struct err *err)
+{
+        run->status = RUN_CANCELLED;
+        run->error = "Agent is not invokable in its current state";
+        run->error_code = "agent_not_invokable";
+        run->finished_at = run->updated_at = clock_now_us();
+        if (runs_end(c->db, run, RUN_QUEUED, err) <= 0)
+                return 0;
+        return run_note_end(c->db, c->op, c->rt, run, err);
+}
+
+static int collect(void *ctx, const struct run *row)
+{
+        struct claims *c = ctx;
+
+        if (c->n == c->room) {
+                c->room = c->room ? 2 * c->room : 8;
+                c->rows = xrealloc(c->rows, c->room * sizeof(*c->rows));
+        }
+        c->rows[c->n++] = *row;
+        return 0;
+}
+
+static int64_t concurrency(const struct agent *agent, struct arena *arena)
+{
+        const json_t *config = run_parse(arena, agent->runtime_config);
+        const json_t *set =
+                json_object_get(json_get_object(config, "heartbeat"), "maxConcurrentRuns");
+        int64_t n = json_is_integer(set) ? json_integer_value(set) : CONCURRENT_DEFAULT;
+
+        return MIN(MAX(n, 1), CONCURRENT_MAX);
+}
+
+static int claim_of_agent(struct db *db, void *arg, struct err *err)
+{
+        struct claims *c = arg;
+        int64_t running, limit = 0;
+        bool may;
+        int r;
+
+        c->db = db;
+        c->err = err;
+        c->n = 0;
+        c->pass->claimed.n = c->claimed_before;
+        r = agents_get(db, c->agent_id, c->op->arena, &c->agent, err);
+        if (r >= 0)
+                r = runs_count_running(db, c->agent_id, &running, err);
+        if (r < 0)
+                return r;
+        may = run_agent_may_work(&c->agent);
+        if (may) {
+                limit = concurrency(&c->agent, c->op->arena) - running;
+                if (limit <= 0)
+                        return 0;
+        }
+        r = runs_queued(db, c->agent_id, limit, c->op->arena, collect, c, err);
+        for (size_t i = 0; r >= 0 && i < c->n; i++)
+                r = may ? claim(c, &c->rows[i], err) : refuse(c, &c->rows[i], err);
+        return r;
+}
+
+/* -- The pass ---------------------------------------------------------------------------------- */
+
+struct agents {
+        struct op *op;
+        const char **ids;
+        size_t n, room;
+        struct run_pass *pass;
+};
+
+static int add_agent(void *ctx, const char *agent_id)
+{
+        struct agents *all = ctx;
+
+        if (all->n == all->room) {
+                all->room = all->room ? 2 * all->room : 8;
+                all->ids = xrealloc(all->ids, all->room * sizeof(*all->ids));
+        }
+        all->ids[all->n++] = agent_id;
+        return 0;
+}
+
+static int add_stray(void *ctx, const struct run *row)
+{
+        run_ids_add(&((struct agents *)ctx)->pass->strays, row->id);
+        return 0;
+}
+
+static int add_cancelled(void *ctx, const struct run *row)
+{
+        run_ids_add(&((struct agents *)ctx)->pass->cancelled, row->id);
+        return 0;
+}
+
+static int look(struct db *db, void *arg, struct err *err)
+{
+        struct agents *all = arg;
+        int r = runs_waiting_agents(db, all->op->arena, add_agent, all, err);
+
+        if (r >= 0)
+                r = runs_cancelled(db, all->op->arena, add_cancelled, all, err);
+        if (r >= 0 && all->pass->look_for_strays)
+                r = runs_unfinished(db, all->op->arena, add_stray, all, err);
+        return r;
+}
+
+int run_pass(struct op *op, struct runtime *rt, struct run_pass *pass, struct err *err)
+{
+        struct agents all = { .op = op, .pass = pass };
+        struct claims c = { .op = op, .rt = rt, .pass = pass };
+        int r = store_read(op, rt->store, look, &all, err);
+
+        for (size_t i = 0; r >= 0 && i < all.n; i++) {
+                c.agent_id = all.ids[i];
+                c.claimed_before = pass->claimed.n;
+                FAULT("run.claim.before");
+                r = store_write(op, rt->store, claim_of_agent, &c, err);
+                FAULT("run.claim.after");
+                if (r < 0)
+                        pass->claimed.n = c.claimed_before;
+        }
+        free(all.ids);
+        free(c.rows);
+        return r;
+}

@@ -1,0 +1,39 @@
+/* What an agent shows to prove which run it is (http-api 2.2).
+ *
+ * A run token is a JWT (codec/jwt.h) for the API itself. It names agent, company and run, and is
+ * worth something only while that run is running: whoever checks one looks at the run's row
+ * (auth.h). The token of a callback channel (callback.h) is a code over the run's id, so that it
+ * needs no storing and is the same after a restart; it is compared in one place, where the channel
+ * ends.
+ *
+ * Both keys come from the master key of the secrets, unless the operator gave one for run tokens,
+ * and stay what they are until the daemon ends. A daemon without master key makes keys for itself;
+ * then tokens do not outlive it.
+ *
+ * Immutable after run_keys_new(); any thread. */
+#ifndef BERTH_CORE_RUN_TOKEN_H
+#define BERTH_CORE_RUN_TOKEN_H
+
+#include "codec/jwt.h"
+#include "core/runtime.h"
+#include "store/runs.h"
+
+#define CHANNEL_TOKEN_BYTES 24
+#define CHANNEL_TOKEN_LEN   32 /* in base64url */
+
+/* `secret` is the operator's for run tokens; NULL or empty: derived. Master key loaded before. */
+int run_keys_new(const struct node *node, const char *secret, struct run_keys **ret,
+                 struct err *err);
+void run_keys_free(struct run_keys *keys);
+
+/* Append the token of a run. */
+int run_token_mint(const struct runtime *rt, const struct run *run, const char *adapter_type,
+                   struct buf *ret, struct err *err);
+/* ERR_UNAUTHORIZED. That the run is running is for the caller to see. */
+int run_token_verify(const struct runtime *rt, const char *token, struct jwt_claims *ret,
+                     struct err *err);
+
+void run_channel_token(const struct runtime *rt, const char *run_id,
+                       char ret[CHANNEL_TOKEN_LEN + 1]);
+
+#endif

@@ -1,0 +1,25 @@
+/* A command of our own beside the work: started in a lease and waited for. Operation threads. */
+#ifndef BERTH_CORE_RUN_WAIT_H
+#define BERTH_CORE_RUN_WAIT_H
+
+#include "core/exec.h"
+#include "core/provision.h"
+
+#define RUN_WAIT_OUTPUT_MAX ((size_t)64 << 10) /* what is kept of each stream */
+
+struct run_command_end {
+        struct provision_end how; /* its texts are those of out and err */
+        struct buf out, err;
+};
+
+/* `body` is that of an execute request. An error: it is not known to have ended well or badly. */
+int run_command_wait(struct op *op, struct runtime *rt, const struct lease_record *record,
+                     json_t *body, struct run_command_end *ret, struct err *err);
+void run_command_end_done(struct run_command_end *end);
+
+/* Start what an execute request says, for its agent if it names one; `redact` (may be NULL) is one
+ * more value to keep out of the output. */
+int run_command_start(struct op *op, struct runtime *rt, const struct lease_record *record,
+                      json_t *body, const char *redact, const char **ret_id, struct err *err);
+
+#endif

@@ -1,0 +1,224 @@
+/* Wake-ups that wait for the run of their issue to end. Each agent has at most one per issue; what
+ * else comes meanwhile is told to the same run. */
+#include "base/clock.h"
+#include "core/issue_internal.h"
+#include "core/run_policy.h"
+#include "core/run_wake_internal.h"
+
+#define WAKE_MEMBER "_wake"
+
+int wake_tell_holder(struct wake *w, const char *run_id, struct wake_result *ret, struct err *err)
+{
+        struct agent holder;
+        int r;
+
+        *ret = (struct wake_result){ .outcome = WAKE_DEFERRED,
+                                     .reason = WAKE_REASON_DEFERRED,
+                                     .issue_id = w->issue.id };
+        if (!run_id)
+                return 0;
+        r = runs_get(w->db, run_id, w->op->arena, &ret->run, err);
+        if (r >= 0)
+                r = agents_get(w->db, ret->run.agent_id, w->op->arena, &holder, err);
+        if (r < 0)
+                return r;
+        ret->holder_agent_id = holder.id;
+        ret->holder_agent_name = holder.name;
+        return 0;
+}
+
+/* -- Deferring -------------------------------------------------------------------------------- */
+
+/* What was sent, and what its run has to know besides. */
+static const char *pack(const struct wake *w)
+{
+        json_t *payload = w->req->payload ? json_deep_copy(w->req->payload) : json_object();
+        const char *text;
+
+        json_object_set_new(payload, WAKE_MEMBER,
+                            json_pack("{s:s?, s:b}", "commentId", w->req->wake_comment_id,
+                                      "forceFreshSession", w->req->force_fresh_session));
+        text = json_to_arena(w->op->arena, payload);
+        json_decref(payload);
+        return text;
+}
+
+static int insert(struct wake *w, const char *holder, struct err *err)
+{
+        struct wakeup row = {
+                .id = arena_strdup(w->op->arena, uuid_new().s),
+                .company_id = w->agent.company_id,
+                .agent_id = w->agent.id,
+                .source = w->req->source,
+                .trigger_detail = w->req->trigger_detail,
+                .reason = w->req->reason,
+                .payload = pack(w),
+                .status = WAKEUP_DEFERRED,
+                .requested_by_actor_type = w->actor_type,
+                .requested_by_actor_id = w->actor_id,
+                .idempotency_key = w->req->idempotency_key,
+                .issue_id = w->issue.id,
+                .run_id = holder,
+                .requested_at = w->now,
+        };
+
+        return wakeups_insert(w->db, &row, err);
+}
+
+int wake_defer(struct wake *w, const char *holder, struct wake_result *ret, struct err *err)
+{
+        struct wakeup before;
+        int r = wakeups_deferred_of(w->db, w->agent.id, w->issue.id, w->op->arena, &before, err);
+
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                r = insert(w, holder, err);
+        } else if (r >= 0) {
+                r = wakeups_merge(w->db, before.id, WAKEUP_DEFERRED,
+                                  w->req->reason ? w->req->reason : before.reason, pack(w), err);
+        }
+        return r < 0 ? r : wake_tell_holder(w, holder, ret, err);
+}
+
+/* -- Taking it up ----------------------------------------------------------------------------- */
+
+/* The request as it was made. *ret_payload is a new reference. */
+static struct wake_request unpack(const struct wakeup *row, struct arena *arena,
+                                  json_t **ret_payload)
+{
+        struct wake_request q = {
+                .agent_id = row->agent_id,
+                .source = row->source,
+                .trigger_detail = row->trigger_detail,
+                .reason = row->reason,
+                .issue_id = row->issue_id,
+        };
+        json_t *besides;
+
+        *ret_payload = NULL;
+        if (row->payload)
+                (void)json_parse(row->payload, strlen(row->payload), ret_payload, NULL);
+        besides = json_get_object(*ret_payload, WAKE_MEMBER);
+        q.wake_comment_id = arena_strdup(arena, json_get_string(besides, "commentId"));
+        q.force_fresh_session = json_is_true(json_object_get(besides, "forceFreshSession"));
+        if (besides)
+                json_object_del(*ret_payload, WAKE_MEMBER);
+        if (json_object_size(*ret_payload) > 0)
+                q.payload = *ret_payload;
+        return q;
+}
+
+/* Why it is not wanted any more; NULL when it is. */
+static const char *obsolete(const struct wake *w)
+{
+        const char *status = w->issue.status;
+        bool closed = streq(status, "done") || streq(status, "cancelled");
+
+        if (!run_agent_is_invokable(&w->agent))
+                return "agent_not_invokable";
+        if (closed && !w->req->wake_comment_id)
+                return "issue_closed";
+        if (!w->req->wake_comment_id && w->issue.assignee_agent_id &&
+            !streq(w->issue.assignee_agent_id, w->agent.id) && streq(w->req->source, "assignment"))
+                return "issue_reassigned";
+        return NULL;
+}
+
+/* 1 when a run came of it. */
+static int promote(struct db *db, const struct op *op, const struct wakeup *row,
+                   struct run_wakes *wakes, struct err *err)
+{
+        json_t *payload;
+        struct wake_request req = unpack(row, op->arena, &payload);
+        struct wake w = { .db = db,
+                          .op = op,
+                          .req = &req,
+                          .actor_type = row->requested_by_actor_type,
+                          .actor_id = row->requested_by_actor_id,
+                          .now = clock_now_us() };
+        struct wake_result result;
+        const char *why;
+        int r = wake_load(&w, err);
+
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                r = wakeups_move(db, row->id, WAKEUP_DEFERRED, WAKEUP_SKIPPED, NULL,
+                                 "issue_not_found", w.now, err);
+                json_decref(payload);
+                return r < 0 ? r : 0;
+        }
+        why = r < 0 ? NULL : obsolete(&w);
+        if (r >= 0 && why) {
+                r = wakeups_move(db, row->id, WAKEUP_DEFERRED, WAKEUP_SKIPPED, NULL, why, w.now,
+                                 err);
+        } else if (r >= 0) {
+                r = wake_queue(&w, row, &result, err);
+                if (r > 0)
+                        run_wakes_add(wakes, &result);
+        }
+        json_decref(payload);
+        return r < 0 ? r : (why ? 0 : r);
+}
+
+struct rows {
+        struct arena *arena;
+        struct wakeup *at;
+        size_t n, room;
+};
+
+static int collect(void *ctx, const struct wakeup *row)
+{
+        struct rows *rows = ctx;
+
+        if (rows->n == rows->room) {
+                size_t room = rows->room ? 2 * rows->room : 4;
+                struct wakeup *more = arena_alloc(rows->arena, room * sizeof(*more));
+
+                if (rows->n)
+                        memcpy(more, rows->at, rows->n * sizeof(*more));
+                rows->at = more;
+                rows->room = room;
+        }
+        rows->at[rows->n++] = *row;
+        return 0;
+}
+
+/* Unless somebody works on the issue, by now also a run that was made for a row before. */
+static int promote_free(struct db *db, const struct op *op, const struct wakeup *row,
+                        struct run_wakes *wakes, struct err *err)
+{
+        const char *holder = NULL;
+        struct issue issue;
+        int r = issues_get(db, row->issue_id, op->arena, &issue, err);
+
+        if (r >= 0)
+                r = issue_active_run(db, op, &issue, &holder, err);
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                r = 0;
+        }
+        return r < 0 || holder ? r : promote(db, op, row, wakes, err);
+}
+
+int run_wake_promote_all(struct db *db, const struct op *op, struct runtime *rt UNUSED,
+                         struct run_wakes *wakes, struct err *err)
+{
+        struct rows rows = { .arena = op->arena };
+        int r = wakeups_deferred(db, op->arena, collect, &rows, err);
+
+        for (size_t n = 0; r >= 0 && n < rows.n; n++)
+                r = promote_free(db, op, &rows.at[n], wakes, err);
+        return r < 0 ? r : 0;
+}
+
+int run_wake_promote_in(struct db *db, const struct op *op, struct runtime *rt UNUSED,
+                        const struct run *ended, struct run_wakes *wakes, struct err *err)
+{
+        struct rows rows = { .arena = op->arena };
+        int r = wakeups_deferred_after(db, ended->id, ended->issue_id, op->arena, collect, &rows,
+                                       err);
+
+        for (size_t n = 0; r >= 0 && n < rows.n; n++)
+                r = promote_free(db, op, &rows.at[n], wakes, err);
+        return r < 0 ? r : 0;
+}

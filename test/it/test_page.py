@@ -1,0 +1,120 @@
+"""The web page: what is served, signing in, the overview, live changes."""
+import gzip
+import re
+
+from berthtest import BerthTest
+from webtest import PHONE, WebTest
+
+
+class ServedTest(BerthTest):
+    def assets(self):
+        return re.findall(r'"(/assets/[^"]+)"', self.req("GET", "/").text)
+
+    def test_the_page_itself(self):
+        answer = self.req("GET", "/")
+        self.assertEqual((answer.status, answer.headers["Content-Type"]), (200, "text/html; charset=utf-8"))
+        policy = answer.headers["Content-Security-Policy"]
+        for part in ("default-src 'none'", "script-src 'self'", "connect-src 'self'", "frame-ancestors 'none'"):
+            self.assertIn(part, policy)
+        self.assertNotIn("unsafe", policy)
+        self.assertEqual(answer.headers["X-Content-Type-Options"], "nosniff")
+        self.assertEqual(answer.headers["Cache-Control"], "no-cache")
+        again = self.req("GET", "/", headers={"If-None-Match": answer.headers["ETag"]})
+        self.assertEqual((again.status, again.body), (304, b""))
+
+    def test_addresses_of_the_page_are_the_page(self):
+        page = self.req("GET", "/").body
+        for path in ("/ACM", "/ACM/environments/new", "/apis", "/%3Cscript%3E", "/ACM?x=1"):
+            with self.subTest(path=path):
+                answer = self.req("GET", path)
+                self.assertEqual((answer.status, answer.body), (200, page))
+        self.assertEqual(self.req("HEAD", "/ACM").status, 200)
+        for path in ("/api/nowhere", "/API/nowhere", "/api"):
+            with self.subTest(path=path):
+                self.assert_error(self.req("GET", path), 404, "API route not found")
+        self.assert_error(self.req("POST", "/ACM", {}), 404, "Not found")
+
+    def test_files_of_the_page(self):
+        self.assertGreaterEqual(len(self.assets()), 2)
+        for path in self.assets():
+            with self.subTest(path=path):
+                answer = self.req("GET", path, headers={"Accept-Encoding": "gzip, br"})
+                self.assertEqual((answer.status, answer.headers["Content-Encoding"]), (200, "gzip"))
+                self.assertIn("immutable", answer.headers["Cache-Control"])
+                self.assertEqual(answer.headers["X-Content-Type-Options"], "nosniff")
+                self.assertGreater(len(gzip.decompress(answer.body)), 1000)
+                self.assertEqual(self.req("GET", path, headers={"If-None-Match": answer.headers["ETag"], "Accept-Encoding": "*"}).status, 304)
+                self.assertEqual(self.req("GET", path, headers={"Accept-Encoding": "identity"}).status, 406)
+        for path in ("/assets/", "/assets/nothing.js", "/assets/index.html", "/assets/../index.html"):
+            with self.subTest(path=path):
+                self.assert_error(self.req("GET", path), 404, "Not found")
+
+
+class OverviewTest(WebTest):
+    daemon_env = {"BERTH_ALLOW_FAKE_PROVIDER": "1"}
+
+    def test_the_first_company(self):
+        page = self.page()
+        page.heading("Welcome")
+        self.assert_accessible(page)
+        page.get_by_label("Company name").fill("Acme")
+        page.button("Create company").click()
+        page.heading("Overview")
+        page.text("Records and world agree")
+        self.assert_accessible(page)
+
+    def test_living_leases(self):
+        company = self.company()
+        env = self.environment(company, name="box")
+        lease = self.acquire(env, ttlMs=3600_000)["lease"]
+        page = self.page(f"/{company['issuePrefix']}")
+        row = page.get_by_role("region", name="Leases").get_by_role("row").filter(hasText=lease["id"][-12:])
+        row.get_by_role("link", name="box").wait_for()
+        self.assertIn("by hand", row.inner_text())
+        self.assert_accessible(page)
+        # It changes by itself.
+        self.release(lease)
+        row.gone()
+
+    def test_on_a_phone(self):
+        company = self.company()
+        self.environment(company, name="box")
+        page = self.page(f"/{company['issuePrefix']}", colorScheme="dark", **PHONE)
+        page.heading("Overview")
+        self.assertEqual(page.evaluate("document.documentElement.scrollWidth > innerWidth"), False)
+        self.assert_accessible(page)
+
+    def test_a_daemon_that_restarts(self):
+        company = self.company()
+        page = self.page(f"/{company['issuePrefix']}/environments")
+        page.heading("Environments")
+        self.daemon.stop()
+        page.text("Connection lost")
+        self.assert_accessible(page)
+        self.daemon.start()
+        page.get_by_text("Connection lost").gone()
+        self.environment(company, name="after the restart")
+        page.text("after the restart")
+
+
+class SignInTest(WebTest):
+    daemon_flags = ("--mode", "authenticated")
+
+    def test_a_key(self):
+        company = self.operator("POST", "/api/companies", {"name": "Acme"}, 201)
+        key = self.operator("POST", "/api/board-api-keys", {"name": "page", "user": "ada", "instanceAdmin": True}, 201)
+        page = self.page(f"/{company['issuePrefix']}/environments")
+        page.heading("Sign in to Berth")
+        self.assert_accessible(page)
+        page.get_by_label("Board key").fill("pcp_board_" + "0" * 48)
+        page.button("Sign in").click()
+        page.text("This key is not valid")
+        page.get_by_label("Board key").fill(key["token"])
+        page.button("Sign in").click()
+        page.heading("Environments")
+        page.reload()
+        page.heading("Environments")
+        # It is revoked while the page is open.
+        self.operator("DELETE", f"/api/board-api-keys/{key['id']}")
+        page.text("The key is not valid any more")
+        self.assertNotIn(key["token"], page.evaluate("JSON.stringify(sessionStorage) + JSON.stringify(localStorage)"))

@@ -1,0 +1,292 @@
+"""Waking agents: by hand, by what happens to issues; coalesced, deferred, skipped, once per key."""
+
+import unittest
+import uuid
+
+from berthtest import wait_until
+from waketest import WakeTest
+from worktest import MISSING
+
+
+class ByHandTest(WakeTest):
+    # http-api 3.8
+    def test_a_wake_up_queues_a_run(self):
+        ada = self.sleeper()
+        run = self.wake(ada, triggerDetail="manual", reason="look around", payload={"n": 1})
+        self.assertEqual((run["status"], run["invocationSource"], run["triggerDetail"], run["agentId"],
+                          run["exitCode"], run["issueId"], run["companyId"]),
+                         ("queued", "on_demand", "manual", ada["id"], None, None, self.acme["id"]))
+        self.assertEqual(run["contextSnapshot"], {
+            "wakeSource": "on_demand", "wakeTriggerDetail": "manual", "wakeReason": "look around",
+            "triggeredBy": "board", "actorId": "local-board",
+            "paperclipWake": {"reason": "look around", "payload": {"n": 1}}})
+        self.assertEqual([(r["status"], r["run"]) for r in self.requests(ada)], [("queued", run["id"])])
+        self.assertEqual(self.runs(ada)[0]["wakeupRequestId"], run["wakeupRequestId"])
+
+    def test_invoke_needs_no_body_and_wakeup_does(self):
+        ada = self.sleeper()
+        self.assert_error(self.req("POST", f"/api/agents/{ada['id']}/wakeup"), 400, "Validation error")
+        run = self.ok("POST", f"/api/agents/{ada['id']}/heartbeat/invoke", status=202)
+        self.assertEqual((run["invocationSource"], run["triggerDetail"]), ("on_demand", "manual"))
+        for body in ({"source": "dream"}, {"triggerDetail": "x"}, {"payload": []}, {"forceFreshSession": "yes"}):
+            self.assert_error(self.req("POST", f"/api/agents/{ada['id']}/wakeup", body), 400, "Validation error")
+
+    def test_what_waits_takes_the_next_along(self):
+        ada = self.sleeper()
+        first = self.wake(ada)
+        self.assertEqual(self.wake(ada, reason="again", forceFreshSession=True)["id"], first["id"])
+        self.assertEqual((self.told(first)["wakeReason"], self.told(first)["forceFreshSession"]), ("again", True))
+        task = self.wake(ada, payload={"taskKey": "t1"})
+        self.assertNotEqual(task["id"], first["id"])
+        self.assertEqual(self.wake(ada, payload={"taskKey": "t1"})["id"], task["id"])
+        self.assertEqual([r["status"] for r in self.requests(ada)], ["queued", "coalesced", "queued", "coalesced"])
+        self.assertEqual(len(self.runs(ada)), 2)
+
+    def test_the_same_key_is_the_same_run(self):
+        ada, bob = self.sleeper(), self.sleeper("Bob")
+        first = self.wake(ada, idempotencyKey="k", payload={"taskKey": "a"})
+        again = self.wake(ada, idempotencyKey="k", payload={"taskKey": "b"})
+        self.assertEqual(again["id"], first["id"])
+        self.ok("POST", f"/api/heartbeat-runs/{first['id']}/cancel")
+        self.assertEqual(self.wake(ada, idempotencyKey="k")["status"], "cancelled")
+        self.assertNotEqual(self.wake(bob, idempotencyKey="k")["id"], first["id"])
+        self.assertEqual(len(self.runs(ada)), 1)
+
+    def test_who_cannot_be_woken(self):
+        ada = self.sleeper()
+        for action, status in (("pause", "paused"), ("terminate", "terminated")):
+            self.ok("POST", f"/api/agents/{ada['id']}/{action}")
+            answer = self.req("POST", f"/api/agents/{ada['id']}/wakeup", {})
+            self.assert_error(answer, 409, "Agent is not invokable in its current state")
+            self.assertEqual(answer.json["details"], {"status": status})
+        self.assertEqual(self.requests(ada), [])
+        quiet = self.agent(self.acme, "Quiet")
+        self.assertEqual(self.wake(quiet), {
+            "status": "skipped", "reason": "wakeup_skipped", "message": "Wakeup was skipped.", "issueId": None,
+            "executionRunId": None, "executionAgentId": None, "executionAgentName": None})
+        self.assert_error(self.req("POST", f"/api/agents/{MISSING}/wakeup", {}), 404, "Agent not found")
+
+    # http-api 8.78
+    def test_who_may_wake(self):
+        ada, bob = self.sleeper(), self.sleeper("Bob")
+        path = f"/api/agents/{ada['id']}/wakeup"
+        self.assert_error(self.as_agent(bob, "POST", path, {}), 403, "Agent can only invoke itself")
+        self.assert_error(self.as_agent(bob, "POST", f"/api/agents/{ada['id']}/heartbeat/invoke"), 403,
+                          "Agent can only invoke itself")
+        own = self.agent_ok(ada, "POST", path, {}, status=202)
+        self.assertEqual((own["contextSnapshot"]["triggeredBy"], own["contextSnapshot"]["actorId"]),
+                         ("agent", ada["id"]))
+
+    def test_an_issue_that_is_not_there(self):
+        ada, other = self.sleeper(), self.company("Other")
+        theirs = self.ok("POST", f"/api/companies/{other['id']}/issues", {"title": "x"}, status=201)
+        for issue in (MISSING, theirs["id"], "ACM-99"):
+            self.assert_error(self.req("POST", f"/api/agents/{ada['id']}/wakeup", {"payload": {"issueId": issue}}),
+                              404, "Issue not found")
+        self.assertEqual(self.requests(ada), [])
+
+    def test_it_is_there_after_a_crash(self):
+        ada = self.sleeper()
+        run = self.wake(ada, idempotencyKey="k")
+        self.daemon.restart(crash=True)
+        self.assertEqual(self.wake(ada, idempotencyKey="k")["id"], run["id"])
+        self.assertEqual(self.ok("GET", f"/api/heartbeat-runs/{run['id']}")["status"], "queued")
+
+
+class MemberTest(WakeTest):
+    daemon_env = {"BERTH_MODE": "authenticated"}
+
+    def setUp(self):
+        super(WakeTest.__mro__[1], self).setUp()
+
+    # http-api 8.78
+    def test_a_member_cannot_wake(self):
+        acme = self.operator("POST", "/api/companies", {"name": "Acme"}, 201)
+        agent = self.operator("POST", f"/api/companies/{acme['id']}/agents", {"name": "Ada"}, 201)
+        member = self.board_user(acme, role="member")
+        for path in ("wakeup", "heartbeat/invoke"):
+            answer = self.req("POST", f"/api/agents/{agent['id']}/{path}", {}, token=member["token"])
+            self.assertEqual(answer.status, 403, answer)
+
+
+class ByIssuesTest(WakeTest):
+    def reasons(self, agent):
+        return [r["contextSnapshot"].get("wakeReason") for r in self.runs(agent)]
+
+    # http-api 3.10
+    def test_an_assignment(self):
+        ada = self.sleeper()
+        issue = self.issue("do", assigneeAgentId=ada["id"])
+        (run,) = self.runs(ada)
+        self.assertEqual((run["invocationSource"], run["issueId"]), ("assignment", issue["id"]))
+        told = self.told(run)
+        self.assertEqual((told["wakeReason"], told["issueId"], told["taskId"], told["taskKey"]),
+                         ("issue_assigned", issue["id"], issue["id"], issue["id"]))
+        self.assertEqual(told["paperclipWake"]["issue"]["identifier"], issue["identifier"])
+        later = self.issue("later")
+        self.assertEqual(len(self.runs(ada)), 1)
+        self.ok("PATCH", f"/api/issues/{later['id']}", {"assigneeAgentId": ada["id"]})
+        self.assertEqual(len(self.runs(ada)), 1)  # it is in the backlog
+        self.ok("PATCH", f"/api/issues/{later['id']}", {"status": "todo"})
+        self.ok("PATCH", f"/api/issues/{later['id']}", {"title": "other"})
+        self.assertEqual([r["issueId"] for r in self.runs(ada)], [issue["id"], later["id"]])
+
+    def test_who_is_paused_is_not_woken(self):
+        ada = self.sleeper()
+        self.ok("POST", f"/api/agents/{ada['id']}/pause")
+        issue = self.issue(assigneeAgentId=ada["id"])
+        self.comment(issue, "hello @Ada")
+        self.assertEqual(self.requests(ada), [])
+
+    # http-api 3.10
+    def test_a_comment_by_somebody_else(self):
+        ada = self.sleeper()
+        issue = self.issue(assigneeAgentId=ada["id"])
+        first, second = self.comment(issue, "one"), self.comment(issue, "two")
+        (run,) = self.runs(ada)
+        told = self.told(run)
+        self.assertEqual((told["wakeReason"], told["wakeCommentId"], told["commentId"]),
+                         ("issue_commented", second["id"], second["id"]))
+        self.assertEqual((told["paperclipWake"]["commentIds"], [c["body"] for c in told["paperclipWake"]["comments"]]),
+                         ([first["id"], second["id"]], ["one", "two"]))
+        self.agent_ok(ada, "POST", f"/api/issues/{issue['id']}/comments", {"body": "mine"}, status=201)
+        self.assertEqual(self.told(run)["commentId"], second["id"])
+
+    def test_comments_on_what_is_closed(self):
+        ada = self.sleeper()
+        issue = self.issue()
+        self.ok("PATCH", f"/api/issues/{issue['id']}", {"status": "done"})
+        self.ok("PATCH", f"/api/issues/{issue['id']}", {"assigneeAgentId": ada["id"]})
+        self.comment(issue, "too late")
+        self.assertEqual(self.requests(ada), [])
+        self.comment(issue, "once more", reopen=True)
+        self.assertEqual(self.reasons(ada), ["issue_commented"])
+
+    # http-api 3.10
+    def test_mentions(self):
+        ada, bob = self.sleeper(), self.sleeper("Bob")
+        eve, long = self.sleeper("Eve"), self.sleeper("Bob Long")
+        issue = self.issue(assigneeAgentId=ada["id"])
+        self.comment(issue, f"x@bob.org @bobby; @bob: and [E](agent://{eve['id']})")
+        self.assertEqual((self.reasons(bob), self.reasons(eve), self.reasons(long)),
+                         (["issue_comment_mentioned"], ["issue_comment_mentioned"], []))
+        self.comment(issue, "@Bob Long, @bob-long")
+        self.assertEqual((len(self.requests(bob)), len(self.requests(long))), (1, 1))
+        self.agent_ok(bob, "POST", self.issues, {"title": "t"}, status=201)
+        own = self.issue(assigneeAgentId=bob["id"])
+        before = len(self.requests(bob))
+        self.agent_ok(bob, "POST", f"/api/issues/{own['id']}/comments", {"body": "@bob"}, status=201)
+        self.assertEqual(len(self.requests(bob)), before)  # nobody wakes itself by talking
+
+    # http-api 3.10
+    def test_the_board_takes_it_for_an_agent(self):
+        ada = self.sleeper()
+        issue = self.issue()
+        self.ok("POST", f"/api/issues/{issue['id']}/checkout", {"agentId": ada["id"], "expectedStatuses": ["backlog"]})
+        self.assertEqual(self.reasons(ada), ["issue_checked_out"])
+
+    def test_what_it_waits_for(self):
+        ada = self.sleeper()
+        first = self.issue()
+        second = self.issue(assigneeAgentId=ada["id"], blockedByIssueIds=[first["id"]])
+        self.assertEqual([(r["status"], r["error"]) for r in self.requests(ada)],
+                         [("skipped", "issue_dependencies_blocked")])
+        answer = self.wake(ada, payload={"issueId": second["identifier"]})
+        self.assertEqual((answer["status"], answer["reason"], answer["issueId"]),
+                         ("skipped", "issue_dependencies_blocked", second["id"]))
+        self.ok("PATCH", f"/api/issues/{first['id']}", {"status": "done"})
+        self.assertEqual(self.reasons(ada), ["issue_blockers_resolved"])
+
+    def test_it_is_given_to_somebody_else(self):
+        ada, bob = self.sleeper(), self.sleeper("Bob")
+        issue = self.issue(assigneeAgentId=ada["id"])
+        (mine,) = self.runs(ada)
+        self.ok("PATCH", f"/api/issues/{issue['id']}", {"assigneeAgentId": bob["id"]})
+        gone = self.ok("GET", f"/api/heartbeat-runs/{mine['id']}")
+        self.assertEqual((gone["status"], gone["errorCode"]), ("cancelled", "issue_reassigned"))
+        self.assertEqual(self.reasons(bob), ["issue_assigned"])
+        self.ok("PATCH", f"/api/issues/{issue['id']}", {"status": "cancelled"})
+        self.assertEqual([r["errorCode"] for r in self.runs(bob)], ["issue_cancelled"])
+
+    def test_who_gives_it_away_goes_on(self):
+        ada, bob = self.sleeper(), self.sleeper("Bob")
+        issue = self.issue(status="backlog", assigneeAgentId=ada["id"])
+        run = self.run_row(ada, issue=issue)
+        self.agent_ok(ada, "PATCH", f"/api/issues/{issue['id']}", {"assigneeAgentId": bob["id"], "status": "todo"},
+                      run=run)
+        self.assertEqual(self.ok("GET", f"/api/heartbeat-runs/{run}")["status"], "running")
+        self.assertEqual([r["status"] for r in self.requests(bob)], ["deferred_issue_execution"])
+
+
+class DeferredTest(WakeTest):
+    daemon_env = {**WakeTest.daemon_env, "BERTH_SWEEP_INTERVAL_MS": "50"}
+
+    def held(self, ada):
+        issue = self.issue(status="backlog", assigneeAgentId=ada["id"])
+        return issue, self.run_row(ada, issue=issue)
+
+    # http-api 3.8
+    def test_it_is_being_worked_on(self):
+        ada = self.sleeper()
+        issue, run = self.held(ada)
+        for _ in range(2):
+            self.assertEqual(self.wake(ada, payload={"issueId": issue["id"]}, idempotencyKey="k"), {
+                "status": "skipped", "reason": "issue_execution_deferred",
+                "message": "Wakeup was deferred because this issue is already being executed by Ada.",
+                "issueId": issue["id"], "executionRunId": run, "executionAgentId": ada["id"],
+                "executionAgentName": "Ada"})
+        said = self.comment(issue, "and this")
+        (request,) = self.requests(ada)
+        self.assertEqual((request["status"], request["count"], request["reason"]),
+                         ("deferred_issue_execution", 1, "issue_commented"))
+        self.end(run)
+        (made,) = wait_until(lambda: self.runs(ada), "what was deferred is taken up")
+        told = self.told(made)
+        self.assertEqual((made["issueId"], told["wakeCommentId"], told["triggeredBy"]),
+                         (issue["id"], said["id"], "board"))
+        self.assertNotIn("_wake", told["paperclipWake"]["payload"])
+        self.assertEqual([(r["status"], r["run"]) for r in self.requests(ada)], [("queued", made["id"])])
+        self.assertEqual(self.wake(ada, idempotencyKey="k")["id"], made["id"])
+
+    def test_one_after_the_other(self):
+        ada, bob = self.sleeper(), self.sleeper("Bob")
+        issue, run = self.held(ada)
+        self.wake(bob, payload={"issueId": issue["id"]})
+        self.wake(ada, payload={"issueId": issue["id"]})
+        self.end(run)
+        (first,) = wait_until(lambda: self.runs(bob), "the oldest is taken up")
+        self.assertEqual(self.runs(ada), [])
+        self.ok("POST", f"/api/heartbeat-runs/{first['id']}/cancel")
+        wait_until(lambda: self.runs(ada), "then the next")
+
+    def test_a_checkout_counts_too(self):
+        ada, bob = self.sleeper(), self.sleeper("Bob")
+        run = self.run_row(ada)
+        issue = self.issue()
+        self.checkout(issue, ada, run=run)
+        answer = self.wake(bob, payload={"issueId": issue["id"]})
+        self.assertEqual((answer["reason"], answer["executionRunId"]), ("issue_execution_deferred", run))
+        self.end(run)
+        wait_until(lambda: self.runs(bob), "it is taken up when that run has ended")
+
+    def test_what_is_no_longer_wanted(self):
+        ada, bob = self.sleeper(), self.sleeper("Bob")
+        issue, run = self.held(ada)
+        self.wake(bob, payload={"issueId": issue["id"]})
+        self.ok("PATCH", f"/api/issues/{issue['id']}", {"status": "done"})
+        self.end(run)
+        wait_until(lambda: self.requests(bob)[0]["status"] == "skipped", "it is given up")
+        self.assertEqual((self.requests(bob)[0]["error"], self.runs(bob)), ("issue_closed", []))
+
+    def test_an_interruption(self):
+        ada = self.sleeper()
+        issue, run = self.held(ada)
+        self.comment(issue, "stop", interrupt=True)
+        self.assertEqual(self.ok("GET", f"/api/heartbeat-runs/{run}")["status"], "cancelled")
+        self.assertEqual(len(self.runs(ada)), 1)
+        self.assert_error(self.as_agent(ada, "POST", f"/api/issues/{issue['id']}/comments",
+                                        {"body": "x", "interrupt": True}, run=str(uuid.uuid4())), 403)
+
+
+if __name__ == "__main__":
+    unittest.main()

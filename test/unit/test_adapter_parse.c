@@ -1,0 +1,505 @@
+/* What is made of the output of every adapter. */
+#include "adapter_fixture.h"
+
+#include "core/adapter_parse.h"
+
+struct parsed {
+        struct adapter_fixture f;
+        struct adapter_parser *p;
+        struct adapter_result res;
+};
+
+static void begin(struct parsed *t, const char *type, const char *config, const char *session)
+{
+        fixture_init(&t->f, type, "local", config);
+        if (session)
+                fixture_session(&t->f, session);
+        assert_int_equal(fixture_build(&t->f, NULL), 0);
+        assert_int_equal(adapter_parser_new(NULL, &t->f.in, &t->f.command, &t->p, NULL), 0);
+}
+
+static void finish(struct parsed *t, int64_t code)
+{
+        struct adapter_exit end = { .code = code };
+
+        adapter_parser_finish(t->p, &end, &t->f.arena, &t->res);
+        adapter_parser_free(t->p);
+}
+
+static void feed(struct parsed *t, bool is_stderr, const char *text)
+{
+        adapter_parser_feed(t->p, is_stderr, text, strlen(text));
+}
+
+/* All of it, byte by byte: where the pieces end must not matter. */
+static void run(struct parsed *t, const char *type, const char *config, const char *session,
+                const char *out, const char *err, int64_t code)
+{
+        begin(t, type, config, session);
+        for (; *out; out++)
+                adapter_parser_feed(t->p, false, out, 1);
+        for (; *err; err++)
+                adapter_parser_feed(t->p, true, err, 1);
+        finish(t, code);
+}
+
+static void done(struct parsed *t)
+{
+        fixture_done(&t->f);
+}
+
+static void assert_text(const char *value, const char *expected)
+{
+        if (!expected) {
+                if (value)
+                        fail_msg("\"%s\" instead of nothing", value);
+                return;
+        }
+        assert_non_null(value);
+        assert_string_equal(value, expected);
+}
+
+static void assert_usage(const struct parsed *t, int64_t input, int64_t cached, int64_t output)
+{
+        assert_true(t->res.has_usage);
+        assert_int_equal(t->res.input_tokens, input);
+        assert_int_equal(t->res.cached_input_tokens, cached);
+        assert_int_equal(t->res.output_tokens, output);
+}
+
+#define CLAUDE_BEGIN                                                                               \
+        "{\"type\":\"system\",\"subtype\":\"init\",\"session_id\":\"s-9\",\"model\":\"opus\"}\n"   \
+        "{\"type\":\"assistant\",\"session_id\":\"s-9\",\"message\":{\"content\":["                \
+        "{\"type\":\"text\",\"text\":\"One\"},{\"type\":\"tool_use\",\"text\":\"no\"},"            \
+        "{\"type\":\"text\",\"text\":\"Two\"}]}}\n"
+#define CLAUDE_END                                                                                 \
+        "{\"type\":\"result\",\"session_id\":\"s-9\",\"result\":\"Done.\",\"total_cost_usd\":"     \
+        "0.25,\"usage\":{\"input_tokens\":10,\"cache_read_input_tokens\":4,\"output_tokens\":6}}"
+
+static void test_claude(void **state)
+{
+        struct parsed t;
+
+        (void)state;
+        run(&t, "claude_local", NULL, NULL, CLAUDE_BEGIN CLAUDE_END, "", 0);
+        assert_text(t.res.error_message, NULL);
+        assert_text(t.res.session_id, "s-9");
+        assert_text(t.res.session_display_id, "s-9");
+        assert_text(json_get_string(t.res.session_params, "cwd"), "/w");
+        assert_text(t.res.model, "opus");
+        assert_text(t.res.summary, "Done.");
+        assert_usage(&t, 10, 4, 6);
+        assert_true(t.res.has_cost);
+        assert_true(t.res.cost_usd > 0.24 && t.res.cost_usd < 0.26);
+        assert_text(t.res.provider, "anthropic");
+        assert_text(t.res.biller, "anthropic");
+        assert_text(t.res.billing_type, "subscription");
+        assert_text(json_get_string(t.res.result_json, "result"), "Done.");
+        done(&t);
+}
+
+static void test_claude_without_a_result(void **state)
+{
+        struct parsed t;
+
+        (void)state;
+        run(&t, "claude_local", "{\"env\":{\"ANTHROPIC_API_KEY\":\"k\"}}", NULL, CLAUDE_BEGIN, "",
+            0);
+        assert_text(t.res.error_message, "Failed to parse claude JSON output");
+        assert_text(t.res.summary, "One\n\nTwo");
+        assert_text(t.res.billing_type, "api");
+        done(&t);
+        run(&t, "claude_local", NULL, NULL, "", "\nno such thing\nmore\n", 3);
+        assert_text(t.res.error_message, "Claude exited with code 3: no such thing");
+        assert_int_equal(t.res.exit_code, 3);
+        assert_text(t.res.session_id, NULL);
+        done(&t);
+        run(&t, "claude_local", NULL, "old", "", "", 2);
+        assert_text(t.res.error_message, "Claude exited with code 2");
+        assert_text(t.res.session_id, "old");
+        done(&t);
+}
+
+/* What claude says when it fails, and what is made of it. */
+static void check_claude_error(const char *result, const char *stderr_text, const char *code,
+                               bool clears)
+{
+        struct parsed t;
+
+        run(&t, "claude_local", NULL, "old", result, stderr_text, 1);
+        assert_text(t.res.error_code, code);
+        assert_int_equal(t.res.clear_session, clears);
+        assert_int_equal(t.res.session_id == NULL, clears);
+        assert_false(t.res.unknown_session);
+        done(&t);
+}
+
+static void test_claude_errors(void **state)
+{
+        (void)state;
+        check_claude_error("", "Please log in at https://claude.ai/login.\n",
+                           "claude_auth_required", false);
+        check_claude_error("{\"type\":\"result\",\"is_error\":true,\"subtype\":"
+                           "\"error_max_turns\"}",
+                           "", "max_turns_exhausted", true);
+        check_claude_error("{\"type\":\"result\",\"is_error\":true,\"result\":\"API Error: 529 "
+                           "Overloaded\"}",
+                           "", "claude_transient_upstream", false);
+        check_claude_error("", "something else", NULL, false);
+        /* what it talks about is no error */
+        check_claude_error("{\"type\":\"assistant\",\"message\":{\"content\":[{\"type\":\"text\","
+                           "\"text\":\"rate limit\"}]}}",
+                           "", NULL, false);
+}
+
+static void test_a_login_address(void **state)
+{
+        struct parsed t;
+
+        (void)state;
+        run(&t, "claude_local", NULL, NULL, "",
+            "Not logged in. Open https://claude.ai/login?x=1, please.\n", 1);
+        assert_text(json_get_string(t.res.error_meta, "loginUrl"), "https://claude.ai/login?x=1");
+        done(&t);
+}
+
+static void test_when_to_try_again(void **state)
+{
+        struct parsed t;
+
+        (void)state;
+        run(&t, "claude_local", NULL, NULL,
+            "{\"type\":\"result\",\"is_error\":true,\"result\":"
+            "\"Claude AI usage limit reached|1999999999\"}",
+            "", 1);
+        assert_text(t.res.error_code, "claude_transient_upstream");
+        assert_text(t.res.error_family, "transient_upstream");
+        assert_int_equal(t.res.retry_not_before, INT64_C(1999999999) * 1000000);
+        done(&t);
+        run(&t, "claude_local", NULL, NULL, "", "You've hit your limit. It resets at 3:30pm.\n", 1);
+        assert_int_equal(t.res.retry_not_before % (INT64_C(60) * 1000000), 0);
+        assert_true(t.res.retry_not_before > 0);
+        done(&t);
+}
+
+static void check_unknown(const char *type, const char *config, const char *text)
+{
+        struct parsed t;
+
+        run(&t, type, config, "old", "", text, 1);
+        assert_true(t.res.unknown_session);
+        assert_text(t.res.session_id, NULL);
+        done(&t);
+        run(&t, type, config, NULL, "", text, 1); /* nothing was resumed */
+        assert_false(t.res.unknown_session);
+        done(&t);
+        run(&t, type, config, "old", "", text, 0); /* and it went well */
+        assert_false(t.res.unknown_session);
+        done(&t);
+}
+
+static void test_unknown_sessions(void **state)
+{
+        static const char model[] = "{\"model\":\"a/b\"}";
+
+        (void)state;
+        check_unknown("claude_local", NULL, "No conversation found with session ID: x\n");
+        check_unknown("codex_local", NULL, "Error: no rollout found for thread id x");
+        check_unknown("codex_local", NULL, "thread 12 not found");
+        check_unknown("cursor", NULL, "Could not resume chat");
+        check_unknown("gemini_local", NULL, "Session abc was NOT FOUND\nwell: session x not found");
+        check_unknown("opencode_local", model, "Resource not found: /x/session/y.json");
+        check_unknown("pi_local", model, "Session file /x not found");
+}
+
+static void test_codex(void **state)
+{
+        struct parsed t;
+
+        (void)state;
+        run(&t, "codex_local", "{\"env\":{\"OPENAI_API_KEY\":{\"type\":\"secret_ref\"}}}", NULL,
+            "{\"type\":\"thread.started\",\"thread_id\":\"t-1\"}\nnoise\n"
+            "{\"type\":\"item.completed\",\"item\":{\"type\":\"agent_message\",\"text\":\"a\"}}\n"
+            "{\"type\":\"item.completed\",\"item\":{\"type\":\"reasoning\",\"text\":\"no\"}}\n"
+            "{\"type\":\"turn.completed\",\"usage\":{\"input_tokens\":1,\"output_tokens\":1}}\n"
+            "{\"type\":\"item.completed\",\"item\":{\"type\":\"agent_message\",\"text\":\"b\"}}\n"
+            "{\"type\":\"error\",\"message\":\"Reconnecting\"}\n"
+            "{\"type\":\"turn.completed\",\"usage\":{\"input_tokens\":9,\"cached_input_tokens\":3,"
+            "\"output_tokens\":2}}\n",
+            "", 0);
+        assert_text(t.res.error_message, NULL);
+        assert_text(t.res.session_id, "t-1");
+        assert_text(t.res.summary, "b");
+        assert_usage(&t, 9, 3, 2);
+        assert_false(t.res.has_cost);
+        assert_text(t.res.billing_type, "api");
+        assert_text(t.res.biller, "openai");
+        done(&t);
+        run(&t, "codex_local", NULL, NULL,
+            "{\"type\":\"turn.failed\",\"error\":{\"message\":\"We are at high demand\"}}",
+            "2026 ERROR state db missing rollout path for thread x\n", 1);
+        assert_text(t.res.error_message, "We are at high demand");
+        assert_text(t.res.error_code, "codex_transient_upstream");
+        assert_text(t.res.biller, "chatgpt");
+        done(&t);
+        run(&t, "codex_local", NULL, NULL, "",
+            "ERROR state db missing rollout path for thread x\nreal trouble\n", 1);
+        assert_text(t.res.error_message, "Codex exited with code 1: real trouble");
+        done(&t);
+}
+
+static void test_cursor(void **state)
+{
+        struct parsed t;
+
+        (void)state;
+        run(&t, "cursor", "{\"model\":\"gpt-5\"}", NULL,
+            "stdout: {\"type\":\"system\",\"subtype\":\"init\",\"sessionId\":\"c-1\"}\n"
+            "stdout:{\"type\":\"assistant\",\"message\":{\"content\":[{\"type\":\"text\","
+            "\"text\":\"hi\"}]}}\n"
+            "{\"type\":\"result\",\"usage\":{\"inputTokens\":5,\"cachedInputTokens\":1,"
+            "\"outputTokens\":2},\"total_cost_usd\":0}\n",
+            "", 0);
+        assert_text(t.res.session_id, "c-1");
+        assert_text(t.res.summary, "hi");
+        assert_usage(&t, 5, 1, 2);
+        assert_false(t.res.has_cost);
+        assert_text(t.res.provider, "openai");
+        assert_text(t.res.biller, "cursor");
+        done(&t);
+}
+
+static void test_gemini(void **state)
+{
+        struct parsed t;
+
+        (void)state;
+        run(&t, "gemini_local", "{\"env\":{\"GOOGLE_API_KEY\":\"k\"}}", NULL,
+            "{\"type\":\"init\",\"checkpoint_id\":\"g-1\",\"model\":\"gemini-2.5-pro\"}\n"
+            "{\"type\":\"message\",\"role\":\"user\",\"content\":\"no\"}\n"
+            "{\"type\":\"message\",\"role\":\"assistant\",\"content\":\"he\",\"delta\":true}\n"
+            "{\"type\":\"message\",\"role\":\"assistant\",\"content\":\"llo\",\"delta\":true}\n"
+            "{\"type\":\"assistant\",\"message\":{\"content\":[{\"type\":\"question\",\"prompt\":"
+            "\"Which?\"}]}}\n"
+            "{\"type\":\"result\",\"status\":\"success\",\"stats\":{\"input_tokens\":7,"
+            "\"cached\":2,\"output_tokens\":3}}\n",
+            "", 0);
+        assert_text(t.res.session_id, "g-1");
+        assert_text(t.res.summary, "hello");
+        assert_text(t.res.model, "gemini-2.5-pro");
+        assert_usage(&t, 7, 2, 3);
+        assert_text(json_get_string(t.res.question, "prompt"), "Which?");
+        assert_text(t.res.billing_type, "api");
+        done(&t);
+        run(&t, "gemini_local", NULL, "old", "", "", 53);
+        assert_text(t.res.error_code, "max_turns_exhausted");
+        assert_true(t.res.clear_session);
+        done(&t);
+        run(&t, "gemini_local", NULL, NULL, "", "Please set an Auth method in settings\n", 1);
+        assert_text(t.res.error_code, "gemini_auth_required");
+        done(&t);
+}
+
+static void test_opencode(void **state)
+{
+        struct parsed t;
+
+        (void)state;
+        run(&t, "opencode_local", "{\"model\":\"openai/gpt-5\"}", NULL,
+            "{\"type\":\"text\",\"sessionID\":\"o-1\",\"part\":{\"text\":\"a\"}}\n"
+            "{\"type\":\"step_finish\",\"part\":{\"tokens\":{\"input\":3,\"output\":2,"
+            "\"reasoning\":1,\"cache\":{\"read\":4}},\"cost\":0.5}}\n"
+            "{\"type\":\"text\",\"part\":{\"text\":\"b\"}}\n"
+            "{\"type\":\"step_finish\",\"part\":{\"tokens\":{\"input\":1,\"output\":1},"
+            "\"cost\":0.25}}\n",
+            "", 0);
+        assert_text(t.res.session_id, "o-1");
+        assert_text(t.res.summary, "a\n\nb");
+        assert_usage(&t, 4, 4, 4);
+        assert_true(t.res.cost_usd > 0.74 && t.res.cost_usd < 0.76);
+        assert_text(t.res.provider, "openai");
+        assert_text(t.res.model, "openai/gpt-5");
+        done(&t);
+        run(&t, "opencode_local", "{\"model\":\"openai/gpt-5\"}", NULL,
+            "{\"type\":\"error\",\"error\":{\"name\":\"X\",\"data\":{\"message\":\"bad\"}}}\n", "",
+            0);
+        assert_text(t.res.error_message, "bad");
+        assert_int_equal(t.res.exit_code, 1);
+        done(&t);
+}
+
+static void test_pi(void **state)
+{
+        struct parsed t;
+
+        (void)state;
+        run(&t, "pi_local", "{\"model\":\"xai/grok\"}", "/s/x.jsonl",
+            "{\"type\":\"message_update\",\"assistantMessageEvent\":{\"type\":\"text_delta\","
+            "\"delta\":\"par\"}}\n"
+            "{\"type\":\"turn_end\",\"message\":{\"content\":[{\"type\":\"text\",\"text\":\"hi\"}],"
+            "\"usage\":{\"input\":5,\"output\":2,\"cacheRead\":1,\"cost\":{\"total\":0.1}}}}\n"
+            "{\"type\":\"agent_end\",\"messages\":[{\"role\":\"user\",\"content\":\"q\"},"
+            "{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"final\"}]}]}\n",
+            "", 0);
+        assert_text(t.res.session_id, "/s/x.jsonl");
+        assert_text(t.res.summary, "final");
+        assert_usage(&t, 5, 1, 2);
+        assert_text(t.res.provider, "xai");
+        done(&t);
+        run(&t, "pi_local", "{\"model\":\"xai/grok\"}", NULL,
+            "{\"type\":\"auto_retry_end\",\"success\":false,\"finalError\":\"gave up\"}\n", "", 0);
+        assert_text(t.res.error_message, "gave up");
+        assert_int_equal(t.res.exit_code, 1);
+        assert_non_null(t.res.session_id); /* the file that it was told */
+        done(&t);
+}
+
+static void test_process(void **state)
+{
+        struct parsed t;
+        CLEAN(cleanup_free) char *text = NULL;
+
+        (void)state;
+        run(&t, "process", "{\"command\":\"x\"}", NULL, "out \xff\n", "err\n", 4);
+        assert_text(t.res.error_message, "Process exited with code 4");
+        assert_text(t.res.session_id, NULL);
+        assert_false(t.res.has_usage);
+        text = json_to_text(t.res.result_json);
+        assert_string_equal(text, "{\"stdout\":\"out \xef\xbf\xbd\\n\",\"stderr\":\"err\\n\"}");
+        done(&t);
+        run(&t, "process", "{\"command\":\"x\"}", NULL, "", "", 0);
+        assert_text(t.res.error_message, NULL);
+        done(&t);
+}
+
+static void test_ends_of_other_kinds(void **state)
+{
+        struct parsed t;
+        struct adapter_exit late = { .code = -1, .signal = "SIGTERM", .timed_out = true };
+        struct adapter_exit killed = { .code = -1, .signal = "SIGKILL" };
+
+        (void)state;
+        begin(&t, "claude_local", "{\"timeoutSec\":7}", NULL);
+        adapter_parser_finish(t.p, &late, &t.f.arena, &t.res);
+        adapter_parser_free(t.p);
+        assert_text(t.res.error_code, "timeout");
+        assert_text(t.res.error_message, "Timed out after 7s");
+        assert_int_equal(t.res.exit_code, -1);
+        done(&t);
+        begin(&t, "process", "{\"command\":\"x\"}", NULL);
+        adapter_parser_finish(t.p, &killed, &t.f.arena, &t.res);
+        adapter_parser_free(t.p);
+        assert_text(t.res.error_message, "Process was ended by SIGKILL");
+        done(&t);
+}
+
+static void check_http(int64_t status, bool timed_out, const char *message, const char *summary)
+{
+        struct parsed t;
+        struct adapter_exit end = { .code = status, .timed_out = timed_out };
+
+        begin(&t, "http", "{\"url\":\"http://h/x\",\"timeoutMs\":50}", NULL);
+        feed(&t, false, "ok");
+        adapter_parser_finish(t.p, &end, &t.f.arena, &t.res);
+        adapter_parser_free(t.p);
+        assert_text(t.res.error_message, message);
+        assert_text(t.res.summary, summary);
+        assert_text(t.res.error_code, timed_out ? "timeout" : NULL);
+        done(&t);
+}
+
+static void test_http(void **state)
+{
+        (void)state;
+        check_http(204, false, NULL, "HTTP POST http://h/x");
+        check_http(404, false, "HTTP invoke failed with status 404", NULL);
+        check_http(-1, true, "HTTP POST http://h/x timed out after 50ms", NULL);
+        check_http(-1, false, "HTTP POST http://h/x got no answer", NULL);
+}
+
+/* A line of so many bytes is read, one more is left out; what follows is read again. */
+static void check_line(size_t bytes, const char *expected)
+{
+        static const char head[] = "{\"type\":\"result\",\"result\":\"big\",\"x\":\"";
+        struct parsed t;
+        CLEAN(cleanup_free) char *line = xcalloc(1, bytes + 1);
+
+        begin(&t, "claude_local", NULL, NULL);
+        memset(line, 'a', bytes);
+        memcpy(line, head, sizeof(head) - 1);
+        memcpy(line + bytes - 2, "\"}", 2);
+        adapter_parser_feed(t.p, false, line, bytes / 2);
+        adapter_parser_feed(t.p, false, line + bytes / 2, bytes - bytes / 2);
+        feed(&t, false, "\n{\"type\":\"system\",\"subtype\":\"init\",\"session_id\":\"s\"}\n");
+        finish(&t, 0);
+        assert_text(t.res.summary, expected);
+        assert_text(t.res.session_id, "s");
+        done(&t);
+}
+
+static void test_long_lines(void **state)
+{
+        (void)state;
+        check_line(ADAPTER_LINE_MAX, "big");
+        check_line(ADAPTER_LINE_MAX + 1, NULL);
+}
+
+/* However much it says, what is kept has a bound. */
+static void test_endless_output(void **state)
+{
+        static const char line[] = "{\"type\":\"assistant\",\"message\":{\"content\":[{\"type\":"
+                                   "\"text\",\"text\":\"0123456789\"}]}}\n";
+        struct parsed t;
+
+        (void)state;
+        begin(&t, "claude_local", NULL, NULL);
+        for (int i = 0; i < 50000; i++) {
+                feed(&t, false, line);
+                feed(&t, true, "trouble \xc3\xa9\n");
+        }
+        assert_int_equal(t.p->text.len, ADAPTER_TEXT_MAX);
+        assert_int_equal(t.p->trouble.len, ADAPTER_TROUBLE_MAX);
+        assert_int_equal(t.p->err.tail.len, ADAPTER_EXCERPT_MAX);
+        finish(&t, 1);
+        assert_true(strlen(json_get_string(t.res.result_json, "stderr")) <= ADAPTER_EXCERPT_MAX);
+        assert_true(strlen(t.res.summary) <= 64 << 10);
+        done(&t);
+}
+
+static void test_numbers_that_are_none(void **state)
+{
+        struct parsed t;
+
+        (void)state;
+        run(&t, "claude_local", NULL, NULL,
+            "{\"type\":\"result\",\"usage\":{\"input_tokens\":-5,\"output_tokens\":1e300,"
+            "\"cache_read_input_tokens\":\"x\"}}",
+            "", 0);
+        assert_usage(&t, 0, 0, INT64_C(9007199254740991));
+        done(&t);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_claude),
+                cmocka_unit_test(test_claude_without_a_result),
+                cmocka_unit_test(test_claude_errors),
+                cmocka_unit_test(test_a_login_address),
+                cmocka_unit_test(test_when_to_try_again),
+                cmocka_unit_test(test_unknown_sessions),
+                cmocka_unit_test(test_codex),
+                cmocka_unit_test(test_cursor),
+                cmocka_unit_test(test_gemini),
+                cmocka_unit_test(test_opencode),
+                cmocka_unit_test(test_pi),
+                cmocka_unit_test(test_process),
+                cmocka_unit_test(test_ends_of_other_kinds),
+                cmocka_unit_test(test_http),
+                cmocka_unit_test(test_long_lines),
+                cmocka_unit_test(test_endless_output),
+                cmocka_unit_test(test_numbers_that_are_none),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,5 @@
+import { Title } from "../ui/basic";
+
+export function EnvironmentView(props: { id: string }) {
+	return <Title>{props.id}</Title>;
+}

@@ -1,0 +1,5 @@
+import { Title } from "../ui/basic";
+
+export function LeasesView() {
+	return <Title>leases</Title>;
+}

@@ -1,0 +1,175 @@
+// What runs where, at a glance: what went wrong comes first.
+import { useMemo } from "preact/hooks";
+import { useHere } from "../context";
+import { count, duration } from "../format";
+import { useQuery } from "../live";
+import type { Agent, Environment, Lease, Leaks, Run } from "../model";
+import { Loading, Problem, Section, State, Title, When, type Tone } from "../ui/basic";
+import { Table } from "../ui/table";
+import { Timeline, type Lane } from "../ui/timeline";
+import { LeaseTable } from "./lease-table";
+import { EnvironmentTable, namesOf } from "./environment-table";
+
+const RUNS = 200;
+const LANES = 12;
+const OVER = ["succeeded", "failed", "cancelled", "timed_out"];
+
+export function OverviewView() {
+	const { at } = useHere();
+	const environments = useQuery<Environment[]>(at("/environments"), ["environments"]);
+	const leases = useQuery<Lease[]>(at("/environment-leases?living=true&limit=500"), ["leases"]);
+	const runs = useQuery<Run[]>(at(`/heartbeat-runs?limit=${RUNS}`), ["runs"]);
+	const agents = useQuery<Agent[]>(at("/agents"), ["agents"]);
+	const leaks = useQuery<Leaks>("/leaks", ["leaks"]);
+	const active = environments.data?.filter((e) => e.status === "active").length;
+	const running = runs.data?.filter((r) => !OVER.includes(r.status)).length;
+	const failed = runs.data?.filter(isFailure).length;
+
+	return (
+		<>
+			<Title>Overview</Title>
+			<ul class="tiles">
+				<Tile href="environments" title="Environments" value={active} note="active" />
+				<Tile href="leases" title="Leases" value={leases.data?.length} note="living" tone={leases.data?.length ? "busy" : "quiet"} />
+				<Tile href="runs" title="Runs" value={running} note={running === undefined ? "" : "now"} tone={running ? "busy" : "quiet"} />
+				<Tile href="runs" title="Failures" value={failed} note={`of the last ${count(runs.data?.length ?? 0, "run")}`}
+					tone={failed ? "bad" : "good"} />
+			</ul>
+			<LeaksSection leaks={leaks.data} error={leaks.error} />
+			<RunsSection runs={runs.data} agents={agents.data} error={runs.error?.status === 404 ? undefined : runs.error} />
+			<Section title="Living leases">
+				<Problem error={leases.error} />
+				{leases.loading && <Loading />}
+				{leases.data && <LeaseTable leases={leases.data} names={namesOf(environments.data)}
+					empty={<>No environment is in use. Runs lease one by themselves; <code>berth lease acquire</code> does it by hand.</>} />}
+			</Section>
+			<Section title="Environments">
+				<Problem error={environments.error} />
+				{environments.loading && <Loading />}
+				{environments.data && <EnvironmentTable environments={environments.data} leases={leases.data} page={50} />}
+			</Section>
+		</>
+	);
+}
+
+function Tile(props: { href: string; title: string; value: number | undefined; note: string; tone?: Tone }) {
+	const { to } = useHere();
+
+	return (
+		<li>
+			<a class={`tile ${props.tone ?? ""}`} href={to(`/${props.href}`)}>
+				<span class="tile-title">{props.title}</span>
+				<span class="tile-value">{props.value?.toLocaleString("en") ?? "–"}</span>
+				<span class="tile-note">{props.note}</span>
+			</a>
+		</li>
+	);
+}
+
+/* Runs */
+
+export function isFailure(r: Run): boolean {
+	return r.status === "failed" || r.status === "timed_out";
+}
+
+export function runTone(r: Run): Tone {
+	if (isFailure(r)) return "bad";
+	if (r.status === "succeeded") return "good";
+	return r.status === "cancelled" ? "quiet" : "busy";
+}
+
+function rank(r: Run): number {
+	if (!OVER.includes(r.status)) return 1;
+	return isFailure(r) ? 0 : 2;
+}
+
+function began(r: Run): number {
+	return Date.parse(r.startedAt ?? r.createdAt);
+}
+
+/** A lane for each agent, those with failures first, over the time that the runs cover. */
+function lanesOf(runs: Run[], name: (r: Run) => string, href: (r: Run) => string): Lane[] {
+	const lanes = new Map<string, Run[]>();
+
+	for (const r of runs) lanes.set(r.agentId, [...(lanes.get(r.agentId) ?? []), r]);
+	return [...lanes.values()]
+		.sort((a, b) => Math.min(...a.map(rank)) - Math.min(...b.map(rank)))
+		.slice(0, LANES)
+		.map((all) => ({
+			label: name(all[0] as Run),
+			spans: all.map((r) => ({
+				id: r.id,
+				start: began(r),
+				end: r.finishedAt ? Date.parse(r.finishedAt) : null,
+				tone: runTone(r),
+				text: `${name(r)}: ${r.status.replaceAll("_", " ")}`,
+				href: href(r),
+			})),
+		}));
+}
+
+function RunsSection(props: { runs: Run[] | undefined; agents: Agent[] | undefined; error: unknown }) {
+	const { to } = useHere();
+	const runs = props.runs ?? [];
+	const names = new Map(props.agents?.map((a) => [a.id, a.name]));
+	const name = (r: Run) => r.agentName ?? names.get(r.agentId) ?? "agent";
+	const now = Date.now();
+	const from = Math.min(now - 60_000, ...runs.map(began));
+	const lanes = useMemo(() => lanesOf(runs, name, (r) => to(`/runs/${r.id}`)), [props.runs, props.agents]);
+	const sorted = useMemo(() => [...runs].sort((a, b) => rank(a) - rank(b) || began(b) - began(a)).slice(0, 20), [props.runs]);
+
+	return (
+		<Section title="Runs">
+			<Problem error={props.error} />
+			{lanes.length > 0 && <Timeline label="Runs over time, by agent" lanes={lanes} from={from} to={now} />}
+			<Table caption="Runs, failures first" rows={sorted} id={(r) => r.id}
+				empty={<>No run yet. Wake an agent, and what it does appears here.</>}
+				columns={[
+					{ title: "Agent", main: true, cell: (r) => <a href={to(`/runs/${r.id}`)}>{name(r)}</a> },
+					{ title: "Status", cell: (r) => <State value={r.status} /> },
+					{ title: "Started", cell: (r) => <When at={r.startedAt ?? r.createdAt} /> },
+					{ title: "Took", end: true, wide: true, cell: (r) => (r.finishedAt && r.startedAt ? duration(Date.parse(r.finishedAt) - Date.parse(r.startedAt)) : "–") },
+					{ title: "Problem", wide: true, cell: (r) => <span class="cut" title={r.error ?? ""}>{r.error ?? ""}</span> },
+				]} />
+		</Section>
+	);
+}
+
+/* Leaks */
+
+const LEAKS: [keyof Leaks & ("unknown" | "missing" | "uncertain" | "cleanupDue"), string][] = [
+	["unknown", "exists, but no row names it"],
+	["missing", "has a row, but does not exist"],
+	["uncertain", "nobody can know"],
+	["cleanupDue", "could not be closed yet"],
+];
+
+function LeaksSection(props: { leaks: Leaks | undefined; error: { status: number } | undefined }) {
+	const { leaks } = props;
+
+	// The comparison is for administrators; others have nothing to decide here.
+	if (props.error?.status === 403) return null;
+	return (
+		<Section title="Leaks">
+			<Problem error={props.error} />
+			{leaks?.total === 0 && (
+				<p>
+					<State value="none" tone="good" /> <span class="dim">Records and world agree, as of <When at={leaks.checkedAt} />.</span>
+				</p>
+			)}
+			{leaks && leaks.total > 0 && (
+				<ul class="leaks">
+					{LEAKS.flatMap(([kind, text]) =>
+						leaks[kind].map((item, i) => (
+							<li key={`${kind}${i}`}>
+								<State value={kind === "cleanupDue" ? "clean-up due" : kind} tone={kind === "unknown" ? "bad" : "warn"} title={text} />{" "}
+								<strong>{String(item.providerLeaseId ?? item.placeId ?? item.id ?? "")}</strong> {text}.{" "}
+								<span class="dim">{item.nextStep}</span>
+							</li>
+						)),
+					)}
+				</ul>
+			)}
+		</Section>
+	);
+}

@@ -1,0 +1,5 @@
+import { Title } from "../ui/basic";
+
+export function SalvagesView() {
+	return <Title>salvages</Title>;
+}
