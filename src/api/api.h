@@ -28,6 +28,7 @@ struct api {
 
 struct callback_pass;
 struct route;
+struct socket;
 
 struct call {
         struct api *api;
@@ -66,6 +67,7 @@ struct call {
         void (*on_loop)(struct call *c);
         void (*on_gone)(struct call *c);
         void *data;
+        struct socket *socket; /* what it became: socket.h */
         int (*stage)(struct call *c, struct err *err);
 
         /* the answer */
@@ -83,6 +85,7 @@ enum {
         ROUTE_INLINE = 1 << 0,    /* on the loop thread, when the identity needs no look-up */
         ROUTE_BODY_FREE = 1 << 1, /* a missing body reads as {} */
         ROUTE_RAW_BODY = 1 << 2,  /* the body is bytes; the handler takes them from the exchange */
+        ROUTE_SOCKET = 1 << 3,    /* a WebSocket: socket.h */
 };
 
 struct route {
@@ -102,6 +105,7 @@ extern const struct route routes_environments[];
 extern const struct route routes_leases[];
 extern const struct route routes_execution_workspaces[];
 extern const struct route routes_executions[];
+extern const struct route routes_run_log[];
 extern const struct route routes_runs[];
 extern const struct route routes_salvages[];
 extern const struct route routes_snapshots[];
@@ -109,6 +113,7 @@ extern const struct route routes_agents[];
 extern const struct route routes_agent_config[];
 extern const struct route routes_issues[];
 extern const struct route routes_issue_records[];
+extern const struct route routes_live[];
 extern const struct route routes_projects[];
 extern const struct route routes_activity[];
 extern const struct route routes_plugin_bridge[];

@@ -8,34 +8,38 @@
 
 #define SEGMENTS_MAX 12
 
+/* clang-format off: one a line */
 static const struct route *const tables[] = {
+        routes_activity,
+        routes_agent_config,
+        routes_agents,
+        routes_callback_test,
+        routes_cli_auth,
+        routes_companies,
         routes_environments,
-        routes_leases,
+        routes_execution_workspaces,
         routes_executions,
         routes_health,
-        routes_companies,
         routes_instance,
-        routes_cli_auth,
-        routes_agents,
-        routes_agent_config,
-        routes_issues,
         routes_issue_records,
-        routes_projects,
-        routes_activity,
-        routes_watch,
-        routes_secrets,
-        routes_vaults,
-        routes_snapshots,
+        routes_issues,
+        routes_leases,
+        routes_live,
+        routes_openapi,
+        routes_overview,
         routes_plugin_bridge,
         routes_plugins,
-        routes_workspaces,
-        routes_salvages,
+        routes_projects,
+        routes_run_log,
         routes_runs,
-        routes_execution_workspaces,
-        routes_overview,
-        routes_openapi,
-        routes_callback_test,
+        routes_salvages,
+        routes_secrets,
+        routes_snapshots,
+        routes_vaults,
+        routes_watch,
+        routes_workspaces,
 };
+/* clang-format on */
 
 struct segment {
         const char *at;

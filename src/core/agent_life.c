@@ -5,9 +5,12 @@
 #include "core/agent_env.h"
 #include "core/agent_internal.h"
 #include "core/audit.h"
+#include "core/run.h"
+#include "core/run_policy.h"
 
 struct request {
         struct op *op;
+        struct runtime *rt;
         const char *id, *to, *action;
         bool is_approval;
         json_t *body; /* of a pause; NULL otherwise */
@@ -48,7 +51,7 @@ static int end(struct db *db, const struct agent *g, struct err *err)
         return r < 0 ? r : agent_env_unbind(db, g->company_id, g->id, err);
 }
 
-int agent_move(struct db *db, struct op *op UNUSED, struct agent *g, const char *to,
+int agent_move(struct db *db, struct op *op, struct runtime *rt, struct agent *g, const char *to,
                struct err *err)
 {
         const char *from = g->status;
@@ -68,6 +71,12 @@ int agent_move(struct db *db, struct op *op UNUSED, struct agent *g, const char 
                 return err_set(err, ERR_CONFLICT, "Agent was changed by someone else");
         if (r >= 0 && streq(to, "terminated"))
                 r = end(db, g, err);
+        if (r >= 0 && !run_agent_is_invokable(g))
+                r = run_cancel_agent(db, op, rt, g->id,
+                                     streq(to, "paused") ? "Cancelled because the agent was paused"
+                                                         : "Cancelled because the agent was "
+                                                           "terminated",
+                                     err);
         return r;
 }
 
@@ -118,7 +127,7 @@ static int change(struct db *db, void *arg, struct err *err)
         if (r >= 0)
                 r = read_reason(q, err);
         if (r >= 0)
-                r = agent_move(db, q->op, q->agent, q->to, err);
+                r = agent_move(db, q->op, q->rt, q->agent, q->to, err);
         if (r >= 0)
                 r = audit(db, q->op, q->agent->company_id, q->action, "agent", q->agent->id, NULL,
                           err);
@@ -132,8 +141,11 @@ static int run(struct request *q, struct runtime *rt, struct err *err)
         if (r < 0)
                 return r;
         FAULT("agent.move.before");
+        q->rt = rt;
         r = store_write(q->op, rt->store, change, q, err);
         FAULT("agent.move.after");
+        if (r >= 0)
+                run_host_kick(rt->runs);
         return r;
 }
 

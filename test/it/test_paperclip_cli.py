@@ -12,8 +12,15 @@ MISSING = "00000000-0000-4000-8000-000000000000"
 class CliTest(PaperclipCliTest):
     def setUp(self):
         super().setUp()
+        self.addCleanup(self.wait_for_runs)
         self.acme = self.company()
         self.c = self.acme["id"]
+
+    def wait_for_runs(self):
+        """What is given up takes a moment longer than the run, and would outlive the daemon."""
+        wait_until(lambda: not self.daemon.sql("SELECT 1 FROM heartbeat_runs WHERE step <> 'done'"), "every run is done")
+        wait_until(lambda: not self.daemon.sql("SELECT 1 FROM places WHERE driver = 'local' AND state <> 'gone'"),
+                   "the places of runs are given up")
 
     def names(self, rows, member="name"):
         return sorted(row[member] for row in rows)
@@ -244,6 +251,7 @@ class RunCommands(CliTest):
         seen = self.pc("run", "events", run["id"])
         self.assertEqual((seen[0]["message"], seen[-1]["message"]), ("run started", "run succeeded"))
         self.assertEqual(self.pc("run", "events", run["id"], "--after-seq", seen[-2]["seq"], "--limit", "1"), seen[-1:])
+        self.assertIn("hello", self.pc("run", "log", run["id"])["content"])
         self.assertEqual(self.pc("run", "issues", run["id"]), [])
         self.assertEqual(self.pc("run", "workspace-operations", run["id"]), [])
         # A run that has ended stays as it is.
