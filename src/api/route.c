@@ -112,21 +112,25 @@ const struct route *route_find(struct call *c, const char *method, const char *p
         return NULL;
 }
 
+static const struct route *end_of(const struct route *table)
+{
+        while (table->method)
+                table++;
+        return table;
+}
+
 const struct route *route_next(const struct route *route)
 {
         size_t t = 0;
 
-        if (!route)
-                return tables[0];
-        if (route[1].method)
-                return route + 1;
-        while (t < ARRAY_LEN(tables)) {
-                const struct route *end = tables[t++];
-
-                while (end->method)
-                        end++;
-                if (end == route + 1)
-                        return t < ARRAY_LEN(tables) ? tables[t] : NULL;
+        if (route && (++route)->method)
+                return route;
+        if (route) {
+                while (t < ARRAY_LEN(tables) && end_of(tables[t]) != route)
+                        t++;
+                t++;
         }
-        return NULL;
+        while (t < ARRAY_LEN(tables) && !tables[t]->method)
+                t++;
+        return t < ARRAY_LEN(tables) ? tables[t] : NULL;
 }
