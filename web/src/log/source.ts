@@ -67,7 +67,7 @@ export function useLog(runId: string, live: boolean): LogState {
 					// 404: it has not said anything yet.
 					if (!(e instanceof ApiError) || (e.status !== 404 && !e.unreachable)) s.error = errorText(e);
 				}
-			} while (again);
+			} while (again && !s.eof);
 			running = false;
 			s.caughtUp = true;
 			redraw((n) => n + 1);

@@ -46,7 +46,7 @@ function before(t: RunTimeline, key: keyof RunTimeline): number | null {
 	return null;
 }
 
-function spanOf(part: Part, run: RunDetail, now: number): Span | null {
+function spanOf(part: Part, run: RunDetail): Span | null {
 	const t = run.timeline;
 	const end = at(t, part.to);
 	const start = end === null ? at(t, part.from) : before(t, part.from);
@@ -59,7 +59,7 @@ function spanOf(part: Part, run: RunDetail, now: number): Span | null {
 	if (running && PARTS.slice(PARTS.indexOf(part) + 1).some((p) => p.from !== part.from && at(t, p.from) !== null)) return null;
 	const tone: Tone = running ? "busy" : part.name === "Work" && run.status !== "succeeded" && isOver(run) ? "bad" : part.name === "Work" ? "good" : "quiet";
 
-	return { id: part.name, start, end: running ? null : Math.max(start, end), tone, text: `${part.text}: ${ms((end ?? now) - start)}` };
+	return { id: part.name, start, end: running ? null : Math.max(start, end), tone, text: part.text };
 }
 
 function callbackSpans(events: RunEvent[]): Span[] {
@@ -75,7 +75,7 @@ function lanesOf(run: RunDetail, events: RunEvent[], now: number): Lane[] {
 	const lanes: Lane[] = [];
 
 	for (const part of PARTS) {
-		const span = spanOf(part, run, now);
+		const span = spanOf(part, run);
 
 		if (span) lanes.push({ label: `${part.name} ${ms((span.end ?? now) - span.start)}`, spans: [span] });
 		if (part.name === "Work") {
@@ -104,7 +104,7 @@ export function RunTimelineView(props: { run: RunDetail; events: RunEvent[] }) {
 	const shift = (s: Span): Span => ({ ...s, start: s.start - start, end: s.end === null ? null : s.end - start });
 
 	return (
-		<Timeline label="Timeline of the run" from={0} to={last - start} axis={ms} when={(t) => `${ms(t)} after it was queued`}
+		<Timeline label="Timeline of the run" from={0} to={last - start} axis={ms} took={ms} when={(t) => `${ms(t)} after it was queued`}
 			lanes={lanes.map((l) => ({ label: l.label, spans: l.spans.map(shift) }))} />
 	);
 }
