@@ -57,6 +57,8 @@ class AgentsTest(WebTest):
         page.button("Comment").click()
         page.get_by_role("listitem").filter(hasText=f"Look: {EVIL}").wait_for()
         self.assert_accessible(page)
+        page.get_by_label("State").select_option({"label": "todo"})
+        page.locator(".facts .state").first().filter(hasText="todo").wait_for()
         page.get_by_label("Agent").select_option({"label": "Ada"})
         # Giving it to somebody wakes them.
         page.get_by_role("row").filter(hasText="assignment").get_by_role("link").wait_for()

@@ -11,7 +11,7 @@ export interface ScreenHandle {
 }
 
 function styleElement(sheets: CSSStyleSheet[]): HTMLElement {
-	const element = document.createElement("style");
+	const element = document.createElement("template"); // an empty <style> would be a violation, too
 	const sheet = new CSSStyleSheet();
 
 	sheets.push(sheet);
@@ -20,23 +20,18 @@ function styleElement(sheets: CSSStyleSheet[]): HTMLElement {
 	return element;
 }
 
-function spanElement(): HTMLElement {
-	const element = document.createElement("span");
-	const plain = element.setAttribute.bind(element);
-
-	element.setAttribute = (name: string, value: string) => {
-		if (name === "style") element.style.cssText = value;
-		else plain(name, value);
-	};
-	return element;
-}
+// Colours beyond the first 256 are written as attributes of spans, made with the real document.
+HTMLSpanElement.prototype.setAttribute = function (this: HTMLSpanElement, name: string, value: string): void {
+	if (name === "style") this.style.cssText = value;
+	else Element.prototype.setAttribute.call(this, name, value);
+};
 
 /** The document, but for how styles get into it. */
 function documentFor(sheets: CSSStyleSheet[]): Document {
 	return new Proxy(document, {
 		get(target, key) {
 			if (key === "createElement")
-				return (name: string) => (name === "style" ? styleElement(sheets) : name === "span" ? spanElement() : target.createElement(name));
+				return (name: string) => (name === "style" ? styleElement(sheets) : target.createElement(name));
 			const value: unknown = Reflect.get(target, key, target);
 
 			return typeof value === "function" ? (value.bind(target) as unknown) : value;
