@@ -147,17 +147,68 @@ static int get_skills(struct call *c, struct err *err)
         return r < 0 ? r : encode_skills(c, &agent, full, err);
 }
 
-/* {desiredSkills}: a change of the agent, with its rules. */
+static bool has_skill(const json_t *skills, const json_t *name)
+{
+        const json_t *skill;
+        size_t i;
+
+        json_array_foreach(skills, i, skill) if (json_equal(skill, name)) return true;
+        return false;
+}
+
+/* What is there, with or without what is named. A new reference. */
+static json_t *merge_skills(const json_t *there, const json_t *named, bool add)
+{
+        json_t *merged = json_array(), *skill;
+        size_t i;
+
+        json_array_foreach(there, i, skill) if (!has_skill(named, skill))
+                json_array_append(merged, skill);
+        if (add)
+                json_array_extend(merged, (json_t *)named);
+        return merged;
+}
+
+/* {desiredSkills, mode?: add, remove or replace}: what is to be there afterwards. */
+static int wanted_skills(struct call *c, const char *id, json_t **ret, struct err *err)
+{
+        CLEAN(json_decrefp) json_t *config = NULL;
+        json_t *named = json_object_get(c->body, "desiredSkills"), *there;
+        const char *mode = json_get_string(c->body, "mode");
+        struct agent agent;
+        bool full;
+        int r;
+
+        if (!mode || streq(mode, "replace") || !json_is_array(named)) {
+                *ret = json_incref(named);
+                return 0;
+        }
+        if (!streq(mode, "add") && !streq(mode, "remove"))
+                return err_set(err, ERR_INVALID, "mode must be add, remove or replace");
+        r = agent_get(c->op, c->rt, id, &agent, &full, err);
+        if (r >= 0)
+                r = json_parse(agent.adapter_config, strlen(agent.adapter_config), &config, err);
+        if (r < 0)
+                return r;
+        there = json_object_get(json_get_object(config, "paperclipSkillSync"), "desiredSkills");
+        *ret = merge_skills(there, named, streq(mode, "add"));
+        return 0;
+}
+
+/* A change of the agent, with its rules. */
 static int sync_skills(struct call *c, struct err *err)
 {
-        json_t *body =
-                json_pack("{s:O?}", "desiredSkills", json_object_get(c->body, "desiredSkills"));
+        json_t *wanted = NULL, *body;
         struct agent agent;
         const char *id;
         int r = call_agent(c, &id, err);
 
         if (r >= 0)
-                r = agent_update(c->op, c->rt, id, body, &agent, err);
+                r = wanted_skills(c, id, &wanted, err);
+        if (r < 0)
+                return r;
+        body = json_pack("{s:o?}", "desiredSkills", wanted);
+        r = agent_update(c->op, c->rt, id, body, &agent, err);
         json_decref(body);
         return r < 0 ? r : encode_skills(c, &agent, true, err);
 }
@@ -193,6 +244,35 @@ static int reset_session(struct call *c, struct err *err)
         return r < 0 ? r : encode_state(c, &state);
 }
 
+static int show_session(void *ctx, const struct agent_task_session *row)
+{
+        struct jw *w = ctx;
+
+        jw_object(w);
+        jw_kstring(w, "agentId", row->agent_id);
+        jw_kstring(w, "taskKey", row->task_key);
+        jw_kstring(w, "adapterType", row->adapter_type);
+        jw_kstring(w, "sessionDisplayId", row->session_display_id);
+        jw_kraw(w, "sessionParamsJson", row->session_params_json);
+        jw_kstring(w, "lastRunId", row->last_run_id);
+        jw_kstring(w, "lastError", row->last_error);
+        jw_ktime(w, "updatedAt", row->updated_at);
+        jw_object_end(w);
+        return 0;
+}
+
+static int list_sessions(struct call *c, struct err *err)
+{
+        const char *id;
+        struct jw w;
+        int r = call_agent(c, &id, err);
+
+        if (r < 0)
+                return r;
+        call_list(c, &w);
+        return call_list_end(&w, agent_task_sessions(c->op, c->rt, id, show_session, &w, err));
+}
+
 const struct route routes_agent_config[] = {
         { "GET", "/api/agents/:id/configuration", configuration, 0 },
         { "GET", "/api/agents/:id/config-revisions", list_revisions, 0 },
@@ -203,6 +283,7 @@ const struct route routes_agent_config[] = {
         { "GET", "/api/agents/:id/skills", get_skills, 0 },
         { "POST", "/api/agents/:id/skills/sync", sync_skills, 0 },
         { "GET", "/api/agents/:id/runtime-state", get_state, 0 },
+        { "GET", "/api/agents/:id/task-sessions", list_sessions, 0 },
         { "POST", "/api/agents/:id/runtime-state/reset-session", reset_session, ROUTE_BODY_FREE },
         { NULL, NULL, NULL, 0 },
 };

@@ -8,20 +8,20 @@
 
 #define SEGMENTS_MAX 12
 
+/* clang-format off: one a line */
 static const struct route *const tables[] = {
-        routes_environments,  routes_leases,
-        routes_executions,    routes_health,
-        routes_companies,     routes_instance,
-        routes_cli_auth,      routes_agents,
-        routes_agent_config,  routes_issues,
-        routes_issue_records, routes_projects,
-        routes_activity,      routes_watch,
-        routes_secrets,       routes_vaults,
-        routes_snapshots,     routes_plugins,
-        routes_workspaces,    routes_salvages,
-        routes_runs,          routes_execution_workspaces,
-        routes_callback_test,
+        routes_activity,      routes_adapters,      routes_agent_config,
+        routes_agents,        routes_callback_test, routes_cli_auth,
+        routes_companies,     routes_environments,  routes_execution_workspaces,
+        routes_executions,    routes_health,        routes_instance,
+        routes_issue_records, routes_issues,        routes_leases,
+        routes_live,          routes_openapi,       routes_overview,
+        routes_plugin_bridge, routes_plugins,       routes_projects,
+        routes_run_log,       routes_runs,          routes_salvages,
+        routes_secrets,       routes_snapshots,     routes_vaults,
+        routes_watch,         routes_workspaces,
 };
+/* clang-format on */
 
 struct segment {
         const char *at;
@@ -110,4 +110,27 @@ const struct route *route_find(struct call *c, const char *method, const char *p
                 }
         }
         return NULL;
+}
+
+static const struct route *end_of(const struct route *table)
+{
+        while (table->method)
+                table++;
+        return table;
+}
+
+const struct route *route_next(const struct route *route)
+{
+        size_t t = 0;
+
+        if (route && (++route)->method)
+                return route;
+        if (route) {
+                while (t < ARRAY_LEN(tables) && end_of(tables[t]) != route)
+                        t++;
+                t++;
+        }
+        while (t < ARRAY_LEN(tables) && !tables[t]->method)
+                t++;
+        return t < ARRAY_LEN(tables) ? tables[t] : NULL;
 }

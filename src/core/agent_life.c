@@ -12,6 +12,7 @@ struct request {
         struct op *op;
         struct runtime *rt;
         const char *id, *to, *action;
+        bool is_approval;
         json_t *body; /* of a pause; NULL otherwise */
         struct agent *agent;
 };
@@ -93,6 +94,23 @@ static int read_reason(struct request *q, struct err *err)
         return check_end(&c, err);
 }
 
+/* The only way out of waiting but the end. */
+static int approve(struct db *db, struct request *q, struct err *err)
+{
+        int r;
+
+        if (!streq(q->agent->status, "pending_approval"))
+                return err_set(err, ERR_CONFLICT, "Agent is not pending approval");
+        q->agent->status = "idle";
+        q->agent->updated_at = clock_now_us();
+        r = agents_update(db, q->agent, "pending_approval", err);
+        if (r == 0)
+                return err_set(err, ERR_CONFLICT, "Agent was changed by someone else");
+        return r < 0 ? r
+                     : audit(db, q->op, q->agent->company_id, q->action, "agent", q->agent->id,
+                             NULL, err);
+}
+
 static int change(struct db *db, void *arg, struct err *err)
 {
         struct request *q = arg;
@@ -100,6 +118,8 @@ static int change(struct db *db, void *arg, struct err *err)
 
         if (r >= 0)
                 r = access_manage_agents(db, q->op->actor, q->agent->company_id, err);
+        if (r >= 0 && q->is_approval)
+                return approve(db, q, err);
         /* Only what is paused can be resumed; what works, works. */
         if (r >= 0 && streq(q->to, "idle") && !streq(q->agent->status, "paused") &&
             !streq(q->agent->status, "terminated") && !streq(q->agent->status, "pending_approval"))
@@ -147,6 +167,16 @@ int agent_resume(struct op *op, struct runtime *rt, const char *id, struct agent
 {
         struct request q = {
                 .op = op, .id = id, .to = "idle", .action = "agent.resumed", .agent = ret
+        };
+
+        return run(&q, rt, err);
+}
+
+int agent_approve(struct op *op, struct runtime *rt, const char *id, struct agent *ret,
+                  struct err *err)
+{
+        struct request q = {
+                .op = op, .id = id, .is_approval = true, .action = "agent.approved", .agent = ret
         };
 
         return run(&q, rt, err);

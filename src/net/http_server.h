@@ -94,6 +94,8 @@ int http_server_listen(struct http_server *s, int take_fd, struct err *err);
  * it is answered 503 and closed. */
 void http_server_serve(struct http_server *s, struct byte_stream *take_stream,
                        const struct http_peer *peer);
+/* The same over a connected socket. */
+void http_server_serve_fd(struct http_server *s, int take_fd, const struct http_peer *peer);
 /* Stop accepting; idle connections close at once, busy ones after their answer. */
 void http_server_drain(struct http_server *s);
 /* Number of connections that are open. */
@@ -125,6 +127,9 @@ const struct http_peer *http_peer(const struct http_exchange *x);
  * are kept back as well; the part that on_body is being given is the last. */
 void http_body_pause(struct http_exchange *x);
 void http_body_resume(struct http_exchange *x);
+
+/* Whether the client has gone already, and on_abort has been called. */
+bool http_is_gone(const struct http_exchange *x);
 
 void http_set_data(struct http_exchange *x, void *data);
 void *http_data(const struct http_exchange *x);

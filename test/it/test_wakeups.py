@@ -9,7 +9,6 @@ from worktest import MISSING
 
 
 class ByHandTest(WakeTest):
-    # http-api 3.8
     def test_a_wake_up_queues_a_run(self):
         ada = self.sleeper()
         run = self.wake(ada, triggerDetail="manual", reason="look around", payload={"n": 1})
@@ -76,6 +75,12 @@ class ByHandTest(WakeTest):
         own = self.agent_ok(ada, "POST", path, {}, status=202)
         self.assertEqual((own["contextSnapshot"]["triggeredBy"], own["contextSnapshot"]["actorId"]),
                          ("agent", ada["id"]))
+        member = self.board_user(self.acme, role="operator")["token"]
+        stranger = self.board_user(self.company("Other"), user="bob", role="owner")["token"]
+        for token, text in ((member, "Missing permission: agents:create"),
+                            (stranger, "User does not have access to this company")):
+            self.assert_error(self.req("POST", path, {}, token=token), 403, text)
+        self.assertEqual(len(self.requests(ada)), 1)
 
     def test_an_issue_that_is_not_there(self):
         ada, other = self.sleeper(), self.company("Other")
@@ -93,27 +98,10 @@ class ByHandTest(WakeTest):
         self.assertEqual(self.ok("GET", f"/api/heartbeat-runs/{run['id']}")["status"], "queued")
 
 
-class MemberTest(WakeTest):
-    daemon_env = {"BERTH_MODE": "authenticated"}
-
-    def setUp(self):
-        super(WakeTest.__mro__[1], self).setUp()
-
-    # http-api 8.78
-    def test_a_member_cannot_wake(self):
-        acme = self.operator("POST", "/api/companies", {"name": "Acme"}, 201)
-        agent = self.operator("POST", f"/api/companies/{acme['id']}/agents", {"name": "Ada"}, 201)
-        member = self.board_user(acme, role="member")
-        for path in ("wakeup", "heartbeat/invoke"):
-            answer = self.req("POST", f"/api/agents/{agent['id']}/{path}", {}, token=member["token"])
-            self.assertEqual(answer.status, 403, answer)
-
-
 class ByIssuesTest(WakeTest):
     def reasons(self, agent):
         return [r["contextSnapshot"].get("wakeReason") for r in self.runs(agent)]
 
-    # http-api 3.10
     def test_an_assignment(self):
         ada = self.sleeper()
         issue = self.issue("do", assigneeAgentId=ada["id"])
@@ -138,7 +126,6 @@ class ByIssuesTest(WakeTest):
         self.comment(issue, "hello @Ada")
         self.assertEqual(self.requests(ada), [])
 
-    # http-api 3.10
     def test_a_comment_by_somebody_else(self):
         ada = self.sleeper()
         issue = self.issue(assigneeAgentId=ada["id"])
@@ -162,7 +149,6 @@ class ByIssuesTest(WakeTest):
         self.comment(issue, "once more", reopen=True)
         self.assertEqual(self.reasons(ada), ["issue_commented"])
 
-    # http-api 3.10
     def test_mentions(self):
         ada, bob = self.sleeper(), self.sleeper("Bob")
         eve, long = self.sleeper("Eve"), self.sleeper("Bob Long")
@@ -178,7 +164,6 @@ class ByIssuesTest(WakeTest):
         self.agent_ok(bob, "POST", f"/api/issues/{own['id']}/comments", {"body": "@bob"}, status=201)
         self.assertEqual(len(self.requests(bob)), before)  # nobody wakes itself by talking
 
-    # http-api 3.10
     def test_the_board_takes_it_for_an_agent(self):
         ada = self.sleeper()
         issue = self.issue()
@@ -218,6 +203,109 @@ class ByIssuesTest(WakeTest):
         self.assertEqual([r["status"] for r in self.requests(bob)], ["deferred_issue_execution"])
 
 
+class TimerTest(WakeTest):
+    daemon_binary = "faults"
+    daemon_env = {**WakeTest.daemon_env, "BERTH_SWEEP_INTERVAL_MS": "20"}
+
+    def setUp(self):
+        self.clock = self.temp_dir() / "clock"
+        self.clock.write_text("0")
+        self.daemon_env = {**self.daemon_env, "BERTH_TEST_CLOCK_FILE": str(self.clock)}
+        super().setUp()
+
+    def timed(self, **heartbeat):
+        agent = self.sleeper()
+        self.ok("PATCH", f"/api/agents/{agent['id']}",
+                {"runtimeConfig": {"heartbeat": {"enabled": True, "maxConcurrentRuns": 1, **heartbeat}}})
+        wait_until(lambda: self.due(agent), "its schedule begins")
+        return agent
+
+    def due(self, agent):
+        rows = self.daemon.sql("SELECT last_due_at FROM agent_schedules WHERE agent_id = ?", (agent["id"],))
+        return rows[0]["last_due_at"] if rows else None
+
+    def set_clock(self, seconds):
+        self.clock.write_text(str(seconds))
+
+    def passes(self, n=3):
+        """Wait until the schedule was looked at so often."""
+        other = self.agent(self.acme, f"Other {uuid.uuid4()}")
+        for _ in range(n):
+            for enabled in (True, False):
+                self.ok("PATCH", f"/api/agents/{other['id']}",
+                        {"runtimeConfig": {"heartbeat": {"enabled": enabled, "intervalSec": 3600}}})
+                wait_until(lambda wanted=enabled: (self.due(other) is not None) == wanted, "a pass")
+
+    def count(self, agent):
+        return len(self.requests(agent))
+
+    def test_an_interval(self):
+        ada = self.timed(intervalSec=600)
+        self.passes()
+        self.assertEqual(self.count(ada), 0)
+        self.set_clock(601)
+        wait_until(lambda: self.count(ada) == 1, "it is due")
+        (run,) = self.runs(ada)
+        self.assertEqual((run["invocationSource"], run["triggerDetail"], self.told(run)["wakeReason"],
+                          self.told(run)["triggeredBy"]), ("timer", "system", "heartbeat_timer", "system"))
+        self.passes()
+        self.daemon.restart(crash=True)
+        self.passes()
+        self.assertEqual(self.count(ada), 1)
+        self.set_clock(601 + 6000)  # what was missed is made up for once
+        wait_until(lambda: self.count(ada) == 2, "it is due again")
+        self.passes()
+        self.assertEqual(self.count(ada), 2)
+
+    def test_a_clock_that_is_set_back(self):
+        ada, eve = self.timed(intervalSec=600), self.sleeper("Eve")
+        self.set_clock(601)
+        wait_until(lambda: self.count(ada) == 1, "it is due")
+        self.set_clock(-86400)
+        self.passes()
+        self.assertEqual(self.count(ada), 1)
+        self.set_clock(-86400 + 601)
+        wait_until(lambda: self.count(ada) == 2, "the interval counts from when the clock was set")
+        self.assertEqual(self.count(eve), 0)
+
+    def test_cron(self):
+        ada = self.timed(cron="0 * * * *")
+        self.set_clock(3600)
+        wait_until(lambda: self.count(ada) == 1, "the hour struck")
+        struck = self.due(ada)
+        self.assertEqual(struck % 3_600_000_000, 0)
+        self.set_clock(0)
+        self.passes()
+        self.set_clock(3600)
+        self.passes()
+        self.assertEqual((self.count(ada), self.due(ada)), (1, struck))
+        self.set_clock(3 * 3600)
+        wait_until(lambda: self.count(ada) == 2, "later hours count once")
+
+    def test_what_does_not_wake(self):
+        ada = self.timed(intervalSec=600)
+        for body in ({"enabled": False, "intervalSec": 600}, {"enabled": True},
+                     {"enabled": True, "intervalSec": -5}):
+            self.ok("PATCH", f"/api/agents/{ada['id']}", {"runtimeConfig": {"heartbeat": body}})
+            wait_until(lambda: self.due(ada) is None, f"{body} is no schedule")
+        self.ok("PATCH", f"/api/agents/{ada['id']}",
+                {"runtimeConfig": {"heartbeat": {"enabled": True, "intervalSec": 600}}})
+        wait_until(lambda: self.due(ada), "it begins")
+        for line in ("nonsense", "* * * *", 5):
+            self.assert_error(self.req("PATCH", f"/api/agents/{ada['id']}",
+                                       {"runtimeConfig": {"heartbeat": {"enabled": True, "cron": line}}}), 422)
+        self.ok("POST", f"/api/agents/{ada['id']}/pause")
+        wait_until(lambda: self.due(ada) is None, "not while it is paused")
+        self.set_clock(10000)
+        self.passes()
+        self.assertEqual(self.count(ada), 0)
+
+    def test_a_retry_comes_due(self):
+        ada = self.sleeper()
+        run = self.run_row(ada, "scheduled_retry", scheduled_retry_at=1)
+        wait_until(lambda: self.ok("GET", f"/api/heartbeat-runs/{run}")["status"] == "queued", "its time has come")
+
+
 class DeferredTest(WakeTest):
     daemon_env = {**WakeTest.daemon_env, "BERTH_SWEEP_INTERVAL_MS": "50"}
 
@@ -225,7 +313,6 @@ class DeferredTest(WakeTest):
         issue = self.issue(status="backlog", assigneeAgentId=ada["id"])
         return issue, self.run_row(ada, issue=issue)
 
-    # http-api 3.8
     def test_it_is_being_worked_on(self):
         ada = self.sleeper()
         issue, run = self.held(ada)
