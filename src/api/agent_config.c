@@ -147,17 +147,68 @@ static int get_skills(struct call *c, struct err *err)
         return r < 0 ? r : encode_skills(c, &agent, full, err);
 }
 
-/* {desiredSkills}: a change of the agent, with its rules. */
+static bool has_skill(const json_t *skills, const json_t *name)
+{
+        const json_t *skill;
+        size_t i;
+
+        json_array_foreach(skills, i, skill) if (json_equal(skill, name)) return true;
+        return false;
+}
+
+/* What is there, with or without what is named. A new reference. */
+static json_t *merge_skills(const json_t *there, const json_t *named, bool add)
+{
+        json_t *merged = json_array(), *skill;
+        size_t i;
+
+        json_array_foreach(there, i, skill) if (!has_skill(named, skill))
+                json_array_append(merged, skill);
+        if (add)
+                json_array_extend(merged, (json_t *)named);
+        return merged;
+}
+
+/* {desiredSkills, mode?: add, remove or replace}: what is to be there afterwards. */
+static int wanted_skills(struct call *c, const char *id, json_t **ret, struct err *err)
+{
+        CLEAN(json_decrefp) json_t *config = NULL;
+        json_t *named = json_object_get(c->body, "desiredSkills"), *there;
+        const char *mode = json_get_string(c->body, "mode");
+        struct agent agent;
+        bool full;
+        int r;
+
+        if (!mode || streq(mode, "replace") || !json_is_array(named)) {
+                *ret = json_incref(named);
+                return 0;
+        }
+        if (!streq(mode, "add") && !streq(mode, "remove"))
+                return err_set(err, ERR_INVALID, "mode must be add, remove or replace");
+        r = agent_get(c->op, c->rt, id, &agent, &full, err);
+        if (r >= 0)
+                r = json_parse(agent.adapter_config, strlen(agent.adapter_config), &config, err);
+        if (r < 0)
+                return r;
+        there = json_object_get(json_get_object(config, "paperclipSkillSync"), "desiredSkills");
+        *ret = merge_skills(there, named, streq(mode, "add"));
+        return 0;
+}
+
+/* A change of the agent, with its rules. */
 static int sync_skills(struct call *c, struct err *err)
 {
-        json_t *body =
-                json_pack("{s:O?}", "desiredSkills", json_object_get(c->body, "desiredSkills"));
+        json_t *wanted = NULL, *body;
         struct agent agent;
         const char *id;
         int r = call_agent(c, &id, err);
 
         if (r >= 0)
-                r = agent_update(c->op, c->rt, id, body, &agent, err);
+                r = wanted_skills(c, id, &wanted, err);
+        if (r < 0)
+                return r;
+        body = json_pack("{s:o?}", "desiredSkills", wanted);
+        r = agent_update(c->op, c->rt, id, body, &agent, err);
         json_decref(body);
         return r < 0 ? r : encode_skills(c, &agent, true, err);
 }

@@ -69,6 +69,29 @@ static int create(struct call *c, struct err *err)
         return r < 0 ? r : encode_one(c, &agent, true);
 }
 
+/* Asking for an agent. There are no approvals as things of their own: the agent itself waits, and
+ * somebody of the board approves it. */
+static int hire(struct call *c, struct err *err)
+{
+        struct agent agent;
+        const char *company;
+        struct jw w;
+        int r = call_uuid(c, 0, MISSING_COMPANY, &company, err);
+
+        if (r >= 0)
+                r = agent_hire(c->op, c->rt, company, c->body, &agent, err);
+        if (r < 0)
+                return r;
+        c->status = 201;
+        jw_init(&w, &c->out);
+        jw_object(&w);
+        jw_key(&w, "agent");
+        encode_agent(&w, &agent, true);
+        jw_knull(&w, "approval");
+        jw_object_end(&w);
+        return 0;
+}
+
 static int encode_detail(struct call *c, const char *id, struct err *err)
 {
         struct agent_detail detail;
@@ -160,6 +183,11 @@ static int resume(struct call *c, struct err *err)
         return move(c, agent_resume, err);
 }
 
+static int approve(struct call *c, struct err *err)
+{
+        return move(c, agent_approve, err);
+}
+
 static int terminate(struct call *c, struct err *err)
 {
         return move(c, agent_terminate, err);
@@ -199,6 +227,7 @@ static int delete_key(struct call *c, struct err *err)
 const struct route routes_agents[] = {
         { "GET", "/api/companies/:companyId/agents", list_agents, 0 },
         { "POST", "/api/companies/:companyId/agents", create, 0 },
+        { "POST", "/api/companies/:companyId/agent-hires", hire, 0 },
         { "GET", "/api/agents/me", me, 0 },
         { "GET", "/api/agents/:id", get, 0 },
         { "PATCH", "/api/agents/:id", patch, 0 },
@@ -206,6 +235,7 @@ const struct route routes_agents[] = {
         { "PATCH", "/api/agents/:id/permissions", patch_permissions, 0 },
         { "POST", "/api/agents/:id/pause", pause_agent, ROUTE_BODY_FREE },
         { "POST", "/api/agents/:id/resume", resume, ROUTE_BODY_FREE },
+        { "POST", "/api/agents/:id/approve", approve, ROUTE_BODY_FREE },
         { "POST", "/api/agents/:id/terminate", terminate, ROUTE_BODY_FREE },
         { "GET", "/api/agents/:id/keys", list_keys, 0 },
         { "POST", "/api/agents/:id/keys", create_key, ROUTE_BODY_FREE },

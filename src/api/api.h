@@ -28,6 +28,7 @@ struct api {
 
 struct callback_pass;
 struct route;
+struct socket;
 
 struct call {
         struct api *api;
@@ -66,6 +67,7 @@ struct call {
         void (*on_loop)(struct call *c);
         void (*on_gone)(struct call *c);
         void *data;
+        struct socket *socket; /* what it became: socket.h */
         int (*stage)(struct call *c, struct err *err);
 
         /* the answer */
@@ -83,6 +85,7 @@ enum {
         ROUTE_INLINE = 1 << 0,    /* on the loop thread, when the identity needs no look-up */
         ROUTE_BODY_FREE = 1 << 1, /* a missing body reads as {} */
         ROUTE_RAW_BODY = 1 << 2,  /* the body is bytes; the handler takes them from the exchange */
+        ROUTE_SOCKET = 1 << 3,    /* a WebSocket: socket.h */
 };
 
 struct route {
@@ -102,6 +105,7 @@ extern const struct route routes_environments[];
 extern const struct route routes_leases[];
 extern const struct route routes_execution_workspaces[];
 extern const struct route routes_executions[];
+extern const struct route routes_run_log[];
 extern const struct route routes_runs[];
 extern const struct route routes_salvages[];
 extern const struct route routes_snapshots[];
@@ -109,13 +113,17 @@ extern const struct route routes_agents[];
 extern const struct route routes_agent_config[];
 extern const struct route routes_issues[];
 extern const struct route routes_issue_records[];
+extern const struct route routes_live[];
 extern const struct route routes_projects[];
 extern const struct route routes_activity[];
+extern const struct route routes_plugin_bridge[];
 extern const struct route routes_plugins[];
 extern const struct route routes_secrets[];
 extern const struct route routes_vaults[];
 extern const struct route routes_watch[];
 extern const struct route routes_workspaces[];
+extern const struct route routes_overview[];
+extern const struct route routes_openapi[];
 
 extern const struct http_handler api_handler; /* ctx: struct api */
 
@@ -123,6 +131,9 @@ extern const struct http_handler api_handler; /* ctx: struct api */
  * then says which methods the path knows, "" for none. */
 const struct route *route_find(struct call *c, const char *method, const char *path,
                                struct buf *ret_allowed);
+
+/* All routes one after the other: the first for NULL, NULL after the last. */
+const struct route *route_next(const struct route *route);
 
 /* For calls that went on in on_loop. Loop thread; each ends the call but call_continue(), which
  * runs one more stage on the pool and then answers (or goes on_loop again). */

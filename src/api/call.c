@@ -7,6 +7,7 @@
 #include "api/channel.h"
 #include "api/guard.h"
 #include "api/page.h"
+#include "api/socket.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "codec/http1.h"
@@ -55,6 +56,18 @@ static void write_error(struct call *c, int code, const struct err *err)
         if (info->is_our_fault)
                 log_error("request failed", LOG_S("route", c->route ? c->route->pattern : ""),
                           LOG_S("error", err->msg), LOG_S("kind", info->name));
+}
+
+/* Who may not have a WebSocket is not told why (http-api 4.1). */
+static void write_failure(struct call *c, int code, const struct err *err)
+{
+        bool is_refusal =
+                code == ERR_UNAUTHORIZED || code == ERR_FORBIDDEN || code == ERR_NOT_FOUND;
+
+        if (is_refusal && c->route && (c->route->flags & ROUTE_SOCKET))
+                socket_write_forbidden(c);
+        else
+                write_error(c, code, err);
 }
 
 /* A weak validator over the bytes. The key is fixed: nobody gains by a collision but the one who
@@ -111,7 +124,7 @@ static void run_handler(struct call *c, struct op *op)
                 r = err_set(&err, ERR_TOO_LARGE, "The answer is too large; ask for less.");
         if (r < 0) {
                 c->on_loop = NULL;
-                write_error(c, r, &err);
+                write_failure(c, r, &err);
         } else if (!c->content_type && !c->on_loop) {
                 call_etag(c);
         }
@@ -161,7 +174,7 @@ void call_finish(struct call *c)
 
 void call_fail(struct call *c, int code, const struct err *err)
 {
-        write_error(c, code, err);
+        write_failure(c, code, err);
         answer(c);
 }
 
@@ -344,11 +357,18 @@ void call_route(struct call *c)
                 answer_options(c, &allowed);
                 return;
         }
+        if (socket_wanted(c->x) && !(c->route && (c->route->flags & ROUTE_SOCKET))) {
+                http_drop(c->x);
+                call_free(c);
+                return;
+        }
         if (!c->route) {
                 answer_missing(c, path);
                 return;
         }
         r = read_request(c, &err);
+        if (r >= 0 && (c->route->flags & ROUTE_SOCKET))
+                r = socket_check(c, &err);
         if (r < 0)
                 call_fail(c, r, &err);
         else if ((c->route->flags & ROUTE_INLINE) && !c->is_channel &&

@@ -1,5 +1,6 @@
 /* Plugins: decode, call core, encode. A plugin is named by its id or by its key. */
 #include "api/api.h"
+#include "api/plugin_bridge.h"
 #include "base/clock.h"
 #include "core/plugin_ops.h"
 
@@ -310,44 +311,16 @@ static int save_config(struct call *c, struct err *err)
         return r < 0 ? r : write_config(c, &row);
 }
 
-/* Failures of a worker have a shape of their own, too. */
-static int refuse_bridge(struct call *c, const struct err *err, const char *code)
-{
-        struct jw w;
-
-        c->status = 502;
-        buf_clear(&c->out);
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "code", code);
-        jw_kstring(&w, "message", err->msg);
-        if (err->details)
-                jw_kraw(&w, "details", err->details);
-        jw_object_end(&w);
-        return 0;
-}
-
 static int test_config(struct call *c, struct err *err)
 {
-        int r = plugin_test_config(c->op, c->rt, c->params[0], c->body, &c->out, err);
-
-        switch (r) {
-        case ERR_TIMEOUT:
-                return refuse_bridge(c, err, "TIMEOUT");
-        case ERR_UNCERTAIN:
-                return refuse_bridge(c, err, "WORKER_UNAVAILABLE");
-        case ERR_PROVIDER:
-                return refuse_bridge(c, err, "WORKER_ERROR");
-        default:
-                return r;
-        }
+        return call_bridge(c, plugin_test_config(c->op, c->rt, c->params[0], c->body, &c->out, err),
+                           err);
 }
 
 const struct route routes_plugins[] = {
         { "GET", "/api/plugins", list_plugins, 0 },
         { "GET", "/api/plugins/examples", list_examples, 0 },
         { "GET", "/api/plugins/ui-contributions", list_none, 0 },
-        { "GET", "/api/plugins/tools", list_none, 0 },
         { "POST", "/api/plugins/install", install, ROUTE_BODY_FREE },
         { "GET", "/api/plugins/operations/:operationId", progress, 0 },
         { "GET", "/api/plugins/:pluginId", get, 0 },

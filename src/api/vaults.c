@@ -70,6 +70,25 @@ static int list(struct call *c, struct err *err)
         return r;
 }
 
+static int hide(void *ctx UNUSED, const struct vault_row *row UNUSED)
+{
+        return 0;
+}
+
+/* Newer clients can look for vaults in an account. We only know those that somebody told us of. */
+static int discover(struct call *c, struct err *err)
+{
+        const char *company;
+        int r = call_uuid(c, 0, MISSING_COMPANY, &company, err);
+
+        if (r >= 0)
+                r = vault_list(c->op, c->rt, company, hide, NULL, err);
+        return r < 0 ? r
+                     : err_set(err, ERR_UNPROCESSABLE,
+                               "Berth does not look for vaults. Create a provider vault with the "
+                               "region and names that are yours, then preview an import from it.");
+}
+
 static int encode_one(struct call *c, const struct vault_row *row)
 {
         struct jw w;
@@ -141,6 +160,8 @@ const struct route routes_vaults[] = {
         { "GET", "/api/companies/:companyId/secret-providers/health", provider_health, 0 },
         { "GET", "/api/companies/:companyId/secret-provider-configs", list, 0 },
         { "POST", "/api/companies/:companyId/secret-provider-configs", create, 0 },
+        { "POST", "/api/companies/:companyId/secret-provider-configs/discovery/preview", discover,
+          ROUTE_BODY_FREE },
         { "GET", "/api/secret-provider-configs/:id", get, 0 },
         { "PATCH", "/api/secret-provider-configs/:id", update, 0 },
         { "DELETE", "/api/secret-provider-configs/:id", disable, 0 },

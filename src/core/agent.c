@@ -18,6 +18,7 @@ struct request {
         json_t *body;
         struct agent *agent;
         bool full;
+        bool is_hire; /* it may have to wait for approval */
 };
 
 static int add_member(struct db *db, const struct agent *g, struct err *err)
@@ -41,13 +42,17 @@ static int add_member(struct db *db, const struct agent *g, struct err *err)
 }
 
 /* The company may want to approve agents; then nobody makes one directly. */
-static int check_approval(struct db *db, const struct request *q, struct err *err)
+static int check_approval(struct db *db, const struct request *q, struct agent *g, struct err *err)
 {
         struct company company;
         int r = companies_get(db, q->company_id, q->op->arena, &company, err);
 
         if (r < 0 || !company.require_board_approval)
                 return r;
+        if (q->is_hire) {
+                g->status = "pending_approval";
+                return 0;
+        }
         return err_set(err, ERR_CONFLICT,
                        "Direct agent creation requires board approval. Use POST "
                        "/api/companies/:companyId/agent-hires to ask for it.");
@@ -96,7 +101,7 @@ static int create(struct db *db, void *arg, struct err *err)
         if (r >= 0)
                 r = agent_read_body(q->op, q->body, true, &g, &change, err);
         if (r >= 0)
-                r = check_approval(db, q, err);
+                r = check_approval(db, q, &g, err);
         if (r >= 0)
                 r = check_new(db, q, &g, err);
         if (r >= 0)
@@ -109,18 +114,37 @@ static int create(struct db *db, void *arg, struct err *err)
         return r;
 }
 
+static int make(struct request *q, struct err *err)
+{
+        int r;
+
+        FAULT("agent.create.before");
+        r = store_write(q->op, q->rt->store, create, q, err);
+        FAULT("agent.create.after");
+        return r;
+}
+
 int agent_create(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
                  struct agent *ret, struct err *err)
 {
         struct request q = {
                 .op = op, .rt = rt, .company_id = company_id, .body = body, .agent = ret
         };
-        int r;
 
-        FAULT("agent.create.before");
-        r = store_write(op, rt->store, create, &q, err);
-        FAULT("agent.create.after");
-        return r;
+        return make(&q, err);
+}
+
+int agent_hire(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
+               struct agent *ret, struct err *err)
+{
+        struct request q = { .op = op,
+                             .rt = rt,
+                             .company_id = company_id,
+                             .body = body,
+                             .agent = ret,
+                             .is_hire = true };
+
+        return make(&q, err);
 }
 
 /* Reading */

@@ -15,6 +15,9 @@
 /* New agents get membership `member` and the grant tasks:assign. */
 int agent_create(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
                  struct agent *ret, struct err *err);
+/* The same, where the company wants to approve agents, too: the agent then waits for that. */
+int agent_hire(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
+               struct agent *ret, struct err *err);
 /* *ret_full: whether the actor may see the agent's configuration. */
 int agent_get(struct op *op, struct runtime *rt, const char *id, struct agent *ret, bool *ret_full,
               struct err *err);
@@ -58,6 +61,9 @@ int agent_pause(struct op *op, struct runtime *rt, const char *id, json_t *body,
                 struct err *err);
 int agent_resume(struct op *op, struct runtime *rt, const char *id, struct agent *ret,
                  struct err *err);
+/* ERR_CONFLICT for one that does not wait for approval. */
+int agent_approve(struct op *op, struct runtime *rt, const char *id, struct agent *ret,
+                  struct err *err);
 int agent_terminate(struct op *op, struct runtime *rt, const char *id, struct agent *ret,
                     struct err *err);
 

@@ -31,8 +31,10 @@ int agent_check_manager(struct db *db, struct op *op, const struct agent *g, str
 int agent_actor_is_ceo(struct db *db, const struct op *op, bool *ret, struct err *err);
 
 /* Move to another status with everything that follows from it; writes the row by compare-and-set,
- * keys and bindings, but no audit entry. */
-int agent_move(struct db *db, struct op *op, struct agent *g, const char *to, struct err *err);
+ * keys and bindings, but no audit entry. Runs of one that may not work any more are cancelled: kick
+ * the host afterwards. */
+int agent_move(struct db *db, struct op *op, struct runtime *rt, struct agent *g, const char *to,
+               struct err *err);
 
 /* What config revisions record of an agent; a new reference. Any thread. */
 json_t *agent_snapshot(const struct agent *g);

@@ -5,10 +5,14 @@
 #include "core/agent_env.h"
 #include "core/agent_internal.h"
 #include "core/audit.h"
+#include "core/run.h"
+#include "core/run_policy.h"
 
 struct request {
         struct op *op;
+        struct runtime *rt;
         const char *id, *to, *action;
+        bool is_approval;
         json_t *body; /* of a pause; NULL otherwise */
         struct agent *agent;
 };
@@ -47,7 +51,7 @@ static int end(struct db *db, const struct agent *g, struct err *err)
         return r < 0 ? r : agent_env_unbind(db, g->company_id, g->id, err);
 }
 
-int agent_move(struct db *db, struct op *op UNUSED, struct agent *g, const char *to,
+int agent_move(struct db *db, struct op *op, struct runtime *rt, struct agent *g, const char *to,
                struct err *err)
 {
         const char *from = g->status;
@@ -67,6 +71,12 @@ int agent_move(struct db *db, struct op *op UNUSED, struct agent *g, const char 
                 return err_set(err, ERR_CONFLICT, "Agent was changed by someone else");
         if (r >= 0 && streq(to, "terminated"))
                 r = end(db, g, err);
+        if (r >= 0 && !run_agent_is_invokable(g))
+                r = run_cancel_agent(db, op, rt, g->id,
+                                     streq(to, "paused") ? "Cancelled because the agent was paused"
+                                                         : "Cancelled because the agent was "
+                                                           "terminated",
+                                     err);
         return r;
 }
 
@@ -84,6 +94,23 @@ static int read_reason(struct request *q, struct err *err)
         return check_end(&c, err);
 }
 
+/* The only way out of waiting but the end. */
+static int approve(struct db *db, struct request *q, struct err *err)
+{
+        int r;
+
+        if (!streq(q->agent->status, "pending_approval"))
+                return err_set(err, ERR_CONFLICT, "Agent is not pending approval");
+        q->agent->status = "idle";
+        q->agent->updated_at = clock_now_us();
+        r = agents_update(db, q->agent, "pending_approval", err);
+        if (r == 0)
+                return err_set(err, ERR_CONFLICT, "Agent was changed by someone else");
+        return r < 0 ? r
+                     : audit(db, q->op, q->agent->company_id, q->action, "agent", q->agent->id,
+                             NULL, err);
+}
+
 static int change(struct db *db, void *arg, struct err *err)
 {
         struct request *q = arg;
@@ -91,6 +118,8 @@ static int change(struct db *db, void *arg, struct err *err)
 
         if (r >= 0)
                 r = access_manage_agents(db, q->op->actor, q->agent->company_id, err);
+        if (r >= 0 && q->is_approval)
+                return approve(db, q, err);
         /* Only what is paused can be resumed; what works, works. */
         if (r >= 0 && streq(q->to, "idle") && !streq(q->agent->status, "paused") &&
             !streq(q->agent->status, "terminated") && !streq(q->agent->status, "pending_approval"))
@@ -98,7 +127,7 @@ static int change(struct db *db, void *arg, struct err *err)
         if (r >= 0)
                 r = read_reason(q, err);
         if (r >= 0)
-                r = agent_move(db, q->op, q->agent, q->to, err);
+                r = agent_move(db, q->op, q->rt, q->agent, q->to, err);
         if (r >= 0)
                 r = audit(db, q->op, q->agent->company_id, q->action, "agent", q->agent->id, NULL,
                           err);
@@ -112,8 +141,11 @@ static int run(struct request *q, struct runtime *rt, struct err *err)
         if (r < 0)
                 return r;
         FAULT("agent.move.before");
+        q->rt = rt;
         r = store_write(q->op, rt->store, change, q, err);
         FAULT("agent.move.after");
+        if (r >= 0)
+                run_host_kick(rt->runs);
         return r;
 }
 
@@ -135,6 +167,16 @@ int agent_resume(struct op *op, struct runtime *rt, const char *id, struct agent
 {
         struct request q = {
                 .op = op, .id = id, .to = "idle", .action = "agent.resumed", .agent = ret
+        };
+
+        return run(&q, rt, err);
+}
+
+int agent_approve(struct op *op, struct runtime *rt, const char *id, struct agent *ret,
+                  struct err *err)
+{
+        struct request q = {
+                .op = op, .id = id, .is_approval = true, .action = "agent.approved", .agent = ret
         };
 
         return run(&q, rt, err);

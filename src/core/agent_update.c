@@ -5,6 +5,7 @@
 #include "core/agent_internal.h"
 #include "core/audit.h"
 #include "core/env_select.h"
+#include "core/run.h"
 #include "store/identity.h"
 
 struct request {
@@ -76,14 +77,14 @@ static int check_relations(struct db *db, struct op *op, const struct agent *bef
         return r;
 }
 
-static int write_row(struct db *db, struct op *op, const struct agent *before, struct agent *g,
-                     const char *status, struct err *err)
+static int write_row(struct db *db, struct op *op, struct runtime *rt, const struct agent *before,
+                     struct agent *g, const char *status, struct err *err)
 {
         int r;
 
         g->updated_at = clock_now_us();
         if (status && !streq(status, before->status))
-                return agent_move(db, op, g, status, err);
+                return agent_move(db, op, rt, g, status, err);
         r = agents_update(db, g, before->status, err);
         if (r == 0)
                 r = err_set(err, ERR_CONFLICT, "Agent was changed by someone else");
@@ -109,7 +110,7 @@ int agent_change_row(struct db *db, struct op *op, struct runtime *rt, struct ag
         if (r >= 0 && !streq(before.status, "terminated"))
                 r = agent_env_bind(db, op, g->company_id, g->id, config, err);
         if (r >= 0)
-                r = write_row(db, op, &before, g, change.status, err);
+                r = write_row(db, op, rt, &before, g, change.status, err);
         if (r >= 0)
                 r = agent_record_revision(db, op, g, agent_snapshot(&before), source,
                                           rolled_back_from, err);
@@ -146,6 +147,8 @@ int agent_update(struct op *op, struct runtime *rt, const char *id, json_t *body
         FAULT("agent.update.before");
         r = store_write(op, rt->store, update, &q, err);
         FAULT("agent.update.after");
+        if (r >= 0)
+                run_host_kick(rt->runs);
         return r;
 }
 

@@ -26,4 +26,11 @@ int company_delete(struct op *op, struct runtime *rt, const char *id, struct err
 int company_export_preview(struct op *op, struct runtime *rt, const char *id, struct buf *ret_json,
                            struct err *err);
 
+/* {companyId, agents, tasks, costs, pendingApprovals}: counts by status. */
+int company_dashboard(struct op *op, struct runtime *rt, const char *id, struct buf *ret_json,
+                      struct err *err);
+/* [{id, name, role, title, status, reports}]: who reports to whom, from the top. */
+int company_organisation(struct op *op, struct runtime *rt, const char *id, struct buf *ret_json,
+                         struct err *err);
+
 #endif

@@ -18,6 +18,7 @@ struct update {
         const char *name, *description, *driver, *status;
         json_t *config, *metadata;
         bool has_description, has_metadata;
+        bool replace; /* the configuration stands alone */
         /* the row as it will be */
         struct environment env;
         json_t *stored;       /* its configuration; NULL: not touched */
@@ -41,14 +42,15 @@ static int check_body(struct update *u, struct err *err)
         u->config = check_record(&c, "config", CHECK_OPTIONAL);
         u->has_metadata = check_has(&c, "metadata");
         u->metadata = check_record(&c, "metadata", CHECK_NULLABLE);
+        u->replace = check_bool(&c, "replaceConfig", CHECK_OPTIONAL, false);
         check_unknown(&c, (const char *[]){ "name", "description", "driver", "status", "config",
-                                            "metadata", NULL });
+                                            "metadata", "replaceConfig", NULL });
         return check_end(&c, err);
 }
 
 /* What the new configuration starts from: with the driver unchanged a given config is merged over
- * the stored one, with a new driver it stands alone. A new reference, or NULL when the
- * configuration is not touched. */
+ * the stored one, with a new driver, or replaceConfig, it stands alone. A new reference, or NULL
+ * when the configuration is not touched. */
 static json_t *source_config(const struct update *u, const struct environment *env)
 {
         bool switched = u->driver && !streq(u->driver, env->driver);
@@ -56,7 +58,7 @@ static json_t *source_config(const struct update *u, const struct environment *e
 
         if (!u->config && !u->driver)
                 return NULL;
-        if (switched)
+        if (switched || (u->replace && u->config))
                 return u->config ? json_incref(u->config) : json_object();
         if (json_parse(env->config, strlen(env->config), &stored, NULL) < 0)
                 stored = json_object();

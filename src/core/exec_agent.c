@@ -2,7 +2,7 @@
 
 #include "core/agent_env.h"
 #include "core/exec_request.h"
-#include "store/agents.h"
+#include "core/run_policy.h"
 
 struct search {
         struct op *op;
@@ -15,16 +15,6 @@ static int get_agent(struct db *db, void *arg, struct err *err)
         struct search *q = arg;
 
         return agents_get(db, q->id, q->op->arena, &q->agent, err);
-}
-
-static bool may_work(const struct agent *agent)
-{
-        static const char *const idle[] = { "paused", "terminated", "pending_approval" };
-
-        for (size_t i = 0; i < ARRAY_LEN(idle); i++)
-                if (streq(agent->status, idle[i]))
-                        return false;
-        return true;
 }
 
 int exec_agent_find(struct op *op, struct runtime *rt, const struct lease_record *record,
@@ -41,7 +31,7 @@ int exec_agent_find(struct op *op, struct runtime *rt, const struct lease_record
         if (!streq(q.agent.company_id, record->lease.company_id))
                 return err_set(err, ERR_UNPROCESSABLE,
                                "Agent must belong to the company of the lease");
-        if (!may_work(&q.agent)) {
+        if (!run_agent_is_invokable(&q.agent)) {
                 r = err_set(err, ERR_CONFLICT, "Agent is not invokable in its current state");
                 err_details(err, xasprintf("{\"status\":\"%s\"}", q.agent.status));
                 return r;

@@ -24,6 +24,7 @@ struct shared_event {
 struct live {
         uv_async_t wake;
         struct live_reader readers; /* the head of a circular list; loop thread */
+        bool stopped;
 
         pthread_mutex_t lock;
         struct shared_event *ring[RING_EVENTS];
@@ -149,9 +150,9 @@ int64_t live_last_id(struct live *live)
 
 /* Readers */
 
-static void tell_readers(uv_async_t *wake)
+/* Tell each of them one thing: that there is something, or that it is over. */
+static void each_reader(struct live *live, bool stopped)
 {
-        struct live *live = container_of(wake, struct live, wake);
         struct live_reader end = { 0 };
 
         /* A reader may remove itself or others meanwhile: walk behind a mark that moves along. */
@@ -166,10 +167,28 @@ static void tell_readers(uv_async_t *wake)
                 end.prev = r;
                 r->next->prev = &end;
                 r->next = &end;
-                if (r->ready)
+                if (stopped && r->stopped)
+                        r->stopped(r);
+                else if (!stopped && r->ready)
                         r->ready(r);
         }
         live_reader_remove(&end);
+}
+
+static void tell_readers(uv_async_t *wake)
+{
+        each_reader(container_of(wake, struct live, wake), false);
+}
+
+void live_stop(struct live *live)
+{
+        live->stopped = true;
+        each_reader(live, true);
+}
+
+bool live_is_stopped(const struct live *live)
+{
+        return live->stopped;
 }
 
 void live_reader_add(struct live *live, struct live_reader *reader, const char *company_id,

@@ -29,6 +29,8 @@ struct live;
 int live_new(uv_loop_t *loop, struct live **ret, struct err *err);
 /* Loop thread, when nobody publishes or reads any more. Frees once the loop closed its handle. */
 void live_free(struct live *live);
+/* Loop thread: tell the readers that it is over, so that nobody has to wait for them. */
+void live_stop(struct live *live);
 /* Publish what is announced in transactions of the store. */
 void live_attach(struct live *live, struct store *store);
 
@@ -62,11 +64,14 @@ struct live_reader {
         bool is_behind; /* lost while it was connected */
         /* There may be something to take. Never called from within live_reader_take(). */
         void (*ready)(struct live_reader *reader);
+        /* The daemon stops: let go. May be NULL. */
+        void (*stopped)(struct live_reader *reader);
 };
 
 /* `last_id`: the last event that it knows of, or LIVE_NOW. */
 void live_reader_add(struct live *live, struct live_reader *reader, const char *company_id,
                      int64_t last_id);
+bool live_is_stopped(const struct live *live);
 void live_reader_remove(struct live_reader *reader);
 /* The next event of its company, or NULL. */
 struct live_event *live_reader_take(struct live *live, struct live_reader *reader);

@@ -71,4 +71,30 @@ int plugin_save_config(struct op *op, struct runtime *rt, const char *id_or_key,
 int plugin_test_config(struct op *op, struct runtime *rt, const char *id_or_key, json_t *body,
                        struct buf *ret_json, struct err *err);
 
+/* -- What it offers besides environments (plugin_bridge.c) ------------------------------------- */
+
+enum plugin_bridge_kind { PLUGIN_DATA, PLUGIN_ACTION };
+
+/* {key, params?, companyId?, renderEnvironment?}, the key from `key` when that is given. Without a
+ * company for administrators only. *ret is what the worker answered, a new reference. */
+int plugin_bridge(struct op *op, struct runtime *rt, const char *id_or_key,
+                  enum plugin_bridge_kind kind, const char *key, json_t *body, json_t **ret,
+                  struct err *err);
+
+/* The tools of the plugins that should run, as their manifests have them. */
+int plugin_each_tool(struct op *op, struct runtime *rt,
+                     void (*fn)(void *ctx, const struct plugin *p, const json_t *tool), void *ctx,
+                     struct err *err);
+/* {tool, parameters?, runContext: {agentId, runId, companyId, projectId}}. Board callers; ids that
+ * are not of the company are ERR_FORBIDDEN. *ret is a new reference. */
+int plugin_execute_tool(struct op *op, struct runtime *rt, json_t *body, struct plugin *ret_plugin,
+                        const char **ret_name, json_t **ret, struct err *err);
+
+/* *ret_jobs: as the manifest has them, borrowed; NULL for none. */
+int plugin_jobs(struct op *op, struct runtime *rt, const char *id_or_key, struct plugin *ret_plugin,
+                const json_t **ret_jobs, struct err *err);
+/* Let the worker begin one; does not wait for its end. Administrators. Nothing runs by itself. */
+int plugin_trigger_job(struct op *op, struct runtime *rt, const char *id_or_key, const char *job,
+                       struct uuid *ret_run, struct err *err);
+
 #endif

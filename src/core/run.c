@@ -134,16 +134,6 @@ void run_announce_agent(struct db *db, const struct run *run, const char *status
                               iso_or_null(run->finished_at ? run->finished_at : 0)));
 }
 
-bool run_agent_may_work(const struct agent *agent)
-{
-        static const char *const idle[] = { "paused", "terminated", "pending_approval" };
-
-        for (size_t i = 0; i < ARRAY_LEN(idle); i++)
-                if (streq(agent->status, idle[i]))
-                        return false;
-        return true;
-}
-
 /* -- Tasks ------------------------------------------------------------------------------------- */
 
 static void drop_json(void *arg)

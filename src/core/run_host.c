@@ -16,6 +16,8 @@
 #include "core/run_internal.h"
 
 #define JOBS_MAX     8 /* of one host at a time, so that requests get their turn */
+#define REQUESTS_MAX 4 /* the same of requests, which may take long */
+#define PREPARE_MS   1800000
 #define PUMP_MS      5
 #define NOTE_MS      1000
 #define AGAIN_MS     100
@@ -24,7 +26,7 @@
 #define KILL_MS      1000 /* until a signal that nobody survives is sent again */
 #define NEVER        INT64_MAX
 
-enum todo { TODO_NOTHING, TODO_PREPARE, TODO_RECOVER, TODO_FINISH, TODO_PUMP };
+enum todo { TODO_NOTHING, TODO_PREPARE, TODO_RECOVER, TODO_HTTP, TODO_FINISH, TODO_PUMP };
 
 struct run_work {
         struct run_work *next;
@@ -49,7 +51,7 @@ struct run_host {
         struct runtime *rt;
         uv_loop_t *loop;
         struct run_work *works, **tail;
-        unsigned n_jobs;
+        unsigned n_jobs, n_requests;
         struct pool_job pass_job;
         struct run_pass pass;
         bool passing, again, want_strays;
@@ -151,7 +153,7 @@ static void cancel(struct run_work *w)
         if (w->cancel)
                 return;
         w->cancel = true;
-        if (w->busy && w->todo == TODO_PREPARE)
+        if (w->busy && (w->todo == TODO_PREPARE || w->todo == TODO_HTTP))
                 pool_cancel(w->host->rt->pool, &w->job);
         send_signal(w);
 }
@@ -198,6 +200,11 @@ static void start_watching(struct run_work *w)
 
 /* -- Jobs -------------------------------------------------------------------------------------- */
 
+static unsigned *counter(struct run_work *w)
+{
+        return w->todo == TODO_HTTP ? &w->host->n_requests : &w->host->n_jobs;
+}
+
 static void job_run(struct pool_job *job, struct op *op)
 {
         struct run_work *w = container_of(job, struct run_work, job);
@@ -210,6 +217,9 @@ static void job_run(struct pool_job *job, struct op *op)
                 break;
         case TODO_RECOVER:
                 run_recover(op, rt, w->id, &w->result);
+                break;
+        case TODO_HTTP:
+                run_http(op, rt, w->id, &w->result);
                 break;
         case TODO_FINISH:
                 run_finish(op, rt, w->id, &w->result);
@@ -243,6 +253,9 @@ static void after_step(struct run_work *w)
                 w->failures = 0;
                 start_watching(w);
                 break;
+        case RUN_NEXT_HTTP:
+                w->todo = TODO_HTTP;
+                break;
         case RUN_NEXT_FINISH:
                 w->todo = TODO_FINISH;
                 break;
@@ -262,7 +275,7 @@ static void job_done(struct pool_job *job)
         bool was_step = w->todo != TODO_PUMP;
 
         w->busy = false;
-        host->n_jobs--;
+        (*counter(w))--;
         if (was_step)
                 after_step(w);
         else
@@ -273,7 +286,7 @@ static void job_done(struct pool_job *job)
         } else {
                 drive(w);
         }
-        for (w = host->works; w && host->n_jobs < JOBS_MAX; w = w->next)
+        for (w = host->works; w; w = w->next)
                 drive(w);
         arm(host);
 }
@@ -282,12 +295,14 @@ static void submit(struct run_work *w)
 {
         struct run_host *host = w->host;
 
-        if (host->n_jobs >= JOBS_MAX)
+        if (*counter(w) >= (w->todo == TODO_HTTP ? REQUESTS_MAX : JOBS_MAX))
                 return;
         w->job = (struct pool_job){ .run = job_run, .done = job_done, .urgent = true };
+        if (w->todo == TODO_PREPARE)
+                w->job.timeout_ms = PREPARE_MS;
         w->busy = pool_submit(host->rt->pool, &w->job, NULL) >= 0;
         if (w->busy)
-                host->n_jobs++;
+                (*counter(w))++;
         else
                 w->again_at = clock_mono_ms() + AGAIN_MS;
 }

@@ -12,7 +12,7 @@
 #include "core/exec.h"
 #include "core/lease.h"
 #include "core/run.h"
-#include "store/agents.h"
+#include "core/run_policy.h"
 #include "store/execution_workspaces.h"
 #include "store/issues.h"
 #include "store/projects.h"
@@ -29,6 +29,7 @@
 enum run_next {
         RUN_NEXT_DONE,   /* nothing */
         RUN_NEXT_WATCH,  /* its command runs: execution_id */
+        RUN_NEXT_HTTP,   /* it is a request that is to be made */
         RUN_NEXT_FINISH, /* its command is over */
         RUN_NEXT_AGAIN,  /* could not be done now: the same once more, later */
 };
@@ -105,7 +106,6 @@ json_t *run_parse(struct arena *arena, const char *text);
 /* Live events, once the transaction is committed. */
 void run_announce_status(struct db *db, const struct run *run);
 void run_announce_agent(struct db *db, const struct run *run, const char *status);
-bool run_agent_may_work(const struct agent *agent);
 
 /* -- run_queue.c -- */
 
@@ -144,6 +144,8 @@ const char *run_key(struct run_task *t, bool fresh);
 /* -- run_prepare.c, run_finish.c, run_recover.c: jobs -- */
 void run_prepare(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
 void run_finish(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
+/* Make the request that it is, and finish it. */
+void run_http(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
 /* Take up a run by its step. */
 void run_recover(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
 /* Bring output into the log, and with `note` how far it is into the row; *ret_more: there is more

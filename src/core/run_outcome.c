@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "core/issue_internal.h"
 #include "core/run_internal.h"
+#include "core/run_wake.h"
 #include "store/agent_state.h"
 
 /* -- What is told ------------------------------------------------------------------------------ */
@@ -197,7 +198,7 @@ static int settle_agent(struct db *db, struct run_task *t, const struct run *run
 static bool may_retry(const struct run_task *t, const struct run *run, const struct run_outcome *o)
 {
         return o->is_lost && streq(run->status, RUN_FAILED) && run->process_loss_retry_count < 1 &&
-               run_agent_may_work(&t->agent);
+               run_agent_is_invokable(&t->agent);
 }
 
 static int queue_again(struct db *db, struct run_task *t, const struct run *run, struct err *err)
@@ -228,6 +229,10 @@ static int queue_again(struct db *db, struct run_task *t, const struct run *run,
         again.updated_at = again.created_at;
         json_decref(context);
         r = runs_insert(db, &again, err);
+        db_announce(db, run->company_id, "heartbeat.run.queued",
+                    json_pack("{s:s, s:s, s:s, s:s, s:n}", "runId", again.id, "agentId",
+                              again.agent_id, "invocationSource", again.invocation_source,
+                              "triggerDetail", again.trigger_detail, "wakeupRequestId"));
         if (r >= 0)
                 r = run_event_add(db, t->rt, run, "lifecycle", "warn", "run is tried once more",
                                   json_pack("{s:s}", "retryRunId", again.id), err);
@@ -240,6 +245,7 @@ struct conclusion {
         struct run_task *t;
         const char *from;
         const struct run_outcome *o;
+        struct run_wakes wakes;
 };
 
 static void fill(struct conclusion *q, struct run *row, bool was_over)
@@ -300,6 +306,8 @@ static int conclude(struct db *db, void *arg, struct err *err)
         if (r >= 0 && !was_over && may_retry(t, &row, q->o))
                 r = queue_again(db, t, &row, err);
         if (r >= 0)
+                r = run_wake_promote_in(db, t->op, t->rt, &row, &q->wakes, err);
+        if (r >= 0)
                 r = settle_agent(db, t, &row, err);
         return r < 0 ? r : runs_get(db, row.id, t->op->arena, &t->run, err);
 }
@@ -307,13 +315,15 @@ static int conclude(struct db *db, void *arg, struct err *err)
 int run_conclude(struct run_task *t, const char *from, const struct run_outcome *outcome,
                  struct err *err)
 {
-        struct conclusion q = { t, from, outcome };
+        struct conclusion q = { t, from, outcome, { .arena = t->op->arena } };
         struct op op = run_note_op(t);
         int r;
 
         FAULT("run.conclude.before");
         r = store_write(&op, t->rt->store, conclude, &q, err);
         FAULT("run.conclude.after");
+        if (r >= 0)
+                run_wakes_tell(t->rt, &q.wakes);
         return r;
 }
 

@@ -39,8 +39,10 @@ static int still_wanted(struct run_task *t, struct err *err)
 static int prepare(struct run_task *t, struct err *err)
 {
         const char *id;
-        int r = run_select(t, err);
+        int r = still_wanted(t, err);
 
+        if (r >= 0)
+                r = run_select(t, err);
         if (r >= 0)
                 r = run_acquire(t, err);
         if (r >= 0)
@@ -57,6 +59,8 @@ static int prepare(struct run_task *t, struct err *err)
                 r = still_wanted(t, err);
         if (r < 0)
                 return r;
+        if (t->command.is_http)
+                return note_execution(t, NULL, err);
         FAULT("run.start.before");
         r = run_start(t, run_key(t, false), &id, err);
         FAULT("run.start.after");
@@ -83,6 +87,8 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id, str
                 return RUN_NEXT_DONE;
         r = prepare(&t, &err);
         FAULT("run.prepared");
+        if (r >= 0 && t.command.is_http)
+                return RUN_NEXT_HTTP;
         if (r >= 0) {
                 memcpy(ret->execution, t.run.execution_id, UUID_LEN + 1);
                 if (t.command.grace_ms > 0)

@@ -6,9 +6,6 @@
 #include "core/issue_internal.h"
 #include "core/run_internal.h"
 
-#define CONCURRENT_DEFAULT 20
-#define CONCURRENT_MAX     50
-
 void run_ids_add(struct run_ids *ids, const char *id)
 {
         if (ids->n == ids->room) {
@@ -128,20 +125,11 @@ static int collect(void *ctx, const struct run *row)
         return 0;
 }
 
-static int64_t concurrency(const struct agent *agent, struct arena *arena)
-{
-        const json_t *config = run_parse(arena, agent->runtime_config);
-        const json_t *set =
-                json_object_get(json_get_object(config, "heartbeat"), "maxConcurrentRuns");
-        int64_t n = json_is_integer(set) ? json_integer_value(set) : CONCURRENT_DEFAULT;
-
-        return MIN(MAX(n, 1), CONCURRENT_MAX);
-}
-
 static int claim_of_agent(struct db *db, void *arg, struct err *err)
 {
         struct claims *c = arg;
-        int64_t running, limit = 0;
+        struct run_policy policy;
+        int64_t running, limit;
         bool may;
         int r;
 
@@ -154,12 +142,11 @@ static int claim_of_agent(struct db *db, void *arg, struct err *err)
                 r = runs_count_running(db, c->agent_id, &running, err);
         if (r < 0)
                 return r;
-        may = run_agent_may_work(&c->agent);
-        if (may) {
-                limit = concurrency(&c->agent, c->op->arena) - running;
-                if (limit <= 0)
-                        return 0;
-        }
+        may = run_agent_is_invokable(&c->agent);
+        run_policy_read(&c->agent, c->op->arena, &policy);
+        if (may && policy.max_concurrent <= running)
+                return 0;
+        limit = may ? policy.max_concurrent - running : 0;
         r = runs_queued(db, c->agent_id, limit, c->op->arena, collect, c, err);
         for (size_t i = 0; r >= 0 && i < c->n; i++)
                 r = may ? claim(c, &c->rows[i], err) : refuse(c, &c->rows[i], err);

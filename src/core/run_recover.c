@@ -43,6 +43,7 @@ static void open_callback(struct run_task *t)
         explicit_bzero(address->key, sizeof(address->key));
 }
 
+/* Nothing of it can go on. */
 static enum run_next lose(struct run_task *t)
 {
         CLEAN(err_done) struct err err = { 0 };
@@ -54,7 +55,7 @@ static enum run_next lose(struct run_task *t)
                 .is_lost = true,
         };
 
-        if (run_conclude(t, STEP_PREPARING, &outcome, &err) < 0) {
+        if (run_conclude(t, t->run.step, &outcome, &err) < 0) {
                 log_warn("could not record the loss of a run", LOG_S("run", t->run.id),
                          LOG_S("error", err.msg));
                 return RUN_NEXT_AGAIN;
@@ -101,6 +102,8 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id, str
         }
         if (streq(t.run.step, STEP_PREPARING))
                 return recover_preparing(&t, ret);
+        if (streq(t.run.step, STEP_EXECUTING) && !t.run.execution_id)
+                return lose(&t); /* a request, which may have arrived */
         if (streq(t.run.step, STEP_EXECUTING)) {
                 open_callback(&t);
                 memcpy(ret->execution, t.run.execution_id, UUID_LEN + 1);

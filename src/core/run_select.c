@@ -1,5 +1,6 @@
 /* Which environment a run works in (environment-runtime 5.1), and the execution workspace that it
- * belongs to. One transaction: what was chosen is what is written. */
+ * belongs to, in one transaction: what was chosen is what is written. Whether it can be used
+ * comes after that. */
 #include "base/clock.h"
 #include "core/environment.h"
 #include "core/execution_workspace.h"
@@ -157,9 +158,11 @@ static int write_workspace(struct db *db, struct run_task *t, const char *enviro
 
 /* -- The environment --------------------------------------------------------------------------- */
 
-static int find_environment(struct db *db, struct run_task *t, const char *id, struct err *err)
+static int find_environment(struct db *db, void *arg, struct err *err)
 {
+        struct run_task *t = arg;
         struct environment *env = &t->choice.env;
+        const char *id = t->run.environment_id;
         int r;
 
         if (streq(id, env->id))
@@ -212,8 +215,8 @@ static int select_in(struct db *db, void *arg, struct err *err)
                         run_keep(t->op->arena, execution_workspace_config(c->workspace.metadata));
                 kept = c->config ? json_get_string(c->config, "environmentId") : NULL;
         }
-        r = find_environment(db, t, kept ? kept : id, err);
-        return r < 0 ? r : check_active(t, err);
+        t->run.environment_id = kept ? kept : id;
+        return 0;
 }
 
 int run_select(struct run_task *t, struct err *err)
@@ -221,6 +224,10 @@ int run_select(struct run_task *t, struct err *err)
         int r = store_write(t->op, t->rt->store, select_in, t, err);
 
         if (r >= 0)
+                r = store_read(t->op, t->rt->store, find_environment, t, err);
+        if (r >= 0) {
                 t->failure_code = NULL;
+                r = check_active(t, err);
+        }
         return r;
 }

@@ -236,6 +236,7 @@ static int check_keys(json_t *file, struct err *err)
                 "workspace_timeout_ms",
                 "salvage_ttl_ms",
                 "run_log_max_bytes",
+                "live_ping_ms",
                 "plugin_dir",
                 "plugin_env",
                 "plugin_paths",
@@ -410,6 +411,8 @@ static void load_settings(struct loader *l, const struct cli_serve_options *flag
         s->run_log_max_bytes =
                 number(l, (struct source){ "run_log_max_bytes", "BERTH_RUN_LOG_MAX_BYTES", NULL },
                        INT64_C(64) << 20, 0, INT64_C(1) << 40);
+        s->live_ping_ms = number(l, (struct source){ "live_ping_ms", "BERTH_LIVE_PING_MS", NULL },
+                                 30000, 100, 3600000);
         load_sandbox(l, c->data_dir, s);
         s->listen_host = host_of(l->arena, c->listen);
         load_secrets(l, c);

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "store/leases.h"
+#include "store/runs.h"
 
 #define TICK_MS   250
 #define LINGER_MS 3000
@@ -22,8 +23,11 @@ static int count_active(struct db *db, void *arg, struct err *err)
 {
         struct count *c = arg;
 
-        c->active = 0;
-        return leases_count_by_status(db, c->op->arena, add_active, &c->active, err);
+        int64_t runs;
+        int r = runs_count_open(db, &runs, err);
+
+        c->active = r < 0 ? 0 : runs;
+        return r < 0 ? r : leases_count_by_status(db, c->op->arena, add_active, &c->active, err);
 }
 
 static void job_run(struct pool_job *job, struct op *op)

@@ -1,5 +1,5 @@
 /* When a private daemon is over: nobody has been connected for a few seconds, and no lease is
- * active. Loop thread. */
+ * active, and no run is left. Loop thread. */
 #ifndef BERTH_DAEMON_IDLE_H
 #define BERTH_DAEMON_IDLE_H
 
@@ -18,7 +18,7 @@ struct idle {
         int64_t since_ms; /* without connections since then */
         struct pool_job job;
         bool asking;
-        int64_t active; /* leases, as the job counted them; -1: could not */
+        int64_t active; /* leases and runs, as the job counted them; -1: could not */
 };
 
 /* Fill in pool, rt, http, over and arg first. The timer closes with the loop's other handles. */

@@ -33,6 +33,7 @@
 #include "core/plugin_registry.h"
 #include "core/run.h"
 #include "core/run_token.h"
+#include "core/run_schedule.h"
 #include "core/sandbox_host.h"
 #include "core/secret.h"
 #include "core/snapshot.h"
@@ -62,6 +63,7 @@ struct daemon {
         struct mail *mail;
         struct exec_hub *hub;
         struct http_server *http;
+        struct run_scheduler *scheduler;
         uv_timer_t sweep_timer, grace_timer;
         uv_prepare_t idle_check;
         uv_signal_t sigterm, sigint;
@@ -233,11 +235,14 @@ static void stop(struct daemon *d, const char *why)
 {
         d->stopping = true;
         log_info("stopping", LOG_S("why", why));
+        run_host_stop(d->rt.runs);
         if (d->config.is_private)
                 idle_stop(&d->idle);
         http_server_drain(d->http);
         callback_host_stop(d->rt.callbacks);
+        live_stop(d->rt.live);
         uv_timer_stop(&d->sweep_timer);
+        run_scheduler_stop(d->scheduler);
         uv_timer_start(&d->grace_timer, grace_over, GRACE_MS, 0);
         uv_prepare_start(&d->idle_check, check_idle);
 }
@@ -470,6 +475,8 @@ static int recover(struct daemon *d, struct err *err)
         if (r >= 0)
                 r = run_host_new(&d->rt, &d->loop, &d->rt.runs, err);
         if (r >= 0)
+                r = run_scheduler_new(&d->rt, &d->loop, &d->scheduler, err);
+        if (r >= 0)
                 r = sandbox_host_new(&d->rt, d->config.data_dir, config.box_program, &d->rt.sandbox,
                                      err);
         if (r >= 0)
@@ -567,6 +574,7 @@ static void run(struct daemon *d, unsigned port)
         uv_signal_start(&d->sigterm, stop_signal, SIGTERM);
         uv_signal_start(&d->sigint, stop_signal, SIGINT);
         uv_timer_start(&d->sweep_timer, sweep_tick, interval, interval);
+        run_scheduler_start(d->scheduler);
         if (d->config.is_private) {
                 d->idle = (struct idle){ .pool = d->pool,
                                          .rt = &d->rt,
@@ -593,6 +601,7 @@ static void shut_down(struct daemon *d)
         if (d->pool) {
                 run_host_stop(d->rt.runs);
                 callback_host_stop(d->rt.callbacks);
+                run_scheduler_stop(d->scheduler);
                 pool_drain(d->pool, true);
                 while (!pool_idle(d->pool))
                         uv_run(&d->loop, UV_RUN_ONCE);
@@ -601,6 +610,7 @@ static void shut_down(struct daemon *d)
                 ssh_hosts_close(d->rt.ssh);
                 mail_catch_up(d->mail); /* what the workers' threads said last */
                 run_host_free(d->rt.runs);
+                run_scheduler_free(d->scheduler);
                 callback_host_free(d->rt.callbacks);
                 exec_hub_free(d->hub);
                 live_attach(NULL, d->rt.store);

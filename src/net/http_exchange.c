@@ -162,6 +162,11 @@ const struct http_peer *http_peer(const struct http_exchange *x)
         return &x->peer;
 }
 
+bool http_is_gone(const struct http_exchange *x)
+{
+        return !x->conn;
+}
+
 void http_set_data(struct http_exchange *x, void *data)
 {
         x->data = data;

@@ -128,6 +128,9 @@ const struct http_peer *http_peer(const struct http_exchange *x);
 void http_body_pause(struct http_exchange *x);
 void http_body_resume(struct http_exchange *x);
 
+/* Whether the client has gone already, and on_abort has been called. */
+bool http_is_gone(const struct http_exchange *x);
+
 void http_set_data(struct http_exchange *x, void *data);
 void *http_data(const struct http_exchange *x);
 

@@ -81,6 +81,23 @@ int companies_count_agents(struct db *db, const char *id, int64_t *ret, struct e
                          ret, err);
 }
 
+int companies_count_by_status(struct db *db, const char *table, const char *id, struct arena *arena,
+                              int (*fn)(void *ctx, const char *status, int64_t n), void *ctx,
+                              struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         streq(table, "agents") ? "SELECT status, COUNT(*) FROM agents "
+                                                  "WHERE company_id = ?1 GROUP BY status"
+                                                : "SELECT status, COUNT(*) FROM issues "
+                                                  "WHERE company_id = ?1 GROUP BY status",
+                         DB_ARGS(DB_T(id)), &s, err);
+
+        while (r >= 0 && (r = stmt_step(s, err)) > 0)
+                r = fn(ctx, stmt_text(s, 0, arena), stmt_number(s, 1));
+        return r;
+}
+
 int companies_update(struct db *db, const struct company *row, struct err *err)
 {
         return db_exec(

@@ -22,6 +22,10 @@ int companies_list(struct db *db, const char *user_id, struct arena *arena, comp
                    void *ctx, struct err *err);
 /* How many agents it has. */
 int companies_count_agents(struct db *db, const char *id, int64_t *ret, struct err *err);
+/* How many agents or issues there are in each status; `table` is one of the two. */
+int companies_count_by_status(struct db *db, const char *table, const char *id, struct arena *arena,
+                              int (*fn)(void *ctx, const char *status, int64_t n), void *ctx,
+                              struct err *err);
 int companies_update(struct db *db, const struct company *row, struct err *err);
 int companies_delete(struct db *db, const char *id, struct err *err);
 bool companies_prefix_taken(struct db *db, const char *prefix);

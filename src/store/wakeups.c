@@ -200,18 +200,47 @@ int wakeups_set_context(struct db *db, const char *run_id, const char *context_s
                        DB_ARGS(DB_T(run_id), DB_T(context_snapshot), DB_I(now_us)), err);
 }
 
+int wakeups_next_retry(struct db *db, int64_t *ret_us, struct err *err)
+{
+        return db_number(db,
+                         "SELECT COALESCE(MIN(scheduled_retry_at), 0) FROM heartbeat_runs "
+                         "WHERE status = 'scheduled_retry'",
+                         DB_NO_ARGS, ret_us, err);
+}
+
+int wakeups_count_deferred(struct db *db, int64_t *ret, struct err *err)
+{
+        return db_number(db,
+                         "SELECT COUNT(*) FROM agent_wakeup_requests "
+                         "WHERE status = 'deferred_issue_execution'",
+                         DB_NO_ARGS, ret, err);
+}
+
 /* -- Schedules -------------------------------------------------------------------------------- */
 
-int agent_schedules_get(struct db *db, const char *agent_id, int64_t *ret_due_us, struct err *err)
+/* Documents are stored without spaces, so agents without any timer need not be parsed. */
+int agent_schedules_list(struct db *db, struct arena *arena, agent_schedule_fn fn, void *ctx,
+                         struct err *err)
 {
-        int r = db_number(db, "SELECT last_due_at FROM agent_schedules WHERE agent_id = ?1",
-                          DB_ARGS(DB_T(agent_id)), ret_due_us, err);
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT a.id, a.status, a.runtime_config, COALESCE(s.last_due_at, 0) "
+                         "FROM agents a LEFT JOIN agent_schedules s ON s.agent_id = a.id "
+                         "WHERE s.agent_id IS NOT NULL "
+                         "OR a.runtime_config LIKE '%\"enabled\":true%'",
+                         DB_NO_ARGS, &s, err);
 
-        if (r != ERR_NOT_FOUND)
-                return r;
-        err_clear(err);
-        *ret_due_us = 0;
-        return 0;
+        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
+                struct agent_schedule row = {
+                        .agent_id = stmt_text(s, 0, arena),
+                        .status = stmt_text(s, 1, arena),
+                        .runtime_config = stmt_text(s, 2, arena),
+                        .last_due_at = stmt_number(s, 3),
+                };
+
+                r = fn(ctx, &row);
+        }
+        return r;
 }
 
 int agent_schedules_advance(struct db *db, const char *agent_id, int64_t due_us, struct err *err)
@@ -229,4 +258,10 @@ int agent_schedules_reset(struct db *db, const char *agent_id, int64_t due_us, s
                        "INSERT INTO agent_schedules (agent_id, last_due_at) VALUES (?1, ?2) "
                        "ON CONFLICT (agent_id) DO UPDATE SET last_due_at = ?2",
                        DB_ARGS(DB_T(agent_id), DB_I(due_us)), err);
+}
+
+int agent_schedules_forget(struct db *db, const char *agent_id, struct err *err)
+{
+        return db_exec(db, "DELETE FROM agent_schedules WHERE agent_id = ?1",
+                       DB_ARGS(DB_T(agent_id)), err);
 }

@@ -65,11 +65,23 @@ int wakeups_live_run(struct db *db, const char *issue_id, struct arena *arena, c
 int wakeups_set_context(struct db *db, const char *run_id, const char *context_snapshot,
                         int64_t now_us, struct err *err);
 
-/* When an agent was last due, by its schedule. 0: never. */
-int agent_schedules_get(struct db *db, const char *agent_id, int64_t *ret_due_us, struct err *err);
+/* When the first scheduled retry is due; 0: there is none. */
+int wakeups_next_retry(struct db *db, int64_t *ret_us, struct err *err);
+int wakeups_count_deferred(struct db *db, int64_t *ret, struct err *err);
+
+/* An agent that may have a schedule, or had one. */
+struct agent_schedule {
+        const char *agent_id, *status, *runtime_config;
+        int64_t last_due_at; /* 0: never */
+};
+typedef int (*agent_schedule_fn)(void *ctx, const struct agent_schedule *row);
+
+int agent_schedules_list(struct db *db, struct arena *arena, agent_schedule_fn fn, void *ctx,
+                         struct err *err);
 /* Remember a due time; 0 when that time, or a later one, was remembered before. */
 int agent_schedules_advance(struct db *db, const char *agent_id, int64_t due_us, struct err *err);
-/* Begin anew from that time, whatever was remembered: the schedule was changed, or the clock. */
+/* Begin anew from that time, whatever was remembered. */
 int agent_schedules_reset(struct db *db, const char *agent_id, int64_t due_us, struct err *err);
+int agent_schedules_forget(struct db *db, const char *agent_id, struct err *err);
 
 #endif

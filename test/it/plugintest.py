@@ -79,7 +79,13 @@ def need_npm():
         raise unittest.SkipTest("npm is not installed")
 
 
-def from_npm(package, what):
+def npm_install(cache, *packages):
+    """Put packages into cache/node_modules. False when they cannot be had."""
+    return subprocess.run(["npm", "install", *packages, "--ignore-scripts", "--no-audit", "--no-fund", "--prefix",
+                           str(cache)], cwd=cache, capture_output=True, text=True, timeout=240).returncode == 0
+
+
+def from_npm(package, what, fetch=npm_install):
     """node_modules with one published package, fetched once for all tests. Skips when it cannot be fetched."""
     need_npm()
     cache = pathlib.Path(os.environ.get("BERTH_TEST_CACHE", SOURCE / ".cache")) / package.split("/")[-1].replace("@", "-")
@@ -90,9 +96,7 @@ def from_npm(package, what):
             shutil.rmtree(cache, ignore_errors=True)
             cache.mkdir()
             (cache / "package.json").write_text("{}")
-            done = subprocess.run(["npm", "install", package, "--ignore-scripts", "--no-audit", "--no-fund", "--prefix",
-                                   str(cache)], cwd=cache, capture_output=True, text=True, timeout=240)
-            if done.returncode != 0:
+            if not fetch(cache, package):
                 raise unittest.SkipTest(f"{what} cannot be fetched from the npm registry")
             (cache / "complete").touch()
     return cache / "node_modules"

@@ -1,30 +1,34 @@
 """What tests of runs stand on: agents of the process adapter whose command is a shell script, waking them, and a look
-at what a run left. Every command appends its run id to `began` in the test's directory, so that a run id whose command
-began twice is seen."""
+at what a run left. Every command adds a line to `began-<run id>` in the test's directory, so that one that began twice
+under a run id is seen."""
 
+import contextlib
 import json
+import pathlib
+import sqlite3
 
 from berthtest import ident, wait_until
 from sandboxtest import SandboxTest
 
 TERMINAL = ("succeeded", "failed", "cancelled", "timed_out")
-NOTE = 'echo "$PAPERCLIP_RUN_ID" >> "$BEGAN"; '
+NOTE = 'echo x >> "began-$PAPERCLIP_RUN_ID"; '
+HOLD = 'echo up; while [ ! -e go ]; do sleep 0.02; done; '  # until release_held(); in this machine's directory
 
 
 class RunTest(SandboxTest):
+    daemon_env = {"BERTH_SWEEP_INTERVAL_MS": "50", "BERTH_ALLOW_FAKE_PROVIDER": "1"}
+
     def make_lease(self):
         self.acme = self.company()
         self.work = self.temp_dir()
-        self.began_file = self.work / "began"
 
     def sandbox(self, name="box", **config):
         self.require_sandboxes()
         return self.sandbox_environment(name, **config)
 
-    def runner(self, script, name="Ada", environment=None, env=None, adapter=None, **body):
-        """An agent that runs `script` with sh."""
-        config = {"command": "/bin/sh", "args": ["-c", NOTE + script],
-                  "env": {"BEGAN": str(self.began_file), **(env or {})}, **(adapter or {})}
+    def runner(self, script, name="Ada", environment=None, adapter=None, **body):
+        """An agent that runs `script` with sh in the test's directory."""
+        config = {"command": "/bin/sh", "args": ["-c", NOTE + script], "cwd": str(self.work), **(adapter or {})}
         if environment:
             body["defaultEnvironmentId"] = ident(environment)
         return self.agent(self.acme, name, adapterType="process", adapterConfig=config, **body)
@@ -32,16 +36,41 @@ class RunTest(SandboxTest):
     def wake(self, agent, **body):
         return self.ok("POST", f"/api/agents/{ident(agent)}/wakeup", body, status=202)
 
+    def wake_several(self, agent, n):
+        """Wake-ups without a task are taken together as long as they wait; those of tasks are not."""
+        return [self.wake(agent, payload={"taskKey": f"task-{i}"}) for i in range(n)]
+
+    def edit(self, statement, parameters=()):
+        """Change a row behind the daemon's back."""
+        with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db", timeout=10)) as db, db:
+            db.execute(statement, parameters)
+
+    def release_held(self):
+        (self.work / "go").touch()
+
+    # Looking.
+
     def run_row(self, run):
         return self.ok("GET", f"/api/heartbeat-runs/{ident(run)}")
 
-    def step(self, run):
-        return self.daemon.sql("SELECT step FROM heartbeat_runs WHERE id = ?", (ident(run),))[0]["step"]
+    def row_of(self, run):
+        return self.daemon.sql("SELECT * FROM heartbeat_runs WHERE id = ?", (ident(run),))[0]
+
+    def wait_for(self, run, timeout=30, **members):
+        """Wait for members of the row; what it is then."""
+        def look():
+            row = self.row_of(run)
+            return row if all(row[k] == v for k, v in members.items()) else None
+        return wait_until(look, f"{ident(run)} has {members}", timeout)
+
+    def up(self, run):
+        """Wait until its command has said something."""
+        self.wait_for(run, step="executing")
+        wait_until(lambda: self.log_text(run), "the command is up")
 
     def finished(self, run, timeout=30):
         """Wait until nothing is left to do, and return the run."""
-        wait_until(lambda: self.step(run) == "done",
-                   lambda: f"the run is done: {self.run_row(run)}", timeout)
+        self.wait_for(run, timeout, step="done")
         row = self.run_row(run)
         self.assertIn(row["status"], TERMINAL)
         return row
@@ -62,11 +91,13 @@ class RunTest(SandboxTest):
         return self.daemon.sql("SELECT * FROM heartbeat_runs ORDER BY created_at")
 
     def began(self):
-        return self.began_file.read_text().split() if self.began_file.exists() else []
+        """How often the command of each run began, as far as its files came home."""
+        return {p.name.removeprefix("began-"): len(p.read_text().splitlines()) for p in self.work.glob("began-*")}
 
     def log_text(self, run, stream="stdout"):
-        path = self.daemon.data / "run-logs" / self.run_row(run)["logRef"]
-        records = [json.loads(line) for line in path.read_text().splitlines()]
+        path = pathlib.Path(self.daemon.data / "run-logs" / self.row_of(run)["log_ref"])
+        lines = path.read_text().splitlines(True) if path.exists() else []
+        records = [json.loads(line) for line in lines if line.endswith("\n")]
         return "".join(r["chunk"] for r in records if r["stream"] == stream)
 
     def settled(self, timeout=60):
@@ -77,11 +108,15 @@ class RunTest(SandboxTest):
     def nothing_held(self):
         """Each run ended once, its command began at most once, and nothing of it is left."""
         self.settled()
-        began = self.began()
-        self.assertEqual(sorted(began), sorted(set(began)), "a command began twice under one run id")
+        for run, times in self.began().items():
+            self.assertEqual(times, 1, f"the command of {run} began more than once")
         for run in self.runs():
             self.assertIn(run["status"], TERMINAL)
+            ends = [e for e in self.run_events(run) if e["message"] in
+                    ("run succeeded", "run failed", "run cancelled", "run timed out")]
+            self.assertEqual(len(ends), 1, f"{run['id']} ended {len(ends)} times")
         self.assertEqual(self.daemon.sql("SELECT id FROM environment_leases WHERE status = 'active'"), [])
+        self.assertEqual(self.daemon.sql("SELECT id FROM issues WHERE execution_run_id IS NOT NULL"), [])
 
 
-__all__ = ["NOTE", "RunTest", "TERMINAL", "ident", "wait_until"]
+__all__ = ["HOLD", "NOTE", "RunTest", "TERMINAL", "ident", "wait_until"]

@@ -1,8 +1,10 @@
 """Runs: an agent is woken, works in its environment, and what it did is recorded."""
 
+import threading
 import unittest
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
-from runtest import RunTest
+from runtest import HOLD, RunTest, wait_until
 
 
 class LocalTest(RunTest):
@@ -19,8 +21,322 @@ class LocalTest(RunTest):
         self.assertIsNotNone(lease["released_at"])
         place = run["contextSnapshot"]["paperclipEnvironment"]
         self.assertEqual((place["id"], place["leaseId"]), (envs[0]["id"], lease["id"]))
-        self.assertEqual(self.began(), [run["id"]])
+        self.assertEqual(self.began(), {run["id"]: 1})
         self.assertEqual(self.messages(run), ["run started", "adapter invocation", "run succeeded"])
+        self.assertEqual([e["seq"] for e in self.run_events(run)], [1, 2, 3])
+        self.nothing_held()
+
+    def test_the_order_of_its_times(self):
+        row = self.row_of(self.finished(self.wake(self.runner("true"))))
+        names = ("created", "started", "leased", "staged", "spawned", "exited", "finished", "released")
+        times = [row[f"{name}_at"] for name in names]
+        self.assertNotIn(None, times)
+        self.assertEqual(times, sorted(times))
+
+    def test_a_command_that_fails(self):
+        run = self.finished(self.wake(self.runner("echo so >&2; exit 7")))
+        self.assertEqual((run["status"], run["exitCode"], run["errorCode"]), ("failed", 7, "adapter_failed"))
+        self.assertEqual(self.log_text(run, "stderr"), "so\n")
+        self.assertEqual([l["status"] for l in self.leases(run)], ["failed"])
+        self.nothing_held()
+
+    def test_a_command_that_is_none(self):
+        agent = self.agent(self.acme, adapterType="process", adapterConfig={"command": "/no/such/program"})
+        run = self.finished(self.wake(agent))
+        self.assertEqual((run["status"], run["errorCode"]), ("failed", "adapter_failed"))
+        self.assertTrue(run["error"])
+        self.assertEqual(len(self.runs()), 1)  # not the machine's fault: not tried again
+
+    def test_without_a_directory_it_works_in_its_own(self):
+        agent = self.agent(self.acme, adapterType="process", adapterConfig={"command": "/bin/pwd"})
+        run = self.finished(self.wake(agent))
+        self.assertEqual(self.log_text(run), f"{self.daemon.data}/agents/{agent['id']}\n")
+
+    def test_time_limit(self):
+        """remote-execution 8.46, 8.58: timeoutSec ends the command and what it started."""
+        agent = self.runner("sleep 1000 & echo $! > child; wait", adapter={"timeoutSec": 1})
+        run = self.finished(self.wake(agent))
+        self.assertEqual((run["status"], run["resultJson"]["timeoutFired"]), ("timed_out", True))
+        self.assertTrue(run["resultJson"]["timeoutConfigured"])
+        self.assertEqual([l["status"] for l in self.leases(run)], ["failed"])
+        self.nothing_held()
+
+    def test_at_most_so_many_at_once(self):
+        agent = self.runner(HOLD, runtimeConfig={"heartbeat": {"maxConcurrentRuns": 2}})
+        runs = self.wake_several(agent, 4)
+        self.up(runs[0])
+        self.up(runs[1])
+        # The oldest are first, and the others wait.
+        self.assertEqual([self.row_of(r)["status"] for r in runs], ["running", "running", "queued", "queued"])
+        self.release_held()
+        for run in runs:
+            self.assertEqual(self.finished(run)["status"], "succeeded")
+        self.nothing_held()
+
+    def test_what_its_status_and_its_agent_say(self):
+        agent = self.runner(HOLD)
+        run = self.wake(agent)
+        self.up(run)
+        self.assertEqual(self.ok("GET", f"/api/agents/{agent['id']}")["status"], "running")
+        self.release_held()
+        self.finished(run)
+        now = self.ok("GET", f"/api/agents/{agent['id']}")
+        self.assertEqual(now["status"], "idle")
+        self.assertIsNotNone(now["lastHeartbeatAt"])
+        state = self.ok("GET", f"/api/agents/{agent['id']}/runtime-state")
+        self.assertEqual((state["lastRunId"], state["lastRunStatus"]), (run["id"], "succeeded"))
+        self.assertEqual(self.finished(self.wake(self.runner("exit 1", "Bob")))["status"], "failed")
+        bob = next(a for a in self.ok("GET", f"/api/companies/{self.acme['id']}/agents") if a["name"] == "Bob")
+        self.assertEqual(bob["status"], "error")
+
+    def test_the_issue_is_its_own_while_it_runs(self):
+        agent = self.runner(HOLD)
+        issue = self.ok("POST", f"/api/companies/{self.acme['id']}/issues",
+                        {"title": "work", "status": "todo", "assigneeAgentId": agent["id"]}, status=201)
+        wait_until(self.runs, "the assignment wakes the agent")
+        run = self.runs()[0]
+        self.up(run)
+        now = self.ok("GET", f"/api/issues/{issue['id']}")
+        self.assertEqual((now["status"], now["checkoutRunId"], now["executionRunId"]),
+                         ("in_progress", run["id"], run["id"]))
+        self.release_held()
+        self.finished(run)
+        now = self.ok("GET", f"/api/issues/{issue['id']}")
+        self.assertEqual((now["checkoutRunId"], now["executionRunId"]), (None, None))
+        self.nothing_held()
+
+    def test_an_agent_that_was_paused_meanwhile(self):
+        agent = self.runner(HOLD, runtimeConfig={"heartbeat": {"maxConcurrentRuns": 1}})
+        first, second = self.wake_several(agent, 2)
+        self.up(first)
+        self.ok("POST", f"/api/agents/{agent['id']}/pause", {})
+        for run in (first, second):
+            self.assertEqual(self.finished(run)["status"], "cancelled")
+        self.assertEqual(list(self.began()), [first["id"]])
+        self.assertEqual(self.ok("GET", f"/api/agents/{agent['id']}")["status"], "paused")
+        self.nothing_held()
+
+    def test_one_that_may_not_run_when_its_turn_comes(self):
+        agent = self.runner(HOLD, runtimeConfig={"heartbeat": {"maxConcurrentRuns": 1}})
+        first, second = self.wake_several(agent, 2)
+        self.up(first)
+        self.edit("UPDATE agents SET status = 'paused' WHERE id = ?", (agent["id"],))
+        self.release_held()
+        self.finished(first)
+        run = self.finished(second)
+        self.assertEqual((run["status"], run["errorCode"]), ("cancelled", "agent_not_invokable"))
+
+    def test_variables(self):
+        """http-api 7, remote-execution 6.2: also for `process`; what the agent's configuration sets wins."""
+        agent = self.runner("env", adapter={"env": {"PAPERCLIP_COMPANY_ID": "mine", "PLAIN": "1"}})
+        run = self.finished(self.wake(agent))
+        got = dict(line.split("=", 1) for line in self.log_text(run).splitlines() if "=" in line)
+        self.assertEqual(got["PAPERCLIP_RUN_ID"], run["id"])
+        self.assertEqual(got["PAPERCLIP_AGENT_ID"], agent["id"])
+        self.assertEqual((got["PAPERCLIP_COMPANY_ID"], got["PLAIN"]), ("mine", "1"))
+
+
+class CancelTest(RunTest):
+    def test_one_that_waits(self):
+        agent = self.runner(HOLD, runtimeConfig={"heartbeat": {"maxConcurrentRuns": 1}})
+        first, second = self.wake_several(agent, 2)
+        self.up(first)
+        run = self.cancel(second)
+        self.assertEqual((run["status"], run["errorCode"], run["error"]),
+                         ("cancelled", "cancelled", "Cancelled by control plane"))
+        self.assertEqual(self.row_of(second)["step"], "done")
+        self.release_held()
+        self.assertEqual(self.finished(first)["status"], "succeeded")
+        self.assertEqual(list(self.began()), [first["id"]])
+        self.nothing_held()
+
+    def test_one_that_runs(self):
+        agent = self.runner("trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.02; done")
+        run = self.wake(agent)
+        self.up(run)
+        told = self.cancel(run)
+        self.assertEqual((told["status"], told["resultJson"]["stopReason"]), ("cancelled", "cancelled"))
+        run = self.finished(run)
+        self.assertEqual((run["status"], run["error"]), ("cancelled", "Cancelled by control plane"))
+        self.assertEqual(self.log_text(run), "up\nbye\n")  # what it says at its end is kept
+        self.assertEqual([l["status"] for l in self.leases(run)], ["released"])
+        self.assertEqual(self.cancel(run)["finishedAt"], run["finishedAt"])  # again: as it is
+        self.nothing_held()
+
+    def test_one_that_does_not_listen(self):
+        agent = self.runner("trap '' TERM; echo up; while :; do sleep 0.02; done", adapter={"graceSec": 1})
+        run = self.wake(agent)
+        self.up(run)
+        self.cancel(run)
+        self.assertEqual(self.finished(run)["status"], "cancelled")
+        self.nothing_held()
+
+    def test_while_it_is_prepared(self):
+        env = self.sandbox()
+        runs = []
+        for i in range(6):  # at whatever point each of them is
+            agent = self.runner("sleep 1000", f"Agent {i}", environment=env)
+            runs.append(self.wake(agent))
+            wait_until(lambda run=runs[-1]: self.row_of(run)["status"] != "queued", "it was claimed")
+            self.cancel(runs[-1])
+        for run in runs:
+            self.assertEqual(self.finished(run)["status"], "cancelled")
+        self.nothing_held()
+
+
+class SandboxRunTest(RunTest):
+    def test_its_changes_come_home(self):
+        env = self.sandbox()
+        (self.work / "in").write_text("there\n")
+        agent = self.runner("cat in; echo made > out; rm in; pwd", environment=env)
+        run = self.finished(self.wake(agent))
+        self.assertEqual(run["status"], "succeeded", run)
+        self.assertEqual(self.log_text(run).splitlines()[0], "there")
+        self.assertEqual((self.work / "out").read_text(), "made\n")
+        self.assertFalse((self.work / "in").exists())
+        self.assertEqual(self.began(), {run["id"]: 1})
+        (lease,) = self.leases(run)
+        place = run["contextSnapshot"]["paperclipEnvironment"]
+        self.assertEqual((place["driver"], place["leaseId"]), ("sandbox", lease["id"]))
+        self.assertTrue(place["workspaceRealization"])
+        self.nothing_held()
+
+    def test_what_a_cancelled_one_did_comes_home_too(self):
+        env = self.sandbox()
+        agent = self.runner("echo made > out; echo up; sleep 1000", environment=env)
+        run = self.wake(agent)
+        self.up(run)
+        self.cancel(run)
+        self.assertEqual(self.finished(run)["status"], "cancelled")
+        self.assertEqual((self.work / "out").read_text(), "made\n")
+        self.nothing_held()
+
+    def test_an_adapter_that_cannot_work_there(self):
+        """H28: it does not run here instead."""
+        env = self.sandbox()
+        agent = self.agent(self.acme, adapterType="http", adapterConfig={"url": "http://127.0.0.1:9/"})
+        self.edit("UPDATE agents SET default_environment_id = ? WHERE id = ?", (env["id"], agent["id"]))
+        run = self.finished(self.wake(agent))
+        self.assertEqual((run["status"], run["errorCode"]), ("failed", "unsupported_adapter_environment"))
+        self.assertEqual(self.leases(run), [])
+
+
+class SelectTest(RunTest):
+    """environment-runtime 5.1, without anything that would take long: the environments are ones that nobody can use."""
+
+    def setUp(self):
+        super().setUp()
+        self.envs = {name: self.environment(self.acme, name=name) for name in ("agent", "project", "issue", "workspace")}
+        for env in self.envs.values():  # refused before anything is leased, with its name in the text
+            self.edit("UPDATE environments SET status = 'archived' WHERE id = ?", (env["id"],))
+
+    def chosen(self, run):
+        run = self.finished(run)
+        if run["status"] == "succeeded":
+            return "local"
+        self.assertEqual(run["errorCode"], "environment_inactive", run)
+        return run["error"].split('"')[1]
+
+    def select(self, agent_env=True, project=True, issue=True, isolated=True):
+        agent = self.runner("true")
+        if agent_env:
+            self.edit("UPDATE agents SET default_environment_id = ? WHERE id = ?",
+                      (self.envs["agent"]["id"], agent["id"]))
+        self.edit("INSERT INTO instance_settings (singleton_key, experimental, created_at, updated_at) "
+                  "VALUES ('default', ?, 1, 1) ON CONFLICT (singleton_key) DO UPDATE SET experimental = excluded.experimental",
+                  ('{"enableIsolatedWorkspaces": true}' if isolated else "{}",))
+        made = self.ok("POST", f"/api/companies/{self.acme['id']}/projects", {"name": "proj"}, status=201)
+        if project:
+            self.edit("UPDATE projects SET execution_workspace_policy = ? WHERE id = ?",
+                      ('{"enabled": true, "environmentId": "%s"}' % self.envs["project"]["id"], made["id"]))
+        task = self.ok("POST", f"/api/companies/{self.acme['id']}/issues", {"title": "t", "projectId": made["id"]},
+                       status=201)
+        if issue:
+            self.edit("UPDATE issues SET execution_workspace_settings = ? WHERE id = ?",
+                      ('{"environmentId": "%s"}' % self.envs["issue"]["id"], task["id"]))
+        return agent, task
+
+    def wake_for(self, agent, task):
+        return self.wake(agent, payload={"issueId": task["id"]})
+
+    def test_the_issue_wins(self):
+        """environment-runtime 7.116: also over a workspace that is not reused."""
+        agent, task = self.select()
+        self.assertEqual(self.chosen(self.wake_for(agent, task)), "issue")
+
+    def test_then_the_project_then_the_agent_then_local(self):
+        for what, wanted in ((("issue",), "project"), (("issue", "project"), "agent"),
+                             (("issue", "project", "agent_env"), "local")):
+            agent, task = self.select(**{name: False for name in what})
+            self.assertEqual(self.chosen(self.wake_for(agent, task)), wanted)
+
+    def test_without_isolated_workspaces_only_the_agent_counts(self):
+        agent, task = self.select(isolated=False)
+        self.assertEqual(self.chosen(self.wake_for(agent, task)), "agent")
+
+    def test_a_reused_workspace_is_first(self):
+        agent, task = self.select()
+        self.assertEqual(self.chosen(self.wake_for(agent, task)), "issue")
+        (workspace,) = self.daemon.sql("SELECT * FROM execution_workspaces")
+        self.edit("UPDATE issues SET execution_workspace_preference = 'reuse_existing' WHERE id = ?", (task["id"],))
+        self.edit("UPDATE execution_workspaces SET metadata = ? WHERE id = ?",
+                  ('{"config": {"environmentId": "%s"}}' % self.envs["workspace"]["id"], workspace["id"]))
+        self.assertEqual(self.chosen(self.wake_for(agent, task)), "workspace")
+        # One whose configuration names none pins the run to this machine, and is left as it is.
+        self.edit("UPDATE execution_workspaces SET metadata = ? WHERE id = ?",
+                  ('{"config": {"desiredState": "running"}}', workspace["id"]))
+        self.assertEqual(self.chosen(self.wake_for(agent, task)), "local")
+        self.edit("UPDATE execution_workspaces SET status = 'archived' WHERE id = ?", (workspace["id"],))
+        self.assertEqual(self.chosen(self.wake_for(agent, task)), "issue")
+
+    def test_one_that_is_not_there(self):
+        agent = self.runner("true")
+        other = self.environment(self.company("Other"), name="foreign")
+        for ident_, text in ((other["id"], f'Environment "{other["id"]}" does not belong to this company.'),):
+            self.edit("UPDATE agents SET default_environment_id = ? WHERE id = ?", (ident_, agent["id"]))
+            run = self.finished(self.wake(agent))
+            self.assertEqual((run["errorCode"], run["error"]), ("environment_not_found", text))
+
+    def nothing_left(self):
+        self.edit("UPDATE environments SET status = 'active'")
+        super().nothing_left()
+
+
+class HttpTest(RunTest):
+    def setUp(self):
+        super().setUp()
+        self.requests = requests = []
+        self.status = 200
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(handler):
+                body = handler.rfile.read(int(handler.headers["Content-Length"] or 0))
+                requests.append((handler.path, dict(handler.headers), body))
+                handler.send_response(self.status)
+                handler.end_headers()
+                handler.wfile.write(b'{"ok": true}')
+
+            def log_message(self, *_):
+                pass
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        thread = threading.Thread(target=self.server.serve_forever)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(self.server.server_close)
+        self.addCleanup(self.server.shutdown)
+
+    def test_a_request(self):
+        agent = self.agent(self.acme, adapterType="http",
+                           adapterConfig={"url": f"http://127.0.0.1:{self.server.server_port}/hook"})
+        run = self.finished(self.wake(agent))
+        self.assertEqual(run["status"], "succeeded", run)
+        self.assertEqual(len(self.requests), 1)
+        self.assertIn(run["id"].encode(), self.requests[0][2])
+        self.status = 500
+        run = self.finished(self.wake(agent))
+        self.assertEqual((run["status"], run["error"]), ("failed", "HTTP invoke failed with status 500"))
+        self.assertEqual(len(self.requests), 2)
         self.nothing_held()
 
 

@@ -76,6 +76,12 @@ class ByHandTest(WakeTest):
         own = self.agent_ok(ada, "POST", path, {}, status=202)
         self.assertEqual((own["contextSnapshot"]["triggeredBy"], own["contextSnapshot"]["actorId"]),
                          ("agent", ada["id"]))
+        member = self.board_user(self.acme, role="operator")["token"]
+        stranger = self.board_user(self.company("Other"), user="bob", role="owner")["token"]
+        for token, text in ((member, "Missing permission: agents:create"),
+                            (stranger, "User does not have access to this company")):
+            self.assert_error(self.req("POST", path, {}, token=token), 403, text)
+        self.assertEqual(len(self.requests(ada)), 1)
 
     def test_an_issue_that_is_not_there(self):
         ada, other = self.sleeper(), self.company("Other")
@@ -91,22 +97,6 @@ class ByHandTest(WakeTest):
         self.daemon.restart(crash=True)
         self.assertEqual(self.wake(ada, idempotencyKey="k")["id"], run["id"])
         self.assertEqual(self.ok("GET", f"/api/heartbeat-runs/{run['id']}")["status"], "queued")
-
-
-class MemberTest(WakeTest):
-    daemon_env = {"BERTH_MODE": "authenticated"}
-
-    def setUp(self):
-        super(WakeTest.__mro__[1], self).setUp()
-
-    # http-api 8.78
-    def test_a_member_cannot_wake(self):
-        acme = self.operator("POST", "/api/companies", {"name": "Acme"}, 201)
-        agent = self.operator("POST", f"/api/companies/{acme['id']}/agents", {"name": "Ada"}, 201)
-        member = self.board_user(acme, role="member")
-        for path in ("wakeup", "heartbeat/invoke"):
-            answer = self.req("POST", f"/api/agents/{agent['id']}/{path}", {}, token=member["token"])
-            self.assertEqual(answer.status, 403, answer)
 
 
 class ByIssuesTest(WakeTest):
@@ -216,6 +206,106 @@ class ByIssuesTest(WakeTest):
                       run=run)
         self.assertEqual(self.ok("GET", f"/api/heartbeat-runs/{run}")["status"], "running")
         self.assertEqual([r["status"] for r in self.requests(bob)], ["deferred_issue_execution"])
+
+
+class TimerTest(WakeTest):
+    daemon_binary = "faults"
+    daemon_env = {**WakeTest.daemon_env, "BERTH_SWEEP_INTERVAL_MS": "20"}
+
+    def setUp(self):
+        self.clock = self.temp_dir() / "clock"
+        self.clock.write_text("0")
+        self.daemon_env = {**self.daemon_env, "BERTH_TEST_CLOCK_FILE": str(self.clock)}
+        super().setUp()
+
+    def timed(self, **heartbeat):
+        agent = self.sleeper()
+        self.ok("PATCH", f"/api/agents/{agent['id']}",
+                {"runtimeConfig": {"heartbeat": {"enabled": True, "maxConcurrentRuns": 1, **heartbeat}}})
+        wait_until(lambda: self.due(agent), "its schedule begins")
+        return agent
+
+    def due(self, agent):
+        rows = self.daemon.sql("SELECT last_due_at FROM agent_schedules WHERE agent_id = ?", (agent["id"],))
+        return rows[0]["last_due_at"] if rows else None
+
+    def set_clock(self, seconds):
+        self.clock.write_text(str(seconds))
+
+    def passes(self, n=3):
+        """Wait until the schedule was looked at so often."""
+        other = self.agent(self.acme, f"Other {uuid.uuid4()}")
+        for _ in range(n):
+            for enabled in (True, False):
+                self.ok("PATCH", f"/api/agents/{other['id']}",
+                        {"runtimeConfig": {"heartbeat": {"enabled": enabled, "intervalSec": 3600}}})
+                wait_until(lambda wanted=enabled: (self.due(other) is not None) == wanted, "a pass")
+
+    def count(self, agent):
+        return len(self.requests(agent))
+
+    def test_an_interval(self):
+        ada = self.timed(intervalSec=600)
+        self.passes()
+        self.assertEqual(self.count(ada), 0)
+        self.set_clock(601)
+        wait_until(lambda: self.count(ada) == 1, "it is due")
+        (run,) = self.runs(ada)
+        self.assertEqual((run["invocationSource"], run["triggerDetail"], self.told(run)["wakeReason"],
+                          self.told(run)["triggeredBy"]), ("timer", "system", "heartbeat_timer", "system"))
+        self.passes()
+        self.daemon.restart(crash=True)
+        self.passes()
+        self.assertEqual(self.count(ada), 1)
+        self.set_clock(601 + 6000)  # what was missed is made up for once
+        wait_until(lambda: self.count(ada) == 2, "it is due again")
+        self.passes()
+        self.assertEqual(self.count(ada), 2)
+
+    def test_a_clock_that_is_set_back(self):
+        ada, eve = self.timed(intervalSec=600), self.sleeper("Eve")
+        self.set_clock(601)
+        wait_until(lambda: self.count(ada) == 1, "it is due")
+        self.set_clock(-86400)
+        self.passes()
+        self.assertEqual(self.count(ada), 1)
+        self.set_clock(-86400 + 601)
+        wait_until(lambda: self.count(ada) == 2, "the interval counts from when the clock was set")
+        self.assertEqual(self.count(eve), 0)
+
+    def test_cron(self):
+        ada = self.timed(cron="0 * * * *")
+        self.set_clock(3600)
+        wait_until(lambda: self.count(ada) == 1, "the hour struck")
+        struck = self.due(ada)
+        self.assertEqual(struck % 3_600_000_000, 0)
+        self.set_clock(0)
+        self.passes()
+        self.set_clock(3600)
+        self.passes()
+        self.assertEqual((self.count(ada), self.due(ada)), (1, struck))
+        self.set_clock(3 * 3600)
+        wait_until(lambda: self.count(ada) == 2, "later hours count once")
+
+    def test_what_does_not_wake(self):
+        ada = self.timed(intervalSec=600)
+        for body in ({"enabled": False, "intervalSec": 600}, {"enabled": True}, {"enabled": True, "cron": "nonsense"},
+                     {"enabled": True, "intervalSec": -5}):
+            self.ok("PATCH", f"/api/agents/{ada['id']}", {"runtimeConfig": {"heartbeat": body}})
+            wait_until(lambda: self.due(ada) is None, f"{body} is no schedule")
+        self.ok("PATCH", f"/api/agents/{ada['id']}",
+                {"runtimeConfig": {"heartbeat": {"enabled": True, "intervalSec": 600}}})
+        wait_until(lambda: self.due(ada), "it begins")
+        self.ok("POST", f"/api/agents/{ada['id']}/pause")
+        wait_until(lambda: self.due(ada) is None, "not while it is paused")
+        self.set_clock(10000)
+        self.passes()
+        self.assertEqual(self.count(ada), 0)
+
+    def test_a_retry_comes_due(self):
+        ada = self.sleeper()
+        run = self.run_row(ada, "scheduled_retry", scheduled_retry_at=1)
+        wait_until(lambda: self.ok("GET", f"/api/heartbeat-runs/{run}")["status"] == "queued", "its time has come")
 
 
 class DeferredTest(WakeTest):

@@ -1,6 +1,5 @@
 """For tests of wake-ups: agents that are woken but kept from running, and runs that nobody executes."""
 
-import json
 import uuid
 
 from worktest import WorkTest
@@ -35,16 +34,12 @@ class WakeTest(WorkTest):
         return self.ok("GET", f"/api/heartbeat-runs/{run['id']}")["contextSnapshot"]
 
     def requests(self, agent):
-        return [dict(zip(("status", "reason", "run", "error", "count", "payload"), row))
-                for row in self.daemon.sql(
-                    "SELECT status, reason, run_id, error, coalesced_count, payload FROM agent_wakeup_requests "
-                    "WHERE agent_id = ? ORDER BY requested_at", (agent["id"],))]
+        return self.daemon.sql("SELECT status, reason, run_id AS run, error, coalesced_count AS count, payload "
+                               "FROM agent_wakeup_requests WHERE agent_id = ? ORDER BY requested_at",
+                               (agent["id"],))
 
     def comment(self, issue, body, **more):
         return self.ok("POST", f"/api/issues/{issue['id']}/comments", {"body": body, **more}, status=201)
 
     def end(self, run):
         self.edit("UPDATE heartbeat_runs SET status = 'succeeded', step = 'done' WHERE id = ?", (run,))
-
-
-__all__ = ["WakeTest", "json"]

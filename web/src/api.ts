@@ -111,7 +111,7 @@ export function errorText(e: unknown): string {
 	return e instanceof Error ? e.message : String(e);
 }
 
-/** Errors that name a field: dotted path -> text. The two shapes are those of 400 and 422. */
+/** Errors that name a field: dotted path -> text. In a 400 they are about the body, in a 422 about its `config`. */
 export function fieldErrors(e: unknown): Record<string, string> {
 	const found: Record<string, string> = {};
 
@@ -120,7 +120,7 @@ export function fieldErrors(e: unknown): Record<string, string> {
 	const issues = Array.isArray(e.details) ? e.details : Array.isArray(details.issues) ? details.issues : [];
 
 	for (const issue of issues as Issue[]) {
-		const path = Array.isArray(issue.path) ? issue.path.join(".") : (issue.path ?? "");
+		const path = [Array.isArray(e.details) ? [] : ["config"], issue.path ?? []].flat(2).join(".");
 
 		if (issue.message && !(path in found)) found[path] = issue.message;
 	}

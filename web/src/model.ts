@@ -98,7 +98,8 @@ export interface Schema {
 	pattern?: string;
 	writeOnly?: boolean;
 	readOnly?: boolean;
-	secret?: boolean;
+	/** Ours: a value of several lines. */
+	lines?: number;
 	examples?: Json[];
 }
 

@@ -23,9 +23,8 @@ export function Field(props: FieldProps) {
 
 	return (
 		<div class={`field${props.error ? " wrong" : ""}`}>
-			<label for={id}>
+			<label for={id} class={props.required ? "required" : undefined}>
 				{props.label}
-				{props.required && <span class="required" aria-hidden="true"> *</span>}
 			</label>
 			{props.children({
 				id,

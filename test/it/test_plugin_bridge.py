@@ -1,0 +1,108 @@
+"""What plugins offer besides environments: data, actions, tools and jobs, and who may ask for them."""
+
+from berthtest import wait_until
+from plugintest import KEY, WORKER, PluginTest
+from worktest import MISSING, RUN_A, WorkTest
+
+MORE = """
+answers.getData = (asked) => asked;
+answers.performAction = ({ key }) => { if (key === "bad") throw new Error("not that"); return { done: key }; };
+answers.executeTool = (asked) => ({ content: "found", asked });
+answers.runJob = ({ job }) => { say({ method: "log", params: { level: "info", message: "ran " + JSON.stringify(job) } });
+  return null; };
+"""
+OFFERS = {
+    "capabilities": ["environment.drivers.register", "agent.tools.register", "jobs.schedule"],
+    "tools": [{"name": "search", "displayName": "Search", "description": "Finds.", "parametersSchema": {"type": "object"}}],
+    "jobs": [{"jobKey": "sync", "displayName": "Sync", "schedule": "0 * * * *"}],
+}
+
+
+class BridgeTest(PluginTest, WorkTest):
+    def setUp(self):
+        super().setUp()
+        self.plugin_id = self.install(self.package(worker=WORKER.replace("//MORE", MORE), **OFFERS))["id"]
+        self.ann = self.board_user(self.acme)["token"]
+        self.admin = self.board_user(self.acme, user="root", role="owner", admin=True)["token"]
+        self.bridge = f"/api/plugins/{KEY}/bridge"
+
+    # http-api 8.73
+    def test_without_a_company_only_for_admins(self):
+        body = {"key": "k", "params": {"a": 1}}
+        for path in (f"{self.bridge}/data", f"{self.bridge}/action", f"/api/plugins/{KEY}/data/k"):
+            self.assert_error(self.req("POST", path, body, token=self.ann), 403, "Instance admin access required")
+        asked = self.ok("POST", f"{self.bridge}/data", body, token=self.admin)["data"]
+        self.assertEqual((asked["key"], asked["params"]), ("k", {"a": 1}))
+        done = self.ok("POST", f"{self.bridge}/action", {"key": "go"}, token=self.admin)
+        self.assertEqual(done, {"data": {"done": "go"}})
+
+    def test_with_a_company_for_its_members(self):
+        other = self.company("Other")
+        asked = self.ok("POST", f"{self.bridge}/data", {"key": "k", "companyId": self.acme["id"]}, token=self.ann)
+        self.assertEqual(asked["data"], {"key": "k", "params": {}, "renderEnvironment": None})
+        answer = self.req("POST", f"{self.bridge}/data", {"key": "k", "companyId": other["id"]}, token=self.ann)
+        self.assert_error(answer, 403, "User does not have access to this company")
+        viewer = self.board_user(self.acme, user="vic", role="viewer")["token"]
+        answer = self.req("POST", f"{self.bridge}/action", {"key": "k", "companyId": self.acme["id"]}, token=viewer)
+        self.assert_error(answer, 403, "Viewer access is read-only")
+        ada = self.agent(self.acme)
+        answer = self.req("POST", f"{self.bridge}/data", {"key": "k", "companyId": self.acme["id"]}, token=ada["token"])
+        self.assert_error(answer, 403, "Board access required")
+
+    def test_what_goes_wrong(self):
+        answer = self.req("POST", f"{self.bridge}/action", {"key": "bad"})
+        self.assert_status(answer, 502)
+        self.assertEqual(answer.json["code"], "WORKER_ERROR")
+        self.assertIn("not that", answer.json["message"])
+        self.assert_error(self.req("POST", f"{self.bridge}/data", {}), 400, "Validation error")
+        self.assert_error(self.req("POST", f"/api/plugins/{MISSING}/bridge/data", {"key": "k"}), 404, "Plugin not found")
+        self.assert_error(self.req("GET", f"{self.bridge}/stream/ch"), 501, "Plugin stream bridge is not enabled")
+        self.post(KEY, "disable")
+        self.assert_error(self.req("POST", f"{self.bridge}/data", {"key": "k"}), 400,
+                          "Plugin is not ready (current status: disabled)")
+        self.assertEqual(self.ok("GET", "/api/plugins/tools"), [])
+
+    # http-api 8.74
+    def test_tools_stay_inside_the_company(self):
+        tools = self.ok("GET", "/api/plugins/tools", token=self.ann)
+        self.assertEqual([(t["name"], t["pluginId"]) for t in tools], [(f"{KEY}:search", self.plugin_id)])
+        ada, project = self.agent(self.acme), self.ok("POST", self.projects, {"name": "P"}, 201)
+        self.insert_run(ada)
+        context = {"agentId": ada["id"], "runId": RUN_A, "companyId": self.acme["id"], "projectId": project["id"]}
+
+        def execute(token=self.ann, tool=f"{KEY}:search", **change):
+            return self.req("POST", "/api/plugins/tools/execute",
+                            {"tool": tool, "parameters": {"q": "x"}, "runContext": {**context, **change}}, token=token)
+
+        answer = execute()
+        self.assert_status(answer, 200)
+        self.assertEqual((answer.json["pluginId"], answer.json["toolName"]), (self.plugin_id, "search"))
+        self.assertEqual(answer.json["result"]["asked"],
+                         {"toolName": "search", "parameters": {"q": "x"}, "runContext": context})
+
+        other = self.company("Other")
+        eve = self.agent(other, name="Eve")
+        theirs = self.ok("POST", f"/api/companies/{other['id']}/projects", {"name": "Q"}, 201)
+        self.assert_error(execute(companyId=other["id"]), 403, "User does not have access to this company")
+        outside = "Tool run context does not belong to the requested company"
+        for change in ({"agentId": eve["id"]}, {"projectId": theirs["id"]}, {"runId": MISSING}, {"agentId": MISSING}):
+            self.assert_error(execute(**change), 403, outside)
+        bob = self.agent(self.acme, name="Bob")
+        self.assert_error(execute(agentId=bob["id"]), 403, outside)  # the run is Ada's
+        self.assert_error(execute(token=ada["token"]), 403, "Board access required")
+        for tool in (f"{KEY}:other", "search", "nobody:search"):
+            self.assert_error(execute(tool=tool), 404, f'Tool "{tool}" not found')
+
+    # http-api 8.75
+    def test_jobs_are_triggered_by_admins(self):
+        jobs = self.ok("GET", f"/api/plugins/{KEY}/jobs", token=self.ann)
+        self.assertEqual([(job["id"], job["schedule"]) for job in jobs], [("sync", "0 * * * *")])
+        trigger = f"/api/plugins/{KEY}/jobs/sync/trigger"
+        self.assert_error(self.req("POST", trigger, token=self.ann), 403, "Instance admin access required")
+        begun = self.ok("POST", trigger, token=self.admin)
+        self.assertEqual((sorted(begun), begun["jobId"]), (["jobId", "runId"], "sync"))
+        ran = wait_until(lambda: [line for line in self.logged() if line.startswith("ran ")], "the job runs")
+        self.assertEqual(len(ran), 1)
+        self.assertIn(begun["runId"], ran[0])
+        self.assertIn("plugin.job.triggered", self.actions(entityType="plugin"))
+        self.assert_error(self.req("POST", f"/api/plugins/{KEY}/jobs/no/trigger"), 404, "Job not found")
