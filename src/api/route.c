@@ -35,6 +35,7 @@ static const struct route *const tables[] = {
         routes_salvages,
         routes_secrets,
         routes_snapshots,
+        routes_terminal,
         routes_vaults,
         routes_watch,
         routes_workspaces,
