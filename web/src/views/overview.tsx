@@ -20,7 +20,7 @@ export function OverviewView() {
 	const leases = useQuery<Lease[]>(at("/environment-leases?living=true&limit=500"), ["leases"]);
 	const runs = useQuery<Run[]>(at(`/heartbeat-runs?limit=${RUNS}`), ["runs"]);
 	const agents = useQuery<Agent[]>(at("/agents"), ["agents"]);
-	const leaks = useQuery<Leaks>("/leaks", ["leaks"]);
+	const leaks = useQuery<Leaks>("/leaks", ["leaks"], 15_000);
 	const active = environments.data?.filter((e) => e.status === "active").length;
 	const running = runs.data?.filter((r) => !OVER.includes(r.status)).length;
 	const failed = runs.data?.filter(isFailure).length;
@@ -31,7 +31,7 @@ export function OverviewView() {
 			<ul class="tiles">
 				<Tile href="environments" title="Environments" value={active} note="active" />
 				<Tile href="leases" title="Leases" value={leases.data?.length} note="living" tone={leases.data?.length ? "busy" : "quiet"} />
-				<Tile href="runs" title="Runs" value={running} note={running === undefined ? "" : "now"} tone={running ? "busy" : "quiet"} />
+				<Tile href="runs" title="Runs" value={running} note="now" tone={running ? "busy" : "quiet"} />
 				<Tile href="runs" title="Failures" value={failed} note={`of the last ${count(runs.data?.length ?? 0, "run")}`}
 					tone={failed ? "bad" : "good"} />
 			</ul>
