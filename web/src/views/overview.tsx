@@ -12,6 +12,8 @@ import { EnvironmentTable, namesOf } from "./environment-table";
 
 const RUNS = 200;
 const LANES = 12;
+const LISTED = 10;
+const DAY = 86_400_000;
 const OVER = ["succeeded", "failed", "cancelled", "timed_out"];
 
 export function OverviewView() {
@@ -114,9 +116,10 @@ function RunsSection(props: { runs: Run[] | undefined; agents: Agent[] | undefin
 	const names = new Map(props.agents?.map((a) => [a.id, a.name]));
 	const name = (r: Run) => r.agentName ?? names.get(r.agentId) ?? "agent";
 	const now = Date.now();
-	const from = Math.min(now - 60_000, ...runs.map(began));
-	const lanes = useMemo(() => lanesOf(runs, name, (r) => to(`/runs/${r.id}`)), [props.runs, props.agents]);
-	const sorted = useMemo(() => [...runs].sort((a, b) => rank(a) - rank(b) || began(b) - began(a)).slice(0, 20), [props.runs]);
+	const today = runs.filter((r) => !r.finishedAt || Date.parse(r.finishedAt) > now - DAY);
+	const from = Math.max(now - DAY, Math.min(now - 60_000, ...today.map(began)));
+	const lanes = useMemo(() => lanesOf(today, name, (r) => to(`/runs/${r.id}`)), [props.runs, props.agents]);
+	const sorted = useMemo(() => [...runs].sort((a, b) => rank(a) - rank(b) || began(b) - began(a)).slice(0, LISTED), [props.runs]);
 
 	return (
 		<Section title="Runs">
