@@ -257,7 +257,11 @@ static int rebuild(struct ending *e, struct err *err)
         else if (r < 0)
                 return r;
         run_find_cwd(t);
-        return run_build(t, e->fresh, err);
+        r = run_build(t, e->fresh || !t->run.session_id_before, err);
+        /* Another run of the agent may have left another session since. */
+        if (r >= 0 && !e->fresh)
+                t->command.session_id = t->run.session_id_before;
+        return r;
 }
 
 static int note_exit(struct run_task *t, struct err *err)

@@ -136,6 +136,8 @@ void run_find_cwd(struct run_task *t);
 /* -- run_command.c -- */
 /* The adapter's input; `session` as saved unless `fresh`. */
 int run_build(struct run_task *t, bool fresh, struct err *err);
+/* Install what the command needs, where the adapter knows how. That it fails is no error. */
+int run_setup(struct run_task *t, struct err *err);
 /* Start it; the callback is opened. *ret_id: the execution. */
 int run_start(struct run_task *t, const char *key, const char **ret_id, struct err *err);
 /* "run:<id>", or with `fresh` the one of the second attempt. In the arena. */

@@ -176,7 +176,7 @@ class Feeds(LiveTest):
 class Slow(LiveTest):
     def test_one_that_does_not_read(self):
         """It is told what it missed; nobody waits for it, and it costs no memory."""
-        slow, brisk = self.ws(receive_buffer=4096), self.ws()
+        slow, brisk = self.ws(), self.ws()
         before = self.daemon.rss_kb()
         seen, made = [], []
         reader = threading.Thread(target=lambda: seen.extend(brisk.next() for _ in range(60)))

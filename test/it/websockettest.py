@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import os
-import socket
 import struct
 
 from berthtest import RawConnection
@@ -25,10 +24,8 @@ class WebSocket:
     """Connected once it is made. next() answers pings by itself and is None at the end, when `status` and
     `reason` say what the server's close said."""
 
-    def __init__(self, daemon, path, headers=None, token=None, timeout=20, receive_buffer=None, answer_pings=True):
+    def __init__(self, daemon, path, headers=None, token=None, timeout=20, answer_pings=True):
         self.raw = RawConnection(daemon.address, timeout)
-        if receive_buffer:
-            self.raw.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.answer_pings = answer_pings
         self.pings = 0
         self.status = self.reason = None
