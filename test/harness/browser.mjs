@@ -50,6 +50,8 @@ objects.browser = {
 	},
 	troubles: (name) => objects[`${name}.troubles`].splice(0),
 	shut: (name) => objects[`${name}.context`].close(),
+	/** The value of a function of the page, given as text. */
+	measure: (name, script) => objects[name].evaluate(`(${script})()`),
 	/** What axe-core has against the page, one line each. */
 	async axe(name) {
 		const page = objects[name];
