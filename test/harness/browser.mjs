@@ -58,6 +58,8 @@ objects.browser = {
 	/** What was saved so far: [file name, text]. */
 	downloads: (name) => objects[`${name}.downloads`],
 	shut: (name) => objects[`${name}.context`].close(),
+	/** The value of a function of the page, given as text. */
+	measure: (name, script) => objects[name].evaluate(`(${script})()`),
 	/** What axe-core has against the page, one line each. */
 	async axe(name) {
 		const page = objects[name];
