@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* FNM_CASEFOLD */
 /* What a restore would do: changes as the merge sees them, with nothing done. And what one did. */
 #include <fcntl.h>
 #include <fnmatch.h>
