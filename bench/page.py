@@ -71,7 +71,7 @@ def print_lines(scene):
     """A run whose log is long; its id."""
     agent = scene.post(f"/api/companies/{scene.company}/agents", {"name": "Printer", "adapterType": "process", "adapterConfig": {
         "command": "/bin/sh", "args": ["-c", f"seq 1 {LINES} | sed 's/$/ \\x1b[32mok\\x1b[0m a line as tests print them/'"]}})
-    run = scene.post(f"/api/agents/{agent['id']}/wakeup", {})["id"]
+    run = scene.daemon.req("POST", f"/api/agents/{agent['id']}/wakeup", {}).json["id"]
     while scene.daemon.req("GET", f"/api/heartbeat-runs/{run}").json["step"] != "done":
         time.sleep(0.1)
     return run

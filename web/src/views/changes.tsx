@@ -10,7 +10,7 @@ export interface Change {
 	diff?: string;
 }
 
-const KINDS: Record<string, string> = { "+": "add", "-": "del", "@": "at" };
+const KINDS: Record<string, string> = { "+": "plus", "-": "minus", "@": "hunk" };
 
 /** A unified diff; signs and colours say the same. */
 function Diff(props: { text: string; label: string }) {
