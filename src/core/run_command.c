@@ -1,6 +1,8 @@
 /* The command of a run: what the adapter makes of it, its variables, and starting it. */
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/log.h"
+#include "core/exec_agent.h"
 #include "core/run_internal.h"
 #include "core/run_wait.h"
 #include "store/agent_state.h"
@@ -213,16 +215,28 @@ int run_setup(struct run_task *t, struct err *err)
 int run_start(struct run_task *t, const char *key, const char **ret_id, struct err *err)
 {
         struct callback_address *callback = arena_new(t->op->arena, struct callback_address);
+        struct exec_request req;
         int r;
 
         FAULT("run.callback.before");
         r = callback_open(t->op, t->rt, &t->run, &t->record, callback, err);
         FAULT("run.callback.after");
-        if (r < 0)
-                return r;
+        if (r == ERR_UNPROCESSABLE) { /* there is no way home from there; the command goes without */
+                log_warn("a run has no callback channel", LOG_S("run", t->run.id),
+                         LOG_S("error", err->msg));
+                err_clear(err);
+                *callback = (struct callback_address){ 0 };
+        } else if (r < 0) {
+                return run_fail_transport(t, r, "target", err);
+        }
         t->run.callback_port = callback->port;
-        r = run_command_start(t->op, t->rt, &t->record, body_of(t, key, callback), callback->key,
-                              ret_id, err);
+        r = run_command_prepare(t->op, t->rt, &t->record, body_of(t, key, callback), callback->key,
+                                &req, err);
+        if (r < 0)
+                return run_fail_transport(t, r, "target", err);
+        r = exec_agent_find(t->op, t->rt, &t->record, &req, err);
+        if (r >= 0)
+                r = exec_start(t->op, t->rt, &t->record, &req, ret_id, err);
         explicit_bzero(callback->key, sizeof(callback->key));
         return r;
 }

@@ -132,6 +132,8 @@ int run_select(struct run_task *t, struct err *err);
 /* -- run_place.c: the lease, the directory, and what makes it ready -- */
 int run_acquire(struct run_task *t, struct err *err);
 int run_stage(struct run_task *t, struct err *err);
+/* An error as `Failed to resolve execution <what> for "<environment>": …`. */
+int run_fail_transport(struct run_task *t, int r, const char *what, struct err *err);
 /* Where commands start, for a run whose place is there already. */
 void run_find_cwd(struct run_task *t);
 

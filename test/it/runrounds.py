@@ -130,9 +130,14 @@ class RunRounds:
         executions = self.daemon.sql("SELECT id FROM executions WHERE idempotency_key = ?", (f"run:{row['id']}",))
         assert len(executions) <= 1, f"{row['id']} has {len(executions)} executions"
 
+    def leaks(self):
+        """But for what only an operator can settle: the provider died while it was asked, and cannot be searched."""
+        found = self.daemon.sql("SELECT id, provider, state FROM places WHERE state NOT IN ('gone', 'ready')")
+        return [place for place in found if (place["provider"], place["state"]) != ("acme", "uncertain")]
+
     def nothing_left(self):
         wait_until(lambda: not self.outside.marked(), "no command is left", 30)
-        wait_until(lambda: self.ask("GET", "/api/leaks")["total"] == 0, "no leak is found", 30)
+        wait_until(lambda: not self.leaks(), "no leak is found", 30)
 
     def run(self, rounds):
         for n in range(rounds):
