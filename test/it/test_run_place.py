@@ -70,7 +70,7 @@ class RealizeTest(PlaceTest):
         self.assertEqual(self.executions(run), [])
 
     def test_a_place_that_cannot_be_had(self):
-        """environment-runtime 5.3: lease_acquire_failed"""
+        """environment-runtime, section 5.3: lease_acquire_failed"""
         env = self.ssh_environment()
         self.fixture.stop()
         agent = self.runner("true", environment=env)
