@@ -162,7 +162,7 @@ json_t *run_parse(struct arena *arena, const char *text)
 static int load(struct db *db, void *arg, struct err *err)
 {
         struct run_task *t = arg;
-        struct company company;
+        struct company company = { 0 };
         int r = runs_get(db, t->run.id, t->op->arena, &t->run, err);
 
         if (r >= 0)
