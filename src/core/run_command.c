@@ -221,7 +221,8 @@ int run_start(struct run_task *t, const char *key, const char **ret_id, struct e
         FAULT("run.callback.before");
         r = callback_open(t->op, t->rt, &t->run, &t->record, callback, err);
         FAULT("run.callback.after");
-        if (r == ERR_UNPROCESSABLE) { /* there is no way home from there; the command goes without */
+        if (r ==
+            ERR_UNPROCESSABLE) { /* there is no way home from there; the command goes without */
                 log_warn("a run has no callback channel", LOG_S("run", t->run.id),
                          LOG_S("error", err->msg));
                 err_clear(err);

@@ -109,6 +109,13 @@ json_t *run_parse(struct arena *arena, const char *text);
 void run_announce_status(struct db *db, const struct run *run);
 void run_announce_agent(struct db *db, const struct run *run, const char *status);
 
+/* Rows that are read before anything of them is written; `at` is heap, their texts the arena's. */
+struct run_rows {
+        struct run *at;
+        size_t n, room;
+};
+int run_rows_add(void *ctx, const struct run *row); /* a run_fn */
+
 /* -- run_queue.c -- */
 
 struct run_ids {

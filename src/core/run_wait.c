@@ -19,8 +19,7 @@ static void add_redact(struct op *op, const char *value, struct exec_request *re
 }
 
 int run_command_prepare(struct op *op, struct runtime *rt, const struct lease_record *record,
-                        json_t *body, const char *redact, struct exec_request *ret,
-                        struct err *err)
+                        json_t *body, const char *redact, struct exec_request *ret, struct err *err)
 {
         const struct driver *driver;
         int r = lease_driver(rt, record, &driver, err);
