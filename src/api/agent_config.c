@@ -244,6 +244,35 @@ static int reset_session(struct call *c, struct err *err)
         return r < 0 ? r : encode_state(c, &state);
 }
 
+static int show_session(void *ctx, const struct agent_task_session *row)
+{
+        struct jw *w = ctx;
+
+        jw_object(w);
+        jw_kstring(w, "agentId", row->agent_id);
+        jw_kstring(w, "taskKey", row->task_key);
+        jw_kstring(w, "adapterType", row->adapter_type);
+        jw_kstring(w, "sessionDisplayId", row->session_display_id);
+        jw_kraw(w, "sessionParamsJson", row->session_params_json);
+        jw_kstring(w, "lastRunId", row->last_run_id);
+        jw_kstring(w, "lastError", row->last_error);
+        jw_ktime(w, "updatedAt", row->updated_at);
+        jw_object_end(w);
+        return 0;
+}
+
+static int list_sessions(struct call *c, struct err *err)
+{
+        const char *id;
+        struct jw w;
+        int r = call_agent(c, &id, err);
+
+        if (r < 0)
+                return r;
+        call_list(c, &w);
+        return call_list_end(&w, agent_task_sessions(c->op, c->rt, id, show_session, &w, err));
+}
+
 const struct route routes_agent_config[] = {
         { "GET", "/api/agents/:id/configuration", configuration, 0 },
         { "GET", "/api/agents/:id/config-revisions", list_revisions, 0 },
@@ -254,6 +283,7 @@ const struct route routes_agent_config[] = {
         { "GET", "/api/agents/:id/skills", get_skills, 0 },
         { "POST", "/api/agents/:id/skills/sync", sync_skills, 0 },
         { "GET", "/api/agents/:id/runtime-state", get_state, 0 },
+        { "GET", "/api/agents/:id/task-sessions", list_sessions, 0 },
         { "POST", "/api/agents/:id/runtime-state/reset-session", reset_session, ROUTE_BODY_FREE },
         { NULL, NULL, NULL, 0 },
 };

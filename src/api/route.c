@@ -10,34 +10,16 @@
 
 /* clang-format off: one a line */
 static const struct route *const tables[] = {
-        routes_activity,
-        routes_agent_config,
-        routes_agents,
-        routes_callback_test,
-        routes_cli_auth,
-        routes_companies,
-        routes_environments,
-        routes_execution_workspaces,
-        routes_executions,
-        routes_health,
-        routes_instance,
-        routes_issue_records,
-        routes_issues,
-        routes_leases,
-        routes_live,
-        routes_openapi,
-        routes_overview,
-        routes_plugin_bridge,
-        routes_plugins,
-        routes_projects,
-        routes_run_log,
-        routes_runs,
-        routes_salvages,
-        routes_secrets,
-        routes_snapshots,
-        routes_vaults,
-        routes_watch,
-        routes_workspaces,
+        routes_activity,      routes_adapters,      routes_agent_config,
+        routes_agents,        routes_callback_test, routes_cli_auth,
+        routes_companies,     routes_environments,  routes_execution_workspaces,
+        routes_executions,    routes_health,        routes_instance,
+        routes_issue_records, routes_issues,        routes_leases,
+        routes_live,          routes_openapi,       routes_overview,
+        routes_plugin_bridge, routes_plugins,       routes_projects,
+        routes_run_log,       routes_runs,          routes_salvages,
+        routes_secrets,       routes_snapshots,     routes_terminal,
+        routes_vaults,        routes_watch,         routes_workspaces,
 };
 /* clang-format on */
 
@@ -130,21 +112,25 @@ const struct route *route_find(struct call *c, const char *method, const char *p
         return NULL;
 }
 
+static const struct route *end_of(const struct route *table)
+{
+        while (table->method)
+                table++;
+        return table;
+}
+
 const struct route *route_next(const struct route *route)
 {
         size_t t = 0;
 
-        if (!route)
-                return tables[0];
-        if (route[1].method)
-                return route + 1;
-        while (t < ARRAY_LEN(tables)) {
-                const struct route *end = tables[t++];
-
-                while (end->method)
-                        end++;
-                if (end == route + 1)
-                        return t < ARRAY_LEN(tables) ? tables[t] : NULL;
+        if (route && (++route)->method)
+                return route;
+        if (route) {
+                while (t < ARRAY_LEN(tables) && end_of(tables[t]) != route)
+                        t++;
+                t++;
         }
-        return NULL;
+        while (t < ARRAY_LEN(tables) && !tables[t]->method)
+                t++;
+        return t < ARRAY_LEN(tables) ? tables[t] : NULL;
 }

@@ -106,8 +106,7 @@ static int load(struct db *db, void *arg, struct err *err)
         if (r >= 0) {
                 /* The row first: what it calls whole is whole when it is read after that. */
                 t->is_terminal = run_is_terminal(&run);
-                t->is_whole = t->is_terminal &&
-                              (streq(run.step, STEP_RELEASING) || streq(run.step, STEP_DONE));
+                t->is_whole = run_log_is_whole(&run);
                 snprintf(t->status, sizeof(t->status), "%s", run.status);
                 t->exit_code = run.exit_code;
                 t->next = at;

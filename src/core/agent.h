@@ -93,6 +93,10 @@ int agent_state_get(struct op *op, struct runtime *rt, const char *id,
 int agent_state_reset(struct op *op, struct runtime *rt, const char *id, json_t *body,
                       struct agent_runtime_state *ret, struct err *err);
 
+/* The sessions that its tasks have, last used first. Board callers that manage agents. */
+int agent_task_sessions(struct op *op, struct runtime *rt, const char *id, agent_task_session_fn fn,
+                        void *ctx, struct err *err);
+
 /* Keys: board callers that manage agents. The token is written once. */
 int agent_key_create(struct op *op, struct runtime *rt, const char *agent_id, json_t *body,
                      struct buf *ret_json, struct err *err);

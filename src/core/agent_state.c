@@ -82,3 +82,30 @@ int agent_state_reset(struct op *op, struct runtime *rt, const char *id, json_t 
 
         return r < 0 ? r : store_write(op, rt->store, work, &q, err);
 }
+
+struct listing {
+        struct op *op;
+        const char *id;
+        agent_task_session_fn fn;
+        void *ctx;
+};
+
+static int list_sessions(struct db *db, void *arg, struct err *err)
+{
+        struct listing *q = arg;
+        struct agent g;
+        int r = agents_get(db, q->id, q->op->arena, &g, err);
+
+        if (r >= 0)
+                r = access_manage_agents(db, q->op->actor, g.company_id, err);
+        return r < 0 ? r : agent_task_sessions_list(db, g.id, q->op->arena, q->fn, q->ctx, err);
+}
+
+int agent_task_sessions(struct op *op, struct runtime *rt, const char *id, agent_task_session_fn fn,
+                        void *ctx, struct err *err)
+{
+        struct listing q = { op, id, fn, ctx };
+        int r = access_board(op->actor, err);
+
+        return r < 0 ? r : store_read(op, rt->store, list_sessions, &q, err);
+}

@@ -171,14 +171,6 @@ struct chunk {
         struct image_data image;
 };
 
-/* Whether the bytes at the end may be the beginning of a character. */
-static bool is_unfinished(const char *p, size_t left, size_t len)
-{
-        unsigned char c = (unsigned char)*p;
-
-        return len == left && c >= 0xc2 && c <= 0xf4;
-}
-
 /* Take one character, valid or not. */
 static void put_character(struct chunk *c, const char *p, size_t len, bool valid)
 {
@@ -206,14 +198,14 @@ static void fill(struct chunk *c, const char *bytes, size_t len, bool at_end)
 {
         struct chunk line = { 0 };
 
+        if (!at_end)
+                len -= utf8_unfinished(bytes, len);
         while (c->used < len &&
                c->text.len + sizeof(IMAGE_NOTICE) + sizeof(UTF8_REPLACEMENT) < RUN_LOG_CHUNK_MAX) {
                 const char *p = bytes + c->used;
                 size_t n;
                 bool valid = utf8_next(p, len - c->used, &n, NULL);
 
-                if (!valid && !at_end && is_unfinished(p, len - c->used, n))
-                        return;
                 put_character(c, p, n, valid);
                 if (*p == '\n' && c->text.len > RUN_LOG_CHUNK_MAX / 2)
                         line = *c;

@@ -351,7 +351,7 @@ enum run_next run_release(struct run_task *t)
         struct op op = *t->op;
         int r;
 
-        callback_close(t->rt, t->run.id);
+        callback_settle(t->op, t->rt, t->run.id);
         op.actor = &actor_system;
         FAULT("run.release.before");
         r = lease_release_run(&op, t->rt, t->run.id, bad ? LEASE_FAILED : LEASE_RELEASED, ignore,

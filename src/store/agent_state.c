@@ -92,23 +92,13 @@ int agent_runtime_state_add(struct db *db, const struct agent_runtime_state *v, 
                 err);
 }
 
-int agent_task_session_get(struct db *db, const char *agent_id, const char *task_key,
-                           struct arena *a, struct agent_task_session *ret, struct err *err)
-{
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT agent_id, task_key, adapter_type, session_params_json, "
-                         "session_display_id, last_run_id, last_error, updated_at "
-                         "FROM agent_task_sessions WHERE agent_id = ?1 AND task_key = ?2",
-                         DB_ARGS(DB_T(agent_id), DB_T(task_key)), &s, err);
+#define SESSION_COLUMNS                                                                            \
+        "agent_id, task_key, adapter_type, session_params_json, session_display_id, last_run_id, " \
+        "last_error, updated_at"
 
-        if (r >= 0)
-                r = stmt_step(s, err);
-        if (r < 0)
-                return r;
-        if (r == 0)
-                return err_set(err, ERR_NOT_FOUND, "Agent has no session for this task");
-        *ret = (struct agent_task_session){
+static struct agent_task_session read_session(struct stmt *s, struct arena *a)
+{
+        return (struct agent_task_session){
                 .agent_id = stmt_text(s, 0, a),
                 .task_key = stmt_text(s, 1, a),
                 .adapter_type = stmt_text(s, 2, a),
@@ -118,7 +108,42 @@ int agent_task_session_get(struct db *db, const char *agent_id, const char *task
                 .last_error = stmt_text(s, 6, a),
                 .updated_at = stmt_number(s, 7),
         };
+}
+
+int agent_task_session_get(struct db *db, const char *agent_id, const char *task_key,
+                           struct arena *a, struct agent_task_session *ret, struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT " SESSION_COLUMNS
+                         " FROM agent_task_sessions WHERE agent_id = ?1 AND task_key = ?2",
+                         DB_ARGS(DB_T(agent_id), DB_T(task_key)), &s, err);
+
+        if (r >= 0)
+                r = stmt_step(s, err);
+        if (r < 0)
+                return r;
+        if (r == 0)
+                return err_set(err, ERR_NOT_FOUND, "Agent has no session for this task");
+        *ret = read_session(s, a);
         return 0;
+}
+
+int agent_task_sessions_list(struct db *db, const char *agent_id, struct arena *a,
+                             agent_task_session_fn fn, void *ctx, struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT " SESSION_COLUMNS " FROM agent_task_sessions WHERE agent_id = ?1 "
+                         "ORDER BY updated_at DESC, task_key",
+                         DB_ARGS(DB_T(agent_id)), &s, err);
+
+        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
+                struct agent_task_session row = read_session(s, a);
+
+                r = fn(ctx, &row);
+        }
+        return r;
 }
 
 int agent_task_session_put(struct db *db, const struct agent_task_session *v, struct err *err)

@@ -40,6 +40,10 @@ struct agent_task_session {
 /* ERR_NOT_FOUND when there is none. */
 int agent_task_session_get(struct db *db, const char *agent_id, const char *task_key,
                            struct arena *arena, struct agent_task_session *ret, struct err *err);
+typedef int (*agent_task_session_fn)(void *ctx, const struct agent_task_session *row);
+/* Last used first. */
+int agent_task_sessions_list(struct db *db, const char *agent_id, struct arena *arena,
+                             agent_task_session_fn fn, void *ctx, struct err *err);
 int agent_task_session_put(struct db *db, const struct agent_task_session *row, struct err *err);
 /* Forget sessions: of one task, or with NULL all of them. Totals stay. */
 int agent_runtime_state_reset(struct db *db, const char *agent_id, const char *task_key,

@@ -222,6 +222,20 @@ class AgentTest(WorkTest):
         self.assertEqual(self.ok("POST", path + "/reset-session")["agentId"], agent["id"])
         self.assert_error(self.as_agent(agent, "GET", path), 403, "Board access required")
 
+    def test_sessions_of_tasks(self):
+        agent = self.agent(self.acme)
+        path = f"/api/agents/{agent['id']}/task-sessions"
+        self.assertEqual(self.ok("GET", path), [])
+        for key, at in (("one", 1), ("two", 2)):
+            self.edit("INSERT INTO agent_task_sessions (agent_id, task_key, adapter_type, session_params_json, "
+                      "session_display_id, created_at, updated_at) VALUES (?, ?, 'claude_local', '{\"a\":1}', 's', 1, ?)",
+                      (agent["id"], key, at))
+        rows = self.ok("GET", path)
+        self.assertEqual([(row["taskKey"], row["sessionParamsJson"]) for row in rows], [("two", {"a": 1}), ("one", {"a": 1})])
+        self.ok("POST", f"/api/agents/{agent['id']}/runtime-state/reset-session", {"taskKey": "two"})
+        self.assertEqual([row["taskKey"] for row in self.ok("GET", path)], ["one"])
+        self.assert_error(self.as_agent(agent, "GET", path), 403, "Board access required")
+
     # http-api 8.77
     def test_members_without_the_right(self):
         agent = self.make(adapterConfig={"command": "sh"})

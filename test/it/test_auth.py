@@ -783,6 +783,17 @@ class PublicTest(AuthTest):
     daemon_flags = ("--mode", "authenticated")
     daemon_env = {"BERTH_DEPLOYMENT_EXPOSURE": "public"}
 
+    # http-api 8.87: browsers have no sessions here, so a cookie is nobody, from wherever it comes
+    def test_cookies_mean_nothing(self):
+        own = {"Origin": self.daemon.url, "Cookie": f"paperclip-default.session_token={self.token()}"}
+        self.ok("GET", "/api/cli-auth/me", token=own["Cookie"].partition("=")[2])
+        self.assert_error(self.req("GET", "/api/cli-auth/me", headers=own), 401, "Board authentication required")
+        self.assert_error(self.req("POST", "/api/companies", {"name": "x"}, headers=own), 403)
+        foreign = {**own, "Origin": "http://evil.example"}
+        self.assert_error(self.req("POST", "/api/companies", {"name": "x"}, headers=foreign), 403,
+                          "Board mutation requires trusted browser origin")
+        self.assertEqual(self.operator("GET", "/api/companies"), [])
+
     def test_any_name_but_not_any_origin(self):
         token = self.token()
         self.assert_status(self.req("GET", "/api/companies", headers={"Host": "any.example"}, token=token), 200)

@@ -12,8 +12,15 @@ MISSING = "00000000-0000-4000-8000-000000000000"
 class CliTest(PaperclipCliTest):
     def setUp(self):
         super().setUp()
+        self.addCleanup(self.wait_for_runs)
         self.acme = self.company()
         self.c = self.acme["id"]
+
+    def wait_for_runs(self):
+        """What is given up takes a moment longer than the run, and would outlive the daemon."""
+        wait_until(lambda: not self.daemon.sql("SELECT 1 FROM heartbeat_runs WHERE step <> 'done'"), "every run is done")
+        wait_until(lambda: not self.daemon.sql("SELECT 1 FROM places WHERE driver = 'local' AND state <> 'gone'"),
+                   "the places of runs are given up")
 
     def names(self, rows, member="name"):
         return sorted(row[member] for row in rows)
@@ -142,8 +149,14 @@ class AgentCommands(CliTest):
 
 
 class IssueCommands(CliTest):
-    def test_the_life_of_an_issue(self):
+    def idle_agent(self):
+        """One that nothing wakes."""
         ada = self.agent(self.acme)
+        self.ok("POST", f"/api/agents/{ada['id']}/pause", {})
+        return ada
+
+    def test_the_life_of_an_issue(self):
+        ada = self.idle_agent()
         issue = self.pc("issue", "create", "-C", self.c, "--title", "First task", "--description", "Do it.",
                         "--priority", "high")
         self.assertEqual((issue["identifier"], issue["status"], issue["priority"]), ("ACM-1", "backlog", "high"))
@@ -168,7 +181,7 @@ class IssueCommands(CliTest):
                       says="API error 409: Issue checkout conflict details=")
 
     def test_as_an_agent_with_a_run(self):
-        ada = self.agent(self.acme)
+        ada = self.idle_agent()
         issue = self.pc("issue", "create", "-C", self.c, "--title", "task", "--assignee-agent-id", ada["id"])
         run = "00000000-0000-4000-8000-00000000000a"
         as_ada = {"token": ada["token"], "run": run}
@@ -200,6 +213,72 @@ class IssueCommands(CliTest):
         for command in ("approvals", "interactions", "work-products", "attachments"):
             self.assertEqual(self.pc("issue", command, issue["id"]), [], command)
         self.pc_fails("issue", "interactions", MISSING, says="API error 404: Issue not found")
+
+
+class RunCommands(CliTest):
+    def worker(self, script, name="Ada", **body):
+        """An agent that runs a script on this machine."""
+        return self.agent(self.acme, name, adapterConfig={"command": "sh", "args": ["-c", script]}, **body)
+
+    def ended(self, run):
+        return wait_until(lambda: (row := self.pc("run", "get", run))["finishedAt"] and row, "the run ends", 30)
+
+    def test_heartbeat(self):
+        ada = self.worker("echo hello from the agent")
+        done = self.pc_process("heartbeat", "run", "--agent-id", ada["id"])
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, rf"Invoked heartbeat run \S+ for agent Ada \({ada['id']}\)")
+        self.assertIn("[event] lifecycle: run started", done.stdout)
+        self.assertRegex(done.stdout, r"Run \S+ completed with status succeeded")
+        bad = self.worker("echo oops >&2; exit 3", "Bad")
+        done = self.pc_process("heartbeat", "run", "--agent-id", bad["id"])
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"Run \S+ completed with status failed")
+        self.ok("POST", f"/api/agents/{ada['id']}/pause", {})
+        self.pc_fails("agent", "heartbeat:invoke", ada["id"], says="API error 409: Agent is not invokable in its current state")
+
+    def test_runs(self):
+        ada = self.worker("echo hello")
+        run = self.pc("agent", "wake", "ada", "-C", self.c, "--reason", "try", "--payload", '{"a": 1}',
+                      "--idempotency-key", "once", "--force-fresh-session")
+        self.assertEqual((run["agentId"], run["invocationSource"], run["triggerDetail"]), (ada["id"], "on_demand", "manual"))
+        row = self.ended(run["id"])
+        self.assertEqual((row["status"], row["exitCode"], row["error"]), ("succeeded", 0, None))
+        self.assertEqual([r["id"] for r in self.pc("run", "list", "-C", self.c, "--agent-id", ada["id"], "--limit", "5")],
+                         [run["id"]])
+        self.assertEqual(self.pc("run", "live", "-C", self.c), [])
+        self.assertEqual([r["id"] for r in self.pc("run", "live", "-C", self.c, "--min-count", "1")], [run["id"]])
+        seen = self.pc("run", "events", run["id"])
+        self.assertEqual((seen[0]["message"], seen[-1]["message"]), ("run started", "run succeeded"))
+        self.assertEqual(self.pc("run", "events", run["id"], "--after-seq", seen[-2]["seq"], "--limit", "1"), seen[-1:])
+        self.assertIn("hello", self.pc("run", "log", run["id"])["content"])
+        self.assertEqual(self.pc("run", "issues", run["id"]), [])
+        self.assertEqual(self.pc("run", "workspace-operations", run["id"]), [])
+        # A run that has ended stays as it is.
+        self.assertEqual(self.pc("run", "cancel", run["id"])["status"], "succeeded")
+        self.pc_fails("run", "get", MISSING, says="API error 404: Heartbeat run not found")
+        self.assertEqual(self.pc("agent", "runtime-state", ada["id"])["lastRunId"], run["id"])
+        self.assertEqual(self.pc("agent", "task-sessions", ada["id"]), [])
+
+    def test_cancelling(self):
+        ada = self.worker("sleep 600")
+        run = self.pc("agent", "heartbeat:invoke", ada["id"])
+        wait_until(lambda: self.pc("run", "get", run["id"])["status"] == "running", "it runs")
+        self.assertEqual([r["agentName"] for r in self.pc("run", "live", "-C", self.c)], ["Ada"])
+        self.pc("run", "watchdog-decision", run["id"], "--decision", "continue", "--reason", "it thinks")
+        self.assertEqual(self.pc("run", "cancel", run["id"])["status"], "cancelled")
+        self.assertEqual(self.ended(run["id"])["errorCode"], "cancelled")
+
+    def test_runs_of_an_issue(self):
+        ada = self.worker("sleep 600")
+        issue = self.pc("issue", "create", "-C", self.c, "--title", "task", "--assignee-agent-id", ada["id"])
+        active = wait_until(lambda: self.pc("issue", "active-run", issue["id"]), "assigning wakes the agent")
+        wait_until(lambda: self.pc("issue", "get", issue["id"])["checkoutRunId"] == active["id"], "it has the issue")
+        self.assertEqual([r["id"] for r in self.pc("issue", "live-runs", "ACM-1")], [active["id"]])
+        self.pc("run", "cancel", active["id"])
+        self.ended(active["id"])
+        self.assertIsNone(self.pc("issue", "active-run", issue["id"]))
+        self.assertEqual([r.get("runId", r.get("id")) for r in self.pc("issue", "runs", issue["id"])], [active["id"]])
 
 
 class ActivityCommands(CliTest):
@@ -360,6 +439,9 @@ class InstanceCommands(CliTest):
         chart = self.pc("org", "get", "-C", self.c)
         self.assertEqual([(top["name"], [row["name"] for row in top["reports"]]) for top in chart],
                          [("Boss", ["Worker"])])
+        self.assertIn("claude_local", self.names(self.pc("adapter", "list"), "type"))
+        self.assertTrue(self.pc("adapter", "get", "process")["supportsRemoteExecution"])
+        self.pc_fails("adapter", "get", "nothing", says="API error 404: Adapter not found")
         for group in ("goal", "approval", "routine", "skill", "project"):
             self.assertEqual(self.pc(group, "list", "-C", self.c), [], group)
 

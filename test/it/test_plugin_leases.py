@@ -12,8 +12,10 @@ HOST_KEYS = {"driver", "executionWorkspaceMode", "pluginId", "pluginKey", "provi
 
 
 class SandboxTest(ProviderTest):
-    # environment-runtime 7.11, 7.12, 7.14, 7.20: one life, every call
+    # environment-runtime 7.11, 7.12, 7.14, 7.20, 7.113: one life, every call, with one right
     def test_whole_life(self):
+        plugin = self.ok("GET", f"/api/plugins/{self.provider.id}")
+        self.assertEqual(plugin["manifestJson"]["capabilities"], ["environment.drivers.register"])
         env = self.sandbox(timeoutMs=1234, bridgeRequestTimeoutMs=40000)
         lease = self.take(env, heartbeatRunId=RUN)
         wanted = {"image": "i", "timeoutMs": 1234, "bridgeRequestTimeoutMs": 40000, "reuseLease": False}
@@ -170,13 +172,14 @@ class SandboxTest(ProviderTest):
 class SecretTest(ProviderTest):
     VALUE = "tok_very_secret_value"
 
-    # environment-runtime 7.15, 7.16, 7.77; plugin-protocol 6.3.15
+    # environment-runtime 7.15, 7.16, 7.77; plugin-protocol 6.3.15; http-api 8.21
     def test_value_reaches_the_worker_and_nothing_else(self):
         echo = {"apiKey": self.VALUE, "sandboxId": "s"}
         self.provider.behave(AcquireLease={"more": {"metadata": echo}, "log": f"key is {self.VALUE}"})
         env = self.sandbox(apiKey=f"  {self.VALUE} ")
         ref = env["config"]["apiKey"]
         self.assertRegex(ref, r"^[0-9a-f-]{36}$")
+        self.assertEqual([row["id"] for row in self.ok("GET", f"/api/companies/{self.company_id}/secrets")], [ref])
         lease = self.take(env, heartbeatRunId=RUN)
         self.assertEqual((lease["metadata"]["apiKey"], lease["metadata"]["sandboxId"]), (ref, "s"))
         self.ok("POST", f"/api/environment-leases/{lease['id']}/execute", {"command": "x"})
@@ -208,8 +211,21 @@ class SecretTest(ProviderTest):
         self.assertEqual(self.take(env, heartbeatRunId=RUN2)["providerLeaseId"], first["providerLeaseId"])
 
 
+class ConfiguredSecretsTest(ProviderTest):
+    daemon_env = {**ProviderTest.daemon_env, "PAPERCLIP_SECRETS_PROVIDER": "gcp_secret_manager"}
+
+    # environment-runtime 7.78
+    def test_the_setting_decides_where_the_value_goes(self):
+        path = f"/api/companies/{self.company_id}/environments"
+        body = {"name": "box", "driver": "sandbox", "config": {"provider": "acme", "image": "i", "apiKey": "value"}}
+        self.assert_error(self.req("POST", path, body), 422,
+                          "gcp_secret_manager provider is not configured for Paperclip-managed values")
+        self.assertEqual(self.ok("GET", f"{path}?driver=sandbox"), [])
+        self.assertEqual(self.sandbox()["config"]["image"], "i")
+
+
 class ConfigTest(ProviderTest):
-    # environment-runtime 7.76
+    # environment-runtime 7.76; http-api 8.19, 8.20
     def test_worker_checks_what_is_saved(self):
         self.provider.behave(ValidateConfig={"result": {"ok": True, "normalizedConfig": {"image": "normal", "n": 1}}})
         env = self.sandbox(image="  raw ", extra=True)
@@ -217,6 +233,7 @@ class ConfigTest(ProviderTest):
         self.assertEqual(self.provider.calls("environmentValidateConfig"),
                          [{"driverKey": "acme", "config": {"image": "  raw ", "extra": True, "reuseLease": False}}])
         self.assertNotIn("paperclipInvocation", self.provider.calls()[0])
+        self.assertEqual(self.ok("GET", f"/api/companies/{self.company_id}/secrets"), [])
 
     def test_worker_refuses(self):
         self.provider.behave(ValidateConfig={"result": {"ok": False, "errors": ["first", "second"], "warnings": ["w"]}})
@@ -236,7 +253,7 @@ class ConfigTest(ProviderTest):
                                              "config": {"pluginKey": plugin, "driverKey": driver}})
             self.assert_error(answer, 422, text)
 
-    # environment-runtime 7.79
+    # environment-runtime 7.79; http-api 8.22
     def test_plugin_environment(self):
         self.provider.behave(ValidateConfig={"result": {"ok": True, "normalizedConfig": {"size": 2}}})
         env = self.machine(size="2")

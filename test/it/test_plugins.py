@@ -57,6 +57,7 @@ class RoutesTest(PluginTest):
         self.assertEqual(self.ok("GET", "/api/plugins"), [])
         self.assertEqual(self.files("staging"), [])
 
+    # environment-runtime 7.112; with the right and one of a key it is test_install
     def test_manifests_that_are_refused(self):
         def refused(contains, **more):
             path = self.package(**more)
@@ -110,7 +111,7 @@ class RoutesTest(PluginTest):
         self.assertEqual(example["packageName"], package["name"])
         self.assertEqual(set(example), {"packageName", "pluginKey", "displayName", "description", "localPath", "tag"})
 
-    # http-api 8.3-8.5
+    # http-api 8.3-8.5; environment-runtime 7.64
     def test_the_worker_has_its_driver_listed(self):
         company = self.company()
         where = f"/api/companies/{company['id']}/environments/capabilities"

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import struct
+import threading
 
 from berthtest import RawConnection
 
@@ -124,6 +125,17 @@ class WebSocket:
                 self.reason = data[2:].decode()
                 return None
         return None
+
+    def end_in_background(self):
+        """Read to the end and hang up, as a client does; join() the thread."""
+        def read():
+            while self.next() is not None:
+                pass
+            self.close()
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        return thread
 
     def close(self):
         self.raw.close()
