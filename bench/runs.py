@@ -30,6 +30,10 @@ def wait_for(condition, seconds=120):
         time.sleep(0.002)
 
 
+class Failed(Exception):
+    pass
+
+
 class Runs:
     def __init__(self, scene):
         self.scene = scene
@@ -55,13 +59,17 @@ class Runs:
         wait_for(lambda: self.row(run)["step"] == "done")
         row = self.row(run)
         if row["status"] != "succeeded":
-            raise SystemExit(f"bench/run: a run {row['status']}: {row['error']}")
+            raise Failed(f"a run {row['status']}: {row['error']}")
         return (row["finished_at"] - row["created_at"]) / 1000
 
     def measure(self, report, where, environment=None, target=None):
         agent = self.agent(f"bench {where}", environment)
-        self.once(agent)
-        times = [self.once(agent) for _ in range(ROUNDS)]
+        try:
+            self.once(agent)
+            times = [self.once(agent) for _ in range(ROUNDS)]
+        except Failed as failure:
+            print(f"  ({where} left out: {failure})")
+            return
         report.figure(f"wake-up to finished, {where}, p50", statistics.median(times), "ms", quantile(times, 0.95),
                       quantile(times, 0.99), target=target)
 
