@@ -74,7 +74,7 @@ static void assert_control(struct live_reader *r, const char *type, int64_t afte
 static void test_own_company_in_order(void **state)
 {
         struct live_reader a = { 0 }, b = { 0 };
-        int64_t first, second;
+        int64_t first = 0, second = 0;
 
         (void)state;
         publish(TEST_COMPANY, 1);
