@@ -74,6 +74,26 @@ static json_t *plain_env(const json_t *config)
         return env;
 }
 
+/* So that nobody wonders why an agent with a key is not logged in. */
+static void note_secrets(struct adapter_probe *p)
+{
+        CLEAN(json_decrefp) json_t *env = NULL;
+        CLEAN(buf_done) struct buf names = BUF_INIT;
+        struct adapter_input in = { .config = p->config };
+        const char *name;
+        json_t *value;
+
+        env = adapter_env_scope(&in);
+        json_object_foreach(env, name, value)
+        {
+                if (!json_is_string(value))
+                        buf_appendf(&names, "%s%s", names.len ? ", " : "", name);
+        }
+        if (names.len > 0)
+                note(p, "env_secrets_skipped", "info",
+                     "Variables that are secrets are not given to a test.", buf_str(&names));
+}
+
 static int run_script(struct adapter_probe *p, const char *script, const char *cwd, int64_t limit,
                       struct run_command_end *ret, struct err *err)
 {
@@ -356,6 +376,7 @@ int adapter_probe(struct adapter_probe *p, struct err *err)
                 command = json_get_string(p->d->json, "command");
         if (r < 0 || !good)
                 return r;
+        note_secrets(p);
         if (!command) {
                 note(p, "command_missing", "error", adapter_text(p->d, "missing", "No command"),
                      NULL);

@@ -192,6 +192,11 @@ static int try_it(struct test *t, const char *cwd)
         return r;
 }
 
+static bool may_work_there(const struct test *t)
+{
+        return t->d->runs && (t->d->is_remote || streq(t->env.driver, "local"));
+}
+
 /* What is done while the lease lives. */
 static int test_in_lease(struct test *t)
 {
@@ -200,7 +205,7 @@ static int test_in_lease(struct test *t)
 
         if (r < 0)
                 return r;
-        if (!t->d->runs || (!t->d->is_remote && !streq(t->env.driver, "local"))) {
+        if (!may_work_there(t)) {
                 CLEAN(cleanup_free)
                 char *text = xasprintf("Adapter \"%s\" is not allowed in \"%s\" environments.",
                                        t->d->type, t->env.name);
@@ -309,6 +314,11 @@ int adapter_test(struct op *op, struct runtime *rt, const char *company_id, cons
                               "Selected environment was not found. The test did not run.", NULL);
         else if (t.d->is_http && streq(t.env.driver, "local"))
                 test_http(&t);
+        else if (is_ssh(&t) && !may_work_there(&t))
+                note(&t, "environment_target_unavailable", "warn",
+                     "Could not resolve an execution target for environment \"%s\". The test did "
+                     "not run.",
+                     NULL);
         else
                 test_with_lease(&t);
         answer(&t, ret_json);

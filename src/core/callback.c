@@ -235,6 +235,7 @@ static void begin_end(struct channel *c)
 {
         c->closing = true;
         c->close_by_ms = clock_mono_ms() + CLOSE_MS;
+        callback_notes_flush(c->host);
         if (!end_if_over(c))
                 callback_stir(c->host);
 }

@@ -19,7 +19,7 @@ struct note {
         char method[8];
         char path[NOTE_PATH_MAX + 1];
         int status;
-        int64_t at, took_us;
+        int64_t took_us;
 };
 
 /* An operation that waits for the port. */

@@ -123,6 +123,19 @@ int run_build(struct run_task *t, bool fresh, struct err *err)
         return adapter_build(t->op, t->rt, &t->input, fresh, &t->command, err);
 }
 
+int run_rebuild(struct run_task *t, const char *key, struct err *err)
+{
+        bool fresh = key && streq(key, run_key(t, true));
+        int r;
+
+        run_find_cwd(t);
+        r = run_build(t, fresh || !t->run.session_id_before, err);
+        /* Another run of the agent may have left another session since. */
+        if (r >= 0 && !fresh)
+                t->command.session_id = t->run.session_id_before;
+        return r;
+}
+
 /* -- Starting ---------------------------------------------------------------------------------- */
 
 static bool is_configured(const struct run_task *t, const char *name)

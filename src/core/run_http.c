@@ -18,7 +18,8 @@ struct call {
 
 static const char *text_of(struct run_task *t, const json_t *value)
 {
-        return json_is_string(value) ? json_string_value(value) : json_to_arena(t->op->arena, value);
+        return json_is_string(value) ? json_string_value(value)
+                                     : json_to_arena(t->op->arena, value);
 }
 
 static int describe(struct call *c, struct err *err)
@@ -43,12 +44,12 @@ static int describe(struct call *c, struct err *err)
                 c->transfer.body = text_of(t, body);
                 c->transfer.body_len = strlen(c->transfer.body);
         }
-        c->headers = arena_alloc(t->op->arena,
-                                 (json_object_size(headers) + 1) * sizeof(*c->headers));
+        c->headers =
+                arena_alloc(t->op->arena, (json_object_size(headers) + 1) * sizeof(*c->headers));
         json_object_foreach(headers, name, value)
         {
-                c->headers[c->transfer.n_headers++] = (struct sigv4_header){ name,
-                                                                             text_of(t, value) };
+                c->headers[c->transfer.n_headers++] =
+                        (struct sigv4_header){ name, text_of(t, value) };
         }
         c->transfer.headers = c->headers;
         return 0;
@@ -71,7 +72,7 @@ static int judge(struct run_task *t, const struct transfer_answer *answer, bool 
         adapter_parser_finish(p, &how, t->op->arena, result);
         adapter_parser_free(p);
         *o = (struct run_outcome){
-                .status = timed_out             ? RUN_TIMED_OUT
+                .status = timed_out               ? RUN_TIMED_OUT
                           : result->error_message ? RUN_FAILED
                                                   : RUN_SUCCEEDED,
                 .error = result->error_message,

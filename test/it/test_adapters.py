@@ -10,6 +10,7 @@ from berthtest import ident
 from providertest import ProviderTest
 from runtest import RunTest
 from sandboxtest import BERTH
+from sshtest import SshTest
 
 AGENT = pathlib.Path(__file__).resolve().parents[1] / "agents" / "agent"
 # adapter, its command, what its configuration needs
@@ -188,6 +189,13 @@ class TryingTest(Trying):
         self.assertEqual((result["status"], result["checks"][-1]["message"]),
                          ("fail", "Pi requires an explicit model in provider/model form (adapterConfig.model)."))
 
+    def test_secrets_are_not_given(self):
+        result = self.try_it("process", command="sh", env={
+            "TOKEN": {"type": "secret_ref", "secretId": "00000000-0000-4000-8000-000000000000"}, "A": "b"})
+        self.assertEqual(result["status"], "pass")
+        self.assertEqual([c["detail"] for c in result["checks"] if c["code"] == "process_env_secrets_skipped"],
+                         ["TOKEN"])
+
     def test_a_directory_that_is_none(self):
         (self.work / "file").write_text("")
         result = self.try_it("process", command="sh", cwd=str(self.work / "file"))
@@ -283,6 +291,34 @@ class OwnTest(Trying):
         agent = self.agent(self.acme, "M", adapterType="mine", adapterConfig={"command": "/bin/echo"})
         run = self.run_it(agent)
         self.assertIn("--say You are agent", self.log_text(run))
+
+
+class HostTest(SshTest):
+    def setUp(self):
+        super().setUp()
+        self.acme = self.company()
+
+    def try_it(self, kind, env, **config):
+        result = self.ok("POST", f"/api/companies/{self.acme['id']}/adapters/{kind}/test-environment",
+                         {"adapterConfig": config, "environmentId": env["id"]})
+        return result["status"], [c["code"] for c in result["checks"]], result["checks"]
+
+    def test_on_a_host(self):
+        env = self.ssh_environment(self.acme)
+        status, codes, checks = self.try_it("process", env, command="sh")
+        self.assertEqual((status, codes), ("pass", ["process_environment_target", "process_cwd_valid",
+                                                    "process_command_resolvable"]), checks)
+        self.assertIn("SSH environment ", checks[0]["message"])
+        status, codes, _ = self.try_it("http", env, url="http://h/")
+        self.assertEqual((status, codes), ("warn", ["environment_target_unavailable"]))
+
+    def test_a_host_that_does_not_answer(self):
+        line = self.new_line()
+        env = self.ssh_environment(self.acme, port=line.port)
+        line.close()
+        status, codes, checks = self.try_it("process", env, command="sh")
+        self.assertEqual((status, codes), ("warn", ["environment_target_failed"]), checks)
+        self.assertEqual(checks[0]["message"], f'Could not connect to environment "{env["name"]}" to run the test.')
 
 
 class PluginTest(ProviderTest):
