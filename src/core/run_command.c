@@ -145,20 +145,16 @@ static bool is_configured(const struct run_task *t, const char *name)
         return json_object_get(json_get_object(t->config, "env"), name) != NULL;
 }
 
-/* What the agent's configuration sets wins over what we would set, but for the way home: that is
- * the run's own. Only a local agent may bring a key of its own. */
+/* What the agent's configuration sets wins over what we would set: the adapter leaves it out, but
+ * for what it has to set anew. The way home is the run's own. Only a local agent may bring a key of
+ * its own. */
 static json_t *variables(struct run_task *t, const struct callback_address *callback)
 {
         const char *values[] = { callback->url, callback->key, callback->mode };
         bool is_local = streq(t->record.env.driver, "local");
-        json_t *env = json_object(), *value;
-        const char *name;
+        json_t *env = json_object();
 
-        json_object_foreach(t->command.env, name, value)
-        {
-                if (!is_configured(t, name))
-                        json_object_set(env, name, value);
-        }
+        json_object_update(env, t->command.env);
         for (size_t i = 0; i < ARRAY_LEN(values); i++) {
                 bool own_key = i == 1 && is_local && is_configured(t, callback_names[i]);
 
