@@ -5,7 +5,7 @@
 #   make run                a demonstration on a private data directory
 #   make test [T=pattern]   unit and black-box tests; the last line counts them (TEST_FLAGS: see test/run -h)
 #   make asan, make tsan    the same under sanitizers
-#   make bench [ONLY=group] the benchmarks: start, leases, http, exec, sandbox, plugin, growth
+#   make bench [ONLY=group] the benchmarks: start, leases, http, exec, sandbox, plugin, page, growth
 #   make lint, make format  formatting, clang-tidy, cppcheck, gcc -fanalyzer; format in place
 #   make fuzz [SECONDS=20]  every fuzz target, for so long each
 #   make soak [SECONDS=120] load with crashes in between, then a look for leaks

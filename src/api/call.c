@@ -357,7 +357,8 @@ void call_route(struct call *c)
                 answer_options(c, &allowed);
                 return;
         }
-        if (socket_wanted(c->x) && !(c->route && (c->route->flags & ROUTE_SOCKET))) {
+        if (!c->is_channel && socket_wanted(c->x) &&
+            !(c->route && (c->route->flags & ROUTE_SOCKET))) {
                 http_drop(c->x);
                 call_free(c);
                 return;

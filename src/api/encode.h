@@ -35,6 +35,7 @@ void encode_comment(struct jw *w, const struct issue_comment *c);
 void encode_document(struct jw *w, const struct issue_document *d, bool with_body);
 void encode_document_revision(struct jw *w, const struct issue_document *d,
                               const struct issue_document_revision *v);
+void encode_execution_workspace(struct jw *w, const struct execution_workspace *e);
 void encode_workspace_operation(struct jw *w, const struct workspace_row *row);
 void encode_project(struct jw *w, const struct project *p);
 void encode_activity(struct jw *w, const struct activity *a);

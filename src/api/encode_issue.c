@@ -130,6 +130,15 @@ static void document_or_null(struct jw *w, const char *name, const struct issue_
                 jw_null(w);
 }
 
+static void workspace_or_null(struct jw *w, const struct execution_workspace *e)
+{
+        jw_key(w, "currentExecutionWorkspace");
+        if (e->id)
+                encode_execution_workspace(w, e);
+        else
+                jw_null(w);
+}
+
 void encode_issue_detail(struct jw *w, const struct issue_detail *d)
 {
         jw_object(w);
@@ -140,7 +149,7 @@ void encode_issue_detail(struct jw *w, const struct issue_detail *d)
         jw_kraw(w, "relatedWork", "{\"outbound\":[],\"inbound\":[]}");
         project_or_null(w, &d->project);
         jw_knull(w, "goal");
-        jw_knull(w, "currentExecutionWorkspace");
+        workspace_or_null(w, &d->workspace);
         jw_kraw(w, "workProducts", "[]");
         document_or_null(w, "planDocument", find_document(d, "plan"));
         jw_key(w, "documentSummaries");
@@ -211,7 +220,25 @@ void encode_issue_context(struct jw *w, const struct issue_detail *d)
                 jw_null(w);
         jw_kraw(w, "attachments", "[]");
         document_or_null(w, "continuationSummary", find_document(d, "continuation-summary"));
-        jw_knull(w, "currentExecutionWorkspace");
+        workspace_or_null(w, &d->workspace);
+        jw_object_end(w);
+}
+
+static void active_run(struct jw *w, const struct run *r)
+{
+        jw_key(w, "activeRun");
+        if (!r->id) {
+                jw_null(w);
+                return;
+        }
+        jw_object(w);
+        jw_kstring(w, "id", r->id);
+        jw_kstring(w, "status", r->status);
+        jw_kstring(w, "agentId", r->agent_id);
+        jw_kstring(w, "invocationSource", r->invocation_source);
+        jw_kstring(w, "triggerDetail", r->trigger_detail);
+        jw_ktime(w, "startedAt", r->started_at);
+        jw_ktime(w, "createdAt", r->created_at);
         jw_object_end(w);
 }
 
@@ -229,7 +256,7 @@ void encode_issue_task(struct jw *w, const struct issue_task *t)
         jw_knull(w, "goalId");
         jw_kstring(w, "parentId", i->parent_id);
         jw_ktime(w, "updatedAt", i->updated_at);
-        jw_knull(w, "activeRun");
+        active_run(w, &t->active);
         jw_kbool(w, "dependencyReady", t->unresolved.n == 0);
         jw_kint(w, "unresolvedBlockerCount", (int64_t)t->unresolved.n);
         jw_key(w, "unresolvedBlockerIssueIds");

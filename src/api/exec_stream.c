@@ -176,22 +176,6 @@ static size_t read_part(struct follow *f, int stream, char *out, size_t max)
         return n > 0 ? (size_t)n : 0;
 }
 
-/* How many bytes at the end are the beginning of a character that is not complete. */
-static size_t unfinished(const char *p, size_t n)
-{
-        for (size_t back = 1; back <= 3 && back <= n; back++) {
-                unsigned char c = (unsigned char)p[n - back];
-
-                if ((c & 0xc0) == 0x80)
-                        continue;
-                if ((c >= 0xf0 && c < 0xf8 && back < 4) || (c >= 0xe0 && c < 0xf0 && back < 3) ||
-                    (c >= 0xc0 && c < 0xe0 && back < 2))
-                        return back;
-                return 0;
-        }
-        return 0;
-}
-
 static void put_output_event(struct follow *f, int stream, const char *part, size_t n)
 {
         CLEAN(buf_done) struct buf data = BUF_INIT;
@@ -243,7 +227,7 @@ static bool send_part(struct follow *f, int stream)
         }
         /* A character cut in two waits for its rest, unless there will be none. */
         if (f->at[stream] + n < f->len[stream] || !f->ended) {
-                size_t cut = unfinished(part, n);
+                size_t cut = utf8_unfinished(part, n);
 
                 if (cut == n)
                         return false;

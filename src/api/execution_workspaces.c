@@ -6,7 +6,7 @@
 #define MISSING         "Execution workspace not found"
 #define MISSING_COMPANY "Company not found"
 
-static void encode(struct jw *w, const struct execution_workspace *e)
+void encode_execution_workspace(struct jw *w, const struct execution_workspace *e)
 {
         json_t *config = execution_workspace_config(e->metadata);
 
@@ -64,7 +64,7 @@ static int show(void *ctx, const struct execution_workspace *e)
 {
         struct listing *l = ctx;
 
-        (l->summary ? encode_summary : encode)(&l->w, e);
+        (l->summary ? encode_summary : encode_execution_workspace)(&l->w, e);
         return 0;
 }
 
@@ -95,7 +95,7 @@ static int answer(struct call *c, const struct execution_workspace *e)
         struct jw w;
 
         jw_init(&w, &c->out);
-        encode(&w, e);
+        encode_execution_workspace(&w, e);
         return 0;
 }
 

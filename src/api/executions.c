@@ -73,16 +73,21 @@ static int get_row(struct db *db, void *arg, struct err *err)
         return r;
 }
 
-int call_execution(struct call *c, struct execution *ret, struct err *err)
+int call_execution_of(struct call *c, const char *id, struct execution *ret, struct err *err)
 {
         struct lease_record record;
-        struct row_request q = { .c = c, .row = ret };
+        struct row_request q = { .c = c, .row = ret, .id = id };
         int r = call_lease(c, true, &record, err);
 
-        if (r >= 0)
-                r = call_uuid(c, 1, MISSING, &q.id, err);
+        if (r >= 0 && !uuid_is_valid(id))
+                r = err_set(err, ERR_NOT_FOUND, MISSING);
         q.lease_id = c->params[0];
         return r < 0 ? r : store_read(c->op, c->rt->store, get_row, &q, err);
+}
+
+int call_execution(struct call *c, struct execution *ret, struct err *err)
+{
+        return call_execution_of(c, c->params[1], ret, err);
 }
 
 static int get_execution(struct call *c, struct err *err)
@@ -308,21 +313,19 @@ static void wait_on_loop(struct call *c)
 }
 
 /* Where a command starts that names no directory. */
-static void start_in_workspace(struct call *c, const struct lease *lease)
+static void start_in_workspace(struct call *c, const struct lease *lease, json_t *body)
 {
         const char *cwd = workspace_default_cwd(c->op->arena, lease);
 
-        if (cwd && json_is_object(c->body) && !json_object_get(c->body, "cwd"))
-                json_object_set_new(c->body, "cwd", json_string(cwd));
+        if (cwd && json_is_object(body) && !json_object_get(body, "cwd"))
+                json_object_set_new(body, "cwd", json_string(cwd));
 }
 
-static int execute(struct call *c, struct err *err)
+int call_start_execution(struct call *c, json_t *body, const char **ret_id, struct err *err)
 {
-        struct waiting *wait = arena_new(&c->arena, struct waiting);
         const struct driver *driver = NULL;
         struct lease_record record;
         struct exec_request req;
-        const char *id;
         int r = call_lease(c, true, &record, err);
 
         if (r >= 0)
@@ -331,12 +334,19 @@ static int execute(struct call *c, struct err *err)
                 return r;
         if (!driver->prepare_exec)
                 return driver_unsupported(driver->key, "command execution", err);
-        start_in_workspace(c, &record.lease);
-        r = driver->prepare_exec(c->op, c->rt, &record, c->body, &req, err);
+        start_in_workspace(c, &record.lease, body);
+        r = driver->prepare_exec(c->op, c->rt, &record, body, &req, err);
         if (r >= 0)
                 r = exec_agent_find(c->op, c->rt, &record, &req, err);
-        if (r >= 0)
-                r = exec_start(c->op, c->rt, &record, &req, &id, err);
+        return r < 0 ? r : exec_start(c->op, c->rt, &record, &req, ret_id, err);
+}
+
+static int execute(struct call *c, struct err *err)
+{
+        struct waiting *wait = arena_new(&c->arena, struct waiting);
+        const char *id;
+        int r = call_start_execution(c, c->body, &id, err);
+
         if (r < 0)
                 return r;
         wait->c = c;

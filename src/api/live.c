@@ -7,9 +7,10 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "api/recheck.h"
+#include "api/run_call.h"
 #include "api/socket.h"
 #include "codec/sse.h"
-#include "core/auth.h"
 #include "core/live.h"
 
 #define AHEAD_MAX   ((size_t)256 * 1024)
@@ -23,11 +24,7 @@ struct feed {
         bool is_socket;
         struct socket socket;
         uv_timer_t beat;
-        struct pool_job check; /* whether the caller still may */
-        bool checking, refused;
-        struct api *api;
-        char *authorization; /* a copy: the check may outlast the call */
-        bool is_operator;
+        struct recheck right;
 };
 
 /* Ending */
@@ -38,9 +35,7 @@ static void timer_closed(uv_handle_t *handle)
 
         if (f->is_socket)
                 socket_done(&f->socket);
-        if (f->authorization)
-                explicit_bzero(f->authorization, strlen(f->authorization));
-        free(f->authorization);
+        recheck_release(&f->right);
         free(f);
 }
 
@@ -49,7 +44,7 @@ static void let_go(struct feed *f)
 {
         live_reader_remove(&f->reader);
         f->c = NULL;
-        if (!f->checking)
+        if (!f->right.running)
                 uv_close((uv_handle_t *)&f->beat, timer_closed);
 }
 
@@ -135,47 +130,14 @@ static void stream_drained(struct http_exchange *x)
 
 /* Signs of life */
 
-struct right {
-        const struct actor *actor;
-        const char *company_id;
-};
-
-static int check_company(struct db *db, void *arg, struct err *err)
+static void checked(struct recheck *right)
 {
-        const struct right *r = arg;
+        struct feed *f = container_of(right, struct feed, right);
 
-        return access_company(db, r->actor, r->company_id, false, err);
-}
-
-static void check_run(struct pool_job *job, struct op *op)
-{
-        struct feed *f = container_of(job, struct feed, check);
-        struct actor actor = { 0 };
-        struct right right = { &actor, f->reader.company_id };
-        int r = auth_actor(op, f->api->rt, f->authorization, f->is_operator, &actor, NULL);
-
-        if (r >= 0)
-                r = store_read(op, f->api->rt->store, check_company, &right, NULL);
-        f->refused = r == ERR_UNAUTHORIZED || r == ERR_FORBIDDEN || r == ERR_NOT_FOUND;
-}
-
-static void check_done(struct pool_job *job)
-{
-        struct feed *f = container_of(job, struct feed, check);
-
-        f->checking = false;
         if (!f->c)
                 uv_close((uv_handle_t *)&f->beat, timer_closed);
-        else if (f->refused)
+        else if (right->refused)
                 end_feed(f, WEBSOCKET_POLICY, "forbidden");
-}
-
-static void check_again(struct feed *f)
-{
-        if (f->checking)
-                return;
-        f->check = (struct pool_job){ .run = check_run, .done = check_done };
-        f->checking = pool_submit(f->api->pool, &f->check, NULL) >= 0;
 }
 
 static void beat(uv_timer_t *timer)
@@ -191,7 +153,7 @@ static void beat(uv_timer_t *timer)
         } else if (!socket_ping(&f->socket)) {
                 return;
         }
-        check_again(f);
+        recheck_start(&f->right);
 }
 
 /* Beginning */
@@ -269,25 +231,23 @@ static int read_last_id(struct call *c, int64_t *ret, struct err *err)
 
 static int prepare(struct call *c, bool is_socket, struct err *err)
 {
-        struct right right = { &c->actor, NULL };
+        const char *company_id;
         struct feed *f;
         int64_t last_id;
-        int r = call_uuid(c, 0, "Company not found", &right.company_id, err);
+        int r = call_uuid(c, 0, "Company not found", &company_id, err);
 
         if (r >= 0)
                 r = read_last_id(c, &last_id, err);
         if (r >= 0)
-                r = store_read(c->op, c->rt->store, check_company, &right, err);
+                r = recheck_company(c->op, c->rt, &c->actor, company_id, false, err);
         if (r < 0)
                 return r;
         f = xcalloc(1, sizeof(*f));
         f->c = c;
-        f->api = c->api;
         f->live = c->rt->live;
         f->last_id = last_id;
         f->is_socket = is_socket;
-        f->authorization = c->authorization ? xstrdup(c->authorization) : NULL;
-        f->is_operator = c->is_operator;
+        recheck_init(&f->right, c, company_id, false, checked);
         c->data = f;
         c->on_loop = begin;
         return 0;
@@ -306,5 +266,6 @@ static int get_socket(struct call *c, struct err *err)
 const struct route routes_live[] = {
         { "GET", "/api/companies/:companyId/events", get_events, 0 },
         { "GET", "/api/companies/:companyId/events/ws", get_socket, ROUTE_SOCKET },
+        { "GET", "/api/heartbeat-runs/:id/stream", run_log_stream, 0 },
         { NULL, NULL, NULL, 0 },
 };

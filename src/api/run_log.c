@@ -2,7 +2,7 @@
  * is the end, and nothing will follow: then `eof` is. */
 #include "core/run_log.h"
 
-#include "api/api.h"
+#include "api/run_call.h"
 #include "core/run_view.h"
 
 #define MISSING       "Heartbeat run not found"
@@ -11,7 +11,7 @@
 
 /* The output was read to its end before the outcome was recorded. A run that was cancelled is
  * terminal before that. */
-static bool is_whole(const struct run *run)
+bool run_log_is_whole(const struct run *run)
 {
         return run_is_terminal(run) &&
                (streq(run->step, STEP_RELEASING) || streq(run->step, STEP_DONE));
@@ -45,6 +45,8 @@ static int get_log(struct call *c, struct err *err)
         bool whole;
         int r = call_uuid(c, 0, MISSING, &id, err);
 
+        if (r >= 0 && call_query_flag(c, "follow"))
+                return run_log_follow(c, err);
         if (r >= 0)
                 r = call_query_int(c, "offset", 0, 0, INT64_MAX, &offset, err);
         if (r >= 0)
@@ -56,7 +58,7 @@ static int get_log(struct call *c, struct err *err)
         if (!view.run.log_ref)
                 return err_set(err, ERR_NOT_FOUND, "Run log not found");
         /* Asked before reading: what is written after this shows as more to come. */
-        whole = is_whole(&view.run);
+        whole = run_log_is_whole(&view.run);
         r = run_log_read(c->rt, view.run.log_ref, offset, MIN(limit, BYTES_MAX), &content, &next,
                          err);
         if (r < 0)

@@ -53,6 +53,23 @@ bool utf8_is_valid(const char *s, size_t n)
         return true;
 }
 
+size_t utf8_unfinished(const char *s, size_t n)
+{
+        for (size_t back = 1; back <= 3 && back <= n; back++) {
+                const char *at = s + n - back;
+                unsigned char low, high;
+                size_t len;
+
+                if (((unsigned char)*at & 0xc0) == 0x80)
+                        continue;
+                return lead((unsigned char)*at, &low, &high) > back &&
+                                       !utf8_next(at, back, &len, NULL) && len == back
+                               ? back
+                               : 0;
+        }
+        return 0;
+}
+
 size_t utf8_encode(uint32_t point, char ret[4])
 {
         unsigned char u[4];

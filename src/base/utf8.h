@@ -17,6 +17,9 @@ bool utf8_next(const char *s, size_t n, size_t *ret_len, uint32_t *ret_point);
 
 bool utf8_is_valid(const char *s, size_t n);
 
+/* How many bytes at the end may be the beginning of a character that goes on: 0 to 3. */
+size_t utf8_unfinished(const char *s, size_t n);
+
 /* Write a code point that is neither a surrogate nor past U+10FFFF; returns the length, 1 to 4. */
 size_t utf8_encode(uint32_t point, char ret[4]);
 

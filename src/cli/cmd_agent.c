@@ -56,6 +56,8 @@ static int run_create(struct cli *c, const struct args *a, struct err *err)
         if (r >= 0)
                 r = agent_fill(c, a, body, err);
         if (r >= 0)
+                r = agent_timer(c, a, NULL, body, err);
+        if (r >= 0)
                 r = agent_env_options(c, a, env, err);
         if (r >= 0)
                 r = cli_config(a, &config, err);
@@ -100,11 +102,11 @@ static const struct cli_command create = {
 const struct cli_command cmd_agent = {
         .name = "agent",
         .synopsis = "",
-        .summary = "List, make and change agents",
+        .summary = "List, make, change and wake agents",
         .notes = "`berth key create --agent AGENT` makes a key for one.",
         .example = "berth agent list",
         .sub = (const struct cli_command *const[]){ &list, &create, &cmd_agent_show,
-                                                    &cmd_agent_update, &cmd_agent_pause,
-                                                    &cmd_agent_resume, &cmd_agent_terminate,
-                                                    &cmd_agent_delete, NULL },
+                                                    &cmd_agent_update, &cmd_agent_wake,
+                                                    &cmd_agent_pause, &cmd_agent_resume,
+                                                    &cmd_agent_terminate, &cmd_agent_delete, NULL },
 };

@@ -140,6 +140,8 @@ static int fill_update(struct cli *c, const struct args *a, const json_t *agent,
         if (r >= 0)
                 r = agent_fill(c, a, body, err);
         if (r >= 0)
+                r = agent_timer(c, a, agent, body, err);
+        if (r >= 0)
                 r = changed_env(c, a, agent, &env, err);
         if (r >= 0)
                 r = cli_config(a, &config, err);

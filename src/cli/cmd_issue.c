@@ -1,6 +1,7 @@
 /* `berth issue`: what there is to do. Changing them is in cmd_issue_write.c, what is said about
  * them in cmd_issue_records.c. */
 #include "cli/cmd_issue.h"
+#include "cli/cmd_runs.h"
 
 const char *issue_path(struct cli *c, const char *given, const char *rest)
 {
@@ -137,6 +138,21 @@ static const struct cli_command show = {
         .max_words = 1,
 };
 
+static int run_runs(struct cli *c, const struct args *a, struct err *err)
+{
+        return runs_print_list(c, issue_path(c, a->words[0], "/runs"), err);
+}
+
+static const struct cli_command runs = {
+        .name = "runs",
+        .synopsis = "ISSUE",
+        .summary = "List the runs for an issue, newest first",
+        .example = "berth issue runs ACM-1",
+        .run = run_runs,
+        .min_words = 1,
+        .max_words = 1,
+};
+
 const struct cli_command cmd_issue = {
         .name = "issue",
         .synopsis = "",
@@ -146,6 +162,6 @@ const struct cli_command cmd_issue = {
         .sub = (const struct cli_command *const[]){ &list, &cmd_issue_create, &show,
                                                     &cmd_issue_update, &cmd_issue_checkout,
                                                     &cmd_issue_release, &cmd_issue_comment,
-                                                    &cmd_issue_comments, &cmd_issue_document,
+                                                    &cmd_issue_comments, &cmd_issue_document, &runs,
                                                     NULL },
 };

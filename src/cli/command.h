@@ -54,6 +54,7 @@ extern const struct cli_command cmd_workspace;
 extern const struct cli_command cmd_leaks;
 extern const struct cli_command cmd_key;
 extern const struct cli_command cmd_agent;
+extern const struct cli_command cmd_runs;
 extern const struct cli_command cmd_issue;
 extern const struct cli_command cmd_project;
 extern const struct cli_command cmd_plugin;

@@ -79,10 +79,15 @@ static int not_found(const char *what, const char *given, struct err *err)
         static const struct {
                 const char *what, *command;
         } lists[] = {
-                { "environment", "env" }, { "company", "company" },
-                { "lease", "lease" },     { "agent", "agent" },
-                { "secret", "secret" },   { "vault", "vault" },
-                { "project", "project" }, { "salvage", "workspace salvaged" },
+                { "environment", "env" },
+                { "company", "company" },
+                { "lease", "lease" },
+                { "agent", "agent" },
+                { "secret", "secret" },
+                { "vault", "vault" },
+                { "project", "project" },
+                { "run", "runs" },
+                { "salvage", "workspace salvaged" },
         };
 
         for (size_t i = 0; i < ARRAY_LEN(lists); i++)

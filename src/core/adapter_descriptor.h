@@ -31,7 +31,7 @@ const struct adapter_descriptor *adapter_find(const char *type);
 
 /* Add the descriptors of a directory. A file that is no descriptor is left out, and `complain` is
  * told; a directory that is not there has none. */
-int adapter_load(const char *dir, void (*complain)(void *ctx, const char *text), void *ctx,
+int adapter_load(const char *path, void (*complain)(void *ctx, const char *text), void *ctx,
                  struct err *err);
 
 /* ERR_INVALID naming the member. */

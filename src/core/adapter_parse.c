@@ -95,21 +95,31 @@ static void take_text(struct field *f, struct buf *to, const json_t *value)
                 add_separated(to, s, n);
 }
 
+static void take_question(struct field *f, const json_t *value)
+{
+        if (!adapter_is_set(value))
+                return;
+        json_decref(f->p->question);
+        f->p->question = json_deep_copy(value);
+        f->found = true;
+}
+
 static void take_value(void *ctx, const json_t *value)
 {
         struct field *f = ctx;
-        double *number = number_field(f->p, f->name);
-        struct buf *text = text_field(f->p, f->name);
+        double *number;
+        struct buf *text;
 
+        if (streq(f->name, "question")) {
+                take_question(f, value);
+                return;
+        }
+        number = number_field(f->p, f->name);
+        text = text_field(f->p, f->name);
         if (number)
                 take_number(f, number, value);
         else if (text)
                 take_text(f, text, value);
-        else if (adapter_is_set(value)) {
-                json_decref(f->p->question);
-                f->p->question = json_deep_copy(value);
-                f->found = true;
-        }
 }
 
 /* The first path that finds something. */

@@ -5,6 +5,7 @@
 #include "core/agent_internal.h"
 #include "core/agent_limits.h"
 #include "core/patch.h"
+#include "core/run_policy.h"
 #include "core/slug.h"
 
 #define CHAIN_MAX     64
@@ -135,7 +136,8 @@ static int apply_runtime(struct op *op, const struct agent_change *change, struc
 
         if (!change->runtime_config && g->runtime_config)
                 return 0;
-        if (g->runtime_config)
+        r = run_policy_check(change->runtime_config, err);
+        if (r >= 0 && g->runtime_config)
                 r = json_parse(g->runtime_config, strlen(g->runtime_config), &before, err);
         if (r >= 0)
                 r = agent_limits_workspace(op, "runtimeConfig", change->runtime_config, before,

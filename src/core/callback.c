@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/box_service.h"
+#include "core/callback_files.h"
 #include "core/callback_internal.h"
 #include "core/exec_internal.h"
 #include "core/plugin_box.h"
@@ -26,6 +27,7 @@
 #define LINGER_MS     200                          /* for the last answer to arrive */
 #define CLOSE_MS      (CALLBACK_TIMEOUT_MS + 5000) /* for requests under way */
 #define OPEN_LIMIT_MS 30000
+#define SETTLE_MS     20000
 
 struct channel *callback_find(struct callback_host *host, const char *run_id)
 {
@@ -48,6 +50,15 @@ static void tell_waiters(struct channel *c, int code, const char *text)
                 promise_unref(w->promise);
                 free(w);
         }
+}
+
+static void add_waiter(struct channel *c, struct promise *promise)
+{
+        struct waiter *w = xcalloc(1, sizeof(*w));
+
+        w->promise = promise_ref(promise);
+        w->next = c->waiters;
+        c->waiters = w;
 }
 
 static void set_port(struct channel *c, uint16_t port)
@@ -74,15 +85,31 @@ static void on_listening(struct tunnel_listener *l, uint16_t port, uint16_t code
         tell_waiters(c, ERR_PROVIDER, "The box could not listen on the callback address.");
 }
 
+static struct http_peer peer_of(uintptr_t number)
+{
+        struct http_peer peer = { .uid = (uid_t)-1, .address = "callback" };
+
+        /* NOLINTNEXTLINE(performance-no-int-to-ptr): a number, never followed */
+        peer.via = (void *)number;
+        return peer;
+}
+
 static void on_stream(struct tunnel_listener *l, struct byte_stream *take_stream)
 {
         struct channel *c = container_of(l, struct channel, listener);
-        struct http_peer peer = { .uid = (uid_t)-1 };
+        const struct http_peer peer = peer_of(c->number);
 
-        /* NOLINTNEXTLINE(performance-no-int-to-ptr): a number, never followed */
-        peer.via = (void *)c->number;
-        snprintf(peer.address, sizeof(peer.address), "callback");
         http_server_serve(c->host->http, take_stream, &peer);
+}
+
+void callback_serve(struct callback_host *host, int take_fd, uintptr_t number)
+{
+        const struct http_peer peer = peer_of(number);
+
+        if (host)
+                http_server_serve_fd(host->http, take_fd, &peer);
+        else
+                close(take_fd);
 }
 
 static void attach(struct channel *c, struct box *box)
@@ -144,6 +171,7 @@ void box_callbacks_end(struct box *box)
 
 static void free_channel(struct channel *c)
 {
+        queue_free(c->queue);
         explicit_bzero(c->token, sizeof(c->token));
         free(c);
 }
@@ -203,10 +231,31 @@ void callback_stir(struct callback_host *host)
         uv_timer_start(&host->timer, on_timer, TICK_MS, TICK_MS);
 }
 
+static void begin_end(struct channel *c)
+{
+        c->closing = true;
+        c->close_by_ms = clock_mono_ms() + CLOSE_MS;
+        callback_notes_flush(c->host);
+        if (!end_if_over(c))
+                callback_stir(c->host);
+}
+
+/* Its thread has ended. When nobody closed it, the agent's requests find no one, and the run goes
+ * on without. */
+static void queue_over(void *ctx)
+{
+        struct channel *c = ctx;
+
+        queue_free(take_ptr(&c->queue));
+        tell_waiters(c, 0, NULL);
+        begin_end(c);
+}
+
 struct close_letter {
         struct letter letter;
         struct callback_host *host;
         char run_id[UUID_LEN + 1];
+        struct promise *promise; /* NULL: nobody waits for the end of its files */
 };
 
 static void close_on_loop(struct letter *letter)
@@ -214,16 +263,20 @@ static void close_on_loop(struct letter *letter)
         struct close_letter *l = container_of(letter, struct close_letter, letter);
         struct channel *c = callback_find(l->host, l->run_id);
 
-        if (c && !c->closing) {
-                c->closing = true;
-                c->close_by_ms = clock_mono_ms() + CLOSE_MS;
-                if (!end_if_over(c))
-                        callback_stir(l->host);
-        }
+        if (l->promise && c && c->queue)
+                add_waiter(c, l->promise);
+        else if (l->promise)
+                promise_keep(l->promise, 0, NULL);
+        if (c && c->queue)
+                queue_close(c->queue); /* which still puts through what is there */
+        else if (c && !c->closing)
+                begin_end(c);
+        if (l->promise)
+                promise_unref(l->promise);
         free(l);
 }
 
-void callback_close(struct runtime *rt, const char *run_id)
+static void post_close(struct runtime *rt, const char *run_id, struct promise *promise)
 {
         struct close_letter *l;
 
@@ -231,8 +284,40 @@ void callback_close(struct runtime *rt, const char *run_id)
                 return;
         l = xcalloc(1, sizeof(*l));
         l->host = rt->callbacks;
+        l->promise = promise ? promise_ref(promise) : NULL;
         snprintf(l->run_id, sizeof(l->run_id), "%s", run_id);
         mail_post(rt->mail, &l->letter, close_on_loop);
+}
+
+void callback_close(struct runtime *rt, const char *run_id)
+{
+        post_close(rt, run_id, NULL);
+}
+
+static bool has_files(struct callback_host *host, const char *run_id)
+{
+        const struct channel *c;
+        bool yes;
+
+        if (!host)
+                return false;
+        pthread_mutex_lock(&host->lock);
+        c = callback_find(host, run_id);
+        yes = c && c->has_files;
+        pthread_mutex_unlock(&host->lock);
+        return yes;
+}
+
+void callback_settle(const struct op *op, struct runtime *rt, const char *run_id)
+{
+        struct promise *promise = has_files(rt->callbacks, run_id) ? promise_new(NULL) : NULL;
+        struct op limited = op_shield(op, SETTLE_MS);
+
+        post_close(rt, run_id, promise);
+        if (!promise)
+                return;
+        (void)promise_wait(promise, &limited, NULL);
+        promise_unref(promise);
 }
 
 uint64_t callback_count(struct runtime *rt, const char *run_id)
@@ -278,15 +363,6 @@ static struct channel *put_channel(struct callback_host *host, struct channel *t
         return take;
 }
 
-static void await_port(struct channel *c, struct promise *promise)
-{
-        struct waiter *w = xcalloc(1, sizeof(*w));
-
-        w->promise = promise_ref(promise);
-        w->next = c->waiters;
-        c->waiters = w;
-}
-
 static void serve_from(struct channel *c, struct kept_place *take_place, struct promise *promise)
 {
         struct box *box = box_add(c->host->rt->hub, take_place);
@@ -295,12 +371,26 @@ static void serve_from(struct channel *c, struct kept_place *take_place, struct 
                 promise_keep(promise, 0, NULL);
                 return;
         }
-        await_port(c, promise);
+        add_waiter(c, promise);
         attach(c, box);
         if (box->phase != BOX_READY)
                 box_reach(box);
         else if (!box->has_tunnel)
                 box_callbacks_up(box); /* which says so */
+}
+
+/* The gateway is there already, at the port that was asked for. */
+static void begin_queue(struct channel *c, struct open_letter *l)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        int r = queue_run(c->queue, c->number, queue_over, c, &err);
+
+        set_port(c, c->listener.port);
+        promise_keep(l->promise, r, err.msg);
+        if (r < 0) {
+                queue_free(take_ptr(&c->queue));
+                begin_end(c);
+        }
 }
 
 static void open_on_loop(struct letter *letter)
@@ -311,6 +401,8 @@ static void open_on_loop(struct letter *letter)
         if (c->closing) {
                 promise_keep(l->promise, ERR_CONFLICT, "The channel of the run is closed.");
                 kept_place_free(l->take_place);
+        } else if (c->queue && !c->port) {
+                begin_queue(c, l);
         } else if (!l->take_place) {
                 promise_keep(l->promise, 0, NULL);
         } else {
@@ -346,6 +438,7 @@ static int read_rows(struct db *db, void *arg, struct err *err)
 
         if (r >= 0)
                 r = places_get(db, o->place_id, o->op->arena, &o->place, err);
+        o->noted = 0;
         if (r >= 0) /* there are some after a restart of the daemon */
                 r = run_events_list(db, o->run->id, 0, 0, o->op->arena, count_note, &o->noted, err);
         return r;
@@ -446,6 +539,52 @@ static int open_channel(struct opening *o, struct callback_address *ret, struct 
         return r;
 }
 
+/* The gateway first, which keeps what it is asked until somebody looks. */
+static int start_queue(const struct opening *o, const struct lease_record *record,
+                       struct callback_address *ret, struct err *err)
+{
+        const char *adapter = o->agent.adapter_type;
+        struct plugin_lease l;
+        struct queue_paths paths;
+        struct channel *c;
+        bool uploaded;
+        int r = plugin_lease_load(o->op, o->rt, &record->lease, &l, err);
+
+        if (r >= 0)
+                r = queue_paths_of(o->op, &l, adapter, o->run->id, &paths, err);
+        if (r >= 0)
+                r = queue_sync_program(o->op, o->rt, &l, &paths, &uploaded, err);
+        if (r >= 0)
+                r = queue_start(o->op, o->rt, &l, &paths, ret->key, (uint16_t)o->run->callback_port,
+                                &ret->port, err);
+        if (r < 0)
+                return err_wrap(err, r, "callback bridge");
+        c = new_channel(o);
+        memcpy(c->token, ret->key, sizeof(c->token));
+        c->straight = true;
+        c->listener.port = ret->port;
+        c->has_files = true;
+        c->queue = queue_new(o->rt, o->run->id, record->lease.id, adapter);
+        r = post(o, c, NULL, err);
+        if (r < 0)
+                (void)queue_stop(o->op, o->rt, &l, &paths, NULL);
+        return r;
+}
+
+/* By files. */
+static int open_queue(const struct opening *o, const struct lease_record *record,
+                      struct callback_address *ret, struct err *err)
+{
+        int r = 0;
+
+        run_channel_token(o->rt, o->run->id, ret->key);
+        if (read_port(o, &ret->port, NULL) < 0)
+                r = start_queue(o, record, ret, err);
+        snprintf(ret->url, sizeof(ret->url), "http://127.0.0.1:%u", ret->port);
+        ret->mode = "queue_v1";
+        return r;
+}
+
 static bool goes_straight(const struct opening *o)
 {
         return o->rt->api_url && !o->rt->settings.callback_always_channel &&
@@ -466,8 +605,13 @@ int callback_open(struct op *op, struct runtime *rt, const struct run *run,
                 return r;
         if (goes_straight(&o))
                 return open_straight(&o, ret, err);
-        if (plugin_place_is(&o.place))
+        if (plugin_place_is(&o.place)) {
                 r = plugin_box_bring(op, rt, &record->lease, err);
+                if (r >= 0) /* it may have a box now */
+                        r = store_read(op, rt->store, read_rows, &o, err);
+                if (r >= 0 && !plugin_box_route_of(&o.place))
+                        return open_queue(&o, record, ret, err);
+        }
         if (r >= 0)
                 r = box_ensure(op, rt, o.place_id, &o.place, err);
         return r < 0 ? r : open_channel(&o, ret, err);
@@ -497,6 +641,13 @@ static void timer_closed(uv_handle_t *handle)
 
         pthread_mutex_destroy(&host->lock);
         free(host);
+}
+
+void callback_host_stop(struct callback_host *host)
+{
+        for (struct channel *c = host ? host->channels : NULL; c; c = c->next)
+                if (c->queue)
+                        queue_abandon(c->queue);
 }
 
 void callback_host_free(struct callback_host *host)

@@ -11,7 +11,9 @@
  * this instance (run_token.h): nothing of it is stored, and it is worth nothing once the channel is
  * closed.
  *
- * Local runs, where the daemon has a port of its own, are given that and a run token instead.
+ * In places where only plain commands can be run, files carry what the tunnel carries elsewhere
+ * (callback_files.h). Local runs, where the daemon has a port of its own, are given that and a run
+ * token instead.
  * Either way the requests of a run are counted, and the first of them listed among its events.
  *
  *   callback.c         channels: opened, attached to boxes, closed
@@ -43,6 +45,8 @@ struct http_server;
 /* Loop thread. `http` serves what comes through the channels, as it serves sockets. */
 int callback_host_new(struct runtime *rt, uv_loop_t *loop, struct http_server *http,
                       struct callback_host **ret, struct err *err);
+/* Loop thread: the daemon is about to end; threads that ask plugins are ended. */
+void callback_host_stop(struct callback_host *host);
 void callback_host_free(struct callback_host *host);
 
 /* Variables for the agent: PAPERCLIP_API_URL, PAPERCLIP_API_KEY, PAPERCLIP_API_BRIDGE_MODE. */
@@ -59,6 +63,9 @@ int callback_open(struct op *op, struct runtime *rt, const struct run *run,
                   const struct lease_record *record, struct callback_address *ret, struct err *err);
 /* Any thread: no request of the run is let in any more; those under way are answered. */
 void callback_close(struct runtime *rt, const char *run_id);
+/* Operation: the same, and where a gateway runs in the place, wait until it is stopped: the place
+ * may be somebody else's next. */
+void callback_settle(const struct op *op, struct runtime *rt, const char *run_id);
 /* How many requests came through, for the timeline; 0 once it is closed. Any thread. */
 uint64_t callback_count(struct runtime *rt, const char *run_id);
 

@@ -19,7 +19,7 @@ struct note {
         char method[8];
         char path[NOTE_PATH_MAX + 1];
         int status;
-        int64_t at, took_us;
+        int64_t took_us;
 };
 
 /* An operation that waits for the port. */
@@ -53,6 +53,8 @@ struct channel {
         struct tunnel_listener listener;
         uint16_t port; /* under the lock; 0: not known on this link */
         struct waiter *waiters;
+        struct callback_queue *queue; /* NULL: it has no file queue, or that is over */
+        bool has_files;               /* immutable: it had one */
         /* What it has done. */
         unsigned in_flight;
         int64_t last_answer_ms;
@@ -80,6 +82,8 @@ struct callback_host {
         bool job_running;
 };
 
+/* Serve a connection of the channel with that number; what is there no more closes it. */
+void callback_serve(struct callback_host *host, int take_fd, uintptr_t number);
 struct channel *callback_find(struct callback_host *host, const char *run_id);
 /* Have the timer look. */
 void callback_stir(struct callback_host *host);

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "core/access.h"
 #include "core/callback_internal.h"
-#include "store/run_events.h"
+#include "core/run.h"
 
 #define FINISH_MS 2000
 
@@ -27,55 +27,39 @@ void callback_note_add(struct channel *c, const char *method, const char *path, 
         snprintf(n->method, sizeof(n->method), "%s", method);
         snprintf(n->path, sizeof(n->path), "%s", path);
         n->status = status;
-        n->at = clock_now_us();
         n->took_us = clock_mono_us() - started_us;
         *host->notes_tail = n;
         host->notes_tail = &n->next;
         callback_stir(host);
 }
 
-static void describe(const struct note *n, struct buf *payload)
+static int write_note(struct db *db, struct runtime *rt, const struct note *n, struct err *err)
 {
-        struct jw w;
-
-        jw_init(&w, payload);
-        jw_object(&w);
-        jw_kstring(&w, "method", n->method);
-        jw_kstring(&w, "path", n->path);
-        jw_kint(&w, "status", n->status);
-        jw_key(&w, "ms");
-        buf_appendf(payload, "%lld.%03lld", (long long)(n->took_us / US_PER_MS),
-                    (long long)(n->took_us % US_PER_MS));
-        jw_object_end(&w);
-}
-
-static int write_note(struct db *db, const struct note *n, struct err *err)
-{
-        CLEAN(buf_done) struct buf payload = BUF_INIT;
+        const struct run run = { .id = n->run_id,
+                                 .company_id = n->company_id,
+                                 .agent_id = n->agent_id };
         char message[NOTE_PATH_MAX + 32];
-        struct uuid id = uuid_new();
-        struct run_event event = {
-                .id = id.s,
-                .company_id = n->company_id,
-                .run_id = n->run_id,
-                .agent_id = n->agent_id,
-                .event_type = "callback",
-                .level = n->status >= 400 ? "warn" : "info",
-                .message = message,
-                .created_at = n->at,
-        };
 
         snprintf(message, sizeof(message), "%s %s %d", n->method, n->path, n->status);
-        describe(n, &payload);
-        event.payload = buf_str(&payload);
-        return run_events_insert(db, &event, err);
+        return run_event_add(db, rt, &run, "callback", n->status >= 400 ? "warn" : "info", message,
+                             json_pack("{s:s, s:s, s:i, s:f}", "method", n->method, "path", n->path,
+                                       "status", n->status, "ms",
+                                       (double)n->took_us / (double)US_PER_MS),
+                             err);
 }
+
+struct writing {
+        struct runtime *rt;
+        const struct note *list;
+};
 
 /* One run that is gone meanwhile takes no other's events with it. */
 static int write_notes(struct db *db, void *arg, struct err *err)
 {
-        for (const struct note *n = arg; n; n = n->next)
-                if (write_note(db, n, err) < 0)
+        const struct writing *w = arg;
+
+        for (const struct note *n = w->list; n; n = n->next)
+                if (write_note(db, w->rt, n, err) < 0)
                         log_debug("a callback could not be recorded", LOG_S("run", n->run_id));
         return 0;
 }
@@ -83,8 +67,9 @@ static int write_notes(struct db *db, void *arg, struct err *err)
 static void write_list(struct op *op, struct runtime *rt, struct note *list)
 {
         CLEAN(err_done) struct err err = { 0 };
+        struct writing w = { rt, list };
 
-        if (list && store_write(op, rt->store, write_notes, list, &err) < 0)
+        if (list && store_write(op, rt->store, write_notes, &w, &err) < 0)
                 log_warn("callbacks could not be recorded", LOG_S("run", list->run_id),
                          LOG_S("error", err.msg));
 }

@@ -11,7 +11,7 @@
 struct request {
         struct op *op;
         struct runtime *rt;
-        struct run_wakes *wakes;
+        bool kick; /* there is something to run */
         const char *company_id, *reference, *wake_comment_id;
         json_t *body;
         struct issue *issue;
@@ -83,7 +83,7 @@ static int insert(struct db *db, struct request *q, struct issue *i,
                           json_pack("{s:s, s:s}", "title", i->title, "identifier", i->identifier),
                           err);
         if (r >= 0)
-                r = issue_wake_created(&(struct issue_change_context){ db, q->op, q->rt, q->wakes },
+                r = issue_wake_created(&(struct issue_change_context){ db, q->op, q->rt, &q->kick },
                                        i, err);
         return r;
 }
@@ -131,10 +131,8 @@ static int create(struct db *db, void *arg, struct err *err)
 int issue_create(struct op *op, struct runtime *rt, const char *company_id, const char *parent,
                  json_t *body, struct issue *ret, struct err *err)
 {
-        struct run_wakes wakes = { .arena = op->arena };
         struct request q = { .op = op,
                              .rt = rt,
-                             .wakes = &wakes,
                              .company_id = company_id,
                              .reference = parent,
                              .body = body,
@@ -144,8 +142,8 @@ int issue_create(struct op *op, struct runtime *rt, const char *company_id, cons
         FAULT("issue.create.before");
         r = store_write(op, rt->store, create, &q, err);
         FAULT("issue.create.after");
-        if (r >= 0)
-                run_wakes_tell(rt, &wakes);
+        if (r >= 0 && q.kick)
+                run_host_kick(rt->runs);
         return r;
 }
 
@@ -199,6 +197,17 @@ static int read_comments(struct db *db, struct request *q, struct err *err)
         return r == ERR_NOT_FOUND ? 0 : r;
 }
 
+static int read_workspace(struct db *db, struct request *q, struct err *err)
+{
+        struct issue_detail *d = q->detail;
+        int r = execution_workspaces_get(db, d->issue.execution_workspace_id, q->op->arena,
+                                         &d->workspace, err);
+
+        if (r == ERR_NOT_FOUND)
+                err_clear(err);
+        return r == ERR_NOT_FOUND ? 0 : r;
+}
+
 static int get(struct db *db, void *arg, struct err *err)
 {
         struct request *q = arg;
@@ -215,6 +224,8 @@ static int get(struct db *db, void *arg, struct err *err)
                 r = issue_blockers_list(db, i->id, true, a, issue_collect, &d->blocks, err);
         if (r >= 0 && i->project_id)
                 r = projects_get(db, i->project_id, a, &d->project, err);
+        if (r >= 0 && i->execution_workspace_id)
+                r = read_workspace(db, q, err);
         if (r >= 0)
                 r = issue_documents_list(db, i->id, a, note_document, d, err);
         return r < 0 ? r : read_comments(db, q, err);
@@ -266,8 +277,13 @@ static int show_task(struct db *db, struct inbox *q, const struct issue *i, stru
 {
         struct issue_rows all = { .arena = q->op->arena };
         struct issue_task task = { .issue = i, .unresolved.arena = q->op->arena };
+        const char *active = NULL;
         int r = issue_blockers_list(db, i->id, false, q->op->arena, issue_collect, &all, err);
 
+        if (r >= 0)
+                r = issue_active_run(db, q->op, i, &active, err);
+        if (r >= 0 && active)
+                r = runs_get(db, active, q->op->arena, &task.active, err);
         if (r < 0)
                 return r;
         for (size_t n = 0; n < all.n; n++)

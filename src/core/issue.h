@@ -15,10 +15,12 @@
 #include "codec/json.h"
 #include "core/access.h"
 #include "store/activity.h"
+#include "store/execution_workspaces.h"
 #include "store/issue_comments.h"
 #include "store/issue_documents.h"
 #include "store/issues.h"
 #include "store/projects.h"
+#include "store/runs.h"
 
 #define PERM_TASKS_ASSIGN    "tasks:assign"
 #define PERM_TASKS_CHECKOUTS "tasks:manage_active_checkouts"
@@ -34,6 +36,7 @@ struct issue_rows {
 
 struct issue_detail {
         struct issue issue;
+        struct execution_workspace workspace; /* id NULL: none */
         struct issue_rows ancestors, blocked_by, blocks;
         struct project project; /* id NULL: none */
         struct issue_document *documents;
@@ -45,6 +48,7 @@ struct issue_detail {
 /* What an agent has to do: an issue with what it waits for. */
 struct issue_task {
         const struct issue *issue;
+        struct run active; /* id NULL: nobody works on it */
         struct issue_rows unresolved;
 };
 

@@ -8,7 +8,7 @@
 struct request {
         struct op *op;
         struct runtime *rt;
-        struct run_wakes *wakes;
+        bool kick; /* there is something to run */
         const char *reference, *agent_id;
         json_t *body, *expected;
         bool clear_assignee;
@@ -143,7 +143,7 @@ static int take(struct db *db, struct request *q, struct err *err)
                           err);
         return r < 0 ? r
                      : issue_wake_taken(
-                               &(struct issue_change_context){ db, q->op, q->rt, q->wakes }, i,
+                               &(struct issue_change_context){ db, q->op, q->rt, &q->kick }, i,
                                err);
 }
 
@@ -169,20 +169,16 @@ static int checkout(struct db *db, void *arg, struct err *err)
 int issue_checkout(struct op *op, struct runtime *rt, const char *reference, json_t *body,
                    struct issue *ret, struct err *err)
 {
-        struct run_wakes wakes = { .arena = op->arena };
-        struct request q = { .op = op,
-                             .rt = rt,
-                             .wakes = &wakes,
-                             .reference = reference,
-                             .body = body,
-                             .issue = ret };
+        struct request q = {
+                .op = op, .rt = rt, .reference = reference, .body = body, .issue = ret
+        };
         int r;
 
         FAULT("issue.checkout.before");
         r = store_write(op, rt->store, checkout, &q, err);
         FAULT("issue.checkout.after");
-        if (r >= 0)
-                run_wakes_tell(rt, &wakes);
+        if (r >= 0 && q.kick)
+                run_host_kick(rt->runs);
         return r;
 }
 

@@ -8,7 +8,7 @@
 struct request {
         struct op *op;
         struct runtime *rt;
-        struct run_wakes *wakes;
+        bool kick; /* there is something to run */
         const char *reference, *id, *after;
         json_t *body;
         bool reopen, interrupt, newest_first;
@@ -98,7 +98,7 @@ static int reopen(struct db *db, struct request *q, struct issue *i, struct err 
 static int create(struct db *db, void *arg, struct err *err)
 {
         struct request *q = arg;
-        struct issue_change_context x = { db, q->op, q->rt, q->wakes };
+        struct issue_change_context x = { db, q->op, q->rt, &q->kick };
         struct issue i;
         int r = issue_load(db, q->op, q->reference, true, &i, err);
 
@@ -116,21 +116,17 @@ static int create(struct db *db, void *arg, struct err *err)
 int issue_comment_create(struct op *op, struct runtime *rt, const char *reference, json_t *body,
                          struct issue_comment *ret, struct err *err)
 {
-        struct run_wakes wakes = { .arena = op->arena };
-        struct request q = { .op = op,
-                             .rt = rt,
-                             .wakes = &wakes,
-                             .reference = reference,
-                             .body = body,
-                             .comment = ret };
+        struct request q = {
+                .op = op, .rt = rt, .reference = reference, .body = body, .comment = ret
+        };
         int r;
 
         *ret = (struct issue_comment){ 0 };
         FAULT("issue.comment.before");
         r = store_write(op, rt->store, create, &q, err);
         FAULT("issue.comment.after");
-        if (r >= 0)
-                run_wakes_tell(rt, &wakes);
+        if (r >= 0 && q.kick)
+                run_host_kick(rt->runs);
         return r;
 }
 

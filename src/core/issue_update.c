@@ -8,7 +8,7 @@
 struct update {
         struct op *op;
         struct runtime *rt;
-        struct run_wakes *wakes;
+        bool kick; /* there is something to run */
         const char *reference;
         json_t *body;
         struct issue *issue;
@@ -99,7 +99,7 @@ static json_t *describe(const struct update *u, const struct issue *before, cons
 
 static int write_all(struct db *db, struct update *u, const struct issue *before, struct err *err)
 {
-        struct issue_change_context x = { db, u->op, u->rt, u->wakes };
+        struct issue_change_context x = { db, u->op, u->rt, &u->kick };
         struct issue *i = u->issue;
         int r = issues_update(db, i, before, err);
 
@@ -142,10 +142,8 @@ static int update(struct db *db, void *arg, struct err *err)
 int issue_update(struct op *op, struct runtime *rt, const char *reference, json_t *body,
                  struct issue *ret, struct issue_comment *ret_comment, struct err *err)
 {
-        struct run_wakes wakes = { .arena = op->arena };
         struct update u = { .op = op,
                             .rt = rt,
-                            .wakes = &wakes,
                             .reference = reference,
                             .body = body,
                             .issue = ret,
@@ -156,7 +154,7 @@ int issue_update(struct op *op, struct runtime *rt, const char *reference, json_
         FAULT("issue.update.before");
         r = store_write(op, rt->store, update, &u, err);
         FAULT("issue.update.after");
-        if (r >= 0)
-                run_wakes_tell(rt, &wakes);
+        if (r >= 0 && u.kick)
+                run_host_kick(rt->runs);
         return r;
 }

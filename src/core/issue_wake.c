@@ -33,7 +33,7 @@ static int wake(const struct issue_change_context *x, const struct issue *i, con
         r = run_wake_in(x->db, x->op, x->rt, &req, &result, err);
         json_decref(payload);
         if (r >= 0)
-                run_wakes_add(x->wakes, &result);
+                *x->kick |= result.outcome == WAKE_QUEUED;
         return r;
 }
 
@@ -111,7 +111,7 @@ static int end_runs(const struct issue_change_context *x, const struct issue *i,
                 if (x->op->run_id && streq(x->op->run_id, rows.at[n].id))
                         continue;
                 r = run_cancel_in(x->db, x->op, x->rt, &rows.at[n], why, code, err);
-                x->wakes->kick = true;
+                *x->kick = true;
         }
         return r < 0 ? r : 0;
 }

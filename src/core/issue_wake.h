@@ -1,5 +1,5 @@
 /* Which changes of issues wake whom, and which end a run. Inside the write function that makes the
- * change; run_wakes_tell() after its commit (run_wake.h).
+ * change.
  *
  *   an agent becomes its assignee            issue_assigned, unless the issue is in the backlog
  *   out of the backlog, or opened again      issue_assigned
@@ -14,7 +14,7 @@
 #ifndef BERTH_CORE_ISSUE_WAKE_H
 #define BERTH_CORE_ISSUE_WAKE_H
 
-#include "core/run_wake.h"
+#include "core/run.h"
 #include "store/issue_comments.h"
 #include "store/issues.h"
 
@@ -22,7 +22,7 @@ struct issue_change_context {
         struct db *db;
         const struct op *op;
         struct runtime *rt;
-        struct run_wakes *wakes;
+        bool *kick; /* set when run_host_kick() is to follow the commit */
 };
 
 int issue_wake_created(const struct issue_change_context *x, const struct issue *issue,

@@ -71,9 +71,9 @@ struct wake_result {
         const char *issue_id, *holder_agent_id, *holder_agent_name;
 };
 
-/* Inside a write transaction: the rows of a wake-up (run_wake.h for telling it afterwards, and for
- * wake-ups that were deferred). The same idempotency key again gives the same run. 409 `Agent is
- * not invokable in its current state` with details.status. Nothing starts before run_host_kick().
+/* Inside a write transaction: the rows of a wake-up (run_wake.h for those that were deferred). The
+ * same idempotency key again gives the same run. 409 `Agent is not invokable in its current state`
+ * with details.status. Nothing starts before run_host_kick().
  */
 int run_wake_in(struct db *db, const struct op *op, struct runtime *rt,
                 const struct wake_request *req, struct wake_result *ret, struct err *err);

@@ -5,6 +5,7 @@
 #include "base/fault.h"
 #include "core/audit.h"
 #include "core/run_internal.h"
+#include "core/run_wake.h"
 
 int run_cancel_in(struct db *db, const struct op *op, struct runtime *rt, struct run *run,
                   const char *why, const char *code, struct err *err)
@@ -27,6 +28,8 @@ int run_cancel_in(struct db *db, const struct op *op, struct runtime *rt, struct
                 r = runs_request_cancel(db, run->id, now, err);
         if (r >= 0)
                 r = run_note_end(db, op, rt, run, err);
+        if (r >= 0 && !streq(from, RUN_RUNNING)) /* else once its command is over */
+                r = run_wake_promote_in(db, op, rt, run, NULL, err);
         return r;
 }
 

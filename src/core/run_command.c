@@ -123,6 +123,19 @@ int run_build(struct run_task *t, bool fresh, struct err *err)
         return adapter_build(t->op, t->rt, &t->input, fresh, &t->command, err);
 }
 
+int run_rebuild(struct run_task *t, const char *key, struct err *err)
+{
+        bool fresh = key && streq(key, run_key(t, true));
+        int r;
+
+        run_find_cwd(t);
+        r = run_build(t, fresh || !t->run.session_id_before, err);
+        /* Another run of the agent may have left another session since. */
+        if (r >= 0 && !fresh)
+                t->command.session_id = t->run.session_id_before;
+        return r;
+}
+
 /* -- Starting ---------------------------------------------------------------------------------- */
 
 static bool is_configured(const struct run_task *t, const char *name)
@@ -163,13 +176,38 @@ static json_t *body_of(struct run_task *t, const char *key, const struct callbac
                 json_array_append_new(args, json_string(*a));
         body = json_pack("{s:s, s:o, s:o, s:s, s:s}", "command", c->command, "args", args, "env",
                          variables(t, callback), "idempotencyKey", key, "agentId", t->agent.id);
-        if (t->cwd)
-                json_object_set_new(body, "cwd", json_string(t->cwd));
+        if (c->cwd)
+                json_object_set_new(body, "cwd", json_string(c->cwd));
         if (c->stdin_text)
                 json_object_set_new(body, "stdin", json_stringn(c->stdin_text, c->stdin_len));
         if (c->timeout_ms > 0)
                 json_object_set_new(body, "timeoutMs", json_integer(c->timeout_ms));
         return run_keep(t->op->arena, body);
+}
+
+int run_setup(struct run_task *t, struct err *err)
+{
+        CLEAN(run_command_end_done) struct run_command_end end = { 0 };
+        const struct adapter_command *c = &t->command;
+        const char *key = arena_printf(t->op->arena, "setup:%s", t->run.id);
+        json_t *body;
+        int r;
+
+        if (!c->setup)
+                return 0;
+        body = run_keep(t->op->arena, json_pack("{s:s, s:[s, s], s:s}", "command", "sh", "args",
+                                                "-c", c->setup, "idempotencyKey", key));
+        if (c->cwd)
+                json_object_set_new(body, "cwd", json_string(c->cwd));
+        if (c->setup_timeout_ms > 0)
+                json_object_set_new(body, "timeoutMs", json_integer(c->setup_timeout_ms));
+        FAULT("run.setup.before");
+        r = run_command_wait(t->op, t->rt, &t->record, body, &end, err);
+        FAULT("run.setup.after");
+        if (r == ERR_CANCELLED)
+                return r;
+        err_clear(err);
+        return 0;
 }
 
 int run_start(struct run_task *t, const char *key, const char **ret_id, struct err *err)

@@ -156,10 +156,10 @@ static void judge_loss(struct ending *e)
         o->error_code = RUN_LOST_CODE;
         o->exit_code = -1;
         o->is_lost = true;
-        if (e->execution.pid > 0)
+        if (e->t->run.process_pid > 0)
                 o->error = arena_printf(e->t->op->arena,
                                         "Process lost -- child pid %lld is no longer running",
-                                        (long long)e->execution.pid);
+                                        (long long)e->t->run.process_pid);
         else
                 o->error = RUN_LOST_TEXT;
 }
@@ -256,8 +256,7 @@ static int rebuild(struct ending *e, struct err *err)
                 err_clear(err);
         else if (r < 0)
                 return r;
-        run_find_cwd(t);
-        return run_build(t, e->fresh, err);
+        return run_rebuild(t, e->execution.idempotency_key, err);
 }
 
 static int note_exit(struct run_task *t, struct err *err)
@@ -366,7 +365,8 @@ static int note_output(struct db *db, void *arg, struct err *err)
         return runs_note_output(db, arg, err);
 }
 
-void run_pump(struct op *op, struct runtime *rt, const char *id, bool note, bool *ret_more)
+void run_pump(struct op *op, struct runtime *rt, const char *id, const struct exec_view *view,
+              bool *ret_more)
 {
         CLEAN(err_done) struct err err = { 0 };
         struct run_log_state state;
@@ -389,7 +389,11 @@ void run_pump(struct op *op, struct runtime *rt, const char *id, bool note, bool
                 t.run.last_output_stream = state.stream;
                 t.run.last_output_bytes = t.run.log_bytes = state.bytes;
         }
-        if (r >= 0 && note)
+        if (view) {
+                t.run.process_pid = view->pid;
+                t.run.process_started_at = view->started_at;
+        }
+        if (r >= 0 && view)
                 r = store_write(op, rt->store, note_output, &t.run, &err);
         if (r < 0 && r != ERR_CANCELLED)
                 log_warn("could not bring in the output of a run", LOG_S("run", id),

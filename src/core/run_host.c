@@ -37,10 +37,11 @@ struct run_work {
         bool busy;
         struct run_result result;
         bool more, note; /* of a pump */
+        struct exec_view noted;
         struct exec_watch watch;
         bool watching;
         bool ended, grew; /* of its command */
-        uint64_t seen;    /* bytes of output */
+        struct exec_view view;
         bool cancel;
         int last_signal;
         int64_t signal_at, pump_at, again_at, noted_at;
@@ -131,6 +132,7 @@ static void drop(struct run_work *w)
         *at = w->next;
         if (host->tail == &w->next)
                 host->tail = at;
+        free(w->result.input);
         free(w);
 }
 
@@ -162,10 +164,14 @@ static void cancel(struct run_work *w)
 
 static void note_change(struct run_work *w, const struct exec_view *view)
 {
-        uint64_t bytes = view->stdout_len + view->stderr_len;
+        uint64_t seen = w->view.stdout_len + w->view.stderr_len;
 
-        w->grew = w->grew || bytes > w->seen;
-        w->seen = bytes;
+        w->grew = w->grew || view->stdout_len + view->stderr_len > seen;
+        if (view->pid && !w->view.pid) { /* that it runs is worth a note at once */
+                w->grew = true;
+                w->noted_at = w->pump_at = 0;
+        }
+        w->view = *view;
         if (view->ended) {
                 w->ended = true;
                 w->watching = false; /* the list of watches goes with the execution */
@@ -182,18 +188,35 @@ static void changed(struct exec_watch *watch, const struct exec_view *view)
         arm(w->host);
 }
 
+static void input_taken(void *arg, int code)
+{
+        free(arg);
+}
+
+/* All of it: what the command has already is dropped. */
+static void send_input(struct run_work *w)
+{
+        char *input = take_ptr(&w->result.input);
+        struct stdin_piece piece = { .data = input, .len = w->result.input_len, .eof = true };
+
+        if (input && (!w->watching || exec_stdin(w->host->rt->hub, w->result.execution, &piece,
+                                                 input_taken, input, NULL) < 0))
+                free(input);
+}
+
 static void start_watching(struct run_work *w)
 {
         struct exec_hub *hub = w->host->rt->hub;
         struct exec_view view;
 
         w->ended = false;
-        w->seen = 0;
+        w->view = (struct exec_view){ 0 };
         w->watching = exec_watch_add(hub, w->result.execution, &w->watch);
         if (!w->watching)
                 w->ended = true; /* its row tells */
         else if (exec_snapshot(hub, w->result.execution, &view))
                 note_change(w, &view);
+        send_input(w);
         if (w->cancel)
                 send_signal(w);
 }
@@ -225,7 +248,7 @@ static void job_run(struct pool_job *job, struct op *op)
                 run_finish(op, rt, w->id, &w->result);
                 break;
         case TODO_PUMP:
-                run_pump(op, rt, w->id, w->note, &w->more);
+                run_pump(op, rt, w->id, w->note ? &w->noted : NULL, &w->more);
                 break;
         case TODO_NOTHING:
                 break;
@@ -323,6 +346,7 @@ static void drive(struct run_work *w)
         } else if (w->todo == TODO_NOTHING && w->grew && w->pump_at <= now) {
                 w->grew = false;
                 w->note = now - w->noted_at >= NOTE_MS;
+                w->noted = w->view;
                 w->todo = TODO_PUMP;
         }
         if (w->todo != TODO_NOTHING)
@@ -468,6 +492,7 @@ void run_host_free(struct run_host *host)
                 next = w->next;
                 if (w->watching)
                         exec_watch_remove(host->rt->hub, w->result.execution, &w->watch);
+                free(w->result.input);
                 free(w);
         }
         uv_close((uv_handle_t *)&host->due_timer, handle_closed);

@@ -3,12 +3,12 @@
  * again under the same run. */
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/log.h"
 #include "core/run_internal.h"
 #include "secret/transfer.h"
 
-#define CONNECT_MS     10000
-#define DEFAULT_MS     60000
-#define BODY_SHOWN_MAX 8192
+#define CONNECT_MS 10000
+#define DEFAULT_MS 60000
 
 struct call {
         struct run_task *t;
@@ -18,7 +18,8 @@ struct call {
 
 static const char *text_of(struct run_task *t, const json_t *value)
 {
-        return json_is_string(value) ? json_string_value(value) : json_to_arena(t->op->arena, value);
+        return json_is_string(value) ? json_string_value(value)
+                                     : json_to_arena(t->op->arena, value);
 }
 
 static int describe(struct call *c, struct err *err)
@@ -43,46 +44,53 @@ static int describe(struct call *c, struct err *err)
                 c->transfer.body = text_of(t, body);
                 c->transfer.body_len = strlen(c->transfer.body);
         }
-        c->headers = arena_alloc(t->op->arena,
-                                 (json_object_size(headers) + 1) * sizeof(*c->headers));
+        c->headers =
+                arena_alloc(t->op->arena, (json_object_size(headers) + 1) * sizeof(*c->headers));
         json_object_foreach(headers, name, value)
         {
-                c->headers[c->transfer.n_headers++] = (struct sigv4_header){ name,
-                                                                             text_of(t, value) };
+                c->headers[c->transfer.n_headers++] =
+                        (struct sigv4_header){ name, text_of(t, value) };
         }
         c->transfer.headers = c->headers;
         return 0;
 }
 
-static void judge(struct run_task *t, const struct transfer_answer *answer, struct run_outcome *o)
+/* The adapter reads it as the output of a command. */
+static int judge(struct run_task *t, const struct transfer_answer *answer, bool timed_out,
+                 struct run_outcome *o, struct err *err)
 {
-        size_t shown = MIN(answer->len, (size_t)BODY_SHOWN_MAX);
-        bool ok = answer->status >= 200 && answer->status < 300;
-        CLEAN(buf_done) struct buf quoted = BUF_INIT;
-        struct jw w;
+        struct adapter_result *result = arena_new(t->op->arena, struct adapter_result);
+        struct adapter_exit how = { .code = answer->status ? answer->status : -1,
+                                    .timed_out = timed_out };
+        struct adapter_parser *p;
+        int r = adapter_parser_new(t->rt, &t->input, &t->command, &p, err);
 
-        jw_init(&w, &quoted);
-        jw_object(&w);
-        jw_kint(&w, "status", answer->status);
-        jw_key(&w, "body");
-        jw_string_n(&w, answer->room.data, shown);
-        jw_object_end(&w);
+        if (r < 0)
+                return r;
+        if (answer->len)
+                adapter_parser_feed(p, false, answer->room.data, answer->len);
+        adapter_parser_finish(p, &how, t->op->arena, result);
+        adapter_parser_free(p);
         *o = (struct run_outcome){
-                .status = ok ? RUN_SUCCEEDED : RUN_FAILED,
-                .exit_code = ok ? 0 : -1,
-                .result = run_parse(t->op->arena, buf_str(&quoted)),
+                .status = timed_out               ? RUN_TIMED_OUT
+                          : result->error_message ? RUN_FAILED
+                                                  : RUN_SUCCEEDED,
+                .error = result->error_message,
+                .exit_code = result->exit_code,
+                .adapter = result,
+                .timed_out = timed_out,
         };
-        if (!ok) {
-                o->error_code = RUN_FAILED_CODE;
-                o->error = arena_printf(t->op->arena, "HTTP invoke failed with status %d",
-                                        answer->status);
-        }
+        if (o->error)
+                o->error_code = result->error_code ? result->error_code : RUN_FAILED_CODE;
+        return 0;
 }
 
 static int call(struct run_task *t, struct run_outcome *o, struct err *err)
 {
         CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
         struct call c = { .t = t };
+        int64_t began = clock_mono_ms();
+        bool timed_out;
         int r = describe(&c, err);
 
         if (r < 0)
@@ -90,9 +98,14 @@ static int call(struct run_task *t, struct run_outcome *o, struct err *err)
         FAULT("run.http.before");
         r = transfer_run(t->op, &c.transfer, &answer, err);
         FAULT("run.http.after");
-        if (r >= 0)
-                judge(t, &answer, o);
-        return r;
+        if (r == ERR_UNREACHABLE)
+                log_info("a request of a run got no answer", LOG_S("run", t->run.id),
+                         LOG_S("error", err->msg));
+        if (r < 0 && r != ERR_UNREACHABLE && r != ERR_TIMEOUT)
+                return r;
+        timed_out = r == ERR_TIMEOUT || (r < 0 && clock_mono_ms() - began >= c.transfer.total_ms);
+        err_clear(err);
+        return judge(t, &answer, timed_out, o, err);
 }
 
 static enum run_next work(struct op *op, struct runtime *rt, const char *id)
@@ -112,10 +125,8 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id)
                 r = call(&t, &outcome, &err);
         if (r == ERR_CANCELLED && run_task_refresh(&t, NULL) >= 0 && !run_is_terminal(&t.run))
                 return RUN_NEXT_DONE; /* the daemon is stopping */
-        if (r < 0) {
+        if (r < 0)
                 outcome = run_failure(&t, &err);
-                outcome.timed_out = r == ERR_TIMEOUT;
-        }
         t.run.exited_at = clock_now_us();
         err_clear(&err);
         return run_conclude(&t, STEP_EXECUTING, &outcome, &err) < 0 ? RUN_NEXT_AGAIN

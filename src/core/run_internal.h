@@ -38,6 +38,8 @@ struct run_result {
         enum run_next next;
         char execution[UUID_LEN + 1]; /* of RUN_NEXT_WATCH */
         int64_t grace_ms;             /* between SIGTERM and SIGKILL */
+        char *input; /* of a command that may not have got all of it; heap, or NULL */
+        size_t input_len;
 };
 
 /* What was chosen for a run (environment-runtime 5.1). */
@@ -136,6 +138,10 @@ void run_find_cwd(struct run_task *t);
 /* -- run_command.c -- */
 /* The adapter's input; `session` as saved unless `fresh`. */
 int run_build(struct run_task *t, bool fresh, struct err *err);
+/* The same for a run whose command was started, by the execution's key. */
+int run_rebuild(struct run_task *t, const char *key, struct err *err);
+/* Install what the command needs, where the adapter knows how. That it fails is no error. */
+int run_setup(struct run_task *t, struct err *err);
 /* Start it; the callback is opened. *ret_id: the execution. */
 int run_start(struct run_task *t, const char *key, const char **ret_id, struct err *err);
 /* "run:<id>", or with `fresh` the one of the second attempt. In the arena. */
@@ -148,9 +154,10 @@ void run_finish(struct op *op, struct runtime *rt, const char *id, struct run_re
 void run_http(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
 /* Take up a run by its step. */
 void run_recover(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
-/* Bring output into the log, and with `note` how far it is into the row; *ret_more: there is more
- * of it now. */
-void run_pump(struct op *op, struct runtime *rt, const char *id, bool note, bool *ret_more);
+/* Bring output into the log, and how far it is into the row unless `view` is NULL; *ret_more: there
+ * is more of it now. */
+void run_pump(struct op *op, struct runtime *rt, const char *id, const struct exec_view *view,
+              bool *ret_more);
 
 /* -- run_outcome.c -- */
 /* Record how it ended and go on to `releasing`. A run that is terminal already keeps its status. */

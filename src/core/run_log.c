@@ -35,27 +35,31 @@ struct run_log {
 
 struct record {
         const char *stream, *mark;
-        const struct run_log_source *source; /* NULL: a line of our own */
-        int64_t end;
-        bool image;
+        const struct run_log_source *source; /* as it is with this record; NULL: ours */
         const char *chunk;
         size_t len;
 };
 
 static void put_record(struct run_log *log, const struct record *r, const char *ts)
 {
+        int image = r->source ? r->source->image[0].inside | r->source->image[1].inside << 1 : 0;
         struct jw w;
 
         jw_init(&w, &log->out);
         jw_object(&w);
         jw_kstring(&w, "ts", ts);
         jw_kstring(&w, "stream", r->stream);
+        jw_kint(&w, "seq", log->sum.state.records + 1);
         if (r->source) {
                 jw_kstring(&w, "source", r->source->name);
-                jw_kint(&w, "end", r->end);
+                jw_key(&w, "end");
+                jw_array(&w);
+                jw_int(&w, r->source->end[0]);
+                jw_int(&w, r->source->end[1]);
+                jw_array_end(&w);
+                if (image)
+                        jw_kint(&w, "image", image);
         }
-        if (r->image)
-                jw_kbool(&w, "image", true);
         if (r->mark)
                 jw_kstring(&w, "mark", r->mark);
         jw_key(&w, "chunk");
@@ -167,14 +171,6 @@ struct chunk {
         struct image_data image;
 };
 
-/* Whether the bytes at the end may be the beginning of a character. */
-static bool is_unfinished(const char *p, size_t left, size_t len)
-{
-        unsigned char c = (unsigned char)*p;
-
-        return len == left && c >= 0xc2 && c <= 0xf4;
-}
-
 /* Take one character, valid or not. */
 static void put_character(struct chunk *c, const char *p, size_t len, bool valid)
 {
@@ -202,14 +198,14 @@ static void fill(struct chunk *c, const char *bytes, size_t len, bool at_end)
 {
         struct chunk line = { 0 };
 
+        if (!at_end)
+                len -= utf8_unfinished(bytes, len);
         while (c->used < len &&
                c->text.len + sizeof(IMAGE_NOTICE) + sizeof(UTF8_REPLACEMENT) < RUN_LOG_CHUNK_MAX) {
                 const char *p = bytes + c->used;
                 size_t n;
                 bool valid = utf8_next(p, len - c->used, &n, NULL);
 
-                if (!valid && !at_end && is_unfinished(p, len - c->used, n))
-                        return;
                 put_character(c, p, n, valid);
                 if (*p == '\n' && c->text.len > RUN_LOG_CHUNK_MAX / 2)
                         line = *c;
@@ -222,15 +218,16 @@ static void fill(struct chunk *c, const char *bytes, size_t len, bool at_end)
 }
 
 /* The records of one block of output. `at_end`: nothing follows it. Returns how much was taken. */
-static ssize_t append_block(struct run_log *log, struct run_log_source *source, int stream,
-                            const char *bytes, size_t len, bool at_end, struct err *err)
+static ssize_t append_block(struct run_log *log, int stream, const char *bytes, size_t len,
+                            bool at_end, struct err *err)
 {
         CLEAN(buf_done) struct buf memory = BUF_INIT;
         size_t done = 0;
 
         while (done < len && !log->sum.is_full) {
-                struct chunk c = { .text = memory, .image = source->image[stream] };
-                struct record r = { .stream = stream ? "stderr" : "stdout", .source = source };
+                struct run_log_source after = log->sum.source;
+                struct chunk c = { .text = memory, .image = after.image[stream] };
+                struct record r = { .stream = stream ? "stderr" : "stdout", .source = &after };
                 int result = 0;
 
                 buf_clear(&c.text);
@@ -240,8 +237,8 @@ static ssize_t append_block(struct run_log *log, struct run_log_source *source, 
                         break;
                 r.chunk = buf_str(&c.text);
                 r.len = c.text.len;
-                r.end = source->end[stream] + (int64_t)c.used;
-                r.image = c.image.inside;
+                after.end[stream] += (int64_t)c.used;
+                after.image[stream] = c.image;
                 if (r.len > 0)
                         result = append(log, &r, limit_of(log), err);
                 if (result > 0)
@@ -250,8 +247,7 @@ static ssize_t append_block(struct run_log *log, struct run_log_source *source, 
                         return result;
                 if (log->sum.is_full)
                         break;
-                source->end[stream] = r.end;
-                source->image[stream] = c.image;
+                log->sum.source = after;
                 done += c.used;
         }
         return (ssize_t)done;
@@ -261,7 +257,7 @@ static ssize_t append_block(struct run_log *log, struct run_log_source *source, 
 static int pump_stream(struct run_log *log, const char *execution_id, int stream, bool final,
                        bool *ret_more, struct err *err)
 {
-        struct run_log_source *source = run_log_source(&log->sum, execution_id);
+        const struct run_log_source *source = &log->sum.source;
         CLEAN(cleanup_free) char *block = NULL;
         CLEAN(cleanup_fd) int fd = -1;
         size_t sum = 0;
@@ -280,8 +276,8 @@ static int pump_stream(struct run_log *log, const char *execution_id, int stream
                         return err_sys(err, ERR_IO, errno, "read a run's output");
                 if (n == 0)
                         return 0;
-                n = append_block(log, source, stream, block, (size_t)n,
-                                 final && (size_t)n < READ_SIZE, err);
+                n = append_block(log, stream, block, (size_t)n, final && (size_t)n < READ_SIZE,
+                                 err);
                 if (n < 0)
                         return (int)n;
                 if (n == 0)
@@ -297,13 +293,12 @@ static int pump_stream(struct run_log *log, const char *execution_id, int stream
 
 static int64_t left_of(struct run_log *log, const char *execution_id, int stream)
 {
-        const struct run_log_source *source = run_log_source(&log->sum, execution_id);
         CLEAN(cleanup_fd) int fd = -1;
         struct stat st;
 
         if (exec_open_output(log->rt, execution_id, stream, &fd, NULL) < 0 || fstat(fd, &st) < 0)
                 return 0;
-        return MAX((int64_t)st.st_size - source->end[stream], 0);
+        return MAX((int64_t)st.st_size - log->sum.source.end[stream], 0);
 }
 
 /* All of it is in, or counted. */
@@ -330,7 +325,7 @@ static int finish(struct run_log *log, const char *execution_id, struct err *err
 int run_log_pump(struct run_log *log, const char *execution_id, bool final, struct err *err)
 {
         bool more = false;
-        int r = 0;
+        int r = run_log_turn_to(log->fd, &log->sum, execution_id, err);
 
         for (int stream = 0; r >= 0 && stream < 2; stream++)
                 r = pump_stream(log, execution_id, stream, final, &more, err);

@@ -4,11 +4,14 @@
  * begins exactly where the last whole one ended, and no byte is lost or there twice. Records of the
  * system are the daemon's own.
  *
- *   {"ts":"...Z","stream":"stdout","source":"1a2b3c4d","end":4096,"chunk":"..."}
- *   {"ts":"...Z","stream":"system","chunk":"..."}
+ *   {"ts":"...Z","stream":"stdout","seq":1,"source":"1a2b3c4d","end":[4096,0],"chunk":"..."}
+ *   {"ts":"...Z","stream":"system","seq":2,"chunk":"..."}
  *
- * `source` is the beginning of the execution's id, `end` how many bytes of that stream the records
- * up to here cover. `"image":true` says that the chunk ends inside a picture (codec/image_data.h).
+ * `source` is the beginning of the execution's id, `end` how many bytes of its standard output and
+ * of its standard error the records up to here cover. `image` says that the output (1), the error
+ * (2) or both (3) end inside a picture (codec/image_data.h). So the last record of output says how
+ * far everything is, and opening a log again reads no more than its end.
+ *
  * `mark` is "limit" in the record after which output is only counted, and "left_out" in the one
  * that says how much that was. What is no UTF-8, and NUL, is U+FFFD.
  *

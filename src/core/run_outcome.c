@@ -245,7 +245,7 @@ struct conclusion {
         struct run_task *t;
         const char *from;
         const struct run_outcome *o;
-        struct run_wakes wakes;
+        bool kick;
 };
 
 static void fill(struct conclusion *q, struct run *row, bool was_over)
@@ -306,7 +306,7 @@ static int conclude(struct db *db, void *arg, struct err *err)
         if (r >= 0 && !was_over && may_retry(t, &row, q->o))
                 r = queue_again(db, t, &row, err);
         if (r >= 0)
-                r = run_wake_promote_in(db, t->op, t->rt, &row, &q->wakes, err);
+                r = run_wake_promote_in(db, t->op, t->rt, &row, &q->kick, err);
         if (r >= 0)
                 r = settle_agent(db, t, &row, err);
         return r < 0 ? r : runs_get(db, row.id, t->op->arena, &t->run, err);
@@ -315,15 +315,15 @@ static int conclude(struct db *db, void *arg, struct err *err)
 int run_conclude(struct run_task *t, const char *from, const struct run_outcome *outcome,
                  struct err *err)
 {
-        struct conclusion q = { t, from, outcome, { .arena = t->op->arena } };
+        struct conclusion q = { t, from, outcome, false };
         struct op op = run_note_op(t);
         int r;
 
         FAULT("run.conclude.before");
         r = store_write(&op, t->rt->store, conclude, &q, err);
         FAULT("run.conclude.after");
-        if (r >= 0)
-                run_wakes_tell(t->rt, &q.wakes);
+        if (r >= 0 && q.kick)
+                run_host_kick(t->rt->runs);
         return r;
 }
 
@@ -351,7 +351,7 @@ enum run_next run_release(struct run_task *t)
         struct op op = *t->op;
         int r;
 
-        callback_close(t->rt, t->run.id);
+        callback_settle(t->op, t->rt, t->run.id);
         op.actor = &actor_system;
         FAULT("run.release.before");
         r = lease_release_run(&op, t->rt, t->run.id, bad ? LEASE_FAILED : LEASE_RELEASED, ignore,

@@ -1,6 +1,6 @@
 #include "core/run_policy.h"
 
-#include "codec/json.h"
+#include "codec/cron.h"
 
 #define CONCURRENT_DEFAULT 20
 #define CONCURRENT_MAX     50
@@ -40,6 +40,21 @@ void run_policy_read(const struct agent *agent, struct arena *arena, struct run_
         most = number(h, "maxConcurrentRuns");
         ret->max_concurrent = most > 0 ? MIN(most, CONCURRENT_MAX) : CONCURRENT_DEFAULT;
         json_decref(config);
+}
+
+int run_policy_check(const json_t *runtime_config, struct err *err)
+{
+        const json_t *h = json_get_object(runtime_config, "heartbeat");
+        const json_t *line = json_object_get(h, "cron");
+        struct cron cron;
+
+        if (!line || json_is_null(line))
+                return 0;
+        if (!json_is_string(line))
+                return err_set(err, ERR_UNPROCESSABLE, "heartbeat.cron has to be a text");
+        if (cron_parse(json_string_value(line), &cron, err) < 0)
+                return err_wrap(err, ERR_UNPROCESSABLE, "heartbeat.cron");
+        return 0;
 }
 
 bool run_agent_is_invokable(const struct agent *agent)

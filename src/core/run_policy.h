@@ -2,6 +2,7 @@
 #ifndef BERTH_CORE_RUN_POLICY_H
 #define BERTH_CORE_RUN_POLICY_H
 
+#include "codec/json.h"
 #include "store/agents.h"
 
 #define RUN_INTERVAL_MIN_S 10
@@ -14,6 +15,8 @@ struct run_policy {
         int64_t max_concurrent; /* runs at a time: 1 to 50, 20 unless told */
 };
 
+/* ERR_UNPROCESSABLE for a schedule that is not understood; the value of runtimeConfig, or NULL. */
+int run_policy_check(const json_t *runtime_config, struct err *err);
 /* What makes no sense reads as absent. */
 void run_policy_read(const struct agent *agent, struct arena *arena, struct run_policy *ret);
 

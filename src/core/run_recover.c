@@ -19,6 +19,13 @@ static int find_execution(struct db *db, void *arg, struct err *err)
                                  &s->row, err);
 }
 
+static int get_execution(struct db *db, void *arg, struct err *err)
+{
+        struct search *s = arg;
+
+        return executions_get(db, s->t->run.execution_id, s->t->op->arena, &s->row, err);
+}
+
 static int adopt(struct db *db, void *arg, struct err *err)
 {
         struct run_task *t = arg;
@@ -41,6 +48,33 @@ static void open_callback(struct run_task *t)
                 log_warn("the callback channel of a run could not be taken up",
                          LOG_S("run", t->run.id), LOG_S("error", err.msg));
         explicit_bzero(address->key, sizeof(address->key));
+}
+
+/* Its input was in the memory of the daemon that started it. What the command has of it by now is
+ * known to its box, which takes the rest. */
+static void keep_input(struct run_task *t, struct run_result *ret)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        struct search s = { .t = t };
+        int r = t->driver ? store_read(t->op, t->rt->store, get_execution, &s, &err) : -1;
+
+        if (r >= 0)
+                r = run_rebuild(t, s.row.idempotency_key, &err);
+        if (r < 0 || !t->command.stdin_text)
+                return;
+        ret->input = xcalloc(1, t->command.stdin_len + 1);
+        ret->input_len = t->command.stdin_len;
+        memcpy(ret->input, t->command.stdin_text, ret->input_len);
+        if (t->command.grace_ms > 0)
+                ret->grace_ms = t->command.grace_ms;
+}
+
+static enum run_next go_on(struct run_task *t, struct run_result *ret)
+{
+        open_callback(t);
+        keep_input(t, ret);
+        memcpy(ret->execution, t->run.execution_id, UUID_LEN + 1);
+        return RUN_NEXT_WATCH;
 }
 
 /* Nothing of it can go on. */
@@ -79,9 +113,7 @@ static enum run_next recover_preparing(struct run_task *t, struct run_result *re
         t->run.spawned_at = s.row.started_at ? s.row.started_at : s.row.created_at;
         if (run_step(t, STEP_PREPARING, STEP_EXECUTING, NULL, &err) < 0)
                 return RUN_NEXT_AGAIN;
-        open_callback(t);
-        memcpy(ret->execution, t->run.execution_id, UUID_LEN + 1);
-        return RUN_NEXT_WATCH;
+        return go_on(t, ret);
 }
 
 static enum run_next work(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
@@ -104,11 +136,8 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id, str
                 return recover_preparing(&t, ret);
         if (streq(t.run.step, STEP_EXECUTING) && !t.run.execution_id)
                 return lose(&t); /* a request, which may have arrived */
-        if (streq(t.run.step, STEP_EXECUTING)) {
-                open_callback(&t);
-                memcpy(ret->execution, t.run.execution_id, UUID_LEN + 1);
-                return RUN_NEXT_WATCH;
-        }
+        if (streq(t.run.step, STEP_EXECUTING))
+                return go_on(&t, ret);
         if (streq(t.run.step, STEP_FINISHING))
                 return RUN_NEXT_FINISH;
         return streq(t.run.step, STEP_RELEASING) ? run_release(&t) : RUN_NEXT_DONE;

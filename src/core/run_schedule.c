@@ -5,10 +5,8 @@
 #include "base/log.h"
 #include "codec/cron.h"
 #include "core/run_policy.h"
-#include "core/run_wake.h"
+#include "core/run_wake_internal.h"
 #include "rt/pool.h"
-#include "store/agents.h"
-#include "store/wakeups.h"
 
 #define DAY_US      (INT64_C(86400) * US_PER_S)
 #define REASON      "heartbeat_timer"
@@ -81,13 +79,20 @@ static void find_due(const struct agent *g, int64_t last, int64_t now, struct ar
 
 /* -- A pass ----------------------------------------------------------------------------------- */
 
+/* A run that waited for another attempt. */
+struct retry {
+        struct run run;
+        struct retry *next;
+};
+
 struct pass {
         struct op *op;
         struct runtime *rt;
         int64_t now, next;
         struct due *due; /* what has to be written; in the arena */
-        bool retries, deferred;
-        struct run_wakes wakes;
+        bool has_retries, deferred;
+        bool kick;
+        struct retry *retries; /* in the arena */
 };
 
 static int look_at(void *ctx, const struct agent_schedule *row)
@@ -122,7 +127,7 @@ static int look(struct db *db, void *arg, struct err *err)
         if (r >= 0)
                 r = wakeups_count_deferred(db, &n, err);
         p->deferred = n > 0;
-        p->retries = retry_at && retry_at <= p->now;
+        p->has_retries = retry_at && retry_at <= p->now;
         if (retry_at > p->now)
                 p->next = MIN(p->next, retry_at);
         return r;
@@ -140,8 +145,7 @@ static int wake_by_timer(struct db *db, struct pass *p, const struct due *due, s
         if (r <= 0) /* 0: another pass was first */
                 return r;
         r = run_wake_in(db, p->op, p->rt, &req, &result, err);
-        if (r >= 0)
-                run_wakes_add(&p->wakes, &result);
+        p->kick = true;
         return r;
 }
 
@@ -168,25 +172,28 @@ static int write_one(struct db *db, void *arg, struct err *err)
         return 0;
 }
 
-static int wake_retry(void *ctx, const struct run *row)
+static int note_retry(void *ctx, const struct run *row)
 {
         struct pass *p = ctx;
-        struct wake_result result = { .outcome = WAKE_QUEUED, .run = *row };
+        struct retry *x = arena_new(p->op->arena, struct retry);
 
-        result.run.status = RUN_QUEUED;
-        run_wakes_add(&p->wakes, &result);
+        *x = (struct retry){ .run = *row, .next = p->retries };
+        p->retries = x;
         return 0;
 }
 
 static int write_rest(struct db *db, void *arg, struct err *err)
 {
         struct pass *p = arg;
-        size_t before = p->wakes.n;
-        int r = p->retries ? runs_due(db, p->now, p->op->arena, wake_retry, p, err) : 0;
+        int r = runs_due(db, p->now, p->op->arena, note_retry, p, err);
 
-        for (size_t n = before; r >= 0 && n < p->wakes.n; n++)
-                r = runs_wake(db, p->wakes.at[n].run.id, p->now, err);
-        return r < 0 || !p->deferred ? r : run_wake_promote_all(db, p->op, p->rt, &p->wakes, err);
+        for (struct retry *x = p->retries; r >= 0 && x; x = x->next) {
+                r = runs_wake(db, x->run.id, p->now, err);
+                if (r > 0)
+                        run_announce_queued(db, &x->run);
+                p->kick = true;
+        }
+        return r < 0 || !p->deferred ? r : run_wake_promote_all(db, p->op, p->rt, &p->kick, err);
 }
 
 /* One agent that cannot be woken does not keep the others from it. */
@@ -196,37 +203,31 @@ static int write_all(struct pass *p, struct err *err)
 
         for (const struct due *due = p->due; due && r != ERR_CANCELLED; due = due->next) {
                 struct one q = { p, due };
-                size_t told = p->wakes.n;
 
                 FAULT("run.schedule.before");
                 r = store_write(p->op, p->rt->store, write_one, &q, err);
                 FAULT("run.schedule.after");
                 if (r < 0) {
-                        p->wakes.n = told;
                         log_warn("an agent could not be woken by its timer",
                                  LOG_S("agent", due->agent_id), LOG_S("error", err->msg));
                         err_clear(err);
                 }
         }
-        if (!p->retries && !p->deferred)
+        if (!p->has_retries && !p->deferred)
                 return 0;
         return store_write(p->op, p->rt->store, write_rest, p, err);
 }
 
 int run_schedule_tick(struct op *op, struct runtime *rt, int64_t *ret_next_us, struct err *err)
 {
-        struct pass p = { .op = op,
-                          .rt = rt,
-                          .now = clock_wall_us(),
-                          .next = INT64_MAX,
-                          .wakes.arena = op->arena };
+        struct pass p = { .op = op, .rt = rt, .now = clock_wall_us(), .next = INT64_MAX };
         CLEAN(err_done) struct err own = { 0 };
         int r = store_read(op, rt->store, look, &p, &own);
 
         if (r >= 0)
                 r = write_all(&p, &own);
-        if (r >= 0)
-                run_wakes_tell(rt, &p.wakes);
+        if (p.kick)
+                run_host_kick(rt->runs);
         if (p.due)
                 p.next = MIN(p.next, p.now + US_PER_S); /* look again soon */
         *ret_next_us = p.next;

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "core/issue_internal.h"
-#include "core/live.h"
 #include "core/run_policy.h"
 #include "core/run_wake_internal.h"
 
@@ -88,6 +87,15 @@ int wake_note(struct wake *w, const char *status, const char *run_id, const char
         return wakeups_insert(w->db, &row, err);
 }
 
+void run_announce_queued(struct db *db, const struct run *run)
+{
+        db_announce(db, run->company_id, "heartbeat.run.queued",
+                    json_pack("{s:s, s:s, s:s, s:s?, s:s?}", "runId", run->id, "agentId",
+                              run->agent_id, "invocationSource", run->invocation_source,
+                              "triggerDetail", run->trigger_detail, "wakeupRequestId",
+                              run->wakeup_request_id));
+}
+
 static int insert_run(struct wake *w, const char *request_id, struct run *ret, struct err *err)
 {
         int r;
@@ -108,7 +116,11 @@ static int insert_run(struct wake *w, const char *request_id, struct run *ret, s
                 .updated_at = w->now,
         };
         r = wake_context(w, NULL, &ret->context_snapshot, err);
-        return r < 0 ? r : runs_insert(w->db, ret, err);
+        if (r >= 0)
+                r = runs_insert(w->db, ret, err);
+        if (r >= 0)
+                run_announce_queued(w->db, ret);
+        return r;
 }
 
 int wake_queue(struct wake *w, const struct wakeup *from, struct wake_result *ret, struct err *err)
@@ -304,7 +316,6 @@ int run_wake(struct op *op, struct runtime *rt, const struct wake_request *req,
              struct wake_result *ret, struct err *err)
 {
         struct request q = { op, rt, req, ret };
-        struct run_wakes wakes = { .arena = op->arena };
         int r = access_authenticated(op->actor, err);
 
         if (r < 0)
@@ -312,44 +323,7 @@ int run_wake(struct op *op, struct runtime *rt, const struct wake_request *req,
         FAULT("run.wake.before");
         r = store_write(op, rt->store, wake, &q, err);
         FAULT("run.wake.after");
-        if (r < 0)
-                return r;
-        run_wakes_add(&wakes, ret);
-        run_wakes_tell(rt, &wakes);
-        return 0;
-}
-
-/* -- Telling ---------------------------------------------------------------------------------- */
-
-void run_wakes_add(struct run_wakes *wakes, const struct wake_result *result)
-{
-        if (result->outcome != WAKE_QUEUED)
-                return;
-        if (wakes->n == wakes->room) {
-                size_t room = wakes->room ? 2 * wakes->room : 4;
-                struct wake_result *more = arena_alloc(wakes->arena, room * sizeof(*more));
-
-                if (wakes->n)
-                        memcpy(more, wakes->at, wakes->n * sizeof(*more));
-                wakes->at = more;
-                wakes->room = room;
-        }
-        wakes->at[wakes->n++] = *result;
-}
-
-void run_wakes_tell(struct runtime *rt, struct run_wakes *wakes)
-{
-        for (size_t i = 0; i < wakes->n; i++) {
-                const struct run *run = &wakes->at[i].run;
-
-                live_publish(rt->live, run->company_id, "heartbeat.run.queued",
-                             json_pack("{s:s, s:s, s:s, s:s?, s:s?}", "runId", run->id, "agentId",
-                                       run->agent_id, "invocationSource", run->invocation_source,
-                                       "triggerDetail", run->trigger_detail, "wakeupRequestId",
-                                       run->wakeup_request_id));
-        }
-        if (wakes->n || wakes->kick)
+        if (r >= 0 && ret->outcome == WAKE_QUEUED)
                 run_host_kick(rt->runs);
-        wakes->n = 0;
-        wakes->kick = false;
+        return r < 0 ? r : 0;
 }

@@ -108,6 +108,23 @@ static struct wake_request unpack(const struct wakeup *row, struct arena *arena,
         return q;
 }
 
+/* Whether it was for whoever has the issue, rather than for this agent. */
+static bool is_for_assignee(const struct wake *w)
+{
+        static const char *const reasons[] = { WAKE_ASSIGNED, WAKE_COMMENTED, WAKE_TAKEN,
+                                               WAKE_UNBLOCKED };
+
+        for (size_t i = 0; w->req->reason && i < ARRAY_LEN(reasons); i++)
+                if (streq(w->req->reason, reasons[i]))
+                        return true;
+        return false;
+}
+
+static bool is_assignee(const struct wake *w)
+{
+        return w->issue.assignee_agent_id && streq(w->issue.assignee_agent_id, w->agent.id);
+}
+
 /* Why it is not wanted any more; NULL when it is. */
 static const char *obsolete(const struct wake *w)
 {
@@ -118,15 +135,12 @@ static const char *obsolete(const struct wake *w)
                 return "agent_not_invokable";
         if (closed && !w->req->wake_comment_id)
                 return "issue_closed";
-        if (!w->req->wake_comment_id && w->issue.assignee_agent_id &&
-            !streq(w->issue.assignee_agent_id, w->agent.id) && streq(w->req->source, "assignment"))
-                return "issue_reassigned";
-        return NULL;
+        return is_for_assignee(w) && !is_assignee(w) ? "issue_reassigned" : NULL;
 }
 
 /* 1 when a run came of it. */
-static int promote(struct db *db, const struct op *op, const struct wakeup *row,
-                   struct run_wakes *wakes, struct err *err)
+static int promote(struct db *db, const struct op *op, const struct wakeup *row, bool *ret_kick,
+                   struct err *err)
 {
         json_t *payload;
         struct wake_request req = unpack(row, op->arena, &payload);
@@ -153,8 +167,8 @@ static int promote(struct db *db, const struct op *op, const struct wakeup *row,
                                  err);
         } else if (r >= 0) {
                 r = wake_queue(&w, row, &result, err);
-                if (r > 0)
-                        run_wakes_add(wakes, &result);
+                if (r > 0 && ret_kick)
+                        *ret_kick = true;
         }
         json_decref(payload);
         return r < 0 ? r : (why ? 0 : r);
@@ -185,7 +199,7 @@ static int collect(void *ctx, const struct wakeup *row)
 
 /* Unless somebody works on the issue, by now also a run that was made for a row before. */
 static int promote_free(struct db *db, const struct op *op, const struct wakeup *row,
-                        struct run_wakes *wakes, struct err *err)
+                        bool *ret_kick, struct err *err)
 {
         const char *holder = NULL;
         struct issue issue;
@@ -197,28 +211,28 @@ static int promote_free(struct db *db, const struct op *op, const struct wakeup 
                 err_clear(err);
                 r = 0;
         }
-        return r < 0 || holder ? r : promote(db, op, row, wakes, err);
+        return r < 0 || holder ? r : promote(db, op, row, ret_kick, err);
 }
 
 int run_wake_promote_all(struct db *db, const struct op *op, struct runtime *rt UNUSED,
-                         struct run_wakes *wakes, struct err *err)
+                         bool *ret_kick, struct err *err)
 {
         struct rows rows = { .arena = op->arena };
         int r = wakeups_deferred(db, op->arena, collect, &rows, err);
 
         for (size_t n = 0; r >= 0 && n < rows.n; n++)
-                r = promote_free(db, op, &rows.at[n], wakes, err);
+                r = promote_free(db, op, &rows.at[n], ret_kick, err);
         return r < 0 ? r : 0;
 }
 
 int run_wake_promote_in(struct db *db, const struct op *op, struct runtime *rt UNUSED,
-                        const struct run *ended, struct run_wakes *wakes, struct err *err)
+                        const struct run *ended, bool *ret_kick, struct err *err)
 {
         struct rows rows = { .arena = op->arena };
         int r = wakeups_deferred_after(db, ended->id, ended->issue_id, op->arena, collect, &rows,
                                        err);
 
         for (size_t n = 0; r >= 0 && n < rows.n; n++)
-                r = promote_free(db, op, &rows.at[n], wakes, err);
+                r = promote_free(db, op, &rows.at[n], ret_kick, err);
         return r < 0 ? r : 0;
 }

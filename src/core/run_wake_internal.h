@@ -31,6 +31,8 @@ int wake_context(struct wake *w, const char *before, const char **ret, struct er
 int wake_queue(struct wake *w, const struct wakeup *from, struct wake_result *ret, struct err *err);
 /* Another run holds the issue: remember the wake-up until it ends. */
 int wake_defer(struct wake *w, const char *holder_run_id, struct wake_result *ret, struct err *err);
+/* heartbeat.run.queued, once it is committed. */
+void run_announce_queued(struct db *db, const struct run *run);
 /* The row of a request that says what became of it. */
 int wake_note(struct wake *w, const char *status, const char *run_id, const char *why,
               struct err *err);

@@ -240,6 +240,7 @@ static void stop(struct daemon *d, const char *why)
                 idle_stop(&d->idle);
         http_server_drain(d->http);
         live_stop(d->rt.live);
+        callback_host_stop(d->rt.callbacks);
         uv_timer_stop(&d->sweep_timer);
         run_scheduler_stop(d->scheduler);
         uv_timer_start(&d->grace_timer, grace_over, GRACE_MS, 0);
@@ -600,6 +601,7 @@ static void shut_down(struct daemon *d)
         if (d->pool) {
                 run_host_stop(d->rt.runs);
                 run_scheduler_stop(d->scheduler);
+                callback_host_stop(d->rt.callbacks);
                 pool_drain(d->pool, true);
                 while (!pool_idle(d->pool))
                         uv_run(&d->loop, UV_RUN_ONCE);

@@ -221,6 +221,16 @@ void http_server_serve(struct http_server *s, struct byte_stream *take_stream,
                 http_conn_open_stream(s, take_stream, peer, surplus);
 }
 
+void http_server_serve_fd(struct http_server *s, int take_fd, const struct http_peer *peer)
+{
+        bool surplus = s->n_conns >= s->config.max_connections && !close_an_idle_one(s);
+
+        if (s->draining || s->n_conns >= s->config.max_connections + SURPLUS_MAX)
+                close(take_fd);
+        else
+                http_conn_open(s, take_fd, peer, surplus);
+}
+
 static void watch_listeners(struct http_server *s, bool on)
 {
         for (struct http_listener *l = s->listeners; l; l = l->next)

@@ -94,6 +94,8 @@ int http_server_listen(struct http_server *s, int take_fd, struct err *err);
  * it is answered 503 and closed. */
 void http_server_serve(struct http_server *s, struct byte_stream *take_stream,
                        const struct http_peer *peer);
+/* The same over a connected socket. */
+void http_server_serve_fd(struct http_server *s, int take_fd, const struct http_peer *peer);
 /* Stop accepting; idle connections close at once, busy ones after their answer. */
 void http_server_drain(struct http_server *s);
 /* Number of connections that are open. */

@@ -164,11 +164,16 @@ int runs_note_output(struct db *db, const struct run *row, struct err *err)
         return db_exec(db,
                        "UPDATE heartbeat_runs SET last_output_at = ?2, last_output_seq = ?3, "
                        "last_output_stream = ?4, last_output_bytes = ?5, log_bytes = ?6, "
-                       "first_output_at = COALESCE(first_output_at, ?7) WHERE id = ?1",
+                       "first_output_at = COALESCE(first_output_at, ?7), "
+                       "process_pid = COALESCE(CAST(?8 AS BIGINT), process_pid), "
+                       "process_group_id = COALESCE(CAST(?8 AS BIGINT), process_group_id), "
+                       "process_started_at = COALESCE(CAST(?9 AS BIGINT), process_started_at) "
+                       "WHERE id = ?1",
                        DB_ARGS(DB_T(row->id), DB_TIME(row->last_output_at),
                                DB_I(row->last_output_seq), DB_T(row->last_output_stream),
                                DB_TIME(row->last_output_bytes), DB_TIME(row->log_bytes),
-                               DB_TIME(row->first_output_at)),
+                               DB_TIME(row->first_output_at), DB_TIME(row->process_pid),
+                               DB_TIME(row->process_started_at)),
                        err);
 }
 

@@ -99,7 +99,8 @@ int runs_step(struct db *db, const struct run *row, const char *from, const char
 int runs_end(struct db *db, const struct run *row, const char *from, struct err *err);
 /* Ask for the end of one that runs; 0 when it was asked for before. */
 int runs_request_cancel(struct db *db, const char *id, int64_t now_us, struct err *err);
-/* How far the output is. Unconditional: it only grows. */
+/* How far the output is, and the process that it comes from once that is known. Unconditional: it
+ * only grows. */
 int runs_note_output(struct db *db, const struct run *row, struct err *err);
 /* One that never began is over: its step becomes done with its end. */
 int runs_drop(struct db *db, const char *id, int64_t now_us, struct err *err);

@@ -45,11 +45,21 @@ objects.browser = {
 		objects[name] = page;
 		objects[`${name}.context`] = context;
 		objects[`${name}.troubles`] = [];
+		objects[`${name}.downloads`] = [];
+		page.on("download", async (d) => {
+			const [file, path] = [d.suggestedFilename(), await d.path()];
+
+			objects[`${name}.downloads`].push([file, readFileSync(path, "utf8")]);
+		});
 		watch(page, objects[`${name}.troubles`]);
 		return name;
 	},
 	troubles: (name) => objects[`${name}.troubles`].splice(0),
+	/** What was saved so far: [file name, text]. */
+	downloads: (name) => objects[`${name}.downloads`],
 	shut: (name) => objects[`${name}.context`].close(),
+	/** The value of a function of the page, given as text. */
+	measure: (name, script) => objects[name].evaluate(`(${script})()`),
 	/** What axe-core has against the page, one line each. */
 	async axe(name) {
 		const page = objects[name];

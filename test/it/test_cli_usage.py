@@ -150,7 +150,7 @@ class CompletionTest(unittest.TestCase):
         self.assertEqual(self.complete("--company", "acme", "env", "sh"), ["show"])
         self.assertIn("--ttl", self.complete("lease", "acquire", "box", "--"))
         self.assertEqual(self.complete("env", "create", "box", "--driver", "s"), ["ssh", "sandbox"])
-        self.assertEqual(self.complete("ru"), ["run"])
+        self.assertEqual(self.complete("ru"), ["run", "runs"])
         self.assertEqual(self.complete("lease", "exec"), ["exec", "executions"])
         self.assertIn("--workspace", self.complete("run", "--"))
         self.assertNotIn("--private", self.complete("serve", "--"))

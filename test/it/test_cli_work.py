@@ -51,6 +51,7 @@ class WorkCliTest(BerthTest):
 
     def test_issues(self):
         ada = self.json("agent", "create", "Ada")
+        self.ok("PATCH", f"/api/agents/{ada['id']}", {"runtimeConfig": {"heartbeat": {"wakeOnDemand": False}}})
         self.run_ok("project", "create", "Site")
         self.assertEqual(self.run_ok("issue", "list"), "no issues\n")
         made = self.labels(self.run_ok("issue", "create", "First", "--priority", "high", "--project", "site",

@@ -25,9 +25,9 @@ RUN_A = "00000000-0000-4000-8000-00000000000a"
 RUN_B = "00000000-0000-4000-8000-00000000000b"
 TIMES_MAX = 4  # of a point that is passed more often, the first few are enough
 SECRETS = ("secret.", "vault.", "vault_fake.", "master_key.", "env_secrets.")
-# test_exec_kill.py, test_exec_far.py, test_plugin_box.py, test_sandbox_crash.py, test_secret_walk.py, test_plugin_crash.py (registry) and
+# test_run_crash.py, test_exec_kill.py, test_exec_far.py, test_plugin_box.py, test_sandbox_crash.py, test_secret_walk.py, test_plugin_crash.py (registry) and
 # test_provider_crash.py crash at each of those
-ELSEWHERE = ("exec.", "plugin_box.", "sandbox.", "workspace.", "registry.", "provider.", *SECRETS)
+ELSEWHERE = ("exec.", "plugin_box.", "sandbox.", "workspace.", "registry.", "provider.", "run.", "runlog.", *SECRETS)
 OPERATIONS = []
 
 

@@ -358,6 +358,13 @@ class UpdatingTest(EnvironmentsTest):
         self.assertGreater(changed["updatedAt"], made["updatedAt"])
         self.assertEqual(changed["createdAt"], made["createdAt"])
 
+    def test_config_is_replaced_when_told(self):
+        made = self.environment(self.acme, driver="ssh", config={**SSH, "knownHosts": "k", "port": 2222})
+        changed = self.patch(made, {"config": SSH, "replaceConfig": True})
+        self.assertEqual(changed["config"], STORED_SSH)
+        self.assertEqual(self.patch(made, {"name": "n", "replaceConfig": True})["config"], STORED_SSH)
+        self.assert_status(self.req("PATCH", f"/api/environments/{made['id']}", {"config": {}, "replaceConfig": True}), 422)
+
     def test_null_clears(self):
         made = self.environment(self.acme, driver="ssh", config=SSH, description="d", metadata={"a": 1})
         changed = self.patch(made, {"description": None, "metadata": None})

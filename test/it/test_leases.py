@@ -578,6 +578,27 @@ class ListingTest(LeasesTest):
             self.assertEqual([lease["id"] for lease in answer.json], made)
             self.assertIsNone(answer.headers.get("X-Next-Cursor"))
 
+    def test_leases_of_a_company(self):
+        envs = [self.environment(self.acme, name=f"e{i}") for i in range(3)]
+        made = [self.acquire(env)["lease"]["id"] for env in envs * 2][::-1]
+        other = self.company("Other")
+        self.acquire(self.environment(other))
+        path = f"/api/companies/{self.acme['id']}/environment-leases"
+        self.assertEqual([lease["id"] for lease in self.ok("GET", path)], made)
+        self.release(made[2])
+        living = [ident for ident in made if ident != made[2]]
+        for query in ("?living=true&limit=2", "?limit=2"):
+            seen, cursor = [], ""
+            while cursor is not None:
+                answer = self.req("GET", f"{path}{query}{cursor}")
+                seen += [lease["id"] for lease in answer.json]
+                following = answer.headers.get("X-Next-Cursor")
+                cursor = f"&cursor={following}" if following else None
+            self.assertEqual(sorted(seen), sorted(living if "living" in query else made))
+            self.assertEqual(len(seen), len(set(seen)))
+        self.assert_status(self.req("GET", path + "?limit=501"), 400)
+        self.assert_status(self.req("GET", f"/api/companies/{RUN}/environment-leases"), 404)
+
     def test_pages_of_a_status(self):
         env = self.environment(self.acme)
         kept = []

@@ -88,6 +88,7 @@ class OverviewTest(WebTest):
         company = self.company()
         page = self.page(f"/{company['issuePrefix']}/environments")
         page.heading("Environments")
+        page.text("live", exact=True)
         self.daemon.stop()
         page.text("Connection lost")
         self.assert_accessible(page)
@@ -95,15 +96,51 @@ class OverviewTest(WebTest):
         page.get_by_text("Connection lost").gone()
         self.environment(company, name="after the restart")
         page.text("after the restart")
+        page.text("live", exact=True)
 
 
 class SignInTest(WebTest):
     daemon_flags = ("--mode", "authenticated")
+    daemon_binary = "faults"  # for its clock
+
+    def setUp(self):
+        self.clock = self.temp_dir() / "clock"
+        self.clock.write_text("0")
+        self.daemon_env = {"BERTH_TEST_CLOCK_FILE": str(self.clock)}
+        super().setUp()
+        self.acme = self.operator("POST", "/api/companies", {"name": "Acme"}, 201)
+
+    def signed_in(self, key):
+        page = self.page(f"/{self.acme['issuePrefix']}/environments")
+        page.get_by_label("Board key").fill(key["token"])
+        page.button("Sign in").click()
+        page.heading("Environments")
+        return page
+
+    def test_a_key_that_expires(self):
+        key = self.board_user(admin=True)
+        page = self.signed_in(key)
+        self.clock.write_text(str(40 * 86400))
+        page.get_by_role("navigation").get_by_role("link", name="Overview").click()
+        page.text("The key is not valid any more")
+        self.assertNotIn(key["token"], page.evaluate("JSON.stringify(sessionStorage) + JSON.stringify(localStorage)"))
+        page.get_by_label("Board key").fill(self.board_user(user="eve", admin=True)["token"])
+        page.button("Sign in").click()
+        page.heading("Overview")
+        page.button("Sign out").click()
+        page.heading("Sign in to Berth")
+
+    def test_a_member_of_one_company(self):
+        self.operator("POST", "/api/companies", {"name": "Other"}, 201)
+        page = self.signed_in(self.board_user(self.acme, role="viewer"))
+        self.assertEqual(page.get_by_label("Company").locator("option").all_inner_texts(), ["Acme"])
+        page.get_by_role("navigation").get_by_role("link", name="Overview").click()
+        page.heading("Overview")
+        self.assert_accessible(page)
 
     def test_a_key(self):
-        company = self.operator("POST", "/api/companies", {"name": "Acme"}, 201)
-        key = self.operator("POST", "/api/board-api-keys", {"name": "page", "user": "ada", "instanceAdmin": True}, 201)
-        page = self.page(f"/{company['issuePrefix']}/environments")
+        key = self.board_user(admin=True)
+        page = self.page(f"/{self.acme['issuePrefix']}/environments")
         page.heading("Sign in to Berth")
         self.assert_accessible(page)
         page.get_by_label("Board key").fill("pcp_board_" + "0" * 48)

@@ -9,7 +9,6 @@ from worktest import MISSING
 
 
 class ByHandTest(WakeTest):
-    # http-api 3.8
     def test_a_wake_up_queues_a_run(self):
         ada = self.sleeper()
         run = self.wake(ada, triggerDetail="manual", reason="look around", payload={"n": 1})
@@ -103,7 +102,6 @@ class ByIssuesTest(WakeTest):
     def reasons(self, agent):
         return [r["contextSnapshot"].get("wakeReason") for r in self.runs(agent)]
 
-    # http-api 3.10
     def test_an_assignment(self):
         ada = self.sleeper()
         issue = self.issue("do", assigneeAgentId=ada["id"])
@@ -128,7 +126,6 @@ class ByIssuesTest(WakeTest):
         self.comment(issue, "hello @Ada")
         self.assertEqual(self.requests(ada), [])
 
-    # http-api 3.10
     def test_a_comment_by_somebody_else(self):
         ada = self.sleeper()
         issue = self.issue(assigneeAgentId=ada["id"])
@@ -152,7 +149,6 @@ class ByIssuesTest(WakeTest):
         self.comment(issue, "once more", reopen=True)
         self.assertEqual(self.reasons(ada), ["issue_commented"])
 
-    # http-api 3.10
     def test_mentions(self):
         ada, bob = self.sleeper(), self.sleeper("Bob")
         eve, long = self.sleeper("Eve"), self.sleeper("Bob Long")
@@ -168,7 +164,6 @@ class ByIssuesTest(WakeTest):
         self.agent_ok(bob, "POST", f"/api/issues/{own['id']}/comments", {"body": "@bob"}, status=201)
         self.assertEqual(len(self.requests(bob)), before)  # nobody wakes itself by talking
 
-    # http-api 3.10
     def test_the_board_takes_it_for_an_agent(self):
         ada = self.sleeper()
         issue = self.issue()
@@ -289,13 +284,16 @@ class TimerTest(WakeTest):
 
     def test_what_does_not_wake(self):
         ada = self.timed(intervalSec=600)
-        for body in ({"enabled": False, "intervalSec": 600}, {"enabled": True}, {"enabled": True, "cron": "nonsense"},
+        for body in ({"enabled": False, "intervalSec": 600}, {"enabled": True},
                      {"enabled": True, "intervalSec": -5}):
             self.ok("PATCH", f"/api/agents/{ada['id']}", {"runtimeConfig": {"heartbeat": body}})
             wait_until(lambda: self.due(ada) is None, f"{body} is no schedule")
         self.ok("PATCH", f"/api/agents/{ada['id']}",
                 {"runtimeConfig": {"heartbeat": {"enabled": True, "intervalSec": 600}}})
         wait_until(lambda: self.due(ada), "it begins")
+        for line in ("nonsense", "* * * *", 5):
+            self.assert_error(self.req("PATCH", f"/api/agents/{ada['id']}",
+                                       {"runtimeConfig": {"heartbeat": {"enabled": True, "cron": line}}}), 422)
         self.ok("POST", f"/api/agents/{ada['id']}/pause")
         wait_until(lambda: self.due(ada) is None, "not while it is paused")
         self.set_clock(10000)
@@ -315,7 +313,6 @@ class DeferredTest(WakeTest):
         issue = self.issue(status="backlog", assigneeAgentId=ada["id"])
         return issue, self.run_row(ada, issue=issue)
 
-    # http-api 3.8
     def test_it_is_being_worked_on(self):
         ada = self.sleeper()
         issue, run = self.held(ada)

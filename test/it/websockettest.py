@@ -4,8 +4,8 @@ import base64
 import hashlib
 import json
 import os
-import socket
 import struct
+import threading
 
 from berthtest import RawConnection
 
@@ -25,10 +25,8 @@ class WebSocket:
     """Connected once it is made. next() answers pings by itself and is None at the end, when `status` and
     `reason` say what the server's close said."""
 
-    def __init__(self, daemon, path, headers=None, token=None, timeout=20, receive_buffer=None, answer_pings=True):
+    def __init__(self, daemon, path, headers=None, token=None, timeout=20, answer_pings=True):
         self.raw = RawConnection(daemon.address, timeout)
-        if receive_buffer:
-            self.raw.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.answer_pings = answer_pings
         self.pings = 0
         self.status = self.reason = None
@@ -127,6 +125,17 @@ class WebSocket:
                 self.reason = data[2:].decode()
                 return None
         return None
+
+    def end_in_background(self):
+        """Read to the end and hang up, as a client does; join() the thread."""
+        def read():
+            while self.next() is not None:
+                pass
+            self.close()
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        return thread
 
     def close(self):
         self.raw.close()

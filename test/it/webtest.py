@@ -101,6 +101,9 @@ class Page(Chain):
     def troubles(self):
         return self._browser.call("browser", [["troubles", self._on]])
 
+    def downloads(self):
+        return self._browser.call("browser", [["downloads", self._on]])
+
     def shut(self):
         self._browser.call("browser", [["shut", self._on]])
 
@@ -155,6 +158,9 @@ class WebTest(BerthTest):
         self.pages.append(page)
         page.goto(path)
         return page
+
+    def issue(self, company, **body):
+        return self.ok("POST", f"/api/companies/{company['id']}/issues", body, status=201)
 
     def assert_accessible(self, page):
         self.assertEqual(page.axe(), [])

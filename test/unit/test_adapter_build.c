@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "core/adapter_internal.h"
 
 static void assert_args(const struct adapter_fixture *f, const char *expected)
 {
@@ -535,6 +536,20 @@ static void test_setup(void **state)
         fixture_done(&f);
 }
 
+/* remote-execution 8.17 */
+static void test_names_of_packages_are_quoted(void **state)
+{
+        json_t *json = fixture_json("{\"install\":{\"npm\":\"odd'pkg\"}}");
+        struct adapter_descriptor d = { .json = json };
+        struct arena arena = { 0 };
+
+        (void)state;
+        assert_non_null(strstr(adapter_install_script(&d, &arena),
+                               "then npm install -g 'odd'\"'\"'pkg'; elif"));
+        arena_done(&arena);
+        json_decref(json);
+}
+
 static void test_the_directory(void **state)
 {
         struct adapter_fixture f;
@@ -573,6 +588,7 @@ int main(void)
                 cmocka_unit_test(test_described_variables),
                 cmocka_unit_test(test_what_the_event_shows),
                 cmocka_unit_test(test_setup),
+                cmocka_unit_test(test_names_of_packages_are_quoted),
                 cmocka_unit_test(test_the_directory),
         };
 

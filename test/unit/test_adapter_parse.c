@@ -427,7 +427,8 @@ static void check_line(size_t bytes, const char *expected)
         begin(&t, "claude_local", NULL, NULL);
         memset(line, 'a', bytes);
         memcpy(line, head, sizeof(head) - 1);
-        memcpy(line + bytes - 2, "\"}", 2);
+        line[bytes - 2] = '"';
+        line[bytes - 1] = '}';
         adapter_parser_feed(t.p, false, line, bytes / 2);
         adapter_parser_feed(t.p, false, line + bytes / 2, bytes - bytes / 2);
         feed(&t, false, "\n{\"type\":\"system\",\"subtype\":\"init\",\"session_id\":\"s\"}\n");

@@ -259,7 +259,7 @@ static void test_long_output(void **state)
         struct run_log *log = open_it();
         CLEAN(buf_done) struct buf text = BUF_INIT;
         CLEAN(cleanup_free) char *got = NULL;
-        struct run_log_state s;
+        struct run_log_state s, again;
         char hex[65];
         int64_t bytes;
 
@@ -282,6 +282,20 @@ static void test_long_output(void **state)
         assert_int_equal(bytes, s.bytes);
         assert_int_equal(strlen(hex), 64);
         run_log_close(log);
+        /* Opened again it knows the same. */
+        log = open_it();
+        run_log_state(log, &again);
+        assert_int_equal(again.bytes, s.bytes);
+        assert_int_equal(again.records, s.records);
+        assert_int_equal(again.first_at / 1000, s.first_at / 1000);
+        print("stdout", "the end");
+        assert_int_equal(run_log_system(log, "[berth] a line\n", NULL), 0);
+        pump(log, EXEC, true);
+        run_log_close(log);
+        free(got);
+        got = chunks("stdout", 1000000);
+        assert_int_equal(strlen(got), text.len + 7);
+        assert_string_equal(got + text.len, "the end");
 }
 
 static void test_limit(void **state)

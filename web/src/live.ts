@@ -27,7 +27,7 @@ export interface Connection {
 
 const POLL_MS = 2000;
 const RETRY_MS = [300, 1000, 2000, 5000];
-const SILENCE_MS = 45000; // a comment comes every 15 s
+const SILENCE_MS = 75_000; // a comment comes every 30 s
 const GATHER_MS = 150;
 
 export const connection = createStore<Connection>({ state: "connecting", since: Date.now() });
@@ -100,8 +100,8 @@ export function forgetAll(): void {
 	kept.clear();
 }
 
-/** `path` null: nothing is asked for. */
-export function useQuery<T>(path: string | null, topics: Topic[] = []): Loaded<T> {
+/** `path` null: nothing is asked for. `everyMs`: for what changes without an event. */
+export function useQuery<T>(path: string | null, topics: Topic[] = [], everyMs = 0): Loaded<T> {
 	const [, redraw] = useState(0);
 	const state = useRef<{ path: string | null; data?: T; error?: ApiError; text?: string }>({ path: null });
 	const reload = useRef<() => void>(() => {});
@@ -158,6 +158,15 @@ export function useQuery<T>(path: string | null, topics: Topic[] = []): Loaded<T
 		// Topics are constants of the place that asks.
 	}, [path]);
 
+	useEffect(() => {
+		if (everyMs === 0 || path === null) return;
+		const timer = setInterval(() => {
+			if (streaming && !document.hidden) reload.current();
+		}, everyMs);
+
+		return () => clearInterval(timer);
+	}, [path, everyMs]);
+
 	const { data, error } = state.current;
 
 	return { data, error, loading: data === undefined && !error && path !== null, reload: () => reload.current() };
@@ -176,22 +185,34 @@ function unreachable(): void {
 let streaming = false;
 let stop: (() => void) | null = null;
 
-/** Follow a company; null: nobody. */
+/** Follow a company; null: nobody. A tab that nobody sees gives its connection to others: a browser has six for us. */
 export function follow(companyId: string | null): void {
 	stop?.();
 	stop = null;
 	if (!companyId) return;
-	const ended = new AbortController();
 	const poll = setInterval(() => {
 		if (!streaming && !document.hidden) tick();
 	}, POLL_MS);
+	const last = { id: "" };
+	let reading: AbortController | null = null;
 
+	function look() {
+		reading?.abort();
+		reading = null;
+		streaming = false;
+		if (document.hidden) return;
+		reading = new AbortController();
+		void stream(companyId as string, last, reading.signal);
+	}
+
+	document.addEventListener("visibilitychange", look);
 	stop = () => {
-		ended.abort();
+		document.removeEventListener("visibilitychange", look);
+		reading?.abort();
 		clearInterval(poll);
 		streaming = false;
 	};
-	void stream(companyId, ended.signal);
+	look();
 }
 
 // One cheap question while the daemon is away, everything on the screen otherwise.
@@ -205,27 +226,26 @@ function tick(): void {
 	});
 }
 
-async function stream(companyId: string, signal: AbortSignal): Promise<void> {
-	let last = "";
+async function stream(companyId: string, last: { id: string }, signal: AbortSignal): Promise<void> {
 	let failures = 0;
 
 	while (!signal.aborted && session.get().needsKey === null) {
 		try {
-			await read(companyId, last, signal, (id) => {
-				last = id;
+			await read(companyId, last, signal, () => {
 				failures = 0;
 			});
-			streaming = false;
-			if (!signal.aborted) unreachable();
-		} catch (e) {
-			streaming = false;
 			if (signal.aborted) return;
+			streaming = false;
+			unreachable();
+		} catch (e) {
+			if (signal.aborted) return;
+			streaming = false;
 			if (e instanceof ApiError && e.status === 401) return;
-			if (e instanceof ApiError && !e.unreachable) {
-				connected("polling"); // this daemon has no stream for us; the timer asks
+			if (e instanceof ApiError && (e.status === 403 || e.status === 404)) {
+				connected("polling"); // there is no stream for us; the timer asks
 				return;
 			}
-			unreachable();
+			if (e instanceof ApiError && e.unreachable) unreachable();
 		}
 		await pause(RETRY_MS[Math.min(failures++, RETRY_MS.length - 1)] as number, signal);
 	}
@@ -243,13 +263,13 @@ function pause(ms: number, signal: AbortSignal): Promise<void> {
 }
 
 // Not an EventSource, because that cannot send the key.
-async function read(companyId: string, last: string, signal: AbortSignal, seen: (id: string) => void): Promise<void> {
+async function read(companyId: string, last: { id: string }, signal: AbortSignal, opened: () => void): Promise<void> {
 	const headers: Record<string, string> = { ...authHeaders(), Accept: "text/event-stream" };
 	const cut = new AbortController();
 	let silence = setTimeout(() => cut.abort(), SILENCE_MS);
 	let answer: Response;
 
-	if (last) headers["Last-Event-ID"] = last;
+	if (last.id) headers["Last-Event-ID"] = last.id;
 	try {
 		answer = await fetch(`/api/companies/${companyId}/events`, {
 			headers,
@@ -265,6 +285,7 @@ async function read(companyId: string, last: string, signal: AbortSignal, seen: 
 		clearTimeout(silence);
 		throw await readError(answer);
 	}
+	opened();
 	streaming = true;
 	connected("live");
 
@@ -280,7 +301,7 @@ async function read(companyId: string, last: string, signal: AbortSignal, seen: 
 			silence = setTimeout(() => cut.abort(), SILENCE_MS);
 			text += value;
 			for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
-				take(text.slice(0, end), seen);
+				take(text.slice(0, end), last);
 				text = text.slice(end + 2);
 			}
 		}
@@ -291,7 +312,7 @@ async function read(companyId: string, last: string, signal: AbortSignal, seen: 
 	}
 }
 
-function take(block: string, seen: (id: string) => void): void {
+function take(block: string, last: { id: string }): void {
 	let name = "";
 	let data = "";
 
@@ -300,7 +321,7 @@ function take(block: string, seen: (id: string) => void): void {
 		const field = colon < 0 ? line : line.slice(0, colon);
 		const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
 
-		if (field === "id") seen(value);
+		if (field === "id") last.id = value;
 		else if (field === "event") name = value;
 		else if (field === "data") data += (data ? "\n" : "") + value;
 	}

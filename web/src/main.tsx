@@ -122,7 +122,7 @@ function Side(props: { companies: Company[]; company: Company | null; section: s
 			)}
 			{prefix && (
 				<nav aria-label="Sections">
-					{sections.map((s) => (
+					{sections.filter((s) => !s.hidden).map((s) => (
 						<a key={s.name} href={`/${prefix}/${s.name}`} aria-current={s.name === props.section ? "page" : undefined}>
 							{s.title}
 						</a>

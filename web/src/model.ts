@@ -62,14 +62,84 @@ export interface Run {
 	updatedAt: string;
 }
 
+export interface RunTimeline {
+	queuedAt: string | null;
+	startedAt: string | null;
+	leasedAt: string | null;
+	stagedAt: string | null;
+	spawnedAt: string | null;
+	firstOutputAt: string | null;
+	exitedAt: string | null;
+	restoredAt: string | null;
+	finishedAt: string | null;
+	releasedAt: string | null;
+}
+
+/** One run, whole. */
+export interface RunDetail extends Run {
+	step: string;
+	taskKey: string | null;
+	environmentId: string | null;
+	leaseId: string | null;
+	signal: string | null;
+	usageJson: JsonObject | null;
+	resultJson: JsonObject | null;
+	contextSnapshot: JsonObject | null;
+	retryOfRunId: string | null;
+	scheduledRetryAt: string | null;
+	adapterType?: string;
+	logBytes: number | null;
+	timeline: RunTimeline;
+	outputSilence?: { level: string; silenceAgeMs: number | null };
+}
+
+export interface RunEvent {
+	id: string;
+	seq: number;
+	eventType: string;
+	level: string | null;
+	message: string | null;
+	payload: JsonObject | null;
+	createdAt: string;
+}
+
 export interface Agent {
 	id: string;
 	name: string;
 	urlKey: string;
 	role: string;
+	title?: string | null;
 	status: string;
 	adapterType: string;
+	adapterConfig?: JsonObject;
 	defaultEnvironmentId: string | null;
+	pauseReason?: string | null;
+	lastHeartbeatAt?: string | null;
+	createdAt?: string;
+}
+
+export interface Issue {
+	id: string;
+	identifier: string;
+	title: string;
+	description: string | null;
+	status: string;
+	priority: string;
+	assigneeAgentId: string | null;
+	assigneeUserId: string | null;
+	executionRunId: string | null;
+	createdAt: string;
+	updatedAt: string;
+}
+
+export interface Comment {
+	id: string;
+	authorType: string;
+	authorAgentId: string | null;
+	authorUserId: string | null;
+	createdByRunId: string | null;
+	body: string;
+	createdAt: string;
 }
 
 /** The subset of JSON Schema that forms are made from. */
@@ -150,6 +220,52 @@ export interface Secret {
 	key: string;
 	status: string;
 	provider?: string;
+	managedMode?: string;
+	externalRef?: string | null;
+	providerConfigId?: string | null;
+	latestVersion?: number;
+	description?: string | null;
+	referenceCount?: number;
+	lastResolvedAt?: string | null;
+	lastRotatedAt?: string | null;
+	createdAt?: string;
+}
+
+export interface SecretProvider {
+	id: string;
+	label: string;
+	requiresExternalRef: boolean;
+	supportsManagedValues: boolean;
+	supportsExternalReferences: boolean;
+	configured: boolean;
+}
+
+export interface Vault {
+	id: string;
+	provider: string;
+	displayName: string;
+	status: string;
+	isDefault: boolean;
+	config: JsonObject;
+	healthStatus: string | null;
+	healthCheckedAt: string | null;
+	healthMessage: string | null;
+}
+
+export interface Plugin {
+	id: string;
+	pluginKey: string;
+	packageName: string;
+	version: string;
+	packageVersion?: string | null;
+	categories: string[];
+	manifestJson: JsonObject;
+	status: string;
+	packagePath: string | null;
+	lastError: string | null;
+	installedAt: string;
+	updatedAt: string;
+	pendingUpgrade?: { version: string; packageVersion: string | null; addedCapabilities: string[] | null };
 }
 
 export interface Salvage {

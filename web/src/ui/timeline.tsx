@@ -26,6 +26,10 @@ export interface TimelineProps {
 	to: number;
 	/** Written under the axis; the time of day unless told. */
 	axis?: (at: number) => string;
+	/** When a span began, as it is said; date and time unless told. */
+	when?: (at: number) => string;
+	/** How long one took, as it is said. */
+	took?: (ms: number) => string;
 }
 
 const TICKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000,
@@ -55,7 +59,7 @@ export function Timeline(props: TimelineProps) {
 					<ul class="lane-track">
 						{lane.spans.map((s) => (
 							<li key={s.id} style={{ left: percent(s.start), width: `calc(${percent(s.end ?? to)} - ${percent(s.start)})` }}>
-								<Bar span={s} now={to} />
+								<Bar span={s} now={to} when={props.when ?? exactly} took={props.took ?? duration} />
 							</li>
 						))}
 					</ul>
@@ -75,10 +79,10 @@ export function Timeline(props: TimelineProps) {
 	);
 }
 
-function Bar(props: { span: Span; now: number }) {
+function Bar(props: { span: Span; now: number; when: (at: number) => string; took: (ms: number) => string }) {
 	const { span } = props;
-	const took = span.end === null ? `for ${duration(props.now - span.start)} so far` : duration(span.end - span.start);
-	const text = `${span.text}, ${exactly(span.start)}, ${took}`;
+	const took = span.end === null ? `for ${props.took(props.now - span.start)} so far` : props.took(span.end - span.start);
+	const text = `${span.text}, ${props.when(span.start)}, ${took}`;
 
 	if (!span.href) return <span class={`bar ${span.tone}`} title={text} role="img" aria-label={text} />;
 	return <a class={`bar ${span.tone}`} href={span.href} title={text} aria-label={text} />;

@@ -7,6 +7,7 @@ import type { Lease } from "../model";
 import { Code, Loading, Problem, State, When } from "../ui/basic";
 import { Dialog } from "../ui/dialog";
 import { Table } from "../ui/table";
+import { isLiving } from "./lease-table";
 
 interface Execution {
 	execId: string;
@@ -33,7 +34,7 @@ function outcome(x: Execution): string {
 
 export function Commands(props: { lease: Lease }) {
 	const path = `/environment-leases/${props.lease.id}/executions`;
-	const { data, error, loading } = useQuery<Execution[]>(`${path}?limit=200`, ["leases"]);
+	const { data, error, loading } = useQuery<Execution[]>(`${path}?limit=200`, ["leases"], isLiving(props.lease) ? 2000 : 0);
 	const [shown, setShown] = useState<Execution | null>(null);
 
 	if (loading) return <Loading />;

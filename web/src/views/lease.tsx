@@ -53,12 +53,14 @@ export function LeaseView(props: { id: string }) {
 
 function Actions(props: { lease: Lease }) {
 	const { lease } = props;
+	const { to } = useHere();
 	const path = `/environment-leases/${lease.id}`;
 	const [asking, setAsking] = useState<"release" | "destroy" | null>(null);
 	const living = isLiving(lease);
 
 	return (
 		<>
+			{living && <a class="button" href={to(`/terminal/${lease.id}`)}>Terminal</a>}
 			{living && <Action label="Renew" title="One more hour" run={() => api.post(`${path}/renew`, { ttlMs: 3_600_000 })} done="It lasts an hour from now." />}
 			{living && <Action label="Pause" title="All its commands stand still until it is resumed" run={() => api.post(`${path}/pause`)} done="Paused." />}
 			<Action label="Resume" run={() => api.post(`${path}/resume`)} done="Resumed." />

@@ -12,6 +12,8 @@ import { EnvironmentTable, namesOf } from "./environment-table";
 
 const RUNS = 200;
 const LANES = 12;
+const LISTED = 10;
+const DAY = 86_400_000;
 const OVER = ["succeeded", "failed", "cancelled", "timed_out"];
 
 export function OverviewView() {
@@ -20,7 +22,7 @@ export function OverviewView() {
 	const leases = useQuery<Lease[]>(at("/environment-leases?living=true&limit=500"), ["leases"]);
 	const runs = useQuery<Run[]>(at(`/heartbeat-runs?limit=${RUNS}`), ["runs"]);
 	const agents = useQuery<Agent[]>(at("/agents"), ["agents"]);
-	const leaks = useQuery<Leaks>("/leaks", ["leaks"]);
+	const leaks = useQuery<Leaks>("/leaks", ["leaks"], 15_000);
 	const active = environments.data?.filter((e) => e.status === "active").length;
 	const running = runs.data?.filter((r) => !OVER.includes(r.status)).length;
 	const failed = runs.data?.filter(isFailure).length;
@@ -31,7 +33,7 @@ export function OverviewView() {
 			<ul class="tiles">
 				<Tile href="environments" title="Environments" value={active} note="active" />
 				<Tile href="leases" title="Leases" value={leases.data?.length} note="living" tone={leases.data?.length ? "busy" : "quiet"} />
-				<Tile href="runs" title="Runs" value={running} note={running === undefined ? "" : "now"} tone={running ? "busy" : "quiet"} />
+				<Tile href="runs" title="Runs" value={running} note="now" tone={running ? "busy" : "quiet"} />
 				<Tile href="runs" title="Failures" value={failed} note={`of the last ${count(runs.data?.length ?? 0, "run")}`}
 					tone={failed ? "bad" : "good"} />
 			</ul>
@@ -114,9 +116,10 @@ function RunsSection(props: { runs: Run[] | undefined; agents: Agent[] | undefin
 	const names = new Map(props.agents?.map((a) => [a.id, a.name]));
 	const name = (r: Run) => r.agentName ?? names.get(r.agentId) ?? "agent";
 	const now = Date.now();
-	const from = Math.min(now - 60_000, ...runs.map(began));
-	const lanes = useMemo(() => lanesOf(runs, name, (r) => to(`/runs/${r.id}`)), [props.runs, props.agents]);
-	const sorted = useMemo(() => [...runs].sort((a, b) => rank(a) - rank(b) || began(b) - began(a)).slice(0, 20), [props.runs]);
+	const today = runs.filter((r) => !r.finishedAt || Date.parse(r.finishedAt) > now - DAY);
+	const from = Math.max(now - DAY, Math.min(now - 60_000, ...today.map(began)));
+	const lanes = useMemo(() => lanesOf(today, name, (r) => to(`/runs/${r.id}`)), [props.runs, props.agents]);
+	const sorted = useMemo(() => [...runs].sort((a, b) => rank(a) - rank(b) || began(b) - began(a)).slice(0, LISTED), [props.runs]);
 
 	return (
 		<Section title="Runs">

@@ -1,0 +1,136 @@
+/* `berth agent wake`, and the options that say when an agent wakes by itself. */
+#include "cli/cmd_agent.h"
+#include "cli/cmd_runs.h"
+#include "cli/duration.h"
+#include "cli/listing.h"
+
+/* -- By the clock ----------------------------------------------------------------------------- */
+
+static int set_timer(const struct args *a, json_t *heartbeat, struct err *err)
+{
+        const char *every = args_value(a, "every"), *line = args_value(a, "cron");
+        int64_t ms = 0;
+        int r = every ? duration_parse("--every", every, &ms, err) : 0;
+
+        if (r >= 0 && every && ms < 10000)
+                r = err_set(err, ERR_USAGE, "--every: at least 10s");
+        if (r < 0)
+                return r;
+        json_object_del(heartbeat, "intervalSec");
+        json_object_del(heartbeat, "cron");
+        json_object_set_new(heartbeat, "enabled", json_boolean(every || line));
+        if (every)
+                json_object_set_new(heartbeat, "intervalSec", json_integer(ms / 1000));
+        return body_set(heartbeat, "cron", line, err);
+}
+
+int agent_timer(struct cli *c, const struct args *a, const json_t *agent, json_t *body,
+                struct err *err)
+{
+        json_t *had = json_get_object(agent, "runtimeConfig"), *config, *heartbeat;
+        int given = !!args_value(a, "every") + !!args_value(a, "cron") + args_flag(a, "no-timer");
+
+        if (given == 0)
+                return 0;
+        if (given > 1)
+                return err_set(err, ERR_USAGE, "--every, --cron or --no-timer: one of them");
+        config = cli_keep(c, had ? json_deep_copy(had) : json_object());
+        if (!json_get_object(config, "heartbeat"))
+                json_object_set_new(config, "heartbeat", json_object());
+        heartbeat = json_get_object(config, "heartbeat");
+        json_object_set(body, "runtimeConfig", config);
+        return set_timer(a, heartbeat, err);
+}
+
+/* -- Now -------------------------------------------------------------------------------------- */
+
+static int fill(struct cli *c, const struct args *a, json_t *body, struct err *err)
+{
+        const char *reference = args_value(a, "issue"), *task = args_value(a, "task");
+        json_t *issue, *payload = cli_keep(c, json_object());
+        int r = body_set(body, "reason", args_value(a, "reason"), err);
+
+        json_object_set_new(body, "triggerDetail", json_string("manual"));
+        if (r >= 0)
+                r = body_set(body, "idempotencyKey", args_value(a, "key"), err);
+        if (r >= 0 && args_flag(a, "fresh"))
+                json_object_set_new(body, "forceFreshSession", json_true());
+        if (r >= 0)
+                r = body_set(payload, "taskKey", task, err);
+        if (r >= 0 && reference) {
+                r = cli_call(c, "GET", cli_printf(c, "/api/issues/%s", cli_escape(c, reference)),
+                             NULL, &issue, err);
+                if (r < 0)
+                        return err_wrap(err, r, "%s", reference);
+                r = body_set(payload, "issueId", cli_text(issue, "id"), err);
+        }
+        if (r >= 0 && json_object_size(payload) > 0)
+                json_object_set(body, "payload", payload);
+        return r;
+}
+
+static int show(struct cli *c, const struct args *a, const json_t *answer, struct err *err)
+{
+        const char *id = cli_text(answer, "id"), *status;
+        bool follow = args_flag(a, "follow");
+        int r;
+
+        if (streq(cli_text(answer, "status"), "skipped")) {
+                if (c->json)
+                        out_json(answer);
+                else
+                        out_line("%s", cli_text(answer, "message"));
+                return 0;
+        }
+        if (!follow) {
+                if (c->json)
+                        out_json(answer);
+                else
+                        out_line("%s", id);
+                return 0;
+        }
+        out_note("run %s", id);
+        r = runs_print_log(c, id, true, &status, err);
+        if (r < 0)
+                return r;
+        out_note("run %s %s; `berth runs show %s` says more", id, status, id);
+        return runs_exit_status(status);
+}
+
+static int run_wake(struct cli *c, const struct args *a, struct err *err)
+{
+        json_t *agent, *answer, *body = cli_keep(c, json_object());
+        int r = cli_agent(c, a->words[0], &agent, err);
+
+        if (r >= 0)
+                r = fill(c, a, body, err);
+        if (r >= 0)
+                r = cli_call(c, "POST",
+                             cli_printf(c, "/api/agents/%s/wakeup", cli_text(agent, "id")),
+                             json_incref(body), &answer, err);
+        return r < 0 ? r : show(c, a, answer, err);
+}
+
+static const struct cli_option wake_options[] = {
+        { "issue", 0, OPTION_VALUE, "ISSUE", "what it is to work on" },
+        { "reason", 0, OPTION_VALUE, "TEXT", "why" },
+        { "follow", 'f', OPTION_FLAG, NULL, "print its log until it is done" },
+        { "fresh", 0, OPTION_FLAG, NULL, "forget the session of the last run" },
+        { "task", 0, OPTION_VALUE, "KEY", "a name for what it is to do, when there is no issue" },
+        { "key", 0, OPTION_VALUE, "KEY", "the same key again is the same run" },
+        { 0 },
+};
+
+const struct cli_command cmd_agent_wake = {
+        .name = "wake",
+        .synopsis = "AGENT [--issue ISSUE] [--reason TEXT] [--follow]",
+        .summary = "Let an agent run now",
+        .notes = "Prints the id of the run. A run of the same task that has not begun yet takes\n"
+                 "this along; while the issue is being worked on, the agent is woken afterwards.\n"
+                 "With --follow the exit status is 0 when the run succeeded and 1 when it did not.",
+        .example = "berth agent wake Ada --issue ACM-1 --follow",
+        .options = wake_options,
+        .run = run_wake,
+        .min_words = 1,
+        .max_words = 1,
+};

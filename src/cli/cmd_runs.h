@@ -1,0 +1,26 @@
+/* Shared by the files of `berth runs`, and for whoever starts a run and watches it. One thread. */
+#ifndef BERTH_CLI_CMD_RUNS_H
+#define BERTH_CLI_CMD_RUNS_H
+
+#include "cli/command.h"
+
+extern const struct cli_command cmd_runs_logs;
+
+/* By id, or by a part of the id of one of the newest. */
+int cli_run(struct cli *c, const char *given, json_t **ret, struct err *err);
+/* A table of runs; GET `path` answers a list of them. */
+int runs_print_list(struct cli *c, const char *path, struct err *err);
+/* How many of a list; ERR_USAGE when `given` (may be NULL) is no number. `query` gets
+ * "<joint>limit=N". */
+int runs_limit(struct cli *c, const char *given, const char *joint, const char **ret_query,
+               struct err *err);
+
+/* Print the log of a run from its beginning, and with `follow` until the run is over, also when the
+ * daemon is restarted meanwhile. *ret_status (may be NULL) is the run's status at the end; the
+ * arena's. */
+int runs_print_log(struct cli *c, const char *run_id, bool follow, const char **ret_status,
+                   struct err *err);
+/* 0 for a run that succeeded, else 1. */
+int runs_exit_status(const char *run_status);
+
+#endif

@@ -1,0 +1,357 @@
+"""Adapters: every kind of agent runs from its descriptor, comes back to its session, and can be tried in an
+environment. The agents are test/agents/agent under the names of the real programs."""
+
+import json
+import pathlib
+import shutil
+import unittest
+
+from berthtest import ident
+from providertest import ProviderTest
+from runtest import RunTest
+from sandboxtest import BERTH
+from sshtest import SshTest
+
+AGENT = pathlib.Path(__file__).resolve().parents[1] / "agents" / "agent"
+# adapter, its command, what its configuration needs
+KINDS = {
+    "claude_local": ("claude", {}),
+    "codex_local": ("codex", {}),
+    "cursor": ("agent", {}),
+    "gemini_local": ("gemini", {}),
+    "opencode_local": ("opencode", {"model": "openai/gpt-5"}),
+    "pi_local": ("pi", {"model": "xai/grok"}),
+}
+
+
+class AdapterTest(RunTest):
+    def make_lease(self):
+        super().make_lease()
+        self.bin = self.work / "bin"
+        self.bin.mkdir()
+        self.diary = self.work / "diary"
+        for command, _ in KINDS.values():
+            (self.bin / command).symlink_to(AGENT)
+
+    def coder(self, kind, environment=None, env=None, **config):
+        """An agent of that kind; its name is the kind."""
+        command, more = KINDS[kind]
+        config = {"command": str(self.bin / command), **more, **config,
+                  "env": {"AGENT_DIARY": str(self.diary), **(env or {})}}
+        body = {"defaultEnvironmentId": ident(environment)} if environment else {}
+        return self.agent(self.acme, kind, adapterType=kind, adapterConfig=config, **body)
+
+    def calls(self):
+        """What the agents wrote down: one (args, prompt, variables) per call."""
+        found = []
+        for block in self.diary.read_text().split("end\n")[:-1]:
+            lines = block.splitlines()
+            found.append((next(x[5:] for x in lines if x.startswith("args ")),
+                          "\n".join(x[7:] for x in lines if x.startswith("prompt ")),
+                          dict(x[4:].split("=", 1) for x in lines if x.startswith("env "))))
+        return found
+
+    def state(self, agent):
+        return self.ok("GET", f"/api/agents/{ident(agent)}/runtime-state")
+
+    def run_it(self, agent):
+        run = self.finished(self.wake(agent))
+        self.assertEqual((run["status"], run["error"]), ("succeeded", None), run)
+        return run
+
+
+class RunningTest(AdapterTest):
+    def check_kind(self, kind):
+        agent = self.coder(kind, promptTemplate="work on {{ run.id }}, {{ agent.name }}")
+        first, second = self.run_it(agent), self.run_it(agent)
+        (args, prompt, env), (resumed, _, _) = self.calls()
+        command = KINDS[kind][0]
+        self.assertEqual(prompt, f"work on {first['id']}, {kind}")
+        self.assertEqual((env["PAPERCLIP_RUN_ID"], env["PAPERCLIP_AGENT_ID"]), (first["id"], agent["id"]))
+        self.assertIn("PAPERCLIP_API_KEY", env)
+        self.assertTrue(env["PAPERCLIP_API_URL"].startswith("http://127.0.0.1:"), env["PAPERCLIP_API_URL"])
+        session = second["sessionIdBefore"]
+        self.assertIsNotNone(session)
+        self.assertEqual(first["sessionIdAfter"], session)
+        self.assertIn(session, resumed)
+        if kind != "pi_local":  # which is told the name of its session every time
+            self.assertEqual(session, "fresh-session")
+            self.assertNotIn(session, args)
+        usage = second["usageJson"]
+        self.assertEqual([usage[k] for k in ("inputTokens", "cachedInputTokens", "outputTokens")], [10, 4, 6], usage)
+        self.assertIn(f"hello from {command}", json.dumps(second["resultJson"]))
+        return first
+
+    def test_claude(self):
+        self.check_kind("claude_local")
+
+    def test_codex(self):
+        self.check_kind("codex_local")
+
+    def test_cursor(self):
+        self.check_kind("cursor")
+
+    def test_gemini(self):
+        self.check_kind("gemini_local")
+
+    def test_opencode(self):
+        self.check_kind("opencode_local")
+
+    def test_pi(self):
+        self.check_kind("pi_local")
+
+    def test_a_session_that_is_not_known_any_more(self):
+        """The second run is told to go on, is refused, and begins anew under the same run."""
+        agent = self.coder("claude_local", env={"AGENT_SESSION": "lost"})
+        self.run_it(agent)
+        self.ok("PATCH", f"/api/agents/{agent['id']}",
+                {"adapterConfig": {"env": {"AGENT_DIARY": str(self.diary)}}})
+        run = self.run_it(agent)
+        self.assertEqual((run["sessionIdBefore"], run["sessionIdAfter"]), ("lost", "fresh-session"))
+        self.assertEqual(["--resume lost" in args for args, _, _ in self.calls()], [False, True, False])
+
+    def test_what_a_failure_says(self):
+        run = self.finished(self.wake(self.coder("claude_local", env={"AGENT_MODE": "auth"})))
+        self.assertEqual((run["status"], run["errorCode"]), ("failed", "claude_auth_required"))
+        run = self.finished(self.wake(self.coder("codex_local", env={"AGENT_MODE": "crash"})))
+        self.assertEqual((run["status"], run["exitCode"], run["error"]),
+                         ("failed", 7, "Codex exited with code 7: out of luck"))
+
+    def test_in_a_sandbox(self):
+        """The same there: the program comes with the workspace, its diary comes home, and nothing is resumed that was
+        done in another sandbox (remote-execution 8.83)."""
+        (self.work / "ws").mkdir()
+        shutil.copy(AGENT, self.work / "ws" / "claude")
+        agent = self.coder("claude_local", self.sandbox(), command="./claude", cwd=str(self.work / "ws"),
+                           env={"AGENT_DIARY": "diary"})
+        run = self.run_it(agent)
+        self.run_it(agent)
+        self.diary = self.work / "ws" / "diary"
+        (args, _, env), (again, _, _) = self.calls()
+        self.assertIn("--allowedTools", args)
+        self.assertNotIn("--resume", again)
+        self.assertEqual(env["PAPERCLIP_RUN_ID"], run["id"])
+        self.assertEqual(env["PAPERCLIP_WORKSPACE_CWD"], "/workspace")
+        self.nothing_held()
+
+
+MINE = {
+    "type": "mine", "label": "Mine", "remote": True, "command": "/tmp/mine", "prompt": "argument",
+    "args": ["--say", "{{ prompt }}"],
+    "install": {"shell": """printf '#!/bin/sh\\necho "{\\"say\\":\\"hello\\"}"\\n' >/tmp/mine; chmod +x /tmp/mine"""},
+    "output": {"format": "json-lines", "events": [{"set": {"summary": "say"}}]},
+    "probe": {"seconds": 20, "expect": "hello"},
+}
+
+
+class Trying(AdapterTest):
+    def try_it(self, kind, environment=None, company=None, **config):
+        body = {"adapterConfig": config}
+        if environment:
+            body["environmentId"] = ident(environment)
+        return self.ok("POST", f"/api/companies/{ident(company or self.acme)}/adapters/{kind}/test-environment", body)
+
+    def codes(self, result):
+        return [c["code"] for c in result["checks"]]
+
+    def try_claude(self, mode=None, command="claude"):
+        return self.try_it("claude_local", command=str(self.bin / command), cwd=str(self.work),
+                           env={"AGENT_MODE": mode} if mode else {})
+
+    def ends(self):
+        """How the leases of tests ended, oldest first."""
+        return [r["status"] for r in self.daemon.sql("SELECT status FROM environment_leases ORDER BY acquired_at")]
+
+
+class TryingTest(Trying):
+    def test_here(self):
+        result = self.try_claude()
+        self.assertEqual((result["adapterType"], result["status"]), ("claude_local", "pass"), result)
+        self.assertEqual(self.codes(result), ["claude_environment_target", "claude_cwd_valid",
+                                              "claude_command_resolvable", "claude_hello_probe_passed"])
+        self.assertEqual(self.ends(), ["released"])
+        self.assertRegex(result["testedAt"], r"^20\d\d-.*Z$")
+
+    def check_hello(self, mode, status, code):
+        result = self.try_claude(mode)
+        self.assertEqual((result["status"], self.codes(result)[-1]), (status, f"claude_hello_probe_{code}"), result)
+
+    def test_what_it_answers(self):
+        self.check_hello("auth", "warn", "auth_required")
+        self.check_hello("mumble", "warn", "unexpected_output")
+        self.check_hello("crash", "fail", "failed")
+        result = self.try_claude(command="codex")
+        self.assertEqual((result["status"], self.codes(result)[-1]),
+                         ("pass", "claude_hello_probe_skipped_custom_command"))
+        result = self.try_claude(command="nothing")
+        self.assertEqual((result["status"], self.codes(result)[-1]), ("fail", "claude_command_unresolvable"))
+        result = self.try_it("pi_local", command=str(self.bin / "pi"))
+        self.assertEqual((result["status"], result["checks"][-1]["message"]),
+                         ("fail", "Pi requires an explicit model in provider/model form (adapterConfig.model)."))
+
+    def test_secrets_are_not_given(self):
+        result = self.try_it("process", command="sh", env={
+            "TOKEN": {"type": "secret_ref", "secretId": "00000000-0000-4000-8000-000000000000"}, "A": "b"})
+        self.assertEqual(result["status"], "pass")
+        self.assertEqual([c["detail"] for c in result["checks"] if c["code"] == "process_env_secrets_skipped"],
+                         ["TOKEN"])
+
+    def test_a_directory_that_is_none(self):
+        (self.work / "file").write_text("")
+        result = self.try_it("process", command="sh", cwd=str(self.work / "file"))
+        self.assertEqual((result["status"], self.codes(result)[-1]), ("fail", "process_cwd_invalid"))
+        result = self.try_it("process", command="sh", cwd="here")
+        self.assertEqual((result["status"], self.codes(result)[-1]), ("fail", "process_cwd_invalid"))
+        result = self.try_it("process")
+        self.assertEqual((result["status"], result["checks"][-1]["message"]),
+                         ("fail", "Process adapter missing command"))
+
+    def test_http(self):
+        self.assertEqual(self.codes(self.try_it("http")), ["http_url_missing"])
+        result = self.try_it("http", url="http://127.0.0.1:1/")
+        self.assertEqual((result["status"], self.codes(result)), ("pass", ["http_url_configured"]))
+        self.assertEqual(self.ends(), [])
+
+    def test_an_environment_that_is_not_there(self):
+        """environment-runtime 7.123, http-api 8.46: no lease, and nothing is tried here instead."""
+        other = self.company("Other")
+        env = self.environment(other, config=BERTH)
+        for environment in (env, {"id": "00000000-0000-4000-8000-000000000000"}):
+            result = self.try_it("process", environment, command="sh")
+            self.assertEqual((result["status"], self.codes(result)), ("warn", ["environment_not_found"]))
+        self.assertEqual(self.ends(), [])
+        self.assert_error(self.req("POST", f"/api/companies/{self.acme['id']}/adapters/nonsense/test-environment", {}),
+                          422, "Unknown adapter type: nonsense")
+
+    def test_an_adapter_that_only_works_here(self):
+        """environment-runtime 7.122, http-api 8.47"""
+        result = self.try_it("http", self.sandbox(), url="http://h/")
+        self.assertEqual((result["status"], self.codes(result)), ("warn", ["environment_target_unsupported"]))
+        self.assertEqual(result["checks"][0]["message"], 'Adapter "http" is not allowed in "box" environments.')
+        self.assertEqual(self.ends(), ["failed"])
+
+    def test_in_a_sandbox(self):
+        """environment-runtime 7.124, http-api 8.48"""
+        result = self.try_it("process", self.sandbox(), command="sh")
+        self.assertEqual((result["status"], self.codes(result)),
+                         ("pass", ["process_environment_target", "process_cwd_valid", "process_command_resolvable"]))
+        self.assertIn("sandbox environment", result["checks"][0]["message"])
+        self.assertEqual(self.ends(), ["released"])
+
+    def test_a_lease_that_cannot_be_had(self):
+        env = self.sandbox()
+        self.ok("PATCH", f"/api/environments/{env['id']}", {"status": "archived"})
+        result = self.try_it("process", env, command="sh")
+        self.assertEqual((result["status"], self.codes(result)), ("fail", ["environment_lease_acquire_failed"]))
+        self.assertEqual(result["checks"][0]["message"], 'Could not acquire a lease for environment "box".')
+
+    def test_who_may(self):
+        """Whoever configures agents; but what runs on this machine is the board's to choose."""
+        plain = self.agent(self.acme, "Plain")
+        maker = self.agent(self.acme, "Maker", permissions={"canCreateAgents": True})
+        path = f"/api/companies/{self.acme['id']}/adapters/process/test-environment"
+        body = {"adapterConfig": {"command": "sh"}}
+        self.assertEqual(self.req("POST", path, body, token=plain["token"]).status, 403)
+        self.assert_error(self.req("POST", path, body, token=maker["token"]), 403, "Board access required")
+        body["environmentId"] = self.sandbox()["id"]
+        self.assertEqual(self.ok("POST", path, body, token=maker["token"])["status"], "pass")
+
+    def test_models(self):
+        path = f"/api/companies/{self.acme['id']}/adapters/{{}}/models"
+        self.assertIn({"id": "gpt-5.4", "label": "gpt-5.4"}, self.ok("GET", path.format("codex_local")))
+        self.assertEqual(self.ok("GET", path.format("process")), [])
+        self.assert_error(self.req("GET", path.format("process") + "?environmentId=00000000-0000-4000-8000-000000000000"),
+                          404, "Environment not found")
+
+
+class OwnTest(Trying):
+    """Descriptors of the operator's own."""
+
+    def make_lease(self):
+        super().make_lease()
+        self.daemon.stop()
+        folder = self.daemon.data / "adapters"
+        folder.mkdir()
+        (folder / "mine.json").write_text(json.dumps(MINE))
+        (folder / "worse.json").write_text(json.dumps({"type": "worse", "command": "x", "args": "-p"}))
+        self.daemon.start()
+
+    def test_what_is_not_there_is_installed(self):
+        """remote-execution 8.49: looked for, installed, looked for again; and it says hello."""
+        result = self.try_it("mine", self.sandbox())
+        self.assertEqual((result["status"], self.codes(result)),
+                         ("pass", ["mine_environment_target", "mine_cwd_valid", "mine_install_command_run",
+                                   "mine_command_resolvable", "mine_hello_probe_passed"]), result)
+
+    def test_it_is_an_adapter_like_others(self):
+        shown = self.ok("GET", f"/api/companies/{self.acme['id']}/environments/capabilities")["adapters"]
+        self.assertEqual((shown[-1]["adapterType"], shown[-1]["drivers"]["ssh"]), ("mine", "supported"))
+        self.assertNotIn("worse", [a["adapterType"] for a in shown])
+        self.assertIn("worse.json: args has to be a list", self.daemon.log())
+        agent = self.agent(self.acme, "M", adapterType="mine", adapterConfig={"command": "/bin/echo"})
+        run = self.run_it(agent)
+        self.assertIn("--say You are agent", self.log_text(run))
+
+
+class HostTest(SshTest):
+    def setUp(self):
+        super().setUp()
+        self.acme = self.company()
+
+    def try_it(self, kind, env, **config):
+        result = self.ok("POST", f"/api/companies/{self.acme['id']}/adapters/{kind}/test-environment",
+                         {"adapterConfig": config, "environmentId": env["id"]})
+        return result["status"], [c["code"] for c in result["checks"]], result["checks"]
+
+    def test_on_a_host(self):
+        env = self.ssh_environment(self.acme)
+        status, codes, checks = self.try_it("process", env, command="sh")
+        self.assertEqual((status, codes), ("pass", ["process_environment_target", "process_cwd_valid",
+                                                    "process_command_resolvable"]), checks)
+        self.assertIn("SSH environment ", checks[0]["message"])
+        status, codes, _ = self.try_it("http", env, url="http://h/")
+        self.assertEqual((status, codes), ("warn", ["environment_target_unavailable"]))
+
+    def test_a_host_that_does_not_answer(self):
+        line = self.new_line()
+        env = self.ssh_environment(self.acme, port=line.port)
+        line.close()
+        status, codes, checks = self.try_it("process", env, command="sh")
+        self.assertEqual((status, codes), ("warn", ["environment_target_failed"]), checks)
+        self.assertEqual(checks[0]["message"], f'Could not connect to environment "{env["name"]}" to run the test.')
+
+
+class PluginTest(ProviderTest):
+    def try_it(self):
+        return self.ok("POST", f"/api/companies/{self.company_id}/adapters/process/test-environment",
+                       {"adapterConfig": {"command": "sh"}, "environmentId": self.env["id"]})
+
+    def setUp(self):
+        super().setUp()
+        self.env = self.sandbox()
+
+    def ended(self):
+        return [r["status"] for r in self.daemon.sql("SELECT status FROM environment_leases ORDER BY acquired_at")]
+
+    def test_a_workspace_that_cannot_be_had(self):
+        """environment-runtime 7.125, http-api 8.49"""
+        self.provider.behave(RealizeWorkspace={"error": {"code": -32000, "message": "no room"}})
+        result = self.try_it()
+        self.assertEqual((result["status"], [c["code"] for c in result["checks"]]),
+                         ("fail", ["environment_workspace_realize_failed"]))
+        self.assertEqual(result["checks"][0]["message"], 'Could not realize a workspace inside "box".')
+        self.assertIn("no room", result["checks"][0]["detail"])
+        self.assertEqual(self.ended(), ["failed"])
+        self.assertEqual(self.provider.world(), set())
+
+    def test_commands_that_fail(self):
+        """Whatever is run there ends with status 3."""
+        result = self.try_it()
+        self.assertEqual((result["status"], [c["code"] for c in result["checks"]]),
+                         ("fail", ["process_environment_target", "process_cwd_invalid"]))
+        self.assertEqual(result["checks"][1]["detail"], "oops")
+        self.assertEqual(self.ended(), ["released"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,127 @@
+"""`berth runs` and `berth agent wake`, against a daemon that runs agents."""
+
+import collections
+import json
+import os
+import subprocess
+import unittest
+
+from berthtest import BINARIES, wait_until
+from waketest import WakeTest
+
+
+Done = collections.namedtuple("Done", "status stdout stderr")
+
+
+class CliRunsTest(WakeTest):
+    def process(self, script, name="Ada"):
+        return self.agent(self.acme, name, wakes=True, adapterConfig={"command": "sh", "args": ["-c", script]})
+
+    def run_cli(self, *args, status=0):
+        done = Done(*self.cli(*args))
+        self.assertEqual(done.status, status, done.stderr)
+        return done
+
+    def test_waking_and_following(self):
+        self.process("echo hello; echo trouble >&2")
+        done = self.run_cli("agent", "wake", "Ada", "--reason", "see", "--follow")
+        self.assertEqual(done.stdout, "hello\n")
+        self.assertIn("trouble\n", done.stderr)
+        self.assertRegex(done.stderr, r"run [0-9a-f-]{36} succeeded; ")
+        (run,) = self.ok("GET", f"/api/companies/{self.acme['id']}/heartbeat-runs")
+        self.assertEqual(run["contextSnapshot"]["wakeReason"], "see")
+        self.assertEqual(self.run_cli("runs", "logs", run["id"]).stdout, "hello\n")
+        records = [json.loads(line) for line in self.run_cli("runs", "logs", run["id"], "--json").stdout.splitlines()]
+        self.assertIn(("stdout", "hello\n"), [(r["stream"], r["chunk"]) for r in records])
+
+    def test_a_run_that_fails(self):
+        self.process("echo no; exit 3")
+        done = self.run_cli("agent", "wake", "ada", "-f", status=1)
+        self.assertIn("failed", done.stderr)
+        (run,) = self.ok("GET", f"/api/companies/{self.acme['id']}/heartbeat-runs")
+        self.run_cli("runs", "logs", "-f", run["id"], status=1)
+        self.run_cli("runs", "logs", run["id"])
+        shown = self.run_cli("runs", "show", run["id"][-8:]).stdout
+        self.assertRegex(shown, r"Status +failed")
+        self.assertRegex(shown, r"Exit code +3")
+
+    def test_show_has_the_timeline(self):
+        self.process("true")
+        self.run_cli("agent", "wake", "Ada", "--follow")
+        (run,) = self.ok("GET", f"/api/companies/{self.acme['id']}/heartbeat-runs")
+        wait_until(lambda: self.ok("GET", f"/api/heartbeat-runs/{run['id']}")["step"] == "done", "it is released")
+        shown = self.run_cli("runs", "show", run["id"]).stdout
+        steps = [line.split()[0] for line in shown[shown.index("Timeline:"):].splitlines()[1:]]
+        self.assertEqual([s for s in steps if s in ("queued", "claimed", "leased", "started", "exited", "finished",
+                                                    "released")],
+                         ["queued", "claimed", "leased", "started", "exited", "finished", "released"])
+        self.assertEqual(json.loads(self.run_cli("runs", "show", run["id"], "--json").stdout)["id"], run["id"])
+        events = self.run_cli("runs", "events", run["id"]).stdout
+        self.assertIn("run succeeded", events)
+
+    def test_following_while_the_daemon_is_restarted(self):
+        gate = self.temp_dir() / "gate"
+        self.process(f"echo one; while [ ! -e {gate} ]; do sleep 0.02; done; echo two")
+        run = self.run_cli("agent", "wake", "Ada").stdout.strip()
+        tail = subprocess.Popen([BINARIES["normal"], "runs", "logs", "-f", run], stdout=subprocess.PIPE,
+                                stderr=subprocess.DEVNULL, text=True,
+                                env={**os.environ, "BERTH_DATA": str(self.daemon.data)})
+        self.addCleanup(tail.wait)
+        self.addCleanup(tail.kill)
+        self.addCleanup(tail.stdout.close)
+        self.assertEqual(tail.stdout.readline(), "one\n")
+        self.daemon.restart(crash=True)
+        gate.write_text("")
+        self.assertEqual(tail.stdout.read(), "two\n")
+        self.assertEqual(tail.wait(30), 0)
+
+    def test_lists(self):
+        ada = self.sleeper()
+        self.sleeper("Bob")
+        issue = self.issue(assigneeAgentId=ada["id"])
+        (run,) = self.runs(ada)
+        for args in (("runs", "list", "--issue", issue["identifier"]), ("issue", "runs", issue["identifier"]),
+                     ("runs", "list", "--live"), ("runs", "list", "--agent", "Ada", "-n", "1")):
+            out = self.run_cli(*args).stdout
+            self.assertIn(run["id"], out, args)
+        self.assertNotIn(run["id"], self.run_cli("runs", "list", "--agent", "Bob").stdout)
+        listed = json.loads(self.run_cli("runs", "list", "--issue", issue["identifier"], "--json").stdout)
+        self.assertEqual([r["id"] for r in listed], [run["id"]])
+
+    def test_ending_and_what_is_skipped(self):
+        ada = self.sleeper()
+        issue = self.issue(status="backlog", assigneeAgentId=ada["id"])
+        run = self.run_cli("agent", "wake", "Ada", "--task", "t", "--key", "k").stdout.strip()
+        self.assertEqual(self.run_cli("agent", "wake", "Ada", "--key", "k").stdout.strip(), run)
+        self.assertEqual(self.run_cli("runs", "cancel", run).stdout, f"{run} is cancelled\n")
+        self.assertEqual(self.run_cli("runs", "cancel", run).stdout, f"{run} was over: cancelled\n")
+        self.assertEqual(self.run_cli("runs", "logs", "-f", run, status=1).stdout, "")  # it never began
+        self.run_row(ada, issue=issue)
+        said = self.run_cli("agent", "wake", "Ada", "--issue", issue["identifier"]).stdout
+        self.assertIn("Wakeup was deferred", said)
+
+    def test_timers(self):
+        made = json.loads(self.run_cli("agent", "create", "Eve", "--every", "15m", "--json").stdout)
+        self.assertEqual((made["runtimeConfig"]["heartbeat"]["enabled"], made["runtimeConfig"]["heartbeat"]["intervalSec"]),
+                         (True, 900))
+        made = json.loads(self.run_cli("agent", "update", "Eve", "--cron", "@hourly", "--json").stdout)
+        heartbeat = made["runtimeConfig"]["heartbeat"]
+        self.assertEqual((heartbeat["cron"], "intervalSec" in heartbeat, heartbeat["maxConcurrentRuns"]),
+                         ("@hourly", False, 20))
+        made = json.loads(self.run_cli("agent", "update", "Eve", "--no-timer", "--json").stdout)
+        self.assertEqual((made["runtimeConfig"]["heartbeat"]["enabled"], "cron" in made["runtimeConfig"]["heartbeat"]),
+                         (False, False))
+        for args, status in ((("--every", "5s"), 2), (("--every", "1h", "--no-timer"), 2), (("--cron", "daily"), 1)):
+            self.run_cli("agent", "update", "Eve", *args, status=status)
+
+    def test_mistakes(self):
+        self.sleeper()
+        for args, status in ((("runs", "show", "4f2a9c"), 5), (("runs", "list", "-n", "x"), 2), (("runs",), 2),
+                             (("agent", "wake", "Nobody"), 5), (("agent", "wake", "Ada", "--issue", "ACM-9"), 5),
+                             (("runs", "list", "--live", "--agent", "Ada"), 2)):
+            with self.subTest(args=args):
+                self.run_cli(*args, status=status)
+
+
+if __name__ == "__main__":
+    unittest.main()

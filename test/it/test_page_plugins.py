@@ -1,0 +1,74 @@
+"""Plugins on the web page: installing with progress, upgrading, rights, what they say."""
+# slow: npm takes its time
+from plugintest import KEY, PluginTest
+from webtest import WebTest
+
+SETTINGS = {"type": "object", "properties": {"region": {"type": "string", "title": "Region"}}}
+
+
+class NpmDaemon(PluginTest):
+    """A daemon with a registry of its own."""
+    daemon_autostart = False
+
+    def setUp(self):
+        super().setUp()
+        self.daemon.env = {**self.daemon.env, **self.start_registry()}
+        self.daemon.start()
+
+
+class PagePluginsTest(WebTest, NpmDaemon):
+    def setUp(self):
+        super().setUp()
+        self.at = f"/{self.company()['issuePrefix']}"
+
+    def test_from_installing_to_uninstalling(self):
+        self.publish(self.package(version="1.0.0", instanceConfigSchema=SETTINGS))
+        page = self.page(f"{self.at}/plugins")
+        page.text("None is installed.")
+        self.assert_accessible(page)
+        page.link("Install…").click()
+        page.button("Install").click()
+        page.text("A name is needed.")
+        page.get_by_label("Package").fill("acme-nothing")
+        page.button("Install").click()
+        page.get_by_role("region", name="Progress").wait_for()
+        page.get_by_role("alert").wait_for()
+        self.assert_accessible(page)
+        page.get_by_label("Package").fill("acme-box")
+        page.button("Install").click()
+        page.text("Installed.")
+        page.locator(".facts .state").first().filter(hasText="ready").wait_for()
+        self.assert_accessible(page)
+        # What it says, what it may, how it is set.
+        page.get_by_role("tab", name="Log").click()
+        page.text("config {")
+        self.assert_accessible(page)
+        page.get_by_role("tab", name="Rights").click()
+        page.text("provides environments")
+        page.get_by_role("tab", name="Settings").click()
+        page.get_by_label("Region").fill("moon")
+        page.button("Test").click()
+        page.text("no moon")
+        page.get_by_label("Region").fill("eu")
+        page.button("Save").click()
+        page.text("Saved.")
+        self.assert_accessible(page)
+        self.assertEqual(self.plugin(KEY, "/config")["configJson"], {"region": "eu"})
+        page.button("Disable").click()
+        page.locator(".facts .state").first().filter(hasText="disabled").wait_for()
+        page.button("Enable").click()
+        page.locator(".facts .state").first().filter(hasText="ready").wait_for()
+        # A version that wants more waits for somebody to say yes.
+        self.publish(self.package(version="2.0.0", capabilities=["environment.drivers.register", "http.outbound"]))
+        page.button("Upgrade…").click()
+        page.get_by_role("dialog").get_by_role("button", name="Upgrade").click()
+        page.get_by_role("heading", name="Version 2.0.0 wants more rights").wait_for()
+        page.text("reaches the network")
+        self.assert_accessible(page)
+        page.button("Approve").click()
+        page.locator(".facts").get_by_text("2.0.0").wait_for()
+        self.assertEqual(self.plugin()["version"], "2.0.0")
+        page.button("Uninstall…").click()
+        page.get_by_role("dialog").get_by_role("button", name="Uninstall").click()
+        page.heading("Plugins")
+        page.text("None is installed.")

@@ -1,0 +1,232 @@
+"""Runs on the web page: waking an agent, watching what it does, its log, ending it, trying again."""
+import json
+
+from runtest import HOLD, RunTest, ident, wait_until
+from webtest import PHONE, WebTest
+
+MANY = 100_000
+
+
+class PageRunTest(WebTest, RunTest):
+    def setUp(self):
+        super().setUp()
+        self.at = f"/{self.acme['issuePrefix']}"
+
+    def run_page(self, run, **options):
+        page = self.page(f"{self.at}/runs/{ident(run)}", **options)
+        page.get_by_role("heading", level=1).filter(hasText=ident(run)[-6:]).wait_for()
+        return page
+
+    def log(self, page):
+        return page.get_by_role("region", name="Log")
+
+    def lines(self, page):
+        """What can be read of the log now."""
+        return page.locator(".log-text").all_inner_texts()
+
+    def state(self, page, word):
+        page.locator(".facts .state").first().filter(hasText=word).wait_for()
+
+
+class WatchTest(PageRunTest):
+    def test_an_agent_is_woken_on_an_issue_and_watched(self):
+        agent = self.runner(HOLD + "echo all done")
+        page = self.page(f"{self.at}/issues")
+        page.link("New issue").click()
+        page.heading("New issue")
+        page.get_by_label("Title").fill("Paint the fence")
+        page.get_by_label("Description").fill("Green,\nplease.")
+        self.assert_accessible(page)
+        page.button("Create issue").click()
+        page.heading("Paint the fence")
+        self.assert_accessible(page)
+        page.get_by_role("navigation").get_by_role("link", name="Agents").click()
+        page.button("Wake Ada").click()
+        page.get_by_label("Issue").select_option({"label": f"{self.acme['issuePrefix']}-1 Paint the fence"})
+        page.get_by_label("Reason").fill("it is dry")
+        self.assert_accessible(page)
+        page.get_by_role("dialog").get_by_role("button", name="Wake").click()
+        # What it says is shown while it runs.
+        self.log(page).get_by_text("up", exact=True).wait_for()
+        self.state(page, "running")
+        page.link(f"{self.acme['issuePrefix']}-1 Paint the fence").wait_for()
+        self.assert_accessible(page)
+        self.release_held()
+        self.log(page).get_by_text("all done").wait_for()
+        self.state(page, "succeeded")
+        run = self.runs()[0]
+        self.finished(run)
+        self.assertEqual((run["agent_id"], json.loads(run["context_snapshot"])["wakeReason"]), (agent["id"], "it is dry"))
+        lanes = page.get_by_role("group", name="Timeline of the run")
+        for part in ("Waiting in the queue", "Leasing the environment", "Starting the command", "Until the first output", "The command", "Releasing the environment"):
+            lanes.locator(f'[aria-label^="{part}, "]').wait_for()
+        self.assertRegex(lanes.inner_text(), r"Work [\d,]+ ms")
+        # And from the list.
+        page.get_by_role("navigation").get_by_role("link", name="Runs").click()
+        page.heading("Runs")
+        page.get_by_role("row").filter(hasText="succeeded").get_by_role("link").wait_for()
+        self.assert_accessible(page)
+
+    def test_cancelling(self):
+        run = self.wake(self.runner(HOLD))
+        self.up(run)
+        page = self.run_page(run)
+        page.button("Cancel…").click()
+        page.get_by_role("dialog").get_by_role("button", name="Cancel the run").click()
+        self.state(page, "cancelled")
+        self.finished(run)
+        page.button("Retry").wait_for()
+
+    def test_trying_again(self):
+        agent = self.runner("echo broken >&2; exit 3")
+        task = self.issue(self.acme, title="Try")
+        run = self.wake(agent, payload={"issueId": task["id"]})
+        self.finished(run)
+        page = self.run_page(run)
+        self.state(page, "failed")
+        self.assert_accessible(page)
+        page.button("Retry").click()
+        page.get_by_role("heading", level=1).filter(hasNotText=run["id"][-6:]).wait_for()
+        again = wait_until(lambda: self.runs()[1:], "there is another run")[0]
+        page.get_by_role("heading", level=1).filter(hasText=again["id"][-6:]).wait_for()
+        self.assertEqual(again["issue_id"], task["id"])
+        self.finished(again)
+
+    def test_a_daemon_that_restarts_meanwhile(self):
+        run = self.wake(self.runner(HOLD + "echo after"))
+        self.up(run)
+        page = self.run_page(run)
+        self.log(page).get_by_text("up", exact=True).wait_for()
+        self.daemon.stop()
+        page.text("Connection lost")
+        self.daemon.start()
+        self.release_held()
+        self.log(page).get_by_text("after", exact=True).wait_for()
+        self.state(page, "succeeded")
+        self.assertEqual(self.lines(page).count("up"), 1)
+
+
+class LogTest(PageRunTest):
+    def said(self, script, **options):
+        """The page of a run that has ended."""
+        run = self.wake(self.runner(script))
+        self.finished(run)
+        return self.run_page(run, **options)
+
+    def test_colours(self):
+        page = self.said(r"printf '\033[31mred \033[1;38;5;33mblue\033[0m plain\n\033[32mgreen\nstill green\033[0m\n'; "
+                         r"printf 'a\rb\n'; printf '\033[48;2;255;255;0;30mback\033[0m<img src=x>\n'; echo err >&2")
+        self.log(page).get_by_text("still green").wait_for()
+        colours = page.evaluate("""Object.fromEntries([...document.querySelectorAll('.log-text span')]
+            .map(s => [s.textContent.trim(), getComputedStyle(s).color]))""")
+        plain = page.evaluate("getComputedStyle(document.querySelector('.log-text')).color")
+        self.assertEqual(set(colours), {"red", "blue", "green", "still green", "back"})
+        self.assertEqual(colours["green"], colours["still green"])
+        self.assertEqual(len({plain, colours["red"], colours["blue"], colours["green"]}), 4)
+        self.assertIn("b", self.lines(page))
+        self.assertIn("back<img src=x>", self.lines(page))
+        self.assertEqual(page.locator("img").count(), 0)
+        self.assertEqual(page.locator(".log-row.stderr").count(), 1)
+        self.assert_accessible(page)
+
+    def test_searching(self):
+        page = self.said("seq 1 3000 | sed 's/^/number /'; echo needle; seq 1 3000; echo NEEDLE")
+        page.text("6,002 lines")
+        search = page.get_by_label("Search the log")
+        search.fill("needle")
+        page.text("1 of 2")
+        self.assertIn("needle", self.lines(page))
+        self.assertEqual(page.locator("mark.now").inner_text(), "needle")
+        self.assert_accessible(page)
+        search.press("Enter")
+        page.text("2 of 2")
+        page.locator("mark.now").filter(hasText="NEEDLE").wait_for()
+        page.button("Next match").click()
+        page.text("1 of 2")
+        page.button("Previous match").click()
+        page.text("2 of 2")
+        search.fill("haystack")
+        page.text("not found")
+
+    def test_wrapping(self):
+        page = self.said("seq -s '' 1 400; echo next")
+        self.log(page).get_by_text("next").wait_for()
+        self.assertTrue(page.evaluate("document.querySelector('.log-box').scrollWidth > document.querySelector('.log-box').clientWidth"))
+        page.get_by_label("Wrap").check()
+        page.locator(".log-rows.wrapped").wait_for()
+        self.assertFalse(page.evaluate("document.querySelector('.log-box').scrollWidth > document.querySelector('.log-box').clientWidth"))
+        rows = self.lines(page)
+        self.assertEqual("".join(rows[:-1]), "".join(map(str, range(1, 401))))
+        self.assertGreater(len(rows), 5)
+        # What was found in a wrapped line is marked across its rows.
+        page.get_by_label("Search the log").fill("399400")
+        page.text("1 of 1")
+        self.assertEqual("".join(page.locator("mark.now").all_inner_texts()), "399400")
+
+    def test_downloading(self):
+        page = self.said(r"printf '\033[31mred\033[0m\n'; seq 1 5000")
+        page.text("5,001 lines")
+        page.button("Download").click()
+        name, text = wait_until(page.downloads, "it is downloaded")[0]
+        self.assertRegex(name, r"^run-[0-9a-f-]{36}\.log$")
+        self.assertEqual(text, "red\n" + "".join(f"{i}\n" for i in range(1, 5001)))
+
+    def test_a_hundred_thousand_lines(self):
+        page = self.said(f"seq 1 {MANY} | sed 's/$/ of many lines/'")
+        page.text("100,000 lines")
+        self.assertLess(page.locator(".log-row").count(), 120)
+        page.get_by_label("Follow").check()
+        self.log(page).get_by_text(f"{MANY} of many lines").wait_for()
+        page.evaluate("document.querySelector('.log-box').scrollTop = 900000")
+        wait_until(lambda: any(t.startswith("50") for t in self.lines(page)), "it is scrolled to the middle")
+        self.assertLess(page.locator(".log-row").count(), 120)
+        page.get_by_label("Search the log").fill("99999 of")
+        page.text("1 of 1")
+        self.log(page).get_by_text("99999 of many lines").wait_for()
+
+    def test_following(self):
+        run = self.wake(self.runner("seq 1 500; " + HOLD + "seq 501 1000; echo the end"))
+        self.up(run)
+        page = self.run_page(run)
+        self.log(page).get_by_text("up", exact=True).wait_for()
+        # Who scrolls up is not pulled down again.
+        page.evaluate("document.querySelector('.log-box').scrollTop = 0")
+        wait_until(lambda: not page.get_by_label("Follow").is_checked(), "it is not followed")
+        self.release_held()
+        page.text("1,002 lines")
+        self.assertIn("1", self.lines(page))
+        page.get_by_label("Follow").check()
+        self.log(page).get_by_text("the end").wait_for()
+
+    def test_on_a_phone(self):
+        page = self.said("echo hello; seq -s '' 1 200", colorScheme="dark", **PHONE)
+        self.log(page).get_by_text("hello").wait_for()
+        self.assertEqual(page.evaluate("document.documentElement.scrollWidth > innerWidth"), False)
+        self.assertTrue(page.get_by_label("Wrap").is_checked())
+        self.assert_accessible(page)
+
+
+class SandboxRunTest(PageRunTest):
+    def test_callbacks_and_files(self):
+        (self.work / "kept.txt").write_text("one\n")
+        agent = self.runner('curl -s -H "Authorization: Bearer $PAPERCLIP_API_KEY" "$PAPERCLIP_API_URL/api/agents/me" > /dev/null; '
+                            'curl -s -X DELETE -H "Authorization: Bearer $PAPERCLIP_API_KEY" "$PAPERCLIP_API_URL/api/secrets/1" > /dev/null; '
+                            "echo two >> kept.txt; echo up; while [ ! -e /tmp/go ]; do sleep 0.05; done", environment=self.sandbox())
+        run = self.wake(agent)
+        self.up(run)
+        page = self.run_page(run)
+        tab = page.get_by_role("tab", name="Callbacks (2)")
+        tab.click()
+        row = page.get_by_role("row").filter(hasText="/api/agents/me")
+        self.assertIn("200", row.inner_text())
+        self.assertIn("403", page.get_by_role("row").filter(hasText="DELETE").inner_text())
+        page.get_by_role("group", name="Timeline of the run").get_by_text("Callbacks 2").wait_for()
+        self.assert_accessible(page)
+        # What it changed so far, while it runs.
+        page.get_by_role("tab", name="Files").click()
+        page.get_by_text("kept.txt").first().click()
+        page.text("+two")
+        self.assert_accessible(page)
+        self.cancel(run)
+        self.finished(run)
+        page.get_by_text("1 changed").wait_for()

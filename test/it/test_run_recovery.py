@@ -1,0 +1,148 @@
+"""Runs over the death of what they stand on: the daemon, the box, the command, the sandbox."""
+
+import os
+import signal
+import unittest
+
+from runtest import HOLD, RunTest, wait_until
+
+
+class RecoveryTest(RunTest):
+    def kill_box_of(self, run):
+        """The supervisor, and with it what it ran."""
+        (lease,) = self.leases(run)
+        pid = self.boxes()[lease["place_id"]]
+        os.kill(pid, signal.SIGKILL)
+
+    def retry_of(self, run):
+        return wait_until(lambda: [r for r in self.runs() if r["retry_of_run_id"] == run["id"]], "it is tried again")[0]
+
+    def test_a_command_goes_on_while_the_daemon_is_away(self):
+        agent = self.runner(HOLD + "echo over")
+        run = self.wake(agent)
+        self.up(run)
+        self.daemon.restart(crash=True)
+        self.assertEqual(self.row_of(run)["status"], "running")
+        self.release_held()
+        self.assertEqual(self.finished(run)["status"], "succeeded")
+        self.assertEqual(self.log_text(run), "up\nover\n")
+        self.assertEqual(self.began(), {run["id"]: 1})
+        self.nothing_held()
+
+    def test_one_that_ended_while_the_daemon_was_away(self):
+        agent = self.runner(HOLD + "echo over")
+        run = self.wake(agent)
+        self.up(run)
+        (lease,) = self.leases(run)
+        self.daemon.kill()
+        self.release_held()
+        out = self.daemon.data / "output" / self.row_of(run)["execution_id"]
+        wait_until((out / "exit").exists, "the box has recorded its end")
+        self.daemon.start()
+        self.assertEqual(self.finished(run)["status"], "succeeded")
+        self.assertEqual(self.log_text(run), "up\nover\n")
+        self.nothing_held()
+
+    def test_a_stop_and_a_start(self):
+        agent = self.runner(HOLD + "echo over")
+        run = self.wake(agent)
+        self.up(run)
+        self.daemon.restart()
+        self.release_held()
+        self.assertEqual(self.finished(run)["status"], "succeeded")
+        self.assertEqual(self.log_text(run), "up\nover\n")
+        self.nothing_held()
+
+    def test_what_waits_begins_after_a_restart(self):
+        agent = self.runner(HOLD, runtimeConfig={"heartbeat": {"maxConcurrentRuns": 1}})
+        first, second = self.wake_several(agent, 2)
+        self.up(first)
+        self.daemon.restart(crash=True)
+        self.release_held()
+        for run in (first, second):
+            self.assertEqual(self.finished(run)["status"], "succeeded")
+        self.nothing_held()
+
+    def test_a_lost_command_is_tried_once_more(self):
+        """environment-runtime 5.6, 7.118: process_lost, its lease failed; a new run id; not a third time."""
+        agent = self.runner("echo up; sleep 1000")
+        run = self.wake(agent)
+        self.up(run)
+        self.kill_box_of(run)
+        lost = self.finished(run)
+        self.assertEqual((lost["status"], lost["errorCode"]), ("failed", "process_lost"))
+        self.assertRegex(lost["error"], r"^Process lost -- child pid \d+ is no longer running; retrying once$")
+        (lease,) = self.leases(run)
+        self.assertEqual(lease["status"], "failed")
+        self.assertIsNotNone(lease["released_at"])
+        again = self.retry_of(run)
+        self.assertEqual(again["process_loss_retry_count"], 1)
+        self.up(again)
+        self.kill_box_of(again)
+        lost = self.finished(again)
+        self.assertEqual((lost["errorCode"], "retrying" in lost["error"]), ("process_lost", False))
+        self.assertEqual(len(self.runs()), 2)
+        self.nothing_held()
+
+    def test_a_lost_command_while_the_daemon_is_away(self):
+        agent = self.runner("echo up; sleep 1000")
+        run = self.wake(agent)
+        self.up(run)
+        self.daemon.kill()
+        self.kill_box_of(run)
+        self.daemon.start()
+        self.assertEqual(self.finished(run)["errorCode"], "process_lost")
+        self.cancel(self.retry_of(run))
+        self.nothing_held()
+
+    def test_a_sandbox_that_dies(self):
+        agent = self.runner("echo up; sleep 1000", environment=self.sandbox())
+        run = self.wake(agent)
+        self.up(run)
+        (lease,) = self.leases(run)
+        self.kill_box(lease["id"])
+        self.assertEqual(self.finished(run)["errorCode"], "process_lost")
+        self.cancel(self.retry_of(run))
+        self.nothing_held()
+
+    def test_the_issue_is_kept_for_the_second_try(self):
+        agent = self.runner("echo up; sleep 1000")
+        issue = self.ok("POST", f"/api/companies/{self.acme['id']}/issues",
+                        {"title": "work", "status": "todo", "assigneeAgentId": agent["id"]}, status=201)
+        run = wait_until(self.runs, "the assignment wakes the agent")[0]
+        self.up(run)
+        self.kill_box_of(run)
+        again = self.retry_of(run)
+        self.up(again)
+        self.assertEqual(self.ok("GET", f"/api/issues/{issue['id']}")["executionRunId"], again["id"])
+        self.cancel(again)
+        self.nothing_held()
+
+    def test_cancelled_while_the_daemon_is_away(self):
+        """H6: its leases are released although nobody executes it."""
+        agent = self.runner("echo up; sleep 1000")
+        run = self.wake(agent)
+        self.up(run)
+        self.daemon.kill()
+        self.edit("UPDATE heartbeat_runs SET status = 'cancelled', cancel_requested_at = 1, finished_at = 1 "
+                  "WHERE id = ?", (run["id"],))
+        self.daemon.start()
+        self.finished(run)
+        self.assertEqual([l["status"] for l in self.leases(run)], ["released"])
+        self.settled()
+
+    def test_a_lease_that_is_taken_away(self):
+        agent = self.runner("echo up; sleep 1000")
+        run = self.wake(agent)
+        self.up(run)
+        (lease,) = self.leases(run)
+        self.release(lease["id"])
+        self.assertEqual(self.finished(run)["status"], "failed")
+        self.settled()
+        for row in self.runs():
+            self.cancel(row)
+        self.nothing_held()
+
+
+if __name__ == "__main__":
+    unittest.main()
