@@ -45,6 +45,9 @@ class ServedTest(BerthTest):
                 self.assertGreater(len(gzip.decompress(answer.body)), 1000)
                 self.assertEqual(self.req("GET", path, headers={"If-None-Match": answer.headers["ETag"], "Accept-Encoding": "*"}).status, 304)
                 self.assertEqual(self.req("GET", path, headers={"Accept-Encoding": "identity"}).status, 406)
+        # What a browser loads at first; scripts/web bounds the sum of all there is.
+        scripts = [self.req("GET", path, headers={"Accept-Encoding": "gzip"}).body for path in self.assets() if path.endswith(".js")]
+        self.assertLess(sum(map(len, scripts)), 150_000)
         for path in ("/assets/", "/assets/nothing.js", "/assets/index.html", "/assets/../index.html"):
             with self.subTest(path=path):
                 self.assert_error(self.req("GET", path), 404, "Not found")
@@ -97,6 +100,32 @@ class OverviewTest(WebTest):
         self.environment(company, name="after the restart")
         page.text("after the restart")
         page.text("live", exact=True)
+
+
+class LeaksTest(WebTest):
+    def setUp(self):
+        self.world = self.temp_dir()
+        self.daemon_env = {"BERTH_ALLOW_FAKE_PROVIDER": "1", "BERTH_FAKE_WORLD": str(self.world)}
+        super().setUp()
+
+    def test_deciding(self):
+        company = self.company()
+        env = self.environment(company, name="box")
+        lease = self.acquire(env)["lease"]
+        (self.world / "fail-close").touch()
+        self.release(lease)
+        page = self.page(f"/{company['issuePrefix']}")
+        page.get_by_role("listitem").filter(hasText="clean-up due").wait_for()
+        self.assert_accessible(page)
+        page.button("Close now").click()
+        place = self.ok("GET", "/api/leaks")["cleanupDue"][0]["placeId"]
+        page.text(self.req("POST", f"/api/places/{place}/close").error)
+        page.button("Forget…").click()
+        page.text("it is yours to remove")
+        self.assert_accessible(page)
+        (self.world / place).unlink()
+        page.get_by_role("dialog").get_by_role("button", name="Forget").click()
+        page.text("Records and world agree")
 
 
 class SignInTest(WebTest):

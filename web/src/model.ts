@@ -190,18 +190,15 @@ export interface Capabilities {
 }
 
 export interface LeakItem {
-	kind?: string;
-	id?: string;
 	placeId?: string;
-	provider?: string;
-	providerLeaseId?: string;
 	environmentId?: string;
-	environmentName?: string;
-	companyId?: string;
+	driver?: string;
+	provider: string | null;
+	providerLeaseId?: string | null;
+	ownerTag?: string;
 	state?: string;
-	reason?: string;
-	nextStep?: string;
-	[key: string]: unknown;
+	note?: string | null;
+	nextStep: string;
 }
 
 export interface Leaks {

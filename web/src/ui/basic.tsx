@@ -1,9 +1,10 @@
 // The small parts: headings, states, times, buttons, empty places, errors.
 import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { errorText } from "../api";
 import { ago, exactly } from "../format";
 import { refresh } from "../live";
+import { createStore, useStore } from "../store";
 import { toast } from "./toast";
 
 /** The heading of a view. It takes the focus when one gets there. */
@@ -53,15 +54,13 @@ export function State(props: { value: string; tone?: Tone; title?: string }) {
 	);
 }
 
+/** Changes every ten seconds, for what is said in relation to now. */
+export const ticker = createStore(0);
+setInterval(() => ticker.set(ticker.get() + 1), 10_000);
+
 /** A time as people say it, exact on hovering; redrawn while it is on the screen. */
 export function When(props: { at: string | null | undefined; none?: string }) {
-	const [, redraw] = useState(0);
-
-	useEffect(() => {
-		const timer = setInterval(() => redraw((n) => n + 1), 10_000);
-
-		return () => clearInterval(timer);
-	}, []);
+	useStore(ticker);
 	if (!props.at) return <span class="dim">{props.none ?? "–"}</span>;
 	return (
 		<time dateTime={props.at} title={exactly(props.at)}>

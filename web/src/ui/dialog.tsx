@@ -17,7 +17,10 @@ export function Dialog(props: DialogProps) {
 	const ref = useRef<HTMLDialogElement>(null);
 
 	useEffect(() => {
-		ref.current?.showModal();
+		const dialog = ref.current;
+
+		dialog?.showModal();
+		return () => dialog?.close(); // the focus goes back to where it was
 	}, []);
 	return (
 		<dialog ref={ref} aria-labelledby="dialog-title" onClose={props.onClose}>

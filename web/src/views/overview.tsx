@@ -3,12 +3,14 @@ import { useMemo } from "preact/hooks";
 import { useHere } from "../context";
 import { count, duration } from "../format";
 import { useQuery } from "../live";
-import type { Agent, Environment, Lease, Leaks, Run } from "../model";
-import { Loading, Problem, Section, State, Title, When, type Tone } from "../ui/basic";
+import type { Agent, Environment, Lease, Run } from "../model";
+import { Loading, Problem, Section, State, ticker, Title, When, type Tone } from "../ui/basic";
+import { useStore } from "../store";
 import { Table } from "../ui/table";
 import { Timeline, type Lane } from "../ui/timeline";
 import { LeaseTable } from "./lease-table";
 import { EnvironmentTable, namesOf } from "./environment-table";
+import { LeaksSection } from "./leaks";
 
 const RUNS = 200;
 const LANES = 12;
@@ -22,7 +24,6 @@ export function OverviewView() {
 	const leases = useQuery<Lease[]>(at("/environment-leases?living=true&limit=500"), ["leases"]);
 	const runs = useQuery<Run[]>(at(`/heartbeat-runs?limit=${RUNS}`), ["runs"]);
 	const agents = useQuery<Agent[]>(at("/agents"), ["agents"]);
-	const leaks = useQuery<Leaks>("/leaks", ["leaks"], 15_000);
 	const active = environments.data?.filter((e) => e.status === "active").length;
 	const running = runs.data?.filter((r) => !OVER.includes(r.status)).length;
 	const failed = runs.data?.filter(isFailure).length;
@@ -37,7 +38,7 @@ export function OverviewView() {
 				<Tile href="runs" title="Failures" value={failed} note={`of the last ${count(runs.data?.length ?? 0, "run")}`}
 					tone={failed ? "bad" : "good"} />
 			</ul>
-			<LeaksSection leaks={leaks.data} error={leaks.error} />
+			<LeaksSection />
 			<RunsSection runs={runs.data} agents={agents.data} error={runs.error?.status === 404 ? undefined : runs.error} />
 			<Section title="Living leases">
 				<Problem error={leases.error} />
@@ -113,6 +114,8 @@ function lanesOf(runs: Run[], name: (r: Run) => string, href: (r: Run) => string
 function RunsSection(props: { runs: Run[] | undefined; agents: Agent[] | undefined; error: unknown }) {
 	const { to } = useHere();
 	const runs = props.runs ?? [];
+
+	useStore(ticker); // what runs grows
 	const names = new Map(props.agents?.map((a) => [a.id, a.name]));
 	const name = (r: Run) => r.agentName ?? names.get(r.agentId) ?? "agent";
 	const now = Date.now();
@@ -134,45 +137,6 @@ function RunsSection(props: { runs: Run[] | undefined; agents: Agent[] | undefin
 					{ title: "Took", end: true, wide: true, cell: (r) => (r.finishedAt && r.startedAt ? duration(Date.parse(r.finishedAt) - Date.parse(r.startedAt)) : "–") },
 					{ title: "Problem", wide: true, cell: (r) => <span class="cut" title={r.error ?? ""}>{r.error ?? ""}</span> },
 				]} />
-		</Section>
-	);
-}
-
-/* Leaks */
-
-const LEAKS: [keyof Leaks & ("unknown" | "missing" | "uncertain" | "cleanupDue"), string][] = [
-	["unknown", "exists, but no row names it"],
-	["missing", "has a row, but does not exist"],
-	["uncertain", "nobody can know"],
-	["cleanupDue", "could not be closed yet"],
-];
-
-function LeaksSection(props: { leaks: Leaks | undefined; error: { status: number } | undefined }) {
-	const { leaks } = props;
-
-	// The comparison is for administrators; others have nothing to decide here.
-	if (props.error?.status === 403) return null;
-	return (
-		<Section title="Leaks">
-			<Problem error={props.error} />
-			{leaks?.total === 0 && (
-				<p>
-					<State value="none" tone="good" /> <span class="dim">Records and world agree, as of <When at={leaks.checkedAt} />.</span>
-				</p>
-			)}
-			{leaks && leaks.total > 0 && (
-				<ul class="leaks">
-					{LEAKS.flatMap(([kind, text]) =>
-						leaks[kind].map((item, i) => (
-							<li key={`${kind}${i}`}>
-								<State value={kind === "cleanupDue" ? "clean-up due" : kind} tone={kind === "unknown" ? "bad" : "warn"} title={text} />{" "}
-								<strong>{String(item.providerLeaseId ?? item.placeId ?? item.id ?? "")}</strong> {text}.{" "}
-								<span class="dim">{item.nextStep}</span>
-							</li>
-						)),
-					)}
-				</ul>
-			)}
 		</Section>
 	);
 }
