@@ -299,6 +299,8 @@ static int conclude(struct db *db, void *arg, struct err *err)
                 r = runs_step(db, &row, q->from, STEP_RELEASING, err);
         if (r == 0)
                 return err_set(err, ERR_CONFLICT, "Somebody else works on the run.");
+        if (r >= 0 && t->run.last_output_at)
+                r = runs_note_output(db, &t->run, err);
         if (r >= 0)
                 r = remember(db, t, &row, q->o, err);
         if (r >= 0 && !was_over)

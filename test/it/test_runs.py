@@ -27,8 +27,8 @@ class LocalTest(RunTest):
         self.nothing_held()
 
     def test_the_order_of_its_times(self):
-        row = self.row_of(self.finished(self.wake(self.runner("true"))))
-        names = ("created", "started", "leased", "staged", "spawned", "exited", "finished", "released")
+        row = self.row_of(self.finished(self.wake(self.runner("echo short"))))
+        names = ("created", "started", "leased", "staged", "spawned", "first_output", "exited", "finished", "released")
         times = [row[f"{name}_at"] for name in names]
         self.assertNotIn(None, times)
         self.assertEqual(times, sorted(times))
