@@ -6,6 +6,7 @@ import threading
 import unittest
 
 from berthtest import BerthTest, ident, wait_until
+from exectest import memory_tells
 from websockettest import Refused, WebSocket
 
 NODE = r"""
@@ -191,7 +192,8 @@ class Slow(LiveTest):
                                    {"name": str(i) + "x" * 500000}, 201)["id"]]
         reader.join()
         self.assertEqual([e["payload"]["entityId"] for e in seen], made)
-        self.assertLess(self.daemon.rss_kb() - before, 64 << 10)
+        if memory_tells():
+            self.assertLess(self.daemon.rss_kb() - before, 64 << 10)
         got = [slow.next()]
         while got[-1]["id"] != seen[-1]["id"]:
             got.append(slow.next())
