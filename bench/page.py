@@ -3,6 +3,10 @@
 `tools` is bench/run itself. First paint is the browser's own figure (first-contentful-paint, from the start of the
 navigation); complete is when the runs and the environments are on the screen. The floor is the first paint of a page
 of the same daemon that has one word. Every round opens a new window without anything kept.
+
+The log is one of a run that printed 100,000 lines. It is loaded when the page counts them all; it is scrolled from the
+beginning to the end in 200 steps, one for each frame, and what a frame took is the figure. Its floor is a window in
+which nothing is drawn.
 """
 import contextlib
 import sqlite3
@@ -21,6 +25,26 @@ COMPLETE = """() => new Promise((done) => {
                 ? done(performance.now()) : requestAnimationFrame(look);
         look();
 })"""
+LINES = 100_000
+STEPS = 200
+LOADED = """() => new Promise((done) => {
+        const look = () => document.querySelector(".log-count")?.textContent === "100,000 lines"
+                ? done(performance.now()) : requestAnimationFrame(look);
+        look();
+})"""
+FRAMES = """() => new Promise((done) => {
+        const box = document.querySelector(".log-box"), frames = [];
+        let last = 0, step = 0;
+        const frame = (now) => {
+                if (last) frames.push(now - last);
+                last = now;
+                if (box) box.scrollTop = (box.scrollHeight - box.clientHeight) * ++step / STEPS;
+                else step++;
+                if (step <= STEPS) requestAnimationFrame(frame);
+                else done(frames.sort((a, b) => a - b)[Math.floor(frames.length * 0.95)]);
+        };
+        requestAnimationFrame(frame);
+})""".replace("STEPS", str(STEPS))
 STATUSES = ["succeeded"] * 8 + ["failed", "cancelled"]
 
 
@@ -43,6 +67,16 @@ def fill(scene):
     scene.daemon.start()
 
 
+def print_lines(scene):
+    """A run whose log is long; its id."""
+    agent = scene.post(f"/api/companies/{scene.company}/agents", {"name": "Printer", "adapterType": "process", "adapterConfig": {
+        "command": "/bin/sh", "args": ["-c", f"seq 1 {LINES} | sed 's/$/ \\x1b[32mok\\x1b[0m a line as tests print them/'"]}})
+    run = scene.daemon.req("POST", f"/api/agents/{agent['id']}/wakeup", {}).json["id"]
+    while scene.daemon.req("GET", f"/api/heartbeat-runs/{run}").json["step"] != "done":
+        time.sleep(0.1)
+    return run
+
+
 def bench(report, tools):
     import webtest  # it lies beside berthtest
     report.group("page")
@@ -56,17 +90,23 @@ def bench(report, tools):
         browser = webtest.Browser(scene.daemon.url)
         try:
             measure(report, tools, webtest, browser, scene.daemon.url, prefix)
+            measure_log(report, tools, webtest, browser, scene.daemon.url, f"/{prefix}/runs/{print_lines(scene)}")
         finally:
             browser.close()
 
 
+def look(webtest, browser, url, path, *scripts):
+    """What scripts find out in a new window."""
+    page = webtest.Page(browser, browser.call("browser", [["open", {"baseURL": url}]]))
+    page.goto(path, waitUntil="commit")
+    values = [browser.call("browser", [["measure", page._on, script]]) for script in scripts]
+    page.shut()
+    return values
+
+
 def measure(report, tools, webtest, browser, url, prefix):
     def visit(path, script):
-        page = webtest.Page(browser, browser.call("browser", [["open", {"baseURL": url}]]))
-        page.goto(path, waitUntil="commit")
-        value = browser.call("browser", [["measure", page._on, script]])
-        page.shut()
-        return value
+        return look(webtest, browser, url, path, script)[0]
 
     visit(f"/{prefix}", COMPLETE)  # the browser itself warms up
     rounds = [(visit("/api/health", PAINT), visit(f"/{prefix}", PAINT), visit(f"/{prefix}", COMPLETE))
@@ -76,3 +116,13 @@ def measure(report, tools, webtest, browser, url, prefix):
     report.figure("floor: first paint of one word", floor, "ms")
     report.figure("overview, first paint", paint, "ms", floors=[("word", floor)], note=what)
     report.figure("overview, complete", complete, "ms", floors=[("word", floor)], target=("<=", 1000), note=what)
+
+
+def measure_log(report, tools, webtest, browser, url, path):
+    rounds = [(*look(webtest, browser, url, "/api/health", FRAMES), *look(webtest, browser, url, path, LOADED, FRAMES))
+              for _ in range(tools.options.repeats)]
+    floor, loaded, frame = (statistics.median(column) for column in zip(*rounds))
+    what = f"{LINES:,} lines"
+    report.figure("floor: p95 of a frame, nothing drawn", floor, "ms")
+    report.figure("log, loaded", loaded, "ms", target=("<=", 2000), note=what)
+    report.figure("log, p95 of a frame while scrolling", frame, "ms", floors=[("nothing", floor)], target=("<=", 33.4), note=what)

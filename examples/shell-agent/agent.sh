@@ -52,7 +52,7 @@ found=$(api GET "/issues/$issue")
 title=$(printf '%s' "$found" | member title)
 name=$(printf '%s' "$found" | member identifier)
 echo "working on $name"
-sleep "${AGENT_PAUSE:-0}" # for those who want to watch
+[ -z "${AGENT_PAUSE:-}" ] || sleep "$AGENT_PAUSE" # for those who want to watch
 
 # The work itself: one more line in a file.
 printf -- '- %s: %s\n' "$name" "$(printf '%s' "$title" | sed 's/\\\(["\\/]\)/\1/g')" >>DONE.md

@@ -344,7 +344,7 @@ int call_start_execution(struct call *c, json_t *body, const char **ret_id, stru
 static int execute(struct call *c, struct err *err)
 {
         struct waiting *wait = arena_new(&c->arena, struct waiting);
-        const char *id;
+        const char *id = NULL;
         int r = call_start_execution(c, c->body, &id, err);
 
         if (r < 0)

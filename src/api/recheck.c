@@ -25,7 +25,7 @@ int recheck_company(struct op *op, struct runtime *rt, const struct actor *actor
         return r < 0 ? r : store_read(op, rt->store, look_up, &right, err);
 }
 
-static void run(struct pool_job *job, struct op *op)
+static void job_run(struct pool_job *job, struct op *op)
 {
         struct recheck *k = container_of(job, struct recheck, job);
         struct runtime *rt = k->api->rt;
@@ -37,7 +37,7 @@ static void run(struct pool_job *job, struct op *op)
         k->refused = r == ERR_UNAUTHORIZED || r == ERR_FORBIDDEN || r == ERR_NOT_FOUND;
 }
 
-static void done(struct pool_job *job)
+static void job_done(struct pool_job *job)
 {
         struct recheck *k = container_of(job, struct recheck, job);
 
@@ -46,11 +46,12 @@ static void done(struct pool_job *job)
 }
 
 void recheck_init(struct recheck *r, struct call *c, const char *company_id, bool needs_board,
-                  void (*fn)(struct recheck *r))
+                  void (*done)(struct recheck *r))
 {
-        *r = (struct recheck){
-                .api = c->api, .is_operator = c->is_operator, .needs_board = needs_board, .done = fn
-        };
+        *r = (struct recheck){ .api = c->api,
+                               .is_operator = c->is_operator,
+                               .needs_board = needs_board,
+                               .done = done };
         r->authorization = c->authorization ? xstrdup(c->authorization) : NULL;
         snprintf(r->company_id, sizeof(r->company_id), "%s", company_id);
 }
@@ -66,6 +67,6 @@ void recheck_start(struct recheck *r)
 {
         if (r->running)
                 return;
-        r->job = (struct pool_job){ .run = run, .done = done };
+        r->job = (struct pool_job){ .run = job_run, .done = job_done };
         r->running = pool_submit(r->api->pool, &r->job, NULL) >= 0;
 }

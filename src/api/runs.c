@@ -67,7 +67,7 @@ static void encode_skip(struct call *c, const struct wake_result *result)
 
 static int answer_wake(struct call *c, const struct wake_request *q, struct err *err)
 {
-        struct wake_result result;
+        struct wake_result result = { 0 };
         struct jw w;
         int r = run_wake(c->op, c->rt, q, &result, err);
 

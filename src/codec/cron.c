@@ -9,7 +9,7 @@
 
 struct field {
         const char *name;
-        int min, max;
+        unsigned min, max;
         const char *const *names; /* of the values from min on; NULL: none */
 };
 
@@ -29,19 +29,19 @@ static const struct field fields[FIELDS] = {
 
 /* -- Reading ---------------------------------------------------------------------------------- */
 
-static int number(const char **at, int *ret)
+static int number(const char **at, unsigned *ret)
 {
-        int n = 0, digits = 0;
+        unsigned n = 0, digits = 0;
 
         for (; isdigit((unsigned char)**at) && digits < 3; (*at)++, digits++)
-                n = 10 * n + (**at - '0');
+                n = 10 * n + (unsigned)(**at - '0');
         *ret = n;
         return digits > 0 && !isdigit((unsigned char)**at) ? 0 : -1;
 }
 
-static int value(const struct field *f, const char **at, int *ret)
+static int value(const struct field *f, const char **at, unsigned *ret)
 {
-        for (int i = 0; f->names && f->names[i]; i++) {
+        for (unsigned i = 0; f->names && f->names[i]; i++) {
                 if (strncasecmp(*at, f->names[i], 3) == 0) {
                         *at += 3;
                         *ret = f->min + i;
@@ -54,7 +54,7 @@ static int value(const struct field *f, const char **at, int *ret)
 /* `*`, a value or a range, each with a step or without. */
 static int item(const struct field *f, const char **at, uint64_t *bits)
 {
-        int first = f->min, last = f->max, step = 1;
+        unsigned first = f->min, last = f->max, step = 1;
         bool open = **at == '*';
 
         if (open)
@@ -76,7 +76,7 @@ static int item(const struct field *f, const char **at, uint64_t *bits)
         }
         if (first < f->min || last > f->max || first > last)
                 return -1;
-        for (int n = first; n <= last; n += step)
+        for (unsigned n = first; n <= last; n += step)
                 *bits |= UINT64_C(1) << n;
         return 0;
 }

@@ -55,16 +55,15 @@ void websocket_put(struct buf *b, enum websocket_kind kind, const void *data, si
 
 void websocket_put_close(struct buf *b, enum websocket_status status, const char *text)
 {
-        char body[WEBSOCKET_CONTROL_MAX] = { (char)(status >> 8), (char)(status & 0xff) };
-        size_t len = text ? strlen(text) : 0;
+        const char number[] = { (char)(status >> 8), (char)(status & 0xff) };
+        CLEAN(buf_done) struct buf body = BUF_INIT;
+        size_t len = text ? strnlen(text, WEBSOCKET_CONTROL_MAX - sizeof(number)) : 0;
 
-        if (len > sizeof(body) - 2)
-                len = sizeof(body) - 2;
         while (len > 0 && !utf8_is_valid(text, len))
                 len--;
-        if (len)
-                memcpy(body + 2, text, len);
-        websocket_put(b, WEBSOCKET_CLOSE, body, len + 2);
+        buf_append(&body, number, sizeof(number));
+        buf_append(&body, text, len);
+        websocket_put(b, WEBSOCKET_CLOSE, body.data, body.len);
 }
 
 /* In */

@@ -1,9 +1,4 @@
 /* What an agent is told: sections with a blank line between them (remote-execution 6.1). */
-#include <fcntl.h>
-#include <stdio.h>
-
-#include "base/fd.h"
-#include "base/utf8.h"
 #include "core/adapter_internal.h"
 
 #define INSTRUCTIONS_MAX  ((size_t)1 << 20)
@@ -36,33 +31,27 @@ static void add_text(struct buf *b, const char *text)
 
 /* Instructions */
 
-static bool is_text(const struct buf *b)
-{
-        return utf8_is_valid(buf_str(b), b->len) && !memchr(buf_str(b), '\0', b->len);
-}
-
-static void note_unreadable(struct adapter_draft *draft, const char *path)
-{
-        json_array_append_new(draft->notes,
-                              json_pack("s+", "Could not read the instructions ", path));
-}
-
-/* The file's text, and where what it refers to is. NULL: none. */
+/* The file's text, and where what it refers to is. NULL: none, which is noted. */
 static const char *read_instructions(struct adapter_draft *draft, const char *path)
 {
-        CLEAN(buf_done) struct buf text = BUF_INIT;
+        const struct adapter_target *target = &draft->in->target;
+        const char *workspace = adapter_is_local(target) ? draft->cwd : target->local_cwd;
         const char *slash = strrchr(path, '/');
-        int dir = slash ? (int)(slash - path) : 0;
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+        CLEAN(err_done) struct err why = { 0 };
 
-        if (*path != '/' || file_read_at(AT_FDCWD, path, INSTRUCTIONS_MAX, &text, NULL) < 0 ||
-            !is_text(&text)) {
-                note_unreadable(draft, path);
+        if (adapter_read_file(path, workspace, INSTRUCTIONS_MAX, &text, &why) < 0) {
+                json_array_append_new(draft->notes,
+                                      json_string(arena_printf(draft->arena,
+                                                               "The instructions %s are left out: "
+                                                               "%s",
+                                                               path, why.msg)));
                 return NULL;
         }
         return arena_printf(draft->arena,
                             "%s\n\nThe agent instructions above were read from %s. Resolve "
                             "relative file references from %.*s/.",
-                            buf_str(&text), path, dir, path);
+                            buf_str(&text), path, (int)(slash - path), path);
 }
 
 static void add_instructions(struct adapter_draft *draft)

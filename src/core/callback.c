@@ -13,21 +13,16 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "core/box_service.h"
 #include "core/callback_files.h"
 #include "core/callback_internal.h"
 #include "core/exec_internal.h"
-#include "core/plugin_box.h"
 #include "net/http_server.h"
-#include "store/agents.h"
-#include "store/run_events.h"
 
-#define IDLE_MS       200000                       /* the box's own limit, past the server's */
-#define TICK_MS       100                          /* of the timer */
-#define LINGER_MS     200                          /* for the last answer to arrive */
-#define CLOSE_MS      (CALLBACK_TIMEOUT_MS + 5000) /* for requests under way */
-#define OPEN_LIMIT_MS 30000
-#define SETTLE_MS     20000
+#define IDLE_MS   200000                       /* the box's own limit, past the server's */
+#define TICK_MS   100                          /* of the timer */
+#define LINGER_MS 200                          /* for the last answer to arrive */
+#define CLOSE_MS  (CALLBACK_TIMEOUT_MS + 5000) /* for requests under way */
+#define SETTLE_MS 20000
 
 struct channel *callback_find(struct callback_host *host, const char *run_id)
 {
@@ -169,7 +164,7 @@ void box_callbacks_end(struct box *box)
 
 /* Ending */
 
-static void free_channel(struct channel *c)
+void callback_channel_free(struct channel *c)
 {
         queue_free(c->queue);
         explicit_bzero(c->token, sizeof(c->token));
@@ -188,7 +183,7 @@ static void drop(struct channel *c)
                 ;
         *at = c->next;
         pthread_mutex_unlock(&host->lock);
-        free_channel(c);
+        callback_channel_free(c);
 }
 
 /* Whether it is gone. What is still under way at the end of its time is broken off, and then is not
@@ -335,7 +330,7 @@ uint64_t callback_count(struct runtime *rt, const char *run_id)
         return n;
 }
 
-/* Opening: on the loop */
+/* Opening; the operation is in callback_open.c */
 
 struct open_letter {
         struct letter letter;
@@ -351,7 +346,7 @@ static struct channel *put_channel(struct callback_host *host, struct channel *t
         struct channel *c = callback_find(host, take->run_id);
 
         if (c) {
-                free_channel(take);
+                callback_channel_free(take);
                 return c;
         }
         take->host = host;
@@ -412,209 +407,20 @@ static void open_on_loop(struct letter *letter)
         free(l);
 }
 
-/* Opening: the operation */
-
-struct opening {
-        struct op *op;
-        struct runtime *rt;
-        const struct run *run;
-        const char *place_id;
-        struct agent agent;
-        struct place place;
-        unsigned noted;
-};
-
-static int count_note(void *ctx, const struct run_event *row)
+void callback_post_open(struct callback_host *host, struct channel *take_channel,
+                        const struct place *place, struct promise *promise)
 {
-        if (streq(row->event_type, "callback"))
-                ++*(unsigned *)ctx;
-        return 0;
-}
+        struct open_letter *l = xcalloc(1, sizeof(*l));
 
-static int read_rows(struct db *db, void *arg, struct err *err)
-{
-        struct opening *o = arg;
-        int r = agents_get(db, o->run->agent_id, o->op->arena, &o->agent, err);
-
-        if (r >= 0)
-                r = places_get(db, o->place_id, o->op->arena, &o->place, err);
-        o->noted = 0;
-        if (r >= 0) /* there are some after a restart of the daemon */
-                r = run_events_list(db, o->run->id, 0, 0, o->op->arena, count_note, &o->noted, err);
-        return r;
-}
-
-static struct channel *new_channel(const struct opening *o)
-{
-        struct channel *c = xcalloc(1, sizeof(*c));
-
-        snprintf(c->run_id, sizeof(c->run_id), "%s", o->run->id);
-        snprintf(c->agent_id, sizeof(c->agent_id), "%s", o->run->agent_id);
-        snprintf(c->company_id, sizeof(c->company_id), "%s", o->run->company_id);
-        c->identity = (struct callback_identity){ c->run_id, c->agent_id, c->company_id };
-        c->noted = o->noted;
-        atomic_init(&c->count, o->noted);
-        c->tokens = CALLBACK_BURST;
-        c->tokens_at = clock_mono_us();
-        return c;
-}
-
-static int post(const struct opening *o, struct channel *take_channel, const struct place *place,
-                struct err *err)
-{
-        struct op limited = *o->op;
-        struct promise *promise = promise_new(err);
-        struct open_letter *l;
-        int r;
-
-        if (!promise) {
-                free_channel(take_channel);
-                return ERR_BUSY;
-        }
-        l = xcalloc(1, sizeof(*l));
-        l->host = o->rt->callbacks;
+        take_channel->listener.kind = TUNNEL_CALLBACK;
+        take_channel->listener.idle_ms = IDLE_MS;
+        take_channel->listener.on_listening = on_listening;
+        take_channel->listener.on_stream = on_stream;
+        l->host = host;
         l->take_channel = take_channel;
         l->take_place = place ? kept_place_new(place) : NULL;
         l->promise = promise_ref(promise);
-        mail_post(o->rt->mail, &l->letter, open_on_loop);
-        limited.deadline_ms = MIN(limited.deadline_ms, clock_mono_ms() + OPEN_LIMIT_MS);
-        r = promise_wait(promise, &limited, err);
-        promise_unref(promise);
-        return r;
-}
-
-/* To our own port, with a run token. */
-static int open_straight(const struct opening *o, struct callback_address *ret, struct err *err)
-{
-        CLEAN(buf_wipe) struct buf token = BUF_INIT;
-        struct channel *c = new_channel(o);
-        int r = run_token_mint(o->rt, o->run, o->agent.adapter_type, &token, err);
-
-        if (r < 0) {
-                free_channel(c);
-                return r;
-        }
-        c->straight = true;
-        r = post(o, c, NULL, err);
-        if (r < 0)
-                return r;
-        snprintf(ret->url, sizeof(ret->url), "%s", o->rt->api_url);
-        snprintf(ret->key, sizeof(ret->key), "%s", buf_str(&token));
-        return 0;
-}
-
-static int read_port(const struct opening *o, uint16_t *ret, struct err *err)
-{
-        struct callback_host *host = o->rt->callbacks;
-        const struct channel *c;
-
-        pthread_mutex_lock(&host->lock);
-        c = callback_find(host, o->run->id);
-        *ret = c ? c->port : 0;
-        pthread_mutex_unlock(&host->lock);
-        return *ret ? 0
-                    : err_set(err, ERR_BUSY,
-                              "The box of the place cannot be reached just now; try again.");
-}
-
-static int open_channel(struct opening *o, struct callback_address *ret, struct err *err)
-{
-        struct channel *c = new_channel(o);
-        int r;
-
-        run_channel_token(o->rt, o->run->id, c->token);
-        snprintf(ret->key, sizeof(ret->key), "%s", c->token);
-        snprintf(c->place_id, sizeof(c->place_id), "%s", o->place.id);
-        c->listener = (struct tunnel_listener){ .kind = TUNNEL_CALLBACK,
-                                                .port = (uint16_t)o->run->callback_port,
-                                                .idle_ms = IDLE_MS,
-                                                .on_listening = on_listening,
-                                                .on_stream = on_stream };
-        (void)frame_uuid_bytes(o->run->id, c->listener.id);
-        r = post(o, c, &o->place, err);
-        if (r >= 0)
-                r = read_port(o, &ret->port, err);
-        snprintf(ret->url, sizeof(ret->url), "http://127.0.0.1:%u", ret->port);
-        ret->mode = "tunnel_v1";
-        return r;
-}
-
-/* The gateway first, which keeps what it is asked until somebody looks. */
-static int start_queue(const struct opening *o, const struct lease_record *record,
-                       struct callback_address *ret, struct err *err)
-{
-        const char *adapter = o->agent.adapter_type;
-        struct plugin_lease l;
-        struct queue_paths paths;
-        struct channel *c;
-        bool uploaded;
-        int r = plugin_lease_load(o->op, o->rt, &record->lease, &l, err);
-
-        if (r >= 0)
-                r = queue_paths_of(o->op, &l, adapter, o->run->id, &paths, err);
-        if (r >= 0)
-                r = queue_sync_program(o->op, o->rt, &l, &paths, &uploaded, err);
-        if (r >= 0)
-                r = queue_start(o->op, o->rt, &l, &paths, ret->key, (uint16_t)o->run->callback_port,
-                                &ret->port, err);
-        if (r < 0)
-                return err_wrap(err, r, "callback bridge");
-        c = new_channel(o);
-        memcpy(c->token, ret->key, sizeof(c->token));
-        c->straight = true;
-        c->listener.port = ret->port;
-        c->has_files = true;
-        c->queue = queue_new(o->rt, o->run->id, record->lease.id, adapter);
-        r = post(o, c, NULL, err);
-        if (r < 0)
-                (void)queue_stop(o->op, o->rt, &l, &paths, NULL);
-        return r;
-}
-
-/* By files. */
-static int open_queue(const struct opening *o, const struct lease_record *record,
-                      struct callback_address *ret, struct err *err)
-{
-        int r = 0;
-
-        run_channel_token(o->rt, o->run->id, ret->key);
-        if (read_port(o, &ret->port, NULL) < 0)
-                r = start_queue(o, record, ret, err);
-        snprintf(ret->url, sizeof(ret->url), "http://127.0.0.1:%u", ret->port);
-        ret->mode = "queue_v1";
-        return r;
-}
-
-static bool goes_straight(const struct opening *o)
-{
-        return o->rt->api_url && !o->rt->settings.callback_always_channel &&
-               !o->run->callback_port && streq(o->place.driver, "local");
-}
-
-int callback_open(struct op *op, struct runtime *rt, const struct run *run,
-                  const struct lease_record *record, struct callback_address *ret, struct err *err)
-{
-        struct opening o = { .op = op, .rt = rt, .run = run, .place_id = record->lease.place_id };
-        int r;
-
-        *ret = (struct callback_address){ 0 };
-        if (!rt->callbacks || !rt->hub || !rt->run_keys)
-                return err_set(err, ERR_BUSY, "The daemon is stopping.");
-        r = store_read(op, rt->store, read_rows, &o, err);
-        if (r < 0)
-                return r;
-        if (goes_straight(&o))
-                return open_straight(&o, ret, err);
-        if (plugin_place_is(&o.place)) {
-                r = plugin_box_bring(op, rt, &record->lease, err);
-                if (r >= 0) /* it may have a box now */
-                        r = store_read(op, rt->store, read_rows, &o, err);
-                if (r >= 0 && !plugin_box_route_of(&o.place))
-                        return open_queue(&o, record, ret, err);
-        }
-        if (r >= 0)
-                r = box_ensure(op, rt, o.place_id, &o.place, err);
-        return r < 0 ? r : open_channel(&o, ret, err);
+        mail_post(host->rt->mail, &l->letter, open_on_loop);
 }
 
 /* The host */
@@ -656,9 +462,12 @@ void callback_host_free(struct callback_host *host)
                 return;
         host->rt->callbacks = NULL;
         callback_notes_finish(host);
+        /* drop() takes it out of the list, which the analyser does not see. */
+        /* NOLINTBEGIN(clang-analyzer-unix.Malloc) */
         while (host->channels) {
                 detach(host->channels, true);
                 drop(host->channels);
         }
+        /* NOLINTEND(clang-analyzer-unix.Malloc) */
         uv_close((uv_handle_t *)&host->timer, timer_closed);
 }

@@ -16,7 +16,8 @@
  * token instead.
  * Either way the requests of a run are counted, and the first of them listed among its events.
  *
- *   callback.c         channels: opened, attached to boxes, closed
+ *   callback.c         channels: attached to boxes, closed
+ *   callback_open.c    the operation that opens one
  *   callback_gate.c    one request: let in or refused
  *   callback_notes.c   what is told of the requests in the run's events */
 #ifndef BERTH_CORE_CALLBACK_H

@@ -88,6 +88,12 @@ struct channel *callback_find(struct callback_host *host, const char *run_id);
 /* Have the timer look. */
 void callback_stir(struct callback_host *host);
 
+void callback_channel_free(struct channel *c);
+/* Operation: make it known on the loop, and serve it from the place, or with NULL from nowhere. The
+ * promise is kept when its port is known. */
+void callback_post_open(struct callback_host *host, struct channel *take_channel,
+                        const struct place *place, struct promise *promise);
+
 /* callback_notes.c */
 void callback_note_add(struct channel *c, const char *method, const char *path, int status,
                        int64_t started_us);

@@ -113,6 +113,7 @@ int company_dashboard(struct op *op, struct runtime *rt, const char *id, struct 
 struct chart {
         struct arena *arena;
         struct agent *at;
+        const struct agent **managers; /* of each; NULL: nobody, or nobody that is there */
         size_t n, room;
 };
 
@@ -135,39 +136,34 @@ static int collect(void *ctx, const struct agent *row)
         return 0;
 }
 
-static bool is_there(const struct chart *chart, const char *id)
+static void find_managers(struct chart *chart)
 {
+        chart->managers = arena_alloc(chart->arena, (chart->n + 1) * sizeof(const struct agent *));
         for (size_t i = 0; i < chart->n; i++)
-                if (streq(chart->at[i].id, id))
-                        return true;
-        return false;
+                for (size_t j = 0; chart->at[i].reports_to && j < chart->n; j++)
+                        if (streq(chart->at[j].id, chart->at[i].reports_to))
+                                chart->managers[i] = &chart->at[j];
 }
 
-static void write_reports(struct jw *w, const struct chart *chart, const char *manager, int depth);
-
-static void write_agent(struct jw *w, const struct chart *chart, const struct agent *g, int depth)
-{
-        jw_object(w);
-        jw_kstring(w, "id", g->id);
-        jw_kstring(w, "name", g->name);
-        jw_kstring(w, "role", g->role);
-        jw_kstring(w, "title", g->title);
-        jw_kstring(w, "status", g->status);
-        jw_key(w, "reports");
-        write_reports(w, chart, g->id, depth + 1);
-        jw_object_end(w);
-}
-
-/* manager NULL: those who report to nobody that is there. */
-static void write_reports(struct jw *w, const struct chart *chart, const char *manager, int depth)
+/* manager NULL: those who report to nobody. */
+static void write_reports(struct jw *w, const struct chart *chart, const struct agent *manager,
+                          int depth)
 {
         jw_array(w);
         for (size_t i = 0; i < chart->n && depth < DEPTH_MAX; i++) {
                 const struct agent *g = &chart->at[i];
-                bool is_top = !g->reports_to || !is_there(chart, g->reports_to);
 
-                if (manager ? !is_top && streq(g->reports_to, manager) : is_top)
-                        write_agent(w, chart, g, depth);
+                if (chart->managers[i] != manager)
+                        continue;
+                jw_object(w);
+                jw_kstring(w, "id", g->id);
+                jw_kstring(w, "name", g->name);
+                jw_kstring(w, "role", g->role);
+                jw_kstring(w, "title", g->title);
+                jw_kstring(w, "status", g->status);
+                jw_key(w, "reports");
+                write_reports(w, chart, g, depth + 1);
+                jw_object_end(w);
         }
         jw_array_end(w);
 }
@@ -180,9 +176,11 @@ static int organisation(struct db *db, void *arg, struct err *err)
 
         if (r >= 0)
                 r = agents_list(db, q->company_id, q->op->arena, collect, &chart, err);
-        if (r >= 0)
-                write_reports(&q->w, &chart, NULL, 0);
-        return r;
+        if (r < 0)
+                return r;
+        find_managers(&chart);
+        write_reports(&q->w, &chart, NULL, 0);
+        return 0;
 }
 
 int company_organisation(struct op *op, struct runtime *rt, const char *id, struct buf *ret_json,

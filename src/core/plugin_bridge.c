@@ -55,7 +55,8 @@ static const json_t *find_declared(struct op *op, const struct plugin *p, const 
 
 struct scope {
         struct op *op;
-        const char *company_id, *agent_id, *run_id, *project_id; /* NULL: not named */
+        const char *company_id;                     /* NULL: the whole instance */
+        const char *agent_id, *run_id, *project_id; /* of a tool's call; NULL otherwise */
 };
 
 static int check_agent(struct db *db, const struct scope *s, struct err *err)
@@ -96,13 +97,12 @@ static int check_scope(struct db *db, void *arg, struct err *err)
         if (r >= 0)
                 r = s->company_id ? access_company(db, s->op->actor, s->company_id, true, err)
                                   : access_admin(s->op->actor, NO_ADMIN, err);
-        if (r < 0)
+        if (r < 0 || !s->company_id || !s->agent_id)
                 return r;
-        if (s->agent_id)
-                r = check_agent(db, s, err);
-        if (r >= 0 && s->run_id)
+        r = check_agent(db, s, err);
+        if (r >= 0)
                 r = check_run(db, s, err);
-        if (r >= 0 && s->project_id)
+        if (r >= 0)
                 r = check_project(db, s, err);
         if (r != ERR_NOT_FOUND)
                 return r;

@@ -134,6 +134,18 @@ void run_announce_agent(struct db *db, const struct run *run, const char *status
                               iso_or_null(run->finished_at ? run->finished_at : 0)));
 }
 
+int run_rows_add(void *ctx, const struct run *row)
+{
+        struct run_rows *rows = ctx;
+
+        if (rows->n == rows->room) {
+                rows->room = rows->room ? 2 * rows->room : 8;
+                rows->at = xrealloc(rows->at, rows->room * sizeof(*rows->at));
+        }
+        rows->at[rows->n++] = *row;
+        return 0;
+}
+
 /* -- Tasks ------------------------------------------------------------------------------------- */
 
 static void drop_json(void *arg)
@@ -162,7 +174,7 @@ json_t *run_parse(struct arena *arena, const char *text)
 static int load(struct db *db, void *arg, struct err *err)
 {
         struct run_task *t = arg;
-        struct company company;
+        struct company company = { 0 };
         int r = runs_get(db, t->run.id, t->op->arena, &t->run, err);
 
         if (r >= 0)

@@ -74,28 +74,11 @@ int run_cancel(struct op *op, struct runtime *rt, const char *run_id, struct run
 
 /* -- All of an agent --------------------------------------------------------------------------- */
 
-struct rows {
-        struct run *at;
-        size_t n, room;
-};
-
-static int collect(void *ctx, const struct run *row)
-{
-        struct rows *rows = ctx;
-
-        if (rows->n == rows->room) {
-                rows->room = rows->room ? 2 * rows->room : 8;
-                rows->at = xrealloc(rows->at, rows->room * sizeof(*rows->at));
-        }
-        rows->at[rows->n++] = *row;
-        return 0;
-}
-
 int run_cancel_agent(struct db *db, const struct op *op, struct runtime *rt, const char *agent_id,
                      const char *why, struct err *err)
 {
-        struct rows rows = { 0 };
-        int r = runs_live_of(db, agent_id, op->arena, collect, &rows, err);
+        struct run_rows rows = { 0 };
+        int r = runs_live_of(db, agent_id, op->arena, run_rows_add, &rows, err);
 
         for (size_t i = 0; r >= 0 && i < rows.n; i++)
                 r = run_cancel_in(db, op, rt, &rows.at[i], why, RUN_CANCELLED_CODE, err);

@@ -1,6 +1,8 @@
 /* The command of a run: what the adapter makes of it, its variables, and starting it. */
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/log.h"
+#include "core/exec_agent.h"
 #include "core/run_internal.h"
 #include "core/run_wait.h"
 #include "store/agent_state.h"
@@ -143,20 +145,16 @@ static bool is_configured(const struct run_task *t, const char *name)
         return json_object_get(json_get_object(t->config, "env"), name) != NULL;
 }
 
-/* What the agent's configuration sets wins over what we would set, but for the way home: that is
- * the run's own. Only a local agent may bring a key of its own. */
+/* What the agent's configuration sets wins over what we would set: the adapter leaves it out, but
+ * for what it has to set anew. The way home is the run's own. Only a local agent may bring a key of
+ * its own. */
 static json_t *variables(struct run_task *t, const struct callback_address *callback)
 {
         const char *values[] = { callback->url, callback->key, callback->mode };
         bool is_local = streq(t->record.env.driver, "local");
-        json_t *env = json_object(), *value;
-        const char *name;
+        json_t *env = json_object();
 
-        json_object_foreach(t->command.env, name, value)
-        {
-                if (!is_configured(t, name))
-                        json_object_set(env, name, value);
-        }
+        json_object_update(env, t->command.env);
         for (size_t i = 0; i < ARRAY_LEN(values); i++) {
                 bool own_key = i == 1 && is_local && is_configured(t, callback_names[i]);
 
@@ -213,16 +211,29 @@ int run_setup(struct run_task *t, struct err *err)
 int run_start(struct run_task *t, const char *key, const char **ret_id, struct err *err)
 {
         struct callback_address *callback = arena_new(t->op->arena, struct callback_address);
+        struct exec_request req;
         int r;
 
         FAULT("run.callback.before");
         r = callback_open(t->op, t->rt, &t->run, &t->record, callback, err);
         FAULT("run.callback.after");
-        if (r < 0)
-                return r;
+        if (r ==
+            ERR_UNPROCESSABLE) { /* there is no way home from there; the command goes without */
+                log_warn("a run has no callback channel", LOG_S("run", t->run.id),
+                         LOG_S("error", err->msg));
+                err_clear(err);
+                *callback = (struct callback_address){ 0 };
+        } else if (r < 0) {
+                return run_fail_transport(t, r, "target", err);
+        }
         t->run.callback_port = callback->port;
-        r = run_command_start(t->op, t->rt, &t->record, body_of(t, key, callback), callback->key,
-                              ret_id, err);
+        r = run_command_prepare(t->op, t->rt, &t->record, body_of(t, key, callback), callback->key,
+                                &req, err);
+        if (r < 0)
+                return run_fail_transport(t, r, "target", err);
+        r = exec_agent_find(t->op, t->rt, &t->record, &req, err);
+        if (r >= 0)
+                r = exec_start(t->op, t->rt, &t->record, &req, ret_id, err);
         explicit_bzero(callback->key, sizeof(callback->key));
         return r;
 }

@@ -31,6 +31,15 @@ static bool has_ended(const struct execution *x)
         return !streq(x->status, EXEC_STARTING) && !streq(x->status, EXEC_RUNNING);
 }
 
+static void set_output(struct run *run, const struct run_log_state *state)
+{
+        run->last_output_at = state->last_at;
+        run->first_output_at = state->first_at;
+        run->last_output_seq = state->records;
+        run->last_output_stream = state->stream;
+        run->last_output_bytes = run->log_bytes = state->bytes;
+}
+
 /* -- The log ----------------------------------------------------------------------------------- */
 
 static int finish_log(struct ending *e, struct err *err)
@@ -55,7 +64,9 @@ static int finish_log(struct ending *e, struct err *err)
 
                 e->outcome.log_sha256 = arena_strdup(t->op->arena, hex);
                 run_log_state(log, &state);
-                t->run.last_output_at = state.last_at;
+                set_output(&t->run, &state);
+                /* Brought in only now, but it was there before the end. */
+                t->run.first_output_at = MIN(t->run.first_output_at, t->run.exited_at);
         }
         run_log_close(log);
         if (r >= 0)
@@ -383,11 +394,7 @@ void run_pump(struct op *op, struct runtime *rt, const char *id, const struct ex
                 *ret_more = r > 0;
                 run_log_state(log, &state);
                 run_log_close(log);
-                t.run.last_output_at = state.last_at;
-                t.run.first_output_at = state.first_at;
-                t.run.last_output_seq = state.records;
-                t.run.last_output_stream = state.stream;
-                t.run.last_output_bytes = t.run.log_bytes = state.bytes;
+                set_output(&t.run, &state);
         }
         if (view) {
                 t.run.process_pid = view->pid;

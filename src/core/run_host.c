@@ -31,21 +31,20 @@ enum todo { TODO_NOTHING, TODO_PREPARE, TODO_RECOVER, TODO_HTTP, TODO_FINISH, TO
 struct run_work {
         struct run_work *next;
         struct run_host *host;
-        char id[UUID_LEN + 1];
-        enum todo todo; /* waits for a job, or has one */
         struct pool_job job;
-        bool busy;
         struct run_result result;
-        bool more, note; /* of a pump */
-        struct exec_view noted;
         struct exec_watch watch;
+        struct exec_view view, noted; /* of its command; the second is for a pump */
+        int64_t signal_at, pump_at, again_at, noted_at;
+        enum todo todo; /* waits for a job, or has one */
+        unsigned failures;
+        int last_signal;
+        bool busy;
+        bool more, note; /* of a pump */
         bool watching;
         bool ended, grew; /* of its command */
-        struct exec_view view;
         bool cancel;
-        int last_signal;
-        int64_t signal_at, pump_at, again_at, noted_at;
-        unsigned failures;
+        char id[UUID_LEN + 1];
 };
 
 struct run_host {

@@ -109,6 +109,13 @@ json_t *run_parse(struct arena *arena, const char *text);
 void run_announce_status(struct db *db, const struct run *run);
 void run_announce_agent(struct db *db, const struct run *run, const char *status);
 
+/* Rows that are read before anything of them is written; `at` is heap, their texts the arena's. */
+struct run_rows {
+        struct run *at;
+        size_t n, room;
+};
+int run_rows_add(void *ctx, const struct run *row); /* a run_fn */
+
 /* -- run_queue.c -- */
 
 struct run_ids {
@@ -132,6 +139,8 @@ int run_select(struct run_task *t, struct err *err);
 /* -- run_place.c: the lease, the directory, and what makes it ready -- */
 int run_acquire(struct run_task *t, struct err *err);
 int run_stage(struct run_task *t, struct err *err);
+/* An error as `Failed to resolve execution <what> for "<environment>": …`. */
+int run_fail_transport(struct run_task *t, int r, const char *what, struct err *err);
 /* Where commands start, for a run whose place is there already. */
 void run_find_cwd(struct run_task *t);
 

@@ -299,6 +299,8 @@ static int conclude(struct db *db, void *arg, struct err *err)
                 r = runs_step(db, &row, q->from, STEP_RELEASING, err);
         if (r == 0)
                 return err_set(err, ERR_CONFLICT, "Somebody else works on the run.");
+        if (r >= 0 && t->run.last_output_at)
+                r = runs_note_output(db, &t->run, err);
         if (r >= 0)
                 r = remember(db, t, &row, q->o, err);
         if (r >= 0 && !was_over)
@@ -351,6 +353,8 @@ enum run_next run_release(struct run_task *t)
         struct op op = *t->op;
         int r;
 
+        if (op_check(t->op, NULL) < 0) /* the job was cancelled with the run: another one goes on */
+                return RUN_NEXT_AGAIN;
         callback_settle(t->op, t->rt, t->run.id);
         op.actor = &actor_system;
         FAULT("run.release.before");

@@ -29,6 +29,15 @@ static int fail(struct run_task *t, int r, const char *code, const char *text, s
         return err_set(err, r, "%s \"%s\" (%s): %s", text, env->name, env->driver, err->msg);
 }
 
+int run_fail_transport(struct run_task *t, int r, const char *what, struct err *err)
+{
+        if (r == ERR_CANCELLED)
+                return r;
+        t->failure_code = "transport_resolution_failed";
+        return err_set(err, r, "Failed to resolve execution %s for \"%s\": %s", what,
+                       t->record.env.name, err->msg);
+}
+
 /* A command that has to run elsewhere must not run here instead. */
 static int check_adapter(struct run_task *t, struct err *err)
 {
@@ -71,8 +80,7 @@ int run_acquire(struct run_task *t, struct err *err)
                             err);
         r = lease_driver(t->rt, &t->record, &t->driver, err);
         if (r < 0)
-                return fail(t, r, "transport_resolution_failed",
-                            "Failed to resolve execution transport for", err);
+                return run_fail_transport(t, r, "transport", err);
         return note_lease(t, err);
 }
 

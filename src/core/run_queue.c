@@ -31,8 +31,7 @@ struct claims {
         struct agent agent;
         struct db *db;
         struct err *err;
-        struct run *rows; /* read before anything of them is written */
-        size_t n, room;
+        struct run_rows rows;
         size_t claimed_before; /* ids of earlier transactions */
 };
 
@@ -83,22 +82,22 @@ static int claim(struct claims *c, struct run *run, struct err *err)
         op.run_id = run->id;
         run->status = RUN_RUNNING;
         run->started_at = now;
+        run_announce_status(c->db, run);
         r = lock_issue(c, run, err);
         if (r >= 0)
                 r = runs_note_wakeup(c->db, run->wakeup_request_id, "claimed", NULL, now, err);
-        if (r >= 0)
-                r = run_event_add(c->db, c->rt, run, "lifecycle", "info", "run started", NULL, err);
         if (r >= 0)
                 r = audit(c->db, &op, run->company_id, "heartbeat.invoked", "heartbeat_run",
                           run->id, json_pack("{s:s}", "agentId", run->agent_id), err);
         if (r >= 0)
                 r = agents_note_run(c->db, run->agent_id, "running", 0, now, err);
-        if (r < 0)
-                return r;
-        run_announce_status(c->db, run);
-        run_announce_agent(c->db, run, "running");
-        run_ids_add(&c->pass->claimed, run->id);
-        return 0;
+        if (r >= 0) {
+                run_announce_agent(c->db, run, "running");
+                r = run_event_add(c->db, c->rt, run, "lifecycle", "info", "run started", NULL, err);
+        }
+        if (r >= 0)
+                run_ids_add(&c->pass->claimed, run->id);
+        return r;
 }
 
 /* Nobody may work for it: it never will. */
@@ -113,18 +112,6 @@ static int refuse(struct claims *c, struct run *run, struct err *err)
         return run_note_end(c->db, c->op, c->rt, run, err);
 }
 
-static int collect(void *ctx, const struct run *row)
-{
-        struct claims *c = ctx;
-
-        if (c->n == c->room) {
-                c->room = c->room ? 2 * c->room : 8;
-                c->rows = xrealloc(c->rows, c->room * sizeof(*c->rows));
-        }
-        c->rows[c->n++] = *row;
-        return 0;
-}
-
 static int claim_of_agent(struct db *db, void *arg, struct err *err)
 {
         struct claims *c = arg;
@@ -135,7 +122,7 @@ static int claim_of_agent(struct db *db, void *arg, struct err *err)
 
         c->db = db;
         c->err = err;
-        c->n = 0;
+        c->rows.n = 0;
         c->pass->claimed.n = c->claimed_before;
         r = agents_get(db, c->agent_id, c->op->arena, &c->agent, err);
         if (r >= 0)
@@ -147,48 +134,41 @@ static int claim_of_agent(struct db *db, void *arg, struct err *err)
         if (may && policy.max_concurrent <= running)
                 return 0;
         limit = may ? policy.max_concurrent - running : 0;
-        r = runs_queued(db, c->agent_id, limit, c->op->arena, collect, c, err);
-        for (size_t i = 0; r >= 0 && i < c->n; i++)
-                r = may ? claim(c, &c->rows[i], err) : refuse(c, &c->rows[i], err);
+        r = runs_queued(db, c->agent_id, limit, c->op->arena, run_rows_add, &c->rows, err);
+        for (size_t i = 0; r >= 0 && i < c->rows.n; i++)
+                r = may ? claim(c, &c->rows.at[i], err) : refuse(c, &c->rows.at[i], err);
         return r;
 }
 
 /* -- The pass ---------------------------------------------------------------------------------- */
 
-struct agents {
+struct look {
         struct op *op;
-        const char **ids;
-        size_t n, room;
+        struct run_ids agents;
         struct run_pass *pass;
 };
 
 static int add_agent(void *ctx, const char *agent_id)
 {
-        struct agents *all = ctx;
-
-        if (all->n == all->room) {
-                all->room = all->room ? 2 * all->room : 8;
-                all->ids = xrealloc(all->ids, all->room * sizeof(*all->ids));
-        }
-        all->ids[all->n++] = agent_id;
+        run_ids_add(&((struct look *)ctx)->agents, agent_id);
         return 0;
 }
 
 static int add_stray(void *ctx, const struct run *row)
 {
-        run_ids_add(&((struct agents *)ctx)->pass->strays, row->id);
+        run_ids_add(&((struct look *)ctx)->pass->strays, row->id);
         return 0;
 }
 
 static int add_cancelled(void *ctx, const struct run *row)
 {
-        run_ids_add(&((struct agents *)ctx)->pass->cancelled, row->id);
+        run_ids_add(&((struct look *)ctx)->pass->cancelled, row->id);
         return 0;
 }
 
 static int look(struct db *db, void *arg, struct err *err)
 {
-        struct agents *all = arg;
+        struct look *all = arg;
         int r = runs_waiting_agents(db, all->op->arena, add_agent, all, err);
 
         if (r >= 0)
@@ -200,12 +180,12 @@ static int look(struct db *db, void *arg, struct err *err)
 
 int run_pass(struct op *op, struct runtime *rt, struct run_pass *pass, struct err *err)
 {
-        struct agents all = { .op = op, .pass = pass };
+        struct look all = { .op = op, .pass = pass };
         struct claims c = { .op = op, .rt = rt, .pass = pass };
         int r = store_read(op, rt->store, look, &all, err);
 
-        for (size_t i = 0; r >= 0 && i < all.n; i++) {
-                c.agent_id = all.ids[i];
+        for (size_t i = 0; r >= 0 && i < all.agents.n; i++) {
+                c.agent_id = all.agents.at[i];
                 c.claimed_before = pass->claimed.n;
                 FAULT("run.claim.before");
                 r = store_write(op, rt->store, claim_of_agent, &c, err);
@@ -213,7 +193,7 @@ int run_pass(struct op *op, struct runtime *rt, struct run_pass *pass, struct er
                 if (r < 0)
                         pass->claimed.n = c.claimed_before;
         }
-        free(all.ids);
-        free(c.rows);
+        run_ids_done(&all.agents);
+        free(c.rows.at);
         return r;
 }

@@ -204,9 +204,9 @@ static int write_all(struct pass *p, struct err *err)
         for (const struct due *due = p->due; due && r != ERR_CANCELLED; due = due->next) {
                 struct one q = { p, due };
 
-                FAULT("run.schedule.before");
+                FAULT("schedule.before");
                 r = store_write(p->op, p->rt->store, write_one, &q, err);
-                FAULT("run.schedule.after");
+                FAULT("schedule.after");
                 if (r < 0) {
                         log_warn("an agent could not be woken by its timer",
                                  LOG_S("agent", due->agent_id), LOG_S("error", err->msg));

@@ -1,7 +1,6 @@
 #include "core/run_wait.h"
 
 #include "base/fd.h"
-#include "core/exec_agent.h"
 
 /* -- Starting ---------------------------------------------------------------------------------- */
 
@@ -19,25 +18,20 @@ static void add_redact(struct op *op, const char *value, struct exec_request *re
         req->redact = list;
 }
 
-int run_command_start(struct op *op, struct runtime *rt, const struct lease_record *record,
-                      json_t *body, const char *redact, const char **ret_id, struct err *err)
+int run_command_prepare(struct op *op, struct runtime *rt, const struct lease_record *record,
+                        json_t *body, const char *redact, struct exec_request *ret, struct err *err)
 {
         const struct driver *driver;
-        struct exec_request req;
         int r = lease_driver(rt, record, &driver, err);
 
         if (r < 0)
                 return r;
         if (!driver->prepare_exec)
                 return driver_unsupported(driver->key, "command execution", err);
-        r = driver->prepare_exec(op, rt, record, body, &req, err);
-        if (r >= 0)
-                r = exec_agent_find(op, rt, record, &req, err);
-        if (r < 0)
-                return r;
-        if (redact && *redact)
-                add_redact(op, redact, &req);
-        return exec_start(op, rt, record, &req, ret_id, err);
+        r = driver->prepare_exec(op, rt, record, body, ret, err);
+        if (r >= 0 && redact && *redact)
+                add_redact(op, redact, ret);
+        return r;
 }
 
 /* -- Waiting ----------------------------------------------------------------------------------- */
@@ -124,8 +118,11 @@ int run_command_wait(struct op *op, struct runtime *rt, const struct lease_recor
                      json_t *body, struct run_command_end *ret, struct err *err)
 {
         struct row_request q = { .op = op };
-        int r = run_command_start(op, rt, record, body, NULL, &q.id, err);
+        struct exec_request req;
+        int r = run_command_prepare(op, rt, record, body, NULL, &req, err);
 
+        if (r >= 0)
+                r = exec_start(op, rt, record, &req, &q.id, err);
         if (r >= 0)
                 r = wait_for(op, rt, q.id, err);
         if (r >= 0)

@@ -17,9 +17,10 @@ int run_command_wait(struct op *op, struct runtime *rt, const struct lease_recor
                      json_t *body, struct run_command_end *ret, struct err *err);
 void run_command_end_done(struct run_command_end *end);
 
-/* Start what an execute request says, for its agent if it names one; `redact` (may be NULL) is one
- * more value to keep out of the output. */
-int run_command_start(struct op *op, struct runtime *rt, const struct lease_record *record,
-                      json_t *body, const char *redact, const char **ret_id, struct err *err);
+/* What an execute request means in that place; `redact` (may be NULL) is one more value to keep out
+ * of the output. The request lives as long as the operation; exec_start() takes it. */
+int run_command_prepare(struct op *op, struct runtime *rt, const struct lease_record *record,
+                        json_t *body, const char *redact, struct exec_request *ret,
+                        struct err *err);
 
 #endif

@@ -1,5 +1,7 @@
-/* What a restore would do: changes as the merge sees them, with nothing done. */
+#define _GNU_SOURCE /* FNM_CASEFOLD */
+/* What a restore would do: changes as the merge sees them, with nothing done. And what one did. */
 #include <fcntl.h>
+#include <fnmatch.h>
 
 #include "base/fd.h"
 #include "base/path.h"
@@ -9,20 +11,24 @@
 #define LIST_MAX  10000
 #define TEXTS_MAX ((size_t)8 << 20) /* of all differences together */
 
-/* Passes a change set on and writes down what went by. */
-struct listing {
-        struct change_set set;
-        struct change_set *from;
-        int dir; /* the directory as it is */
-        struct jw *w;
-        uint64_t n;
-        bool with_text;
-        size_t texts; /* bytes of differences so far */
-};
-
 static const char *kind_name(enum tree_kind kind)
 {
         return kind == TREE_DIR ? "directory" : kind == TREE_LINK ? "link" : "file";
+}
+
+/* By its name: what is in it should not get into our records. */
+static bool is_private(const char *path)
+{
+        static const char *const names[] = { ".env",         ".env.*", "*.pem",  "*.key",
+                                             "*.p12",        "*.pfx",  "id_*",   "*secret*",
+                                             "*token*",      ".netrc", ".npmrc", ".pypirc",
+                                             "*credential*", "*passw*" };
+        const char *slash = strrchr(path, '/');
+
+        for (size_t i = 0; i < ARRAY_LEN(names); i++)
+                if (fnmatch(names[i], slash ? slash + 1 : path, FNM_CASEFOLD) == 0)
+                        return true;
+        return false;
 }
 
 /* 0 also when it cannot be had: then there is just no text of it. */
@@ -36,7 +42,7 @@ static bool read_text(int fd, struct buf *ret)
         return !buf_failed(ret);
 }
 
-static void list_text(struct listing *l, const struct change *c)
+static void list_text(struct change_list *l, const struct change *c)
 {
         CLEAN(buf_done) struct buf was = BUF_INIT;
         CLEAN(buf_done) struct buf now = BUF_INIT;
@@ -47,7 +53,7 @@ static void list_text(struct listing *l, const struct change *c)
 
         buf_init(&was, TEXTDIFF_MAX_BYTES);
         buf_init(&now, TEXTDIFF_MAX_BYTES);
-        if (l->texts > TEXTS_MAX || l->from->open(l->from, c, &theirs, NULL) < 0 ||
+        if (l->texts >= l->texts_max || l->from->open(l->from, c, &theirs, NULL) < 0 ||
             !read_text(theirs, &now))
                 return;
         if (path_open_plain(l->dir, c->now.path, O_RDONLY | O_NONBLOCK, 0, &ours, NULL) >= 0 &&
@@ -55,7 +61,8 @@ static void list_text(struct listing *l, const struct change *c)
                 return;
         a = (struct textdiff_side){ buf_str(&was), was.len };
         b = (struct textdiff_side){ buf_str(&now), now.len };
-        if (!textdiff_is_text(&a) || !textdiff_is_text(&b) || textdiff(&a, &b, &diff) <= 0)
+        if (!textdiff_is_text(&a) || !textdiff_is_text(&b) || textdiff(&a, &b, &diff) <= 0 ||
+            diff.len > l->texts_max - l->texts)
                 return;
         l->texts += diff.len;
         jw_kstring(l->w, "diff", buf_str(&diff));
@@ -63,12 +70,12 @@ static void list_text(struct listing *l, const struct change *c)
 
 static int list_next(struct change_set *set, struct change *ret, struct err *err)
 {
-        struct listing *l = container_of(set, struct listing, set);
+        struct change_list *l = container_of(set, struct change_list, set);
         char target[TREE_MAX_TARGET + 1];
         struct tree_entry here;
         int r = l->from->next(l->from, ret, err);
 
-        if (r <= 0 || l->n++ >= LIST_MAX)
+        if (r <= 0 || l->n++ >= l->max)
                 return r;
         jw_object(l->w);
         jw_kstring(l->w, "path", ret->now.path);
@@ -80,7 +87,7 @@ static int list_next(struct change_set *set, struct change *ret, struct err *err
                 jw_kstring(l->w, "change", is_here ? "change" : "add");
                 jw_kstring(l->w, "kind", kind_name(ret->now.kind));
                 jw_kint(l->w, "size", (int64_t)ret->now.size);
-                if (l->with_text && ret->now.kind == TREE_FILE)
+                if (ret->now.kind == TREE_FILE && !(l->is_kept && is_private(ret->now.path)))
                         list_text(l, ret);
         }
         jw_object_end(l->w);
@@ -89,18 +96,25 @@ static int list_next(struct change_set *set, struct change *ret, struct err *err
 
 static int list_open(struct change_set *set, const struct change *c, int *ret_fd, struct err *err)
 {
-        struct listing *l = container_of(set, struct listing, set);
+        struct change_list *l = container_of(set, struct change_list, set);
 
         return l->from->open(l->from, c, ret_fd, err);
 }
 
 static struct change_set *watch(void *ctx, struct change_set *from, int dir)
 {
-        struct listing *l = ctx;
+        struct change_list *l = ctx;
 
         l->from = from;
         l->dir = dir;
         return &l->set;
+}
+
+void change_list_watch(struct change_list *l, struct merge_request *req)
+{
+        l->set = (struct change_set){ list_next, list_open, NULL };
+        req->watch = watch;
+        req->ctx = l;
 }
 
 static int write_diff(struct op *op, struct runtime *rt, struct change_set *changes,
@@ -110,14 +124,11 @@ static int write_diff(struct op *op, struct runtime *rt, struct change_set *chan
         struct merge_request watched = *req;
         struct restore_report report = { 0 };
         struct jw w;
-        struct listing l = { .set = { list_next, list_open, NULL },
-                             .w = &w,
-                             .with_text = with_text };
+        struct change_list l = { .w = &w, .max = LIST_MAX, .texts_max = with_text ? TEXTS_MAX : 0 };
         int r;
 
         watched.dry_run = true;
-        watched.watch = watch;
-        watched.ctx = &l;
+        change_list_watch(&l, &watched);
         jw_init(&w, ret_json);
         jw_object(&w);
         jw_kstring(&w, "localPath", req->path);

@@ -76,6 +76,23 @@ static inline const char *workspace_scratch(struct arena *arena, const char *dir
 int workspace_merge(struct op *op, struct runtime *rt, struct change_set *changes,
                     const struct merge_request *req, struct restore_report *ret, struct err *err);
 
+/* workspace_diff.c: what goes into a merge is written down on its way, into the array that is open
+ * in `w`: {path, change, kind, size, diff?}. */
+struct change_list {
+        struct jw *w;
+        uint64_t max;     /* changes that are written; `n` counts all */
+        size_t texts_max; /* bytes of differences of text files, all together; 0: none */
+        bool is_kept;     /* no differences of files that are likely to have secrets in them */
+        uint64_t n;       /* the rest is change_list_watch()'s own */
+        size_t texts;
+        struct change_set set, *from;
+        int dir; /* the directory as it is */
+};
+void change_list_watch(struct change_list *l, struct merge_request *req);
+
+/* The members of restore_report_encode()'s object. */
+void restore_report_members(struct jw *w, const struct restore_report *report);
+
 /* Ask the way for what was changed. */
 int workspace_collect(struct workspace_job *j, struct change_set **ret, uint32_t *ret_umask,
                       struct err *err);

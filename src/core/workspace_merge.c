@@ -120,11 +120,10 @@ static void encode_git(struct jw *w, const struct git_report *g)
         jw_object_end(w);
 }
 
-void restore_report_encode(struct jw *w, const struct restore_report *report)
+void restore_report_members(struct jw *w, const struct restore_report *report)
 {
         const struct merge_report *m = &report->merge;
 
-        jw_object(w);
         jw_kint(w, "added", (int64_t)m->added);
         jw_kint(w, "changed", (int64_t)m->changed);
         jw_kint(w, "deleted", (int64_t)m->deleted);
@@ -141,5 +140,11 @@ void restore_report_encode(struct jw *w, const struct restore_report *report)
         jw_kint(w, "bytes", (int64_t)m->bytes);
         encode_git(w, &report->git);
         jw_kint(w, "durationMs", report->duration_ms);
+}
+
+void restore_report_encode(struct jw *w, const struct restore_report *report)
+{
+        jw_object(w);
+        restore_report_members(w, report);
         jw_object_end(w);
 }

@@ -61,6 +61,10 @@ static int record_collected(struct workspace_job *j, uint32_t umask, struct err 
 
 /* Merging */
 
+/* What is listed for whoever looks later, when the place is gone. It goes into the row. */
+#define LISTED_MAX       500
+#define LISTED_TEXTS_MAX ((size_t)128 << 10)
+
 static int merge(struct workspace_job *j, struct change_set *changes, struct restore_report *ret,
                  struct err *err)
 {
@@ -71,11 +75,22 @@ static int merge(struct workspace_job *j, struct change_set *changes, struct res
                 .work = &j->work,
                 .scratch = workspace_scratch(j->op->arena, j->view.dir),
         };
+        CLEAN(buf_done) struct buf listed = BUF_INIT;
+        struct jw w;
+        struct change_list list = {
+                .w = &w, .max = LISTED_MAX, .texts_max = LISTED_TEXTS_MAX, .is_kept = true
+        };
         int r;
 
+        jw_init(&w, &listed);
+        jw_array(&w);
+        change_list_watch(&list, &req);
         FAULT("workspace.restore.merge.before");
         r = workspace_merge(j->op, j->rt, changes, &req, ret, err);
         FAULT("workspace.restore.merge.after");
+        jw_array_end(&w);
+        if (r >= 0 && !buf_failed(&listed))
+                ret->changes = arena_strdup(j->op->arena, buf_str(&listed));
         return r;
 }
 
@@ -85,7 +100,10 @@ static const char *report_text(struct arena *arena, const struct restore_report 
         struct jw w;
 
         jw_init(&w, &text);
-        restore_report_encode(&w, report);
+        jw_object(&w);
+        restore_report_members(&w, report);
+        jw_kraw(&w, "changes", report->changes);
+        jw_object_end(&w);
         return buf_failed(&text) ? NULL : arena_strdup(arena, buf_str(&text));
 }
 

@@ -60,8 +60,8 @@ int agent_runtime_state_reset(struct db *db, const char *agent_id, const char *t
                        DB_ARGS(DB_T(agent_id), DB_I(now_us)), err);
 }
 
-int agent_runtime_state_add(struct db *db, const struct agent_runtime_state *v, bool clear_session,
-                            struct err *err)
+int agent_runtime_state_add(struct db *db, const struct agent_runtime_state *row,
+                            bool clear_session, struct err *err)
 {
         return db_exec(
                 db,
@@ -83,12 +83,13 @@ int agent_runtime_state_add(struct db *db, const struct agent_runtime_state *v, 
                 "total_cached_input_tokens = "
                 "agent_runtime_state.total_cached_input_tokens + ?12, "
                 "total_cost_cents = agent_runtime_state.total_cost_cents + ?13, updated_at = ?14",
-                DB_ARGS(DB_T(v->agent_id), DB_T(v->company_id), DB_T(v->adapter_type),
-                        DB_T(v->session_id), DB_T(v->session_display_id),
-                        DB_T(v->session_params_json), DB_T(v->last_run_id),
-                        DB_T(v->last_run_status), DB_T(v->last_error), DB_I(v->total_input_tokens),
-                        DB_I(v->total_output_tokens), DB_I(v->total_cached_input_tokens),
-                        DB_I(v->total_cost_cents), DB_I(v->updated_at), DB_I(clear_session)),
+                DB_ARGS(DB_T(row->agent_id), DB_T(row->company_id), DB_T(row->adapter_type),
+                        DB_T(row->session_id), DB_T(row->session_display_id),
+                        DB_T(row->session_params_json), DB_T(row->last_run_id),
+                        DB_T(row->last_run_status), DB_T(row->last_error),
+                        DB_I(row->total_input_tokens), DB_I(row->total_output_tokens),
+                        DB_I(row->total_cached_input_tokens), DB_I(row->total_cost_cents),
+                        DB_I(row->updated_at), DB_I(clear_session)),
                 err);
 }
 
@@ -146,7 +147,7 @@ int agent_task_sessions_list(struct db *db, const char *agent_id, struct arena *
         return r;
 }
 
-int agent_task_session_put(struct db *db, const struct agent_task_session *v, struct err *err)
+int agent_task_session_put(struct db *db, const struct agent_task_session *row, struct err *err)
 {
         return db_exec(db,
                        "INSERT INTO agent_task_sessions (agent_id, task_key, adapter_type, "
@@ -155,9 +156,10 @@ int agent_task_session_put(struct db *db, const struct agent_task_session *v, st
                        "ON CONFLICT (agent_id, task_key) DO UPDATE SET adapter_type = ?3, "
                        "session_params_json = ?4, session_display_id = ?5, last_run_id = ?6, "
                        "last_error = ?7, updated_at = ?8",
-                       DB_ARGS(DB_T(v->agent_id), DB_T(v->task_key), DB_T(v->adapter_type),
-                               DB_T(v->session_params_json), DB_T(v->session_display_id),
-                               DB_T(v->last_run_id), DB_T(v->last_error), DB_I(v->updated_at)),
+                       DB_ARGS(DB_T(row->agent_id), DB_T(row->task_key), DB_T(row->adapter_type),
+                               DB_T(row->session_params_json), DB_T(row->session_display_id),
+                               DB_T(row->last_run_id), DB_T(row->last_error),
+                               DB_I(row->updated_at)),
                        err);
 }
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import pathlib
 import sqlite3
+import uuid
 
 from berthtest import ident, wait_until
 from sandboxtest import SandboxTest
@@ -44,6 +45,22 @@ class RunTest(SandboxTest):
         """Change a row behind the daemon's back."""
         with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db", timeout=10)) as db, db:
             db.execute(statement, parameters)
+
+    def provisioned_issue(self, env, command):
+        """An issue that works in a workspace which makes itself ready by a command."""
+        company = ident(self.acme)
+        project = self.ok("POST", f"/api/companies/{company}/projects", {"name": f"p{uuid.uuid4()}"}, status=201)
+        issue = self.ok("POST", f"/api/companies/{company}/issues", {"title": "x", "projectId": project["id"]},
+                        status=201)
+        workspace = str(uuid.uuid4())
+        self.edit("INSERT INTO execution_workspaces (id, company_id, project_id, mode, strategy_type, name, cwd, "
+                  "last_used_at, opened_at, metadata, created_at, updated_at) "
+                  "VALUES (?, ?, ?, 'shared_workspace', 'project_primary', 'w', ?, 1, 1, ?, 1, 1)",
+                  (workspace, company, project["id"], str(self.work),
+                   json.dumps({"config": {"environmentId": ident(env), "provisionCommand": command}})))
+        self.edit("UPDATE issues SET execution_workspace_id = ?, execution_workspace_preference = 'reuse_existing' "
+                  "WHERE id = ?", (workspace, issue["id"]))
+        return issue
 
     def release_held(self):
         (self.work / "go").touch()

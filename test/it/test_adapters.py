@@ -123,7 +123,8 @@ class RunningTest(AdapterTest):
         (self.work / "ws").mkdir()
         shutil.copy(AGENT, self.work / "ws" / "claude")
         agent = self.coder("claude_local", self.sandbox(), command="./claude", cwd=str(self.work / "ws"),
-                           env={"AGENT_DIARY": "diary"})
+                           env={"AGENT_DIARY": "diary", "MY_WORKSPACE_CWD": str(self.work / "ws"),
+                                "MY_OWN": "x", "PAPERCLIP_TASK_ID": "mine"})
         run = self.run_it(agent)
         self.run_it(agent)
         self.diary = self.work / "ws" / "diary"
@@ -131,7 +132,9 @@ class RunningTest(AdapterTest):
         self.assertIn("--allowedTools", args)
         self.assertNotIn("--resume", again)
         self.assertEqual(env["PAPERCLIP_RUN_ID"], run["id"])
-        self.assertEqual(env["PAPERCLIP_WORKSPACE_CWD"], "/workspace")
+        # remote-execution 8.64
+        self.assertEqual([env[k] for k in ("PAPERCLIP_WORKSPACE_CWD", "MY_WORKSPACE_CWD", "MY_OWN", "PAPERCLIP_TASK_ID")],
+                         ["/workspace", "/workspace", "x", "mine"])
         self.nothing_held()
 
 

@@ -217,6 +217,23 @@ class AgentKeyRevoke(AgentKeyCreate):
             self.act(w)
 
 
+class AgentTimer(AgentKeyCreate):
+    """An agent gets a schedule: it begins once, and wakes nobody before its time."""
+
+    def act(self, w):
+        w.do("timed", "PATCH", f"/api/agents/{w.facts['agent']}",
+             {"runtimeConfig": {"heartbeat": {"enabled": True, "intervalSec": 3600}}})
+        wait_until(lambda: not w.alive() or self.rows(w), "its schedule begins")
+
+    def check(self, w):
+        self.act(w)
+        require(len(self.rows(w)) == 1, self.rows(w))
+        require(not w.sql("SELECT id FROM heartbeat_runs"), "woken too early")
+
+    def rows(self, w):
+        return w.sql("SELECT last_due_at FROM agent_schedules")
+
+
 class AgentUpdate(AgentKeyCreate):
     def stage(self, w):
         super().stage(w)
@@ -277,7 +294,8 @@ class InProject(InCompany, base=True):
         super().stage(w)
         w.facts["issues"] = f"/api/companies/{w.facts['company']}/issues"
         w.facts["projects"] = f"/api/companies/{w.facts['company']}/projects"
-        w.facts["agent"] = w.do("agent", "POST", f"/api/companies/{w.facts['company']}/agents", {"name": "A"})["id"]
+        w.facts["agent"] = w.do("agent", "POST", f"/api/companies/{w.facts['company']}/agents", {
+            "name": "A", "runtimeConfig": {"heartbeat": {"wakeOnDemand": False}}})["id"]
         w.facts["issue"] = f"/api/issues/{w.do('first', 'POST', w.facts['issues'], {'title': 'first'})['id']}"
 
 

@@ -5,6 +5,8 @@ import re
 from berthtest import BerthTest
 from webtest import PHONE, WebTest
 
+SCRIPTS_MAX = 150_000  # bytes, compressed
+
 
 class ServedTest(BerthTest):
     def assets(self):
@@ -21,6 +23,21 @@ class ServedTest(BerthTest):
         self.assertEqual(answer.headers["Cache-Control"], "no-cache")
         again = self.req("GET", "/", headers={"If-None-Match": answer.headers["ETag"]})
         self.assertEqual((again.status, again.body), (304, b""))
+
+    def test_how_much_script_there_is(self):
+        """All of it, also what is loaded only when it is needed."""
+        found, wanted = {}, [p for p in self.assets() if p.endswith(".js")]
+        while wanted:
+            path = wanted.pop()
+            if path in found:
+                continue
+            packed = self.req("GET", path, headers={"Accept-Encoding": "gzip"}).body
+            found[path] = len(packed)
+            names = re.findall(rb'"\./([\w.-]+\.js)"', gzip.decompress(packed))
+            wanted += [f"/assets/{name.decode()}" for name in names]
+        lazy = [p for p in found if "terminal" in p]
+        self.assertEqual(len(lazy), 1, found)
+        self.assertLessEqual(sum(found.values()), SCRIPTS_MAX, found)
 
     def test_addresses_of_the_page_are_the_page(self):
         page = self.req("GET", "/").body

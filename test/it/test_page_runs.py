@@ -211,7 +211,7 @@ class SandboxRunTest(PageRunTest):
         (self.work / "kept.txt").write_text("one\n")
         agent = self.runner('curl -s -H "Authorization: Bearer $PAPERCLIP_API_KEY" "$PAPERCLIP_API_URL/api/agents/me" > /dev/null; '
                             'curl -s -X DELETE -H "Authorization: Bearer $PAPERCLIP_API_KEY" "$PAPERCLIP_API_URL/api/secrets/1" > /dev/null; '
-                            "echo two >> kept.txt; echo up; while [ ! -e /tmp/go ]; do sleep 0.05; done", environment=self.sandbox())
+                            "echo two >> kept.txt; echo hunter2 > .env; echo up; while [ ! -e /tmp/go ]; do sleep 0.05; done", environment=self.sandbox())
         run = self.wake(agent)
         self.up(run)
         page = self.run_page(run)
@@ -229,4 +229,8 @@ class SandboxRunTest(PageRunTest):
         self.assert_accessible(page)
         self.cancel(run)
         self.finished(run)
+        # And what came home, when the place is gone.
         page.get_by_text("1 changed").wait_for()
+        page.get_by_text("kept.txt").first().click()
+        page.text("+two")
+        self.assertNotIn("hunter2", page.content())

@@ -2,12 +2,10 @@
 once, no command began twice under one run id, nothing is leased, and the work was done or is told as lost."""
 
 import http.client
-import json
 import os
 import signal
 import subprocess
 import unittest
-import uuid
 
 from berthtest import BINARIES, wait_until
 from runtest import HOLD, NOTE, RunTest, ident
@@ -159,21 +157,6 @@ class CrashTest(RunTest):
     def wake_and_wait(self, agent, **body):
         self.ask("POST", f"/api/agents/{ident(agent)}/wakeup", body)
         self.wait_done()
-
-    def provisioned_issue(self, env, command):
-        """An issue that works in a workspace which makes itself ready by a command."""
-        company = ident(self.acme)
-        project = self.ask("POST", f"/api/companies/{company}/projects", {"name": f"p{uuid.uuid4()}"})
-        issue = self.ask("POST", f"/api/companies/{company}/issues", {"title": "x", "projectId": project["id"]})
-        workspace = str(uuid.uuid4())
-        self.edit("INSERT INTO execution_workspaces (id, company_id, project_id, mode, strategy_type, name, cwd, "
-                  "last_used_at, opened_at, metadata, created_at, updated_at) "
-                  "VALUES (?, ?, ?, 'shared_workspace', 'project_primary', 'w', ?, 1, 1, ?, 1, 1)",
-                  (workspace, company, project["id"], str(self.work),
-                   json.dumps({"config": {"environmentId": ident(env), "provisionCommand": command}})))
-        self.edit("UPDATE issues SET execution_workspace_id = ?, execution_workspace_preference = 'reuse_existing' "
-                  "WHERE id = ?", (workspace, issue["id"]))
-        return issue
 
     def once(self, cls, point=None):
         """One run on a daemon of its own, killed at the point. True when it was reached."""

@@ -64,7 +64,7 @@ class RecoveryTest(RunTest):
         self.nothing_held()
 
     def test_a_lost_command_is_tried_once_more(self):
-        """environment-runtime 5.6, 7.118: process_lost, its lease failed; a new run id; not a third time."""
+        """environment-runtime 7.118 and section 5.6: process_lost, its lease failed; a new run id; not a third time."""
         agent = self.runner("echo up; sleep 1000")
         run = self.wake(agent)
         self.up(run)

@@ -27,8 +27,8 @@ class LocalTest(RunTest):
         self.nothing_held()
 
     def test_the_order_of_its_times(self):
-        row = self.row_of(self.finished(self.wake(self.runner("true"))))
-        names = ("created", "started", "leased", "staged", "spawned", "exited", "finished", "released")
+        row = self.row_of(self.finished(self.wake(self.runner("echo short"))))
+        names = ("created", "started", "leased", "staged", "spawned", "first_output", "exited", "finished", "released")
         times = [row[f"{name}_at"] for name in names]
         self.assertNotIn(None, times)
         self.assertEqual(times, sorted(times))
@@ -127,7 +127,7 @@ class LocalTest(RunTest):
         self.assertEqual((run["status"], run["errorCode"]), ("cancelled", "agent_not_invokable"))
 
     def test_variables(self):
-        """http-api 7, remote-execution 6.2: also for `process`; what the agent's configuration sets wins."""
+        """http-api, section 7, and remote-execution, section 6.2: also for `process`; what the agent's configuration sets wins."""
         agent = self.runner("env", adapter={"env": {"PAPERCLIP_COMPANY_ID": "mine", "PLAIN": "1"}})
         run = self.finished(self.wake(agent))
         got = dict(line.split("=", 1) for line in self.log_text(run).splitlines() if "=" in line)
@@ -222,7 +222,7 @@ class SandboxRunTest(RunTest):
 
 
 class SelectTest(RunTest):
-    """environment-runtime 5.1, without anything that would take long: the environments are ones that nobody can use."""
+    """environment-runtime, section 5.1, without anything that would take long: the environments are ones that nobody can use."""
 
     def setUp(self):
         super().setUp()

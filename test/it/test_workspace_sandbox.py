@@ -95,6 +95,19 @@ class RoundTripTest(WorkspaceTest):
         state = self.ok("GET", self.ws())
         self.assertEqual(state["state"], "staged")
         self.assertEqual(state["lastRestore"]["deleted"], 1)
+        changes = {c["path"]: c for c in state["lastRestore"]["changes"]}
+        self.assertEqual({p: c["change"] for p, c in changes.items()}, {"a": "change", "x": "delete", "y": "add"})
+        self.assertIn("-2\n+3", changes["a"]["diff"])
+
+    def test_what_is_kept_of_a_restore(self):
+        """Paths of all of it; no text of files whose names sound like secrets."""
+        self.put("a", "1\n")
+        self.stage()
+        self.sh("echo 2 > a; echo hunter2 > .env; echo hunter2 > deploy.key; mkdir d; echo hunter2 > d/API_TOKEN.txt")
+        self.restore()
+        changes = {c["path"]: c.get("diff") for c in self.ok("GET", self.ws())["lastRestore"]["changes"]}
+        self.assertEqual({p for p, diff in changes.items() if diff is None}, {".env", "d", "d/API_TOKEN.txt", "deploy.key"})
+        self.assertNotIn("hunter2", str(self.daemon.sql("SELECT report FROM workspaces")))
 
     # remote-execution 8.15
     def test_two_stale_baselines(self):

@@ -1,6 +1,7 @@
 /* Exact command lines, variables and prompts of every adapter. */
 #include "adapter_fixture.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -400,6 +401,53 @@ static void test_instructions(void **state)
         assert_int_equal(rmdir(dir), 0);
 }
 
+static void assert_left_out(const char *kind, const char *path, const char *workspace)
+{
+        CLEAN(cleanup_free)
+        char *config =
+                xasprintf("{\"instructionsFilePath\":\"%s\",\"promptTemplate\":\"go\"}", path);
+        struct adapter_fixture f;
+
+        fixture_init(&f, "codex_local", kind, config);
+        f.in.target.local_cwd = workspace;
+        assert_int_equal(fixture_build(&f, NULL), 0);
+        assert_string_equal(f.command.stdin_text, "go");
+        assert_int_equal(json_array_size(json_object_get(f.command.invocation, "commandNotes")), 1);
+        fixture_done(&f);
+}
+
+/* A workspace that an agent had its hands on: no link leads to what only the daemon may read, and
+ * nothing makes it wait. */
+static void test_instructions_that_are_none(void **state)
+{
+        char dir[SCRATCH_PATH_MAX], inner[SCRATCH_PATH_MAX + 16], secret[SCRATCH_PATH_MAX + 16];
+        char link[SCRATCH_PATH_MAX + 32], pipe[SCRATCH_PATH_MAX + 32];
+        char there[SCRATCH_PATH_MAX + 32], deep[SCRATCH_PATH_MAX + 64];
+
+        (void)state;
+        make_scratch(dir);
+        (void)snprintf(inner, sizeof(inner), "%s/ws", dir);
+        (void)snprintf(secret, sizeof(secret), "%s/secret", dir);
+        (void)snprintf(link, sizeof(link), "%s/ws/link", dir);
+        (void)snprintf(pipe, sizeof(pipe), "%s/ws/pipe", dir);
+        (void)snprintf(there, sizeof(there), "%s/ws/there", dir);
+        (void)snprintf(deep, sizeof(deep), "%s/ws/there/secret", dir);
+        assert_int_equal(mkdir(inner, 0700), 0);
+        assert_int_equal(file_write_at(-100, secret, "x", 1, 0600, NULL), 0);
+        assert_int_equal(symlink("../secret", link), 0);
+        assert_int_equal(symlink("..", there), 0);
+        assert_int_equal(mkfifo(pipe, 0600), 0);
+        assert_left_out("sandbox", link, inner);
+        assert_left_out("sandbox", deep, inner);
+        assert_left_out("sandbox", pipe, inner);
+        assert_left_out("sandbox", link, NULL);
+        assert_left_out("sandbox", inner, NULL);
+        assert_left_out("local", link, NULL);
+        assert_left_out("local", "relative", NULL);
+        assert_int_equal(unlink(link) + unlink(there) + unlink(pipe) + unlink(secret), 0);
+        assert_int_equal(rmdir(inner) + rmdir(dir), 0);
+}
+
 #define CONTEXT                                                                                    \
         "{\"issueId\":\"i\",\"wakeReason\":\"w\",\"commentId\":\"c\",\"issueIds\":[\"a\",\"b\"],"  \
         "\"paperclipWorkspace\":{\"source\":\"project_primary\",\"worktreePath\":\"/t\","          \
@@ -584,6 +632,7 @@ int main(void)
                 cmocka_unit_test(test_the_prompt),
                 cmocka_unit_test(test_the_prompt_of_a_resumed_session),
                 cmocka_unit_test(test_instructions),
+                cmocka_unit_test(test_instructions_that_are_none),
                 cmocka_unit_test(test_variables),
                 cmocka_unit_test(test_described_variables),
                 cmocka_unit_test(test_what_the_event_shows),

@@ -74,7 +74,7 @@ static void assert_control(struct live_reader *r, const char *type, int64_t afte
 static void test_own_company_in_order(void **state)
 {
         struct live_reader a = { 0 }, b = { 0 };
-        int64_t first, second;
+        int64_t first = 0, second = 0;
 
         (void)state;
         publish(TEST_COMPANY, 1);
@@ -310,6 +310,43 @@ static void test_audit_is_told_after_commit(void **state)
         test_runtime_free(t);
 }
 
+/* Writers that share a commit: one that fails takes nothing of the others along, nor they of it. */
+static void *write_in_turns(void *arg)
+{
+        struct test_runtime *t = arg;
+
+        for (int i = 0; i < 100; i++) {
+                assert_int_equal(store_write(&t->op, t->rt.store, log_and_fail, t, NULL),
+                                 ERR_CONFLICT);
+                assert_true(store_write(&t->op, t->rt.store, log_something, t, NULL) >= 0);
+        }
+        return NULL;
+}
+
+static void test_shared_commits(void **state)
+{
+        struct test_runtime *t = test_runtime_new(NULL);
+        struct live_reader r = { 0 };
+        struct live_event *e;
+        pthread_t threads[4];
+        int n = 0;
+
+        (void)state;
+        live_attach(live, t->rt.store);
+        live_reader_add(live, &r, TEST_COMPANY, LIVE_NOW);
+        for (size_t i = 0; i < 4; i++)
+                assert_int_equal(pthread_create(&threads[i], NULL, write_in_turns, t), 0);
+        for (size_t i = 0; i < 4; i++)
+                pthread_join(threads[i], NULL);
+        for (; (e = live_reader_take(live, &r)); n++)
+                live_event_done(&e);
+        assert_int_equal(n, 400);
+        assert_int_equal(n, test_number(t, "SELECT count(*) FROM activity_log"));
+        live_reader_remove(&r);
+        live_attach(NULL, t->rt.store);
+        test_runtime_free(t);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
 
 int main(void)
@@ -324,6 +361,7 @@ int main(void)
                 TEST(test_told_on_the_loop),
                 TEST(test_many_threads),
                 TEST(test_audit_is_told_after_commit),
+                TEST(test_shared_commits),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

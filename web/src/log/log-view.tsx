@@ -1,5 +1,5 @@
 // A log of any length: only the rows that can be seen are in the document.
-import type { ComponentChildren, RefObject } from "preact";
+import { Component, type ComponentChildren, type RefObject } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { count } from "../format";
 import { onBackground, parseAnsi, readable, type Piece, type Style } from "./ansi";
@@ -9,6 +9,7 @@ import type { LogState } from "./source";
 const ROW_PX = 18;
 const PAD_PX = 8;
 const BEYOND = 12; // rows above and below what is seen
+const REUSED = 512; // elements of rows that are left are used for those that come; more than are ever seen
 const HEIGHT_MAX = 8_000_000; // browsers cannot scroll through more than about 16 million pixels
 
 function cssOf(style: Style): Record<string, string> | undefined {
@@ -63,23 +64,41 @@ function cut(pieces: Piece[], row: Row): { piece: Piece; at: number }[] {
 	return parts;
 }
 
-function RowView(props: { line: Line; row: Row; marks: Mark[] }) {
-	const { line, row, marks } = props;
+interface RowProps {
+	line: Line;
+	/** Of the line, which may grow. */
+	text: string;
+	row: Row;
+	marks: Mark[];
+}
 
-	return (
-		<div class={`log-row ${line.stream}`}>
-			<span class="log-number">{row.from === 0 ? row.line + 1 : ""}</span>
-			<span class="log-text">
-				{cut(parseAnsi(line.text, line.style).pieces, row).map(({ piece, at }) => {
-					const css = cssOf(piece.style);
-					const name = classOf(piece.style);
-					const text = <Text text={piece.text} at={at} marks={marks} />;
+const NO_MARKS: Mark[] = [];
 
-					return css || name ? <span class={name} style={css}>{text}</span> : text;
-				})}
-			</span>
-		</div>
-	);
+/** Drawn again only when something of it has changed: scrolling by a row draws one row. */
+class RowView extends Component<RowProps> {
+	override shouldComponentUpdate(next: RowProps): boolean {
+		const now = this.props;
+
+		return now.line !== next.line || now.text !== next.text || now.row.from !== next.row.from || now.row.to !== next.row.to ||
+			now.row.line !== next.row.line || now.marks.length > 0 || next.marks.length > 0;
+	}
+
+	override render({ line, text, row, marks }: RowProps) {
+		return (
+			<div class={`log-row ${line.stream}`}>
+				<span class="log-number">{row.from === 0 ? row.line + 1 : ""}</span>
+				<span class="log-text">
+					{cut(parseAnsi(text, line.style).pieces, row).map(({ piece, at }) => {
+						const css = cssOf(piece.style);
+						const name = classOf(piece.style);
+						const inner = marks.length > 0 ? <Text text={piece.text} at={at} marks={marks} /> : piece.text;
+
+						return css || name ? <span class={name} style={css}>{inner}</span> : inner;
+					})}
+				</span>
+			</div>
+		);
+	}
 }
 
 /* Scrolling */
@@ -291,9 +310,11 @@ export function LogView(props: LogViewProps) {
 			<div class="log-box" ref={box} tabIndex={0} role="region" aria-label="Log" onScroll={onScroll}>
 				<div class="log-space" style={{ height: `${w.height}px` }}>
 					<div class={`log-rows${wrapped ? " wrapped" : ""}`} style={{ transform: `translateY(${w.top}px)` }}>
-						{shown.map((row, i) => (
-							<RowView key={w.first + i} line={log.lines.all[row.line] as Line} row={row} marks={marks.get(row.line) ?? []} />
-						))}
+						{shown.map((row, i) => {
+							const line = log.lines.all[row.line] as Line;
+
+							return <RowView key={(w.first + i) % REUSED} line={line} text={line.text} row={row} marks={marks.get(row.line) ?? NO_MARKS} />;
+						})}
 					</div>
 				</div>
 			</div>

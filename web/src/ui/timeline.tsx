@@ -30,6 +30,8 @@ export interface TimelineProps {
 	when?: (at: number) => string;
 	/** How long one took, as it is said. */
 	took?: (ms: number) => string;
+	/** Labels have figures in them, and are not cut. */
+	fine?: boolean;
 }
 
 const TICKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000,
@@ -50,7 +52,7 @@ export function Timeline(props: TimelineProps) {
 	const axis = props.axis ?? ((at: number) => clockTime(at).slice(0, 5));
 
 	return (
-		<div class="timeline" role="group" aria-label={props.label}>
+		<div class={`timeline${props.fine ? " fine" : ""}`} role="group" aria-label={props.label}>
 			{props.lanes.map((lane) => (
 				<div class="lane" key={lane.label}>
 					<div class="lane-label" title={lane.label}>

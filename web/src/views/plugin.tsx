@@ -202,7 +202,7 @@ function Rights(props: { plugin: Plugin }) {
 	const rights = (props.plugin.manifestJson?.capabilities ?? []) as string[];
 
 	if (rights.length === 0) return <Empty>It asks for no rights.</Empty>;
-	return <ul class="plain">{rights.map((c) => <li key={c}><code>{c}</code> <span class="dim">{RIGHTS[c]}</span></li>)}</ul>;
+	return <ul class="list">{rights.map((c) => <li key={c}><code>{c}</code> <span class="dim">{RIGHTS[c]}</span></li>)}</ul>;
 }
 
 /* Status */
@@ -230,7 +230,7 @@ function Status(props: { plugin: Plugin }) {
 					["Under way", worker.pendingRequests], ["Crashes", worker.totalCrashes], ["Last crash", <When at={worker.lastCrashAt} none="never" />],
 				]} />
 			)}
-			<ul class="plain">
+			<ul class="list">
 				{health.data?.checks.map((c) => (
 					<li key={c.name}><State value={c.passed ? "ok" : "failed"} /> <strong>{c.name.replaceAll("_", " ")}</strong> <span class="dim">{c.message}</span></li>
 				))}

@@ -47,7 +47,7 @@ export function RunFiles(props: { run: RunDetail }) {
 		<>
 			<Facts rows={[
 				["State", <State value={w.state} />], ["Directory here", <code>{w.localPath}</code>],
-				["Size", `${count(w.files, "file")}, ${bytes(w.bytes)}`], ["Brought home", <When at={w.restoredAt} none="not yet" />],
+				["Size", w.files ? `${count(w.files, "file")}, ${bytes(w.bytes)}` : "–"], ["Brought home", <When at={w.restoredAt} none="not yet" />],
 			]} />
 			{w.progress && <p role="status">{w.progress.phase}: {w.progress.done}{w.progress.total ? ` of ${w.progress.total}` : ""}</p>}
 			{w.note && <p class="hint">{w.note}</p>}

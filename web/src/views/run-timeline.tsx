@@ -67,7 +67,7 @@ function callbackSpans(events: RunEvent[]): Span[] {
 		const end = Date.parse(e.createdAt);
 		const took = Number(e.payload?.ms ?? 0);
 
-		return { id: e.id, start: end, end: end + took, tone: e.level === "warn" ? "warn" : "busy", text: e.message ?? "Callback" };
+		return { id: e.id, start: end - took, end, tone: e.level === "warn" ? "warn" : "good", text: e.message ?? "Callback" };
 	});
 }
 
@@ -104,7 +104,7 @@ export function RunTimelineView(props: { run: RunDetail; events: RunEvent[] }) {
 	const shift = (s: Span): Span => ({ ...s, start: s.start - start, end: s.end === null ? null : s.end - start });
 
 	return (
-		<Timeline label="Timeline of the run" from={0} to={last - start} axis={ms} took={ms} when={(t) => `${ms(t)} after it was queued`}
+		<Timeline label="Timeline of the run" fine from={0} to={last - start} axis={ms} took={ms} when={(t) => `${ms(t)} after it was queued`}
 			lanes={lanes.map((l) => ({ label: l.label, spans: l.spans.map(shift) }))} />
 	);
 }

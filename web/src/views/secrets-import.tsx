@@ -108,7 +108,7 @@ export function RemoteImport() {
 			)}
 			{results && (
 				<Section title="What came of it">
-					<ul class="plain" role="status">
+					<ul class="list" role="status">
 						{results.map((r) => <li key={r.externalRef}><State value={r.status} tone={r.status === "imported" ? "good" : "warn"} /> {r.name} <span class="dim">{r.reason?.replaceAll("_", " ")}</span></li>)}
 					</ul>
 				</Section>

@@ -61,7 +61,7 @@ export function Vaults() {
 			</Section>
 			<Section title="Providers">
 				<Problem error={health.error} />
-				<ul class="plain">
+				<ul class="list">
 					{health.data?.providers.map((p) => (
 						<li key={p.provider}>
 							<State value={p.status} /> <strong>{providerName(providers.data, p.provider)}</strong> <span class="dim">{p.message}</span>
