@@ -353,6 +353,8 @@ enum run_next run_release(struct run_task *t)
         struct op op = *t->op;
         int r;
 
+        if (op_check(t->op, NULL) < 0) /* the job was cancelled with the run: another one goes on */
+                return RUN_NEXT_AGAIN;
         callback_settle(t->op, t->rt, t->run.id);
         op.actor = &actor_system;
         FAULT("run.release.before");

@@ -6,6 +6,7 @@ import threading
 import unittest
 
 from berthtest import BerthTest, ident, wait_until
+from exectest import memory_tells
 from websockettest import Refused, WebSocket
 
 NODE = r"""
@@ -55,7 +56,7 @@ class LiveTest(BerthTest):
 
 class Feeds(LiveTest):
     def test_both_ways_tell_the_same(self):
-        """http-api 4.1: the event's members and those of activity.logged."""
+        """http-api, section 4.1: the event's members and those of activity.logged."""
         socket, stream = self.ws(), self.sse()
         self.assertEqual(stream.headers["Content-Type"], "text/event-stream; charset=utf-8")
         made = self.act(3)
@@ -85,7 +86,7 @@ class Feeds(LiveTest):
         self.assertEqual(self.take(socket, 1)[0], made)
 
     def test_coming_back(self):
-        """http-api 9.17: replay."""
+        """http-api, section 9.17: replay."""
         socket = self.ws()
         made = self.act(5)
         _, second = self.take(socket, 2)
@@ -191,7 +192,8 @@ class Slow(LiveTest):
                                    {"name": str(i) + "x" * 500000}, 201)["id"]]
         reader.join()
         self.assertEqual([e["payload"]["entityId"] for e in seen], made)
-        self.assertLess(self.daemon.rss_kb() - before, 64 << 10)
+        if memory_tells():
+            self.assertLess(self.daemon.rss_kb() - before, 64 << 10)
         got = [slow.next()]
         while got[-1]["id"] != seen[-1]["id"]:
             got.append(slow.next())
@@ -218,7 +220,7 @@ class WhoMay(LiveTest):
         self.assertTrue(answer.headers["Content-Type"].startswith("text/plain"))
 
     def test_keys(self):
-        """http-api 4.1 and 9.17: board keys too; who may not is told nothing."""
+        """http-api, section 4.1 and 9.17: board keys too; who may not is told nothing."""
         other = self.operator("POST", "/api/companies", {"name": "Other"}, 201)
         agent, foreign = self.agent(self.home), self.agent(other)
         board, stranger = self.board_user(self.home, "ann"), self.board_user(other, "bob")
@@ -277,7 +279,7 @@ class Pings(LiveTest):
             pass
 
     def test_who_does_not_is_gone(self):
-        """http-api 4.1: a client that missed the previous pong is terminated."""
+        """http-api, section 4.1: a client that missed the previous pong is terminated."""
         socket = self.ws(answer_pings=False)
         self.assertIsNone(socket.next())
         self.assertEqual(socket.pings, 1)
@@ -290,7 +292,7 @@ class Hostile(LiveTest):
         return socket.status
 
     def test_other_paths_get_no_answer(self):
-        """http-api 4.1: other upgrade path."""
+        """http-api, section 4.1: other upgrade path."""
         for path in ("/api/nothing/ws", self.path(), "/", "/api/health"):
             with self.assertRaises(ConnectionResetError):
                 self.ws(path)

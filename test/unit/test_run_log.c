@@ -1,5 +1,5 @@
 /* The log of a run: every byte of the output once, whatever is cut, and whole records to read
- * (http-api 3.9; http-api 9: 8). */
+ * (http-api, section 3.9; http-api 9: 8). */
 #define _GNU_SOURCE
 #include "runtime.h"
 
