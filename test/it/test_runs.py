@@ -2,7 +2,7 @@
 
 import threading
 import unittest
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from runtest import HOLD, RunTest, wait_until
 
@@ -125,6 +125,16 @@ class LocalTest(RunTest):
         self.finished(first)
         run = self.finished(second)
         self.assertEqual((run["status"], run["errorCode"]), ("cancelled", "agent_not_invokable"))
+
+    def test_the_record_of_its_command_is_gone(self):
+        """Deleting an environment takes the records with it. The run ends all the same."""
+        run = self.wake(self.runner(HOLD))
+        self.up(run)
+        self.edit("DELETE FROM executions")
+        self.release_held()
+        run = self.finished(run)
+        self.assertEqual((run["status"], run["errorCode"]), ("failed", "process_lost"))
+        self.assertEqual(len(self.runs()), 1)
 
     def test_variables(self):
         """http-api, section 7, and remote-execution, section 6.2: also for `process`; what the agent's configuration sets wins."""
@@ -307,11 +317,14 @@ class HttpTest(RunTest):
         super().setUp()
         self.requests = requests = []
         self.status = 200
+        self.gate = threading.Event()
+        self.gate.set()
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(handler):
                 body = handler.rfile.read(int(handler.headers["Content-Length"] or 0))
                 requests.append((handler.path, dict(handler.headers), body))
+                self.gate.wait()
                 handler.send_response(self.status)
                 handler.end_headers()
                 handler.wfile.write(b'{"ok": true}')
@@ -319,16 +332,36 @@ class HttpTest(RunTest):
             def log_message(self, *_):
                 pass
 
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         thread = threading.Thread(target=self.server.serve_forever)
         thread.start()
         self.addCleanup(thread.join)
         self.addCleanup(self.server.server_close)
         self.addCleanup(self.server.shutdown)
+        self.addCleanup(self.gate.set)
+
+    def hook(self):
+        return self.agent(self.acme, adapterType="http",
+                          adapterConfig={"url": f"http://127.0.0.1:{self.server.server_port}/hook"})
+
+    def test_cancelled_before_its_turn(self):
+        """Only some requests are made at a time. One that was cancelled while it waited is never made."""
+        self.gate.clear()
+        runs = self.wake_several(self.hook(), 5)
+        for run in runs:
+            self.wait_for(run, step="executing")
+        wait_until(lambda: len(self.requests) == 4, "as many as there may be")
+        sent = b"".join(body for _, _, body in self.requests)
+        (waiting,) = [run for run in runs if run["id"].encode() not in sent]
+        self.cancel(waiting)
+        self.gate.set()
+        self.assertEqual([self.finished(run)["status"] for run in runs if run is not waiting], ["succeeded"] * 4)
+        self.assertEqual(self.finished(waiting)["status"], "cancelled")
+        self.assertEqual(len(self.requests), 4)
+        self.nothing_held()
 
     def test_a_request(self):
-        agent = self.agent(self.acme, adapterType="http",
-                           adapterConfig={"url": f"http://127.0.0.1:{self.server.server_port}/hook"})
+        agent = self.hook()
         run = self.finished(self.wake(agent))
         self.assertEqual(run["status"], "succeeded", run)
         self.assertEqual(len(self.requests), 1)
