@@ -371,8 +371,10 @@ class DeferredTest(WakeTest):
     def test_an_interruption(self):
         ada = self.sleeper()
         issue, run = self.held(ada)
+        all_runs = [run, *(self.run_row(ada, issue=issue) for _ in range(20))]
         self.comment(issue, "stop", interrupt=True)
-        self.assertEqual(self.ok("GET", f"/api/heartbeat-runs/{run}")["status"], "cancelled")
+        for run in all_runs:
+            self.assertEqual(self.ok("GET", f"/api/heartbeat-runs/{run}")["status"], "cancelled")
         self.assertEqual(len(self.runs(ada)), 1)
         self.assert_error(self.as_agent(ada, "POST", f"/api/issues/{issue['id']}/comments",
                                         {"body": "x", "interrupt": True}, run=str(uuid.uuid4())), 403)
