@@ -1,9 +1,11 @@
 """Runs: an agent is woken, works in its environment, and what it did is recorded."""
 
+import os
 import threading
 import unittest
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+from exectest import with_argument
 from runtest import HOLD, RunTest, wait_until
 
 
@@ -59,6 +61,23 @@ class LocalTest(RunTest):
         self.assertEqual((run["status"], run["resultJson"]["timeoutFired"]), ("timed_out", True))
         self.assertTrue(run["resultJson"]["timeoutConfigured"])
         self.assertEqual([l["status"] for l in self.leases(run)], ["failed"])
+        self.nothing_held()
+
+    def test_no_time_limit(self):
+        """remote-execution 8.56: 0 sets no limit, and says so to the box."""
+        run = self.finished(self.wake(self.runner("echo done", adapter={"timeoutSec": 0})))
+        self.assertEqual((run["status"], self.log_text(run)), ("succeeded", "done\n"))
+        self.assertEqual((run["resultJson"]["timeoutFired"], run["resultJson"]["effectiveTimeoutSec"]), (False, 0))
+        (execution,) = self.daemon.sql("SELECT * FROM executions WHERE idempotency_key = ?", (f"run:{run['id']}",))
+        self.assertFalse(execution["timeout_ms"])
+
+    def test_what_a_command_leaves_running(self):
+        """remote-execution 8.59: the box reaps it when the command ends, whatever was said before."""
+        tag = f"77{os.getpid()}"
+        for session in ("", "setsid "):
+            agent = self.runner(f"""{session}sleep {tag} & echo '{{"type":"result"}}'""", f"Leaves {session}")
+            run = self.finished(self.wake(agent))
+            self.assertEqual((run["status"], with_argument(tag)), ("succeeded", []))
         self.nothing_held()
 
     def test_at_most_so_many_at_once(self):
