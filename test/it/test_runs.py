@@ -1,5 +1,6 @@
 """Runs: an agent is woken, works in its environment, and what it did is recorded."""
 
+import json
 import threading
 import unittest
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -133,6 +134,20 @@ class LocalTest(RunTest):
         self.finished(first)
         run = self.finished(second)
         self.assertEqual((run["status"], run["errorCode"]), ("cancelled", "agent_not_invokable"))
+
+    def test_what_it_is_told_about_its_issue(self):
+        agent = self.runner('printf %s "$PAPERCLIP_WAKE_PAYLOAD_JSON"')
+        task = self.ok("POST", f"/api/companies/{self.acme['id']}/issues", {"title": "Mend it", "status": "backlog"}, 201)
+        said = self.ok("POST", f"/api/issues/{task['id']}/comments", {"body": "now, please"}, 201)
+        long = self.ok("POST", f"/api/issues/{task['id']}/comments", {"body": "x" * 9000}, 201)
+        for comment, told in ((said, ["now, please"]), (long, [])):
+            run = self.finished(self.wake(agent, reason="issue_commented",
+                                          payload={"issueId": task["id"], "commentId": comment["id"]}))
+            wake = json.loads(self.log_text(run))
+            self.assertEqual(wake["reason"], "issue_commented")
+            self.assertEqual((wake["issue"]["identifier"], wake["issue"]["title"]), (task["identifier"], "Mend it"))
+            self.assertEqual([c["body"] for c in wake["comments"]], told)
+            self.assertEqual(wake["fallbackFetchNeeded"], not told)
 
     def test_variables(self):
         """http-api, section 7, and remote-execution, section 6.2: also for `process`; what the agent's configuration sets wins."""
