@@ -140,14 +140,13 @@ class LocalTest(RunTest):
         task = self.ok("POST", f"/api/companies/{self.acme['id']}/issues", {"title": "Mend it", "status": "backlog"}, 201)
         said = self.ok("POST", f"/api/issues/{task['id']}/comments", {"body": "now, please"}, 201)
         long = self.ok("POST", f"/api/issues/{task['id']}/comments", {"body": "x" * 9000}, 201)
-        for comment, told in ((said, ["now, please"]), (long, [])):
+        for comment, told in ((said, ("now, please", False)), (long, ("x" * 8192, True))):
             run = self.finished(self.wake(agent, reason="issue_commented",
                                           payload={"issueId": task["id"], "commentId": comment["id"]}))
             wake = json.loads(self.log_text(run))
             self.assertEqual(wake["reason"], "issue_commented")
             self.assertEqual((wake["issue"]["identifier"], wake["issue"]["title"]), (task["identifier"], "Mend it"))
-            self.assertEqual([c["body"] for c in wake["comments"]], told)
-            self.assertEqual(wake["fallbackFetchNeeded"], not told)
+            self.assertEqual([(c["body"], c["truncated"]) for c in wake["comments"]], [told])
 
     def test_variables(self):
         """http-api, section 7, and remote-execution, section 6.2: also for `process`; what the agent's configuration sets wins."""
