@@ -62,6 +62,14 @@ class LocalTest(RunTest):
         self.assertEqual([l["status"] for l in self.leases(run)], ["failed"])
         self.nothing_held()
 
+    def test_no_time_limit(self):
+        """remote-execution 8.56: 0 sets no limit, and says so to the box."""
+        run = self.finished(self.wake(self.runner("echo done", adapter={"timeoutSec": 0})))
+        self.assertEqual((run["status"], self.log_text(run)), ("succeeded", "done\n"))
+        self.assertEqual((run["resultJson"]["timeoutFired"], run["resultJson"]["effectiveTimeoutSec"]), (False, 0))
+        (execution,) = self.daemon.sql("SELECT * FROM executions WHERE idempotency_key = ?", (f"run:{run['id']}",))
+        self.assertFalse(execution["timeout_ms"])
+
     def test_at_most_so_many_at_once(self):
         agent = self.runner(HOLD, runtimeConfig={"heartbeat": {"maxConcurrentRuns": 2}})
         runs = self.wake_several(agent, 4)
