@@ -5,6 +5,8 @@
 #include "api/guard.h"
 #include "codec/http1.h"
 
+#define PONG_AHEAD_MAX ((size_t)1024 * 1024) /* more than any of ours writes ahead */
+
 /* Asking for one */
 
 /* Whether a list of words, separated by commas, has this one. */
@@ -97,8 +99,9 @@ static int on_message(void *ctx, enum websocket_kind kind, const char *data, siz
         struct socket *s = ctx;
 
         switch (kind) {
-        case WEBSOCKET_PING:
-                put(s, WEBSOCKET_PONG, data, len);
+        case WEBSOCKET_PING: /* who asks on without reading gets no more answers */
+                if (http_stream_pending(s->x) < PONG_AHEAD_MAX)
+                        put(s, WEBSOCKET_PONG, data, len);
                 break;
         case WEBSOCKET_PONG:
                 s->pinged = false;

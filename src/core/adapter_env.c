@@ -4,6 +4,8 @@
 #include "codec/redact.h"
 #include "core/adapter_internal.h"
 
+#define WAKE_MAX ((size_t)96 << 10)
+
 /* The agent's own variables */
 
 static const json_t *own_env(const struct adapter_input *in)
@@ -86,6 +88,25 @@ static void put_issue_ids(struct writer *w)
         put(w, "PAPERCLIP_LINKED_ISSUE_IDS", buf_str(&b));
 }
 
+/* One variable has a limit of the kernel's. What is too long for it goes without the texts, which
+ * the agent can ask for: others must not keep it from running by what they write to it. */
+static const json_t *wake_that_fits(const struct adapter_draft *draft, const json_t *wake)
+{
+        static const char *const long_ones[] = { "comments", "payload" };
+        json_t *copy;
+
+        if (!json_is_object(wake) || strlen(json_to_arena(draft->arena, wake)) <= WAKE_MAX)
+                return wake;
+        copy = adapter_keep(draft->arena, json_copy((json_t *)wake));
+        json_object_set_new(copy, "fallbackFetchNeeded", json_true());
+        for (size_t i = 0; i < ARRAY_LEN(long_ones); i++) {
+                json_object_del(copy, long_ones[i]);
+                if (strlen(json_to_arena(draft->arena, copy)) <= WAKE_MAX)
+                        break;
+        }
+        return copy;
+}
+
 static void put_wake(struct writer *w)
 {
         static const struct {
@@ -104,7 +125,7 @@ static void put_wake(struct writer *w)
                 put_path(w, all[i].name, all[i].paths);
         put_issue_ids(w);
         put_json(w, "PAPERCLIP_WAKE_PAYLOAD_JSON",
-                 json_object_get(w->draft->in->context, "paperclipWake"));
+                 wake_that_fits(w->draft, json_object_get(w->draft->in->context, "paperclipWake")));
 }
 
 /* A hint keeps its directory only where it means something: that of the work becomes the one there,

@@ -31,14 +31,23 @@ static json_t *as_string(const struct buf *b)
         return value;
 }
 
+/* The beginning of it without what is no text: it goes into rows and events, which hold nothing
+ * else. */
 static const char *trimmed_copy(struct arena *arena, const struct buf *b, size_t max)
 {
+        CLEAN(buf_done) struct buf clean = BUF_INIT;
         const char *s = buf_str(b);
-        size_t n = MIN(b->len, max);
+        size_t n = MIN(b->len, max), len;
 
         while (n > 0 && n < b->len && ((unsigned char)s[n] & 0xc0) == 0x80)
                 n--;
-        return arena_strtrim(arena, arena_strndup(arena, s, n));
+        for (size_t at = 0; at < n; at += len) {
+                if (utf8_next(s + at, n - at, &len, NULL))
+                        buf_append(&clean, s + at, len);
+                else
+                        buf_puts(&clean, UTF8_REPLACEMENT);
+        }
+        return arena_strtrim(arena, buf_str(&clean));
 }
 
 /* Why it failed */

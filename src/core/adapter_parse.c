@@ -10,9 +10,27 @@ void adapter_keep_tail(struct buf *b, const char *data, size_t len, size_t max)
                 data += len - max;
                 len = max;
         }
-        if (b->len + len > max)
+        /* Only now and then: each time moves all that stays. */
+        if (b->len + len > 2 * max)
                 buf_consume(b, b->len + len - max);
         buf_append(b, data, len);
+}
+
+static void cut_tail(struct buf *b, size_t max)
+{
+        if (b->len > max)
+                buf_consume(b, b->len - max);
+}
+
+static void cut_tails(struct adapter_parser *p)
+{
+        struct buf *const said[] = { &p->text, &p->session, &p->model, &p->summary, &p->error };
+
+        for (size_t i = 0; i < ARRAY_LEN(said); i++)
+                cut_tail(said[i], ADAPTER_TEXT_MAX);
+        cut_tail(&p->trouble, ADAPTER_TROUBLE_MAX);
+        cut_tail(&p->out.tail, ADAPTER_EXCERPT_MAX);
+        cut_tail(&p->err.tail, ADAPTER_EXCERPT_MAX);
 }
 
 /* Fields of an event */
@@ -324,6 +342,7 @@ void adapter_parser_finish(struct adapter_parser *p, const struct adapter_exit *
                            struct arena *arena, struct adapter_result *ret)
 {
         end_streams(p);
+        cut_tails(p);
         adapter_outcome(p, exit, arena, ret);
 }
 

@@ -37,7 +37,8 @@ struct adapter_parser {
         json_t *event, *question; /* owned */
 };
 
-/* Append, and forget the beginning so that at most `max` bytes stay. */
+/* Append, and forget the beginning so that at least the last `max` bytes stay, and at most twice as
+ * many. adapter_parser_finish() cuts off what is over. */
 void adapter_keep_tail(struct buf *b, const char *data, size_t len, size_t max);
 
 /* adapter_outcome.c */

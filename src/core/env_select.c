@@ -87,14 +87,18 @@ int env_select_in(struct db *db, const struct op *op, const char *company_id,
 {
         const char *id = json_get_string(settings, "environmentId"), *had;
         json_t *old = NULL;
-        bool same;
+        bool same, had_none;
 
-        if (!id)
-                return 0;
         if (before && json_parse(before, strlen(before), &old, err) < 0)
                 return err_wrap(err, ERR_CORRUPT, "workspace settings");
         had = json_get_string(old, "environmentId");
-        same = had && streq(had, id);
+        had_none = !had;
+        same = had && id && streq(had, id);
         json_decref(old);
-        return same ? 0 : env_select(db, op, company_id, id, ENV_FOR_WORK, NULL, err);
+        if (same || (!id && had_none))
+                return 0;
+        /* Without it the work is done elsewhere, perhaps on this machine. */
+        if (!id && op->actor->type == ACTOR_AGENT)
+                return access_manage_environments(db, op->actor, company_id, err);
+        return !id ? 0 : env_select(db, op, company_id, id, ENV_FOR_WORK, NULL, err);
 }

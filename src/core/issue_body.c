@@ -238,6 +238,18 @@ static int check_settings(struct db *db, const struct op *op, const struct issue
         return r;
 }
 
+/* The workspace that an issue works in says in which environment: whether it counts is not for an
+ * agent to choose either. */
+static int check_place(struct db *db, const struct op *op, const struct issue *before,
+                       const struct issue *i, struct err *err)
+{
+        if (op->actor->type != ACTOR_AGENT || !before->execution_workspace_id ||
+            (same(before->execution_workspace_id, i->execution_workspace_id) &&
+             same(before->execution_workspace_preference, i->execution_workspace_preference)))
+                return 0;
+        return access_manage_environments(db, op->actor, i->company_id, err);
+}
+
 int issue_check_relations(struct db *db, const struct op *op, const struct issue *before,
                           const struct issue *i, const struct issue_change *change, struct err *err)
 {
@@ -256,6 +268,8 @@ int issue_check_relations(struct db *db, const struct op *op, const struct issue
         }
         if (r >= 0 && change->has_settings)
                 r = check_settings(db, op, before, i, change, err);
+        if (r >= 0 && before)
+                r = check_place(db, op, before, i, err);
         if (r >= 0 && change->has_workspace && i->execution_workspace_id &&
             !(before && same(before->execution_workspace_id, i->execution_workspace_id)))
                 r = issue_check_workspace(db, op, i, err);

@@ -5,7 +5,7 @@
 #include <strings.h>
 
 #include "core/issue_internal.h"
-#include "core/run_policy.h"
+#include "core/run_internal.h"
 #include "store/agents.h"
 
 /* -- Waking ----------------------------------------------------------------------------------- */
@@ -85,27 +85,13 @@ static int wake_dependents(const struct issue_change_context *x, const struct is
 
 /* -- Ending runs ------------------------------------------------------------------------------ */
 
-struct rows {
-        struct run at[16];
-        size_t n;
-};
-
-static int collect(void *ctx, const struct run *row)
-{
-        struct rows *rows = ctx;
-
-        if (rows->n < ARRAY_LEN(rows->at))
-                rows->at[rows->n++] = *row;
-        return 0;
-}
-
 /* Of one agent, or with NULL of all; never the run that asks. */
 static int end_runs(const struct issue_change_context *x, const struct issue *i,
                     const char *agent_id, const char *why, const char *code, struct err *err)
 {
         struct run_filter filter = { .issue_id = i->id, .agent_id = agent_id, .live = true };
-        struct rows rows = { .n = 0 };
-        int r = runs_list(x->db, &filter, x->op->arena, collect, &rows, err);
+        struct run_rows rows = { 0 };
+        int r = runs_list(x->db, &filter, x->op->arena, run_rows_add, &rows, err);
 
         for (size_t n = 0; r >= 0 && n < rows.n; n++) {
                 if (x->op->run_id && streq(x->op->run_id, rows.at[n].id))
@@ -113,6 +99,7 @@ static int end_runs(const struct issue_change_context *x, const struct issue *i,
                 r = run_cancel_in(x->db, x->op, x->rt, &rows.at[n], why, code, err);
                 *x->kick = true;
         }
+        free(rows.at);
         return r < 0 ? r : 0;
 }
 

@@ -22,15 +22,17 @@ int issue_check_workspace(struct db *db, const struct op *op, const struct issue
         return r;
 }
 
-/* Settings of the issue as members of the workspace's configuration. */
-static void merge(json_t *config, const json_t *settings)
+/* Settings of the issue as members of the workspace's configuration. A workspace without an
+ * environment is one of this machine, which is not for an agent to choose: its null says nothing.
+ */
+static void merge(json_t *config, const json_t *settings, bool is_agent)
 {
         static const char *const commands[] = { "provisionCommand", "teardownCommand" };
         json_t *environment = json_object_get(settings, "environmentId");
         json_t *runtime = json_object_get(settings, "workspaceRuntime");
         const json_t *strategy = json_get_object(settings, "workspaceStrategy");
 
-        if (environment)
+        if (environment && !(is_agent && json_is_null(environment)))
                 json_object_set(config, "environmentId", environment);
         if (runtime)
                 json_object_set(config, "workspaceRuntime", runtime);
@@ -41,7 +43,8 @@ static void merge(json_t *config, const json_t *settings)
 }
 
 /* The workspace's metadata with the settings in its configuration. A new reference. */
-static int merged(const char *text, const json_t *settings, json_t **ret, struct err *err)
+static int merged(const char *text, const json_t *settings, bool is_agent, json_t **ret,
+                  struct err *err)
 {
         json_t *metadata = NULL, *config;
         int r = text ? json_parse(text, strlen(text), &metadata, err) : 0;
@@ -54,7 +57,7 @@ static int merged(const char *text, const json_t *settings, json_t **ret, struct
                 config = json_object();
                 json_object_set_new(metadata, "config", config);
         }
-        merge(config, settings);
+        merge(config, settings, is_agent);
         *ret = metadata;
         return 0;
 }
@@ -76,7 +79,8 @@ int issue_tell_workspace(struct db *db, const struct op *op, const struct issue 
                 return 0;
         }
         if (r >= 0)
-                r = merged(workspace.metadata, settings, &metadata, err);
+                r = merged(workspace.metadata, settings, op->actor->type == ACTOR_AGENT, &metadata,
+                           err);
         if (r < 0)
                 return r;
         workspace.metadata = json_to_arena(op->arena, metadata);

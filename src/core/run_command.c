@@ -66,6 +66,12 @@ static int find_session(struct run_task *t, bool fresh, const json_t **ret, stru
 
 /* -- The target -------------------------------------------------------------------------------- */
 
+/* A provider need not say where work is done. */
+static const char *target_cwd(const struct run_task *t)
+{
+        return t->cwd ? t->cwd : "/tmp";
+}
+
 /* remote-execution 5.2. */
 static json_t *identity(struct run_task *t)
 {
@@ -85,7 +91,7 @@ static json_t *identity(struct run_task *t)
                                json_string_or_null(t->record.lease.provider), "environmentId",
                                env->id, "leaseId", t->record.lease.id);
         }
-        json_object_set_new(id, "remoteCwd", json_string_or_null(t->cwd));
+        json_object_set_new(id, "remoteCwd", json_string(target_cwd(t)));
         return run_keep(t->op->arena, id);
 }
 
@@ -115,7 +121,7 @@ int run_build(struct run_task *t, bool fresh, struct err *err)
                 .session = session,
                 .target = {
                         .kind = t->record.env.driver,
-                        .cwd = t->cwd ? t->cwd : "/tmp",
+                        .cwd = target_cwd(t),
                         .local_cwd = t->local_cwd,
                         .identity = identity(t),
                         .timeout_ms = is_local ? 0 : config_timeout(t),

@@ -325,6 +325,23 @@ static int finish(struct ending *e, struct err *err)
         return bring_home(e, err);
 }
 
+/* Its record is gone, with its lease when the environment was deleted, or because it is too old.
+ * Nothing of it can be read any more. */
+static enum run_next forget(struct ending *e)
+{
+        struct run_task *t = e->t;
+        CLEAN(err_done) struct err err = { 0 };
+
+        judge_loss(e);
+        e->outcome.is_lost = false; /* it ran where there is nothing now */
+        callback_close(t->rt, t->run.id);
+        if (run_conclude(t, t->run.step, &e->outcome, &err) >= 0)
+                return run_release(t);
+        log_warn("could not record the loss of a run", LOG_S("run", t->run.id),
+                 LOG_S("error", err.msg));
+        return RUN_NEXT_AGAIN;
+}
+
 static enum run_next later(const char *id, const struct err *err)
 {
         if (err->code != ERR_CANCELLED)
@@ -342,8 +359,11 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id, str
 
         if (r == ERR_NOT_FOUND)
                 return RUN_NEXT_DONE;
-        if (r >= 0)
+        if (r >= 0) {
                 r = store_read(op, rt->store, get_execution, &e, &err);
+                if (r == ERR_NOT_FOUND)
+                        return forget(&e);
+        }
         if (r < 0)
                 return later(id, &err);
         if (!has_ended(&e.execution)) {
@@ -354,6 +374,8 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id, str
         if (r == ERR_CANCELLED || r == ERR_IO || r == ERR_CONFLICT)
                 return later(id, &err);
         if (r == 1) {
+                if (run_is_terminal(&t.run)) /* cancelled meanwhile: the host has to hear of it */
+                        run_host_kick(rt->runs);
                 memcpy(ret->execution, t.run.execution_id, UUID_LEN + 1);
                 return RUN_NEXT_WATCH;
         }

@@ -323,10 +323,9 @@ static void submit(struct run_work *w)
         if (w->todo == TODO_PREPARE)
                 w->job.timeout_ms = PREPARE_MS;
         w->busy = pool_submit(host->rt->pool, &w->job, NULL) >= 0;
+        w->again_at = w->busy ? NEVER : clock_mono_ms() + AGAIN_MS;
         if (w->busy)
                 (*counter(w))++;
-        else
-                w->again_at = clock_mono_ms() + AGAIN_MS;
 }
 
 /* Begin what is next for it, if anything. */

@@ -136,9 +136,6 @@ int run_pass(struct op *op, struct runtime *rt, struct run_pass *pass, struct er
 /* -- run_select.c -- */
 int run_select(struct run_task *t, struct err *err);
 
-/* -- run_brief.c -- */
-int run_tell_wake(struct run_task *t, struct err *err);
-
 /* -- run_place.c: the lease, the directory, and what makes it ready -- */
 int run_acquire(struct run_task *t, struct err *err);
 int run_stage(struct run_task *t, struct err *err);

@@ -44,8 +44,6 @@ static int prepare(struct run_task *t, struct err *err)
         if (r >= 0)
                 r = run_select(t, err);
         if (r >= 0)
-                r = run_tell_wake(t, err);
-        if (r >= 0)
                 r = run_acquire(t, err);
         if (r >= 0)
                 r = still_wanted(t, err);

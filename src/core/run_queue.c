@@ -2,6 +2,7 @@
  * claim, the lock on the issue, and what is told about both are one transaction. */
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/log.h"
 #include "core/audit.h"
 #include "core/issue_internal.h"
 #include "core/run_internal.h"
@@ -103,13 +104,14 @@ static int claim(struct claims *c, struct run *run, struct err *err)
 /* Nobody may work for it: it never will. */
 static int refuse(struct claims *c, struct run *run, struct err *err)
 {
+        int r;
+
         run->status = RUN_CANCELLED;
         run->error = "Agent is not invokable in its current state";
         run->error_code = "agent_not_invokable";
         run->finished_at = run->updated_at = clock_now_us();
-        if (runs_end(c->db, run, RUN_QUEUED, err) <= 0)
-                return 0;
-        return run_note_end(c->db, c->op, c->rt, run, err);
+        r = runs_end(c->db, run, RUN_QUEUED, err);
+        return r <= 0 ? r : run_note_end(c->db, c->op, c->rt, run, err);
 }
 
 static int claim_of_agent(struct db *db, void *arg, struct err *err)
@@ -178,21 +180,35 @@ static int look(struct db *db, void *arg, struct err *err)
         return r;
 }
 
+/* One agent whose runs cannot be claimed does not keep the others from theirs. */
+static int claim_for(struct claims *c, const char *agent_id, struct err *err)
+{
+        int r;
+
+        c->agent_id = agent_id;
+        c->claimed_before = c->pass->claimed.n;
+        FAULT("run.claim.before");
+        r = store_write(c->op, c->rt->store, claim_of_agent, c, err);
+        FAULT("run.claim.after");
+        if (r >= 0)
+                return 0;
+        c->pass->claimed.n = c->claimed_before;
+        if (r == ERR_CANCELLED)
+                return r;
+        log_warn("the runs of an agent could not be claimed", LOG_S("agent", agent_id),
+                 LOG_S("error", err->msg));
+        err_clear(err);
+        return 0;
+}
+
 int run_pass(struct op *op, struct runtime *rt, struct run_pass *pass, struct err *err)
 {
         struct look all = { .op = op, .pass = pass };
         struct claims c = { .op = op, .rt = rt, .pass = pass };
         int r = store_read(op, rt->store, look, &all, err);
 
-        for (size_t i = 0; r >= 0 && i < all.agents.n; i++) {
-                c.agent_id = all.agents.at[i];
-                c.claimed_before = pass->claimed.n;
-                FAULT("run.claim.before");
-                r = store_write(op, rt->store, claim_of_agent, &c, err);
-                FAULT("run.claim.after");
-                if (r < 0)
-                        pass->claimed.n = c.claimed_before;
-        }
+        for (size_t i = 0; r >= 0 && i < all.agents.n; i++)
+                r = claim_for(&c, all.agents.at[i], err);
         run_ids_done(&all.agents);
         free(c.rows.at);
         return r;

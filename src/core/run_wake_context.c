@@ -6,7 +6,6 @@
 #include "core/run_wake_internal.h"
 #include "store/issue_comments.h"
 
-#define COMMENTS_MAX     20
 #define COMMENT_TEXT_MAX 8192
 
 static void set(json_t *object, const char *key, const char *text)
@@ -53,20 +52,16 @@ static json_t *list_of(json_t *object, const char *key)
 
 static void keep_last(json_t *list)
 {
-        while (json_array_size(list) > COMMENTS_MAX)
+        while (json_array_size(list) > WAKE_COMMENTS_MAX)
                 json_array_remove(list, 0);
 }
 
-static int add_comment(struct wake *w, json_t *told, struct err *err)
+static int add_comment(struct wake *w, json_t *told, const char *id, struct err *err)
 {
         struct issue_comment comment;
         json_t *ids = list_of(told, "commentIds"), *comments = list_of(told, "comments");
-        int r;
+        int r = issue_comments_get(w->db, w->issue.id, id, w->op->arena, &comment, err);
 
-        if (!w->req->wake_comment_id)
-                return 0;
-        r = issue_comments_get(w->db, w->issue.id, w->req->wake_comment_id, w->op->arena, &comment,
-                               err);
         if (r == ERR_NOT_FOUND) { /* deleted since, or never there: the id alone says enough */
                 err_clear(err);
                 r = 0;
@@ -75,11 +70,28 @@ static int add_comment(struct wake *w, json_t *told, struct err *err)
         }
         if (r < 0)
                 return r;
-        json_array_append_new(ids, json_string(w->req->wake_comment_id));
+        json_array_append_new(ids, json_string(id));
         keep_last(ids);
         keep_last(comments);
-        set(told, "latestCommentId", w->req->wake_comment_id);
+        set(told, "latestCommentId", id);
         return 0;
+}
+
+static int add_comments(struct wake *w, json_t *told, struct err *err)
+{
+        const char *latest = w->req->wake_comment_id;
+        size_t i;
+        json_t *one;
+        int r = 0;
+
+        json_array_foreach((json_t *)w->earlier, i, one)
+        {
+                const char *id = json_string_value(one);
+
+                if (r >= 0 && id && !(latest && streq(id, latest)))
+                        r = add_comment(w, told, id, err);
+        }
+        return r < 0 || !latest ? r : add_comment(w, told, latest, err);
 }
 
 static int tell(struct wake *w, json_t *context, struct err *err)
@@ -102,7 +114,7 @@ static int tell(struct wake *w, json_t *context, struct err *err)
                             json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "id", i->id, "identifier",
                                       i->identifier, "title", i->title, "status", i->status,
                                       "priority", i->priority, "workMode", i->work_mode));
-        return add_comment(w, told, err);
+        return add_comments(w, told, err);
 }
 
 static const char *triggered_by(const struct wake *w)

@@ -29,17 +29,41 @@ int wake_tell_holder(struct wake *w, const char *run_id, struct wake_result *ret
 
 /* -- Deferring -------------------------------------------------------------------------------- */
 
-/* What was sent, and what its run has to know besides. */
-static const char *pack(const struct wake *w)
+/* What its run has to know besides what was sent, over what waits already (NULL: nothing). */
+static json_t *gather(const struct wake *w, const json_t *waiting)
+{
+        const char *comment = w->req->wake_comment_id;
+        json_t *ids = json_deep_copy(json_object_get(waiting, "commentIds"));
+        bool fresh = w->req->force_fresh_session ||
+                     json_is_true(json_object_get(waiting, "forceFreshSession"));
+
+        if (!json_is_array(ids)) {
+                json_decref(ids);
+                ids = json_array();
+        }
+        if (comment)
+                json_array_append_new(ids, json_string(comment));
+        else
+                comment = json_get_string(waiting, "commentId");
+        while (json_array_size(ids) > WAKE_COMMENTS_MAX)
+                json_array_remove(ids, 0);
+        return json_pack("{s:s?, s:o, s:b}", "commentId", comment, "commentIds", ids,
+                         "forceFreshSession", fresh);
+}
+
+/* What was sent, and the rest. `before` is the text of what waits. */
+static const char *pack(const struct wake *w, const char *before)
 {
         json_t *payload = w->req->payload ? json_deep_copy(w->req->payload) : json_object();
+        json_t *waiting = NULL;
         const char *text;
 
-        json_object_set_new(payload, WAKE_MEMBER,
-                            json_pack("{s:s?, s:b}", "commentId", w->req->wake_comment_id,
-                                      "forceFreshSession", w->req->force_fresh_session));
+        if (before)
+                (void)json_parse(before, strlen(before), &waiting, NULL);
+        json_object_set_new(payload, WAKE_MEMBER, gather(w, json_get_object(waiting, WAKE_MEMBER)));
         text = json_to_arena(w->op->arena, payload);
         json_decref(payload);
+        json_decref(waiting);
         return text;
 }
 
@@ -52,7 +76,7 @@ static int insert(struct wake *w, const char *holder, struct err *err)
                 .source = w->req->source,
                 .trigger_detail = w->req->trigger_detail,
                 .reason = w->req->reason,
-                .payload = pack(w),
+                .payload = pack(w, NULL),
                 .status = WAKEUP_DEFERRED,
                 .requested_by_actor_type = w->actor_type,
                 .requested_by_actor_id = w->actor_id,
@@ -75,16 +99,22 @@ int wake_defer(struct wake *w, const char *holder, struct wake_result *ret, stru
                 r = insert(w, holder, err);
         } else if (r >= 0) {
                 r = wakeups_merge(w->db, before.id, WAKEUP_DEFERRED,
-                                  w->req->reason ? w->req->reason : before.reason, pack(w), err);
+                                  w->req->reason ? w->req->reason : before.reason,
+                                  pack(w, before.payload), err);
         }
         return r < 0 ? r : wake_tell_holder(w, holder, ret, err);
 }
 
 /* -- Taking it up ----------------------------------------------------------------------------- */
 
-/* The request as it was made. *ret_payload is a new reference. */
+static void drop_json(void *arg)
+{
+        json_decref(arg);
+}
+
+/* The request as it was made. *ret_payload is a new reference; *ret_earlier goes with the arena. */
 static struct wake_request unpack(const struct wakeup *row, struct arena *arena,
-                                  json_t **ret_payload)
+                                  json_t **ret_payload, const json_t **ret_earlier)
 {
         struct wake_request q = {
                 .agent_id = row->agent_id,
@@ -93,7 +123,7 @@ static struct wake_request unpack(const struct wakeup *row, struct arena *arena,
                 .reason = row->reason,
                 .issue_id = row->issue_id,
         };
-        json_t *besides;
+        json_t *besides, *earlier;
 
         *ret_payload = NULL;
         if (row->payload)
@@ -101,6 +131,9 @@ static struct wake_request unpack(const struct wakeup *row, struct arena *arena,
         besides = json_get_object(*ret_payload, WAKE_MEMBER);
         q.wake_comment_id = arena_strdup(arena, json_get_string(besides, "commentId"));
         q.force_fresh_session = json_is_true(json_object_get(besides, "forceFreshSession"));
+        earlier = json_incref(json_object_get(besides, "commentIds"));
+        arena_defer(arena, drop_json, earlier);
+        *ret_earlier = earlier;
         if (besides)
                 json_object_del(*ret_payload, WAKE_MEMBER);
         if (json_object_size(*ret_payload) > 0)
@@ -143,12 +176,14 @@ static int promote(struct db *db, const struct op *op, const struct wakeup *row,
                    struct err *err)
 {
         json_t *payload;
-        struct wake_request req = unpack(row, op->arena, &payload);
+        const json_t *earlier;
+        struct wake_request req = unpack(row, op->arena, &payload, &earlier);
         struct wake w = { .db = db,
                           .op = op,
                           .req = &req,
                           .actor_type = row->requested_by_actor_type,
                           .actor_id = row->requested_by_actor_id,
+                          .earlier = earlier,
                           .now = clock_now_us() };
         struct wake_result result;
         const char *why;

@@ -16,8 +16,11 @@ struct wake {
         struct agent agent;
         struct issue issue; /* id NULL: none */
         const char *task_key;
+        const json_t *earlier; /* ids of comments that waited with it, of the op's arena; NULL */
         int64_t now;
 };
+
+#define WAKE_COMMENTS_MAX 20 /* that one run is told of: the last */
 
 /* Its agent, issue and task. 404 for an issue that is not of the agent's company. */
 int wake_load(struct wake *w, struct err *err);

@@ -44,7 +44,7 @@ def routes():
 
 
 ENDLESS = {"/api/companies/:companyId/events"}  # answered for as long as somebody listens
-EMPTY = {"/api/heartbeat-runs/:id/issues"}  # http-api 3.9: nothing was touched by a run that nobody knows
+EMPTY = {"/api/heartbeat-runs/:id/issues"}  # http-api, section 3.9: nothing was touched by a run that nobody knows
 
 
 class HostileTest(BerthTest):

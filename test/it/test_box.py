@@ -624,6 +624,14 @@ class OutputTest(BoxTest):
 
 
 class InputTest(BoxTest):
+    def test_it_is_asked_for_once_the_process_was_announced(self):
+        """remote-execution 8.57: a host sends no input beyond its credit, and the first credit comes after STARTED."""
+        host = self.box().connect()
+        channel = host.start("cat", flags=OPEN_STDIN)
+        self.assertEqual([host.wait(channel).type for _ in range(2)], [STARTED, TAKEN])
+        host.stdin(channel, 0, b"input", True)
+        self.assertEqual(host.collect(channel)[0], b"input")
+
     def test_much_input_within_its_credit(self):
         host = self.box().connect()
         data = random.Random(3).randbytes(3_000_000)

@@ -45,6 +45,7 @@ class Trees:
         wait_until(lambda: not with_argument(tag), "nothing of it is left")
 
     def test_when_the_command_ends(self):
+        """remote-execution 8.59: the box reaps what lingers, whatever the command said before."""
         for name, script in ESCAPES.items():
             with self.subTest(name):
                 tag = self.tag()

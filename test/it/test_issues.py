@@ -514,14 +514,20 @@ class SelectionTest(WorkTest):
         row, = self.daemon.sql("SELECT metadata FROM execution_workspaces")
         self.assertEqual(json.loads(row["metadata"]),
                          {"x": 1, "config": {"y": 2, "environmentId": box, "provisionCommand": "make"}})
+        # An agent does not take its work out of the workspace, nor the workspace to this machine.
+        ada, refused = self.agent(self.acme), "Missing permission: environments:manage"
+        for out in ({"executionWorkspacePreference": None}, {"executionWorkspaceId": None}):
+            self.assert_error(self.as_agent(ada, "PATCH", path, out), 403, refused)
+        self.edit("UPDATE issues SET execution_workspace_settings = NULL")
+        self.agent_ok(ada, "PATCH", path, {"executionWorkspaceSettings": {"environmentId": None}})
+        self.assertEqual(self.daemon.sql("SELECT metadata FROM execution_workspaces"), [row])
         self.ok("PATCH", path, {"executionWorkspacePreference": None})
         self.ok("PATCH", path, {"executionWorkspaceSettings": {"environmentId": None}})
         self.assertEqual(self.daemon.sql("SELECT metadata FROM execution_workspaces"), [row])
         self.assert_error(self.req("PATCH", path, {"executionWorkspaceId": MISSING}), 422, "Execution workspace not found")
-        ada = self.agent(self.acme)
         free = self.issue()
         self.assert_error(self.as_agent(ada, "PATCH", f"/api/issues/{free['id']}", {"executionWorkspaceId": workspace}),
-                          403, "Missing permission: environments:manage")
+                          403, refused)
 
     # An agent in a sandbox could otherwise move its own work out of it.
     def test_agents_do_not_choose(self):
@@ -537,6 +543,9 @@ class SelectionTest(WorkTest):
         local = next(e for e in self.ok("GET", f"/api/companies/{self.acme['id']}/environments") if e["driver"] == "local")
         self.assert_error(self.as_agent(ada, "PATCH", path, {"executionWorkspaceSettings": {"environmentId": local["id"]}}),
                           403, refused)
+        # Nor by leaving it out: then it would be the agent's own, or this machine.
+        for less in (None, {"environmentId": None}, {"mode": "x"}):
+            self.assert_error(self.as_agent(ada, "PATCH", path, {"executionWorkspaceSettings": less}), 403, refused)
         self.agent_ok(keeper, "PATCH", path, {"executionWorkspaceSettings": {"environmentId": local["id"]}})
         self.assert_error(self.as_agent(ada, "PATCH", path, {"executionWorkspaceSettings": {
             "workspaceStrategy": {"provisionCommand": "x"}}}), 403,

@@ -183,25 +183,26 @@ class InstallTest(PlaceTest):
         self.assertEqual((run["status"], self.executions(run, "setup")), ("failed", []))
 
 
-class PluginPlaceTest(ProviderTest):
+class PluginPlaceCase(ProviderTest):
     worker = SOURCE / "test" / "workers" / "runner.py"
 
-    def run_in(self, env, **config):
-        agent = self.agent(self.company_id, adapterType="process",
-                           adapterConfig={"command": "sh", "args": ["-c", "pwd"], **config})
-        self.daemon_edit(agent, env)
+    def run_in(self, env, adapter="process", **config):
+        agent = self.agent(self.company_id, adapterType=adapter, adapterConfig=config)
+        self.edit("UPDATE agents SET default_environment_id = ? WHERE id = ?", (env["id"], agent["id"]))
         run = self.ok("POST", f"/api/agents/{agent['id']}/wakeup", {}, 202)
         return RunTest.finished(self, run)
 
     wait_for, row_of, run_row, log_text = RunTest.wait_for, RunTest.row_of, RunTest.run_row, RunTest.log_text
     edit = RunTest.edit
 
-    def daemon_edit(self, agent, env):
-        self.edit("UPDATE agents SET default_environment_id = ? WHERE id = ?", (env["id"], agent["id"]))
+
+class PluginPlaceTest(PluginPlaceCase):
+    def run_pwd(self, env):
+        return self.run_in(env, command="sh", args=["-c", "pwd"])
 
     def test_a_driver_of_a_plugin(self):
         """environment-runtime 7.95: nothing is realized, and its command runs there all the same."""
-        run = self.run_in(self.machine())
+        run = self.run_pwd(self.machine())
         self.assertEqual(run["status"], "succeeded", run)
         self.assertEqual(self.provider.calls("environmentRealizeWorkspace"), [])
         self.assertEqual(run["contextSnapshot"]["paperclipEnvironment"]["workspaceRealization"], {})
@@ -209,13 +210,44 @@ class PluginPlaceTest(ProviderTest):
 
     def test_a_sandbox_of_a_plugin(self):
         """environment-runtime 7.115: the run and the mode are told; it is released with its own id"""
-        run = self.run_in(self.sandbox())
+        run = self.run_pwd(self.sandbox())
         self.assertEqual(run["status"], "succeeded", run)
         (asked,) = self.provider.calls("environmentAcquireLease")
         self.assertEqual((asked["runId"], asked["workspaceMode"]), (run["id"], "shared_workspace"))
         (released,) = self.provider.calls("environmentReleaseLease")
         (lease,) = self.daemon.sql("SELECT * FROM environment_leases")
         self.assertEqual((released["providerLeaseId"], lease["status"]), (lease["provider_lease_id"], "released"))
+
+
+class TargetTest(PluginPlaceCase):
+    """What the seed called an execution target is the lease's row and the identity in a session."""
+
+    daemon_autostart = False
+
+    def install_provider(self, worker=None, **more):
+        folder = self.daemon.data / "adapters"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "tool.json").write_text(json.dumps({
+            "type": "tool", "label": "Tool", "remote": True, "command": "sh", "prompt": "none",
+            "args": ["-c", """printf '{"type":"began","id":"s1","at":"%s"}\\n' "$(pwd)" """],
+            "output": {"format": "json-lines", "events": [{"match": {"type": "began"}, "set": {"session": "id"}}]}}))
+        self.daemon.start()
+        return super().install_provider(worker, **more)
+
+    def test_a_provider_that_names_no_directory(self):
+        """environment-runtime 7.100, remote-execution 8.78"""
+        self.provider.behave(AcquireLease={"more": {"metadata": {}}}, RealizeWorkspace={"result": {"cwd": " "}})
+        env = self.sandbox(timeoutMs=60000)
+        run = self.run_in(env, "tool")
+        self.assertEqual(run["status"], "succeeded", run)
+        self.assertEqual(json.loads(self.log_text(run))["at"], "/tmp")
+        (lease,) = self.daemon.sql("SELECT * FROM environment_leases")
+        (state,) = self.daemon.sql("SELECT * FROM agent_runtime_state")
+        self.assertEqual(json.loads(state["session_params_json"])["remoteExecution"], {
+            "transport": "sandbox", "providerKey": "acme", "environmentId": env["id"], "leaseId": lease["id"],
+            "remoteCwd": "/tmp"})
+        calls = self.provider.calls("environmentExecute")
+        self.assertEqual({c["config"]["timeoutMs"] for c in calls}, {60000})
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import json
 import threading
 import unittest
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from runtest import HOLD, RunTest, wait_until
 
@@ -61,6 +61,14 @@ class LocalTest(RunTest):
         self.assertTrue(run["resultJson"]["timeoutConfigured"])
         self.assertEqual([l["status"] for l in self.leases(run)], ["failed"])
         self.nothing_held()
+
+    def test_no_time_limit(self):
+        """remote-execution 8.56: 0 sets no limit, and says so to the box."""
+        run = self.finished(self.wake(self.runner("echo done", adapter={"timeoutSec": 0})))
+        self.assertEqual((run["status"], self.log_text(run)), ("succeeded", "done\n"))
+        self.assertEqual((run["resultJson"]["timeoutFired"], run["resultJson"]["effectiveTimeoutSec"]), (False, 0))
+        (execution,) = self.daemon.sql("SELECT * FROM executions WHERE idempotency_key = ?", (f"run:{run['id']}",))
+        self.assertFalse(execution["timeout_ms"])
 
     def test_at_most_so_many_at_once(self):
         agent = self.runner(HOLD, runtimeConfig={"heartbeat": {"maxConcurrentRuns": 2}})
@@ -132,14 +140,23 @@ class LocalTest(RunTest):
         task = self.ok("POST", f"/api/companies/{self.acme['id']}/issues", {"title": "Mend it", "status": "backlog"}, 201)
         said = self.ok("POST", f"/api/issues/{task['id']}/comments", {"body": "now, please"}, 201)
         long = self.ok("POST", f"/api/issues/{task['id']}/comments", {"body": "x" * 9000}, 201)
-        for comment, told in ((said, ["now, please"]), (long, [])):
+        for comment, told in ((said, ("now, please", False)), (long, ("x" * 8192, True))):
             run = self.finished(self.wake(agent, reason="issue_commented",
                                           payload={"issueId": task["id"], "commentId": comment["id"]}))
             wake = json.loads(self.log_text(run))
             self.assertEqual(wake["reason"], "issue_commented")
             self.assertEqual((wake["issue"]["identifier"], wake["issue"]["title"]), (task["identifier"], "Mend it"))
-            self.assertEqual([c["body"] for c in wake["comments"]], told)
-            self.assertEqual(wake["fallbackFetchNeeded"], not told)
+            self.assertEqual([(c["body"], c["truncated"]) for c in wake["comments"]], [told])
+
+    def test_the_record_of_its_command_is_gone(self):
+        """Deleting an environment takes the records with it. The run ends all the same."""
+        run = self.wake(self.runner(HOLD))
+        self.up(run)
+        self.edit("DELETE FROM executions")
+        self.release_held()
+        run = self.finished(run)
+        self.assertEqual((run["status"], run["errorCode"]), ("failed", "process_lost"))
+        self.assertEqual(len(self.runs()), 1)
 
     def test_variables(self):
         """http-api, section 7, and remote-execution, section 6.2: also for `process`; what the agent's configuration sets wins."""
@@ -322,11 +339,14 @@ class HttpTest(RunTest):
         super().setUp()
         self.requests = requests = []
         self.status = 200
+        self.gate = threading.Event()
+        self.gate.set()
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(handler):
                 body = handler.rfile.read(int(handler.headers["Content-Length"] or 0))
                 requests.append((handler.path, dict(handler.headers), body))
+                self.gate.wait()
                 handler.send_response(self.status)
                 handler.end_headers()
                 handler.wfile.write(b'{"ok": true}')
@@ -334,16 +354,36 @@ class HttpTest(RunTest):
             def log_message(self, *_):
                 pass
 
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         thread = threading.Thread(target=self.server.serve_forever)
         thread.start()
         self.addCleanup(thread.join)
         self.addCleanup(self.server.server_close)
         self.addCleanup(self.server.shutdown)
+        self.addCleanup(self.gate.set)
+
+    def hook(self):
+        return self.agent(self.acme, adapterType="http",
+                          adapterConfig={"url": f"http://127.0.0.1:{self.server.server_port}/hook"})
+
+    def test_cancelled_before_its_turn(self):
+        """Only some requests are made at a time. One that was cancelled while it waited is never made."""
+        self.gate.clear()
+        runs = self.wake_several(self.hook(), 5)
+        for run in runs:
+            self.wait_for(run, step="executing")
+        wait_until(lambda: len(self.requests) == 4, "as many as there may be")
+        sent = b"".join(body for _, _, body in self.requests)
+        (waiting,) = [run for run in runs if run["id"].encode() not in sent]
+        self.cancel(waiting)
+        self.gate.set()
+        self.assertEqual([self.finished(run)["status"] for run in runs if run is not waiting], ["succeeded"] * 4)
+        self.assertEqual(self.finished(waiting)["status"], "cancelled")
+        self.assertEqual(len(self.requests), 4)
+        self.nothing_held()
 
     def test_a_request(self):
-        agent = self.agent(self.acme, adapterType="http",
-                           adapterConfig={"url": f"http://127.0.0.1:{self.server.server_port}/hook"})
+        agent = self.hook()
         run = self.finished(self.wake(agent))
         self.assertEqual(run["status"], "succeeded", run)
         self.assertEqual(len(self.requests), 1)

@@ -322,15 +322,18 @@ class DeferredTest(WakeTest):
                 "message": "Wakeup was deferred because this issue is already being executed by Ada.",
                 "issueId": issue["id"], "executionRunId": run, "executionAgentId": ada["id"],
                 "executionAgentName": "Ada"})
-        said = self.comment(issue, "and this")
+        first, said = self.comment(issue, "this"), self.comment(issue, "and this")
         (request,) = self.requests(ada)
         self.assertEqual((request["status"], request["count"], request["reason"]),
-                         ("deferred_issue_execution", 1, "issue_commented"))
+                         ("deferred_issue_execution", 2, "issue_commented"))
+        self.wake(ada, payload={"issueId": issue["id"]})  # which says nothing of comments, and forgets none
         self.end(run)
         (made,) = wait_until(lambda: self.runs(ada), "what was deferred is taken up")
         told = self.told(made)
         self.assertEqual((made["issueId"], told["wakeCommentId"], told["triggeredBy"]),
                          (issue["id"], said["id"], "board"))
+        self.assertEqual((told["paperclipWake"]["commentIds"], [c["body"] for c in told["paperclipWake"]["comments"]]),
+                         ([first["id"], said["id"]], ["this", "and this"]))
         self.assertNotIn("_wake", told["paperclipWake"]["payload"])
         self.assertEqual([(r["status"], r["run"]) for r in self.requests(ada)], [("queued", made["id"])])
         self.assertEqual(self.wake(ada, idempotencyKey="k")["id"], made["id"])
@@ -368,8 +371,10 @@ class DeferredTest(WakeTest):
     def test_an_interruption(self):
         ada = self.sleeper()
         issue, run = self.held(ada)
+        all_runs = [run, *(self.run_row(ada, issue=issue) for _ in range(20))]
         self.comment(issue, "stop", interrupt=True)
-        self.assertEqual(self.ok("GET", f"/api/heartbeat-runs/{run}")["status"], "cancelled")
+        for run in all_runs:
+            self.assertEqual(self.ok("GET", f"/api/heartbeat-runs/{run}")["status"], "cancelled")
         self.assertEqual(len(self.runs(ada)), 1)
         self.assert_error(self.as_agent(ada, "POST", f"/api/issues/{issue['id']}/comments",
                                         {"body": "x", "interrupt": True}, run=str(uuid.uuid4())), 403)

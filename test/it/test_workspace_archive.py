@@ -10,9 +10,15 @@ from providertest import ProviderTest
 
 
 @unittest.skipUnless(shutil.which("tar") and shutil.which("base64"), "needs tar and base64")
-class ArchiveTest(ProviderTest):
+class ArchiveCase(ProviderTest):
     worker = SOURCE / "test" / "workers" / "runner.py"
     daemon_env = {**ProviderTest.daemon_env, "BERTH_PLUGIN_BOX": "off"}
+
+    def post(self, action, **body):
+        return self.ok("POST", f"/api/environment-leases/{self.held['id']}/workspace/{action}", body)
+
+
+class ArchiveTest(ArchiveCase):
 
     def setUp(self):
         super().setUp()
@@ -20,9 +26,6 @@ class ArchiveTest(ProviderTest):
         self.held = self.take(self.sandbox())
         self.cwd = pathlib.Path(self.held["metadata"]["remoteCwd"])
         self.addCleanup(self.release, self.held)
-
-    def post(self, action, status=200, **body):
-        return self.ok("POST", f"/api/environment-leases/{self.held['id']}/workspace/{action}", body)
 
     # remote-execution 8.1-8.7, 8.10
     def test_there_and_back(self):
@@ -71,6 +74,33 @@ class ArchiveTest(ProviderTest):
         # And nothing more the next time.
         report = self.post("restore")
         self.assertEqual((report["added"], report["changed"], report["deleted"]), (0, 0, 0))
+
+
+class ShellTest(ArchiveCase):
+    def shell_for(self, number, **metadata):
+        """What our scripts are run with in a lease about which the provider says this."""
+        cwd, local = self.provider.dir / f"work{number}", self.temp_dir()
+        cwd.mkdir()
+        (local / "file").write_text("x")
+        self.provider.behave(AcquireLease={"more": {"metadata": {"remoteCwd": str(cwd), **metadata}}})
+        self.held = self.take(self.sandbox(f"box {number}"))
+        for key, value in metadata.items():
+            self.assertEqual(self.lease(self.held)["metadata"][key], value)
+        before = len(self.provider.calls("environmentExecute"))
+        self.post("stage", localPath=str(local))
+        self.assertEqual((cwd / "file").read_text(), "x")
+        calls = self.provider.calls("environmentExecute")[before:]
+        self.release(self.held)
+        self.assertEqual({c["args"][0] for c in calls}, {"-c"})
+        (shell,) = {c["command"] for c in calls}
+        return shell
+
+    @unittest.skipUnless(shutil.which("bash"), "needs bash")
+    def test_the_shell_of_the_lease(self):
+        """environment-runtime 7.102, remote-execution 8.50, 8.79: there is no target in between that passes it on."""
+        self.assertEqual(self.shell_for(1), "sh")
+        self.assertEqual(self.shell_for(2, shellCommand="bash"), "bash")
+        self.assertEqual(self.shell_for(3, shellCommand="zsh"), "sh")
 
 
 if __name__ == "__main__":

@@ -614,6 +614,35 @@ static void test_the_directory(void **state)
         fixture_done(&f);
 }
 
+/* What others write to an agent must not keep it from being started: one variable has at most
+ * 128 KiB. */
+static void test_a_wake_that_is_too_long(void **state)
+{
+        struct adapter_fixture f;
+        char *text = xcalloc(1, 200001);
+        json_t *context, *wake;
+        const char *got;
+
+        (void)state;
+        memset(text, 'x', 200000);
+        context = json_pack("{s:{s:[s], s:[{s:s}], s:{s:s}}}", "paperclipWake", "commentIds", "c",
+                            "comments", "body", text, "payload", "k", "v");
+        fixture_init(&f, "claude_local", "local", NULL);
+        f.context = context;
+        f.in.context = context;
+        assert_int_equal(fixture_build(&f, NULL), 0);
+        got = json_get_string(f.command.env, "PAPERCLIP_WAKE_PAYLOAD_JSON");
+        assert_string_equal(got, "{\"commentIds\":[\"c\"],\"payload\":{\"k\":\"v\"},"
+                                 "\"fallbackFetchNeeded\":true}");
+        wake = json_get_object(context, "paperclipWake");
+        json_object_set_new(json_get_object(wake, "payload"), "k", json_string(text));
+        assert_int_equal(fixture_build(&f, NULL), 0);
+        got = json_get_string(f.command.env, "PAPERCLIP_WAKE_PAYLOAD_JSON");
+        assert_string_equal(got, "{\"commentIds\":[\"c\"],\"fallbackFetchNeeded\":true}");
+        fixture_done(&f);
+        free(text);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -636,6 +665,7 @@ int main(void)
                 cmocka_unit_test(test_variables),
                 cmocka_unit_test(test_described_variables),
                 cmocka_unit_test(test_what_the_event_shows),
+                cmocka_unit_test(test_a_wake_that_is_too_long),
                 cmocka_unit_test(test_setup),
                 cmocka_unit_test(test_names_of_packages_are_quoted),
                 cmocka_unit_test(test_the_directory),

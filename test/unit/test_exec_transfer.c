@@ -406,6 +406,7 @@ static void test_paths(void **state)
         assert_int_equal(exec_transfer_make_dir(&t.op, &t.transfer, in_dir("a/..b/c"), NULL), 0);
 }
 
+/* remote-execution 8.50 */
 static void test_shell(void **state)
 {
         static const char *const declared[][2] = {

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/fd.h"
+#include "base/utf8.h"
 #include "codec/image_data.h"
 #include "core/exec_internal.h"
 #include "core/live.h"
@@ -355,6 +356,26 @@ static void test_images(void **state)
                                 "ddata:image/svg+xml;base64,[image left out]\n");
 }
 
+/* remote-execution 8.62: a character that the limit cuts in two is left out. */
+static void test_an_excerpt_ends_between_characters(void **state)
+{
+        CLEAN(cleanup_free) char *out = NULL, *errors = NULL;
+
+        (void)state;
+        print("stdout", "x");
+        print("stderr", "xy");
+        for (int i = 0; i < 2000; i++) {
+                print("stdout", "\xe2\x82\xac");
+                print("stderr", "\xe2\x82\xac");
+        }
+        assert_int_equal(run_log_excerpts(&t->rt, EXEC, &out, &errors, NULL), 0);
+        assert_int_equal(strlen(out), 4096);
+        assert_int_equal(strlen(errors), 4094);
+        assert_true(utf8_is_valid(out, strlen(out)));
+        assert_true(utf8_is_valid(errors, strlen(errors)));
+        assert_null(strstr(errors, "\xef\xbf\xbd"));
+}
+
 static void test_excerpts(void **state)
 {
         CLEAN(cleanup_free) char *out = NULL, *errors = NULL;
@@ -425,6 +446,7 @@ int main(void)
                 TEST(test_long_output),
                 TEST(test_limit),
                 TEST(test_images),
+                TEST(test_an_excerpt_ends_between_characters),
                 TEST(test_excerpts),
                 TEST(test_told_live),
         };
