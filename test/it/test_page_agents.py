@@ -5,6 +5,7 @@ from berthtest import wait_until
 from sandboxtest import SandboxTest
 from webtest import WebTest
 
+SIZE = r"(?m)^(\d+) (\d+)\s*$"
 EVIL = "<img src=x onerror=alert(1)>"
 
 
@@ -123,7 +124,8 @@ class TerminalTest(WebTest, SandboxTest):
         self.see(page, r"(?m)^is-a-tty")
         self.type(page, r"printf '\033[38;2;10;200;10mgreen\033[0m \033[31mred\033[0m\n'; stty size")
         self.see(page, r"(?m)^green red")
-        size = re.search(r"(?m)^(\d+) (\d+)$", self.screen(page))
+        self.see(page, SIZE)
+        size = re.search(SIZE, self.screen(page))
         self.assertGreater(int(size[2]), 60)
         self.assert_accessible(page)
         return page, lease
