@@ -7,8 +7,10 @@
 static int test_environment(struct call *c, struct err *err)
 {
         const char *company;
-        int r = call_uuid(c, 0, MISSING_COMPANY, &company, err);
+        int r = access_authenticated(&c->actor, err);
 
+        if (r >= 0)
+                r = call_uuid(c, 0, MISSING_COMPANY, &company, err);
         return r < 0 ? r : adapter_test(c->op, c->rt, company, c->params[1], c->body, &c->out, err);
 }
 

@@ -86,8 +86,10 @@ static int answer_wake(struct call *c, const struct wake_request *q, struct err 
 static int wakeup(struct call *c, struct err *err)
 {
         struct wake_request q = { 0 };
-        int r = call_agent(c, &q.agent_id, err);
+        int r = access_authenticated(&c->actor, err);
 
+        if (r >= 0)
+                r = call_agent(c, &q.agent_id, err);
         if (r >= 0)
                 r = check_wake(c, &q, err);
         return r < 0 ? r : answer_wake(c, &q, err);
@@ -96,8 +98,10 @@ static int wakeup(struct call *c, struct err *err)
 static int invoke(struct call *c, struct err *err)
 {
         struct wake_request q = { 0 };
-        int r = call_agent(c, &q.agent_id, err);
+        int r = access_authenticated(&c->actor, err);
 
+        if (r >= 0)
+                r = call_agent(c, &q.agent_id, err);
         if (r >= 0)
                 r = check_wake(c, &q, err);
         if (r < 0)

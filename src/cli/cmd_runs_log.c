@@ -128,12 +128,19 @@ static int ask(struct tail *t, struct err *err)
         return 0;
 }
 
+/* Nobody there, an answer that broke off, or a daemon that is stopping: not a refusal. */
+static bool is_outage(int code)
+{
+        return code == ERR_UNREACHABLE || code == ERR_UNCERTAIN || code == ERR_IO ||
+               code == ERR_BUSY || code == ERR_PROVIDER || code == ERR_TIMEOUT;
+}
+
 /* One that is being restarted comes back. */
 static int bear(struct tail *t, int code, struct err *err)
 {
         int64_t now = clock_mono_ms();
 
-        if (code != ERR_UNREACHABLE || !t->follow)
+        if (!is_outage(code) || !t->follow)
                 return code;
         if (!t->unreachable_since)
                 t->unreachable_since = now;

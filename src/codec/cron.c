@@ -76,7 +76,7 @@ static int item(const struct field *f, const char **at, uint64_t *bits)
         }
         if (first < f->min || last > f->max || first > last)
                 return -1;
-        for (unsigned n = first; n <= last; n += step)
+        for (unsigned n = first; n <= last && n < 64; n += step) /* 64: said for analysers */
                 *bits |= UINT64_C(1) << n;
         return 0;
 }

@@ -1,5 +1,5 @@
-/* What commands in a place print, and the requests in their files: an id is a UUID; a request is one
- * head with our token and the body it announces, and nothing behind that. */
+/* What commands in a place print, and the requests in their files: an id is a UUID; a request is
+ * one head with our token and the body it announces, and nothing behind that. */
 #include <sodium.h>
 
 #include "codec/http1.h"

@@ -40,7 +40,11 @@ def routes():
     found = []
     for path in sorted(pathlib.Path(SOURCE / "src/api").glob("*.c")):
         found += re.findall(r'\{ "([A-Z]+)",\s+"(/[^"]*)"', path.read_text())
-    return found
+    return [(method, pattern) for method, pattern in found if not pattern.startswith("/api/test/")]
+
+
+ENDLESS = {"/api/companies/:companyId/events"}  # answered for as long as somebody listens
+EMPTY = {"/api/heartbeat-runs/:id/issues"}  # http-api 3.9: nothing was touched by a run that nobody knows
 
 
 class HostileTest(BerthTest):
@@ -77,7 +81,7 @@ class HostileTest(BerthTest):
                 with self.subTest(method=method, pattern=pattern, ident=ident[:20]):
                     answer = self.send(method, self.fill(pattern, ident), None if method == "GET" else b"{}")
                     # What could be the short name of an agent needs a company: 422.
-                    named = pattern.startswith("/api/agents/:") or ident in ("me", MISSING)
+                    named = pattern.startswith("/api/agents/:") or ident in ("me", MISSING) or pattern in EMPTY
                     self.assertIn(answer.status, (200, 400, 401, 403, 404, 422) if named else (400, 401, 404),
                                   answer.body)
 
@@ -94,7 +98,7 @@ class HostileTest(BerthTest):
 
     def test_queries(self):
         for method, pattern in routes():
-            if method != "GET":
+            if method != "GET" or pattern in ENDLESS:
                 continue
             for query in QUERIES:
                 with self.subTest(pattern=pattern, query=query[:30]):
@@ -147,7 +151,9 @@ class RefusedTest(HostileTest):
                     with self.subTest(method=method, pattern=pattern, body=body, token=token):
                         answer = self.send(method, self.fill(pattern), body, token)
                         # A body that is no JSON at all may be told so first; nothing else may.
-                        self.assertIn(answer.status, (401,) if token else (400, 401, 403), answer.body)
+                        # One that should have come over a socket, too.
+                        self.assertIn(answer.status, (401,) if token and not pattern.endswith("/ws") else (400, 401, 403),
+                                      answer.body)
                         self.assertNotEqual(answer.error, "Validation error")
                         self.assertEqual(answer.json.get("details"), None)
         self.assertEqual(len(self.daemon.sql("SELECT * FROM companies")), 1)

@@ -123,6 +123,22 @@ class FormTest(WebTest, ProviderTest):
         self.assertEqual(saved["config"], {"provider": "acme", "image": "i", "reuseLease": False, "region": "eu", "apiKey": secret["id"]})
         self.assert_accessible(page)
 
+    def test_changed_by_somebody_else(self):
+        env = self.sandbox(region="eu")
+        page = self.page(f"/{self.prefix}/environments/{env['id']}?tab=settings")
+        page.get_by_label("Region").fill("us")
+        self.change(env, config={"region": "moon"})
+        page.text("Somebody has changed it since you began")
+        self.assert_accessible(page)
+        page.button("Show what it is now").click()
+        page.get_by_text("Somebody has changed it").gone()
+        self.assertEqual(page.get_by_label("Region").input_value(), "moon")
+        page.get_by_label("Region").fill("us")
+        page.button("Save").click()
+        page.text("Saved “box”.")
+        page.get_by_text("Somebody has changed it").gone()
+        self.assertEqual(self.saved("box")["config"]["region"], "us")
+
     def test_names_are_text(self):
         page = self.page(f"/{self.prefix}/environments/new")
         page.get_by_label("Kind").select_option({"label": "Acme"})

@@ -158,6 +158,8 @@ class LogTest(PageRunTest):
         rows = self.lines(page)
         self.assertEqual("".join(rows[:-1]), "".join(map(str, range(1, 401))))
         self.assertGreater(len(rows), 5)
+        self.assertTrue(page.evaluate("[...document.querySelectorAll('.log-text')].every(t => "
+                                      "t.getBoundingClientRect().right <= document.querySelector('.log-box').getBoundingClientRect().right)"))
         # What was found in a wrapped line is marked across its rows.
         page.get_by_label("Search the log").fill("399400")
         page.text("1 of 1")

@@ -1,28 +1,16 @@
 """Secrets and vaults on the web page."""
 from awsfake import AwsFake
-from berthtest import BerthTest
 from webtest import WebTest
 
 MARK = "marked-value-77e1"
 
 
-class AwsDaemon(BerthTest):
-    """A daemon with a cloud of its own."""
-    daemon_autostart = False
-
+class SecretsTest(WebTest):
     def setUp(self):
-        super().setUp()
         self.aws = AwsFake()
         self.addCleanup(self.aws.close)
-        self.daemon.env.update({
-            "AWS_EC2_METADATA_DISABLED": "true", "BERTH_SECRETS_AWS_ENDPOINT": self.aws.url,
-            "AWS_ACCESS_KEY_ID": "AKIDTEST", "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY",
-            "HOME": str(self.temp_dir())})
-        self.daemon.start()
-
-
-class SecretsTest(WebTest, AwsDaemon):
-    def setUp(self):
+        self.daemon_env = {"BERTH_SECRETS_AWS_ENDPOINT": self.aws.url, "AWS_EC2_METADATA_DISABLED": "true", "AWS_ACCESS_KEY_ID": "AKIDTEST",
+                           "AWS_SECRET_ACCESS_KEY": self.aws.keys["AKIDTEST"].secret}
         super().setUp()
         self.acme = self.company()
         self.at = f"/{self.acme['issuePrefix']}"
@@ -52,6 +40,7 @@ class SecretsTest(WebTest, AwsDaemon):
         local = self.ok("GET", f"/api/companies/{self.acme['id']}/environments")[0]
         lease = self.acquire(local)["lease"]
         self.ok("POST", f"/api/environment-leases/{lease['id']}/execute", {"command": "true", "agentId": agent["id"]})
+        self.release(lease)
         page.get_by_role("tab", name="Access").click()
         page.get_by_role("row").filter(hasText="success").wait_for()
         self.assert_accessible(page)

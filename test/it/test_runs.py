@@ -1,5 +1,6 @@
 """Runs: an agent is woken, works in its environment, and what it did is recorded."""
 
+import json
 import threading
 import unittest
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -135,6 +136,19 @@ class LocalTest(RunTest):
         run = self.finished(run)
         self.assertEqual((run["status"], run["errorCode"]), ("failed", "process_lost"))
         self.assertEqual(len(self.runs()), 1)
+
+    def test_what_it_is_told_about_its_issue(self):
+        agent = self.runner('printf %s "$PAPERCLIP_WAKE_PAYLOAD_JSON"')
+        task = self.ok("POST", f"/api/companies/{self.acme['id']}/issues", {"title": "Mend it", "status": "backlog"}, 201)
+        said = self.ok("POST", f"/api/issues/{task['id']}/comments", {"body": "now, please"}, 201)
+        long = self.ok("POST", f"/api/issues/{task['id']}/comments", {"body": "x" * 9000}, 201)
+        for comment, told in ((said, ("now, please", False)), (long, ("x" * 8192, True))):
+            run = self.finished(self.wake(agent, reason="issue_commented",
+                                          payload={"issueId": task["id"], "commentId": comment["id"]}))
+            wake = json.loads(self.log_text(run))
+            self.assertEqual(wake["reason"], "issue_commented")
+            self.assertEqual((wake["issue"]["identifier"], wake["issue"]["title"]), (task["identifier"], "Mend it"))
+            self.assertEqual([(c["body"], c["truncated"]) for c in wake["comments"]], [told])
 
     def test_variables(self):
         """http-api, section 7, and remote-execution, section 6.2: also for `process`; what the agent's configuration sets wins."""

@@ -6,6 +6,7 @@
 // seconds. A stream that breaks is opened again behind the last event that was seen (Last-Event-ID).
 import { useEffect, useRef, useState } from "preact/hooks";
 import { api, ApiError, authHeaders, readError, session } from "./api";
+import { eventsOf } from "./event-stream";
 import { createStore } from "./store";
 
 export type Topic = "companies" | "environments" | "leases" | "runs" | "agents" | "issues" | "projects" | "secrets" | "plugins"
@@ -262,7 +263,6 @@ function pause(ms: number, signal: AbortSignal): Promise<void> {
 	});
 }
 
-// Not an EventSource, because that cannot send the key.
 async function read(companyId: string, last: { id: string }, signal: AbortSignal, opened: () => void): Promise<void> {
 	const headers: Record<string, string> = { ...authHeaders(), Accept: "text/event-stream" };
 	const cut = new AbortController();
@@ -289,47 +289,20 @@ async function read(companyId: string, last: { id: string }, signal: AbortSignal
 	streaming = true;
 	connected("live");
 
-	const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-	let text = "";
-
 	try {
-		for (;;) {
-			const { done, value } = await reader.read();
-
-			if (done) return;
+		const heard = () => {
 			clearTimeout(silence);
 			silence = setTimeout(() => cut.abort(), SILENCE_MS);
-			text += value;
-			for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
-				take(text.slice(0, end), last);
-				text = text.slice(end + 2);
-			}
+		};
+
+		for await (const event of eventsOf(answer.body, heard)) {
+			if (event.id) last.id = event.id;
+			if (event.name === "reset" || event.name === "missed") refresh();
+			else if (event.data) deliver(event.data);
 		}
-	} catch {
-		return; // cut off; the caller comes back
 	} finally {
 		clearTimeout(silence);
 	}
-}
-
-function take(block: string, last: { id: string }): void {
-	let name = "";
-	let data = "";
-
-	for (const line of block.split("\n")) {
-		const colon = line.indexOf(":");
-		const field = colon < 0 ? line : line.slice(0, colon);
-		const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
-
-		if (field === "id") last.id = value;
-		else if (field === "event") name = value;
-		else if (field === "data") data += (data ? "\n" : "") + value;
-	}
-	if (name === "reset" || name === "missed") {
-		refresh();
-		return;
-	}
-	if (data) deliver(data);
 }
 
 function deliver(data: string): void {

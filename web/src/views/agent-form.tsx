@@ -1,12 +1,13 @@
 // Making an agent: what it runs, and where.
 import { useState } from "preact/hooks";
-import { api, fieldErrors } from "../api";
+import { api } from "../api";
 import { useHere } from "../context";
 import { refresh, useQuery } from "../live";
 import type { Agent, Environment, JsonObject } from "../model";
 import { navigate } from "../router";
 import { Problem, Title } from "../ui/basic";
 import { SelectField, TextField } from "../ui/field";
+import { useForm } from "../ui/form";
 import { toast } from "../ui/toast";
 
 const KINDS: [string, string, string][] = [
@@ -37,9 +38,7 @@ export function AgentForm() {
 	const [url, setUrl] = useState("");
 	const [model, setModel] = useState("");
 	const [environment, setEnvironment] = useState("");
-	const [errors, setErrors] = useState<Record<string, string>>({});
-	const [error, setError] = useState<unknown>(null);
-	const [busy, setBusy] = useState(false);
+	const { errors, error, busy, submit } = useForm();
 
 	function config(): JsonObject {
 		const c: JsonObject = {};
@@ -56,36 +55,24 @@ export function AgentForm() {
 		return c;
 	}
 
-	async function save(e: Event): Promise<void> {
-		const wrong: Record<string, string> = {};
+	const save = (e: Event) => submit(e, {
+		name: !name.trim() && "A name is needed.",
+		command: kind === "process" && !command.trim() && !script.trim() && "A command or a script is needed.",
+		url: kind === "http" && !url.trim() && "An address is needed.",
+	}, async () => {
+		const agent = await api.post<Agent>(at("/agents"), {
+			name: name.trim(), adapterType: kind, adapterConfig: config(), ...(environment ? { defaultEnvironmentId: environment } : {}),
+		});
 
-		e.preventDefault();
-		if (!name.trim()) wrong.name = "A name is needed.";
-		if (kind === "process" && !command.trim() && !script.trim()) wrong.command = "A command or a script is needed.";
-		if (kind === "http" && !url.trim()) wrong.url = "An address is needed.";
-		setErrors(wrong);
-		setError(null);
-		if (Object.keys(wrong).length > 0) return;
-		setBusy(true);
-		try {
-			const agent = await api.post<Agent>(at("/agents"), {
-				name: name.trim(), adapterType: kind, adapterConfig: config(), ...(environment ? { defaultEnvironmentId: environment } : {}),
-			});
-
-			toast(`Created “${agent.name}”.`);
-			refresh(["agents"]);
-			navigate(to(`/agents/${agent.id}`));
-		} catch (problem) {
-			setErrors(fieldErrors(problem));
-			setError(problem);
-			setBusy(false);
-		}
-	}
+		toast(`Created “${agent.name}”.`);
+		refresh(["agents"]);
+		navigate(to(`/agents/${agent.id}`));
+	});
 
 	return (
 		<>
 			<Title above={<a href={to("/agents")}>Agents</a>}>New agent</Title>
-			<form class="form" noValidate onSubmit={(e) => void save(e)}>
+			<form class="form" noValidate onSubmit={save}>
 				<TextField label="Name" value={name} onInput={setName} error={errors.name} required />
 				<SelectField label="Kind" value={kind} onChange={setKind} error={errors.adapterType} help={KINDS.find(([k]) => k === kind)?.[2]}
 					choices={KINDS.map(([value, label]) => ({ value, label }))} />

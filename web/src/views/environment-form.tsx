@@ -17,6 +17,7 @@ export function EnvironmentForm(props: { environment?: Environment }) {
 	const { at } = useHere();
 	const capabilities = useQuery<Capabilities>(at("/environments/capabilities"), ["plugins"]);
 	const secrets = useQuery<Secret[]>(at("/secrets"), ["secrets"]);
+	const [version, setVersion] = useState(0);
 	const others = useQuery<Environment[]>(props.environment ? null : at("/environments"));
 
 	if (capabilities.error) return <Problem error={capabilities.error} />;
@@ -25,11 +26,13 @@ export function EnvironmentForm(props: { environment?: Environment }) {
 	// There is one machine that is this one.
 	const kinds = kindsOf(capabilities.data).filter((k) => k.id !== "local" || !others.data?.some((e) => e.driver === "local"));
 
-	return <Editor environment={props.environment} kinds={kinds}
+	return <Editor key={version} onReload={() => setVersion(version + 1)} environment={props.environment} kinds={kinds}
 		secrets={secrets.data?.filter((s) => s.status === "active") ?? []} />;
 }
 
 interface EditorProps {
+	/** Begin again with what the environment is now. */
+	onReload: () => void;
 	environment?: Environment;
 	kinds: EnvironmentKind[];
 	secrets: Secret[];
@@ -45,6 +48,7 @@ function Editor(props: EditorProps) {
 	const { at, to } = useHere();
 	const [kind, setKind] = useState<EnvironmentKind>(() =>
 		environment ? kindOfEnvironment(environment, props.kinds) : (props.kinds[0] as EnvironmentKind));
+	const [seen, setSeen] = useState(environment?.updatedAt);
 	const [name, setName] = useState(environment?.name ?? "");
 	const [description, setDescription] = useState(environment?.description ?? "");
 	const [form, setForm] = useState<JsonObject>(() => toForm(kind, environment?.config ?? {}));
@@ -90,7 +94,10 @@ function Editor(props: EditorProps) {
 			: await api.post<Environment>(at("/environments"), { ...body(), driver: kind.driver });
 
 		toast(environment ? `Saved “${saved.name}”.` : `Created “${saved.name}”.`);
-		if (environment) setForm(toForm(kind, saved.config));
+		if (environment) {
+			setForm(toForm(kind, saved.config));
+			setSeen(saved.updatedAt);
+		}
 		refresh(["environments", "secrets"]);
 		navigate(to(`/environments/${saved.id}${environment ? "?tab=settings" : ""}`), environment !== undefined);
 	});
@@ -104,6 +111,12 @@ function Editor(props: EditorProps) {
 				e.preventDefault();
 				void save();
 			}}>
+			{environment && busy === null && Date.parse(environment.updatedAt) > Date.parse(seen ?? "") && (
+				<p class="hint" role="status">
+					Somebody has changed it since you began; saving would undo that.{" "}
+					<button type="button" class="link" onClick={props.onReload}>Show what it is now</button>
+				</p>
+			)}
 			{!environment && (
 				<SelectField label="Kind" value={kind.id} help={kind.description} choices={props.kinds.map((k) => ({ value: k.id, label: k.title }))}
 					onChange={(id) => {

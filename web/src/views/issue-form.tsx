@@ -1,12 +1,13 @@
 // Writing an issue.
 import { useState } from "preact/hooks";
-import { api, fieldErrors } from "../api";
+import { api } from "../api";
 import { useHere } from "../context";
 import { refresh, useQuery } from "../live";
 import type { Agent, Issue } from "../model";
 import { navigate } from "../router";
 import { Problem, Title } from "../ui/basic";
 import { SelectField, TextField } from "../ui/field";
+import { useForm } from "../ui/form";
 import { toast } from "../ui/toast";
 
 export function agentChoices(agents: Agent[] | undefined): { value: string; label: string }[] {
@@ -20,35 +21,22 @@ export function IssueForm() {
 	const [description, setDescription] = useState("");
 	const [priority, setPriority] = useState("medium");
 	const [agent, setAgent] = useState("");
-	const [errors, setErrors] = useState<Record<string, string>>({});
-	const [error, setError] = useState<unknown>(null);
-	const [busy, setBusy] = useState(false);
+	const { errors, error, busy, submit } = useForm();
 
-	async function save(e: Event): Promise<void> {
-		e.preventDefault();
-		setError(null);
-		setErrors(title.trim() ? {} : { title: "A title is needed." });
-		if (!title.trim()) return;
-		setBusy(true);
-		try {
-			const issue = await api.post<Issue>(at("/issues"), {
-				title: title.trim(), description: description.trim() || null, priority, ...(agent ? { assigneeAgentId: agent } : {}),
-			});
+	const save = (e: Event) => submit(e, { title: !title.trim() && "A title is needed." }, async () => {
+		const issue = await api.post<Issue>(at("/issues"), {
+			title: title.trim(), description: description.trim() || null, priority, ...(agent ? { assigneeAgentId: agent } : {}),
+		});
 
-			toast(`Created ${issue.identifier}.`);
-			refresh(["issues", "runs", "agents"]);
-			navigate(to(`/issues/${issue.id}`));
-		} catch (problem) {
-			setErrors(fieldErrors(problem));
-			setError(problem);
-			setBusy(false);
-		}
-	}
+		toast(`Created ${issue.identifier}.`);
+		refresh(["issues", "runs", "agents"]);
+		navigate(to(`/issues/${issue.id}`));
+	});
 
 	return (
 		<>
 			<Title above={<a href={to("/issues")}>Issues</a>}>New issue</Title>
-			<form class="form" noValidate onSubmit={(e) => void save(e)}>
+			<form class="form" noValidate onSubmit={save}>
 				<TextField label="Title" value={title} onInput={setTitle} error={errors.title} required />
 				<TextField label="Description" value={description} onInput={setDescription} error={errors.description} lines={6} />
 				<SelectField label="Priority" value={priority} onChange={setPriority} choices={["critical", "high", "medium", "low"].map((p) => ({ value: p, label: p }))} />

@@ -1,6 +1,6 @@
 // One secret: who uses it, who was given it, a new value.
 import { useState } from "preact/hooks";
-import { api, fieldErrors } from "../api";
+import { api } from "../api";
 import { useHere } from "../context";
 import { refresh, useQuery } from "../live";
 import type { Secret } from "../model";
@@ -8,6 +8,7 @@ import { navigate } from "../router";
 import { Action, Facts, Loading, Problem, State, Title, When } from "../ui/basic";
 import { Confirm } from "../ui/dialog";
 import { CheckField, SelectField, TextField } from "../ui/field";
+import { useForm } from "../ui/form";
 import { Table } from "../ui/table";
 import { Tabs } from "../ui/tabs";
 import { toast } from "../ui/toast";
@@ -28,41 +29,27 @@ function SecretForm() {
 	const [external, setExternal] = useState(false);
 	const [value, setValue] = useState("");
 	const [ref, setRef] = useState("");
-	const [errors, setErrors] = useState<Record<string, string>>({});
-	const [error, setError] = useState<unknown>(null);
-	const [busy, setBusy] = useState(false);
+	const { errors, error, busy, submit } = useForm();
 	const vault = vaults.data?.find((v) => v.id === place);
 	const provider = providers.data?.find((p) => p.id === (vault?.provider ?? place));
 	const asReference = Boolean(provider?.supportsExternalReferences && (external || provider.requiresExternalRef));
 
-	async function save(e: Event): Promise<void> {
-		const wrong: Record<string, string> = {};
+	const save = (e: Event) => submit(e, {
+		name: !name.trim() && "A name is needed.",
+		value: !asReference && !value && "A value is needed.",
+		externalRef: asReference && !ref.trim() && "A reference is needed.",
+	}, async () => {
+		const secret = await api.post<Secret>(at("/secrets"), {
+			name: name.trim(), description: description.trim() || null,
+			...(vault ? { provider: vault.provider, providerConfigId: vault.id } : place ? { provider: place } : {}),
+			...(asReference ? { managedMode: "external_reference", externalRef: ref.trim() } : { value }),
+		});
 
-		e.preventDefault();
-		if (!name.trim()) wrong.name = "A name is needed.";
-		if (!asReference && !value) wrong.value = "A value is needed.";
-		if (asReference && !ref.trim()) wrong.externalRef = "A reference is needed.";
-		setErrors(wrong);
-		setError(null);
-		if (Object.keys(wrong).length > 0) return;
-		setBusy(true);
-		try {
-			const secret = await api.post<Secret>(at("/secrets"), {
-				name: name.trim(), description: description.trim() || null,
-				...(vault ? { provider: vault.provider, providerConfigId: vault.id } : place ? { provider: place } : {}),
-				...(asReference ? { managedMode: "external_reference", externalRef: ref.trim() } : { value }),
-			});
-
-			setValue("");
-			toast(`Saved “${secret.name}”. Its value is not shown again.`);
-			refresh(["secrets"]);
-			navigate(to(`/secrets/${secret.id}`));
-		} catch (problem) {
-			setErrors(fieldErrors(problem));
-			setError(problem);
-			setBusy(false);
-		}
-	}
+		setValue("");
+		toast(`Saved “${secret.name}”. Its value is not shown again.`);
+		refresh(["secrets"]);
+		navigate(to(`/secrets/${secret.id}`));
+	});
 
 	const places = [
 		{ value: "", label: "The default" },
@@ -73,7 +60,7 @@ function SecretForm() {
 	return (
 		<>
 			<Title above={<a href={to("/secrets")}>Secrets</a>}>New secret</Title>
-			<form class="form" noValidate onSubmit={(e) => void save(e)}>
+			<form class="form" noValidate onSubmit={save}>
 				<TextField label="Name" value={name} onInput={setName} error={errors.name} required />
 				<TextField label="Description" value={description} onInput={setDescription} error={errors.description} />
 				<SelectField label="Kept in" value={place} onChange={setPlace} choices={places} error={errors.providerConfigId ?? errors.provider} />

@@ -1,6 +1,7 @@
 // The shell behind a terminal: an execution with a pseudo-terminal. What is typed goes in pieces with their offset, so that
 // one whose answer was lost can be sent again; what it prints comes as events, and goes on where it was cut off.
 import { api, ApiError, authHeaders, readError, request } from "../api";
+import { eventsOf } from "../event-stream";
 
 const SHELL = 'for s in "$SHELL" /bin/bash /bin/sh; do [ -n "$s" ] && [ -x "$s" ] && exec "$s" -l; done';
 const RETRY_MS = 700;
@@ -135,43 +136,14 @@ export class Shell {
 			return null;
 		}
 		if (!answer.ok || !answer.body) throw await readError(answer);
-		const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-		let text = "";
+		for await (const event of eventsOf(answer.body)) {
+			if (!event.data) continue;
+			const body = JSON.parse(event.data) as { data?: string; encoding?: string } & Exit;
 
-		try {
-			for (;;) {
-				const { done, value } = await reader.read();
-
-				if (done) return null;
-				text += value;
-				for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
-					const exit = this.take(text.slice(0, end), write, seen);
-
-					text = text.slice(end + 2);
-					if (exit) return exit;
-				}
-			}
-		} catch {
-			return null; // cut off; the caller comes back
+			if (event.name === "exit") return body;
+			if (body.data !== undefined) write(body.encoding === "base64" ? Uint8Array.from(atob(body.data), (c) => c.charCodeAt(0)) : body.data);
+			if (event.id) seen(event.id);
 		}
-	}
-
-	private take(block: string, write: (data: string | Uint8Array) => void, seen: (id: string) => void): Exit | null {
-		const fields = new Map(block.split("\n").map((line) => {
-			const colon = line.indexOf(":");
-
-			return [line.slice(0, colon), line.slice(colon + 1).trimStart()] as [string, string];
-		}));
-		const data = fields.get("data");
-
-		if (!data) return null;
-		const body = JSON.parse(data) as { data?: string; encoding?: string } & Exit;
-
-		if (fields.get("event") === "exit") return body;
-		if (body.data !== undefined) write(body.encoding === "base64" ? Uint8Array.from(atob(body.data), (c) => c.charCodeAt(0)) : body.data);
-		const id = fields.get("id");
-
-		if (id) seen(id);
 		return null;
 	}
 
