@@ -77,6 +77,11 @@ class AgentsTest(WebTest):
 
 
 class TerminalTest(WebTest, SandboxTest):
+    def setUp(self):
+        # What somebody's login shell reads may take its time.
+        self.daemon_env = {**SandboxTest.daemon_env, "HOME": str(self.temp_dir())}
+        super().setUp()
+
     def make_lease(self):
         self.acme = self.company()
 
@@ -103,7 +108,10 @@ class TerminalTest(WebTest, SandboxTest):
         return page.locator(".xterm-rows").inner_text()
 
     def see(self, page, pattern):
-        wait_until(lambda: re.search(pattern, self.screen(page)), lambda: f"{pattern} on {self.screen(page)!r}")
+        try:
+            wait_until(lambda: re.search(pattern, self.screen(page)), pattern)
+        except AssertionError as e:
+            raise AssertionError(f"{e} on {self.screen(page)!r}") from None
 
     def commands(self, lease):
         return self.ok("GET", f"/api/environment-leases/{lease['id']}/executions")
@@ -124,7 +132,8 @@ class TerminalTest(WebTest, SandboxTest):
         local = self.ok("GET", f"/api/companies/{self.acme['id']}/environments")[0]
         page, lease = self.use(local)
         # Loading the page again comes back to the same shell.
-        self.type(page, "mark=still-here; clear")
+        self.type(page, "mark=still-here; echo set-$mark")
+        self.see(page, r"(?m)^set-still-here")
         page.reload()
         page.text("Leaving this page ends the shell.")
         self.type(page, "echo $mark")
