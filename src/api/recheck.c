@@ -7,19 +7,22 @@
 struct right {
         const struct actor *actor;
         const char *company_id;
+        bool needs_board;
 };
 
 static int look_up(struct db *db, void *arg, struct err *err)
 {
         const struct right *r = arg;
 
+        if (r->needs_board)
+                return access_manage_environments(db, r->actor, r->company_id, err);
         return access_company(db, r->actor, r->company_id, false, err);
 }
 
 int recheck_company(struct op *op, struct runtime *rt, const struct actor *actor,
                     const char *company_id, bool needs_board, struct err *err)
 {
-        struct right right = { actor, company_id };
+        struct right right = { actor, company_id, needs_board };
         int r = needs_board ? access_board(actor, err) : 0;
 
         return r < 0 ? r : store_read(op, rt->store, look_up, &right, err);

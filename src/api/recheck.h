@@ -16,7 +16,8 @@ struct recheck {
         void (*done)(struct recheck *r);
 };
 
-/* Of the caller's right to see the company; `needs_board`: as a board user. */
+/* Of the caller's right to see the company; `needs_board`: to manage its
+ * environments, as a board user. */
 void recheck_init(struct recheck *r, struct call *c, const char *company_id, bool needs_board,
                   void (*done)(struct recheck *r));
 void recheck_release(struct recheck *r);

@@ -16,6 +16,19 @@ json_t *adapter_keep(struct arena *arena, json_t *take_value)
         return take_value;
 }
 
+const char *adapter_shown_url(struct arena *arena, const char *url)
+{
+        const char *scheme = strstr(url, "://");
+        const char *host = scheme ? scheme + 3 : url;
+        const char *end = host + strcspn(host, "?#");
+        const char *at = memchr(host, '@', strcspn(host, "/?#"));
+
+        for (const char *next = at; next; next = memchr(at + 1, '@', strcspn(at + 1, "/?#")))
+                at = next;
+        return arena_printf(arena, "%.*s%.*s", (int)(host - url), url,
+                            (int)(end - (at ? at + 1 : host)), at ? at + 1 : host);
+}
+
 const char *adapter_trimmed(struct arena *arena, const json_t *value)
 {
         return arena_strtrim(arena, json_string_value(value));
@@ -369,7 +382,9 @@ static int build_request(const struct adapter_draft *draft, struct adapter_comma
                                 : 0;
         c->timeout_source = c->timeout_ms ? "configured" : "default";
         c->command = method;
-        describe(draft, arena_printf(draft->arena, "%s %s", method, url), c);
+        describe(draft,
+                 arena_printf(draft->arena, "%s %s", method, adapter_shown_url(draft->arena, url)),
+                 c);
         return 0;
 }
 

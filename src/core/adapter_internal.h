@@ -22,6 +22,8 @@ struct adapter_draft {
 json_t *adapter_keep(struct arena *arena, json_t *take_value);
 /* The text without white space around it; NULL when it is no text or blank. */
 const char *adapter_trimmed(struct arena *arena, const json_t *value);
+/* A URL as it may be shown: without user, password, query and fragment. */
+const char *adapter_shown_url(struct arena *arena, const char *url);
 bool adapter_is_local(const struct adapter_target *target);
 /* Lists of {when, is}: the first that holds; NULL: none. In the arena. */
 const char *adapter_choose(const struct adapter_descriptor *d, const char *member,

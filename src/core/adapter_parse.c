@@ -381,7 +381,8 @@ static void remember(struct adapter_parser *p, const struct adapter_input *in,
         p->timeout_ms = command->timeout_ms;
         p->is_http = command->is_http;
         p->method = arena_strdup(a, json_get_string(command->request, "method"));
-        p->url = arena_strdup(a, json_get_string(command->request, "url"));
+        if (command->is_http)
+                p->url = adapter_shown_url(a, json_get_string(command->request, "url"));
 }
 
 int adapter_parser_new(struct runtime *rt, const struct adapter_input *input,

@@ -371,7 +371,7 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id, str
                 return RUN_NEXT_WATCH;
         }
         r = finish(&e, &err);
-        if (r == ERR_CANCELLED || r == ERR_IO || r == ERR_CONFLICT)
+        if (r == ERR_CANCELLED || r == ERR_IO || r == ERR_CONFLICT || r == ERR_BUSY)
                 return later(id, &err);
         if (r == 1) {
                 if (run_is_terminal(&t.run)) /* cancelled meanwhile: the host has to hear of it */

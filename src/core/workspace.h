@@ -109,7 +109,8 @@ struct restore_report {
         struct merge_report merge;
         struct git_report git; /* commits that came along */
         int64_t duration_ms;
-        const char *changes; /* the first of them, as a JSON array like a diff's; NULL: not listed */
+        const char
+                *changes; /* the first of them, as a JSON array like a diff's; NULL: not listed */
 };
 
 /* Bring a directory in. A workspace that the lease has already is given up first: what was not

@@ -152,7 +152,21 @@ class Revoked(BerthTest):
     daemon_flags = ("--mode", "authenticated")
     daemon_env = {"BERTH_LIVE_PING_MS": "100"}
 
+    def revoke_key(self, company, board):
+        self.operator("DELETE", f"/api/board-api-keys/{board['id']}")
+
+    def revoke_grant(self, company, board):
+        members = f"/api/companies/{company['id']}/members"
+        member = next(m for m in self.operator("GET", members) if m["membershipRole"] == "operator")
+        self.operator("PATCH", f"{members}/{member['id']}/permissions", {"grants": []})
+
     def test_a_revoked_key_ends_it(self):
+        self.check(self.revoke_key)
+
+    def test_a_revoked_right_ends_it(self):
+        self.check(self.revoke_grant)
+
+    def check(self, revoke):
         company = self.operator("POST", "/api/companies", {"name": "Acme"}, 201)
         env = next(e for e in self.operator("GET", f"/api/companies/{company['id']}/environments")
                    if e["driver"] == "local")
@@ -162,7 +176,7 @@ class Revoked(BerthTest):
                            token=board["token"])
         self.addCleanup(socket.close)
         exec_id = socket.next()["execId"]
-        self.operator("DELETE", f"/api/board-api-keys/{board['id']}")
+        revoke(company, board)
         while socket.next() is not None:
             pass
         self.assertEqual((socket.status, socket.reason), (1008, "forbidden"))

@@ -399,7 +399,7 @@ static void check_http(int64_t status, bool timed_out, const char *message, cons
         struct parsed t;
         struct adapter_exit end = { .code = status, .timed_out = timed_out };
 
-        begin(&t, "http", "{\"url\":\"http://h/x\",\"timeoutMs\":50}", NULL);
+        begin(&t, "http", "{\"url\":\"http://u:p@h/x?token=t\",\"timeoutMs\":50}", NULL);
         feed(&t, false, "ok");
         adapter_parser_finish(t.p, &end, &t.f.arena, &t.res);
         adapter_parser_free(t.p);
