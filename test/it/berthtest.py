@@ -432,7 +432,14 @@ class Daemon:
         return int(fields[11]) + int(fields[12])
 
     def fd_count(self):
-        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+        """What it holds open. Threads start when they are needed: what each has for itself (an event, connections to the
+        database) does not count."""
+        own = ("anon_inode:[eventfd]", str(self.data / "berth.db"))
+        open_now = 0
+        for fd in os.listdir(f"/proc/{self.process.pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                open_now += not os.readlink(f"/proc/{self.process.pid}/fd/{fd}").startswith(own)
+        return open_now
 
     def tcp_connections(self):
         """How many it holds open on its port. Unlike fd_count() this needs no privileges."""

@@ -2,6 +2,7 @@
 once, no command began twice under one run id, nothing is leased, and the work was done or is told as lost."""
 
 import http.client
+import json
 import os
 import signal
 import subprocess
@@ -106,6 +107,20 @@ class TakenUp(Operation):
 class Request(Operation):
     def stage(self):
         self.agent = self.t.agent(self.t.acme, adapterType="http", adapterConfig={"url": "http://127.0.0.1:9/"})
+
+
+class Installed(Operation):
+    """An adapter of the operator's that installs its command first."""
+
+    def stage(self):
+        directory = self.t.daemon.data / "adapters"
+        directory.mkdir()
+        (directory / "mine.json").write_text(json.dumps({
+            "type": "mine", "label": "Mine", "remote": True, "command": "berth-test-agent", "prompt": "none",
+            "install": {"shell": "mkdir -p bin"}, "output": {"format": "text"}}))
+        self.t.daemon.restart()
+        self.agent = self.t.agent(self.t.acme, adapterType="mine", adapterConfig={"cwd": str(self.t.work)},
+                                  defaultEnvironmentId=ident(self.t.sandbox()))
 
 
 class Fresh(Operation):
