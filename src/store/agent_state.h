@@ -29,8 +29,8 @@ int agent_runtime_state_get(struct db *db, const char *agent_id, struct arena *a
                             struct agent_runtime_state *ret, struct err *err);
 /* What a run that ended leaves: its session (a NULL session_params_json with clear_session forgets
  * it, else it stays), itself as the last run, and its tokens and cost on top of the totals. */
-int agent_runtime_state_add(struct db *db, const struct agent_runtime_state *v, bool clear_session,
-                            struct err *err);
+int agent_runtime_state_add(struct db *db, const struct agent_runtime_state *row,
+                            bool clear_session, struct err *err);
 
 struct agent_task_session {
         const char *agent_id, *task_key, *adapter_type;
@@ -44,7 +44,7 @@ typedef int (*agent_task_session_fn)(void *ctx, const struct agent_task_session 
 /* Last used first. */
 int agent_task_sessions_list(struct db *db, const char *agent_id, struct arena *arena,
                              agent_task_session_fn fn, void *ctx, struct err *err);
-int agent_task_session_put(struct db *db, const struct agent_task_session *v, struct err *err);
+int agent_task_session_put(struct db *db, const struct agent_task_session *row, struct err *err);
 /* Forget sessions: of one task, or with NULL all of them. Totals stay. */
 int agent_runtime_state_reset(struct db *db, const char *agent_id, const char *task_key,
                               int64_t now_us, struct err *err);
