@@ -69,8 +69,18 @@ static bool matches(const char *pattern, const struct segment *segments, int n)
         return true;
 }
 
-/* Decode the parameters of a path that matched. False when one is not decodable: then no such thing
- * exists. */
+/* One parameter, decoded; NULL when it is not decodable: then no such thing exists. */
+static const char *take_param(struct call *c, const struct segment *segment)
+{
+        CLEAN(buf_done) struct buf decoded = BUF_INIT;
+        struct uuid id;
+
+        if (http1_percent_decode(segment->at, segment->len, &decoded, NULL) < 0)
+                return NULL;
+        return arena_strdup(&c->arena,
+                            uuid_parse(buf_str(&decoded), &id) ? id.s : buf_str(&decoded));
+}
+
 static bool take_params(struct call *c, const char *pattern, const struct segment *segments)
 {
         struct segment want[SEGMENTS_MAX];
@@ -78,15 +88,11 @@ static bool take_params(struct call *c, const char *pattern, const struct segmen
         size_t n = 0;
 
         for (int i = 0; i < m; i++) {
-                CLEAN(buf_done) struct buf decoded = BUF_INIT;
-                struct uuid id;
-
                 if (want[i].at[0] != ':')
                         continue;
-                if (http1_percent_decode(segments[i].at, segments[i].len, &decoded, NULL) < 0)
+                c->params[n] = take_param(c, &segments[i]);
+                if (!c->params[n++])
                         return false;
-                c->params[n++] = arena_strdup(
-                        &c->arena, uuid_parse(buf_str(&decoded), &id) ? id.s : buf_str(&decoded));
         }
         return true;
 }
