@@ -34,11 +34,19 @@ struct tunnel {
         uint32_t last_from_host; /* of those that we made */
         struct conn *due, **due_tail;
         struct conn *closing; /* closed by their consumers, to be freed from the loop */
+        bool is_freed;        /* by its owner; it stays until the last stream is closed */
 };
 
 /* What is ready, and telling it from the loop */
 
 static void work(uv_idle_t *idle);
+
+/* What is closed when the handle is takes its leave with it (freed()). */
+static void run_soon(struct tunnel *t)
+{
+        if (!uv_is_closing((uv_handle_t *)&t->idle))
+                (void)uv_idle_start(&t->idle, work);
+}
 
 static int ready_events(const struct conn *k)
 {
@@ -64,7 +72,7 @@ static void make_due(struct conn *k)
         k->due_next = NULL;
         *t->due_tail = k;
         t->due_tail = &k->due_next;
-        (void)uv_idle_start(&t->idle, work);
+        run_soon(t);
 }
 
 /* One that is due stays until its turn, unless the list goes too. */
@@ -86,6 +94,20 @@ static void free_closing(struct tunnel *t, bool all)
                 if (on_closed)
                         on_closed(arg);
         }
+}
+
+static void freed(uv_handle_t *handle)
+{
+        struct tunnel *t = container_of((uv_idle_t *)handle, struct tunnel, idle);
+
+        free_closing(t, true);
+        free(t);
+}
+
+static void free_if_over(struct tunnel *t)
+{
+        if (t->is_freed && !t->conns && !uv_is_closing((uv_handle_t *)&t->idle))
+                uv_close((uv_handle_t *)&t->idle, freed);
 }
 
 /* A consumer may close any stream, so the list is taken off piece by piece. */
@@ -232,7 +254,8 @@ static void conn_close(struct byte_stream *s, void (*closed)(void *), void *arg)
         t->n_conns--;
         k->next = t->closing;
         t->closing = k;
-        (void)uv_idle_start(&t->idle, work);
+        run_soon(t);
+        free_if_over(t);
 }
 
 static const struct byte_stream_ops conn_ops = {
@@ -470,18 +493,11 @@ int tunnel_new(uv_loop_t *loop, struct tunnel **ret, struct err *err)
         return 0;
 }
 
-static void freed(uv_handle_t *handle)
-{
-        struct tunnel *t = container_of((uv_idle_t *)handle, struct tunnel, idle);
-
-        free_closing(t, true);
-        free(t);
-}
-
 void tunnel_free(struct tunnel *t)
 {
         if (!t)
                 return;
-        t->link = NULL;
-        uv_close((uv_handle_t *)&t->idle, freed);
+        tunnel_down(t);
+        t->is_freed = true;
+        free_if_over(t);
 }

@@ -33,7 +33,8 @@ struct tunnel_listener {
 };
 
 int tunnel_new(uv_loop_t *loop, struct tunnel **ret, struct err *err);
-/* After the consumers have closed their streams. Frees once the loop came round. */
+/* Streams that are open break, and are still their consumers' to close. Frees once the last is
+ * closed and the loop came round. */
 void tunnel_free(struct tunnel *t);
 
 /* The link says WELCOME with the feature; the link is gone. */

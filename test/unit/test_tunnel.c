@@ -284,6 +284,31 @@ static void test_listening_is_asked_for_on_each_link(void **state)
         assert_int_equal(f->n_streams, 0);
 }
 
+static void count(void *arg)
+{
+        ++*(int *)arg;
+}
+
+/* A box may be forgotten while its last request is still being answered. */
+static void test_freed_before_its_streams(void **state)
+{
+        struct fixture *f = *state;
+        int n_closed = 0;
+        char p[4];
+
+        accept_one(f, 4);
+        close(f->box);
+        turn(f);
+        assert_true(f->link_closed);
+        tunnel_free(take_ptr(&f->tunnel));
+        turn(f);
+        turn(f);
+        assert_true(stream_read(f->stream, p, sizeof(p)) < 0);
+        stream_close(take_ptr(&f->stream), count, &n_closed);
+        (void)uv_run(&f->loop, UV_RUN_DEFAULT);
+        assert_int_equal(n_closed, 1);
+}
+
 static void test_bytes_both_ways(void **state)
 {
         struct fixture *f = *state;
@@ -551,6 +576,7 @@ int main(void)
                 cmocka_unit_test_setup_teardown(test_a_link_that_breaks, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_no_more_than_there_may_be, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_a_full_link, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_freed_before_its_streams, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_the_http_server_serves_it, set_up, tear_down),
         };
 
