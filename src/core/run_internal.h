@@ -109,8 +109,9 @@ json_t *run_parse(struct arena *arena, const char *text);
 void run_announce_status(struct db *db, const struct run *run);
 void run_announce_agent(struct db *db, const struct run *run, const char *status);
 
-/* Rows that are read before anything of them is written; `at` is heap, their texts the arena's. */
+/* Rows that are read before anything of them is written. */
 struct run_rows {
+        struct arena *arena; /* of the rows and their texts */
         struct run *at;
         size_t n, room;
 };
