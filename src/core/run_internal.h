@@ -69,6 +69,7 @@ struct run_task {
         const char *cwd;       /* where the command starts; NULL: as the driver says */
         struct adapter_input input;
         struct adapter_command command;
+        int64_t end_asked_at;     /* of a command that was taken up; 0: it was not */
         const char *failure_code; /* of the error that is being returned; NULL: adapter_failed */
 };
 
@@ -156,6 +157,12 @@ int run_setup(struct run_task *t, struct err *err);
 int run_start(struct run_task *t, const char *key, const char **ret_id, struct err *err);
 /* "run:<id>", or with `fresh` the one of the second attempt. In the arena. */
 const char *run_key(struct run_task *t, bool fresh);
+
+/* -- run_kept.c: how a command was made, whatever becomes of its agent -- */
+/* Inside a transaction, before it is started under that key. */
+int run_kept_put(struct db *db, struct run_task *t, const char *key, struct err *err);
+/* 1: the task's input and command are as far as its end needs them; 0: nothing is kept. */
+int run_kept_get(struct run_task *t, const char *key, struct err *err);
 
 /* -- run_prepare.c, run_finish.c, run_recover.c: jobs -- */
 void run_prepare(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
