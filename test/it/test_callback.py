@@ -161,7 +161,10 @@ class ChannelTest(CallbackTest):
     # remote-execution 8.22
     def test_wrong_tokens(self):
         run, other = self.run_of(), self.run_of()
-        for token in ("", "x", run.key[:-1], run.key + "A", run.key.swapcase(), other.key, self.ada["token"]):
+        last = run.key[:-1] + ("A" if run.key[-1] != "A" else "B")
+        first = ("A" if run.key[0] != "A" else "B") + run.key[1:]
+        for token in ("", "x", run.key[:-1], run.key + "A", last, first, run.key.swapcase(), other.key,
+                      self.ada["token"]):
             answer = run.req("POST", self.comments(), {"body": "no"}, token=token)
             self.assert_error(answer, 401, "Invalid bridge token.")
         self.assert_error(run.client.req("GET", "/api/agents/me"), 401, "Invalid bridge token.")

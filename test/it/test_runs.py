@@ -147,6 +147,11 @@ class LocalTest(RunTest):
             self.assertEqual(wake["reason"], "issue_commented")
             self.assertEqual((wake["issue"]["identifier"], wake["issue"]["title"]), (task["identifier"], "Mend it"))
             self.assertEqual([(c["body"], c["truncated"]) for c in wake["comments"]], [told])
+        # It is cut between characters, never within one.
+        wide = self.ok("POST", f"/api/issues/{task['id']}/comments", {"body": "x" + "\u20ac" * 3000}, 201)
+        run = self.finished(self.wake(agent, payload={"issueId": task["id"], "commentId": wide["id"]}))
+        (said,) = json.loads(self.log_text(run))["comments"]
+        self.assertEqual((said["body"], said["truncated"]), ("x" + "\u20ac" * 2730, True))
 
     def test_the_record_of_its_command_is_gone(self):
         """Deleting an environment takes the records with it. The run ends all the same."""
@@ -214,6 +219,35 @@ class CancelTest(RunTest):
         for run in runs:
             self.assertEqual(self.finished(run)["status"], "cancelled")
         self.nothing_held()
+
+
+class UnsweptTest(RunTest):
+    """What happens next happens at once, and not when somebody looks by chance."""
+    daemon_env = {**RunTest.daemon_env, "BERTH_SWEEP_INTERVAL_MS": "3600000"}
+
+    def test_the_next_one_begins_when_there_is_room(self):
+        agent = self.runner(HOLD, runtimeConfig={"heartbeat": {"maxConcurrentRuns": 1}})
+        first, second, third = self.wake_several(agent, 3)
+        self.up(first)
+        self.cancel(first)
+        self.assertEqual(self.finished(first)["status"], "cancelled")
+        self.up(second)
+        self.release_held()
+        for run in (second, third):
+            self.assertEqual(self.finished(run)["status"], "succeeded")
+
+    def test_who_waited_for_the_issue_is_next(self):
+        ada, bob = self.runner(HOLD), self.runner("true", "Bob")
+        issue = self.ok("POST", f"/api/companies/{self.acme['id']}/issues",
+                        {"title": "work", "status": "todo", "assigneeAgentId": ada["id"]}, status=201)
+        run = wait_until(self.runs, "the assignment wakes the agent")[0]
+        self.up(run)
+        told = self.wake(bob, payload={"issueId": issue["id"]})
+        self.assertEqual(told["reason"], "issue_execution_deferred")
+        self.release_held()
+        self.finished(run)
+        _, second = wait_until(lambda: len(self.runs()) == 2 and self.runs(), "what was deferred is taken up")
+        self.assertEqual(self.finished(second)["agentId"], bob["id"])
 
 
 class SandboxRunTest(RunTest):
