@@ -349,6 +349,25 @@ class EndTest(CallbackTest):
         self.assertEqual([a.status for a in answers], [200])
         run.end()
 
+    def test_a_flood_is_not_listed(self):
+        """Also not a part at a time, over restarts of the daemon."""
+        run = self.run_of()
+        self.detach("sleep 1000", lease=run.lease)
+        self.daemon.kill()
+        with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db", timeout=20)) as db, db:
+            db.executemany("INSERT INTO heartbeat_run_events (run_id, seq, id, company_id, agent_id, event_type, payload, "
+                           "created_at) VALUES (?, ?, ?, ?, ?, 'callback', '{}', 1)",
+                           [(run.id, 1000 + n, str(n), ident(self.acme), self.ada["id"]) for n in range(998)])
+        self.daemon.start()
+        run.again()
+        for _ in range(5):
+            self.assert_status(run.req("GET", "/api/agents/me"), 200)
+        run.end()
+        wait_until(lambda: self.refused(run), "nobody listens any more")
+        self.daemon.stop()  # which writes what is left to be written
+        self.assertEqual(len(run.events()), 1000)
+        self.daemon.start()
+
     def test_the_same_run_gets_the_same_channel(self):
         run = self.run_of()
         told = run.port, run.key
