@@ -3,7 +3,7 @@
 import unittest
 import uuid
 
-from berthtest import wait_until
+from berthtest import set_clock, wait_until
 from waketest import WakeTest
 from worktest import MISSING
 
@@ -247,7 +247,7 @@ class TimerTest(WakeTest):
         return rows[0]["last_due_at"] if rows else None
 
     def set_clock(self, seconds):
-        self.clock.write_text(str(seconds))
+        set_clock(self.clock, seconds)
 
     def passes(self, n=3):
         """Wait until the schedule was looked at so often."""
