@@ -123,6 +123,10 @@ class Following(FollowTest):
         records, end = self.rest(stream)
         self.assertEqual(self.printed(first + records), "".join(f"{i}\n" for i in range(1, 1500001)))
         self.assertEqual(end["status"], "succeeded")
+        # Who asks for more than a page gets a page.
+        page = self.ok("GET", f"/api/heartbeat-runs/{run['id']}/log?limitBytes=999999999")
+        self.assertLessEqual(len(page["content"]), 1048576)
+        self.assertEqual(page["nextOffset"], len(page["content"]))
 
 
 class Revoked(FollowTest):
