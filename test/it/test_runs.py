@@ -77,8 +77,12 @@ class LocalTest(RunTest):
         self.up(runs[1])
         # The oldest are first, and the others wait.
         self.assertEqual([self.row_of(r)["status"] for r in runs], ["running", "running", "queued", "queued"])
+        # Room for one is room for one.
+        self.cancel(runs[0])
+        self.up(runs[2])
+        self.assertEqual([self.row_of(r)["status"] for r in runs], ["cancelled", "running", "running", "queued"])
         self.release_held()
-        for run in runs:
+        for run in runs[1:]:
             self.assertEqual(self.finished(run)["status"], "succeeded")
         self.nothing_held()
 
@@ -329,6 +333,11 @@ class SelectTest(RunTest):
         """environment-runtime 7.116: also over a workspace that is not reused."""
         agent, task = self.select()
         self.assertEqual(self.chosen(self.wake_for(agent, task)), "issue")
+        self.edit("UPDATE execution_workspaces SET metadata = ?",
+                  ('{"config": {"environmentId": "%s"}}' % self.envs["workspace"]["id"],))
+        self.assertEqual(self.chosen(self.wake_for(agent, task)), "issue")
+        (workspace,) = self.daemon.sql("SELECT * FROM execution_workspaces")  # and it is told
+        self.assertEqual(json.loads(workspace["metadata"])["config"]["environmentId"], self.envs["issue"]["id"])
 
     def test_then_the_project_then_the_agent_then_local(self):
         for what, wanted in ((("issue",), "project"), (("issue", "project"), "agent"),
@@ -352,6 +361,8 @@ class SelectTest(RunTest):
         self.edit("UPDATE execution_workspaces SET metadata = ? WHERE id = ?",
                   ('{"config": {"desiredState": "running"}}', workspace["id"]))
         self.assertEqual(self.chosen(self.wake_for(agent, task)), "local")
+        (workspace,) = self.daemon.sql("SELECT * FROM execution_workspaces")
+        self.assertEqual(json.loads(workspace["metadata"])["config"], {"desiredState": "running"})
         self.edit("UPDATE execution_workspaces SET status = 'archived' WHERE id = ?", (workspace["id"],))
         self.assertEqual(self.chosen(self.wake_for(agent, task)), "issue")
 
