@@ -41,6 +41,11 @@ class LocalTest(RunTest):
         self.assertEqual([l["status"] for l in self.leases(run)], ["failed"])
         self.nothing_held()
 
+    def test_a_command_that_is_killed(self):
+        run = self.finished(self.wake(self.runner("kill -9 $$")))
+        self.assertEqual((run["status"], run["signal"], run["errorCode"]), ("failed", "SIGKILL", "adapter_failed"), run)
+        self.assertEqual(len(self.runs()), 1)
+
     def test_a_command_that_is_none(self):
         agent = self.agent(self.acme, adapterType="process", adapterConfig={"command": "/no/such/program"})
         run = self.finished(self.wake(agent))
@@ -116,6 +121,32 @@ class LocalTest(RunTest):
         self.finished(run)
         now = self.ok("GET", f"/api/issues/{issue['id']}")
         self.assertEqual((now["checkoutRunId"], now["executionRunId"]), (None, None))
+        self.nothing_held()
+
+    def test_whose_issue_it_is_not(self):
+        """A run takes what is its agent's, what nobody works on, and what waits for nothing."""
+        ada, bob = self.runner(HOLD), self.runner(HOLD, "Bob")
+        issues = f"/api/companies/{self.acme['id']}/issues"
+        lock = lambda: [self.daemon.sql("SELECT status, checkout_run_id, execution_run_id FROM issues WHERE id = ?",
+                                        (issue["id"],))[0][k] for k in ("status", "checkout_run_id", "execution_run_id")]
+        # Somebody else's.
+        issue = self.ok("POST", issues, {"title": "bob's", "status": "backlog", "assigneeAgentId": bob["id"]}, status=201)
+        self.up(self.wake(ada, payload={"issueId": issue["id"]}))
+        self.assertEqual(lock(), ["backlog", None, None])
+        # One that waits for another; who is spoken to answers.
+        issue = self.ok("POST", issues, {"title": "later", "status": "todo", "assigneeAgentId": ada["id"],
+                                         "blockedByIssueIds": [issue["id"]]}, status=201)
+        comment = self.ok("POST", f"/api/issues/{issue['id']}/comments", {"body": "when?"}, status=201)
+        (run,) = wait_until(lambda: [r for r in self.runs() if comment["id"] in (r["context_snapshot"] or "")], "a run")
+        self.up(run)
+        self.assertEqual(lock(), ["todo", None, None])
+        # One that another run of the same agent works on.
+        issue = self.ok("POST", issues, {"title": "work", "status": "todo", "assigneeAgentId": ada["id"]}, status=201)
+        (first,) = wait_until(lambda: [r for r in self.runs() if r["issue_id"] == issue["id"]], "a run")
+        self.up(first)
+        self.up(self.wake(ada, reason="issue_comment_mentioned", payload={"issueId": issue["id"]}))
+        self.assertEqual(lock(), ["in_progress", first["id"], first["id"]])
+        self.release_held()
         self.nothing_held()
 
     def test_an_agent_that_was_paused_meanwhile(self):
