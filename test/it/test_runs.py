@@ -1,6 +1,7 @@
 """Runs: an agent is woken, works in its environment, and what it did is recorded."""
 
 import json
+import shutil
 import threading
 import unittest
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -311,6 +312,24 @@ class SandboxRunTest(RunTest):
         self.assertEqual(self.finished(run)["status"], "cancelled")
         self.assertEqual((self.work / "out").read_text(), "made\n")
         self.nothing_held()
+
+    def test_changes_that_cannot_come_home(self):
+        """It did its work, and still it failed: nobody has what it made. It is saved."""
+        agent = self.runner("echo made > out; echo up; while [ ! -e /tmp/go ]; do sleep 0.02; done",
+                            environment=self.sandbox())
+        run = self.wake(agent)
+        self.up(run)
+        (lease,) = self.leases(run)
+        shutil.rmtree(self.work)
+        self.work.write_text("in the way\n")
+        self.ok("POST", f"/api/environment-leases/{lease['id']}/execute", {"command": "touch", "args": ["/tmp/go"]})
+        run = self.finished(run)
+        self.assertEqual((run["status"], run["exitCode"], run["errorCode"]), ("failed", 0, "workspace_restore_failed"), run)
+        self.assertRegex(run["error"], "^Failed to restore workspace: .")
+        self.assertIn("What the run changed could not be brought home; it is saved.", self.messages(run))
+        self.assertEqual(len(self.daemon.sql("SELECT * FROM salvages WHERE lease_id = ?", (lease["id"],))), 1)
+        self.work.unlink()
+        self.work.mkdir()
 
     def test_an_adapter_that_cannot_work_there(self):
         """H28: it does not run here instead."""
