@@ -97,8 +97,11 @@ class LocalTest(RunTest):
         run = self.wake(agent)
         self.up(run)
         self.assertEqual(self.ok("GET", f"/api/agents/{agent['id']}")["status"], "running")
+        wakeup = lambda: self.daemon.sql("SELECT status, claimed_at, finished_at FROM agent_wakeup_requests")[0]
+        self.assertEqual((wakeup()["status"], bool(wakeup()["claimed_at"]), wakeup()["finished_at"]), ("claimed", True, None))
         self.release_held()
         self.finished(run)
+        self.assertEqual((wakeup()["status"], bool(wakeup()["finished_at"])), ("completed", True))
         now = self.ok("GET", f"/api/agents/{agent['id']}")
         self.assertEqual(now["status"], "idle")
         self.assertIsNotNone(now["lastHeartbeatAt"])
@@ -160,6 +163,18 @@ class LocalTest(RunTest):
         self.assertEqual(list(self.began()), [first["id"]])
         self.assertEqual(self.ok("GET", f"/api/agents/{agent['id']}")["status"], "paused")
         self.nothing_held()
+
+    def test_one_that_cannot_be_claimed(self):
+        """It keeps nobody else from working, and begins when it can."""
+        ada, bob = self.runner("true"), self.runner("true", "Bob")
+        self.edit("CREATE TRIGGER in_the_way BEFORE UPDATE ON heartbeat_runs "
+                  f"WHEN NEW.status = 'running' AND NEW.agent_id = '{ada['id']}' "
+                  "BEGIN SELECT RAISE(ABORT, 'in the way'); END")
+        first = self.wake(ada)
+        self.assertEqual(self.finished(self.wake(bob))["status"], "succeeded")
+        self.assertEqual(self.row_of(first)["status"], "queued")
+        self.edit("DROP TRIGGER in_the_way")
+        self.assertEqual(self.finished(first)["status"], "succeeded")
 
     def test_one_that_may_not_run_when_its_turn_comes(self):
         agent = self.runner(HOLD, runtimeConfig={"heartbeat": {"maxConcurrentRuns": 1}})
@@ -234,6 +249,20 @@ class CancelTest(RunTest):
         self.assertEqual(self.log_text(run), "up\nbye\n")  # what it says at its end is kept
         self.assertEqual([l["status"] for l in self.leases(run)], ["released"])
         self.assertEqual(self.cancel(run)["finishedAt"], run["finishedAt"])  # again: as it is
+        self.nothing_held()
+
+    def test_one_of_two(self):
+        agent = self.runner(HOLD)
+        first, second = self.wake_several(agent, 2)
+        self.up(first)
+        self.up(second)
+        self.cancel(first)
+        self.finished(first)
+        status = lambda: self.ok("GET", f"/api/agents/{agent['id']}")["status"]
+        self.assertEqual(status(), "running")  # the other one goes on
+        self.release_held()
+        self.assertEqual(self.finished(second)["status"], "succeeded")
+        self.assertEqual(status(), "idle")
         self.nothing_held()
 
     def test_one_that_does_not_listen(self):
