@@ -276,6 +276,8 @@ static int show_task(struct db *db, struct inbox *q, const struct issue *i, stru
                 r = issue_active_run(db, q->op, i, &active, err);
         if (r >= 0 && active)
                 r = runs_get(db, active, q->op->arena, &task.active, err);
+        if (r >= 0 && active && run_is_terminal(&task.active))
+                task.active = (struct run){ 0 }; /* it is over for everybody but its command */
         if (r < 0)
                 return r;
         for (size_t n = 0; n < all.n; n++)

@@ -111,7 +111,7 @@ static int refuse(struct claims *c, struct run *run, struct err *err)
         run->error_code = "agent_not_invokable";
         run->finished_at = run->updated_at = clock_now_us();
         r = runs_end(c->db, run, RUN_QUEUED, err);
-        return r <= 0 ? r : run_note_end(c->db, c->op, c->rt, run, err);
+        return r <= 0 ? r : run_note_end(c->db, c->rt, run, err);
 }
 
 static int claim_of_agent(struct db *db, void *arg, struct err *err)

@@ -135,8 +135,9 @@ static int find_active(struct db *db, void *arg, struct err *err)
         if (r < 0 || !run_id)
                 return r;
         r = runs_get(db, run_id, q->op->arena, &q->view->run, err);
-        if (r >= 0)
-                r = complete(db, q, q->view, err);
+        if (r < 0 || run_is_terminal(&q->view->run)) /* over for everybody but its command */
+                return r;
+        r = complete(db, q, q->view, err);
         return r < 0 ? r : 1;
 }
 
