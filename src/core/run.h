@@ -3,7 +3,7 @@
  *   wake      a wake-up request and a queued run, in one transaction            run_wake.c
  *   claim     queued -> running by compare-and-set: once per run id, ever       run_queue.c
  *   prepare   environment chosen | lease | workspace | callback | command       run_prepare.c
- *   execute   the command runs in the box; no thread of ours waits              run_watch.c
+ *   execute   the command runs in the box; no thread of ours waits              run_host.c
  *   finish    callback closed | output read | workspace home | outcome          run_finish.c
  *   release   leases given up | the next queued run                             run_finish.c
  *
