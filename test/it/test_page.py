@@ -1,4 +1,5 @@
 """The web page: what is served, signing in, the overview, live changes."""
+# slow: a browser, and what it asks for is tested without one
 import gzip
 import re
 
