@@ -1,10 +1,12 @@
 """Runs over the death of what they stand on: the daemon, the box, the command, the sandbox."""
 
+import contextlib
+import http.client
 import os
 import signal
 import unittest
 
-from runtest import HOLD, RunTest, wait_until
+from runtest import HOLD, HookTest, RunTest, wait_until
 
 
 class RecoveryTest(RunTest):
@@ -142,6 +144,44 @@ class RecoveryTest(RunTest):
         for row in self.runs():
             self.cancel(row)
         self.nothing_held()
+
+
+class RequestTest(HookTest):
+    """A request that a crash cut off is not made again, by nobody: it may have arrived."""
+    daemon_binary = "faults"
+
+    def crashed_at(self, point):
+        """The run of a daemon that died there; the next one is up."""
+        agent = self.hook()
+        self.daemon.stop()
+        self.daemon.env = {**self.daemon.env, "BERTH_CRASH_AT": point}
+        self.daemon.start()
+        with contextlib.suppress(OSError, http.client.HTTPException):  # it may die before it answers
+            self.wake(agent)
+        wait_until(lambda: not self.daemon.running(), "it dies")
+        self.daemon.kill()
+        self.daemon.env.pop("BERTH_CRASH_AT")
+        self.daemon.start()
+        return self.finished(self.runs()[0])
+
+    def assert_lost(self, run, arrived):
+        self.assertEqual((run["status"], run["errorCode"]), ("failed", "process_lost"))
+        self.assertIn("may have arrived", run["error"])
+        self.assertNotIn("retrying", run["error"])
+        self.nothing_held()
+        self.assertEqual((len(self.runs()), len(self.requests)), (1, arrived))
+
+    def test_it_was_made(self):
+        self.assert_lost(self.crashed_at("run.http.after"), 1)
+
+    def test_it_was_about_to_be_made(self):
+        self.assert_lost(self.crashed_at("run.http.before"), 0)
+
+    def test_it_waited_for_its_turn(self):
+        run = self.crashed_at("run.prepared")
+        self.assertEqual(run["status"], "succeeded", run)
+        self.nothing_held()
+        self.assertEqual([headers["Idempotency-Key"] for _, headers, _ in self.requests], [run["id"]])
 
 
 if __name__ == "__main__":
