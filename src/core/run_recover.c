@@ -11,6 +11,9 @@
         "Process lost -- the request was being made when the server stopped; it may have arrived " \
         "and is not made again"
 
+#define GIVEN_UP_TEXT                                                                              \
+        "Process lost -- its end could not be read or recorded, although it was tried many times"
+
 struct search {
         struct run_task *t;
         struct execution row;
@@ -123,22 +126,30 @@ static enum run_next recover_preparing(struct run_task *t, struct run_result *re
         return go_on(t, ret);
 }
 
-static enum run_next work(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
+/* The run, ours from here on. */
+static int take_up(struct op *op, struct runtime *rt, const char *id, struct run_task *t)
 {
         CLEAN(err_done) struct err err = { 0 };
-        struct run_task t;
-        int r = run_task_load(op, rt, id, &t, &err);
+        int r = run_task_load(op, rt, id, t, &err);
 
         if (r == ERR_NOT_FOUND)
-                return RUN_NEXT_DONE;
+                return r;
         FAULT("run.adopt.before");
         if (r >= 0)
-                r = store_write(op, rt->store, adopt, &t, &err);
+                r = store_write(op, rt->store, adopt, t, &err);
         FAULT("run.adopt.after");
-        if (r < 0) {
+        if (r < 0)
                 log_warn("could not take up a run", LOG_S("run", id), LOG_S("error", err.msg));
-                return RUN_NEXT_AGAIN;
-        }
+        return r;
+}
+
+static enum run_next work(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
+{
+        struct run_task t;
+        int r = take_up(op, rt, id, &t);
+
+        if (r < 0)
+                return r == ERR_NOT_FOUND ? RUN_NEXT_DONE : RUN_NEXT_AGAIN;
         if (streq(t.run.step, STEP_PREPARING))
                 return recover_preparing(&t, ret);
         if (streq(t.run.step, STEP_EXECUTING) && !t.run.execution_id)
@@ -153,4 +164,18 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id, str
 void run_recover(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
 {
         ret->next = work(op, rt, id, ret);
+}
+
+void run_give_up(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
+{
+        struct run_task t;
+        int r = take_up(op, rt, id, &t);
+
+        ret->next = RUN_NEXT_AGAIN;
+        if (r < 0 || streq(t.run.step, STEP_RELEASING) || streq(t.run.step, STEP_DONE))
+                return;
+        log_error("a run is given up: what is left of it could not be done", LOG_S("run", id),
+                  LOG_S("step", t.run.step));
+        callback_close(rt, id);
+        ret->next = lose(&t, GIVEN_UP_TEXT, false);
 }

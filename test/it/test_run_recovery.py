@@ -8,6 +8,8 @@ import unittest
 
 from runtest import HOLD, HookTest, RunTest, wait_until
 
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
+
 
 class RecoveryTest(RunTest):
     def kill_box_of(self, run):
@@ -182,6 +184,41 @@ class RequestTest(HookTest):
         self.assertEqual(run["status"], "succeeded", run)
         self.nothing_held()
         self.assertEqual([headers["Idempotency-Key"] for _, headers, _ in self.requests], [run["id"]])
+
+
+class GivenUpTest(RunTest):
+    """What can never be done is tried so many times, and no run stays open for it."""
+    daemon_binary = "faults"
+    daemon_env = {**RunTest.daemon_env, "BERTH_TEST_RUN_ATTEMPTS": "3"}
+
+    def assert_given_up(self, run):
+        row = self.finished(run)
+        self.assertEqual((row["status"], row["errorCode"]), ("failed", "process_lost"))
+        self.assertIn("tried many times", row["error"])
+        self.nothing_held()
+        self.assertEqual(len(self.runs()), 1)
+        self.assertEqual(self.daemon.log().count("a run is given up"), 1)
+
+    def test_a_command_that_nobody_knows(self):
+        """Its row says that it runs, and that is all there is of it."""
+        run = self.wake(self.runner(HOLD))
+        self.up(run)
+        columns = ", ".join(c["name"] for c in self.daemon.sql("PRAGMA table_info(executions)")
+                            if c["name"] not in ("id", "idempotency_key"))
+        self.edit(f"INSERT INTO executions (id, idempotency_key, {columns}) SELECT ?, 'nobody', {columns} "
+                  "FROM executions", (UNKNOWN,))
+        self.edit("UPDATE heartbeat_runs SET execution_id = ? WHERE id = ?", (UNKNOWN, run["id"]))
+        self.release_held()
+        self.assert_given_up(run)
+
+    def test_output_that_cannot_be_read(self):
+        run = self.wake(self.runner(HOLD))
+        self.up(run)
+        log = self.daemon.data / "run-logs" / self.row_of(run)["log_ref"]
+        log.unlink()
+        log.mkdir()
+        self.release_held()
+        self.assert_given_up(run)
 
 
 if __name__ == "__main__":
