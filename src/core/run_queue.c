@@ -1,5 +1,6 @@
 /* Claiming: of the queued runs of an agent, the oldest first, as many as it may have at once. A
- * claim, the lock on the issue, and what is told about both are one transaction. */
+ * claim, the lock on the issue, and what is told about both are one transaction. A pass reads first
+ * who has room for one, so agents that wait for their own runs to end cost no transaction. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -29,9 +30,7 @@ struct claims {
         struct runtime *rt;
         struct run_pass *pass;
         const char *agent_id;
-        struct agent agent;
         struct db *db;
-        struct err *err;
         struct run_rows rows;
         size_t claimed_before; /* ids of earlier transactions */
 };
@@ -114,31 +113,45 @@ static int refuse(struct claims *c, struct run *run, struct err *err)
         return r <= 0 ? r : run_note_end(c->db, c->rt, run, err);
 }
 
+/* What an agent may begin now. */
+struct room {
+        bool may_work; /* false: what it has queued never begins */
+        int64_t n;     /* how many; 0 or less: none */
+};
+
+static int find_room(struct db *db, const struct op *op, const char *agent_id, struct room *ret,
+                     struct err *err)
+{
+        struct run_policy policy;
+        struct agent agent;
+        int64_t running;
+        int r = agents_get(db, agent_id, op->arena, &agent, err);
+
+        if (r >= 0)
+                r = runs_count_running(db, agent_id, &running, err);
+        if (r < 0)
+                return r;
+        run_policy_read(&agent, op->arena, &policy);
+        *ret = (struct room){ run_agent_is_invokable(&agent), policy.max_concurrent - running };
+        return 0;
+}
+
 static int claim_of_agent(struct db *db, void *arg, struct err *err)
 {
         struct claims *c = arg;
-        struct run_policy policy;
-        int64_t running, limit;
-        bool may;
+        struct room room;
         int r;
 
         c->db = db;
-        c->err = err;
         c->rows.n = 0;
         c->pass->claimed.n = c->claimed_before;
-        r = agents_get(db, c->agent_id, c->op->arena, &c->agent, err);
-        if (r >= 0)
-                r = runs_count_running(db, c->agent_id, &running, err);
-        if (r < 0)
+        r = find_room(db, c->op, c->agent_id, &room, err);
+        if (r < 0 || (room.may_work && room.n <= 0))
                 return r;
-        may = run_agent_is_invokable(&c->agent);
-        run_policy_read(&c->agent, c->op->arena, &policy);
-        if (may && policy.max_concurrent <= running)
-                return 0;
-        limit = may ? policy.max_concurrent - running : 0;
-        r = runs_queued(db, c->agent_id, limit, c->op->arena, run_rows_add, &c->rows, err);
+        r = runs_queued(db, c->agent_id, room.may_work ? room.n : 0, c->op->arena, run_rows_add,
+                        &c->rows, err);
         for (size_t i = 0; r >= 0 && i < c->rows.n; i++)
-                r = may ? claim(c, &c->rows.at[i], err) : refuse(c, &c->rows.at[i], err);
+                r = room.may_work ? claim(c, &c->rows.at[i], err) : refuse(c, &c->rows.at[i], err);
         return r;
 }
 
@@ -168,11 +181,32 @@ static int add_cancelled(void *ctx, const struct run *row)
         return 0;
 }
 
+/* Only those for whom there is something to write. One that cannot be read is left to its claim. */
+static void keep_those_with_room(struct db *db, struct look *all)
+{
+        struct run_ids *ids = &all->agents;
+        size_t kept = 0;
+
+        for (size_t i = 0; i < ids->n; i++) {
+                struct room room;
+
+                if (find_room(db, all->op, ids->at[i], &room, NULL) >= 0 && room.may_work &&
+                    room.n <= 0)
+                        continue;
+                if (kept != i)
+                        memcpy(ids->at[kept], ids->at[i], sizeof(ids->at[i]));
+                kept++;
+        }
+        ids->n = kept;
+}
+
 static int look(struct db *db, void *arg, struct err *err)
 {
         struct look *all = arg;
         int r = runs_waiting_agents(db, all->op->arena, add_agent, all, err);
 
+        if (r >= 0)
+                keep_those_with_room(db, all);
         if (r >= 0)
                 r = runs_cancelled(db, all->op->arena, add_cancelled, all, err);
         if (r >= 0 && all->pass->look_for_strays)
