@@ -35,7 +35,7 @@ struct claims {
         size_t claimed_before; /* ids of earlier transactions */
 };
 
-/* The issue is the run's as long as it lives, if the agent has it and nobody works on it. */
+/* The issue is the run's as long as it lives, if the agent has it and nobody works on it: 1. */
 static int lock_issue(struct claims *c, const struct run *run, struct err *err)
 {
         struct issue issue, seen;
@@ -71,6 +71,22 @@ static int lock_issue(struct claims *c, const struct run *run, struct err *err)
         return issues_update(c->db, &issue, &seen, err);
 }
 
+/* Whether the agent finds its issue checked out for this run, or has to do that itself. */
+static int tell_checkout(struct claims *c, struct run *run, bool is_locked, struct err *err)
+{
+        json_t *context = run_parse(c->op->arena, run->context_snapshot);
+        json_t *told = json_get_object(context, "paperclipWake");
+        json_t *issue = json_get_object(told, "issue");
+
+        if (!issue)
+                return 0;
+        json_object_set_new(told, "checkedOutByHarness", json_boolean(is_locked));
+        if (is_locked)
+                json_object_set_new(issue, "status", json_string("in_progress"));
+        run->context_snapshot = json_to_arena(c->op->arena, context);
+        return runs_tell(c->db, run->id, run->context_snapshot, err);
+}
+
 static int claim(struct claims *c, struct run *run, struct err *err)
 {
         struct op op = *c->op;
@@ -84,6 +100,8 @@ static int claim(struct claims *c, struct run *run, struct err *err)
         run->started_at = now;
         run_announce_status(c->db, run);
         r = lock_issue(c, run, err);
+        if (r >= 0)
+                r = tell_checkout(c, run, r > 0, err);
         if (r >= 0)
                 r = runs_note_wakeup(c->db, run->wakeup_request_id, "claimed", NULL, now, err);
         if (r >= 0)
@@ -106,7 +124,7 @@ static int refuse(struct claims *c, struct run *run, struct err *err)
         int r;
 
         run->status = RUN_CANCELLED;
-        run->error = "Agent is not invokable in its current state";
+        run->error = RUN_NOT_INVOKABLE_TEXT;
         run->error_code = "agent_not_invokable";
         run->finished_at = run->updated_at = clock_now_us();
         r = runs_end(c->db, run, RUN_QUEUED, err);
