@@ -8,7 +8,7 @@
  *                          └─┘ pump: output into the log
  *
  * A job that could not be done is taken up again by the recorded step (run_recover.c), with growing
- * pauses. */
+ * pauses; after so many times in a row the run is given up: its outcome is that nobody knows. */
 #include <signal.h>
 
 #include "base/clock.h"
@@ -22,11 +22,20 @@
 #define NOTE_MS      1000
 #define AGAIN_MS     100
 #define AGAIN_MAX_MS 30000
+#define ATTEMPTS_MAX 24   /* some eight minutes */
 #define SIGNAL_MS    100  /* until a box can be reached */
 #define KILL_MS      1000 /* until a signal that nobody survives is sent again */
 #define NEVER        INT64_MAX
 
-enum todo { TODO_NOTHING, TODO_PREPARE, TODO_RECOVER, TODO_HTTP, TODO_FINISH, TODO_PUMP };
+enum todo {
+        TODO_NOTHING,
+        TODO_PREPARE,
+        TODO_RECOVER,
+        TODO_HTTP,
+        TODO_FINISH,
+        TODO_GIVE_UP,
+        TODO_PUMP,
+};
 
 struct run_work {
         struct run_work *next;
@@ -36,8 +45,8 @@ struct run_work {
         struct exec_watch watch;
         struct exec_view view, noted; /* of its command; the second is for a pump */
         int64_t signal_at, pump_at, again_at, noted_at;
-        enum todo todo; /* waits for a job, or has one */
-        unsigned failures;
+        enum todo todo;    /* waits for a job, or has one */
+        unsigned failures; /* since its command was last seen */
         int last_signal;
         bool busy;
         bool more, note; /* of a pump */
@@ -246,6 +255,9 @@ static void job_run(struct pool_job *job, struct op *op)
         case TODO_FINISH:
                 run_finish(op, rt, w->id, &w->result);
                 break;
+        case TODO_GIVE_UP:
+                run_give_up(op, rt, w->id, &w->result);
+                break;
         case TODO_PUMP:
                 run_pump(op, rt, w->id, w->note ? &w->noted : NULL, &w->more);
                 break;
@@ -265,15 +277,52 @@ static void after_pump(struct run_work *w)
         w->todo = TODO_NOTHING;
 }
 
-static void after_step(struct run_work *w)
+static unsigned attempts_max(void)
+{
+#ifdef BERTH_FAULTS
+        const char *given = getenv("BERTH_TEST_RUN_ATTEMPTS");
+
+        if (given)
+                return (unsigned)strtoul(given, NULL, 10);
+#endif
+        return ATTEMPTS_MAX;
+}
+
+/* Later; or, when it was tried often enough just now, record that it could not be done. That may
+ * fail for the same reason, and then both are tried again. */
+static void try_again(struct run_work *w, enum todo did)
 {
         unsigned shift = MIN(w->failures, 9u);
+
+        if (did != TODO_GIVE_UP && w->failures >= attempts_max()) {
+                w->todo = TODO_GIVE_UP;
+                return;
+        }
+        w->again_at = clock_mono_ms() + MIN(AGAIN_MS << shift, AGAIN_MAX_MS);
+        w->failures++;
+}
+
+/* A command that nobody knows has ended, and its row tells how. When that says that it runs, asking
+ * again at once would go on for ever. */
+static void watch(struct run_work *w, enum todo did)
+{
+        start_watching(w);
+        if (w->watching) {
+                w->failures = 0;
+        } else if (did == TODO_FINISH) {
+                w->ended = false;
+                try_again(w, did);
+        }
+}
+
+static void after_step(struct run_work *w)
+{
+        enum todo did = w->todo;
 
         w->todo = TODO_NOTHING;
         switch (w->result.next) {
         case RUN_NEXT_WATCH:
-                w->failures = 0;
-                start_watching(w);
+                watch(w, did);
                 break;
         case RUN_NEXT_HTTP:
                 w->todo = TODO_HTTP;
@@ -282,8 +331,7 @@ static void after_step(struct run_work *w)
                 w->todo = TODO_FINISH;
                 break;
         case RUN_NEXT_AGAIN:
-                w->again_at = clock_mono_ms() + MIN(AGAIN_MS << shift, AGAIN_MAX_MS);
-                w->failures++;
+                try_again(w, did);
                 break;
         case RUN_NEXT_DONE:
                 break;

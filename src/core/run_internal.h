@@ -171,6 +171,9 @@ void run_finish(struct op *op, struct runtime *rt, const char *id, struct run_re
 void run_http(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
 /* Take up a run by its step. */
 void run_recover(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
+/* It could not be taken up, again and again: it is over, and nobody knows how it ended. Releasing
+ * its lease ends what is left of it. */
+void run_give_up(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
 /* Bring output into the log, and how far it is into the row unless `view` is NULL; *ret_more: there
  * is more of it now. */
 void run_pump(struct op *op, struct runtime *rt, const char *id, const struct exec_view *view,

@@ -27,7 +27,7 @@ static int note_command(struct run_task *t, struct err *err)
 static int note_execution(struct run_task *t, const char *id, struct err *err)
 {
         t->run.execution_id = id;
-        t->run.spawned_at = clock_now_us();
+        t->run.spawned_at = id ? clock_now_us() : 0; /* a request waits for its turn: run_http.c */
         return run_step(t, STEP_PREPARING, STEP_EXECUTING, NULL, err);
 }
 
