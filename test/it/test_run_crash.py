@@ -25,6 +25,8 @@ class Died(Exception):
 class Operation:
     """stage() sets the scene; act() is what crashes; the check is the same for all."""
 
+    points = OURS  # those that are its own
+
     def __init_subclass__(cls):
         OPERATIONS.append(cls)
 
@@ -125,6 +127,8 @@ class Installed(Operation):
 
 class Assets(Operation):
     """With skills that are brought there and put in place; nothing of them stays here."""
+
+    points = ("run.assets.",)
 
     def stage(self):
         directory = self.t.daemon.data / "adapters"
@@ -247,7 +251,7 @@ class CrashTest(RunTest):
             if only.lower() not in cls.__name__.lower():
                 continue
             passed = self.once(cls)
-            for point in sorted({p for p in passed if p.startswith(OURS)}):
+            for point in sorted({p for p in passed if p.startswith(cls.points)}):
                 for n in range(1, min(passed.count(point), TIMES_MAX.get(cls.__name__, 1)) + 1):
                     with self.subTest(operation=cls.__name__, point=point, time=n):
                         if self.once(cls, f"{point}:{n}"):
