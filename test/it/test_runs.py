@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import threading
 import unittest
 
 from runtest import HOLD, HookTest, RunTest, wait_until
