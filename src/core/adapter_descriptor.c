@@ -275,6 +275,7 @@ static int check_events(const json_t *list, const char *where, struct err *err)
                                                  { "set", OBJECT, NULL, check_fields },
                                                  { "add", OBJECT, NULL, check_fields },
                                                  { "keep", FLAG, NULL, NULL },
+                                                 { "end", FLAG, NULL, NULL },
                                                  { 0 } };
 
         return check_each(list, members, where, err);
@@ -307,12 +308,15 @@ static int check_errors(const json_t *list, const char *where, struct err *err)
 static int check_output(const json_t *output, const char *where, struct err *err)
 {
         static const char *const formats[] = { "text", "json-lines", NULL };
-        static const struct member members[] = {
-                { "format", CHOICE, formats, NULL },    { "prefixes", WORDS, NULL, NULL },
-                { "events", LIST, NULL, check_events }, { "ignore", PATTERNS, NULL, NULL },
-                { "errorFails", FLAG, NULL, NULL },     { "errorExit", NUMBER, NULL, NULL },
-                { "unparsed", TEXT, NULL, NULL },       { 0 }
-        };
+        static const struct member members[] = { { "format", CHOICE, formats, NULL },
+                                                 { "prefixes", WORDS, NULL, NULL },
+                                                 { "events", LIST, NULL, check_events },
+                                                 { "ignore", PATTERNS, NULL, NULL },
+                                                 { "errorFails", FLAG, NULL, NULL },
+                                                 { "errorExit", NUMBER, NULL, NULL },
+                                                 { "unparsed", TEXT, NULL, NULL },
+                                                 { "lingerSec", NUMBER, NULL, NULL },
+                                                 { 0 } };
 
         return check_members(output, members, where, err);
 }

@@ -75,6 +75,7 @@ struct adapter_exit {
         int64_t code;       /* -1: none */
         const char *signal; /* NULL: none */
         bool timed_out;
+        bool was_asked; /* by us, because it lived on after its last word */
 };
 
 struct adapter_result {
@@ -93,6 +94,7 @@ struct adapter_result {
         const char *summary;
         json_t *question; /* that the agent asked; NULL: none */
         bool clear_session;
+        bool as_said;         /* ended by us: exit_code is what its last word means */
         bool unknown_session; /* what was resumed is not known there: again, fresh */
 };
 
@@ -107,6 +109,14 @@ void adapter_parser_feed(struct adapter_parser *p, bool is_stderr, const char *d
 void adapter_parser_finish(struct adapter_parser *p, const struct adapter_exit *exit,
                            struct arena *arena, struct adapter_result *ret);
 void adapter_parser_free(struct adapter_parser *p);
+
+/* Some programs live on after their last word, the event marked `end`. Whether an adapter has one;
+ * whether a line of standard output is it; and how long the program may take to end by itself. Any
+ * thread. */
+#define ADAPTER_LINE_MAX ((size_t)1 << 20) /* longer lines are skipped */
+bool adapter_has_last_word(const char *type);
+bool adapter_is_last_word(const char *type, const char *line, size_t len);
+int64_t adapter_linger_ms(const char *type);
 
 /* {adapterType, status, checks, testedAt} of an agent's configuration in an environment. */
 int adapter_test(struct op *op, struct runtime *rt, const char *company_id, const char *type,
