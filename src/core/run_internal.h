@@ -111,8 +111,9 @@ json_t *run_parse(struct arena *arena, const char *text);
 void run_announce_status(struct db *db, const struct run *run);
 void run_announce_agent(struct db *db, const struct run *run, const char *status);
 
-/* Rows that are read before anything of them is written; `at` is heap, their texts the arena's. */
+/* Rows that are read before anything of them is written. */
 struct run_rows {
+        struct arena *arena; /* of the rows and their texts */
         struct run *at;
         size_t n, room;
 };
@@ -203,10 +204,10 @@ int run_conclude(struct run_task *t, const char *from, const struct run_outcome 
 struct run_outcome run_failure(const struct run_task *t, const struct err *cause);
 /* Give up the leases and be done. */
 enum run_next run_release(struct run_task *t);
-/* Inside a transaction: the locks that the run has on its issue go. */
+/* Inside a transaction: the locks that the run has on its issue go. Only once its command is over:
+ * nobody is to begin beside it. */
 int run_free_issue(struct db *db, const struct op *op, const struct run *run, struct err *err);
 /* The events and rows that follow from a terminal status, inside the transaction that set it. */
-int run_note_end(struct db *db, const struct op *op, struct runtime *rt, const struct run *run,
-                 struct err *err);
+int run_note_end(struct db *db, struct runtime *rt, const struct run *run, struct err *err);
 
 #endif

@@ -26,8 +26,7 @@ static const char *wakeup_status(const struct run *run)
         return streq(run->status, RUN_CANCELLED) ? "cancelled" : "failed";
 }
 
-int run_note_end(struct db *db, const struct op *op, struct runtime *rt, const struct run *run,
-                 struct err *err)
+int run_note_end(struct db *db, struct runtime *rt, const struct run *run, struct err *err)
 {
         bool ok = streq(run->status, RUN_SUCCEEDED) || streq(run->status, RUN_CANCELLED);
         json_t *payload = json_pack("{s:s, s:s?, s:s?}", "status", run->status, "error", run->error,
@@ -36,8 +35,6 @@ int run_note_end(struct db *db, const struct op *op, struct runtime *rt, const s
 
         json_object_set_new(payload, "exitCode",
                             run->exit_code >= 0 ? json_integer(run->exit_code) : json_null());
-        if (r >= 0)
-                r = run_free_issue(db, op, run, err);
         if (r >= 0)
                 r = runs_note_wakeup(db, run->wakeup_request_id, wakeup_status(run), run->error,
                                      run->updated_at, err);
@@ -306,7 +303,9 @@ static int conclude(struct db *db, void *arg, struct err *err)
         if (r >= 0)
                 r = remember(db, t, &row, q->o, err);
         if (r >= 0 && !was_over)
-                r = run_note_end(db, t->op, t->rt, &row, err);
+                r = run_note_end(db, t->rt, &row, err);
+        if (r >= 0)
+                r = run_free_issue(db, t->op, &row, err);
         if (r >= 0 && !was_over && may_retry(t, &row, q->o))
                 r = queue_again(db, t, &row, err);
         if (r >= 0)

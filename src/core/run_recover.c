@@ -60,9 +60,11 @@ static void keep_input(struct run_task *t, struct run_result *ret)
 
         if (r >= 0)
                 r = run_rebuild(t, s.row.idempotency_key, &err);
-        if (r >= 0 && t->command.grace_ms > 0)
+        if (r < 0)
+                return;
+        if (t->command.grace_ms > 0)
                 ret->grace_ms = t->command.grace_ms;
-        if (r < 0 || !t->command.stdin_text)
+        if (!t->command.stdin_text)
                 return;
         ret->input = xcalloc(1, t->command.stdin_len + 1);
         ret->input_len = t->command.stdin_len;
