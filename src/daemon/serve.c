@@ -111,6 +111,11 @@ static int ensure_operator(struct op *op, struct daemon *d, struct err *err)
         return auth_ensure_operator(op, &d->rt, err);
 }
 
+static int number_events(struct op *op, struct daemon *d, struct err *err)
+{
+        return live_number(op, d->rt.live, d->rt.store, d->pool, err);
+}
+
 static int read_boxes(struct op *op, struct daemon *d, struct err *err)
 {
         return exec_hub_adopt(op, d->hub, err);
@@ -225,6 +230,8 @@ static int open_hosts(struct daemon *d, struct err *err)
         upkeep_init(&d->upkeep, &d->rt, &d->loop);
         if (r >= 0)
                 r = live_new(&d->loop, &d->rt.live, err);
+        if (r >= 0)
+                r = on_main_thread(d, number_events, err);
         if (r >= 0)
                 live_attach(d->rt.live, d->rt.store);
         if (r >= 0)

@@ -4,7 +4,7 @@ import json
 import os
 import unittest
 
-from berthtest import SOURCE
+from berthtest import SOURCE, wait_until
 from providertest import ProviderTest
 from runtest import RunTest
 from sshtest import Fixture, missing_command
@@ -116,6 +116,16 @@ class ProvisionTest(PlaceTest):
     def test_on_a_host(self):
         """environment-runtime 7.98, for real (H20)"""
         self.check(self.ssh_environment())
+
+    def test_one_that_is_cancelled_meanwhile(self):
+        """Nobody waits for what is not wanted any more."""
+        issue = self.provisioned_issue(self.sandbox(), "sleep 1000")
+        run = self.wake(self.runner("true"), payload={"issueId": issue["id"]})
+        wait_until(lambda: self.executions(run, "provision"), "it is made ready")
+        self.cancel(run)
+        self.assertEqual(self.finished(run)["status"], "cancelled")
+        self.assertEqual(self.executions(run), [])
+        self.nothing_held()
 
     def test_one_that_fails(self):
         """environment-runtime 7.99, remote-execution 8.81"""

@@ -43,6 +43,21 @@ class RecoveryTest(RunTest):
         self.assertEqual(self.log_text(run), "up\nover\n")
         self.nothing_held()
 
+    def test_the_first_output_was_before_the_exit(self):
+        """What is brought into the log after the end was there before it: nobody tells of output here, only of the end."""
+        run = self.wake(self.runner("while [ ! -e go ]; do sleep 0.02; done; echo late"))
+        self.wait_for(run, step="executing")
+        wait_until(self.began, "the command has begun")
+        self.daemon.kill()
+        self.release_held()
+        out = self.daemon.data / "output" / self.row_of(run)["execution_id"]
+        wait_until((out / "exit").exists, "the box has recorded its end")
+        self.kill_box_of(run)
+        self.daemon.start()
+        times = self.finished(run)["timeline"]
+        self.assertEqual(self.log_text(run), "late\n")
+        self.assertLessEqual(times["firstOutputAt"], times["exitedAt"])
+
     def test_a_stop_and_a_start(self):
         agent = self.runner(HOLD + "echo over")
         run = self.wake(agent)
