@@ -101,6 +101,17 @@ static json_t *target_scope(const struct adapter_draft *draft)
         return target;
 }
 
+/* {key: directory}. */
+static json_t *assets_scope(const json_t *assets)
+{
+        json_t *scope = json_object(), *asset;
+        const char *key;
+
+        json_object_foreach((json_t *)assets, key, asset)
+                json_object_set(scope, key, json_object_get(asset, "dir"));
+        return scope;
+}
+
 static void make_scope(struct adapter_draft *draft)
 {
         const struct adapter_input *in = draft->in;
@@ -116,6 +127,7 @@ static void make_scope(struct adapter_draft *draft)
         json_object_set_new(scope, "target", target_scope(draft));
         json_object_set_new(scope, "model", model_scope(draft));
         json_object_set_new(scope, "env", adapter_env_scope(in));
+        json_object_set_new(scope, "assets", assets_scope(in->assets));
         draft->scope = scope;
 }
 
@@ -146,6 +158,12 @@ static const char *choose_cwd(const struct adapter_input *in, struct arena *aren
             streq(source, "agent_home"))
                 return configured;
         return in->target.cwd;
+}
+
+void adapter_draft_begin(struct adapter_draft *draft)
+{
+        draft->cwd = choose_cwd(draft->in, draft->arena);
+        make_scope(draft);
 }
 
 /* Arguments */
@@ -429,6 +447,25 @@ static void make_setup(const struct adapter_draft *draft, const char *command,
         c->setup_timeout_ms = c->timeout_ms ? c->timeout_ms : INSTALL_DEFAULT_MS;
 }
 
+/* That an agent does without what it asks for is told. */
+static void note_missing(struct adapter_draft *draft)
+{
+        const char *key;
+        json_t *asset, *name;
+        size_t i;
+
+        json_object_foreach((json_t *)draft->in->assets, key, asset)
+        {
+                json_array_foreach(json_object_get(asset, "missing"), i, name)
+                        json_array_append_new(
+                                draft->notes,
+                                json_string(arena_printf(draft->arena,
+                                                         "The skill \"%s\" is not there and is "
+                                                         "left out.",
+                                                         json_string_value(name))));
+        }
+}
+
 static int build_command(struct adapter_draft *draft, struct adapter_command *c, struct err *err)
 {
         const char *command =
@@ -443,6 +480,7 @@ static int build_command(struct adapter_draft *draft, struct adapter_command *c,
         r = check_required(draft, err);
         if (r < 0)
                 return r;
+        note_missing(draft);
         make_prompt(draft, c);
         r = make_args(draft, command, c, err);
         if (r < 0)
@@ -484,9 +522,8 @@ int adapter_build(struct op *op, struct runtime *rt, const struct adapter_input 
         if (!draft.d->runs)
                 return err_set(err, ERR_UNPROCESSABLE, "Adapter \"%s\" cannot run agents here",
                                input->type);
-        draft.cwd = choose_cwd(input, op->arena);
+        adapter_draft_begin(&draft);
         c.cwd = draft.cwd;
-        make_scope(&draft);
         choose_session(&draft, fresh);
         r = draft.d->is_http ? build_request(&draft, &c, err) : build_command(&draft, &c, err);
         if (r < 0)

@@ -40,7 +40,12 @@ json_t *adapter_env_shown(const struct adapter_draft *draft, const json_t *env,
                           const char *resolved_command);
 const char *const *adapter_env_hidden(const struct adapter_draft *draft);
 
-/* adapter_prompt.c: fills draft->prompt, and `instructions` in the scope. */
+/* adapter_build.c: a draft as far as conditions and templates need it. */
+void adapter_draft_begin(struct adapter_draft *draft);
+
+/* adapter_prompt.c: the agent's instructions; NULL: none. */
+const char *adapter_instructions(struct adapter_draft *draft);
+/* Fills draft->prompt, and `instructions` in the scope. */
 void adapter_prompt(struct adapter_draft *draft);
 
 /* adapter_file.c: a text of at most `max` bytes. `workspace` is the directory of the work here, or

@@ -371,6 +371,7 @@ static void remember(struct adapter_parser *p, const struct adapter_input *in,
 
         p->in.type = p->d->type;
         p->in.context = copy_kept(a, in->context);
+        p->in.assets = copy_kept(a, in->assets);
         p->in.target.identity = copy_kept(a, in->target.identity);
         p->billing = copy_billing(a, &command->billing);
         p->cwd = arena_strdup(a, command->cwd ? command->cwd : in->target.cwd);

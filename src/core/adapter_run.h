@@ -31,6 +31,9 @@ struct adapter_input {
         const char *run_id;
         const json_t *context; /* the run's contextSnapshot */
         const json_t *session; /* saved params, object or NULL */
+        /* What was brought to it (run_assets.c): {key: {dir, key?, missing?}}, or NULL. `dir` is
+         * where it is there, `key` a hash of its content, `missing` names of skills. */
+        const json_t *assets;
         struct adapter_target target;
 };
 
@@ -68,6 +71,15 @@ struct adapter_command {
  * are the arena's. `fresh`: do not resume, whatever is saved. */
 int adapter_build(struct op *op, struct runtime *rt, const struct adapter_input *input, bool fresh,
                   struct adapter_command *ret, struct err *err);
+
+/* The assets that its descriptor asks for there: a list of those that are due, as they are written
+ * there but for `when` and `on`, with these members set. `dir`: where it belongs there, absent on
+ * this machine. `copyTo`: filled in. `instructions`: the text, when one of its parts is that.
+ * `home`: HOME of the command, absent where it is that of the place. Of its parts, a keyFile is
+ * there only when the agent has the variable. The arena's. */
+const json_t *adapter_assets(struct op *op, const struct adapter_input *input);
+/* The short name of an adapter, of its directories; NULL: unknown. */
+const char *adapter_key(const char *type);
 
 /* How the command ended. Of a request the status is the code (-1: no answer came), and the body is
  * fed as standard output. */

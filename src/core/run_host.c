@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/run_assets.h"
 #include "core/run_internal.h"
 
 #define JOBS_MAX     8 /* of one host at a time, so that requests get their turn */
@@ -470,6 +471,7 @@ int run_host_new(struct runtime *rt, uv_loop_t *loop, struct run_host **ret, str
 {
         struct run_host *host = xcalloc(1, sizeof(*host));
 
+        run_assets_recover(rt);
         host->rt = rt;
         host->loop = loop;
         host->tail = &host->works;

@@ -23,6 +23,7 @@
 #define RUN_LOST_TEXT      "Process lost -- server may have restarted"
 #define RUN_CANCELLED_CODE "cancelled"
 #define RUN_CANCELLED_TEXT "Cancelled by control plane"
+#define RUN_ASSETS_MEMBER  "paperclipAssets" /* of the context; adapter_run.h */
 #define RUN_GRACE_MS       15000
 #define RUN_NOTE_MS        10000 /* what writing a row may take, whatever else happens */
 
@@ -147,7 +148,14 @@ int run_fail_transport(struct run_task *t, int r, const char *what, struct err *
 /* Where commands start, for a run whose place is there already. */
 void run_find_cwd(struct run_task *t);
 
+/* -- run_assets.c: what the agent's program is given beside the work -- */
+/* Bring the assets of its adapter to the place, and write into the context where they are. A run
+ * that cannot have them does not begin. */
+int run_assets(struct run_task *t, struct err *err);
+
 /* -- run_command.c -- */
+/* What its adapter is told. */
+void run_input(struct run_task *t, const json_t *session);
 /* The adapter's input; `session` as saved unless `fresh`. */
 int run_build(struct run_task *t, bool fresh, struct err *err);
 /* The same for a run whose command was started, by the execution's key. */

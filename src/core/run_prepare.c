@@ -55,6 +55,10 @@ static int prepare(struct run_task *t, struct err *err)
         if (r >= 0)
                 r = still_wanted(t, err);
         if (r >= 0)
+                r = run_assets(t, err);
+        if (r >= 0)
+                r = still_wanted(t, err);
+        if (r >= 0)
                 r = run_build(t, false, err);
         if (r >= 0)
                 r = note_command(t, err);

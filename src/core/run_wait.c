@@ -1,6 +1,7 @@
 #include "core/run_wait.h"
 
 #include "base/fd.h"
+#include "core/exec_agent.h"
 
 /* -- Starting ---------------------------------------------------------------------------------- */
 
@@ -121,6 +122,8 @@ int run_command_wait(struct op *op, struct runtime *rt, const struct lease_recor
         struct exec_request req;
         int r = run_command_prepare(op, rt, record, body, NULL, &req, err);
 
+        if (r >= 0)
+                r = exec_agent_find(op, rt, record, &req, err);
         if (r >= 0)
                 r = exec_start(op, rt, record, &req, &q.id, err);
         if (r >= 0)

@@ -12,7 +12,8 @@ struct run_command_end {
         struct buf out, err;
 };
 
-/* `body` is that of an execute request. An error: it is not known to have ended well or badly. */
+/* `body` is that of an execute request; with `agentId` the command has the agent's variables. An
+ * error: it is not known to have ended well or badly. */
 int run_command_wait(struct op *op, struct runtime *rt, const struct lease_record *record,
                      json_t *body, struct run_command_end *ret, struct err *err);
 void run_command_end_done(struct run_command_end *end);

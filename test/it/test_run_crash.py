@@ -123,6 +123,30 @@ class Installed(Operation):
                                   defaultEnvironmentId=ident(self.t.sandbox()))
 
 
+class Assets(Operation):
+    """With skills that are brought there and put in place; nothing of them stays here."""
+
+    def stage(self):
+        directory = self.t.daemon.data / "adapters"
+        directory.mkdir()
+        (directory / "mine.json").write_text(json.dumps({
+            "type": "mine", "label": "Mine", "remote": True, "command": "sh", "prompt": "none",
+            "args": ["-c", NOTE + 'cat {{ assets.skills }}/a/SKILL.md "$HOME/.mine/a/SKILL.md"'],
+            "assets": [{"key": "skills", "from": [{"skills": ""}], "copyTo": "~/.mine"}],
+            "env": [{"name": "HOME", "value": "{{ target.home }}"}], "output": {"format": "text"}}))
+        (self.t.daemon.data / "skills" / "a").mkdir(parents=True)
+        (self.t.daemon.data / "skills" / "a" / "SKILL.md").write_text("told\n")
+        self.t.daemon.restart()
+        self.agent = self.t.agent(self.t.acme, adapterType="mine", adapterConfig={"cwd": str(self.t.work)},
+                                  defaultEnvironmentId=ident(self.t.sandbox()))
+
+    def mend(self):
+        self.t.settled()
+        last = self.t.runs()[-1]
+        self.t.assertEqual((last["status"], self.t.log_text(last)), ("succeeded", "told\ntold\n"))
+        self.t.assertEqual(list((self.t.daemon.data / "run-assets").glob("*")), [])
+
+
 class Fresh(Operation):
     """A session that the agent does not know any more: once more without it, under the same run."""
 
