@@ -99,6 +99,16 @@ static int check_models(const json_t *list, const char *where, struct err *err)
         return adapter_check_each(list, members, where, err);
 }
 
+static int check_model_list(const json_t *list, const char *where, struct err *err)
+{
+        static const struct adapter_member members[] = { { "args", WORDS, NULL, NULL },
+                                                         { "seconds", NUMBER, NULL, NULL },
+                                                         { "sandboxSeconds", NUMBER, NULL, NULL },
+                                                         { 0 } };
+
+        return adapter_check_members(list, members, where, err);
+}
+
 static int check_fields(const json_t *fields, const char *where, struct err *err)
 {
         static const struct adapter_member members[] = { { "session", PATHS, NULL, NULL },
@@ -185,12 +195,26 @@ static int check_output(const json_t *output, const char *where, struct err *err
         return adapter_check_members(output, members, where, err);
 }
 
+static int check_header(const json_t *header, const char *where, struct err *err)
+{
+        const char *name;
+        json_t *value;
+
+        json_object_foreach((json_t *)header, name, value)
+        {
+                if (!json_is_string(value))
+                        return adapter_check_bad(err, where, name, "has to be a text");
+        }
+        return 0;
+}
+
 static int check_session(const json_t *session, const char *where, struct err *err)
 {
         static const struct adapter_member members[] = { { "new", TEXT, NULL, NULL },
                                                          { "freshWhen", CONDITION, NULL, NULL },
                                                          { "unknown", PATTERNS, NULL, NULL },
                                                          { "bundle", TEXT, NULL, NULL },
+                                                         { "header", OBJECT, NULL, check_header },
                                                          { 0 } };
 
         return adapter_check_members(session, members, where, err);
@@ -246,6 +270,7 @@ int adapter_descriptor_check(const json_t *json, struct err *err)
                 { "instructions", CHOICE, instructions, NULL },
                 { "defaultModel", TEXT, NULL, NULL },
                 { "models", LIST, NULL, check_models },
+                { "modelList", OBJECT, NULL, check_model_list },
                 { "graceSec", NUMBER, NULL, NULL },
                 { "install", OBJECT, NULL, check_install },
                 { "probe", OBJECT, NULL, check_probe },

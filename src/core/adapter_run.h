@@ -12,6 +12,8 @@
 #include "store/agents.h"
 #include "store/companies.h"
 
+struct provision_end;
+
 /* Where it will run. */
 struct adapter_target {
         const char *kind;       /* "local", "ssh", "sandbox", "plugin" */
@@ -29,6 +31,7 @@ struct adapter_input {
         const struct agent *agent;
         const char *company_name;
         const char *run_id;
+        int64_t run_at;        /* when the run was made */
         const json_t *context; /* the run's contextSnapshot */
         const json_t *session; /* saved params, object or NULL */
         /* What was brought to it (run_assets.c): {key: {dir, key?, missing?}}, or NULL. `dir` is
@@ -61,6 +64,12 @@ struct adapter_command {
         const char *session_id;     /* that it resumes; NULL: fresh */
         const char *new_session_id; /* fresh, and told under which name; NULL: it will say */
         struct adapter_billing billing;
+        /* Sessions are files there: what the first line of one that can be resumed says, texts by
+         * name. NULL: they are not. */
+        const json_t *session_header;
+        /* A command that prints which models can be had there; NULL: nobody asks. */
+        const char *const *list_argv;
+        int64_t list_timeout_ms;
         bool is_http;                  /* no command: `request` is sent from this machine */
         json_t *request;               /* {method, url, headers, body} */
         json_t *invocation;            /* payload of the run event adapter.invoke */
@@ -80,6 +89,13 @@ int adapter_build(struct op *op, struct runtime *rt, const struct adapter_input 
 const json_t *adapter_assets(struct op *op, const struct adapter_input *input);
 /* The short name of an adapter, of its directories; NULL: unknown. */
 const char *adapter_key(const char *type);
+
+/* Whether the beginning of a file is that of a session with such a header. Hostile bytes. */
+bool adapter_session_fits(const json_t *header, const char *text, size_t len);
+/* What is wrong with the model, by what `list_argv` printed; NULL: it can be had. The arena's. */
+const char *adapter_model_fault(struct arena *arena, const struct adapter_input *input,
+                                const struct adapter_command *command,
+                                const struct provision_end *how);
 
 /* How the command ended. Of a request the status is the code (-1: no answer came), and the body is
  * fed as standard output. */

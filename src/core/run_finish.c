@@ -255,6 +255,8 @@ static int start_fresh(struct ending *e, struct err *err)
         int r = run_build(t, true, err);
 
         if (r >= 0)
+                r = run_ready_session(t, err);
+        if (r >= 0)
                 r = run_step(t, STEP_FINISHING, STEP_FINISHING, keep_fresh, err);
         FAULT("run.fresh.before");
         if (r >= 0)

@@ -167,6 +167,13 @@ int run_start(struct run_task *t, const char *key, const char **ret_id, struct e
 /* "run:<id>", or with `fresh` the one of the second attempt. In the arena. */
 const char *run_key(struct run_task *t, bool fresh);
 
+/* -- run_ready.c: asking the place before -- */
+/* A session that is a file, and not one of this directory, is not resumed: the command is built
+ * anew. A fresh one is made, empty. */
+int run_ready_session(struct run_task *t, struct err *err);
+/* ERR_UNPROCESSABLE when the model is none of those that can be had there. */
+int run_ready_model(struct run_task *t, struct err *err);
+
 /* -- run_kept.c: how a command was made, whatever becomes of its agent -- */
 /* Inside a transaction, before it is started under that key. */
 int run_kept_put(struct db *db, struct run_task *t, const char *key, struct err *err);
