@@ -61,9 +61,15 @@ static int prepare(struct run_task *t, struct err *err)
         if (r >= 0)
                 r = run_build(t, false, err);
         if (r >= 0)
+                r = run_ready_session(t, err);
+        if (r >= 0)
                 r = note_command(t, err);
         if (r >= 0 && !run_is_terminal(&t->run))
                 r = run_setup(t, err);
+        if (r >= 0)
+                r = still_wanted(t, err);
+        if (r >= 0)
+                r = run_ready_model(t, err);
         if (r >= 0)
                 r = still_wanted(t, err);
         if (r < 0)

@@ -144,6 +144,36 @@ class Fresh(Operation):
         self.t.finished(self.t.wake(self.agent))
 
 
+class Ready(Operation):
+    """The place is asked for the session, which is none that can be resumed, and for the models."""
+
+    def stage(self):
+        directory = self.t.daemon.data / "adapters"
+        directory.mkdir()
+        (directory / "mine.json").write_text(json.dumps({
+            "type": "mine", "label": "Mine", "command": "sh", "prompt": "none", "args": ["-c", NOTE + "echo hello"],
+            "modelList": {"args": ["-c", "echo a/b"]}, "output": {"format": "text"},
+            "session": {"new": "{{ target.cwd }}/{{ run.stamp }}", "header": {"type": "session"}}}))
+        self.t.daemon.restart()
+        self.agent = self.t.agent(self.t.acme, adapterType="mine",
+                                  adapterConfig={"cwd": str(self.t.work), "model": "a/b"})
+        self.t.finished(self.t.wake(self.agent))
+
+
+class LastWord(Operation):
+    """One that has said its result and lives on until it is asked to end."""
+
+    def stage(self):
+        directory = self.t.daemon.data / "adapters"
+        directory.mkdir()
+        (directory / "mine.json").write_text(json.dumps({
+            "type": "mine", "label": "Mine", "command": "sh", "prompt": "none",
+            "args": ["-c", NOTE + """echo '{"type":"result"}'; exec sleep 1000"""],
+            "output": {"format": "json-lines", "lingerSec": 0, "events": [{"match": {"type": "result"}, "end": True}]}}))
+        self.t.daemon.restart()
+        self.agent = self.t.agent(self.t.acme, adapterType="mine", adapterConfig={"cwd": str(self.t.work)})
+
+
 PROGRAM = """#!/bin/sh
 cat > /dev/null
 case "$*" in
