@@ -33,11 +33,14 @@ static json_t *manifest_of(struct op *op, const struct plugin *p)
 static struct plugin_driver describe(struct search *s, const struct plugin *p, json_t *manifest,
                                      json_t *driver)
 {
+        const char *kind = json_get_string(driver, "kind");
+
         return (struct plugin_driver){
                 .plugin_id = p->id,
                 .plugin_key = p->key,
                 .manifest = manifest,
                 .driver = driver,
+                .is_sandbox = kind && streq(kind, KIND_SANDBOX),
                 .is_running = plugin_host_is_running(s->rt->plugins->host, p->id),
         };
 }
@@ -100,9 +103,9 @@ int plugin_find_driver(struct op *op, struct runtime *rt, const char *id_or_key,
                                  id_or_key, driver_key);
 }
 
-/* All providers of a plugin that runs */
+/* All drivers of a plugin that runs */
 
-static int show_providers(void *ctx, const struct plugin *p)
+static int show_drivers(void *ctx, const struct plugin *p)
 {
         struct search *s = ctx;
         json_t *manifest, *driver;
@@ -115,9 +118,8 @@ static int show_providers(void *ctx, const struct plugin *p)
         json_array_foreach(json_object_get(manifest, "environmentDrivers"), i, driver)
         {
                 struct plugin_driver found = describe(s, p, manifest, driver);
-                const char *kind = json_get_string(driver, "kind");
 
-                if (r >= 0 && kind && streq(kind, KIND_SANDBOX))
+                if (r >= 0)
                         r = s->fn(s->ctx, &found);
         }
         return r;
@@ -127,12 +129,12 @@ static int show_rows(struct db *db, void *arg, struct err *err)
 {
         struct search *s = arg;
 
-        return plugins_list(db, NULL, s->op->arena, show_providers, s, err);
+        return plugins_list(db, NULL, s->op->arena, show_drivers, s, err);
 }
 
-int plugin_each_provider(struct op *op, struct runtime *rt,
-                         int (*fn)(void *ctx, const struct plugin_driver *driver), void *ctx,
-                         struct err *err)
+int plugin_each_driver(struct op *op, struct runtime *rt,
+                       int (*fn)(void *ctx, const struct plugin_driver *driver), void *ctx,
+                       struct err *err)
 {
         struct search s = { .op = op, .rt = rt, .fn = fn, .ctx = ctx };
 
