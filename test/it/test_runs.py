@@ -459,6 +459,8 @@ class SelectTest(RunTest):
 
 
 class HttpTest(RunTest):
+    daemon_binary = "faults"
+
     def setUp(self):
         super().setUp()
         self.requests = requests = []
@@ -504,6 +506,17 @@ class HttpTest(RunTest):
         self.assertEqual([self.finished(run)["status"] for run in runs if run is not waiting], ["succeeded"] * 4)
         self.assertEqual(self.finished(waiting)["status"], "cancelled")
         self.assertEqual(len(self.requests), 4)
+        self.nothing_held()
+
+    def test_one_that_may_have_arrived(self):
+        """It is not made again under its own id; who tries again says so."""
+        agent = self.hook()
+        self.crash_at("run.http.after", lambda: self.wake(agent))
+        first, second = wait_until(lambda: len(self.runs()) == 2 and self.runs(), "it is tried again")
+        self.assertEqual(self.finished(first)["errorCode"], "process_lost")
+        self.assertEqual(self.finished(second)["status"], "succeeded")
+        self.assertEqual([run["id"].encode() in body for run, (_, _, body) in zip((first, second), self.requests, strict=True)],
+                         [True, True])
         self.nothing_held()
 
     def test_a_request(self):
