@@ -83,11 +83,9 @@ static int list(struct call *c, struct err *err)
 
         if (r < 0)
                 return r;
-        jw_init(&l.w, &c->out);
-        jw_array(&l.w);
-        r = execution_workspace_list(c->op, c->rt, company, &filter, show, &l, err);
-        jw_array_end(&l.w);
-        return r;
+        call_list(c, &l.w);
+        return call_list_end(
+                &l.w, execution_workspace_list(c->op, c->rt, company, &filter, show, &l, err));
 }
 
 static int answer(struct call *c, const struct execution_workspace *e)
@@ -230,11 +228,9 @@ static int operations(struct call *c, struct err *err)
 
         if (r < 0)
                 return r;
-        jw_init(&w, &c->out);
-        jw_array(&w);
-        r = execution_workspace_operations(c->op, c->rt, id, show_operation, &w, err);
-        jw_array_end(&w);
-        return r;
+        call_list(c, &w);
+        return call_list_end(
+                &w, execution_workspace_operations(c->op, c->rt, id, show_operation, &w, err));
 }
 
 static int control(struct call *c, struct err *err)

@@ -90,7 +90,7 @@ static int show(struct cli *c, const struct args *a, const json_t *answer, struc
                 return 0;
         }
         out_note("run %s", id);
-        r = runs_print_log(c, id, true, &status, err);
+        r = runs_follow_log(c, id, &status, err);
         if (r < 0)
                 return r;
         out_note("run %s %s; `berth runs show %s` says more", id, status, id);

@@ -455,6 +455,18 @@ static int build_command(struct adapter_draft *draft, struct adapter_command *c,
         return 0;
 }
 
+static struct adapter_billing describe_billing(const struct adapter_draft *draft)
+{
+        struct arena *a = draft->arena;
+
+        return (struct adapter_billing){
+                .provider = adapter_choose(draft->d, "provider", draft->scope, a),
+                .biller = adapter_choose(draft->d, "biller", draft->scope, a),
+                .type = adapter_choose(draft->d, "billing", draft->scope, a),
+                .model = adapter_path_string(draft->scope, "model.id"),
+        };
+}
+
 int adapter_build(struct op *op, struct runtime *rt, const struct adapter_input *input, bool fresh,
                   struct adapter_command *ret, struct err *err)
 {
@@ -479,6 +491,7 @@ int adapter_build(struct op *op, struct runtime *rt, const struct adapter_input 
         r = draft.d->is_http ? build_request(&draft, &c, err) : build_command(&draft, &c, err);
         if (r < 0)
                 return r;
+        c.billing = describe_billing(&draft);
         c.session_id = draft.session_id;
         if (!c.session_id)
                 c.new_session_id = adapter_path_string(draft.scope, "session.id");

@@ -275,10 +275,10 @@ static void set_billing(const struct adapter_parser *p, struct arena *arena,
 {
         const char *model = trimmed_copy(arena, &p->model, ADAPTER_PATH_MAX);
 
-        ret->provider = adapter_choose(p->d, "provider", p->scope, arena);
-        ret->biller = adapter_choose(p->d, "biller", p->scope, arena);
-        ret->billing_type = adapter_choose(p->d, "billing", p->scope, arena);
-        ret->model = model ? model : arena_strdup(arena, adapter_path_string(p->scope, "model.id"));
+        ret->provider = arena_strdup(arena, p->billing.provider);
+        ret->biller = arena_strdup(arena, p->billing.biller);
+        ret->billing_type = arena_strdup(arena, p->billing.type);
+        ret->model = model ? model : arena_strdup(arena, p->billing.model);
 }
 
 static json_t *make_result(const struct adapter_parser *p)

@@ -353,17 +353,14 @@ static json_t *copy_kept(struct arena *arena, const json_t *value)
         return value ? adapter_keep(arena, json_deep_copy(value)) : NULL;
 }
 
-static json_t *make_scope(struct adapter_parser *p, const struct adapter_input *in)
+static struct adapter_billing copy_billing(struct arena *a, const struct adapter_billing *b)
 {
-        const char *model = adapter_trimmed(&p->arena, json_object_get(in->config, "model"));
-        json_t *scope = adapter_keep(&p->arena, json_object());
-
-        if (!model)
-                model = json_get_string(p->d->json, "defaultModel");
-        if (model)
-                json_object_set_new(scope, "model", adapter_model(model));
-        json_object_set_new(scope, "env", adapter_env_scope(in));
-        return scope;
+        return (struct adapter_billing){
+                .provider = arena_strdup(a, b->provider),
+                .biller = arena_strdup(a, b->biller),
+                .type = arena_strdup(a, b->type),
+                .model = arena_strdup(a, b->model),
+        };
 }
 
 static void remember(struct adapter_parser *p, const struct adapter_input *in,
@@ -374,7 +371,7 @@ static void remember(struct adapter_parser *p, const struct adapter_input *in,
         p->in.type = p->d->type;
         p->in.context = copy_kept(a, in->context);
         p->in.target.identity = copy_kept(a, in->target.identity);
-        p->scope = make_scope(p, in);
+        p->billing = copy_billing(a, &command->billing);
         p->cwd = arena_strdup(a, command->cwd ? command->cwd : in->target.cwd);
         p->resumed_id = arena_strdup(a, command->session_id);
         p->new_id = arena_strdup(a, command->new_session_id);

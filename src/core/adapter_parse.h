@@ -23,7 +23,7 @@ struct adapter_parser {
         const struct adapter_descriptor *d;
         const json_t *output;
         struct adapter_input in; /* copied as far as it is needed */
-        json_t *scope;           /* for providers and billing; the arena's */
+        struct adapter_billing billing;
         const char *cwd, *resumed_id, *new_id, *method, *url;
         int64_t timeout_ms;
         bool is_http;

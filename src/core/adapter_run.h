@@ -34,6 +34,11 @@ struct adapter_input {
         struct adapter_target target;
 };
 
+/* Whose model it uses and who pays, as far as that is known before. NULL: not known. */
+struct adapter_billing {
+        const char *provider, *biller, *type, *model;
+};
+
 struct adapter_command {
         const char *command;
         const char *const *args; /* NULL-terminated */
@@ -50,8 +55,9 @@ struct adapter_command {
         int64_t timeout_ms;         /* 0: none */
         const char *timeout_source; /* "configured" or "default" */
         int64_t grace_ms;
-        const char *session_id;        /* that it resumes; NULL: fresh */
-        const char *new_session_id;    /* fresh, and told under which name; NULL: it will say */
+        const char *session_id;     /* that it resumes; NULL: fresh */
+        const char *new_session_id; /* fresh, and told under which name; NULL: it will say */
+        struct adapter_billing billing;
         bool is_http;                  /* no command: `request` is sent from this machine */
         json_t *request;               /* {method, url, headers, body} */
         json_t *invocation;            /* payload of the run event adapter.invoke */

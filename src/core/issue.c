@@ -24,15 +24,7 @@ int issue_collect(void *ctx, const struct issue *row)
 {
         struct issue_rows *rows = ctx;
 
-        if (rows->n == rows->room) {
-                size_t room = rows->room ? 2 * rows->room : 8;
-                struct issue *more = arena_alloc(rows->arena, room * sizeof(*more));
-
-                if (rows->n)
-                        memcpy(more, rows->at, rows->n * sizeof(*more));
-                rows->at = more;
-                rows->room = room;
-        }
+        rows->at = arena_more(rows->arena, rows->at, rows->n, &rows->room, sizeof(*rows->at));
         rows->at[rows->n++] = *row;
         return 0;
 }
@@ -284,6 +276,8 @@ static int show_task(struct db *db, struct inbox *q, const struct issue *i, stru
                 r = issue_active_run(db, q->op, i, &active, err);
         if (r >= 0 && active)
                 r = runs_get(db, active, q->op->arena, &task.active, err);
+        if (r >= 0 && active && run_is_terminal(&task.active))
+                task.active = (struct run){ 0 }; /* it is over for everybody but its command */
         if (r < 0)
                 return r;
         for (size_t n = 0; n < all.n; n++)

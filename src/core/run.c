@@ -138,10 +138,7 @@ int run_rows_add(void *ctx, const struct run *row)
 {
         struct run_rows *rows = ctx;
 
-        if (rows->n == rows->room) {
-                rows->room = rows->room ? 2 * rows->room : 8;
-                rows->at = xrealloc(rows->at, rows->room * sizeof(*rows->at));
-        }
+        rows->at = arena_more(rows->arena, rows->at, rows->n, &rows->room, sizeof(*rows->at));
         rows->at[rows->n++] = *row;
         return 0;
 }

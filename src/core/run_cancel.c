@@ -1,6 +1,7 @@
 /* Ending runs from outside. What has not begun is over at once; what runs is terminal at once, and
  * its command, its changes and its leases are looked after by the host, which finds it by
- * `cancel_requested_at`. */
+ * `cancel_requested_at`. Until its command is gone it keeps its issue and its place among the runs
+ * of its agent (RUN_HOLDS). */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "core/audit.h"
@@ -27,7 +28,7 @@ int run_cancel_in(struct db *db, const struct op *op, struct runtime *rt, struct
         if (r >= 0 && streq(from, RUN_RUNNING))
                 r = runs_request_cancel(db, run->id, now, err);
         if (r >= 0)
-                r = run_note_end(db, op, rt, run, err);
+                r = run_note_end(db, rt, run, err);
         if (r >= 0 && !streq(from, RUN_RUNNING)) /* else once its command is over */
                 r = run_wake_promote_in(db, op, rt, run, NULL, err);
         return r;
@@ -77,11 +78,10 @@ int run_cancel(struct op *op, struct runtime *rt, const char *run_id, struct run
 int run_cancel_agent(struct db *db, const struct op *op, struct runtime *rt, const char *agent_id,
                      const char *why, struct err *err)
 {
-        struct run_rows rows = { 0 };
+        struct run_rows rows = { .arena = op->arena };
         int r = runs_live_of(db, agent_id, op->arena, run_rows_add, &rows, err);
 
         for (size_t i = 0; r >= 0 && i < rows.n; i++)
                 r = run_cancel_in(db, op, rt, &rows.at[i], why, RUN_CANCELLED_CODE, err);
-        free(rows.at);
         return r;
 }

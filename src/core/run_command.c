@@ -134,9 +134,11 @@ int run_build(struct run_task *t, bool fresh, struct err *err)
 int run_rebuild(struct run_task *t, const char *key, struct err *err)
 {
         bool fresh = key && streq(key, run_key(t, true));
-        int r;
+        int r = key ? run_kept_get(t, key, err) : 0;
 
         run_find_cwd(t);
+        if (r != 0) /* nothing is kept of what an earlier version started */
+                return MIN(r, 0);
         r = run_build(t, fresh || !t->run.session_id_before, err);
         /* Another run of the agent may have left another session since. */
         if (r >= 0 && !fresh)

@@ -239,12 +239,28 @@ static int bring_home(struct ending *e, struct err *err)
 
 /* -- Once more without a session --------------------------------------------------------------- */
 
+static int keep_fresh(struct db *db, struct run_task *t, struct err *err)
+{
+        return run_kept_put(db, t, run_key(t, true), err);
+}
+
+/* An agent that is of another kind by now cannot go on with what this one began. */
+static bool may_start_fresh(const struct ending *e)
+{
+        const struct run_task *t = e->t;
+
+        return e->result.unknown_session && t->command.session_id && !e->fresh &&
+               !run_is_terminal(&t->run) && streq(t->input.type, t->agent.adapter_type);
+}
+
 static int start_fresh(struct ending *e, struct err *err)
 {
         struct run_task *t = e->t;
         const char *id;
         int r = run_build(t, true, err);
 
+        if (r >= 0)
+                r = run_step(t, STEP_FINISHING, STEP_FINISHING, keep_fresh, err);
         FAULT("run.fresh.before");
         if (r >= 0)
                 r = run_start(t, run_key(t, true), &id, err);
@@ -281,7 +297,6 @@ static int note_exit(struct run_task *t, struct err *err)
 /* 1: it is started once more. */
 static int find_outcome(struct ending *e, struct err *err)
 {
-        struct run_task *t = e->t;
         const struct execution *x = &e->execution;
         int r = rebuild(e, err);
 
@@ -298,8 +313,7 @@ static int find_outcome(struct ending *e, struct err *err)
         r = parse(e, err);
         if (r < 0)
                 return r;
-        if (e->result.unknown_session && t->command.session_id && !e->fresh &&
-            !run_is_terminal(&t->run)) {
+        if (may_start_fresh(e)) {
                 r = start_fresh(e, err);
                 return r < 0 ? r : 1;
         }

@@ -69,6 +69,7 @@ struct run_task {
         const char *cwd;       /* where the command starts; NULL: as the driver says */
         struct adapter_input input;
         struct adapter_command command;
+        int64_t end_asked_at;     /* of a command that was taken up; 0: it was not */
         const char *failure_code; /* of the error that is being returned; NULL: adapter_failed */
 };
 
@@ -109,8 +110,9 @@ json_t *run_parse(struct arena *arena, const char *text);
 void run_announce_status(struct db *db, const struct run *run);
 void run_announce_agent(struct db *db, const struct run *run, const char *status);
 
-/* Rows that are read before anything of them is written; `at` is heap, their texts the arena's. */
+/* Rows that are read before anything of them is written. */
 struct run_rows {
+        struct arena *arena; /* of the rows and their texts */
         struct run *at;
         size_t n, room;
 };
@@ -156,6 +158,12 @@ int run_start(struct run_task *t, const char *key, const char **ret_id, struct e
 /* "run:<id>", or with `fresh` the one of the second attempt. In the arena. */
 const char *run_key(struct run_task *t, bool fresh);
 
+/* -- run_kept.c: how a command was made, whatever becomes of its agent -- */
+/* Inside a transaction, before it is started under that key. */
+int run_kept_put(struct db *db, struct run_task *t, const char *key, struct err *err);
+/* 1: the task's input and command are as far as its end needs them; 0: nothing is kept. */
+int run_kept_get(struct run_task *t, const char *key, struct err *err);
+
 /* -- run_prepare.c, run_finish.c, run_recover.c: jobs -- */
 void run_prepare(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
 void run_finish(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
@@ -176,10 +184,10 @@ int run_conclude(struct run_task *t, const char *from, const struct run_outcome 
 struct run_outcome run_failure(const struct run_task *t, const struct err *cause);
 /* Give up the leases and be done. */
 enum run_next run_release(struct run_task *t);
-/* Inside a transaction: the locks that the run has on its issue go. */
+/* Inside a transaction: the locks that the run has on its issue go. Only once its command is over:
+ * nobody is to begin beside it. */
 int run_free_issue(struct db *db, const struct op *op, const struct run *run, struct err *err);
 /* The events and rows that follow from a terminal status, inside the transaction that set it. */
-int run_note_end(struct db *db, const struct op *op, struct runtime *rt, const struct run *run,
-                 struct err *err);
+int run_note_end(struct db *db, struct runtime *rt, const struct run *run, struct err *err);
 
 #endif

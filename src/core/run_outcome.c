@@ -6,6 +6,7 @@
 #include "core/run_internal.h"
 #include "core/run_wake.h"
 #include "store/agent_state.h"
+#include "store/run_commands.h"
 
 /* -- What is told ------------------------------------------------------------------------------ */
 
@@ -25,8 +26,7 @@ static const char *wakeup_status(const struct run *run)
         return streq(run->status, RUN_CANCELLED) ? "cancelled" : "failed";
 }
 
-int run_note_end(struct db *db, const struct op *op, struct runtime *rt, const struct run *run,
-                 struct err *err)
+int run_note_end(struct db *db, struct runtime *rt, const struct run *run, struct err *err)
 {
         bool ok = streq(run->status, RUN_SUCCEEDED) || streq(run->status, RUN_CANCELLED);
         json_t *payload = json_pack("{s:s, s:s?, s:s?}", "status", run->status, "error", run->error,
@@ -35,8 +35,6 @@ int run_note_end(struct db *db, const struct op *op, struct runtime *rt, const s
 
         json_object_set_new(payload, "exitCode",
                             run->exit_code >= 0 ? json_integer(run->exit_code) : json_null());
-        if (r >= 0)
-                r = run_free_issue(db, op, run, err);
         if (r >= 0)
                 r = runs_note_wakeup(db, run->wakeup_request_id, wakeup_status(run), run->error,
                                      run->updated_at, err);
@@ -143,10 +141,11 @@ static int remember(struct db *db, struct run_task *t, const struct run *run,
         const char *params =
                 a && a->session_params ? json_to_arena(t->op->arena, a->session_params) : NULL;
         bool clear = a && a->clear_session;
+        const char *type = t->input.type ? t->input.type : t->agent.adapter_type;
         struct agent_runtime_state state = {
                 .agent_id = run->agent_id,
                 .company_id = run->company_id,
-                .adapter_type = t->agent.adapter_type,
+                .adapter_type = type,
                 .session_id = params ? a->session_id : NULL,
                 .session_display_id = params ? a->session_display_id : NULL,
                 .session_params_json = params,
@@ -162,7 +161,7 @@ static int remember(struct db *db, struct run_task *t, const struct run *run,
         struct agent_task_session task = {
                 .agent_id = run->agent_id,
                 .task_key = run->task_key,
-                .adapter_type = t->agent.adapter_type,
+                .adapter_type = type,
                 .session_params_json = params,
                 .session_display_id = state.session_display_id,
                 .last_run_id = run->id,
@@ -304,7 +303,9 @@ static int conclude(struct db *db, void *arg, struct err *err)
         if (r >= 0)
                 r = remember(db, t, &row, q->o, err);
         if (r >= 0 && !was_over)
-                r = run_note_end(db, t->op, t->rt, &row, err);
+                r = run_note_end(db, t->rt, &row, err);
+        if (r >= 0)
+                r = run_free_issue(db, t->op, &row, err);
         if (r >= 0 && !was_over && may_retry(t, &row, q->o))
                 r = queue_again(db, t, &row, err);
         if (r >= 0)
@@ -346,6 +347,11 @@ static int ignore(void *ctx, const struct lease_record *record)
         return 0;
 }
 
+static int forget_commands(struct db *db, struct run_task *t, struct err *err)
+{
+        return run_commands_delete(db, t->run.id, err);
+}
+
 enum run_next run_release(struct run_task *t)
 {
         CLEAN(err_done) struct err err = { 0 };
@@ -370,7 +376,7 @@ enum run_next run_release(struct run_task *t)
                 return RUN_NEXT_AGAIN;
         err_clear(&err);
         t->run.released_at = clock_now_us();
-        r = run_step(t, STEP_RELEASING, STEP_DONE, NULL, &err);
+        r = run_step(t, STEP_RELEASING, STEP_DONE, forget_commands, &err);
         FAULT("run.done");
         if (r < 0 && r != ERR_CONFLICT)
                 return RUN_NEXT_AGAIN;

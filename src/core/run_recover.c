@@ -60,13 +60,15 @@ static void keep_input(struct run_task *t, struct run_result *ret)
 
         if (r >= 0)
                 r = run_rebuild(t, s.row.idempotency_key, &err);
-        if (r < 0 || !t->command.stdin_text)
+        if (r < 0)
+                return;
+        if (t->command.grace_ms > 0)
+                ret->grace_ms = t->command.grace_ms;
+        if (!t->command.stdin_text)
                 return;
         ret->input = xcalloc(1, t->command.stdin_len + 1);
         ret->input_len = t->command.stdin_len;
         memcpy(ret->input, t->command.stdin_text, ret->input_len);
-        if (t->command.grace_ms > 0)
-                ret->grace_ms = t->command.grace_ms;
 }
 
 static enum run_next go_on(struct run_task *t, struct run_result *ret)

@@ -4,6 +4,7 @@
 #include "codec/check.h"
 #include "core/audit.h"
 #include "core/issue_internal.h"
+#include "core/run_internal.h"
 #include "store/agents.h"
 
 struct request {
@@ -71,34 +72,11 @@ int run_view_get(struct op *op, struct runtime *rt, const char *run_id, struct r
 
 /* -- Lists ------------------------------------------------------------------------------------ */
 
-struct rows {
-        struct arena *arena;
-        struct run *at;
-        size_t n, room;
-};
-
-static int collect(void *ctx, const struct run *row)
-{
-        struct rows *rows = ctx;
-
-        if (rows->n == rows->room) {
-                size_t room = rows->room ? 2 * rows->room : 16;
-                struct run *more = arena_alloc(rows->arena, room * sizeof(*more));
-
-                if (rows->n)
-                        memcpy(more, rows->at, rows->n * sizeof(*more));
-                rows->at = more;
-                rows->room = room;
-        }
-        rows->at[rows->n++] = *row;
-        return 0;
-}
-
 static int show_all(struct db *db, struct request *q, const struct run_filter *filter,
                     struct err *err)
 {
-        struct rows rows = { .arena = q->op->arena };
-        int r = runs_list(db, filter, q->op->arena, collect, &rows, err);
+        struct run_rows rows = { .arena = q->op->arena };
+        int r = runs_list(db, filter, q->op->arena, run_rows_add, &rows, err);
 
         for (size_t n = 0; r >= 0 && n < rows.n; n++) {
                 struct run_view view = { .run = rows.at[n] };
@@ -157,8 +135,9 @@ static int find_active(struct db *db, void *arg, struct err *err)
         if (r < 0 || !run_id)
                 return r;
         r = runs_get(db, run_id, q->op->arena, &q->view->run, err);
-        if (r >= 0)
-                r = complete(db, q, q->view, err);
+        if (r < 0 || run_is_terminal(&q->view->run)) /* over for everybody but its command */
+                return r;
+        r = complete(db, q, q->view, err);
         return r < 0 ? r : 1;
 }
 

@@ -209,7 +209,7 @@ static int promote(struct db *db, const struct op *op, const struct wakeup *row,
         return r < 0 ? r : (why ? 0 : r);
 }
 
-struct rows {
+struct wakeup_rows {
         struct arena *arena;
         struct wakeup *at;
         size_t n, room;
@@ -217,17 +217,9 @@ struct rows {
 
 static int collect(void *ctx, const struct wakeup *row)
 {
-        struct rows *rows = ctx;
+        struct wakeup_rows *rows = ctx;
 
-        if (rows->n == rows->room) {
-                size_t room = rows->room ? 2 * rows->room : 4;
-                struct wakeup *more = arena_alloc(rows->arena, room * sizeof(*more));
-
-                if (rows->n)
-                        memcpy(more, rows->at, rows->n * sizeof(*more));
-                rows->at = more;
-                rows->room = room;
-        }
+        rows->at = arena_more(rows->arena, rows->at, rows->n, &rows->room, sizeof(*rows->at));
         rows->at[rows->n++] = *row;
         return 0;
 }
@@ -252,7 +244,7 @@ static int promote_free(struct db *db, const struct op *op, const struct wakeup 
 int run_wake_promote_all(struct db *db, const struct op *op, struct runtime *rt UNUSED,
                          bool *ret_kick, struct err *err)
 {
-        struct rows rows = { .arena = op->arena };
+        struct wakeup_rows rows = { .arena = op->arena };
         int r = wakeups_deferred(db, op->arena, collect, &rows, err);
 
         for (size_t n = 0; r >= 0 && n < rows.n; n++)
@@ -263,7 +255,7 @@ int run_wake_promote_all(struct db *db, const struct op *op, struct runtime *rt 
 int run_wake_promote_in(struct db *db, const struct op *op, struct runtime *rt UNUSED,
                         const struct run *ended, bool *ret_kick, struct err *err)
 {
-        struct rows rows = { .arena = op->arena };
+        struct wakeup_rows rows = { .arena = op->arena };
         int r = wakeups_deferred_after(db, ended->id, ended->issue_id, op->arena, collect, &rows,
                                        err);
 

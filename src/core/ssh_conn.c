@@ -136,7 +136,7 @@ static int log_in(struct op *op, struct ssh_conn *c, const struct secret_context
                 r = ssh_config_resolve(op, rt, c->company_id, c->environment_id, config, context,
                                        &target, &resolved, err);
         if (r >= 0)
-                r = ssh_call_stream(op, &c->hosts->setup, &target, record, &call, err);
+                r = ssh_call_stream(op, ssh_hosts_setup(c->hosts), &target, record, &call, err);
         json_decref(resolved);
         json_decref(config);
         if (r >= 0) {

@@ -71,7 +71,9 @@ struct ssh_hosts {
         struct runtime *rt;
         char *run_dir, *known_dir;
         char *box_paths[SSH_N_BOXES];
-        struct ssh_setup setup;
+        struct ssh_setup setup; /* hashes: see ssh_hosts_setup() */
+        pthread_mutex_t hash_lock;
+        bool has_hashes;
         uv_loop_t *loop;
         pthread_mutex_t lock;
         struct ssh_conn *conns; /* never removed before the end */

@@ -40,7 +40,6 @@ static void find_boxes(struct ssh_hosts *h, const char *program)
                 h->box_paths[i] =
                         i == own ? xstrdup(program) : xasprintf("%s-%s", program, machines[i]);
                 *box = (struct ssh_box){ .machine = machines[i], .path = h->box_paths[i] };
-                hash_box(box);
         }
 }
 
@@ -52,6 +51,7 @@ int ssh_hosts_new(struct runtime *rt, uv_loop_t *loop, const char *data_dir,
         h->rt = rt;
         h->loop = loop;
         pthread_mutex_init(&h->lock, NULL);
+        pthread_mutex_init(&h->hash_lock, NULL);
         h->run_dir = xasprintf("%s/ssh/run", data_dir);
         h->known_dir = xasprintf("%s/ssh/known", data_dir);
         h->setup.trampoline = rt->settings.trampoline;
@@ -104,14 +104,21 @@ void ssh_hosts_free(struct ssh_hosts *h)
         for (size_t i = 0; i < SSH_N_BOXES; i++)
                 free(h->box_paths[i]);
         free_conns(h);
+        pthread_mutex_destroy(&h->hash_lock);
         pthread_mutex_destroy(&h->lock);
         free(h->run_dir);
         free(h->known_dir);
         free(h);
 }
 
-const struct ssh_setup *ssh_hosts_setup(const struct ssh_hosts *h)
+/* Reading the boxes takes longer than all the rest of a start: only who uses ssh waits for it. */
+const struct ssh_setup *ssh_hosts_setup(struct ssh_hosts *h)
 {
+        pthread_mutex_lock(&h->hash_lock);
+        for (size_t i = 0; i < SSH_N_BOXES && !h->has_hashes; i++)
+                hash_box(&h->setup.boxes[i]);
+        h->has_hashes = true;
+        pthread_mutex_unlock(&h->hash_lock);
         return &h->setup;
 }
 

@@ -19,7 +19,8 @@ int ssh_hosts_new(struct runtime *rt, uv_loop_t *loop, const char *data_dir,
 void ssh_hosts_close(struct ssh_hosts *hosts);
 void ssh_hosts_free(struct ssh_hosts *hosts);
 
-const struct ssh_setup *ssh_hosts_setup(const struct ssh_hosts *hosts);
+/* Operation: with the hashes of the boxes. */
+const struct ssh_setup *ssh_hosts_setup(struct ssh_hosts *hosts);
 /* The file of the host keys that were recorded for an environment; NULL for none. Heap. */
 char *ssh_hosts_record(const struct ssh_hosts *hosts, const char *environment_id);
 /* An environment is gone: forget its host key. */

@@ -1,5 +1,7 @@
 #include "store/issues.h"
 
+#include "store/runs.h"
+
 #define COLUMNS                                                                                    \
         "id, company_id, project_id, parent_id, identifier, title, description, status, "          \
         "work_mode, priority, assignee_agent_id, assignee_user_id, checkout_run_id, "              \
@@ -300,9 +302,8 @@ int issue_run_lives(struct db *db, const char *run_id, struct arena *arena, bool
 {
         CLEAN(stmt_end) struct stmt *s = NULL;
         int r = db_query(db,
-                         "SELECT agent_id, CASE WHEN status = 'queued' OR status = 'running' OR "
-                         "status = 'scheduled_retry' THEN 1 ELSE 0 END FROM heartbeat_runs "
-                         "WHERE id = ?1",
+                         "SELECT agent_id, CASE WHEN " RUN_HOLDS " THEN 1 ELSE 0 END "
+                         "FROM heartbeat_runs WHERE id = ?1",
                          DB_ARGS(DB_T(run_id)), &s, err);
 
         if (r >= 0)

@@ -1,5 +1,7 @@
 #include "store/wakeups.h"
 
+#include "store/runs.h"
+
 #define COLUMNS                                                                                    \
         "id, company_id, agent_id, source, trigger_detail, reason, payload, status, "              \
         "coalesced_count, requested_by_actor_type, requested_by_actor_id, idempotency_key, "       \
@@ -182,9 +184,8 @@ int wakeups_live_run(struct db *db, const char *issue_id, struct arena *arena, c
 {
         struct stmt *s = NULL;
         int r = db_query(db,
-                         "SELECT id FROM heartbeat_runs WHERE issue_id = ?1 "
-                         "AND status IN ('running', 'queued', 'scheduled_retry') "
-                         "ORDER BY CASE WHEN status = 'running' THEN 0 ELSE 1 END, created_at, id "
+                         "SELECT id FROM heartbeat_runs WHERE issue_id = ?1 AND " RUN_HOLDS
+                         " ORDER BY CASE WHEN step <> 'queued' THEN 0 ELSE 1 END, created_at, id "
                          "LIMIT 1",
                          DB_ARGS(DB_T(issue_id)), &s, err);
 

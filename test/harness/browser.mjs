@@ -25,7 +25,7 @@ function watch(page, troubles) {
 		const text = m.text();
 
 		// Answers that are no success, and a daemon that is away, are what tests are about.
-		if (m.type() === "error" && !text.startsWith("Failed to load resource")) troubles.push(`console: ${text}`);
+		if (m.type() === "error" && !/^(Failed to load resource|WebSocket connection to .* failed)/.test(text)) troubles.push(`console: ${text}`);
 	});
 	page.on("request", (r) => {
 		const url = new URL(r.url());

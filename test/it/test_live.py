@@ -344,5 +344,30 @@ class Hostile(LiveTest):
         self.assertEqual(self.req("GET", "/api/health").status, 200)
 
 
+class Clock(LiveTest):
+    daemon_binary = "faults"
+
+    def setUp(self):
+        self.clock = self.temp_dir() / "clock"
+        self.clock.write_text(str(30 * 24 * 3600))
+        self.daemon_env = {"BERTH_TEST_CLOCK_FILE": str(self.clock)}
+        super().setUp()
+
+    def test_numbers_grow_when_the_clock_is_set_back(self):
+        last = {"id": 0}
+        for crash in (True, False, True):
+            socket = self.ws()
+            self.act(1)
+            _, event = self.take(socket, 1)
+            socket.close()
+            self.assertGreater(event["id"], last["id"])
+            last = event
+            self.clock.write_text("0")
+            self.daemon.restart(crash=crash)
+        event = self.sse(headers={"Last-Event-ID": str(last["id"])}).next()
+        self.assertEqual(event.type, "reset")
+        self.assertGreater(int(event.id), last["id"])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -1,4 +1,5 @@
 """Environments on the web page, as somebody sets them up."""
+# slow: a browser, and what it asks for is tested without one
 from berthtest import wait_until
 from providertest import ProviderTest
 from webtest import WebTest

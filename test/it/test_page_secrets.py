@@ -1,4 +1,5 @@
 """Secrets and vaults on the web page."""
+# slow: a browser, and what it asks for is tested without one
 from awsfake import AwsFake
 from webtest import WebTest
 
