@@ -224,6 +224,26 @@ class LocalTest(RunTest):
         self.assertEqual((got["PAPERCLIP_COMPANY_ID"], got["PLAIN"]), ("mine", "1"))
 
 
+class SessionTest(RunTest):
+    def test_a_session_that_is_used_up(self):
+        """It is not taken up again: the next run begins anew."""
+        program = self.work / "claude"
+        program.write_text("""#!/bin/sh
+case "$*" in *--resume*)
+echo '{"type":"result","subtype":"error_max_turns","is_error":true,"session_id":"s1","result":"maximum turns reached"}'
+exit 1;; esac
+echo '{"type":"system","subtype":"init","session_id":"s1","model":"m1"}'
+echo '{"type":"result","subtype":"success","is_error":false,"session_id":"s1","result":"done"}'
+""")
+        program.chmod(0o755)
+        agent = self.agent(self.acme, adapterType="claude_local",
+                           adapterConfig={"command": str(program), "cwd": str(self.work)})
+        kept = lambda: [row["session_id"] for row in self.daemon.sql("SELECT * FROM agent_runtime_state")]
+        for status, session in (("succeeded", "s1"), ("failed", None), ("succeeded", "s1")):
+            run = self.finished(self.wake(agent))
+            self.assertEqual((run["status"], kept()), (status, [session]), run)
+
+
 class CancelTest(RunTest):
     def test_one_that_waits(self):
         agent = self.runner(HOLD, runtimeConfig={"heartbeat": {"maxConcurrentRuns": 1}})
