@@ -222,6 +222,26 @@ class LocalTest(RunTest):
         self.assertEqual((got["PAPERCLIP_COMPANY_ID"], got["PLAIN"]), ("mine", "1"))
 
 
+class SessionTest(RunTest):
+    def test_a_session_that_is_used_up(self):
+        """It is not taken up again: the next run begins anew."""
+        program = self.work / "claude"
+        program.write_text("""#!/bin/sh
+case "$*" in *--resume*)
+echo '{"type":"result","subtype":"error_max_turns","is_error":true,"session_id":"s1","result":"maximum turns reached"}'
+exit 1;; esac
+echo '{"type":"system","subtype":"init","session_id":"s1","model":"m1"}'
+echo '{"type":"result","subtype":"success","is_error":false,"session_id":"s1","result":"done"}'
+""")
+        program.chmod(0o755)
+        agent = self.agent(self.acme, adapterType="claude_local",
+                           adapterConfig={"command": str(program), "cwd": str(self.work)})
+        kept = lambda: [row["session_id"] for row in self.daemon.sql("SELECT * FROM agent_runtime_state")]
+        for status, session in (("succeeded", "s1"), ("failed", None), ("succeeded", "s1")):
+            run = self.finished(self.wake(agent))
+            self.assertEqual((run["status"], kept()), (status, [session]), run)
+
+
 class CancelTest(RunTest):
     def test_one_that_waits(self):
         agent = self.runner(HOLD, runtimeConfig={"heartbeat": {"maxConcurrentRuns": 1}})
@@ -457,6 +477,8 @@ class SelectTest(RunTest):
 
 
 class HttpTest(HookTest):
+    daemon_binary = "faults"
+
     def test_cancelled_before_its_turn(self):
         """Only some requests are made at a time. One that was cancelled while it waited is never made."""
         self.gate.clear()
@@ -471,6 +493,17 @@ class HttpTest(HookTest):
         self.assertEqual([self.finished(run)["status"] for run in runs if run is not waiting], ["succeeded"] * 4)
         self.assertEqual(self.finished(waiting)["status"], "cancelled")
         self.assertEqual(len(self.requests), 4)
+        self.nothing_held()
+
+    def test_one_that_may_have_arrived(self):
+        """It is not made again under its own id; who tries again says so."""
+        agent = self.hook()
+        self.crash_at("run.http.after", lambda: self.wake(agent))
+        first, second = wait_until(lambda: len(self.runs()) == 2 and self.runs(), "it is tried again")
+        self.assertEqual(self.finished(first)["errorCode"], "process_lost")
+        self.assertEqual(self.finished(second)["status"], "succeeded")
+        self.assertEqual([run["id"].encode() in body for run, (_, _, body) in zip((first, second), self.requests, strict=True)],
+                         [True, True])
         self.nothing_held()
 
     def test_a_request(self):
