@@ -66,7 +66,6 @@ const struct route routes_overview[] = {
         { "GET", "/api/companies/:companyId/approvals", none_of_company, 0 },
         { "GET", "/api/companies/:companyId/labels", none_of_company, 0 },
         { "GET", "/api/companies/:companyId/routines", none_of_company, 0 },
-        { "GET", "/api/companies/:companyId/skills", none_of_company, 0 },
         { "GET", "/api/issues/:id/approvals", none_of_issue, 0 },
         { "GET", "/api/issues/:id/attachments", none_of_issue, 0 },
         { "GET", "/api/issues/:id/interactions", none_of_issue, 0 },

@@ -29,16 +29,19 @@ static json_t *manifest_of(struct op *op, const struct plugin *p)
 static struct plugin_driver describe(struct search *s, const struct plugin *p, json_t *manifest,
                                      json_t *driver)
 {
+        const char *kind = json_get_string(driver, "kind");
+
         return (struct plugin_driver){
                 .plugin_id = p->id,
                 .plugin_key = p->key,
                 .manifest = manifest,
                 .driver = driver,
+                .is_sandbox = kind && streq(kind, KIND_SANDBOX),
                 .is_running = plugin_host_is_running(s->rt->plugins->host, p->id),
         };
 }
 
-static int show_providers(void *ctx, const struct plugin *p)
+static int show_drivers(void *ctx, const struct plugin *p)
 {
         struct search *s = ctx;
         json_t *manifest, *driver;
@@ -51,9 +54,8 @@ static int show_providers(void *ctx, const struct plugin *p)
         json_array_foreach(json_object_get(manifest, "environmentDrivers"), i, driver)
         {
                 struct plugin_driver found = describe(s, p, manifest, driver);
-                const char *kind = json_get_string(driver, "kind");
 
-                if (r >= 0 && kind && streq(kind, KIND_SANDBOX))
+                if (r >= 0)
                         r = s->fn(s->ctx, &found);
         }
         return r;
@@ -63,12 +65,12 @@ static int show_rows(struct db *db, void *arg, struct err *err)
 {
         struct search *s = arg;
 
-        return plugins_list(db, NULL, s->op->arena, show_providers, s, err);
+        return plugins_list(db, NULL, s->op->arena, show_drivers, s, err);
 }
 
-int plugin_each_provider(struct op *op, struct runtime *rt,
-                         int (*fn)(void *ctx, const struct plugin_driver *driver), void *ctx,
-                         struct err *err)
+int plugin_each_driver(struct op *op, struct runtime *rt,
+                       int (*fn)(void *ctx, const struct plugin_driver *driver), void *ctx,
+                       struct err *err)
 {
         struct search s = { .op = op, .rt = rt, .fn = fn, .ctx = ctx };
 

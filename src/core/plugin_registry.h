@@ -50,12 +50,13 @@ struct plugin_driver {
         const char *plugin_id, *plugin_key;
         json_t *manifest; /* of the plugin */
         json_t *driver;   /* its element of environmentDrivers */
+        bool is_sandbox;  /* a sandbox provider; else a driver of its own */
         bool is_running;  /* whether its worker runs */
 };
 
-/* Every sandbox provider of a plugin that should run and does. */
-int plugin_each_provider(struct op *op, struct runtime *rt,
-                         int (*fn)(void *ctx, const struct plugin_driver *driver), void *ctx,
-                         struct err *err);
+/* Every driver of a plugin that should run and does. */
+int plugin_each_driver(struct op *op, struct runtime *rt,
+                       int (*fn)(void *ctx, const struct plugin_driver *driver), void *ctx,
+                       struct err *err);
 
 #endif

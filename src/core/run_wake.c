@@ -173,21 +173,6 @@ static int answer_again(struct wake *w, struct wake_result *ret, struct err *err
         return r < 0 ? r : 1;
 }
 
-static int check_agent(const struct wake *w, struct err *err)
-{
-        json_t *details;
-        int r;
-
-        if (run_agent_is_invokable(&w->agent))
-                return 0;
-        r = err_set(err, ERR_CONFLICT, "Agent is not invokable in its current state");
-        details = json_pack("{s:s}", "status", w->agent.status);
-        if (err)
-                err_details(err, json_to_text(details));
-        json_decref(details);
-        return r;
-}
-
 /* Something that the issue waits for is not done. Whoever was spoken to may answer all the same. */
 static int is_blocked(struct wake *w, bool *ret, struct err *err)
 {
@@ -266,7 +251,7 @@ int run_wake_in(struct db *db, const struct op *op, struct runtime *rt UNUSED,
                 r = answer_again(&w, ret, err);
         if (r != 0)
                 return r < 0 ? r : 0;
-        r = check_agent(&w, err);
+        r = run_agent_check(&w.agent, err);
         if (r >= 0)
                 r = skip_reason(&w, &why, err);
         if (r < 0)

@@ -25,6 +25,7 @@ class Died(Exception):
 
 class Operation:
     times_max = 1  # of a point that is passed more often
+    points = ""    # what those begin with that are its own
 
     def __init__(self, test):
         self.t = test
@@ -114,7 +115,7 @@ class PointWalk:
             if only.lower() not in cls.__name__.lower():
                 continue
             passed = self.once(cls)
-            for point in sorted(listed & set(passed)):
+            for point in sorted(p for p in listed & set(passed) if p.startswith(cls.points)):
                 for n in range(1, min(passed.count(point), cls.times_max) + 1):
                     if point in reached and not again:
                         break
