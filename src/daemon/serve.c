@@ -398,6 +398,18 @@ static unsigned connections_to_hold(void)
         return (unsigned)MAX(limit.rlim_cur / 2, (rlim_t)1);
 }
 
+/* 0: the server's own. */
+static unsigned body_timeout_ms(void)
+{
+#ifdef BERTH_FAULTS
+        const char *given = getenv("BERTH_TEST_BODY_TIMEOUT_MS");
+
+        if (given)
+                return (unsigned)strtoul(given, NULL, 10);
+#endif
+        return 0;
+}
+
 static int start_loop(struct daemon *d, struct err *err)
 {
         struct http_server_config http = {
@@ -405,6 +417,7 @@ static int start_loop(struct daemon *d, struct err *err)
                 .handler = &api_handler,
                 .ctx = &d->api,
                 .max_connections = connections_to_hold(),
+                .body_timeout_ms = body_timeout_ms(),
         };
         int r = uv_loop_init(&d->loop);
 
