@@ -45,11 +45,8 @@ static int list_activity(struct call *c, struct err *err)
         if (r < 0)
                 return r;
         q.limit = MAX(1, MIN(q.limit, LIMIT_MAX));
-        jw_init(&q.w, &c->out);
-        jw_array(&q.w);
-        r = store_read(c->op, c->rt->store, list, &q, err);
-        jw_array_end(&q.w);
-        return r;
+        call_list(c, &q.w);
+        return call_list_end(&q.w, store_read(c->op, c->rt->store, list, &q, err));
 }
 
 /* Entries that a board caller writes itself. */

@@ -161,10 +161,26 @@ void call_field(struct call *c, const char *name, const char *value);
  * came of that. */
 void call_list(struct call *c, struct jw *w);
 int call_list_end(struct jw *w, int r);
-/* Paging: a cursor is "<microseconds>.<id>" of the last row shown; 0 and NULL when none was sent.
- */
-int call_cursor(struct call *c, int64_t *ret_us, const char **ret_id, struct err *err);
-void call_next_cursor(struct call *c, int64_t us, const char *id);
+/* A list in pages. A cursor is "<microseconds>.<id>" of the last row shown. */
+struct call_page {
+        struct jw w;
+        int64_t limit;     /* 0: all rows */
+        int64_t before_us; /* the cursor that was sent; 0 and NULL without */
+        const char *before_id;
+        int64_t shown, last_us;
+        const char *last_id;
+        bool more;
+};
+
+/* Read `limit`, `fallback` when absent, and `cursor`; or the cursor alone. */
+int call_page(struct call *c, struct call_page *p, int64_t fallback, int64_t max, struct err *err);
+int call_cursor(struct call *c, struct call_page *p, struct err *err);
+/* How many rows to ask the store for: one more than fit says that there is another page. */
+int64_t call_page_rows(const struct call_page *p);
+/* As call_list(). Whoever shows a row asks first whether there is room for it. */
+void call_page_begin(struct call *c, struct call_page *p);
+bool call_page_has_room(struct call_page *p, int64_t us, const char *id);
+int call_page_end(struct call *c, struct call_page *p, int r);
 /* ERR_NOT_FOUND with the resource's text when a path parameter is no UUID: no row can have that id.
  */
 int call_uuid(struct call *c, size_t param, const char *missing, const char **ret, struct err *err);

@@ -451,37 +451,6 @@ void call_field(struct call *c, const char *name, const char *value)
                 c->fields[c->n_fields++] = (struct http_field){ name, value };
 }
 
-void call_list(struct call *c, struct jw *w)
-{
-        jw_init(w, &c->out);
-        jw_array(w);
-}
-
-int call_list_end(struct jw *w, int r)
-{
-        jw_array_end(w);
-        return r;
-}
-
-int call_cursor(struct call *c, int64_t *ret_us, const char **ret_id, struct err *err)
-{
-        const char *cursor = call_query(c, "cursor");
-        char *end;
-
-        if (!cursor)
-                return 0;
-        *ret_us = strtoll(cursor, &end, 10);
-        if (*ret_us <= 0 || *end != '.' || !uuid_is_valid(end + 1))
-                return err_set(err, ERR_INVALID, "cursor must be a value of X-Next-Cursor");
-        *ret_id = end + 1;
-        return 0;
-}
-
-void call_next_cursor(struct call *c, int64_t us, const char *id)
-{
-        call_field(c, "X-Next-Cursor", arena_printf(&c->arena, "%lld.%s", (long long)us, id));
-}
-
 int call_uuid(struct call *c, size_t param, const char *missing, const char **ret, struct err *err)
 {
         if (!uuid_is_valid(c->params[param]))

@@ -14,13 +14,9 @@ static int show(void *ctx, const struct company *company)
 static int list_companies(struct call *c, struct err *err)
 {
         struct jw w;
-        int r;
 
-        jw_init(&w, &c->out);
-        jw_array(&w);
-        r = company_list(c->op, c->rt, show, &w, err);
-        jw_array_end(&w);
-        return r;
+        call_list(c, &w);
+        return call_list_end(&w, company_list(c->op, c->rt, show, &w, err));
 }
 
 static int encode_one(struct call *c, const struct company *company)

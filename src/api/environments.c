@@ -20,12 +20,9 @@ static int list_environments(struct call *c, struct err *err)
 
         if (r < 0)
                 return r;
-        jw_init(&w, &c->out);
-        jw_array(&w);
-        r = environment_list(c->op, c->rt, company, call_query(c, "status"),
-                             call_query(c, "driver"), show, &w, err);
-        jw_array_end(&w);
-        return r;
+        call_list(c, &w);
+        return call_list_end(&w, environment_list(c->op, c->rt, company, call_query(c, "status"),
+                                                  call_query(c, "driver"), show, &w, err));
 }
 
 static int guard_company(struct db *db, void *arg, struct err *err)

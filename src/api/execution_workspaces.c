@@ -83,11 +83,9 @@ static int list(struct call *c, struct err *err)
 
         if (r < 0)
                 return r;
-        jw_init(&l.w, &c->out);
-        jw_array(&l.w);
-        r = execution_workspace_list(c->op, c->rt, company, &filter, show, &l, err);
-        jw_array_end(&l.w);
-        return r;
+        call_list(c, &l.w);
+        return call_list_end(
+                &l.w, execution_workspace_list(c->op, c->rt, company, &filter, show, &l, err));
 }
 
 static int answer(struct call *c, const struct execution_workspace *e)
@@ -195,8 +193,10 @@ static const char *operation_status(const struct workspace_row *row)
         return row->cwd ? "succeeded" : "failed";
 }
 
-void encode_workspace_operation(struct jw *w, const struct workspace_row *row)
+int show_workspace_operation(void *ctx, const struct workspace_row *row)
 {
+        struct jw *w = ctx;
+
         jw_object(w);
         jw_kstring(w, "id", row->id);
         jw_kstring(w, "companyId", row->company_id);
@@ -214,11 +214,6 @@ void encode_workspace_operation(struct jw *w, const struct workspace_row *row)
         jw_ktime(w, "startedAt", row->created_at);
         jw_ktime(w, "finishedAt", row->restored_at);
         jw_object_end(w);
-}
-
-static int show_operation(void *ctx, const struct workspace_row *row)
-{
-        encode_workspace_operation(ctx, row);
         return 0;
 }
 
@@ -230,11 +225,9 @@ static int operations(struct call *c, struct err *err)
 
         if (r < 0)
                 return r;
-        jw_init(&w, &c->out);
-        jw_array(&w);
-        r = execution_workspace_operations(c->op, c->rt, id, show_operation, &w, err);
-        jw_array_end(&w);
-        return r;
+        call_list(c, &w);
+        return call_list_end(
+                &w, execution_workspace_operations(c->op, c->rt, id, show_workspace_operation, &w, err));
 }
 
 static int control(struct call *c, struct err *err)

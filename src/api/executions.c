@@ -106,59 +106,45 @@ static int get_execution(struct call *c, struct err *err)
         return 0;
 }
 
-struct page {
+struct listing {
         struct call *c;
-        struct jw w;
-        int64_t limit, shown, before_us;
-        const char *before_id;
-        struct execution last;
-        bool more;
+        struct call_page page;
 };
 
 static int show(void *ctx, const struct execution *row)
 {
-        struct page *p = ctx;
+        struct listing *l = ctx;
         struct exec_view live;
         bool open;
 
-        if (p->shown == p->limit) {
-                p->more = true;
+        if (!call_page_has_room(&l->page, row->created_at, row->id))
                 return 0;
-        }
-        open = exec_snapshot(p->c->rt->hub, row->id, &live);
-        encode_execution(&p->w, row, open ? &live : NULL);
-        p->last = *row;
-        p->shown++;
+        open = exec_snapshot(l->c->rt->hub, row->id, &live);
+        encode_execution(&l->page.w, row, open ? &live : NULL);
         return 0;
 }
 
 static int list(struct db *db, void *arg, struct err *err)
 {
-        struct page *p = arg;
+        struct listing *l = arg;
+        const struct call_page *p = &l->page;
 
-        return executions_list(db, p->c->params[0], p->before_us, p->before_id, p->limit + 1,
-                               p->c->op->arena, show, p, err);
+        return executions_list(db, l->c->params[0], p->before_us, p->before_id, call_page_rows(p),
+                               l->c->op->arena, show, l, err);
 }
 
 static int list_executions(struct call *c, struct err *err)
 {
         struct lease_record record;
-        struct page p = { .c = c };
+        struct listing l = { .c = c };
         int r = call_lease(c, true, &record, err);
 
         if (r >= 0)
-                r = call_query_int(c, "limit", LIST_LIMIT, 1, LIST_MAX, &p.limit, err);
-        if (r >= 0)
-                r = call_cursor(c, &p.before_us, &p.before_id, err);
+                r = call_page(c, &l.page, LIST_LIMIT, LIST_MAX, err);
         if (r < 0)
                 return r;
-        jw_init(&p.w, &c->out);
-        jw_array(&p.w);
-        r = store_read(c->op, c->rt->store, list, &p, err);
-        jw_array_end(&p.w);
-        if (r >= 0 && p.more)
-                call_next_cursor(c, p.last.created_at, p.last.id);
-        return r;
+        call_page_begin(c, &l.page);
+        return call_page_end(c, &l.page, store_read(c->op, c->rt->store, list, &l, err));
 }
 
 /* Starting */

@@ -45,34 +45,20 @@ int call_lease(struct call *c, bool board_only, struct lease_record *ret, struct
 
 /* Listing */
 
-struct page {
-        struct call *c;
-        struct jw w;
-        int64_t limit, shown;
-        struct lease last;
-        bool more;
-};
-
 static int show(void *ctx, const struct lease *lease)
 {
-        struct page *p = ctx;
+        struct call_page *p = ctx;
 
-        if (p->limit && p->shown == p->limit) {
-                p->more = true;
-                return 0;
-        }
-        encode_lease(&p->w, lease);
-        p->last = *lease;
-        p->shown++;
+        if (call_page_has_room(p, lease->last_used_at, lease->id))
+                encode_lease(&p->w, lease);
         return 0;
 }
 
 struct list_request {
         struct call *c;
-        struct page *page;
+        struct call_page page;
         const char *environment, *company; /* one of them */
-        const char *status, *before_id;
-        int64_t before_us;
+        const char *status;
         bool living;
 };
 
@@ -80,39 +66,33 @@ static int list(struct db *db, void *arg, struct err *err)
 {
         struct list_request *q = arg;
         struct arena *arena = q->c->op->arena;
-        int64_t limit = q->page->limit ? q->page->limit + 1 : 0;
+        struct call_page *p = &q->page;
+        int64_t limit = call_page_rows(p);
         int r;
 
         if (q->environment)
-                return leases_list(db, q->environment, q->status, q->before_us, q->before_id, limit,
-                                   arena, show, q->page, err);
+                return leases_list(db, q->environment, q->status, p->before_us, p->before_id, limit,
+                                   arena, show, p, err);
         r = access_manage_environments(db, q->c->op->actor, q->company, err);
         return r < 0 ? r
-                     : leases_list_company(db, q->company, q->living, q->before_us, q->before_id,
-                                           limit, arena, show, q->page, err);
+                     : leases_list_company(db, q->company, q->living, p->before_us, p->before_id,
+                                           limit, arena, show, p, err);
 }
 
 static int answer_list(struct list_request *q, int64_t fallback, struct err *err)
 {
         struct call *c = q->c;
-        struct page *page = q->page;
-        int r = call_query_int(c, "limit", fallback, 1, LIST_MAX, &page->limit, err);
+        int r = call_page(c, &q->page, fallback, LIST_MAX, err);
 
-        if (r >= 0)
-                r = call_cursor(c, &q->before_us, &q->before_id, err);
         if (r < 0)
                 return r;
-        call_list(c, &page->w);
-        r = call_list_end(&page->w, store_read(c->op, c->rt->store, list, q, err));
-        if (r >= 0 && page->more)
-                call_next_cursor(c, page->last.last_used_at, page->last.id);
-        return r;
+        call_page_begin(c, &q->page);
+        return call_page_end(c, &q->page, store_read(c->op, c->rt->store, list, q, err));
 }
 
 static int list_leases(struct call *c, struct err *err)
 {
-        struct page page = { .c = c };
-        struct list_request q = { .c = c, .page = &page, .status = call_query(c, "status") };
+        struct list_request q = { .c = c, .status = call_query(c, "status") };
         struct environment env;
         int r = call_uuid(c, 0, MISSING_ENVIRONMENT, &q.environment, err);
 
@@ -123,8 +103,7 @@ static int list_leases(struct call *c, struct err *err)
 
 static int list_company(struct call *c, struct err *err)
 {
-        struct page page = { .c = c };
-        struct list_request q = { .c = c, .page = &page, .living = call_query_flag(c, "living") };
+        struct list_request q = { .c = c, .living = call_query_flag(c, "living") };
         int r = call_uuid(c, 0, MISSING_COMPANY, &q.company, err);
 
         if (r >= 0)
@@ -305,11 +284,9 @@ static int release_run(struct call *c, struct err *err)
                 r = check_status(c, &status, err);
         if (r < 0)
                 return r;
-        jw_init(&w, &c->out);
-        jw_array(&w);
-        r = lease_release_run(c->op, c->rt, run, status, show_released, &w, err);
-        jw_array_end(&w);
-        return r;
+        call_list(c, &w);
+        return call_list_end(&w,
+                             lease_release_run(c->op, c->rt, run, status, show_released, &w, err));
 }
 
 const struct route routes_leases[] = {

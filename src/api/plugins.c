@@ -72,13 +72,9 @@ static int show(void *ctx, const struct plugin *p)
 static int list_plugins(struct call *c, struct err *err)
 {
         struct jw w;
-        int r;
 
-        jw_init(&w, &c->out);
-        jw_array(&w);
-        r = plugin_list(c->op, c->rt, call_query(c, "status"), show, &w, err);
-        jw_array_end(&w);
-        return r;
+        call_list(c, &w);
+        return call_list_end(&w, plugin_list(c->op, c->rt, call_query(c, "status"), show, &w, err));
 }
 
 static int board_org(struct db *db, void *arg, struct err *err)

@@ -113,26 +113,12 @@ static int invoke(struct call *c, struct err *err)
 
 /* -- Lists ------------------------------------------------------------------------------------ */
 
-struct page {
-        struct jw w;
-        int64_t limit, shown; /* 0: all */
-        int64_t last_us;
-        const char *last_id;
-        bool more;
-};
-
 static int show(void *ctx, const struct run_view *view)
 {
-        struct page *p = ctx;
+        struct call_page *p = ctx;
 
-        if (p->limit && p->shown == p->limit) {
-                p->more = true;
-                return 0;
-        }
-        encode_run_view(&p->w, view, false);
-        p->last_us = view->run.created_at;
-        p->last_id = view->run.id;
-        p->shown++;
+        if (call_page_has_room(p, view->run.created_at, view->run.id))
+                encode_run_view(&p->w, view, false);
         return 0;
 }
 
@@ -140,27 +126,26 @@ static int list(struct call *c, struct err *err)
 {
         struct run_filter filter = { .agent_id = call_query(c, "agentId"),
                                      .issue_id = call_query(c, "issueId") };
-        struct page p = { 0 };
+        struct call_page p = { 0 };
         int r = call_uuid(c, 0, MISSING_COMPANY, &filter.company_id, err);
 
         if (r >= 0)
                 r = call_query_int(c, "limit", 0, INT64_MIN, INT64_MAX, &p.limit, err);
         if (r >= 0)
-                r = call_cursor(c, &filter.before_us, &filter.before_id, err);
+                r = call_cursor(c, &p, err);
         if (r < 0)
                 return r;
         if (call_query(c, "limit"))
                 p.limit = MAX(1, MIN(p.limit, LIST_MAX));
-        filter.limit = p.limit ? p.limit + 1 : 0;
-        call_list(c, &p.w);
-        r = call_list_end(&p.w, run_view_list(c->op, c->rt, &filter, show, &p, err));
-        if (r >= 0 && p.more)
-                call_next_cursor(c, p.last_us, p.last_id);
-        return r;
+        filter.before_us = p.before_us;
+        filter.before_id = p.before_id;
+        filter.limit = call_page_rows(&p);
+        call_page_begin(c, &p);
+        return call_page_end(c, &p, run_view_list(c->op, c->rt, &filter, show, &p, err));
 }
 
 struct fill {
-        struct page *page;
+        struct call_page *page;
         int64_t wanted;
 };
 
@@ -177,7 +162,7 @@ static int show_ended(void *ctx, const struct run_view *view)
 static int list_live(struct call *c, struct err *err)
 {
         struct run_filter filter = { .live = true };
-        struct page p = { 0 };
+        struct call_page p = { 0 };
         struct fill fill = { .page = &p };
         int r = call_uuid(c, 0, MISSING_COMPANY, &filter.company_id, err);
 
@@ -189,31 +174,33 @@ static int list_live(struct call *c, struct err *err)
                 return r;
         filter.limit = p.limit = MAX(1, MIN(p.limit, LIVE_MAX));
         fill.wanted = MIN(fill.wanted, p.limit);
-        call_list(c, &p.w);
+        call_page_begin(c, &p);
         r = run_view_list(c->op, c->rt, &filter, show, &p, err);
         if (r >= 0 && p.shown < fill.wanted) {
                 filter.live = false;
                 filter.limit = 2 * LIVE_MAX;
                 r = run_view_list(c->op, c->rt, &filter, show_ended, &fill, err);
         }
-        return call_list_end(&p.w, r);
+        return call_page_end(c, &p, r);
+}
+
+static int answer_issue(struct call *c, bool live, struct err *err)
+{
+        struct call_page p = { 0 };
+
+        call_page_begin(c, &p);
+        return call_page_end(c, &p,
+                             run_view_issue(c->op, c->rt, c->params[0], live, show, &p, err));
 }
 
 static int list_of_issue(struct call *c, struct err *err)
 {
-        struct page p = { 0 };
-
-        call_list(c, &p.w);
-        return call_list_end(&p.w,
-                             run_view_issue(c->op, c->rt, c->params[0], false, show, &p, err));
+        return answer_issue(c, false, err);
 }
 
 static int list_live_of_issue(struct call *c, struct err *err)
 {
-        struct page p = { 0 };
-
-        call_list(c, &p.w);
-        return call_list_end(&p.w, run_view_issue(c->op, c->rt, c->params[0], true, show, &p, err));
+        return answer_issue(c, true, err);
 }
 
 static int active(struct call *c, struct err *err)
@@ -310,12 +297,6 @@ static int issues(struct call *c, struct err *err)
         return call_list_end(&w, run_view_issues(c->op, c->rt, c->params[0], show_issue, &w, err));
 }
 
-static int show_operation(void *ctx, const struct workspace_row *row)
-{
-        encode_workspace_operation(ctx, row);
-        return 0;
-}
-
 static int operations(struct call *c, struct err *err)
 {
         const char *id;
@@ -325,7 +306,7 @@ static int operations(struct call *c, struct err *err)
         if (r < 0)
                 return r;
         call_list(c, &w);
-        return call_list_end(&w, run_view_operations(c->op, c->rt, id, show_operation, &w, err));
+        return call_list_end(&w, run_view_operations(c->op, c->rt, id, show_workspace_operation, &w, err));
 }
 
 /* They are quick and say what they have to say in their row. */

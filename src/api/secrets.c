@@ -20,11 +20,8 @@ static int list_secrets(struct call *c, struct err *err)
 
         if (r < 0)
                 return r;
-        jw_init(&w, &c->out);
-        jw_array(&w);
-        r = secret_list(c->op, c->rt, company, show, &w, err);
-        jw_array_end(&w);
-        return r;
+        call_list(c, &w);
+        return call_list_end(&w, secret_list(c->op, c->rt, company, show, &w, err));
 }
 
 static int encode_one(struct call *c, const struct secret *secret)
@@ -133,11 +130,8 @@ static int versions(struct call *c, struct err *err)
 
         if (r < 0)
                 return r;
-        jw_init(&w, &c->out);
-        jw_array(&w);
-        r = secret_list_versions(c->op, c->rt, id, show_version, &w, err);
-        jw_array_end(&w);
-        return r;
+        call_list(c, &w);
+        return call_list_end(&w, secret_list_versions(c->op, c->rt, id, show_version, &w, err));
 }
 
 static int show_event(void *ctx, const struct secret_event *event)
@@ -154,11 +148,8 @@ static int events(struct call *c, struct err *err)
 
         if (r < 0)
                 return r;
-        jw_init(&w, &c->out);
-        jw_array(&w);
-        r = secret_list_events(c->op, c->rt, id, show_event, &w, err);
-        jw_array_end(&w);
-        return r;
+        call_list(c, &w);
+        return call_list_end(&w, secret_list_events(c->op, c->rt, id, show_event, &w, err));
 }
 
 static int import_sealed(struct call *c, struct err *err)

@@ -63,48 +63,29 @@ static int make(struct call *c, struct err *err)
         return answer(c, &snapshot);
 }
 
-struct page {
-        struct jw w;
-        int64_t limit, shown;
-        struct snapshot last;
-        bool more;
-};
-
 static int show(void *ctx, const struct snapshot *s)
 {
-        struct page *p = ctx;
+        struct call_page *p = ctx;
 
-        if (p->shown == p->limit) {
-                p->more = true;
-                return 0;
-        }
-        encode(&p->w, s);
-        p->last = *s;
-        p->shown++;
+        if (call_page_has_room(p, s->created_at, s->id))
+                encode(&p->w, s);
         return 0;
 }
 
 static int list(struct call *c, struct err *err)
 {
-        const char *company, *before_id = NULL;
-        struct page page = { 0 };
-        int64_t before_us = 0;
+        struct call_page p = { 0 };
+        const char *company;
         int r = call_uuid(c, 0, MISSING_COMPANY, &company, err);
 
         if (r >= 0)
-                r = call_query_int(c, "limit", LIST_DEFAULT, 1, LIST_MAX, &page.limit, err);
-        if (r >= 0)
-                r = call_cursor(c, &before_us, &before_id, err);
+                r = call_page(c, &p, LIST_DEFAULT, LIST_MAX, err);
         if (r < 0)
                 return r;
-        jw_init(&page.w, &c->out);
-        jw_array(&page.w);
-        r = snapshot_list(c->op, c->rt, company, before_us, before_id, page.limit + 1, show, &page,
-                          err);
-        jw_array_end(&page.w);
-        if (r >= 0 && page.more)
-                call_next_cursor(c, page.last.created_at, page.last.id);
-        return r;
+        call_page_begin(c, &p);
+        r = snapshot_list(c->op, c->rt, company, p.before_us, p.before_id, call_page_rows(&p), show,
+                          &p, err);
+        return call_page_end(c, &p, r);
 }
 
 static int get(struct call *c, struct err *err)

@@ -63,11 +63,8 @@ static int list(struct call *c, struct err *err)
 
         if (r < 0)
                 return r;
-        jw_init(&w, &c->out);
-        jw_array(&w);
-        r = vault_list(c->op, c->rt, company, show, &w, err);
-        jw_array_end(&w);
-        return r;
+        call_list(c, &w);
+        return call_list_end(&w, vault_list(c->op, c->rt, company, show, &w, err));
 }
 
 static int hide(void *ctx UNUSED, const struct vault_row *row UNUSED)

@@ -63,6 +63,22 @@ void *arena_alloc(struct arena *a, size_t size)
         return p;
 }
 
+void *arena_more(struct arena *a, void *at, size_t n, size_t *room, size_t size)
+{
+        size_t larger = *room ? 2 * *room : 8;
+        void *copy;
+
+        if (n < *room)
+                return at;
+        if (larger > SIZE_MAX / 2 / size)
+                abort();
+        copy = arena_alloc(a, larger * size);
+        if (n > 0)
+                memcpy(copy, at, n * size);
+        *room = larger;
+        return copy;
+}
+
 char *arena_strndup(struct arena *a, const char *s, size_t n)
 {
         char *copy;

@@ -25,6 +25,10 @@ char *arena_strndup(struct arena *a, const char *s, size_t n); /* as xstrndup() 
 char *arena_strtrim(struct arena *a, const char *s);
 char *arena_printf(struct arena *a, const char *fmt, ...) PRINTF(2, 3);
 
+/* An array that grows: room for one more behind its n elements. The array itself, or a larger copy
+ * when n has reached *room; start with NULL, 0 and 0. */
+void *arena_more(struct arena *a, void *at, size_t n, size_t *room, size_t size);
+
 #define arena_new(a, type) ((type *)arena_alloc((a), sizeof(type)))
 
 /* Run fn(arg) when the arena ends, in reverse order of registration. */

@@ -15,11 +15,13 @@ int runs_print_list(struct cli *c, const char *path, struct err *err);
 int runs_limit(struct cli *c, const char *given, const char *joint, const char **ret_query,
                struct err *err);
 
-/* Print the log of a run from its beginning, and with `follow` until the run is over, also when the
- * daemon is restarted meanwhile. *ret_status (may be NULL) is the run's status at the end; the
- * arena's. */
-int runs_print_log(struct cli *c, const char *run_id, bool follow, const char **ret_status,
-                   struct err *err);
+/* Print the log of a run, as far as it is there. */
+int runs_print_log(struct cli *c, const char *run_id, struct err *err);
+/* Print it from its beginning until the run is over, also when the daemon is restarted meanwhile.
+ * *ret_status is the run's status at the end; the arena's. */
+int runs_follow_log(struct cli *c, const char *run_id, const char **ret_status, struct err *err);
+/* On standard error: how it ended, and why, then `more` (may be ""). */
+void runs_say_end(struct cli *c, const char *run_id, const char *status, const char *more);
 /* 0 for a run that succeeded, else 1. */
 int runs_exit_status(const char *run_status);
 

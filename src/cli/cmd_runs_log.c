@@ -1,5 +1,8 @@
-/* `berth runs logs`: what a run said. Pages of the log are asked for one after the other; where it
- * ends for now, we ask again, less often the longer nothing comes. */
+/* `berth runs logs`: what a run said.
+ *
+ * What is there is asked for in pages. Following is a stream of records (docs/events.md), each with
+ * the offset after it: a connection that breaks, or a daemon that is restarted, is asked again from
+ * the last offset that was printed, so that nothing is left out or printed twice. */
 #include <poll.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -7,19 +10,30 @@
 #include "base/clock.h"
 #include "cli/cmd_runs.h"
 #include "cli/output.h"
+#include "client/flow.h"
+#include "codec/sse.h"
 
-#define PAGE_BYTES 262144
-#define PAUSE_MS   50
-#define PAUSE_MAX  500
-#define OUTAGE_MAX (60 * 1000) /* a daemon that is gone for longer is gone */
+#define PAGE_BYTES  262144
+#define RECORD_MAX  ((size_t)4 << 20)
+#define SILENCE_MS  (60 * 1000) /* the daemon says something every 15 seconds */
+#define FIRST_PAUSE 50
+#define LAST_PAUSE  1000
+#define OUTAGE_MAX  (60 * 1000) /* a daemon that is gone for longer is gone */
 
 struct tail {
         struct cli *c;
+        struct berth *api;
         const char *run_id;
-        int64_t offset;
-        bool follow, over, news;
-        int64_t unreachable_since; /* 0: it answers */
-        char status[32];           /* of the run */
+        int64_t offset; /* after what is printed */
+        bool over;
+        char status[32]; /* of the run */
+
+        /* following */
+        struct flow flow;
+        struct sse_decoder sse;
+        struct buf refusal;    /* the answer when it is no stream */
+        int64_t lost_since_ms; /* 0: it answers */
+        int pause_ms;
 };
 
 /* -- Printing --------------------------------------------------------------------------------- */
@@ -59,12 +73,8 @@ static void put_record(const char *line, size_t n)
         json_decref(record);
 }
 
-static void put_page(struct tail *t, const json_t *page)
+static void put_lines(const struct tail *t, const char *at, size_t left)
 {
-        const json_t *content = json_object_get(page, "content");
-        const char *at = json_string_value(content);
-        size_t left = json_string_length(content);
-
         if (t->c->json) {
                 (void)fwrite(at, 1, left, stdout);
                 (void)fflush(stdout);
@@ -81,51 +91,145 @@ static void put_page(struct tail *t, const json_t *page)
         }
 }
 
-/* -- Asking ----------------------------------------------------------------------------------- */
+/* -- What is there ---------------------------------------------------------------------------- */
 
-static int ask_status(struct tail *t, struct err *err)
+/* One page; `over` at the end of what there is. A run that never began has no log. */
+static int print_page(struct tail *t, struct err *err)
 {
-        json_t *run;
-        int r = cli_call(t->c, "GET", cli_printf(t->c, "/api/heartbeat-runs/%s", t->run_id), NULL,
-                         &run, err);
-
-        if (r >= 0) {
-                snprintf(t->status, sizeof(t->status), "%s", cli_text(run, "status"));
-                t->over =
-                        *cli_text(run, "finishedAt") && (streq(cli_text(run, "step"), "done") ||
-                                                         streq(cli_text(run, "step"), "releasing"));
-        }
-        return r;
-}
-
-/* A page, or the end. Before a run begins there is no log; one that never began has none. */
-static int ask(struct tail *t, struct err *err)
-{
+        const json_t *content, *next;
         json_t *page;
-        bool over;
-        int r = ask_status(t, err);
+        int r = cli_call(t->c, "GET",
+                         cli_printf(t->c, "/api/heartbeat-runs/%s/log?offset=%lld&limitBytes=%d",
+                                    t->run_id, (long long)t->offset, PAGE_BYTES),
+                         NULL, &page, err);
 
-        if (r < 0)
-                return r;
-        over = t->over;
-        t->over = false;
-        r = cli_call(t->c, "GET",
-                     cli_printf(t->c, "/api/heartbeat-runs/%s/log?offset=%lld&limitBytes=%d",
-                                t->run_id, (long long)t->offset, PAGE_BYTES),
-                     NULL, &page, err);
         if (r == ERR_NOT_FOUND) {
                 err_clear(err);
-                t->over = over || !t->follow;
+                t->over = true;
                 return 0;
         }
         if (r < 0)
                 return r;
-        put_page(t, page);
-        t->news = json_string_length(json_object_get(page, "content")) > 0;
-        if (json_object_get(page, "nextOffset"))
-                t->offset = json_integer_value(json_object_get(page, "nextOffset"));
-        t->over = json_is_true(json_object_get(page, "eof")) || (!t->follow && !t->news);
+        content = json_object_get(page, "content");
+        next = json_object_get(page, "nextOffset");
+        put_lines(t, json_string_value(content), json_string_length(content));
+        t->offset = json_integer_value(next);
+        t->over = !next || json_string_length(content) == 0;
         return 0;
+}
+
+int runs_print_log(struct cli *c, const char *run_id, struct err *err)
+{
+        struct tail t = { .c = c, .run_id = run_id };
+        struct berth *api;
+        int r = cli_connect(c, &api, err); /* what it keeps is not the page's */
+
+        while (r >= 0 && !t.over) {
+                struct arena kept = c->arena;
+
+                arena_init(&c->arena);
+                r = print_page(&t, err);
+                arena_done(&c->arena);
+                c->arena = kept;
+        }
+        return r;
+}
+
+/* -- Following -------------------------------------------------------------------------------- */
+
+static void take_end(struct tail *t, const struct sse_event *event)
+{
+        json_t *end = NULL;
+
+        if (json_parse(event->data, event->len, &end, NULL) >= 0)
+                snprintf(t->status, sizeof(t->status), "%s", cli_text(end, "status"));
+        json_decref(end);
+        t->over = true;
+}
+
+static int take_event(void *ctx, const struct sse_event *event, struct err *err UNUSED)
+{
+        struct tail *t = ctx;
+
+        if (streq(event->event, "log")) {
+                put_lines(t, event->data, event->len);
+                if (t->c->json)
+                        put_lines(t, "\n", 1);
+                t->offset = strtoll(event->id, NULL, 10);
+        } else if (streq(event->event, "end")) {
+                take_end(t, event);
+        }
+        return 0;
+}
+
+static int take_bytes(void *arg, const struct http_answer *answer, const char *data, size_t len,
+                      struct err *err)
+{
+        struct tail *t = arg;
+
+        if (answer->status != 200 || !answer->is_event_stream) {
+                buf_append(&t->refusal, data, len);
+                return 0;
+        }
+        t->lost_since_ms = 0;
+        return sse_feed(&t->sse, data, len, err);
+}
+
+/* Until the answer is complete: 0, or why it is not. */
+static int read_stream(struct tail *t, struct err *err)
+{
+        int r = 0;
+
+        while (r == 0) {
+                struct pollfd p = { .fd = t->flow.fd, .events = flow_events(&t->flow) };
+                int n = poll(&p, 1, SILENCE_MS);
+
+                if (n == 0)
+                        return err_set(err, ERR_UNCERTAIN, "the daemon says nothing any more");
+                if (n > 0)
+                        r = flow_step(&t->flow, err);
+        }
+        return r < 0 ? r : 0;
+}
+
+/* What the daemon refuses is final; one that stops ends its streams, and comes back. */
+static int judge_answer(struct tail *t, struct err *err)
+{
+        struct berth_response response = {
+                .status = flow_answer(&t->flow)->status,
+                .body = (char *)buf_str(&t->refusal),
+                .len = t->refusal.len,
+        };
+        struct berth_error error;
+
+        if (response.status >= 400 && berth_refusal(&response, &error) < 0)
+                return cli_api_error(&error, err);
+        return t->over ? 0 : err_set(err, ERR_UNCERTAIN, "the daemon stopped");
+}
+
+static int read_once(struct tail *t, struct err *err)
+{
+        char path[128], last[24];
+        struct http_call call = {
+                .method = "GET",
+                .path = path,
+                .accept = "text/event-stream",
+                .last_event_id = last,
+        };
+        int r;
+
+        (void)snprintf(path, sizeof(path), "/api/heartbeat-runs/%s/log?follow=1", t->run_id);
+        (void)snprintf(last, sizeof(last), "%lld", (long long)t->offset);
+        buf_clear(&t->refusal);
+        sse_decoder_init(&t->sse, RECORD_MAX, take_event, t);
+        r = flow_start(&t->flow, t->api, &call, take_bytes, t, err);
+        if (r >= 0)
+                r = read_stream(t, err);
+        if (r >= 0)
+                r = judge_answer(t, err);
+        sse_decoder_done(&t->sse); /* with what was left unfinished */
+        flow_close(&t->flow);
+        return r;
 }
 
 /* Nobody there, an answer that broke off, or a daemon that is stopping: not a refusal. */
@@ -136,56 +240,49 @@ static bool is_outage(int code)
 }
 
 /* One that is being restarted comes back. */
-static int bear(struct tail *t, int code, struct err *err)
+static int wait_for_daemon(struct tail *t, int code, struct err *err)
 {
         int64_t now = clock_mono_ms();
 
-        if (!is_outage(code) || !t->follow)
+        if (!is_outage(code))
                 return code;
-        if (!t->unreachable_since)
-                t->unreachable_since = now;
-        if (now - t->unreachable_since > OUTAGE_MAX)
+        if (!t->lost_since_ms) {
+                t->lost_since_ms = now;
+                t->pause_ms = FIRST_PAUSE;
+        }
+        if (now - t->lost_since_ms > OUTAGE_MAX)
                 return code;
         err_clear(err);
+        (void)poll(NULL, 0, t->pause_ms);
+        t->pause_ms = MIN(2 * t->pause_ms, LAST_PAUSE);
         return 0;
 }
 
-/* What one round took of memory goes with it: following may take days. */
-static int round_of(struct tail *t, struct err *err)
+int runs_follow_log(struct cli *c, const char *run_id, const char **ret_status, struct err *err)
 {
-        struct arena kept = t->c->arena;
-        int r;
-
-        arena_init(&t->c->arena);
-        t->news = false;
-        r = ask(t, err);
-        arena_done(&t->c->arena);
-        t->c->arena = kept;
-        if (r < 0)
-                return bear(t, r, err);
-        t->unreachable_since = 0;
-        return 0;
-}
-
-int runs_print_log(struct cli *c, const char *run_id, bool follow, const char **ret_status,
-                   struct err *err)
-{
-        struct tail t = { .c = c, .run_id = run_id, .follow = follow };
-        struct berth *api;
-        int pause = PAUSE_MS;
-        int r = cli_connect(c, &api, err); /* what it keeps is not the round's */
+        struct tail t = { .c = c, .run_id = run_id, .flow = FLOW_INIT };
+        int r = cli_connect(c, &t.api, err);
 
         while (r >= 0 && !t.over) {
-                r = round_of(&t, err);
-                if (r < 0 || t.over)
-                        break;
-                pause = t.news ? PAUSE_MS : MIN(2 * pause, PAUSE_MAX);
-                if (!t.news)
-                        (void)poll(NULL, 0, pause);
+                r = read_once(&t, err);
+                if (r < 0)
+                        r = wait_for_daemon(&t, r, err);
         }
-        if (r >= 0 && ret_status)
+        buf_done(&t.refusal);
+        if (r >= 0)
                 *ret_status = cli_printf(c, "%s", t.status);
         return r;
+}
+
+void runs_say_end(struct cli *c, const char *run_id, const char *status, const char *more)
+{
+        json_t *run = NULL;
+        const char *error = "";
+
+        if (cli_call(c, "GET", cli_printf(c, "/api/heartbeat-runs/%s", run_id), NULL, &run, NULL) >=
+            0)
+                error = cli_text(run, "error");
+        out_note("run %s %s%s%s%s", run_id, status, *error ? ": " : "", error, more);
 }
 
 int runs_exit_status(const char *run_status)
@@ -197,17 +294,18 @@ int runs_exit_status(const char *run_status)
 
 static int run_logs(struct cli *c, const struct args *a, struct err *err)
 {
-        bool follow = args_flag(a, "follow");
         const char *status;
         json_t *run;
         int r = cli_run(c, a->words[0], &run, err);
 
+        if (r >= 0 && !args_flag(a, "follow"))
+                return runs_print_log(c, cli_text(run, "id"), err);
         if (r >= 0)
-                r = runs_print_log(c, cli_text(run, "id"), follow, &status, err);
-        if (r < 0 || !follow)
-                return r < 0 ? r : 0;
+                r = runs_follow_log(c, cli_text(run, "id"), &status, err);
+        if (r < 0)
+                return r;
         if (!c->json)
-                out_note("run %s %s", cli_text(run, "id"), status);
+                runs_say_end(c, cli_text(run, "id"), status, "");
         return runs_exit_status(status);
 }
 
@@ -222,8 +320,9 @@ const struct cli_command cmd_runs_logs = {
         .summary = "Print what a run said",
         .notes =
                 "What the agent wrote to standard error, and what Berth says, goes to standard\n"
-                "error. With -f the exit status is 0 when the run succeeded and 1 when it did not.\n"
-                "With --json the records are printed as they are stored.",
+                "error. With -f the exit status is 0 when the run succeeded and 1 when it did not;\n"
+                "Ctrl-C ends the looking, not the run. With --json the records are\n"
+                "printed as they are stored.",
         .example = "berth runs logs -f 4f2a",
         .options = logs_options,
         .run = run_logs,

@@ -8,30 +8,13 @@
 #include <sys/wait.h>
 
 #include "base/fd.h"
+#include "base/installed.h"
 #include "cli/doctor.h"
 #include "codec/subid.h"
 
 #define ROOT_FIRST 0x70000000
 #define ROOT_COUNT 65536
 #define TEXT_MAX   ((size_t)64 << 10)
-
-/* Beside berth, or in the libexec directory of the same prefix. */
-static const char *find_box(struct cli *c)
-{
-        static const char *const places[] = { "berth-box", "../libexec/berth/berth-box" };
-        char self[4096];
-        ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
-        for (size_t i = 0; n > 0 && i < ARRAY_LEN(places); i++) {
-                const char *path;
-
-                self[n] = '\0';
-                path = cli_printf(c, "%.*s/%s", (int)(strrchr(self, '/') - self), self, places[i]);
-                if (access(path, X_OK) == 0)
-                        return path;
-        }
-        return NULL;
-}
 
 static struct id_range read_range(const char *path)
 {
@@ -105,7 +88,7 @@ static void add_line(struct doctor_report *d, char *line, bool *usable)
 void doctor_sandbox(struct doctor_report *d)
 {
         CLEAN(buf_done) struct buf out = { .max = TEXT_MAX };
-        const char *program = find_box(d->cli);
+        const char *program = installed_box(&d->cli->arena);
         bool usable = true;
         char *rest, *line;
 

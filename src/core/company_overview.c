@@ -123,15 +123,7 @@ static int collect(void *ctx, const struct agent *row)
 
         if (streq(row->status, "terminated"))
                 return 0;
-        if (chart->n == chart->room) {
-                size_t room = chart->room ? 2 * chart->room : 16;
-                struct agent *grown = arena_alloc(chart->arena, room * sizeof(*grown));
-
-                if (chart->n)
-                        memcpy(grown, chart->at, chart->n * sizeof(*grown));
-                chart->at = grown;
-                chart->room = room;
-        }
+        chart->at = arena_more(chart->arena, chart->at, chart->n, &chart->room, sizeof(*chart->at));
         chart->at[chart->n++] = *row;
         return 0;
 }

@@ -24,15 +24,7 @@ int issue_collect(void *ctx, const struct issue *row)
 {
         struct issue_rows *rows = ctx;
 
-        if (rows->n == rows->room) {
-                size_t room = rows->room ? 2 * rows->room : 8;
-                struct issue *more = arena_alloc(rows->arena, room * sizeof(*more));
-
-                if (rows->n)
-                        memcpy(more, rows->at, rows->n * sizeof(*more));
-                rows->at = more;
-                rows->room = room;
-        }
+        rows->at = arena_more(rows->arena, rows->at, rows->n, &rows->room, sizeof(*rows->at));
         rows->at[rows->n++] = *row;
         return 0;
 }

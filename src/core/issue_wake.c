@@ -90,7 +90,7 @@ static int end_runs(const struct issue_change_context *x, const struct issue *i,
                     const char *agent_id, const char *why, const char *code, struct err *err)
 {
         struct run_filter filter = { .issue_id = i->id, .agent_id = agent_id, .live = true };
-        struct run_rows rows = { 0 };
+        struct run_rows rows = { .arena = x->op->arena };
         int r = runs_list(x->db, &filter, x->op->arena, run_rows_add, &rows, err);
 
         for (size_t n = 0; r >= 0 && n < rows.n; n++) {
@@ -99,7 +99,6 @@ static int end_runs(const struct issue_change_context *x, const struct issue *i,
                 r = run_cancel_in(x->db, x->op, x->rt, &rows.at[n], why, code, err);
                 *x->kick = true;
         }
-        free(rows.at);
         return r < 0 ? r : 0;
 }
 
@@ -218,15 +217,7 @@ static int collect_agent(void *ctx, const struct agent *row)
 {
         struct agents *all = ctx;
 
-        if (all->n == all->room) {
-                size_t room = all->room ? 2 * all->room : 16;
-                struct agent *more = arena_alloc(all->arena, room * sizeof(*more));
-
-                if (all->n)
-                        memcpy(more, all->at, all->n * sizeof(*more));
-                all->at = more;
-                all->room = room;
-        }
+        all->at = arena_more(all->arena, all->at, all->n, &all->room, sizeof(*all->at));
         all->at[all->n++] = *row;
         return 0;
 }

@@ -1,25 +1,11 @@
-/* The ring is an array of the newest events; an event's place in it follows from its number,
- * because numbers have no gaps while the daemon runs. The first number is the wall clock in
- * microseconds at the start: no daemon publishes a million events a second, so the numbers of the
- * next one are greater. What a reader of an earlier daemon asks for is then older than the ring:
- * `reset`. */
 #include "core/live.h"
 
 #include <pthread.h>
 #include <stdio.h>
 
 #include "base/clock.h"
-
-#define RING_EVENTS 16384 /* a power of two */
-#define RING_BYTES  ((size_t)8 << 20)
-#define HEAD_MAX    24 /* {"id":NUMBER */
-
-/* An event and who uses it: the ring, and readers. */
-struct shared_event {
-        struct live_event event;
-        _Atomic unsigned refs;
-        char memory[]; /* what event.text points into */
-};
+#include "core/live_number.h"
+#include "core/live_ring.h"
 
 struct live {
         uv_async_t wake;
@@ -27,31 +13,26 @@ struct live {
         bool stopped;
 
         pthread_mutex_t lock;
-        struct shared_event *ring[RING_EVENTS];
-        int64_t oldest, next; /* numbers in the ring: oldest <= number < next */
-        size_t bytes;
+        struct live_rings rings;
+        int64_t next; /* the number of the next event */
+
+        struct live_numbers numbers;
 };
 
 /* Events */
 
-static void unref(struct shared_event *e)
-{
-        if (atomic_fetch_sub(&e->refs, 1) == 1)
-                free(e);
-}
-
 void live_event_done(struct live_event **event)
 {
         if (*event)
-                unref(container_of(*event, struct shared_event, event));
+                live_event_unref(container_of(*event, struct shared_event, event));
         *event = NULL;
 }
 
-/* Everything but the number, which is put in front later: HEAD_MAX bytes are left for it. */
+/* Everything but the number, which is put in front later: LIVE_HEAD_MAX bytes are left for it. */
 static struct shared_event *new_event(const char *company_id, const char *type,
                                       const json_t *payload)
 {
-        struct buf rest = { .max = RING_BYTES };
+        struct buf rest = { .max = LIVE_RING_BYTES };
         struct shared_event *e;
         struct jw w;
 
@@ -68,8 +49,8 @@ static struct shared_event *new_event(const char *company_id, const char *type,
                 buf_done(&rest);
                 return NULL;
         }
-        e = xcalloc(1, sizeof(*e) + HEAD_MAX + rest.len + 1);
-        memcpy(e->memory + HEAD_MAX, rest.data, rest.len);
+        e = xcalloc(1, sizeof(*e) + LIVE_HEAD_MAX + rest.len + 1);
+        memcpy(e->memory + LIVE_HEAD_MAX, rest.data, rest.len);
         e->event.len = rest.len;
         snprintf(e->event.company_id, sizeof(e->event.company_id), "%s", company_id);
         snprintf(e->event.type, sizeof(e->event.type), "%s", type);
@@ -80,40 +61,20 @@ static struct shared_event *new_event(const char *company_id, const char *type,
 
 static void number_event(struct shared_event *e, int64_t id)
 {
-        char head[HEAD_MAX + 1];
+        char head[LIVE_HEAD_MAX + 1];
         size_t n = (size_t)snprintf(head, sizeof(head), "{\"id\":%lld", (long long)id);
 
         e->event.id = id;
-        e->event.text = e->memory + HEAD_MAX - n;
+        e->event.text = e->memory + LIVE_HEAD_MAX - n;
         e->event.len += n;
         memcpy(e->event.text, head, n);
-}
-
-/* The ring */
-
-static struct shared_event **slot(struct live *live, int64_t id)
-{
-        return &live->ring[(uint64_t)id % RING_EVENTS];
-}
-
-/* With the lock held. */
-static void drop_oldest(struct live *live)
-{
-        struct shared_event **at = slot(live, live->oldest++);
-
-        live->bytes -= (*at)->event.len;
-        unref(take_ptr(at));
 }
 
 static void append(struct live *live, struct shared_event *take_event)
 {
         pthread_mutex_lock(&live->lock);
-        number_event(take_event, live->next);
-        while (live->oldest < live->next && (live->next - live->oldest >= RING_EVENTS ||
-                                             live->bytes + take_event->event.len > RING_BYTES))
-                drop_oldest(live);
-        *slot(live, live->next++) = take_event;
-        live->bytes += take_event->event.len;
+        number_event(take_event, live->next++);
+        live_rings_add(&live->rings, take_event);
         pthread_mutex_unlock(&live->lock);
 }
 
@@ -177,7 +138,10 @@ static void each_reader(struct live *live, bool stopped)
 
 static void tell_readers(uv_async_t *wake)
 {
-        each_reader(container_of(wake, struct live, wake), false);
+        struct live *live = container_of(wake, struct live, wake);
+
+        live_numbers_used(&live->numbers, live_last_id(live));
+        each_reader(live, false);
 }
 
 void live_stop(struct live *live)
@@ -199,7 +163,7 @@ void live_reader_add(struct live *live, struct live_reader *reader, const char *
         reader->lost = LIVE_NOW;
         pthread_mutex_lock(&live->lock);
         reader->at = live->next;
-        if (last_id >= live->oldest - 1 && last_id < live->next)
+        if (last_id >= live_rings_gone(&live->rings, company_id) && last_id < live->next)
                 reader->at = last_id + 1;
         else if (last_id != LIVE_NOW)
                 reader->lost = last_id;
@@ -232,29 +196,27 @@ static struct live_event *lost_event(struct live_reader *reader)
         return &e->event;
 }
 
-/* The next of its company that is in the ring, with a reference; with the lock held. */
+/* The next of its company, with a reference; with the lock held. Numbers that are not its
+ * company's are behind it then: what others lose is no loss to it. */
 static struct shared_event *find_next(struct live *live, struct live_reader *reader)
 {
-        while (reader->at < live->next) {
-                struct shared_event *e = *slot(live, reader->at++);
+        struct shared_event *e = live_rings_find(&live->rings, reader->company_id, reader->at);
 
-                if (streq(e->event.company_id, reader->company_id)) {
-                        atomic_fetch_add(&e->refs, 1);
-                        return e;
-                }
-        }
-        return NULL;
+        reader->at = e ? e->event.id + 1 : live->next;
+        return e;
 }
 
 struct live_event *live_reader_take(struct live *live, struct live_reader *reader)
 {
         struct shared_event *e = NULL;
+        int64_t gone;
 
         pthread_mutex_lock(&live->lock);
-        if (reader->at < live->oldest) {
+        gone = live_rings_gone(&live->rings, reader->company_id);
+        if (reader->at <= gone) {
                 reader->is_behind = reader->is_behind || reader->lost == LIVE_NOW;
                 reader->lost = reader->lost == LIVE_NOW ? reader->at - 1 : reader->lost;
-                reader->at = live->oldest;
+                reader->at = gone + 1;
         }
         if (reader->lost == LIVE_NOW)
                 e = find_next(live, reader);
@@ -277,8 +239,25 @@ int live_new(uv_loop_t *loop, struct live **ret, struct err *err)
         }
         pthread_mutex_init(&live->lock, NULL);
         live->readers.prev = live->readers.next = &live->readers;
-        live->oldest = live->next = clock_wall_us();
+        live->next = clock_wall_us();
+        live_rings_init(&live->rings, live->next - 1);
         *ret = live;
+        return 0;
+}
+
+int live_number(struct op *op, struct live *live, struct store *store, struct pool *pool,
+                struct err *err)
+{
+        int64_t first;
+        int r = live_numbers_init(op, &live->numbers, store, pool, &first, err);
+
+        if (r < 0)
+                return r;
+        pthread_mutex_lock(&live->lock);
+        live_rings_done(&live->rings);
+        live_rings_init(&live->rings, first - 1);
+        live->next = first;
+        pthread_mutex_unlock(&live->lock);
         return 0;
 }
 
@@ -286,8 +265,7 @@ static void freed(uv_handle_t *handle)
 {
         struct live *live = container_of((uv_async_t *)handle, struct live, wake);
 
-        while (live->oldest < live->next)
-                drop_oldest(live);
+        live_rings_done(&live->rings);
         pthread_mutex_destroy(&live->lock);
         free(live);
 }

@@ -1,9 +1,9 @@
 /* Live events: what happens in a company, as it happens (docs/events.md, http-api 4).
  *
- * Each event has a number that only grows, also over restarts of the daemon, and is kept for a
- * while in memory (`the ring`: so many events and so many bytes, of all companies together), so
- * that a reader who comes back with the last number it saw misses nothing. A reader is a place in
- * the ring and nothing else: one that does not keep up costs no memory and slows nobody down.
+ * Each event has a number that only grows, also over restarts of the daemon (live_number.h), and is
+ * kept for a while in memory (the company's ring: live_ring.h), so that a reader who comes back
+ * with the last number it saw misses nothing. A reader is a number and nothing else: one that does
+ * not keep up costs no memory and slows nobody down.
  *
  *   reset    it came back with a number that is not in the ring (any more): events may have passed
  *            that nobody can tell it of; it goes on with what happens from now on
@@ -25,8 +25,14 @@
 #include "core/runtime.h"
 
 struct live;
+struct pool;
 
+/* Numbers begin at the wall clock in microseconds, until live_number(). */
 int live_new(uv_loop_t *loop, struct live **ret, struct err *err);
+/* Before anything is published: from now on numbers come from the store, so that none was given to
+ * an event before, whatever became of the clock. The pool is for reserving more. */
+int live_number(struct op *op, struct live *live, struct store *store, struct pool *pool,
+                struct err *err);
 /* Loop thread, when nobody publishes or reads any more. Frees once the loop closed its handle. */
 void live_free(struct live *live);
 /* Loop thread: tell the readers that it is over, so that nobody has to wait for them. */

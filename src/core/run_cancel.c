@@ -78,11 +78,10 @@ int run_cancel(struct op *op, struct runtime *rt, const char *run_id, struct run
 int run_cancel_agent(struct db *db, const struct op *op, struct runtime *rt, const char *agent_id,
                      const char *why, struct err *err)
 {
-        struct run_rows rows = { 0 };
+        struct run_rows rows = { .arena = op->arena };
         int r = runs_live_of(db, agent_id, op->arena, run_rows_add, &rows, err);
 
         for (size_t i = 0; r >= 0 && i < rows.n; i++)
                 r = run_cancel_in(db, op, rt, &rows.at[i], why, RUN_CANCELLED_CODE, err);
-        free(rows.at);
         return r;
 }

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/run_assets.h"
 #include "core/run_internal.h"
 
 #define JOBS_MAX     8 /* of one host at a time, so that requests get their turn */
@@ -45,11 +46,13 @@ struct run_work {
         struct exec_watch watch;
         struct exec_view view, noted; /* of its command; the second is for a pump */
         int64_t signal_at, pump_at, again_at, noted_at;
+        int64_t end_at;    /* when one that lives on after its last word is asked to end */
         enum todo todo;    /* waits for a job, or has one */
         unsigned failures; /* since its command was last seen */
         int last_signal;
         bool busy;
-        bool more, note; /* of a pump */
+        struct run_pump pump;
+        bool ask; /* with the next pump */
         bool watching;
         bool ended, grew; /* of its command */
         bool cancel;
@@ -78,7 +81,7 @@ static void start_pass(struct run_host *host);
 
 static int64_t due_at(const struct run_work *w)
 {
-        int64_t at = w->signal_at;
+        int64_t at = MIN(w->signal_at, w->end_at);
 
         if (w->todo == TODO_NOTHING && w->grew)
                 at = MIN(at, w->pump_at);
@@ -124,7 +127,7 @@ static void add(struct run_host *host, const char *id, enum todo todo)
         w->todo = todo;
         w->watch.changed = changed;
         w->result.grace_ms = RUN_GRACE_MS;
-        w->signal_at = w->again_at = NEVER;
+        w->signal_at = w->again_at = w->end_at = NEVER;
         *host->tail = w;
         host->tail = &w->next;
         drive(w);
@@ -165,7 +168,27 @@ static void cancel(struct run_work *w)
         w->cancel = true;
         if (w->busy && (w->todo == TODO_PREPARE || w->todo == TODO_HTTP))
                 pool_cancel(w->host->rt->pool, &w->job);
-        send_signal(w);
+        if (!w->last_signal)
+                send_signal(w);
+}
+
+/* It has said all there is to say: it may take a moment to end, and no more. Asking is noted first.
+ */
+static void mind_last_word(struct run_work *w, int64_t now)
+{
+        if (w->last_signal || !w->watching || !w->pump.word.said)
+                return;
+        if (w->pump.asked)
+                send_signal(w);
+        else if (w->end_at == NEVER)
+                w->end_at = now + adapter_linger_ms(w->pump.word.type);
+}
+
+static void ask_to_end(struct run_work *w)
+{
+        w->end_at = NEVER;
+        w->ask = w->grew = true;
+        w->pump_at = 0;
 }
 
 /* -- Watching ---------------------------------------------------------------------------------- */
@@ -183,7 +206,7 @@ static void note_change(struct run_work *w, const struct exec_view *view)
         if (view->ended) {
                 w->ended = true;
                 w->watching = false; /* the list of watches goes with the execution */
-                w->signal_at = NEVER;
+                w->signal_at = w->end_at = NEVER;
         }
 }
 
@@ -217,7 +240,9 @@ static void start_watching(struct run_work *w)
         struct exec_hub *hub = w->host->rt->hub;
         struct exec_view view;
 
-        w->ended = false;
+        if (!streq(w->view.id, w->result.execution)) /* nobody has asked this one yet */
+                w->last_signal = 0;
+        w->ended = w->ask = false;
         w->view = (struct exec_view){ 0 };
         w->watching = exec_watch_add(hub, w->result.execution, &w->watch);
         if (!w->watching)
@@ -259,7 +284,7 @@ static void job_run(struct pool_job *job, struct op *op)
                 run_give_up(op, rt, w->id, &w->result);
                 break;
         case TODO_PUMP:
-                run_pump(op, rt, w->id, w->note ? &w->noted : NULL, &w->more);
+                run_pump(op, rt, w->id, &w->pump);
                 break;
         case TODO_NOTHING:
                 break;
@@ -270,11 +295,12 @@ static void after_pump(struct run_work *w)
 {
         int64_t now = clock_mono_ms();
 
-        w->grew = w->grew || w->more;
+        w->grew = w->grew || w->pump.more;
         w->pump_at = now + PUMP_MS;
-        if (w->note)
+        if (w->pump.view)
                 w->noted_at = now;
         w->todo = TODO_NOTHING;
+        mind_last_word(w, now);
 }
 
 static unsigned attempts_max(void)
@@ -391,8 +417,10 @@ static void drive(struct run_work *w)
                 w->todo = TODO_RECOVER;
         } else if (w->todo == TODO_NOTHING && w->grew && w->pump_at <= now) {
                 w->grew = false;
-                w->note = now - w->noted_at >= NOTE_MS;
                 w->noted = w->view;
+                w->pump.view = now - w->noted_at >= NOTE_MS ? &w->noted : NULL;
+                w->pump.ask = w->ask;
+                w->ask = false;
                 w->todo = TODO_PUMP;
         }
         if (w->todo != TODO_NOTHING)
@@ -407,6 +435,8 @@ static void due(uv_timer_t *timer)
         for (struct run_work *w = host->works; w; w = w->next) {
                 if (w->signal_at <= now)
                         send_signal(w);
+                if (w->end_at <= now)
+                        ask_to_end(w);
                 drive(w);
         }
         arm(host);
@@ -489,6 +519,7 @@ int run_host_new(struct runtime *rt, uv_loop_t *loop, struct run_host **ret, str
 {
         struct run_host *host = xcalloc(1, sizeof(*host));
 
+        run_assets_recover(rt);
         host->rt = rt;
         host->loop = loop;
         host->tail = &host->works;

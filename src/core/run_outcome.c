@@ -6,6 +6,7 @@
 #include "core/run_internal.h"
 #include "core/run_wake.h"
 #include "store/agent_state.h"
+#include "store/run_commands.h"
 
 /* -- What is told ------------------------------------------------------------------------------ */
 
@@ -140,10 +141,11 @@ static int remember(struct db *db, struct run_task *t, const struct run *run,
         const char *params =
                 a && a->session_params ? json_to_arena(t->op->arena, a->session_params) : NULL;
         bool clear = a && a->clear_session;
+        const char *type = t->input.type ? t->input.type : t->agent.adapter_type;
         struct agent_runtime_state state = {
                 .agent_id = run->agent_id,
                 .company_id = run->company_id,
-                .adapter_type = t->agent.adapter_type,
+                .adapter_type = type,
                 .session_id = params ? a->session_id : NULL,
                 .session_display_id = params ? a->session_display_id : NULL,
                 .session_params_json = params,
@@ -159,7 +161,7 @@ static int remember(struct db *db, struct run_task *t, const struct run *run,
         struct agent_task_session task = {
                 .agent_id = run->agent_id,
                 .task_key = run->task_key,
-                .adapter_type = t->agent.adapter_type,
+                .adapter_type = type,
                 .session_params_json = params,
                 .session_display_id = state.session_display_id,
                 .last_run_id = run->id,
@@ -345,6 +347,11 @@ static int ignore(void *ctx, const struct lease_record *record)
         return 0;
 }
 
+static int forget_commands(struct db *db, struct run_task *t, struct err *err)
+{
+        return run_commands_delete(db, t->run.id, err);
+}
+
 enum run_next run_release(struct run_task *t)
 {
         CLEAN(err_done) struct err err = { 0 };
@@ -369,7 +376,7 @@ enum run_next run_release(struct run_task *t)
                 return RUN_NEXT_AGAIN;
         err_clear(&err);
         t->run.released_at = clock_now_us();
-        r = run_step(t, STEP_RELEASING, STEP_DONE, NULL, &err);
+        r = run_step(t, STEP_RELEASING, STEP_DONE, forget_commands, &err);
         FAULT("run.done");
         if (r < 0 && r != ERR_CONFLICT)
                 return RUN_NEXT_AGAIN;

@@ -8,6 +8,10 @@
 /* The list of events says what is run before it is. */
 static int add_invocation(struct db *db, struct run_task *t, struct err *err)
 {
+        int r = run_kept_put(db, t, run_key(t, false), err);
+
+        if (r < 0 || !t->command.invocation)
+                return r;
         return run_event_add(db, t->rt, &t->run, "adapter.invoke", "info", "adapter invocation",
                              json_incref(t->command.invocation), err);
 }
@@ -17,8 +21,7 @@ static int note_command(struct run_task *t, struct err *err)
         t->run.session_id_before = t->command.session_id;
         t->run.log_ref = arena_printf(t->op->arena, "%s/%s/%s.ndjson", t->run.company_id,
                                       t->run.agent_id, t->run.id);
-        return run_step(t, STEP_PREPARING, STEP_PREPARING,
-                        t->command.invocation ? add_invocation : NULL, err);
+        return run_step(t, STEP_PREPARING, STEP_PREPARING, add_invocation, err);
 }
 
 static int note_execution(struct run_task *t, const char *id, struct err *err)
@@ -52,11 +55,21 @@ static int prepare(struct run_task *t, struct err *err)
         if (r >= 0)
                 r = still_wanted(t, err);
         if (r >= 0)
+                r = run_assets(t, err);
+        if (r >= 0)
+                r = still_wanted(t, err);
+        if (r >= 0)
                 r = run_build(t, false, err);
+        if (r >= 0)
+                r = run_ready_session(t, err);
         if (r >= 0)
                 r = note_command(t, err);
         if (r >= 0 && !run_is_terminal(&t->run))
                 r = run_setup(t, err);
+        if (r >= 0)
+                r = still_wanted(t, err);
+        if (r >= 0)
+                r = run_ready_model(t, err);
         if (r >= 0)
                 r = still_wanted(t, err);
         if (r < 0)

@@ -256,12 +256,11 @@ static int claim_for(struct claims *c, const char *agent_id, struct err *err)
 int run_pass(struct op *op, struct runtime *rt, struct run_pass *pass, struct err *err)
 {
         struct look all = { .op = op, .pass = pass };
-        struct claims c = { .op = op, .rt = rt, .pass = pass };
+        struct claims c = { .op = op, .rt = rt, .pass = pass, .rows.arena = op->arena };
         int r = store_read(op, rt->store, look, &all, err);
 
         for (size_t i = 0; r >= 0 && i < all.agents.n; i++)
                 r = claim_for(&c, all.agents.at[i], err);
         run_ids_done(&all.agents);
-        free(c.rows.at);
         return r;
 }

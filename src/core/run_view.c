@@ -4,6 +4,7 @@
 #include "codec/check.h"
 #include "core/audit.h"
 #include "core/issue_internal.h"
+#include "core/run_internal.h"
 #include "store/agents.h"
 
 struct request {
@@ -31,20 +32,45 @@ static int load(struct db *db, struct request *q, bool write, struct run *ret, s
         return r < 0 ? r : access_company(db, q->op->actor, ret->company_id, write, err);
 }
 
-static int complete(struct db *db, struct request *q, struct run_view *v, struct err *err)
+/* What is gone has no name any more. */
+static int unless_gone(int r, struct err *err)
+{
+        if (r != ERR_NOT_FOUND)
+                return r;
+        err_clear(err);
+        return 0;
+}
+
+static int name_agent(struct db *db, struct request *q, struct run_view *v, struct err *err)
 {
         struct agent g;
         int r = agents_get(db, v->run.agent_id, q->op->arena, &g, err);
 
+        if (r < 0)
+                return unless_gone(r, err);
+        v->agent_name = g.name;
+        v->adapter_type = g.adapter_type;
+        return 0;
+}
+
+static int name_issue(struct db *db, struct request *q, struct run_view *v, struct err *err)
+{
+        if (!v->run.issue_id)
+                return 0;
+        return unless_gone(issues_name(db, v->run.issue_id, q->op->arena, &v->issue_identifier,
+                                       &v->issue_title, err),
+                           err);
+}
+
+static int complete(struct db *db, struct request *q, struct run_view *v, struct err *err)
+{
+        int r = name_agent(db, q, v, err);
+
         v->now_us = clock_wall_us();
-        if (r == ERR_NOT_FOUND)
-                err_clear(err);
-        else if (r < 0)
+        if (r >= 0)
+                r = name_issue(db, q, v, err);
+        if (r < 0)
                 return r;
-        else {
-                v->agent_name = g.name;
-                v->adapter_type = g.adapter_type;
-        }
         if (!streq(v->run.status, RUN_RUNNING))
                 return 0;
         return run_decisions_last(db, v->run.id, q->op->arena, &v->decision, err);
@@ -71,34 +97,11 @@ int run_view_get(struct op *op, struct runtime *rt, const char *run_id, struct r
 
 /* -- Lists ------------------------------------------------------------------------------------ */
 
-struct rows {
-        struct arena *arena;
-        struct run *at;
-        size_t n, room;
-};
-
-static int collect(void *ctx, const struct run *row)
-{
-        struct rows *rows = ctx;
-
-        if (rows->n == rows->room) {
-                size_t room = rows->room ? 2 * rows->room : 16;
-                struct run *more = arena_alloc(rows->arena, room * sizeof(*more));
-
-                if (rows->n)
-                        memcpy(more, rows->at, rows->n * sizeof(*more));
-                rows->at = more;
-                rows->room = room;
-        }
-        rows->at[rows->n++] = *row;
-        return 0;
-}
-
 static int show_all(struct db *db, struct request *q, const struct run_filter *filter,
                     struct err *err)
 {
-        struct rows rows = { .arena = q->op->arena };
-        int r = runs_list(db, filter, q->op->arena, collect, &rows, err);
+        struct run_rows rows = { .arena = q->op->arena };
+        int r = runs_list(db, filter, q->op->arena, run_rows_add, &rows, err);
 
         for (size_t n = 0; r >= 0 && n < rows.n; n++) {
                 struct run_view view = { .run = rows.at[n] };

@@ -54,7 +54,7 @@ int wake_load(struct wake *w, struct err *err)
 
 /* -- Rows ------------------------------------------------------------------------------------- */
 
-static struct wakeup request_row(const struct wake *w, const char *status)
+struct wakeup wake_row(const struct wake *w, const char *status)
 {
         struct wakeup row = {
                 .id = arena_strdup(w->op->arena, uuid_new().s),
@@ -79,7 +79,7 @@ static struct wakeup request_row(const struct wake *w, const char *status)
 int wake_note(struct wake *w, const char *status, const char *run_id, const char *why,
               struct err *err)
 {
-        struct wakeup row = request_row(w, status);
+        struct wakeup row = wake_row(w, status);
 
         row.run_id = run_id;
         row.error = why;
@@ -125,7 +125,7 @@ static int insert_run(struct wake *w, const char *request_id, struct run *ret, s
 
 int wake_queue(struct wake *w, const struct wakeup *from, struct wake_result *ret, struct err *err)
 {
-        struct wakeup row = from ? *from : request_row(w, WAKEUP_QUEUED);
+        struct wakeup row = from ? *from : wake_row(w, WAKEUP_QUEUED);
         struct run run;
         int r = insert_run(w, row.id, &run, err);
 

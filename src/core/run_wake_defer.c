@@ -69,23 +69,10 @@ static const char *pack(const struct wake *w, const char *before)
 
 static int insert(struct wake *w, const char *holder, struct err *err)
 {
-        struct wakeup row = {
-                .id = arena_strdup(w->op->arena, uuid_new().s),
-                .company_id = w->agent.company_id,
-                .agent_id = w->agent.id,
-                .source = w->req->source,
-                .trigger_detail = w->req->trigger_detail,
-                .reason = w->req->reason,
-                .payload = pack(w, NULL),
-                .status = WAKEUP_DEFERRED,
-                .requested_by_actor_type = w->actor_type,
-                .requested_by_actor_id = w->actor_id,
-                .idempotency_key = w->req->idempotency_key,
-                .issue_id = w->issue.id,
-                .run_id = holder,
-                .requested_at = w->now,
-        };
+        struct wakeup row = wake_row(w, WAKEUP_DEFERRED);
 
+        row.payload = pack(w, NULL);
+        row.run_id = holder;
         return wakeups_insert(w->db, &row, err);
 }
 
@@ -209,7 +196,7 @@ static int promote(struct db *db, const struct op *op, const struct wakeup *row,
         return r < 0 ? r : (why ? 0 : r);
 }
 
-struct rows {
+struct wakeup_rows {
         struct arena *arena;
         struct wakeup *at;
         size_t n, room;
@@ -217,17 +204,9 @@ struct rows {
 
 static int collect(void *ctx, const struct wakeup *row)
 {
-        struct rows *rows = ctx;
+        struct wakeup_rows *rows = ctx;
 
-        if (rows->n == rows->room) {
-                size_t room = rows->room ? 2 * rows->room : 4;
-                struct wakeup *more = arena_alloc(rows->arena, room * sizeof(*more));
-
-                if (rows->n)
-                        memcpy(more, rows->at, rows->n * sizeof(*more));
-                rows->at = more;
-                rows->room = room;
-        }
+        rows->at = arena_more(rows->arena, rows->at, rows->n, &rows->room, sizeof(*rows->at));
         rows->at[rows->n++] = *row;
         return 0;
 }
@@ -252,7 +231,7 @@ static int promote_free(struct db *db, const struct op *op, const struct wakeup 
 int run_wake_promote_all(struct db *db, const struct op *op, struct runtime *rt UNUSED,
                          bool *ret_kick, struct err *err)
 {
-        struct rows rows = { .arena = op->arena };
+        struct wakeup_rows rows = { .arena = op->arena };
         int r = wakeups_deferred(db, op->arena, collect, &rows, err);
 
         for (size_t n = 0; r >= 0 && n < rows.n; n++)
@@ -263,7 +242,7 @@ int run_wake_promote_all(struct db *db, const struct op *op, struct runtime *rt 
 int run_wake_promote_in(struct db *db, const struct op *op, struct runtime *rt UNUSED,
                         const struct run *ended, bool *ret_kick, struct err *err)
 {
-        struct rows rows = { .arena = op->arena };
+        struct wakeup_rows rows = { .arena = op->arena };
         int r = wakeups_deferred_after(db, ended->id, ended->issue_id, op->arena, collect, &rows,
                                        err);
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/installed.h"
 #include "cli/output.h"
 #include "plugin/env.h"
 
@@ -115,14 +116,6 @@ int conformance_needs(struct conformance *c, const char *method, bool lease, str
 
 /* Preparing */
 
-static const char *own_program(struct arena *a)
-{
-        char self[4096];
-        ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
-        return n > 0 ? arena_strndup(a, self, (size_t)n) : NULL;
-}
-
 static int pick_driver(struct conformance *c, struct err *err)
 {
         json_t *drivers = json_object_get(c->package.manifest, "environmentDrivers");
@@ -150,7 +143,7 @@ static int read_config(struct conformance *c, struct err *err)
 static int prepare(struct conformance *c, const char *scratch, struct err *err)
 {
         struct arena *a = c->op.arena;
-        const char *node = getenv("BERTH_NODE"), *trampoline = own_program(a);
+        const char *node = getenv("BERTH_NODE"), *trampoline = installed_program(a);
         struct plugin_tools tools = {
                 .node = node ? node : "node",
                 .trampoline = trampoline,

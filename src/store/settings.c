@@ -29,3 +29,29 @@ int settings_put(struct db *db, const struct instance_settings *row, int64_t now
                 "updated_at = excluded.updated_at",
                 DB_ARGS(DB_T(row->general), DB_T(row->experimental), DB_I(now_us)), err);
 }
+
+/* A document whose only content is a number. */
+int settings_get_event_numbers(struct db *db, int64_t *ret_end, struct err *err)
+{
+        int r = db_number(db,
+                          "SELECT CAST(general AS BIGINT) FROM instance_settings "
+                          "WHERE singleton_key = 'event-numbers'",
+                          DB_NO_ARGS, ret_end, err);
+
+        if (r != ERR_NOT_FOUND)
+                return r;
+        err_clear(err);
+        *ret_end = 0;
+        return 0;
+}
+
+int settings_put_event_numbers(struct db *db, int64_t end, int64_t now_us, struct err *err)
+{
+        return db_exec(db,
+                       "INSERT INTO instance_settings "
+                       "(singleton_key, general, created_at, updated_at) "
+                       "VALUES ('event-numbers', CAST(?1 AS TEXT), ?2, ?2) "
+                       "ON CONFLICT (singleton_key) DO UPDATE SET "
+                       "general = excluded.general, updated_at = excluded.updated_at",
+                       DB_ARGS(DB_I(end), DB_I(now_us)), err);
+}

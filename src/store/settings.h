@@ -1,4 +1,5 @@
-/* The one row of `instance_settings`: two JSON documents. Reading gives "{}" while there is no row.
+/* `instance_settings`: one row with two JSON documents, of which reading gives "{}" while there is
+ * none, and one that says which numbers of live events are given away.
  */
 #ifndef BERTH_STORE_SETTINGS_H
 #define BERTH_STORE_SETTINGS_H
@@ -13,5 +14,9 @@ int settings_get(struct db *db, struct arena *arena, struct instance_settings *r
                  struct err *err);
 int settings_put(struct db *db, const struct instance_settings *row, int64_t now_us,
                  struct err *err);
+
+/* The first number that nobody has reserved; 0 at first. */
+int settings_get_event_numbers(struct db *db, int64_t *ret_end, struct err *err);
+int settings_put_event_numbers(struct db *db, int64_t end, int64_t now_us, struct err *err);
 
 #endif

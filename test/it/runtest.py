@@ -3,8 +3,10 @@ at what a run left. Every command adds a line to `began-<run id>` in the test's 
 under a run id is seen."""
 
 import contextlib
+import http.client
 import json
 import pathlib
+import signal
 import sqlite3
 import threading
 import uuid
@@ -66,6 +68,18 @@ class RunTest(SandboxTest):
 
     def release_held(self):
         (self.work / "go").touch()
+
+    def crash_at(self, point, act):
+        """The daemon, of the build with crash points, dies at one while act() is done, and is started again."""
+        self.daemon.stop()
+        self.daemon.env["BERTH_CRASH_AT"] = f"{point}:1"
+        self.daemon.start()
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            act()
+        self.assertEqual(self.daemon.wait(), -signal.SIGKILL)
+        self.daemon.kill()
+        del self.daemon.env["BERTH_CRASH_AT"]
+        self.daemon.start()
 
     # Looking.
 

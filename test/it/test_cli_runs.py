@@ -3,6 +3,7 @@
 import collections
 import json
 import os
+import signal
 import subprocess
 import unittest
 
@@ -37,9 +38,9 @@ class CliRunsTest(WakeTest):
     def test_a_run_that_fails(self):
         self.process("echo no; exit 3")
         done = self.run_cli("agent", "wake", "ada", "-f", status=1)
-        self.assertIn("failed", done.stderr)
         (run,) = self.ok("GET", f"/api/companies/{self.acme['id']}/heartbeat-runs")
-        self.run_cli("runs", "logs", "-f", run["id"], status=1)
+        self.assertIn(f"run {run['id']} failed: {run['error']}; ", done.stderr)
+        self.assertIn(f"failed: {run['error']}\n", self.run_cli("runs", "logs", "-f", run["id"], status=1).stderr)
         self.run_cli("runs", "logs", run["id"])
         shown = self.run_cli("runs", "show", run["id"][-8:]).stdout
         self.assertRegex(shown, r"Status +failed")
@@ -59,21 +60,65 @@ class CliRunsTest(WakeTest):
         events = self.run_cli("runs", "events", run["id"]).stdout
         self.assertIn("run succeeded", events)
 
-    def test_following_while_the_daemon_is_restarted(self):
-        gate = self.temp_dir() / "gate"
-        self.process(f"echo one; while [ ! -e {gate} ]; do sleep 0.02; done; echo two")
-        run = self.run_cli("agent", "wake", "Ada").stdout.strip()
-        tail = subprocess.Popen([BINARIES["normal"], "runs", "logs", "-f", run], stdout=subprocess.PIPE,
+    def follow(self, run, *more):
+        tail = subprocess.Popen([BINARIES["normal"], "runs", "logs", "-f", run, *more], stdout=subprocess.PIPE,
                                 stderr=subprocess.DEVNULL, text=True,
                                 env={**os.environ, "BERTH_DATA": str(self.daemon.data)})
+        self.addCleanup(tail.stdout.close)
         self.addCleanup(tail.wait)
         self.addCleanup(tail.kill)
-        self.addCleanup(tail.stdout.close)
-        self.assertEqual(tail.stdout.readline(), "one\n")
+        return tail
+
+    # Whole and not doubled, by a daemon that crashes and by one that is stopped, in the middle of much output.
+    def test_following_while_the_daemon_is_restarted(self):
+        gates = [self.temp_dir() / name for name in ("one", "two")]
+        wait = "".join(f"seq {part} {part + 1999}; while [ ! -e {gate} ]; do sleep 0.02; done; "
+                       for part, gate in zip((0, 2000), gates))
+        self.process(f"{wait} seq 4000 5999")
+        run = self.run_cli("agent", "wake", "Ada").stdout.strip()
+        text, records = self.follow(run), self.follow(run, "--json")
+        got = [text.stdout.readline() for _ in range(1000)]
         self.daemon.restart(crash=True)
+        gates[0].write_text("")
+        got += [text.stdout.readline() for _ in range(2000)]
+        self.daemon.restart()
+        gates[1].write_text("")
+        got += text.stdout.read().splitlines(keepends=True)
+        self.assertEqual(got, [f"{n}\n" for n in range(6000)])
+        self.assertEqual(text.wait(30), 0)
+        records = [json.loads(line) for line in records.stdout]
+        self.assertEqual([r["seq"] for r in records], list(range(1, len(records) + 1)))
+        self.assertEqual("".join(r["chunk"] for r in records if r["stream"] == "stdout"), "".join(got))
+
+    def test_interrupting_is_not_ending(self):
+        gate = self.temp_dir() / "gate"
+        self.process(f"echo one; while [ ! -e {gate} ]; do sleep 0.02; done; exit 4")
+        run = self.run_cli("agent", "wake", "Ada").stdout.strip()
+        tail = self.follow(run)
+        self.assertEqual(tail.stdout.readline(), "one\n")
+        tail.send_signal(signal.SIGINT)
+        self.assertEqual(tail.wait(30), -signal.SIGINT)
+        self.assertEqual(self.ok("GET", f"/api/heartbeat-runs/{run}")["status"], "running")
+        tail = self.follow(run)
         gate.write_text("")
-        self.assertEqual(tail.stdout.read(), "two\n")
-        self.assertEqual(tail.wait(30), 0)
+        self.assertEqual((tail.stdout.read(), tail.wait(30)), ("one\n", 1))
+
+    def test_names_instead_of_ids(self):
+        ada = self.sleeper()
+        issue = self.issue(title="Mend the login", assigneeAgentId=ada["id"])
+        (run,) = self.runs(ada)
+        self.assertRegex(self.run_cli("runs", "show", run["id"]).stdout, rf"Issue +{issue['identifier']} Mend the login\n")
+        self.assertRegex(self.run_cli("issue", "show", issue["identifier"]).stdout, rf"Agent +Ada \({ada['id']}\)")
+        self.assertRegex(self.run_cli("agent", "show", "Ada").stdout, "Command +true\n")
+        self.assertIn(issue["identifier"], self.run_cli("runs", "list").stdout)
+
+    def test_words_of_advice(self):
+        self.sleeper()
+        self.run_cli("agent", "pause", "Ada")
+        self.assertIn("Ada is paused; `berth agent resume Ada`", self.run_cli("agent", "wake", "Ada", status=1).stderr)
+        made = self.run_cli("agent", "create", "Eve", "-o", 'args=["-c"]', "--json")
+        self.assertIn("-o 'args:=...'", made.stderr)
+        self.assertIn("it has no command yet", made.stderr)
 
     def test_lists(self):
         ada = self.sleeper()

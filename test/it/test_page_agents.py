@@ -1,7 +1,9 @@
 """Agents, issues and the terminal on the web page."""
+# slow: a browser, and what it asks for is tested without one
 import re
 
 from berthtest import wait_until
+from exectest import marked
 from sandboxtest import SandboxTest
 from webtest import WebTest
 
@@ -80,7 +82,7 @@ class AgentsTest(WebTest):
 class TerminalTest(WebTest, SandboxTest):
     def setUp(self):
         # What somebody's login shell reads may take its time.
-        self.daemon_env = {**SandboxTest.daemon_env, "HOME": str(self.temp_dir())}
+        self.daemon_env = {**SandboxTest.daemon_env, "BERTH_ALLOW_FAKE_PROVIDER": "1", "HOME": str(self.temp_dir())}
         super().setUp()
 
     def make_lease(self):
@@ -93,7 +95,7 @@ class TerminalTest(WebTest, SandboxTest):
         self.assertEqual(self.chunks(page), [])
         page.link("Terminal").click()
         page.heading("Terminal")
-        page.text("Leaving this page ends the shell.")
+        page.text("ends the shell.")
         self.assertEqual(len(self.chunks(page)), 1)
         return page, lease
 
@@ -133,21 +135,43 @@ class TerminalTest(WebTest, SandboxTest):
     def test_here(self):
         local = self.ok("GET", f"/api/companies/{self.acme['id']}/environments")[0]
         page, lease = self.use(local)
-        # Loading the page again comes back to the same shell.
+        page.set_viewport_size({"width": 700, "height": 500})
+        self.type(page, "echo; clear; until set -- $(stty size); [ $2 -lt 85 ]; do :; done; echo narrow-$((40+2))")
+        self.see(page, r"(?m)^narrow-42")
+        # A daemon that restarts takes nothing away.
         self.type(page, "mark=still-here; echo set-$mark")
         self.see(page, r"(?m)^set-still-here")
-        page.reload()
-        page.text("Leaving this page ends the shell.")
-        self.type(page, "echo $mark")
-        self.see(page, r"(?m)^still-here")
+        self.daemon.restart()
+        self.type(page, "echo again-$mark")
+        self.see(page, r"(?m)^again-still-here")
         self.assertEqual(len(self.commands(lease)), 1)
         self.type(page, "exit 3")
         page.text("The shell has ended, exit 3.")
         page.button("New shell").click()
-        page.text("Leaving this page ends the shell.")
+        page.text("ends the shell.")
         page.link("Lease in Local").click()
         page.heading("Lease in Local")
-        wait_until(lambda: all(c["status"] != "running" for c in self.commands(lease)), "no shell is left")
+        self.none_left(lease)
+
+    def none_left(self, lease):
+        wait_until(lambda: all(c["status"] == "exited" and not marked([c["execId"]]) for c in self.commands(lease)),
+                   "no shell is left")
+
+    def test_it_ends_with_the_tab(self):
+        page, lease = self.open(self.ok("GET", f"/api/companies/{self.acme['id']}/environments")[0])
+        self.type(page, "echo up-$((1+1)); sleep 1000")
+        self.see(page, r"(?m)^up-2")
+        (command,) = self.commands(lease)
+        self.assertNotEqual(marked([command["execId"]]), [])
+        page.close()
+        self.none_left(lease)
+
+    def test_what_cannot_be_opened_says_why(self):
+        lease = self.acquire(self.environment(self.acme))["lease"]
+        wanted = self.req("POST", f"/api/environment-leases/{lease['id']}/execute", {"command": "true"}).error
+        page = self.page(f"/{self.acme['issuePrefix']}/leases/{lease['id']}")
+        page.link("Terminal").click()
+        page.get_by_role("alert").get_by_text(wanted).wait_for()
 
     def test_in_a_sandbox(self):
         self.require_sandboxes()

@@ -47,6 +47,21 @@ class RecoveryTest(RunTest):
         self.assertEqual(self.log_text(run), "up\nover\n")
         self.nothing_held()
 
+    def test_the_first_output_was_before_the_exit(self):
+        """What is brought into the log after the end was there before it: nobody tells of output here, only of the end."""
+        run = self.wake(self.runner("while [ ! -e go ]; do sleep 0.02; done; echo late"))
+        self.wait_for(run, step="executing")
+        wait_until(self.began, "the command has begun")
+        self.daemon.kill()
+        self.release_held()
+        out = self.daemon.data / "output" / self.row_of(run)["execution_id"]
+        wait_until((out / "exit").exists, "the box has recorded its end")
+        self.kill_box_of(run)
+        self.daemon.start()
+        times = self.finished(run)["timeline"]
+        self.assertEqual(self.log_text(run), "late\n")
+        self.assertLessEqual(times["firstOutputAt"], times["exitedAt"])
+
     def test_a_stop_and_a_start(self):
         agent = self.runner(HOLD + "echo over")
         run = self.wake(agent)
@@ -219,6 +234,35 @@ class GivenUpTest(RunTest):
         log.mkdir()
         self.release_held()
         self.assert_given_up(run)
+
+
+class CrashTest(RunTest):
+    """What becomes of a run whose daemon dies between two steps; test_run_crash.py goes through all of them."""
+    daemon_binary = "faults"
+
+    def test_a_command_that_was_started_goes_on(self):
+        """Although its run does not say so: the daemon died before that was written."""
+        run = self.wake(self.runner(HOLD + "echo over"))
+        self.up(run)
+        self.daemon.kill()
+        self.edit("UPDATE heartbeat_runs SET step = 'preparing', execution_id = NULL WHERE id = ?", (run["id"],))
+        self.daemon.start()
+        self.release_held()
+        self.assertEqual(self.finished(run)["status"], "succeeded")
+        self.assertEqual((self.log_text(run), self.began()), ("up\nover\n", {run["id"]: 1}))
+        self.assertEqual(len(self.runs()), 1)
+        self.nothing_held()
+
+    def test_a_command_that_never_began_is_tried_again(self):
+        """environment-runtime, section 5.6: it was to be, and no box ever heard of it."""
+        agent = self.runner("echo hello")
+        self.crash_at("exec.intend.after", lambda: self.wake(agent))
+        first, second = wait_until(lambda: len(self.runs()) == 2 and self.runs(), "it is tried again")
+        lost = self.finished(first)
+        self.assertEqual((lost["status"], lost["errorCode"]), ("failed", "process_lost"))
+        self.assertEqual((second["retry_of_run_id"], self.finished(second)["status"]), (first["id"], "succeeded"))
+        self.assertEqual(self.began(), {second["id"]: 1})
+        self.nothing_held()
 
 
 if __name__ == "__main__":

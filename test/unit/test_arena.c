@@ -56,6 +56,29 @@ static void test_strings(void **state)
         arena_done(&a);
 }
 
+static void test_an_array_grows_and_keeps_its_elements(void **state)
+{
+        struct arena a;
+        int *at = NULL;
+        size_t room = 0;
+
+        (void)state;
+        arena_init(&a);
+        for (size_t n = 0; n < 1000; n++) {
+                size_t before = room;
+                int *grown = arena_more(&a, at, n, &room, sizeof(*at));
+
+                assert_true(room > n);
+                if (n < before)
+                        assert_ptr_equal(grown, at);
+                at = grown;
+                at[n] = (int)n;
+        }
+        for (size_t n = 0; n < 1000; n++)
+                assert_int_equal(at[n], n);
+        arena_done(&a);
+}
+
 static void test_heap_strings_stop_where_the_string_stops(void **state)
 {
         char *s = xstrndup("hello", 100);
@@ -101,6 +124,7 @@ int main(void)
                 cmocka_unit_test(test_memory_is_zeroed_aligned_and_apart),
                 cmocka_unit_test(test_large_blocks),
                 cmocka_unit_test(test_strings),
+                cmocka_unit_test(test_an_array_grows_and_keeps_its_elements),
                 cmocka_unit_test(test_heap_strings_stop_where_the_string_stops),
                 cmocka_unit_test(test_deferred_calls_run_in_reverse),
         };

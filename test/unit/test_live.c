@@ -5,7 +5,9 @@
 #include <pthread.h>
 
 #include "core/audit.h"
-#include "core/live.h"
+#include "core/live_number.h"
+#include "core/live_ring.h"
+#include "store/settings.h"
 
 #define OTHER "c0000000-0000-4000-8000-000000000002"
 
@@ -111,6 +113,10 @@ static void test_replay(void **state)
         live_reader_add(live, &r, TEST_COMPANY, base + 5);
         assert_int_equal(take(&r, NULL), -1);
         live_reader_remove(&r);
+        /* The one before the first that is there: nothing is missing either. */
+        live_reader_add(live, &r, TEST_COMPANY, base);
+        assert_int_equal(take(&r, NULL), 1);
+        live_reader_remove(&r);
         /* From before the ring, of an earlier daemon or long ago; and from nowhere. */
         live_reader_add(live, &r, TEST_COMPANY, base - 1);
         assert_control(&r, "reset", base - 1, base + 6);
@@ -183,6 +189,92 @@ static void test_bounded_by_bytes(void **state)
         }
         assert_control(&r, "missed", base, base + 14); /* seven of a little over 1 MiB */
         live_reader_remove(&r);
+}
+
+/* What another has to say takes nothing away from who says little. */
+static void test_a_noisy_company(void **state)
+{
+        struct live_reader r = { 0 }, connected = { 0 };
+        int64_t base = live_last_id(live);
+
+        (void)state;
+        live_reader_add(live, &connected, OTHER, LIVE_NOW);
+        publish(OTHER, 1);
+        for (int i = 0; i < 100000; i++)
+                publish(TEST_COMPANY, i);
+        publish(OTHER, 2);
+        live_reader_add(live, &r, OTHER, base);
+        assert_int_equal(take(&r, NULL), 1);
+        assert_int_equal(take(&r, NULL), 2);
+        assert_int_equal(take(&r, NULL), -1);
+        assert_int_equal(take(&connected, NULL), 1);
+        assert_int_equal(take(&connected, NULL), 2);
+        live_reader_remove(&r);
+        live_reader_remove(&connected);
+}
+
+static const char *company_number(unsigned i)
+{
+        static char id[UUID_LEN + 1];
+
+        snprintf(id, sizeof(id), "c0000000-0000-4000-8000-%012u", i + 100);
+        return id;
+}
+
+static struct shared_event *event_of(const char *company, int64_t id, size_t len)
+{
+        struct shared_event *e = xcalloc(1, sizeof(*e) + len);
+
+        snprintf(e->event.company_id, sizeof(e->event.company_id), "%s", company);
+        e->event.id = id;
+        e->event.len = len;
+        atomic_init(&e->refs, 1);
+        return e;
+}
+
+static int64_t first_kept(const struct live_rings *all, const char *company)
+{
+        struct shared_event *e = live_rings_find(all, company, 0);
+        int64_t id = e ? e->event.id : 0;
+
+        if (e)
+                live_event_unref(e);
+        return id;
+}
+
+/* However many companies there are, together they keep so much; those that keep most give up. */
+static void test_many_companies(void **state)
+{
+        static struct live_rings all;
+        int64_t id = 1;
+
+        (void)state;
+        live_rings_init(&all, 0);
+        live_rings_add(&all, event_of(OTHER, id++, 100));
+        for (int round = 0; round < 100; round++)
+                for (unsigned i = 0; i < 300; i++) {
+                        live_rings_add(&all, event_of(company_number(i), id++, 2000));
+                        assert_true(all.bytes <= LIVE_ALL_BYTES);
+                }
+        assert_int_equal(first_kept(&all, OTHER), 1);
+        assert_int_equal(live_rings_gone(&all, OTHER), 0);
+        for (unsigned i = 0; i < 300; i++) { /* all of them have something, and know what is gone */
+                int64_t gone = live_rings_gone(&all, company_number(i));
+
+                assert_true(gone > 0);
+                assert_true(first_kept(&all, company_number(i)) > gone);
+                assert_int_equal((gone - 2) % 300, i);
+        }
+        /* So many that they cannot all have one: whose is gone is told so, and others may be. */
+        for (unsigned i = 1000; i < 101000; i++) {
+                live_rings_add(&all, event_of(company_number(i), id++, 100));
+                assert_true(all.bytes <= LIVE_ALL_BYTES);
+        }
+        assert_int_equal(first_kept(&all, company_number(1000)), 0);
+        assert_true(live_rings_gone(&all, company_number(1000)) >= id - 100000);
+        assert_true(first_kept(&all, company_number(100999)) == id - 1);
+        live_rings_done(&all);
+        assert_int_equal(all.bytes, 0);
 }
 
 struct counted {
@@ -347,6 +439,50 @@ static void test_shared_commits(void **state)
         test_runtime_free(t);
 }
 
+/* Numbers */
+
+static int put_end(struct db *db, void *arg, struct err *err)
+{
+        return settings_put_event_numbers(db, *(int64_t *)arg, 1, err);
+}
+
+static int get_end(struct db *db, void *arg, struct err *err)
+{
+        return settings_get_event_numbers(db, arg, err);
+}
+
+/* Behind everything that was ever reserved, whatever the clock says; and more before it runs out.
+ */
+static void test_numbers_of_the_store(void **state)
+{
+        struct test_runtime *t = test_runtime_new(NULL);
+        struct pool *pool;
+        int64_t ahead = INT64_C(1) << 52, end, last;
+
+        (void)state;
+        assert_int_equal(pool_new(&loop, 1, 4, &pool, NULL), 0);
+        assert_int_equal(live_number(&t->op, live, t->rt.store, pool, NULL), 0);
+        assert_true(live_last_id(live) < ahead); /* the clock, the first time */
+        assert_true(store_write(&t->op, t->rt.store, put_end, &ahead, NULL) >= 0);
+        for (int i = 0; i < 3; i++) {
+                assert_true(store_read(&t->op, t->rt.store, get_end, &end, NULL) >= 0);
+                assert_int_equal(live_number(&t->op, live, t->rt.store, pool, NULL), 0);
+                assert_int_equal(live_last_id(live), end - 1);
+                publish(TEST_COMPANY, i);
+        }
+        assert_true(store_read(&t->op, t->rt.store, get_end, &end, NULL) >= 0);
+        for (last = live_last_id(live); last < end - 1000; last++)
+                live_publish(live, TEST_COMPANY, "t", json_object());
+        uv_run(&loop, UV_RUN_NOWAIT);
+        while (!pool_idle(pool))
+                uv_run(&loop, UV_RUN_ONCE);
+        ahead = end;
+        assert_true(store_read(&t->op, t->rt.store, get_end, &end, NULL) >= 0);
+        assert_true(end > ahead);
+        pool_free(pool);
+        test_runtime_free(t);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
 
 int main(void)
@@ -358,6 +494,9 @@ int main(void)
                 TEST(test_falling_behind),
                 TEST(test_lost_twice),
                 TEST(test_bounded_by_bytes),
+                TEST(test_a_noisy_company),
+                TEST(test_many_companies),
+                TEST(test_numbers_of_the_store),
                 TEST(test_told_on_the_loop),
                 TEST(test_many_threads),
                 TEST(test_audit_is_told_after_commit),

@@ -64,8 +64,6 @@ export async function readError(answer: Response): Promise<ApiError> {
 
 export interface CallOptions {
 	signal?: AbortSignal;
-	/** Raw bytes instead of JSON. */
-	raw?: BodyInit;
 }
 
 /** One call; the answer as it came. `path` begins behind /api. */
@@ -78,7 +76,7 @@ export async function request(method: string, path: string, body?: unknown, opti
 		answer = await fetch(`/api${path}`, {
 			method,
 			headers,
-			body: options.raw ?? (body === undefined ? undefined : JSON.stringify(body)),
+			body: body === undefined ? undefined : JSON.stringify(body),
 			cache: "no-cache",
 			credentials: "omit",
 			signal: options.signal,

@@ -4,7 +4,8 @@ import { FitAddon } from "@xterm/addon-fit";
 import { Terminal } from "@xterm/xterm";
 
 export interface ScreenHandle {
-	write(data: string | Uint8Array): void;
+	write(data: string): void;
+	reset(): void;
 	size(): { columns: number; rows: number };
 	focus(): void;
 	close(): void;
@@ -58,6 +59,7 @@ export function openScreen(box: HTMLElement, onData: (data: string) => void, onR
 	watcher.observe(box);
 	return {
 		write: (data) => terminal.write(data),
+		reset: () => terminal.reset(),
 		size: () => ({ columns: terminal.cols, rows: terminal.rows }),
 		focus: () => terminal.focus(),
 		close() {

@@ -1,156 +1,168 @@
-// The shell behind a terminal: an execution with a pseudo-terminal. What is typed goes in pieces with their offset, so that
-// one whose answer was lost can be sent again; what it prints comes as events, and goes on where it was cut off.
-import { api, ApiError, authHeaders, readError, request } from "../api";
-import { eventsOf } from "../event-stream";
+// The shell behind a terminal: a WebSocket (docs/api.md). The daemon hangs the shell up when the socket goes, so it ends with
+// the tab. A daemon that restarts leaves it alone: then the socket is opened again, and what was printed comes again.
+import { api, ApiError, session } from "../api";
 
-const SHELL = 'for s in "$SHELL" /bin/bash /bin/sh; do [ -n "$s" ] && [ -x "$s" ] && exec "$s" -l; done';
 const RETRY_MS = 700;
+const PIECE = 32 * 1024; // of what is pasted; messages are bounded
 
 export interface Size {
 	columns: number;
 	rows: number;
 }
 
-interface Exit {
-	exitCode: number | null;
-	signal: string | null;
-	status: string;
+export interface Output {
+	write(data: string): void;
+	reset(): void;
+}
+
+interface Message {
+	type: "ready" | "output" | "closed";
+	execId?: string;
+	data?: string;
 	reason?: string;
+	exitCode?: number;
+	signal?: string | null;
 }
 
 function wait(ms: number): Promise<void> {
 	return new Promise((done) => setTimeout(done, ms));
 }
 
+function sayEnd(end: Message): string {
+	if (end.reason !== "exited") return end.reason === "lost" ? "The shell is lost: what it ran in is gone." : "The shell could not be started.";
+	return end.signal ? `The shell was ended by ${end.signal}.` : `The shell has ended, exit ${end.exitCode ?? "unknown"}.`;
+}
+
 export class Shell {
-	execId = "";
-	private typed: Uint8Array[] = [];
-	private offset = 0;
-	private sending = false;
+	private execId = "";
+	private socket: WebSocket | null = null;
+	private ready = false;
 	private over = false;
+	private typed = "";
 	private wanted: Size | null = null;
-	private readonly cut = new AbortController();
-	private readonly encoder = new TextEncoder();
 
-	constructor(private readonly leaseId: string) {}
+	constructor(
+		private readonly leaseId: string,
+		private readonly output: Output,
+		private readonly opened: () => void,
+	) {}
 
-	private get path(): string {
-		return `/environment-leases/${this.leaseId}/executions/${this.execId}`;
+	/** Until it has ended: how. */
+	async run(size: () => Size): Promise<string> {
+		let refusals = 0;
+
+		while (!this.over) {
+			const end = await this.connect(size());
+
+			if (end) {
+				this.over = true;
+				return sayEnd(end);
+			}
+			if (this.over) break;
+			refusals = this.ready ? 0 : refusals + 1;
+			this.ready = false;
+			if (refusals && (await this.reachable()) && (!this.execId || refusals > 3)) throw await this.why();
+			await wait(RETRY_MS);
+		}
+		return "";
 	}
 
-	/** A new shell, or the one that is named and still there. */
-	async open(execId: string | null, size: Size): Promise<void> {
-		if (execId && (await this.attach(execId))) {
-			this.resize(size.columns, size.rows);
-			return;
-		}
-		const started = await api.post<{ execId: string }>(`/environment-leases/${this.leaseId}/execute`, {
-			command: "/bin/sh", args: ["-c", SHELL], env: { TERM: "xterm-256color" }, detach: true, tty: size,
+	/** One connection; its last word, or null when it broke off. */
+	private connect(size: Size): Promise<Message | null> {
+		const query = new URLSearchParams({ cols: String(size.columns), rows: String(size.rows) });
+		const { token } = session.get();
+		const address = new URL(`/api/environment-leases/${this.leaseId}/terminal/ws`, location.href);
+
+		if (this.execId) query.set("execId", this.execId);
+		if (token) query.set("token", token);
+		address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
+		address.search = query.toString();
+		return new Promise((done) => {
+			const socket = new WebSocket(address);
+			let end: Message | null = null;
+
+			this.socket = socket;
+			socket.onmessage = (e: MessageEvent<string>) => {
+				const message = JSON.parse(e.data) as Message;
+
+				if (message.type === "ready") this.begin(message.execId ?? "", size);
+				else if (message.type === "output") this.output.write(message.data ?? "");
+				else end = message;
+			};
+			socket.onclose = () => {
+				this.socket = null;
+				done(end);
+			};
 		});
-
-		this.execId = started.execId;
 	}
 
-	private async attach(execId: string): Promise<boolean> {
-		this.execId = execId;
-		try {
-			const there = await api.get<{ status: string; stdinBytes?: number }>(this.path);
+	private begin(execId: string, size: Size): void {
+		const again = this.execId !== "";
 
-			this.offset = there.stdinBytes ?? -1;
-			return there.status === "running";
+		this.execId = execId;
+		this.ready = true;
+		if (again) this.output.reset();
+		if (again) this.resize(size.columns, size.rows);
+		this.opened();
+		this.send();
+	}
+
+	/** A socket that is refused does not say why; what was asked for does, when asked for otherwise. */
+	private async why(): Promise<Error> {
+		try {
+			await api.post(`/environment-leases/${this.leaseId}/execute`, { command: "true" });
 		} catch (e) {
-			if (e instanceof ApiError && e.status === 404) return false;
-			throw e;
+			if (e instanceof Error) return e;
 		}
+		return new Error("A terminal cannot be opened here.");
+	}
+
+	private async reachable(): Promise<boolean> {
+		try {
+			await api.get(`/environment-leases/${this.leaseId}`);
+		} catch (e) {
+			if (!(e instanceof ApiError) || !e.unreachable) throw e;
+			return false;
+		}
+		return true;
+	}
+
+	private say(message: object): void {
+		if (this.ready && this.socket?.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify(message));
 	}
 
 	type(data: string): void {
-		if (this.over) return;
-		this.typed.push(this.encoder.encode(data));
-		void this.send();
+		this.typed += data;
+		this.send();
 	}
 
-	private async send(): Promise<void> {
-		if (this.sending || !this.execId) return;
-		this.sending = true;
-		while (this.typed.length > 0 && !this.over) {
-			const piece = new Uint8Array(await new Blob(this.typed.splice(0) as BlobPart[]).arrayBuffer());
+	private send(): void {
+		while (this.ready && this.typed && this.socket?.readyState === WebSocket.OPEN) {
+			const end = /[\uD800-\uDBFF]/.test(this.typed.charAt(PIECE - 1)) ? PIECE - 1 : PIECE;
 
-			while (!this.over) {
-				try {
-					await request("POST", `${this.path}/stdin${this.offset < 0 ? "" : `?offset=${this.offset}`}`, undefined, { raw: piece, signal: this.cut.signal });
-					break;
-				} catch (e) {
-					if (!(e instanceof ApiError) || !e.unreachable) {
-						this.sending = false;
-						return; // it has ended; the events say how
-					}
-					await wait(RETRY_MS);
-				}
-			}
-			if (this.offset >= 0) this.offset += piece.length;
+			this.say({ type: "input", data: this.typed.slice(0, end) });
+			this.typed = this.typed.slice(end);
 		}
-		this.sending = false;
 	}
 
 	resize(columns: number, rows: number): void {
 		const asked = this.wanted !== null;
 
 		this.wanted = { columns, rows };
-		if (asked || !this.execId || this.over) return;
+		if (asked) return;
 		// Windows are resized in many steps; the last counts.
 		setTimeout(() => {
 			const size = this.wanted;
 
 			this.wanted = null;
-			if (!this.over) api.post(`${this.path}/resize`, size).catch(() => {});
+			if (size) this.say({ type: "resize", cols: size.columns, rows: size.rows });
 		}, 100);
-	}
-
-	/** Until it has ended: how. */
-	async follow(write: (data: string | Uint8Array) => void): Promise<string> {
-		let last = "";
-
-		while (!this.over) {
-			const exit = await this.read(last, write, (id) => {
-				last = id;
-			});
-
-			if (exit) {
-				this.over = true;
-				return exit.reason ?? (exit.signal ? `The shell was ended by ${exit.signal}.` : `The shell has ended, exit ${exit.exitCode ?? "unknown"}.`);
-			}
-			if (!this.over) await wait(RETRY_MS);
-		}
-		return "";
-	}
-
-	private async read(last: string, write: (data: string | Uint8Array) => void, seen: (id: string) => void): Promise<Exit | null> {
-		let answer: Response;
-
-		try {
-			answer = await fetch(`/api${this.path}/events`, {
-				headers: { ...authHeaders(), ...(last ? { "Last-Event-ID": last } : {}) }, cache: "no-store", credentials: "omit", signal: this.cut.signal,
-			});
-		} catch {
-			return null;
-		}
-		if (!answer.ok || !answer.body) throw await readError(answer);
-		for await (const event of eventsOf(answer.body)) {
-			if (!event.data) continue;
-			const body = JSON.parse(event.data) as { data?: string; encoding?: string } & Exit;
-
-			if (event.name === "exit") return body;
-			if (body.data !== undefined) write(body.encoding === "base64" ? Uint8Array.from(atob(body.data), (c) => c.charCodeAt(0)) : body.data);
-			if (event.id) seen(event.id);
-		}
-		return null;
 	}
 
 	/** Nobody looks any more: the shell gets what it gets when a terminal is closed. */
 	close(): void {
-		if (this.execId && !this.over) api.post(`${this.path}/signal`, { signal: "SIGHUP" }).catch(() => {});
 		this.over = true;
-		this.cut.abort();
+		this.say({ type: "close" });
+		this.socket?.close();
 	}
 }

@@ -1,11 +1,9 @@
-// A shell in a lease. The emulator is loaded only here; the shell is a command like any other, so it survives a page that
-// is loaded again (?exec=) and a daemon that restarts.
+// A shell in a lease. The emulator is loaded only here.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { errorText } from "../api";
 import { useHere } from "../context";
 import { useQuery } from "../live";
 import type { Environment, Lease } from "../model";
-import { navigate, route } from "../router";
 import { Loading, Problem, Title } from "../ui/basic";
 import { Shell } from "./terminal-shell";
 
@@ -31,7 +29,7 @@ function Screen(props: { lease: Lease }) {
 	const [round, setRound] = useState(0);
 
 	useEffect(() => {
-		const shell = new Shell(props.lease.id);
+		let shell: Shell | undefined;
 		let close: (() => void) | undefined;
 		let left = false;
 
@@ -39,15 +37,15 @@ function Screen(props: { lease: Lease }) {
 			const { openScreen } = await import("./terminal-screen");
 
 			if (left || !box.current) return;
-			const screen = openScreen(box.current, (data) => shell.type(data), (columns, rows) => shell.resize(columns, rows));
+			const screen = openScreen(box.current, (data) => shell?.type(data), (columns, rows) => shell?.resize(columns, rows));
 
 			close = screen.close;
-			await shell.open(round === 0 ? route.get().query.get("exec") : null, screen.size());
-			// Loading this address again comes back to the same shell.
-			navigate(`${location.pathname}?exec=${shell.execId}`, true);
-			setState("open");
-			screen.focus();
-			const end = await shell.follow((text) => screen.write(text));
+			shell = new Shell(props.lease.id, screen, () => {
+				if (left) return;
+				setState("open");
+				screen.focus();
+			});
+			const end = await shell.run(screen.size);
 
 			if (left) return;
 			setState("ended");
@@ -64,7 +62,7 @@ function Screen(props: { lease: Lease }) {
 		});
 		return () => {
 			left = true;
-			shell.close();
+			shell?.close();
 			close?.();
 		};
 	}, [round]);
@@ -74,7 +72,7 @@ function Screen(props: { lease: Lease }) {
 			<div class="terminal" ref={box} role="group" aria-label="Terminal" />
 			<p role="status" class="terminal-note">
 				{state === "starting" && "Starting a shell…"}
-				{state === "open" && <span class="dim">Leaving this page ends the shell. Ctrl+Shift+C and Ctrl+Shift+V copy and paste.</span>}
+				{state === "open" && <span class="dim">Leaving this page, or loading it again, ends the shell. Ctrl+Shift+C and Ctrl+Shift+V copy and paste.</span>}
 				{state === "ended" && note}
 			</p>
 			{state === "ended" && <button type="button" class="button" onClick={() => setRound(round + 1)}>New shell</button>}

@@ -1,0 +1,15 @@
+/* Our own file, and what is installed beside it. Paths are in the arena. Any thread. */
+#ifndef BERTH_BASE_INSTALLED_H
+#define BERTH_BASE_INSTALLED_H
+
+#include "base/arena.h"
+
+/* NULL when /proc does not tell. */
+const char *installed_program(struct arena *a);
+/* berth-box, beside berth or in the libexec directory of the same prefix; NULL when it is in
+ * neither. */
+const char *installed_box(struct arena *a);
+/* The directory with the examples; NULL when they are not installed. */
+const char *installed_examples(struct arena *a);
+
+#endif
