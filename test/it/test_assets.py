@@ -347,6 +347,12 @@ class HereTest(Assets):
         self.assertEqual(homes["CODEX_HOME"], str(home))
         self.assertEqual(seen[f"{home}/auth.json"][1:], ("link", "LOGIN"))
         self.assertEqual(os.readlink(home / "skills" / "review"), str(folder))
+        # A skill that is gone goes; what else is there stays.
+        (home / "skills" / "own").symlink_to("/nowhere")
+        shutil.rmtree(folder)
+        self.skill("deploy")
+        self.call(self.coder("codex_local"))
+        self.assertEqual(sorted(os.listdir(home / "skills")), ["deploy", "own"])
         _, homes, _ = self.call(self.coder("codex_local", look="/nowhere", env={"CODEX_HOME": "/tmp/mine"}))
         self.assertEqual(homes["CODEX_HOME"], "/tmp/mine")
 
