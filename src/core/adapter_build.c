@@ -123,7 +123,9 @@ static void make_scope(struct adapter_draft *draft)
                 json_object_set(scope, "context", (json_t *)in->context);
         json_object_set_new(scope, "agent",
                             json_pack("{s:s, s:s}", "id", in->agent->id, "name", in->agent->name));
-        json_object_set_new(scope, "run", json_pack("{s:s}", "id", in->run_id));
+        json_object_set_new(scope, "run",
+                            json_pack("{s:s, s:s}", "id", in->run_id, "stamp",
+                                      adapter_stamp(draft->arena, in->run_at)));
         json_object_set_new(scope, "target", target_scope(draft));
         json_object_set_new(scope, "model", model_scope(draft));
         json_object_set_new(scope, "env", adapter_env_scope(in));
@@ -213,12 +215,12 @@ static void push_filled(struct argv *v, const json_t *args, const json_t *scope)
                 push(v, adapter_fill_arena(v->arena, json_string_value(one), scope));
 }
 
-static void push_described(struct argv *v, const struct adapter_draft *draft, const char *member)
+static void push_described(struct argv *v, const struct adapter_draft *draft, const json_t *list)
 {
         size_t i;
         json_t *one;
 
-        json_array_foreach(json_object_get(draft->d->json, member), i, one)
+        json_array_foreach((json_t *)list, i, one)
         {
                 const json_t *when = json_object_get(one, "when");
 
@@ -233,21 +235,39 @@ static void push_described(struct argv *v, const struct adapter_draft *draft, co
         }
 }
 
-static int make_args(const struct adapter_draft *draft, const char *command,
-                     struct adapter_command *c, struct err *err)
+static int make_argv(const struct adapter_draft *draft, const char *command, const json_t *args,
+                     const char *const **ret, struct err *err)
 {
         struct argv *v = arena_new(draft->arena, struct argv);
 
         v->arena = draft->arena;
-        push_described(v, draft, "wrap");
+        push_described(v, draft, json_object_get(draft->d->json, "wrap"));
         push(v, command);
-        push_described(v, draft, "args");
+        push_described(v, draft, args);
         if (v->full)
                 return err_set(err, ERR_UNPROCESSABLE, "%s has more than %d arguments",
                                draft->in->type, ARGS_MAX);
-        c->command = v->list[0];
-        c->args = v->list + 1;
+        *ret = v->list;
         return 0;
+}
+
+static int make_args(const struct adapter_draft *draft, const char *command,
+                     struct adapter_command *c, struct err *err)
+{
+        const json_t *list = json_get_object(draft->d->json, "modelList");
+        bool is_sandbox = streq(draft->in->target.kind, "sandbox");
+        const json_t *seconds = json_object_get(list, is_sandbox ? "sandboxSeconds" : "seconds");
+        const char *const *argv;
+        int r = make_argv(draft, command, json_object_get(draft->d->json, "args"), &argv, err);
+
+        if (r < 0)
+                return r;
+        c->command = argv[0];
+        c->args = argv + 1;
+        if (!list)
+                return 0;
+        c->list_timeout_ms = 1000 * MIN(seconds ? json_integer_value(seconds) : 20, SECONDS_MAX);
+        return make_argv(draft, command, json_object_get(list, "args"), &c->list_argv, err);
 }
 
 /* Limits */
@@ -493,6 +513,26 @@ static int build_command(struct adapter_draft *draft, struct adapter_command *c,
         return 0;
 }
 
+static const json_t *fill_header(const struct adapter_draft *draft)
+{
+        const json_t *header =
+                json_get_object(json_get_object(draft->d->json, "session"), "header");
+        json_t *filled, *value;
+        const char *name;
+
+        if (!header)
+                return NULL;
+        filled = adapter_keep(draft->arena, json_object());
+        json_object_foreach((json_t *)header, name, value)
+        {
+                const char *text =
+                        adapter_fill_arena(draft->arena, json_string_value(value), draft->scope);
+
+                json_object_set_new(filled, name, json_string(text));
+        }
+        return filled;
+}
+
 static struct adapter_billing describe_billing(const struct adapter_draft *draft)
 {
         struct arena *a = draft->arena;
@@ -529,6 +569,7 @@ int adapter_build(struct op *op, struct runtime *rt, const struct adapter_input 
         if (r < 0)
                 return r;
         c.billing = describe_billing(&draft);
+        c.session_header = fill_header(&draft);
         c.session_id = draft.session_id;
         if (!c.session_id)
                 c.new_session_id = adapter_path_string(draft.scope, "session.id");

@@ -99,6 +99,16 @@ static int check_models(const json_t *list, const char *where, struct err *err)
         return adapter_check_each(list, members, where, err);
 }
 
+static int check_model_list(const json_t *list, const char *where, struct err *err)
+{
+        static const struct adapter_member members[] = { { "args", WORDS, NULL, NULL },
+                                                         { "seconds", NUMBER, NULL, NULL },
+                                                         { "sandboxSeconds", NUMBER, NULL, NULL },
+                                                         { 0 } };
+
+        return adapter_check_members(list, members, where, err);
+}
+
 static int check_fields(const json_t *fields, const char *where, struct err *err)
 {
         static const struct adapter_member members[] = { { "session", PATHS, NULL, NULL },
@@ -139,6 +149,7 @@ static int check_events(const json_t *list, const char *where, struct err *err)
                                                          { "set", OBJECT, NULL, check_fields },
                                                          { "add", OBJECT, NULL, check_fields },
                                                          { "keep", FLAG, NULL, NULL },
+                                                         { "end", FLAG, NULL, NULL },
                                                          { 0 } };
 
         return adapter_check_each(list, members, where, err);
@@ -171,14 +182,30 @@ static int check_errors(const json_t *list, const char *where, struct err *err)
 static int check_output(const json_t *output, const char *where, struct err *err)
 {
         static const char *const formats[] = { "text", "json-lines", NULL };
-        static const struct adapter_member members[] = {
-                { "format", CHOICE, formats, NULL },    { "prefixes", WORDS, NULL, NULL },
-                { "events", LIST, NULL, check_events }, { "ignore", PATTERNS, NULL, NULL },
-                { "errorFails", FLAG, NULL, NULL },     { "errorExit", NUMBER, NULL, NULL },
-                { "unparsed", TEXT, NULL, NULL },       { 0 }
-        };
+        static const struct adapter_member members[] = { { "format", CHOICE, formats, NULL },
+                                                         { "prefixes", WORDS, NULL, NULL },
+                                                         { "events", LIST, NULL, check_events },
+                                                         { "ignore", PATTERNS, NULL, NULL },
+                                                         { "errorFails", FLAG, NULL, NULL },
+                                                         { "errorExit", NUMBER, NULL, NULL },
+                                                         { "unparsed", TEXT, NULL, NULL },
+                                                         { "lingerSec", NUMBER, NULL, NULL },
+                                                         { 0 } };
 
         return adapter_check_members(output, members, where, err);
+}
+
+static int check_header(const json_t *header, const char *where, struct err *err)
+{
+        const char *name;
+        json_t *value;
+
+        json_object_foreach((json_t *)header, name, value)
+        {
+                if (!json_is_string(value))
+                        return adapter_check_bad(err, where, name, "has to be a text");
+        }
+        return 0;
 }
 
 static int check_session(const json_t *session, const char *where, struct err *err)
@@ -187,6 +214,7 @@ static int check_session(const json_t *session, const char *where, struct err *e
                                                          { "freshWhen", CONDITION, NULL, NULL },
                                                          { "unknown", PATTERNS, NULL, NULL },
                                                          { "bundle", TEXT, NULL, NULL },
+                                                         { "header", OBJECT, NULL, check_header },
                                                          { 0 } };
 
         return adapter_check_members(session, members, where, err);
@@ -242,6 +270,7 @@ int adapter_descriptor_check(const json_t *json, struct err *err)
                 { "instructions", CHOICE, instructions, NULL },
                 { "defaultModel", TEXT, NULL, NULL },
                 { "models", LIST, NULL, check_models },
+                { "modelList", OBJECT, NULL, check_model_list },
                 { "graceSec", NUMBER, NULL, NULL },
                 { "install", OBJECT, NULL, check_install },
                 { "probe", OBJECT, NULL, check_probe },

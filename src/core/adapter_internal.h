@@ -60,6 +60,11 @@ const char *adapter_session_resume(const struct adapter_input *in, const char *c
 json_t *adapter_session_params(const struct adapter_input *in, const char *cwd,
                                const char *session_id);
 
+/* A time as part of a file's name. */
+const char *adapter_stamp(struct arena *arena, int64_t us);
+/* The first line of what a command said, as far as it can be shown. */
+const char *adapter_first_line(struct arena *arena, const char *text);
+
 /* adapter_install.c: a script that installs the command of a descriptor; NULL: it has none. */
 const char *adapter_install_script(const struct adapter_descriptor *d, struct arena *arena);
 /* The same only where `command` is not there. */

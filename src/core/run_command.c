@@ -113,6 +113,7 @@ void run_input(struct run_task *t, const json_t *session)
                 .agent = &t->agent,
                 .company_name = t->company_name,
                 .run_id = t->run.id,
+                .run_at = t->run.created_at,
                 .context = t->context,
                 .session = session,
                 .assets = json_get_object(t->context, RUN_ASSETS_MEMBER),

@@ -12,6 +12,7 @@
 #include "core/exec.h"
 #include "core/lease.h"
 #include "core/run.h"
+#include "core/run_log.h"
 #include "core/run_policy.h"
 #include "store/execution_workspaces.h"
 #include "store/issues.h"
@@ -166,6 +167,13 @@ int run_start(struct run_task *t, const char *key, const char **ret_id, struct e
 /* "run:<id>", or with `fresh` the one of the second attempt. In the arena. */
 const char *run_key(struct run_task *t, bool fresh);
 
+/* -- run_ready.c: asking the place before -- */
+/* A session that is a file, and not one of this directory, is not resumed: the command is built
+ * anew. A fresh one is made, empty. */
+int run_ready_session(struct run_task *t, struct err *err);
+/* ERR_UNPROCESSABLE when the model is none of those that can be had there. */
+int run_ready_model(struct run_task *t, struct err *err);
+
 /* -- run_kept.c: how a command was made, whatever becomes of its agent -- */
 /* Inside a transaction, before it is started under that key. */
 int run_kept_put(struct db *db, struct run_task *t, const char *key, struct err *err);
@@ -179,10 +187,32 @@ void run_finish(struct op *op, struct runtime *rt, const char *id, struct run_re
 void run_http(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
 /* Take up a run by its step. */
 void run_recover(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
-/* Bring output into the log, and how far it is into the row unless `view` is NULL; *ret_more: there
- * is more of it now. */
-void run_pump(struct op *op, struct runtime *rt, const char *id, const struct exec_view *view,
-              bool *ret_more);
+/* It could not be taken up, again and again: it is over, and nobody knows how it ended. Releasing
+ * its lease ends what is left of it. */
+void run_give_up(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
+
+/* -- run_pump.c: while the command runs -- */
+
+/* How far a command's output was looked at for its last word (adapter_run.h). */
+struct run_word {
+        char execution[UUID_LEN + 1]; /* that the rest is about */
+        const char *type;             /* of its adapter; static; NULL: it has no such word */
+        int64_t line, at;             /* where a line begins; where to look on */
+        bool said;
+};
+
+struct run_pump {
+        const struct exec_view *view; /* is noted in the row; NULL: not now */
+        bool ask;                     /* it lives on after its last word: note that it has to end */
+        struct run_word word;         /* from one time to the next */
+        bool more;                    /* there is more output now */
+        bool asked;                   /* it is noted */
+};
+
+/* Bring output into the log, and see whether it was the last word. */
+void run_pump(struct op *op, struct runtime *rt, const char *id, struct run_pump *pump);
+/* What the row says of the output. */
+void run_set_output(struct run *run, const struct run_log_state *state);
 
 /* -- run_outcome.c -- */
 /* Record how it ended and go on to `releasing`. A run that is terminal already keeps its status. */

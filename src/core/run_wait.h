@@ -10,6 +10,7 @@
 struct run_command_end {
         struct provision_end how; /* its texts are those of out and err */
         struct buf out, err;
+        size_t max; /* in: what is kept of each stream; 0: RUN_WAIT_OUTPUT_MAX */
 };
 
 /* `body` is that of an execute request; with `agentId` the command has the agent's variables. An

@@ -70,7 +70,8 @@ class SecretsTest(WebTest):
         """A value in a vault that was chosen, and one that is there already."""
         vault = self.ok("POST", f"/api/companies/{self.acme['id']}/secret-provider-configs", {
             "provider": "aws_secrets_manager", "displayName": "prod", "config": {"region": "us-east-1", "namespace": "prod"}}, 201)
-        theirs = self.aws.CreateSecret({"Name": "team/one", "SecretString": MARK, "ClientRequestToken": "t" * 32}, "us-east-1")
+        theirs, other = (self.aws.CreateSecret({"Name": name, "SecretString": MARK, "ClientRequestToken": "t" * 32}, "us-east-1")
+                         for name in ("team/one", "team/two"))
         page = self.page(f"{self.at}/secrets/new")
         page.get_by_label("Name").fill("Ours")
         page.get_by_label("Description").fill("For the nightly builds")
@@ -83,7 +84,7 @@ class SecretsTest(WebTest):
         (ours,) = self.secrets()
         self.assertEqual((ours["description"], ours["providerConfigId"], ours["managedMode"]),
                          ("For the nightly builds", vault["id"], "paperclip_managed"))
-        self.assertEqual(len(self.aws.secrets), 2)
+        self.assertEqual(len(self.aws.secrets), 3)
         page.button("Rotate…").click()
         self.assertEqual(page.get_by_label("New value").get_attribute("type"), "password")
         page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
@@ -103,12 +104,12 @@ class SecretsTest(WebTest):
         self.assertEqual((secret["managedMode"], secret["externalRef"]), ("external_reference", theirs["ARN"]))
         # What replaces a reference is one too.
         page.button("Rotate…").click()
-        page.get_by_label("New reference").fill(theirs["ARN"])
+        page.get_by_label("New reference").fill(other["ARN"])
         page.get_by_role("dialog").get_by_role("button", name="Rotate").click()
         page.text("Rotated.")
         secret = next(s for s in self.secrets() if s["name"] == "Theirs")
-        self.assertEqual((secret["externalRef"], secret["latestVersion"]), (theirs["ARN"], 2))
-        self.assertEqual(len(self.aws.secrets), 2)
+        self.assertEqual((secret["externalRef"], secret["latestVersion"]), (other["ARN"], 2))
+        self.assertEqual(len(self.aws.secrets), 3)
 
     def test_vaults_and_import(self):
         page = self.page(f"{self.at}/secrets?tab=vaults")
