@@ -140,9 +140,13 @@ class EnvTest(CliTest):
     def test_a_company_is_made_when_there_is_none(self):
         self.run_ok("company", "delete", "Acme", "--yes")
         self.fails(5, "env", "list", says="berth company create NAME")
-        status, _, err = self.cli("env", "create", "sandbox", "here", "-o", "provider=fake")
-        self.assertEqual(status, 0, err)
-        self.assertIn('made a company named "Default"', err)
+        for make in (("env", "create", "sandbox", "here", "-o", "provider=fake"),
+                     ("agent", "create", "Ada", "-o", "command=true"), ("lease", "acquire", "Local")):
+            status, _, err = self.cli(*make)
+            self.assertEqual(status, 0, err)
+            self.assertIn('made a company named "Default"', err)
+            if make[0] != "lease":
+                self.run_ok("company", "delete", "Default", "--yes")
 
     def test_config(self):
         config = self.temp_dir() / "config.json"
