@@ -6,10 +6,6 @@
 struct search {
         struct op *op;
         struct runtime *rt;
-        const char *driver_key; /* NULL: all */
-        const char *kind;       /* NULL: any */
-        struct plugin_driver *ret;
-        bool found;
         int (*fn)(void *ctx, const struct plugin_driver *driver);
         void *ctx;
 };
@@ -44,66 +40,6 @@ static struct plugin_driver describe(struct search *s, const struct plugin *p, j
                 .is_running = plugin_host_is_running(s->rt->plugins->host, p->id),
         };
 }
-
-/* The first that runs, else the first. */
-static int consider(void *ctx, const struct plugin *p)
-{
-        struct search *s = ctx;
-        json_t *manifest, *driver;
-        struct plugin_driver found;
-
-        if (!plugin_status_runs(p->status) || (s->found && s->ret->is_running))
-                return 0;
-        manifest = manifest_of(s->op, p);
-        driver = manifest ? manifest_driver(manifest, s->driver_key, s->kind) : NULL;
-        if (!driver)
-                return 0;
-        found = describe(s, p, manifest, driver);
-        if (!s->found || found.is_running)
-                *s->ret = found;
-        s->found = true;
-        return 0;
-}
-
-static int search_rows(struct db *db, void *arg, struct err *err)
-{
-        struct search *s = arg;
-
-        return plugins_list(db, NULL, s->op->arena, consider, s, err);
-}
-
-int plugin_find_provider(struct op *op, struct runtime *rt, const char *provider,
-                         struct plugin_driver *ret, struct err *err)
-{
-        struct search s = {
-                .op = op, .rt = rt, .driver_key = provider, .kind = KIND_SANDBOX, .ret = ret
-        };
-        int r = rt->plugins ? store_read(op, rt->store, search_rows, &s, err) : 0;
-
-        if (r < 0)
-                return r;
-        return s.found ? 0
-                       : err_set(err, ERR_NOT_FOUND,
-                                 "No plugin provides the sandbox provider \"%s\"", provider);
-}
-
-int plugin_find_driver(struct op *op, struct runtime *rt, const char *id_or_key,
-                       const char *driver_key, struct plugin_driver *ret, struct err *err)
-{
-        struct search s = { .op = op, .rt = rt, .driver_key = driver_key, .ret = ret };
-        struct plugin p;
-        int r = rt->plugins ? plugin_load_row(op, rt, id_or_key, &p, err)
-                            : err_set(err, ERR_NOT_FOUND, "Plugin not found");
-
-        if (r < 0)
-                return r;
-        (void)consider(&s, &p);
-        return s.found ? 0
-                       : err_set(err, ERR_NOT_FOUND, "Plugin \"%s\" has no driver \"%s\" in use",
-                                 id_or_key, driver_key);
-}
-
-/* All drivers of a plugin that runs */
 
 static int show_drivers(void *ctx, const struct plugin *p)
 {

@@ -11,6 +11,7 @@ import { pathToFileURL } from "node:url";
 const [modules, chromiumPath, origin] = process.argv.slice(2);
 const { chromium } = await import(pathToFileURL(`${modules}/playwright-core/index.mjs`).href);
 const axe = readFileSync(`${modules}/axe-core/axe.min.js`, "utf8");
+const patience = Number(process.env.TEST_PATIENCE ?? 1);
 const browser = await chromium.launch({
 	executablePath: chromiumPath,
 	args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-crash-reporter", "--disable-background-networking"],
@@ -40,7 +41,7 @@ objects.browser = {
 		const page = await context.newPage();
 		const name = `page${++opened}`;
 
-		context.setDefaultTimeout(20_000);
+		context.setDefaultTimeout(20_000 * patience);
 		if (trusted) objects.origins.add(trusted);
 		objects[name] = page;
 		objects[`${name}.context`] = context;

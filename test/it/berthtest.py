@@ -36,6 +36,7 @@ BINARIES = {
     "normal": os.environ.get("BERTH_BIN", str(BUILD / "berth")),
     "faults": os.environ.get("BERTH_FAULTS_BIN", str(BUILD / "berth-faults")),  # with crash points
 }
+PATIENCE = float(os.environ.get("TEST_PATIENCE", "1"))  # by which every limit is longer; scripts/sanitized sets it
 START_TIMEOUT = 20
 STOP_TIMEOUT = 20
 FAKE_CONFIG = {"provider": "fake"}
@@ -43,6 +44,7 @@ FAKE_CONFIG = {"provider": "fake"}
 
 def wait_until(condition, what, timeout=10):
     """Poll until condition() is true and return its value; fail with `what` otherwise."""
+    timeout *= PATIENCE
     deadline = time.monotonic() + timeout
     pause = 0.001
     while True:
@@ -53,6 +55,13 @@ def wait_until(condition, what, timeout=10):
             raise AssertionError(f"waited {timeout} s in vain: {what}")
         time.sleep(pause)
         pause = min(pause * 2, 0.05)
+
+
+def set_clock(file, seconds):
+    """What a daemon adds to its clock (BERTH_TEST_CLOCK_FILE), which it may read at any time: never half of it."""
+    new = file.with_suffix(".new")
+    new.write_text(str(seconds))
+    new.rename(file)
 
 
 @dataclasses.dataclass
@@ -89,9 +98,9 @@ class _UnixConnection(http.client.HTTPConnection):
 def _connect(target, timeout):
     """target: (host, port), or the path of a Unix socket."""
     if isinstance(target, tuple):
-        return socket.create_connection(target, timeout=timeout)
+        return socket.create_connection(target, timeout=timeout * PATIENCE)
     sock = socket.socket(socket.AF_UNIX)
-    sock.settimeout(timeout)
+    sock.settimeout(timeout * PATIENCE)
     try:
         sock.connect(str(target))
     except OSError:
@@ -117,7 +126,7 @@ class Client:
         if connection:
             connection.close()
         if isinstance(self.target, tuple):
-            connection = http.client.HTTPConnection(*self.target, timeout=self.timeout)
+            connection = http.client.HTTPConnection(*self.target, timeout=self.timeout * PATIENCE)
         else:
             connection = _UnixConnection(self.target, self.timeout)
         self.local.connection = connection
@@ -220,10 +229,11 @@ class EventStream:
 
     def __init__(self, target, path, headers=None, timeout=20):
         if isinstance(target, tuple):
-            self.connection = http.client.HTTPConnection(*target, timeout=timeout)
+            self.connection = http.client.HTTPConnection(*target, timeout=timeout * PATIENCE)
         else:
             self.connection = _UnixConnection(target, timeout)
         self.connection.request("GET", path, headers={"Accept": "text/event-stream", **(headers or {})})
+        self.sock = self.connection.sock
         self.answer = self.connection.getresponse()
         self.status = self.answer.status
         self.headers = self.answer.headers
@@ -249,6 +259,10 @@ class EventStream:
 
     def __iter__(self):
         return iter(self.next, None)
+
+    def hang_up(self):
+        """Whoever reads from it is told that it is over."""
+        self.sock.shutdown(socket.SHUT_RDWR)
 
     def close(self):
         self.answer.close()
@@ -334,6 +348,7 @@ class Daemon:
 
     def wait(self, expect=None, timeout=STOP_TIMEOUT):
         """Wait for its end. Status as subprocess gives it: -9 for SIGKILL."""
+        timeout *= PATIENCE
         try:
             status = self.process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -401,7 +416,7 @@ class Daemon:
     def cli(self, *args, stdin=None, env=None, timeout=60):
         """Run the command line against this daemon's data directory: (status, stdout, stderr)."""
         done = subprocess.run([self.binary, *map(str, args)], input=stdin, capture_output=True, text=True,
-                              timeout=timeout,
+                              timeout=timeout * PATIENCE,
                               env={**os.environ, **self.env, "BERTH_DATA": str(self.data), **(env or {})})
         return done.returncode, done.stdout, done.stderr
 

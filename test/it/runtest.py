@@ -3,10 +3,14 @@ at what a run left. Every command adds a line to `began-<run id>` in the test's 
 under a run id is seen."""
 
 import contextlib
+import http.client
 import json
 import pathlib
+import signal
 import sqlite3
+import threading
 import uuid
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from berthtest import ident, wait_until
 from sandboxtest import SandboxTest
@@ -64,6 +68,18 @@ class RunTest(SandboxTest):
 
     def release_held(self):
         (self.work / "go").touch()
+
+    def crash_at(self, point, act):
+        """The daemon, of the build with crash points, dies at one while act() is done, and is started again."""
+        self.daemon.stop()
+        self.daemon.env["BERTH_CRASH_AT"] = f"{point}:1"
+        self.daemon.start()
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            act()
+        self.assertEqual(self.daemon.wait(), -signal.SIGKILL)
+        self.daemon.kill()
+        del self.daemon.env["BERTH_CRASH_AT"]
+        self.daemon.start()
 
     # Looking.
 
@@ -136,4 +152,39 @@ class RunTest(SandboxTest):
         self.assertEqual(self.daemon.sql("SELECT id FROM issues WHERE execution_run_id IS NOT NULL"), [])
 
 
-__all__ = ["HOLD", "NOTE", "RunTest", "TERMINAL", "ident", "wait_until"]
+class HookTest(RunTest):
+    """With a web service that is an agent: `requests` has what it was asked, `gate` keeps it from answering."""
+
+    def setUp(self):
+        super().setUp()
+        self.requests = requests = []
+        self.status = 200
+        self.gate = threading.Event()
+        self.gate.set()
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(handler):
+                body = handler.rfile.read(int(handler.headers["Content-Length"] or 0))
+                requests.append((handler.path, dict(handler.headers), body))
+                self.gate.wait()
+                handler.send_response(self.status)
+                handler.end_headers()
+                handler.wfile.write(b'{"ok": true}')
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        thread = threading.Thread(target=self.server.serve_forever)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(self.server.server_close)
+        self.addCleanup(self.server.shutdown)
+        self.addCleanup(self.gate.set)
+
+    def hook(self):
+        return self.agent(self.acme, adapterType="http",
+                          adapterConfig={"url": f"http://127.0.0.1:{self.server.server_port}/hook"})
+
+
+__all__ = ["HOLD", "NOTE", "HookTest", "RunTest", "TERMINAL", "ident", "wait_until"]

@@ -15,7 +15,7 @@ import threading
 import time
 import unittest
 
-from berthtest import BINARIES, RawConnection, wait_until
+from berthtest import BINARIES, RawConnection, set_clock, wait_until
 from crashworld import Died, World
 
 RUN_A = "00000000-0000-4000-8000-00000000000a"
@@ -376,9 +376,7 @@ class Clock(BadWorld):
         self.noticed()
 
     def set(self, seconds):
-        new = self.w.root / "clock.new"
-        new.write_text(str(seconds))
-        new.rename(self.file)
+        set_clock(self.file, seconds)
 
     def noticed(self):
         wait_until(lambda: self.w.daemon.log().count("the wall clock was set") >= self.jumps, "it notices")

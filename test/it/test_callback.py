@@ -161,7 +161,10 @@ class ChannelTest(CallbackTest):
     # remote-execution 8.22
     def test_wrong_tokens(self):
         run, other = self.run_of(), self.run_of()
-        for token in ("", "x", run.key[:-1], run.key + "A", run.key.swapcase(), other.key, self.ada["token"]):
+        last = run.key[:-1] + ("A" if run.key[-1] != "A" else "B")
+        first = ("A" if run.key[0] != "A" else "B") + run.key[1:]
+        for token in ("", "x", run.key[:-1], run.key + "A", last, first, run.key.swapcase(), other.key,
+                      self.ada["token"]):
             answer = run.req("POST", self.comments(), {"body": "no"}, token=token)
             self.assert_error(answer, 401, "Invalid bridge token.")
         self.assert_error(run.client.req("GET", "/api/agents/me"), 401, "Invalid bridge token.")
@@ -345,6 +348,25 @@ class EndTest(CallbackTest):
         self.assertEqual((run.url, run.key), told)
         self.assertEqual([a.status for a in answers], [200])
         run.end()
+
+    def test_a_flood_is_not_listed(self):
+        """Also not a part at a time, over restarts of the daemon."""
+        run = self.run_of()
+        self.detach("sleep 1000", lease=run.lease)
+        self.daemon.kill()
+        with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db", timeout=20)) as db, db:
+            db.executemany("INSERT INTO heartbeat_run_events (run_id, seq, id, company_id, agent_id, event_type, payload, "
+                           "created_at) VALUES (?, ?, ?, ?, ?, 'callback', '{}', 1)",
+                           [(run.id, 1000 + n, str(n), ident(self.acme), self.ada["id"]) for n in range(998)])
+        self.daemon.start()
+        run.again()
+        for _ in range(5):
+            self.assert_status(run.req("GET", "/api/agents/me"), 200)
+        run.end()
+        wait_until(lambda: self.refused(run), "nobody listens any more")
+        self.daemon.stop()  # which writes what is left to be written
+        self.assertEqual(len(run.events()), 1000)
+        self.daemon.start()
 
     def test_the_same_run_gets_the_same_channel(self):
         run = self.run_of()

@@ -239,6 +239,17 @@ class QueueTest(ProviderTest):
         self.assert_status(run.req("POST", self.comments(), {"body": "once"}), 201)
         self.assertEqual((self.texts(), len(lost)), (["once"], 3))
 
+    def test_the_lease_goes_first(self):
+        """Nothing more is run in a place that was given up, and the channel ends."""
+        run = CallbackTest.run_of(self)
+        self.assert_status(run.req("GET", "/api/agents/me"), 200)
+        gateway = int((self.files(run) / "server.pid").read_text())
+        self.release(self.held)
+        wait_until(lambda: run.count() == 0, "the channel is gone", 30)
+        run.end()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(gateway, 9)
+
     def test_in_the_order_of_their_names(self):
         run = self.run_of()
         names = sorted(str(uuid.uuid4()) for _ in range(5))

@@ -203,6 +203,7 @@ class SandboxCallbackTest(SandboxTest, CallbackTest):
         self.assertLessEqual(len(lines), 2, lines)  # one of each kind
         self.assertEqual(self.inside(other, "GET", "/api/agents/me").status, 200)
         wait_until(lambda: len(run.events()) == min(1000, run.count()), "the first of them are listed")
+        wait_until(lambda: self.inside(run, "GET", "/api/agents/me").status == 200, "who slows down may go on")
 
     def test_the_box_is_killed(self):
         run = self.run_of()

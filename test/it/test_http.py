@@ -1,13 +1,41 @@
 """Conventions of the API that hold for every route: paths, validators, bodies, hosts, and never a 500."""
 
 import json
+import re
 import resource
 import unittest
 import uuid
 
-from berthtest import BerthTest
+from berthtest import SOURCE, BerthTest
 
 HOST_REFUSED = "Hostname 'evil.example' is not allowed for this Paperclip instance."
+
+
+class OpenApiTest(BerthTest):
+    daemon_flags = ("--mode", "authenticated")
+
+    def routes(self):
+        """What the tables of the source have, but for those of the test build."""
+        for file in sorted((SOURCE / "src/api").glob("*.c")):
+            text = file.read_text()
+            for name, value in re.findall(r'#define (\w+)\s+"(/api/[^"]*)"', text):
+                text = text.replace(f'{name} "', f'"{value}')
+            if file.name != "callback_test.c":
+                yield from re.findall(r'\{\s*"([A-Z]+)",\s*"(/api/[^"]+)",', text)
+
+    def test_every_route_is_there(self):
+        paths = self.operator("GET", "/api/openapi.json")["paths"]
+        wanted = {}
+        for method, pattern in self.routes():
+            path = re.sub(r":(\w+)", r"{\1}", pattern)
+            wanted.setdefault(path, set()).add(method.lower())
+            self.assertEqual([(p["name"], p["in"], p["required"]) for p in paths[path]["parameters"]],
+                             [(name, "path", True) for name in re.findall(r":(\w+)", pattern)])
+        self.assertGreater(len(wanted), 150)
+        self.assertEqual({path: set(said) - {"parameters"} for path, said in paths.items()}, wanted)
+
+    def test_not_for_everybody(self):
+        self.assert_error(self.req("GET", "/api/openapi.json"), 401, "Unauthorized")
 
 
 class ConventionsTest(BerthTest):

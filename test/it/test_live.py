@@ -7,7 +7,7 @@ import unittest
 
 from berthtest import BerthTest, ident, wait_until
 from exectest import memory_tells
-from websockettest import Refused, WebSocket
+from websockettest import PING_MS, Reading, Refused, WebSocket
 
 NODE = r"""
 const events = [];
@@ -250,21 +250,20 @@ class WhoMay(LiveTest):
 
 class Revoked(LiveTest):
     daemon_flags = ("--mode", "authenticated")
-    daemon_env = {"BERTH_LIVE_PING_MS": "100"}
+    daemon_env = PING_MS
 
     def test_a_revoked_key_ends_its_feeds(self):
         board = self.board_user(self.home, "ann")
-        socket, stream = self.ws(token=board["token"]), self.sse(token=board["token"])
+        stream, socket = self.sse(token=board["token"]), self.ws(token=board["token"])
+        reading = [Reading(socket), Reading(stream)]
         self.operator("DELETE", f"/api/board-api-keys/{board['id']}")
-        while socket.next() is not None:
-            pass
+        for reader in reading:
+            reader.join()
         self.assertEqual((socket.status, socket.reason), (1008, "forbidden"))
-        while stream.next() is not None:
-            pass
 
 
 class Pings(LiveTest):
-    daemon_env = {"BERTH_LIVE_PING_MS": "100"}
+    daemon_env = PING_MS
 
     def test_who_answers_stays(self):
         socket, stream = self.ws(), self.sse()
@@ -273,8 +272,13 @@ class Pings(LiveTest):
             self.assertEqual(kind, 9)
             socket.pings += 1
             socket.send_frame(0x8A, data)
-        made = self.act(1)
-        self.assertEqual(self.take(socket, 1)[0], made)
+        made = []
+        acting = threading.Thread(target=lambda: made.extend(self.act(1)))
+        acting.start()  # while the pings are answered
+        self.addCleanup(acting.join)
+        seen, _ = self.take(socket, 1)
+        acting.join()
+        self.assertEqual(seen, made)
         while stream.answer.readline() != b": still here\n":
             pass
 

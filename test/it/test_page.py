@@ -1,8 +1,9 @@
 """The web page: what is served, signing in, the overview, live changes."""
+# slow: a browser, and what it asks for is tested without one
 import gzip
 import re
 
-from berthtest import BerthTest
+from berthtest import BerthTest, set_clock
 from webtest import PHONE, WebTest
 
 SCRIPTS_MAX = 150_000  # bytes, compressed
@@ -166,7 +167,7 @@ class SignInTest(WebTest):
     def test_a_key_that_expires(self):
         key = self.board_user(admin=True)
         page = self.signed_in(key)
-        self.clock.write_text(str(40 * 86400))
+        set_clock(self.clock, 40 * 86400)
         # The page may notice by itself, and then there is no menu any more: look and click in one step.
         went_on = page.evaluate("""(() => {
             const link = document.querySelector("nav a[href$='/overview']");

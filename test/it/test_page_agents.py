@@ -1,4 +1,5 @@
 """Agents, issues and the terminal on the web page."""
+# slow: a browser, and what it asks for is tested without one
 import re
 
 from berthtest import wait_until

@@ -1,4 +1,5 @@
 """Leases and salvages on the web page."""
+# slow: a browser, and what it asks for is tested without one
 import pathlib
 
 from berthtest import wait_until

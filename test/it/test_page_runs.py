@@ -1,4 +1,5 @@
 """Runs on the web page: waking an agent, watching what it does, its log, ending it, trying again."""
+# slow: a browser, and what it asks for is tested without one
 import json
 
 from runtest import HOLD, RunTest, ident, wait_until
@@ -117,6 +118,7 @@ class LogTest(PageRunTest):
         page = self.said(r"printf '\033[31mred \033[1;38;5;33mblue\033[0m plain\n\033[32mgreen\nstill green\033[0m\n'; "
                          r"printf 'a\rb\n'; printf '\033[48;2;255;255;0;30mback\033[0m<img src=x>\n'; echo err >&2")
         self.log(page).get_by_text("still green").wait_for()
+        self.log(page).get_by_text("err", exact=True).wait_for()
         colours = page.evaluate("""Object.fromEntries([...document.querySelectorAll('.log-text span')]
             .map(s => [s.textContent.trim(), getComputedStyle(s).color]))""")
         plain = page.evaluate("getComputedStyle(document.querySelector('.log-text')).color")
@@ -135,7 +137,7 @@ class LogTest(PageRunTest):
         search = page.get_by_label("Search the log")
         search.fill("needle")
         page.text("1 of 2")
-        self.assertIn("needle", self.lines(page))
+        wait_until(lambda: "needle" in self.lines(page), "it is scrolled to")
         self.assertEqual(page.locator("mark.now").inner_text(), "needle")
         self.assert_accessible(page)
         search.press("Enter")
@@ -155,9 +157,8 @@ class LogTest(PageRunTest):
         page.get_by_label("Wrap").check()
         page.locator(".log-rows.wrapped").wait_for()
         self.assertFalse(page.evaluate("document.querySelector('.log-box').scrollWidth > document.querySelector('.log-box').clientWidth"))
-        rows = self.lines(page)
-        self.assertEqual("".join(rows[:-1]), "".join(map(str, range(1, 401))))
-        self.assertGreater(len(rows), 5)
+        wait_until(lambda: "".join(self.lines(page)[:-1]) == "".join(map(str, range(1, 401))), "every row is there")
+        self.assertGreater(len(self.lines(page)), 5)
         self.assertTrue(page.evaluate("[...document.querySelectorAll('.log-text')].every(t => "
                                       "t.getBoundingClientRect().right <= document.querySelector('.log-box').getBoundingClientRect().right)"))
         # What was found in a wrapped line is marked across its rows.

@@ -1,4 +1,5 @@
 """Secrets and vaults on the web page."""
+# slow: a browser, and what it asks for is tested without one
 from awsfake import AwsFake
 from webtest import WebTest
 
@@ -64,6 +65,51 @@ class SecretsTest(WebTest):
         dialog.get_by_role("button", name="Delete").click()
         page.heading("Secrets")
         self.assertEqual(self.secrets(), [])
+
+    def test_where_it_is_kept(self):
+        """A value in a vault that was chosen, and one that is there already."""
+        vault = self.ok("POST", f"/api/companies/{self.acme['id']}/secret-provider-configs", {
+            "provider": "aws_secrets_manager", "displayName": "prod", "config": {"region": "us-east-1", "namespace": "prod"}}, 201)
+        theirs, other = (self.aws.CreateSecret({"Name": name, "SecretString": MARK, "ClientRequestToken": "t" * 32}, "us-east-1")
+                         for name in ("team/one", "team/two"))
+        page = self.page(f"{self.at}/secrets/new")
+        page.get_by_label("Name").fill("Ours")
+        page.get_by_label("Description").fill("For the nightly builds")
+        page.get_by_label("Kept in").select_option({"label": "prod"})
+        page.get_by_label("Value").fill(MARK)
+        self.assertEqual(page.get_by_label("Value").get_attribute("type"), "password")
+        page.button("Create secret").click()
+        page.heading("Ours")
+        page.text("For the nightly builds")
+        (ours,) = self.secrets()
+        self.assertEqual((ours["description"], ours["providerConfigId"], ours["managedMode"]),
+                         ("For the nightly builds", vault["id"], "paperclip_managed"))
+        self.assertEqual(len(self.aws.secrets), 3)
+        page.button("Rotate…").click()
+        self.assertEqual(page.get_by_label("New value").get_attribute("type"), "password")
+        page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+        page.get_by_role("dialog").gone()
+        page.link("Secrets", exact=True).first().click()
+        page.link("New secret").click()
+        page.get_by_label("Name").fill("Theirs")
+        page.get_by_label("Kept in").select_option({"label": "prod"})
+        page.get_by_label("It is there already").check()
+        page.button("Create secret").click()
+        page.text("A reference is needed.")
+        page.get_by_label("Reference").fill(theirs["ARN"])
+        self.assert_accessible(page)
+        page.button("Create secret").click()
+        page.heading("Theirs")
+        secret = next(s for s in self.secrets() if s["name"] == "Theirs")
+        self.assertEqual((secret["managedMode"], secret["externalRef"]), ("external_reference", theirs["ARN"]))
+        # What replaces a reference is one too.
+        page.button("Rotate…").click()
+        page.get_by_label("New reference").fill(other["ARN"])
+        page.get_by_role("dialog").get_by_role("button", name="Rotate").click()
+        page.text("Rotated.")
+        secret = next(s for s in self.secrets() if s["name"] == "Theirs")
+        self.assertEqual((secret["externalRef"], secret["latestVersion"]), (other["ARN"], 2))
+        self.assertEqual(len(self.aws.secrets), 3)
 
     def test_vaults_and_import(self):
         page = self.page(f"{self.at}/secrets?tab=vaults")

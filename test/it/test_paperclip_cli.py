@@ -1,4 +1,5 @@
 """Paperclip's own command line, as it is published, against Berth: each command as a user would type it."""
+# slow: a node for each command
 
 import json
 

@@ -6,8 +6,8 @@ import unittest
 
 from berthtest import ident, wait_until
 from exectest import memory_tells
-from runtest import RunTest
-from websockettest import WebSocket
+from runtest import HOLD, RunTest
+from websockettest import PING_MS, Reading, WebSocket
 
 
 class FollowTest(RunTest):
@@ -123,6 +123,33 @@ class Following(FollowTest):
         records, end = self.rest(stream)
         self.assertEqual(self.printed(first + records), "".join(f"{i}\n" for i in range(1, 1500001)))
         self.assertEqual(end["status"], "succeeded")
+        # Who asks for more than a page gets a page.
+        page = self.ok("GET", f"/api/heartbeat-runs/{run['id']}/log?limitBytes=999999999")
+        self.assertLessEqual(len(page["content"]), 1048576)
+        self.assertEqual(page["nextOffset"], len(page["content"]))
+
+
+class Revoked(FollowTest):
+    daemon_flags = ("--mode", "authenticated")
+    daemon_env = {**FollowTest.daemon_env, **PING_MS}
+
+    def req(self, method, path, body=None, headers=None, token=None):
+        """Who has no token is the operator."""
+        if token is None:
+            return self.daemon.req_unix(method, path, body, headers)
+        return self.daemon.req(method, path, body, headers, token)
+
+    def test_who_may_no_longer(self):
+        run = self.wake(self.runner(HOLD))
+        board = self.board_user(self.acme, "ann")
+        stream = self.stream(run, token=board["token"])
+        self.until(stream, "up\n")
+        reading = Reading(stream)
+        self.operator("DELETE", f"/api/board-api-keys/{board['id']}")
+        reading.join()
+        self.assertEqual(self.row_of(run)["status"], "running")
+        self.release_held()
+        self.finished(run)
 
 
 class Bounded(FollowTest):

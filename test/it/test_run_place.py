@@ -4,7 +4,7 @@ import json
 import os
 import unittest
 
-from berthtest import SOURCE
+from berthtest import SOURCE, wait_until
 from providertest import ProviderTest
 from runtest import RunTest
 from sshtest import Fixture, missing_command
@@ -117,6 +117,16 @@ class ProvisionTest(PlaceTest):
         """environment-runtime 7.98, for real (H20)"""
         self.check(self.ssh_environment())
 
+    def test_one_that_is_cancelled_meanwhile(self):
+        """Nobody waits for what is not wanted any more."""
+        issue = self.provisioned_issue(self.sandbox(), "sleep 1000")
+        run = self.wake(self.runner("true"), payload={"issueId": issue["id"]})
+        wait_until(lambda: self.executions(run, "provision"), "it is made ready")
+        self.cancel(run)
+        self.assertEqual(self.finished(run)["status"], "cancelled")
+        self.assertEqual(self.executions(run), [])
+        self.nothing_held()
+
     def test_one_that_fails(self):
         """environment-runtime 7.99, remote-execution 8.81"""
         issue = self.provisioned_issue(self.sandbox(), "echo what >&2; echo more >&2; exit 127")
@@ -217,6 +227,20 @@ class PluginPlaceTest(PluginPlaceCase):
         (released,) = self.provider.calls("environmentReleaseLease")
         (lease,) = self.daemon.sql("SELECT * FROM environment_leases")
         self.assertEqual((released["providerLeaseId"], lease["status"]), (lease["provider_lease_id"], "released"))
+
+
+class BridgeLimitTest(PluginPlaceCase):
+    daemon_env = {**PluginPlaceCase.daemon_env, "BERTH_PLUGIN_BOX": "off"}
+
+    def test_what_carries_callbacks_has_a_limit_of_its_own(self):
+        """remote-execution 8.54, and why not so: docs/decisions/0006. The agent has its own; one of the others that hangs
+        must not keep its calls waiting for as long."""
+        run = self.run_in(self.sandbox(), command="sh", args=["-c", "true"], timeoutSec=1800)
+        self.assertEqual(run["status"], "succeeded", run)
+        limits = {"agent": set(), "bridge": set()}
+        for call in self.provider.calls("environmentExecute"):
+            limits[call["env"].get("PAPERCLIP_SANDBOX_EXEC_CHANNEL", "agent")].add(call["timeoutMs"])
+        self.assertEqual(limits, {"agent": {1800000}, "bridge": {20000}})
 
 
 class TargetTest(PluginPlaceCase):

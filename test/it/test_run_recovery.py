@@ -1,10 +1,14 @@
 """Runs over the death of what they stand on: the daemon, the box, the command, the sandbox."""
 
+import contextlib
+import http.client
 import os
 import signal
 import unittest
 
-from runtest import HOLD, RunTest, wait_until
+from runtest import HOLD, HookTest, RunTest, wait_until
+
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
 class RecoveryTest(RunTest):
@@ -42,6 +46,21 @@ class RecoveryTest(RunTest):
         self.assertEqual(self.finished(run)["status"], "succeeded")
         self.assertEqual(self.log_text(run), "up\nover\n")
         self.nothing_held()
+
+    def test_the_first_output_was_before_the_exit(self):
+        """What is brought into the log after the end was there before it: nobody tells of output here, only of the end."""
+        run = self.wake(self.runner("while [ ! -e go ]; do sleep 0.02; done; echo late"))
+        self.wait_for(run, step="executing")
+        wait_until(self.began, "the command has begun")
+        self.daemon.kill()
+        self.release_held()
+        out = self.daemon.data / "output" / self.row_of(run)["execution_id"]
+        wait_until((out / "exit").exists, "the box has recorded its end")
+        self.kill_box_of(run)
+        self.daemon.start()
+        times = self.finished(run)["timeline"]
+        self.assertEqual(self.log_text(run), "late\n")
+        self.assertLessEqual(times["firstOutputAt"], times["exitedAt"])
 
     def test_a_stop_and_a_start(self):
         agent = self.runner(HOLD + "echo over")
@@ -141,6 +160,108 @@ class RecoveryTest(RunTest):
         self.settled()
         for row in self.runs():
             self.cancel(row)
+        self.nothing_held()
+
+
+class RequestTest(HookTest):
+    """A request that a crash cut off is not made again, by nobody: it may have arrived."""
+    daemon_binary = "faults"
+
+    def crashed_at(self, point):
+        """The run of a daemon that died there; the next one is up."""
+        agent = self.hook()
+        self.daemon.stop()
+        self.daemon.env = {**self.daemon.env, "BERTH_CRASH_AT": point}
+        self.daemon.start()
+        with contextlib.suppress(OSError, http.client.HTTPException):  # it may die before it answers
+            self.wake(agent)
+        wait_until(lambda: not self.daemon.running(), "it dies")
+        self.daemon.kill()
+        self.daemon.env.pop("BERTH_CRASH_AT")
+        self.daemon.start()
+        return self.finished(self.runs()[0])
+
+    def assert_lost(self, run, arrived):
+        self.assertEqual((run["status"], run["errorCode"]), ("failed", "process_lost"))
+        self.assertIn("may have arrived", run["error"])
+        self.assertNotIn("retrying", run["error"])
+        self.nothing_held()
+        self.assertEqual((len(self.runs()), len(self.requests)), (1, arrived))
+
+    def test_it_was_made(self):
+        self.assert_lost(self.crashed_at("run.http.after"), 1)
+
+    def test_it_was_about_to_be_made(self):
+        self.assert_lost(self.crashed_at("run.http.before"), 0)
+
+    def test_it_waited_for_its_turn(self):
+        run = self.crashed_at("run.prepared")
+        self.assertEqual(run["status"], "succeeded", run)
+        self.nothing_held()
+        self.assertEqual([headers["Idempotency-Key"] for _, headers, _ in self.requests], [run["id"]])
+
+
+class GivenUpTest(RunTest):
+    """What can never be done is tried so many times, and no run stays open for it."""
+    daemon_binary = "faults"
+    daemon_env = {**RunTest.daemon_env, "BERTH_TEST_RUN_ATTEMPTS": "3"}
+
+    def assert_given_up(self, run):
+        row = self.finished(run)
+        self.assertEqual((row["status"], row["errorCode"]), ("failed", "process_lost"))
+        self.assertIn("tried many times", row["error"])
+        self.nothing_held()
+        self.assertEqual(len(self.runs()), 1)
+        self.assertEqual(self.daemon.log().count("a run is given up"), 1)
+
+    def test_a_command_that_nobody_knows(self):
+        """Its row says that it runs, and that is all there is of it."""
+        run = self.wake(self.runner(HOLD))
+        self.up(run)
+        columns = ", ".join(c["name"] for c in self.daemon.sql("PRAGMA table_info(executions)")
+                            if c["name"] not in ("id", "idempotency_key"))
+        self.edit(f"INSERT INTO executions (id, idempotency_key, {columns}) SELECT ?, 'nobody', {columns} "
+                  "FROM executions", (UNKNOWN,))
+        self.edit("UPDATE heartbeat_runs SET execution_id = ? WHERE id = ?", (UNKNOWN, run["id"]))
+        self.release_held()
+        self.assert_given_up(run)
+
+    def test_output_that_cannot_be_read(self):
+        run = self.wake(self.runner(HOLD))
+        self.up(run)
+        log = self.daemon.data / "run-logs" / self.row_of(run)["log_ref"]
+        log.unlink()
+        log.mkdir()
+        self.release_held()
+        self.assert_given_up(run)
+
+
+class CrashTest(RunTest):
+    """What becomes of a run whose daemon dies between two steps; test_run_crash.py goes through all of them."""
+    daemon_binary = "faults"
+
+    def test_a_command_that_was_started_goes_on(self):
+        """Although its run does not say so: the daemon died before that was written."""
+        run = self.wake(self.runner(HOLD + "echo over"))
+        self.up(run)
+        self.daemon.kill()
+        self.edit("UPDATE heartbeat_runs SET step = 'preparing', execution_id = NULL WHERE id = ?", (run["id"],))
+        self.daemon.start()
+        self.release_held()
+        self.assertEqual(self.finished(run)["status"], "succeeded")
+        self.assertEqual((self.log_text(run), self.began()), ("up\nover\n", {run["id"]: 1}))
+        self.assertEqual(len(self.runs()), 1)
+        self.nothing_held()
+
+    def test_a_command_that_never_began_is_tried_again(self):
+        """environment-runtime, section 5.6: it was to be, and no box ever heard of it."""
+        agent = self.runner("echo hello")
+        self.crash_at("exec.intend.after", lambda: self.wake(agent))
+        first, second = wait_until(lambda: len(self.runs()) == 2 and self.runs(), "it is tried again")
+        lost = self.finished(first)
+        self.assertEqual((lost["status"], lost["errorCode"]), ("failed", "process_lost"))
+        self.assertEqual((second["retry_of_run_id"], self.finished(second)["status"]), (first["id"], "succeeded"))
+        self.assertEqual(self.began(), {second["id"]: 1})
         self.nothing_held()
 
 

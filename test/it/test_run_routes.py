@@ -104,6 +104,20 @@ class RunRoutesTest(WakeTest):
         last = self.ok("GET", f"{log}?offset={page['nextOffset']}")
         self.assertEqual(("two" in last["content"], last["eof"]), (True, True))
 
+    def test_the_end_of_the_log_of_one_that_was_cancelled(self):
+        """It is over at once, and its command goes on for a while. What it says is not cut off."""
+        gate = self.temp_dir() / "gate"
+        run = self.wake(self.process(f"trap '' TERM; echo one; while [ ! -e {gate} ]; do sleep 0.02; done; echo two"))
+        log = f"/api/heartbeat-runs/{run['id']}/log"
+        wait_until(lambda: (a := self.req("GET", log)).status == 200 and "one" in a.json["content"], "it speaks")
+        self.assertEqual(self.ok("POST", f"/api/heartbeat-runs/{run['id']}/cancel")["status"], "cancelled")
+        page = self.ok("GET", log)
+        self.assertNotIn("eof", page)
+        gate.write_text("")
+        self.finished(run)
+        last = self.ok("GET", f"{log}?offset={page['nextOffset']}")
+        self.assertEqual(("two" in last["content"], last["eof"]), (True, True))
+
     def test_before_there_is_a_log(self):
         run = self.wake(self.sleeper())
         self.assert_error(self.req("GET", f"/api/heartbeat-runs/{run['id']}/log"), 404, "Run log not found")

@@ -1,11 +1,10 @@
 """Runs: an agent is woken, works in its environment, and what it did is recorded."""
 
 import json
-import threading
+import shutil
 import unittest
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from runtest import HOLD, RunTest, wait_until
+from runtest import HOLD, HookTest, RunTest, wait_until
 
 
 class LocalTest(RunTest):
@@ -40,6 +39,11 @@ class LocalTest(RunTest):
         self.assertEqual(self.log_text(run, "stderr"), "so\n")
         self.assertEqual([l["status"] for l in self.leases(run)], ["failed"])
         self.nothing_held()
+
+    def test_a_command_that_is_killed(self):
+        run = self.finished(self.wake(self.runner("kill -9 $$")))
+        self.assertEqual((run["status"], run["signal"], run["errorCode"]), ("failed", "SIGKILL", "adapter_failed"), run)
+        self.assertEqual(len(self.runs()), 1)
 
     def test_a_command_that_is_none(self):
         agent = self.agent(self.acme, adapterType="process", adapterConfig={"command": "/no/such/program"})
@@ -77,8 +81,12 @@ class LocalTest(RunTest):
         self.up(runs[1])
         # The oldest are first, and the others wait.
         self.assertEqual([self.row_of(r)["status"] for r in runs], ["running", "running", "queued", "queued"])
+        # Room for one is room for one.
+        self.cancel(runs[0])
+        self.up(runs[2])
+        self.assertEqual([self.row_of(r)["status"] for r in runs], ["cancelled", "running", "running", "queued"])
         self.release_held()
-        for run in runs:
+        for run in runs[1:]:
             self.assertEqual(self.finished(run)["status"], "succeeded")
         self.nothing_held()
 
@@ -87,8 +95,11 @@ class LocalTest(RunTest):
         run = self.wake(agent)
         self.up(run)
         self.assertEqual(self.ok("GET", f"/api/agents/{agent['id']}")["status"], "running")
+        wakeup = lambda: self.daemon.sql("SELECT status, claimed_at, finished_at FROM agent_wakeup_requests")[0]
+        self.assertEqual((wakeup()["status"], bool(wakeup()["claimed_at"]), wakeup()["finished_at"]), ("claimed", True, None))
         self.release_held()
         self.finished(run)
+        self.assertEqual((wakeup()["status"], bool(wakeup()["finished_at"])), ("completed", True))
         now = self.ok("GET", f"/api/agents/{agent['id']}")
         self.assertEqual(now["status"], "idle")
         self.assertIsNotNone(now["lastHeartbeatAt"])
@@ -114,6 +125,32 @@ class LocalTest(RunTest):
         self.assertEqual((now["checkoutRunId"], now["executionRunId"]), (None, None))
         self.nothing_held()
 
+    def test_whose_issue_it_is_not(self):
+        """A run takes what is its agent's, what nobody works on, and what waits for nothing."""
+        ada, bob = self.runner(HOLD), self.runner(HOLD, "Bob")
+        issues = f"/api/companies/{self.acme['id']}/issues"
+        lock = lambda: [self.daemon.sql("SELECT status, checkout_run_id, execution_run_id FROM issues WHERE id = ?",
+                                        (issue["id"],))[0][k] for k in ("status", "checkout_run_id", "execution_run_id")]
+        # Somebody else's.
+        issue = self.ok("POST", issues, {"title": "bob's", "status": "backlog", "assigneeAgentId": bob["id"]}, status=201)
+        self.up(self.wake(ada, payload={"issueId": issue["id"]}))
+        self.assertEqual(lock(), ["backlog", None, None])
+        # One that waits for another; who is spoken to answers.
+        issue = self.ok("POST", issues, {"title": "later", "status": "todo", "assigneeAgentId": ada["id"],
+                                         "blockedByIssueIds": [issue["id"]]}, status=201)
+        comment = self.ok("POST", f"/api/issues/{issue['id']}/comments", {"body": "when?"}, status=201)
+        (run,) = wait_until(lambda: [r for r in self.runs() if comment["id"] in (r["context_snapshot"] or "")], "a run")
+        self.up(run)
+        self.assertEqual(lock(), ["todo", None, None])
+        # One that another run of the same agent works on.
+        issue = self.ok("POST", issues, {"title": "work", "status": "todo", "assigneeAgentId": ada["id"]}, status=201)
+        (first,) = wait_until(lambda: [r for r in self.runs() if r["issue_id"] == issue["id"]], "a run")
+        self.up(first)
+        self.up(self.wake(ada, reason="issue_comment_mentioned", payload={"issueId": issue["id"]}))
+        self.assertEqual(lock(), ["in_progress", first["id"], first["id"]])
+        self.release_held()
+        self.nothing_held()
+
     def test_an_agent_that_was_paused_meanwhile(self):
         agent = self.runner(HOLD, runtimeConfig={"heartbeat": {"maxConcurrentRuns": 1}})
         first, second = self.wake_several(agent, 2)
@@ -124,6 +161,18 @@ class LocalTest(RunTest):
         self.assertEqual(list(self.began()), [first["id"]])
         self.assertEqual(self.ok("GET", f"/api/agents/{agent['id']}")["status"], "paused")
         self.nothing_held()
+
+    def test_one_that_cannot_be_claimed(self):
+        """It keeps nobody else from working, and begins when it can."""
+        ada, bob = self.runner("true"), self.runner("true", "Bob")
+        self.edit("CREATE TRIGGER in_the_way BEFORE UPDATE ON heartbeat_runs "
+                  f"WHEN NEW.status = 'running' AND NEW.agent_id = '{ada['id']}' "
+                  "BEGIN SELECT RAISE(ABORT, 'in the way'); END")
+        first = self.wake(ada)
+        self.assertEqual(self.finished(self.wake(bob))["status"], "succeeded")
+        self.assertEqual(self.row_of(first)["status"], "queued")
+        self.edit("DROP TRIGGER in_the_way")
+        self.assertEqual(self.finished(first)["status"], "succeeded")
 
     def test_one_that_may_not_run_when_its_turn_comes(self):
         agent = self.runner(HOLD, runtimeConfig={"heartbeat": {"maxConcurrentRuns": 1}})
@@ -147,6 +196,11 @@ class LocalTest(RunTest):
             self.assertEqual(wake["reason"], "issue_commented")
             self.assertEqual((wake["issue"]["identifier"], wake["issue"]["title"]), (task["identifier"], "Mend it"))
             self.assertEqual([(c["body"], c["truncated"]) for c in wake["comments"]], [told])
+        # It is cut between characters, never within one.
+        wide = self.ok("POST", f"/api/issues/{task['id']}/comments", {"body": "x" + "\u20ac" * 3000}, 201)
+        run = self.finished(self.wake(agent, payload={"issueId": task["id"], "commentId": wide["id"]}))
+        (said,) = json.loads(self.log_text(run))["comments"]
+        self.assertEqual((said["body"], said["truncated"]), ("x" + "\u20ac" * 2730, True))
 
     def test_the_record_of_its_command_is_gone(self):
         """Deleting an environment takes the records with it. The run ends all the same."""
@@ -166,6 +220,26 @@ class LocalTest(RunTest):
         self.assertEqual(got["PAPERCLIP_RUN_ID"], run["id"])
         self.assertEqual(got["PAPERCLIP_AGENT_ID"], agent["id"])
         self.assertEqual((got["PAPERCLIP_COMPANY_ID"], got["PLAIN"]), ("mine", "1"))
+
+
+class SessionTest(RunTest):
+    def test_a_session_that_is_used_up(self):
+        """It is not taken up again: the next run begins anew."""
+        program = self.work / "claude"
+        program.write_text("""#!/bin/sh
+case "$*" in *--resume*)
+echo '{"type":"result","subtype":"error_max_turns","is_error":true,"session_id":"s1","result":"maximum turns reached"}'
+exit 1;; esac
+echo '{"type":"system","subtype":"init","session_id":"s1","model":"m1"}'
+echo '{"type":"result","subtype":"success","is_error":false,"session_id":"s1","result":"done"}'
+""")
+        program.chmod(0o755)
+        agent = self.agent(self.acme, adapterType="claude_local",
+                           adapterConfig={"command": str(program), "cwd": str(self.work)})
+        kept = lambda: [row["session_id"] for row in self.daemon.sql("SELECT * FROM agent_runtime_state")]
+        for status, session in (("succeeded", "s1"), ("failed", None), ("succeeded", "s1")):
+            run = self.finished(self.wake(agent))
+            self.assertEqual((run["status"], kept()), (status, [session]), run)
 
 
 class CancelTest(RunTest):
@@ -195,6 +269,20 @@ class CancelTest(RunTest):
         self.assertEqual(self.cancel(run)["finishedAt"], run["finishedAt"])  # again: as it is
         self.nothing_held()
 
+    def test_one_of_two(self):
+        agent = self.runner(HOLD)
+        first, second = self.wake_several(agent, 2)
+        self.up(first)
+        self.up(second)
+        self.cancel(first)
+        self.finished(first)
+        status = lambda: self.ok("GET", f"/api/agents/{agent['id']}")["status"]
+        self.assertEqual(status(), "running")  # the other one goes on
+        self.release_held()
+        self.assertEqual(self.finished(second)["status"], "succeeded")
+        self.assertEqual(status(), "idle")
+        self.nothing_held()
+
     def test_one_that_does_not_listen(self):
         agent = self.runner("trap '' TERM; echo up; while :; do sleep 0.02; done", adapter={"graceSec": 1})
         run = self.wake(agent)
@@ -214,6 +302,35 @@ class CancelTest(RunTest):
         for run in runs:
             self.assertEqual(self.finished(run)["status"], "cancelled")
         self.nothing_held()
+
+
+class UnsweptTest(RunTest):
+    """What happens next happens at once, and not when somebody looks by chance."""
+    daemon_env = {**RunTest.daemon_env, "BERTH_SWEEP_INTERVAL_MS": "3600000"}
+
+    def test_the_next_one_begins_when_there_is_room(self):
+        agent = self.runner(HOLD, runtimeConfig={"heartbeat": {"maxConcurrentRuns": 1}})
+        first, second, third = self.wake_several(agent, 3)
+        self.up(first)
+        self.cancel(first)
+        self.assertEqual(self.finished(first)["status"], "cancelled")
+        self.up(second)
+        self.release_held()
+        for run in (second, third):
+            self.assertEqual(self.finished(run)["status"], "succeeded")
+
+    def test_who_waited_for_the_issue_is_next(self):
+        ada, bob = self.runner(HOLD), self.runner("true", "Bob")
+        issue = self.ok("POST", f"/api/companies/{self.acme['id']}/issues",
+                        {"title": "work", "status": "todo", "assigneeAgentId": ada["id"]}, status=201)
+        run = wait_until(self.runs, "the assignment wakes the agent")[0]
+        self.up(run)
+        told = self.wake(bob, payload={"issueId": issue["id"]})
+        self.assertEqual(told["reason"], "issue_execution_deferred")
+        self.release_held()
+        self.finished(run)
+        _, second = wait_until(lambda: len(self.runs()) == 2 and self.runs(), "what was deferred is taken up")
+        self.assertEqual(self.finished(second)["agentId"], bob["id"])
 
 
 class SandboxRunTest(RunTest):
@@ -242,6 +359,24 @@ class SandboxRunTest(RunTest):
         self.assertEqual(self.finished(run)["status"], "cancelled")
         self.assertEqual((self.work / "out").read_text(), "made\n")
         self.nothing_held()
+
+    def test_changes_that_cannot_come_home(self):
+        """It did its work, and still it failed: nobody has what it made. It is saved."""
+        agent = self.runner("echo made > out; echo up; while [ ! -e /tmp/go ]; do sleep 0.02; done",
+                            environment=self.sandbox())
+        run = self.wake(agent)
+        self.up(run)
+        (lease,) = self.leases(run)
+        shutil.rmtree(self.work)
+        self.work.write_text("in the way\n")
+        self.ok("POST", f"/api/environment-leases/{lease['id']}/execute", {"command": "touch", "args": ["/tmp/go"]})
+        run = self.finished(run)
+        self.assertEqual((run["status"], run["exitCode"], run["errorCode"]), ("failed", 0, "workspace_restore_failed"), run)
+        self.assertRegex(run["error"], "^Failed to restore workspace: .")
+        self.assertIn("What the run changed could not be brought home; it is saved.", self.messages(run))
+        self.assertEqual(len(self.daemon.sql("SELECT * FROM salvages WHERE lease_id = ?", (lease["id"],))), 1)
+        self.work.unlink()
+        self.work.mkdir()
 
     def test_an_adapter_that_cannot_work_there(self):
         """H28: it does not run here instead."""
@@ -295,6 +430,11 @@ class SelectTest(RunTest):
         """environment-runtime 7.116: also over a workspace that is not reused."""
         agent, task = self.select()
         self.assertEqual(self.chosen(self.wake_for(agent, task)), "issue")
+        self.edit("UPDATE execution_workspaces SET metadata = ?",
+                  ('{"config": {"environmentId": "%s"}}' % self.envs["workspace"]["id"],))
+        self.assertEqual(self.chosen(self.wake_for(agent, task)), "issue")
+        (workspace,) = self.daemon.sql("SELECT * FROM execution_workspaces")  # and it is told
+        self.assertEqual(json.loads(workspace["metadata"])["config"]["environmentId"], self.envs["issue"]["id"])
 
     def test_then_the_project_then_the_agent_then_local(self):
         for what, wanted in ((("issue",), "project"), (("issue", "project"), "agent"),
@@ -318,6 +458,8 @@ class SelectTest(RunTest):
         self.edit("UPDATE execution_workspaces SET metadata = ? WHERE id = ?",
                   ('{"config": {"desiredState": "running"}}', workspace["id"]))
         self.assertEqual(self.chosen(self.wake_for(agent, task)), "local")
+        (workspace,) = self.daemon.sql("SELECT * FROM execution_workspaces")
+        self.assertEqual(json.loads(workspace["metadata"])["config"], {"desiredState": "running"})
         self.edit("UPDATE execution_workspaces SET status = 'archived' WHERE id = ?", (workspace["id"],))
         self.assertEqual(self.chosen(self.wake_for(agent, task)), "issue")
 
@@ -334,37 +476,8 @@ class SelectTest(RunTest):
         super().nothing_left()
 
 
-class HttpTest(RunTest):
-    def setUp(self):
-        super().setUp()
-        self.requests = requests = []
-        self.status = 200
-        self.gate = threading.Event()
-        self.gate.set()
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(handler):
-                body = handler.rfile.read(int(handler.headers["Content-Length"] or 0))
-                requests.append((handler.path, dict(handler.headers), body))
-                self.gate.wait()
-                handler.send_response(self.status)
-                handler.end_headers()
-                handler.wfile.write(b'{"ok": true}')
-
-            def log_message(self, *_):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        thread = threading.Thread(target=self.server.serve_forever)
-        thread.start()
-        self.addCleanup(thread.join)
-        self.addCleanup(self.server.server_close)
-        self.addCleanup(self.server.shutdown)
-        self.addCleanup(self.gate.set)
-
-    def hook(self):
-        return self.agent(self.acme, adapterType="http",
-                          adapterConfig={"url": f"http://127.0.0.1:{self.server.server_port}/hook"})
+class HttpTest(HookTest):
+    daemon_binary = "faults"
 
     def test_cancelled_before_its_turn(self):
         """Only some requests are made at a time. One that was cancelled while it waited is never made."""
@@ -382,12 +495,24 @@ class HttpTest(RunTest):
         self.assertEqual(len(self.requests), 4)
         self.nothing_held()
 
+    def test_one_that_may_have_arrived(self):
+        """It is not made again under its own id; who tries again says so."""
+        agent = self.hook()
+        self.crash_at("run.http.after", lambda: self.wake(agent))
+        first, second = wait_until(lambda: len(self.runs()) == 2 and self.runs(), "it is tried again")
+        self.assertEqual(self.finished(first)["errorCode"], "process_lost")
+        self.assertEqual(self.finished(second)["status"], "succeeded")
+        self.assertEqual([run["id"].encode() in body for run, (_, _, body) in zip((first, second), self.requests, strict=True)],
+                         [True, True])
+        self.nothing_held()
+
     def test_a_request(self):
         agent = self.hook()
         run = self.finished(self.wake(agent))
         self.assertEqual(run["status"], "succeeded", run)
         self.assertEqual(len(self.requests), 1)
         self.assertIn(run["id"].encode(), self.requests[0][2])
+        self.assertEqual(self.requests[0][1]["Idempotency-Key"], run["id"])
         self.status = 500
         run = self.finished(self.wake(agent))
         self.assertEqual((run["status"], run["error"]), ("failed", "HTTP invoke failed with status 500"))

@@ -5,7 +5,7 @@ import unittest
 from berthtest import BerthTest, ident, wait_until
 from exectest import ExecTest, marked
 from sandboxtest import SandboxTest
-from websockettest import Refused, WebSocket
+from websockettest import PING_MS, Refused, WebSocket
 
 
 class TerminalTest:
@@ -150,7 +150,7 @@ class Sandbox(TerminalTest, SandboxTest):
 
 class Revoked(BerthTest):
     daemon_flags = ("--mode", "authenticated")
-    daemon_env = {"BERTH_LIVE_PING_MS": "100"}
+    daemon_env = PING_MS
 
     def revoke_key(self, company, board):
         self.operator("DELETE", f"/api/board-api-keys/{board['id']}")
@@ -176,9 +176,9 @@ class Revoked(BerthTest):
                            token=board["token"])
         self.addCleanup(socket.close)
         exec_id = socket.next()["execId"]
+        reading = socket.end_in_background()
         revoke(company, board)
-        while socket.next() is not None:
-            pass
+        reading.join()
         self.assertEqual((socket.status, socket.reason), (1008, "forbidden"))
         wait_until(lambda: not marked([exec_id]), "the shell is gone")
         self.operator("POST", f"/api/environment-leases/{ident(lease)}/release", {})

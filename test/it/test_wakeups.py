@@ -3,7 +3,7 @@
 import unittest
 import uuid
 
-from berthtest import wait_until
+from berthtest import set_clock, wait_until
 from waketest import WakeTest
 from worktest import MISSING
 
@@ -164,6 +164,24 @@ class ByIssuesTest(WakeTest):
         self.agent_ok(bob, "POST", f"/api/issues/{own['id']}/comments", {"body": "@bob"}, status=201)
         self.assertEqual(len(self.requests(bob)), before)  # nobody wakes itself by talking
 
+    def test_who_is_asked_beside_the_work_does_not_wait_for_it(self):
+        ada, bob = self.sleeper(), self.sleeper("Bob")
+        issue = self.issue(status="backlog", assigneeAgentId=ada["id"])
+        self.run_row(ada, issue=issue)
+        self.comment(issue, "@Bob, what do you think?")
+        self.assertEqual([r["status"] for r in self.requests(ada)], ["deferred_issue_execution"])
+        self.assertEqual([r["status"] for r in self.requests(bob)], ["queued"])
+
+    def test_many_comments(self):
+        """The newest are told; the others can be read."""
+        ada = self.sleeper()
+        issue = self.issue(assigneeAgentId=ada["id"])
+        said = [self.comment(issue, f"number {n}") for n in range(23)]
+        (run,) = self.runs(ada)
+        told = self.told(run)["paperclipWake"]
+        self.assertEqual(told["commentIds"], [c["id"] for c in said[-20:]])
+        self.assertEqual([c["body"] for c in told["comments"]], [c["body"] for c in said[-20:]])
+
     def test_the_board_takes_it_for_an_agent(self):
         ada = self.sleeper()
         issue = self.issue()
@@ -179,8 +197,12 @@ class ByIssuesTest(WakeTest):
         answer = self.wake(ada, payload={"issueId": second["identifier"]})
         self.assertEqual((answer["status"], answer["reason"], answer["issueId"]),
                          ("skipped", "issue_dependencies_blocked", second["id"]))
+        self.assertEqual(self.runs(ada), [])
+        self.comment(second, "what do you wait for?")  # who is spoken to may answer
+        (run,) = self.runs(ada)
+        self.ok("POST", f"/api/heartbeat-runs/{run['id']}/cancel")
         self.ok("PATCH", f"/api/issues/{first['id']}", {"status": "done"})
-        self.assertEqual(self.reasons(ada), ["issue_blockers_resolved"])
+        self.assertEqual(self.reasons(ada), ["issue_commented", "issue_blockers_resolved"])
 
     def test_it_is_given_to_somebody_else(self):
         ada, bob = self.sleeper(), self.sleeper("Bob")
@@ -225,7 +247,7 @@ class TimerTest(WakeTest):
         return rows[0]["last_due_at"] if rows else None
 
     def set_clock(self, seconds):
-        self.clock.write_text(str(seconds))
+        set_clock(self.clock, seconds)
 
     def passes(self, n=3):
         """Wait until the schedule was looked at so often."""
@@ -241,6 +263,7 @@ class TimerTest(WakeTest):
 
     def test_an_interval(self):
         ada = self.timed(intervalSec=600)
+        begun = self.due(ada)
         self.passes()
         self.assertEqual(self.count(ada), 0)
         self.set_clock(601)
@@ -256,6 +279,8 @@ class TimerTest(WakeTest):
         wait_until(lambda: self.count(ada) == 2, "it is due again")
         self.passes()
         self.assertEqual(self.count(ada), 2)
+        # However late it was looked at, the times do not wander.
+        self.assertEqual((self.due(ada) - begun) % 600_000_000, 0)
 
     def test_a_clock_that_is_set_back(self):
         ada, eve = self.timed(intervalSec=600), self.sleeper("Eve")
@@ -281,6 +306,18 @@ class TimerTest(WakeTest):
         self.assertEqual((self.count(ada), self.due(ada)), (1, struck))
         self.set_clock(3 * 3600)
         wait_until(lambda: self.count(ada) == 2, "later hours count once")
+        # Set back by days it would be silent for as long: it begins anew.
+        self.set_clock(-5 * 86400)
+        wait_until(lambda: self.due(ada) < struck, "it counts from when the clock was set")
+        self.assertEqual(self.count(ada), 2)
+        self.set_clock(-5 * 86400 + 3600)
+        wait_until(lambda: self.count(ada) == 3, "the next hour counts")
+
+    def test_only_by_its_timer(self):
+        ada = self.timed(intervalSec=600, wakeOnDemand=False)
+        self.assertEqual(self.wake(ada)["status"], "skipped")
+        self.set_clock(601)
+        wait_until(lambda: self.runs(ada), "it is due")
 
     def test_what_does_not_wake(self):
         ada = self.timed(intervalSec=600)
@@ -302,8 +339,11 @@ class TimerTest(WakeTest):
 
     def test_a_retry_comes_due(self):
         ada = self.sleeper()
-        run = self.run_row(ada, "scheduled_retry", scheduled_retry_at=1)
+        run = self.run_row(ada, "scheduled_retry", scheduled_retry_at=2**60)
+        later = self.run_row(ada, "scheduled_retry", scheduled_retry_at=2**60)
+        self.edit("UPDATE heartbeat_runs SET scheduled_retry_at = 1 WHERE id = ?", (run,))
         wait_until(lambda: self.ok("GET", f"/api/heartbeat-runs/{run}")["status"] == "queued", "its time has come")
+        self.assertEqual(self.ok("GET", f"/api/heartbeat-runs/{later}")["status"], "scheduled_retry")
 
 
 class DeferredTest(WakeTest):
@@ -368,6 +408,34 @@ class DeferredTest(WakeTest):
         wait_until(lambda: self.requests(bob)[0]["status"] == "skipped", "it is given up")
         self.assertEqual((self.requests(bob)[0]["error"], self.runs(bob)), ("issue_closed", []))
 
+    def test_it_was_given_to_somebody_else(self):
+        ada, bob = self.sleeper(), self.sleeper("Bob")
+        issue, run = self.held(ada)
+        self.wake(ada, payload={"issueId": issue["id"]})
+        self.comment(issue, "please")
+        self.edit("UPDATE issues SET assignee_agent_id = ? WHERE id = ?", (bob["id"], issue["id"]))
+        self.end(run)
+        wait_until(lambda: self.requests(ada)[0]["status"] == "skipped", "it is given up")
+        self.assertEqual((self.requests(ada)[0]["error"], self.runs(ada)), ("issue_reassigned", []))
+
+    def test_who_was_paused_meanwhile(self):
+        ada, bob = self.sleeper(), self.sleeper("Bob")
+        issue, run = self.held(ada)
+        self.wake(bob, payload={"issueId": issue["id"]})
+        self.edit("UPDATE agents SET status = 'paused' WHERE id = ?", (bob["id"],))
+        self.end(run)
+        wait_until(lambda: self.requests(bob)[0]["status"] == "skipped", "it is given up")
+        self.assertEqual((self.requests(bob)[0]["error"], self.runs(bob)), ("agent_not_invokable", []))
+
+    def test_a_fresh_session_that_was_asked_for(self):
+        ada = self.sleeper()
+        issue, run = self.held(ada)
+        self.wake(ada, payload={"issueId": issue["id"]}, forceFreshSession=True)
+        self.wake(ada, payload={"issueId": issue["id"]})  # which does not take it back
+        self.end(run)
+        (made,) = wait_until(lambda: self.runs(ada), "what was deferred is taken up")
+        self.assertTrue(self.told(made)["forceFreshSession"])
+
     def test_an_interruption(self):
         ada = self.sleeper()
         issue, run = self.held(ada)
@@ -378,6 +446,18 @@ class DeferredTest(WakeTest):
         self.assertEqual(len(self.runs(ada)), 1)
         self.assert_error(self.as_agent(ada, "POST", f"/api/issues/{issue['id']}/comments",
                                         {"body": "x", "interrupt": True}, run=str(uuid.uuid4())), 403)
+
+
+class UnsweptTest(WakeTest):
+    daemon_env = {**WakeTest.daemon_env, "BERTH_SWEEP_INTERVAL_MS": "3600000"}
+
+    def test_what_is_cancelled_before_it_began_lets_the_next_in(self):
+        ada, bob = self.sleeper(), self.sleeper("Bob")
+        issue = self.issue(assigneeAgentId=ada["id"])
+        (first,) = self.runs(ada)
+        self.assertEqual(self.wake(bob, payload={"issueId": issue["id"]})["reason"], "issue_execution_deferred")
+        self.ok("POST", f"/api/heartbeat-runs/{first['id']}/cancel")
+        self.assertEqual([(r["status"], r["issueId"]) for r in self.runs(bob)], [("queued", issue["id"])])
 
 
 if __name__ == "__main__":

@@ -1,16 +1,20 @@
 """A WebSocket client for tests, made by hand so that it can also do what no client may."""
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
+import socket
 import struct
 import threading
 
-from berthtest import RawConnection
+from berthtest import PATIENCE, RawConnection
 
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
+# For daemons whose pings are awaited: a client has until the next one to answer, also on a busy machine.
+PING_MS = {"BERTH_LIVE_PING_MS": str(round(300 * PATIENCE))}
 
 
 class Refused(Exception):
@@ -19,6 +23,29 @@ class Refused(Exception):
     def __init__(self, response):
         super().__init__(response.status)
         self.response = response
+
+
+class Reading(threading.Thread):
+    """Reads until there is nothing more, and answers pings meanwhile: a WebSocket, or an event stream."""
+
+    def __init__(self, reader):
+        super().__init__(daemon=True)
+        self.reader = reader
+        self.start()
+
+    def run(self):
+        with contextlib.suppress(OSError, ValueError):  # when join() had enough
+            while self.reader.next() is not None:
+                pass
+        self.reader.close()
+
+    def join(self, timeout=20):
+        """Signs of life come for ever: who is not told of the end is not to be waited for."""
+        super().join(timeout * PATIENCE)
+        if self.is_alive():
+            self.reader.hang_up()
+            super().join()
+            raise AssertionError(f"not ended after {timeout * PATIENCE} s")
 
 
 class WebSocket:
@@ -127,15 +154,12 @@ class WebSocket:
         return None
 
     def end_in_background(self):
-        """Read to the end and hang up, as a client does; join() the thread."""
-        def read():
-            while self.next() is not None:
-                pass
-            self.close()
+        """Read to the end and hang up, as a client does; join() what is returned."""
+        return Reading(self)
 
-        thread = threading.Thread(target=read)
-        thread.start()
-        return thread
+    def hang_up(self):
+        """Whoever reads from it is told that it is over."""
+        self.raw.sock.shutdown(socket.SHUT_RDWR)
 
     def close(self):
         self.raw.close()

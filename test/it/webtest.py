@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import unittest
 
-from berthtest import SOURCE, BerthTest
+from berthtest import SOURCE, BerthTest, wait_until
 
 MODULES = SOURCE / "web/node_modules"
 FINDERS = re.compile(r"get_by_|locator$|filter$|first$|last$|nth$|and_$|or_$")
@@ -94,6 +94,10 @@ class Page(Chain):
 
     def link(self, name, exact=True):
         return self.get_by_role("link", name=name, exact=exact)
+
+    def focused(self, wanted, what="document.activeElement?.labels?.[0]?.textContent"):
+        """Wait until the field with that label has the focus, which comes after the page is painted."""
+        wait_until(lambda: self.evaluate(what) == wanted, f"{wanted} has the focus")
 
     def axe(self):
         return self._browser.call("browser", [["axe", self._on]])

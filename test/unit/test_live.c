@@ -113,6 +113,10 @@ static void test_replay(void **state)
         live_reader_add(live, &r, TEST_COMPANY, base + 5);
         assert_int_equal(take(&r, NULL), -1);
         live_reader_remove(&r);
+        /* The one before the first that is there: nothing is missing either. */
+        live_reader_add(live, &r, TEST_COMPANY, base);
+        assert_int_equal(take(&r, NULL), 1);
+        live_reader_remove(&r);
         /* From before the ring, of an earlier daemon or long ago; and from nowhere. */
         live_reader_add(live, &r, TEST_COMPANY, base - 1);
         assert_control(&r, "reset", base - 1, base + 6);

@@ -6,6 +6,7 @@
 #include "core/run_internal.h"
 #include "store/agent_state.h"
 #include "store/store.h"
+#include "store/wakeups.h"
 
 #define ONE   "one"
 #define TWO   "two"
@@ -270,6 +271,38 @@ static void test_one_that_never_began(void **state)
         assert_string_equal(f->row.step, STEP_DONE);
 }
 
+static int advance(struct db *db, void *arg, struct err *err)
+{
+        struct fixture *f = arg;
+
+        return agent_schedules_advance(db, "a1", f->n, err);
+}
+
+static int set_back(struct db *db, void *arg, struct err *err)
+{
+        struct fixture *f = arg;
+
+        return agent_schedules_reset(db, "a1", f->n, err);
+}
+
+/* Two passes may find the same time due; one of them wakes. */
+static void test_each_due_time_once(void **state)
+{
+        struct fixture *f = *state;
+
+        f->n = 100;
+        assert_int_equal(do_write(f, advance), 1);
+        assert_int_equal(do_write(f, advance), 0);
+        f->n = 99;
+        assert_int_equal(do_write(f, advance), 0);
+        f->n = 101;
+        assert_int_equal(do_write(f, advance), 1);
+        f->n = 50;
+        assert_int_equal(do_write(f, set_back), 1); /* the clock was */
+        f->n = 51;
+        assert_int_equal(do_write(f, advance), 1);
+}
+
 static void test_what_is_remembered_adds_up(void **state)
 {
         struct fixture *f = *state;
@@ -286,6 +319,7 @@ int main(void)
                 cmocka_unit_test_setup_teardown(test_steps_are_of_the_owner, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_one_end, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_one_that_never_began, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_each_due_time_once, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_what_is_remembered_adds_up, setup, teardown),
         };
 
