@@ -1,7 +1,10 @@
 /* How an agent is configured, was configured, and what is remembered of it. */
 #include "api/api.h"
 #include "api/encode.h"
+#include "core/adapter_descriptor.h"
 #include "core/agent.h"
+#include "core/company.h"
+#include "core/skill.h"
 
 #define MISSING_REVISION "Config revision not found"
 
@@ -108,31 +111,149 @@ static int set_instructions_path(struct call *c, struct err *err)
         return 0;
 }
 
-/* Which skills an agent is to have. Getting them there is the business of its adapter. */
+/* Whether its adapter brings skills to it. */
+static bool has_skills(const struct agent *g)
+{
+        const struct adapter_descriptor *d = adapter_find(g->adapter_type);
+        size_t i, k;
+        json_t *asset, *part;
+
+        json_array_foreach(d ? json_object_get(d->json, "assets") : NULL, i, asset)
+        {
+                json_array_foreach(json_object_get(asset, "from"), k, part)
+                {
+                        if (json_object_get(part, "skills"))
+                                return true;
+                }
+        }
+        return false;
+}
+
+static void encode_entry(struct jw *w, const char *name, const struct skill *s, bool desired)
+{
+        jw_object(w);
+        jw_kstring(w, "key", name);
+        jw_kstring(w, "runtimeName", s ? s->name : NULL);
+        jw_kbool(w, "desired", desired);
+        jw_kbool(w, "managed", s != NULL);
+        jw_kstring(w, "state", !s ? "missing" : desired ? "configured" : "available");
+        jw_kstring(w, "detail",
+                   !s        ? "There is no such skill."
+                   : desired ? "Is brought to the agent when it runs."
+                             : NULL);
+        jw_object_end(w);
+}
+
+/* What there is, and what is asked for and is not there. */
+static void encode_entries(struct jw *w, const json_t *config, const struct skill_list *skills)
+{
+        size_t i;
+        json_t *name;
+
+        jw_key(w, "entries");
+        jw_array(w);
+        for (i = 0; i < skills->n; i++)
+                encode_entry(w, skills->at[i].name, &skills->at[i],
+                             skill_is_wanted(config, skills->at[i].name));
+        json_array_foreach((json_t *)skill_wanted(config), i, name)
+        {
+                if (json_is_string(name) && !skill_find(skills, json_string_value(name)))
+                        encode_entry(w, json_string_value(name), NULL, true);
+        }
+        jw_array_end(w);
+        jw_key(w, "warnings");
+        jw_array(w);
+        json_array_foreach((json_t *)skill_wanted(config), i, name)
+        {
+                CLEAN(cleanup_free) char *text = NULL;
+
+                if (!json_is_string(name) || skill_find(skills, json_string_value(name)))
+                        continue;
+                text = xasprintf("The skill \"%s\" is not there.", json_string_value(name));
+                jw_string(w, text);
+        }
+        jw_array_end(w);
+}
+
+static void encode_desired(struct jw *w, const json_t *config, const struct skill_list *skills)
+{
+        jw_key(w, "desiredSkills");
+        if (skill_wanted(config)) {
+                jw_value(w, skill_wanted(config));
+                return;
+        }
+        jw_array(w);
+        for (size_t i = 0; i < skills->n; i++)
+                jw_string(w, skills->at[i].name);
+        jw_array_end(w);
+}
+
+/* Which skills an agent is to have, and which there are. It gets them when it runs. */
 static int encode_skills(struct call *c, const struct agent *g, bool full, struct err *err)
 {
-        json_t *config = NULL, *wanted;
+        CLEAN(json_decrefp) json_t *config = NULL;
+        bool supported = has_skills(g);
+        struct skill_list skills = { 0 };
         struct jw w;
         int r = json_parse(g->adapter_config, strlen(g->adapter_config), &config, err);
 
+        if (r >= 0 && full && supported)
+                r = skill_list(c->op->arena, c->rt->data_dir, g->company_id, &skills, err);
         if (r < 0)
                 return r;
-        wanted = json_object_get(json_get_object(config, "paperclipSkillSync"), "desiredSkills");
         jw_init(&w, &c->out);
         jw_object(&w);
         jw_kstring(&w, "adapterType", g->adapter_type);
-        jw_kbool(&w, "supported", false);
-        jw_kstring(&w, "mode", "unsupported");
-        jw_key(&w, "desiredSkills");
-        if (full && json_is_array(wanted))
-                jw_value(&w, wanted);
-        else
-                jw_raw(&w, "[]");
-        jw_kraw(&w, "entries", "[]");
-        jw_kraw(&w, "warnings", "[]");
+        jw_kbool(&w, "supported", supported);
+        jw_kstring(&w, "mode", supported ? "ephemeral" : "unsupported");
+        if (full) {
+                encode_desired(&w, config, &skills);
+        } else {
+                jw_kraw(&w, "desiredSkills", "[]");
+        }
+        if (full && supported) {
+                encode_entries(&w, config, &skills);
+        } else {
+                jw_kraw(&w, "entries", "[]");
+                jw_kraw(&w, "warnings", "[]");
+        }
         jw_object_end(&w);
-        json_decref(config);
         return 0;
+}
+
+/* Those of a company, and those of all. */
+static int list_skills(struct call *c, struct err *err)
+{
+        struct skill_list skills;
+        struct company company;
+        const char *id;
+        struct jw w;
+        int r = call_uuid(c, 0, "Company not found", &id, err);
+
+        if (r >= 0)
+                r = company_get(c->op, c->rt, id, &company, err);
+        if (r >= 0)
+                r = skill_list(c->op->arena, c->rt->data_dir, id, &skills, err);
+        if (r < 0)
+                return r;
+        call_list(c, &w);
+        for (size_t i = 0; i < skills.n; i++) {
+                const struct skill *s = &skills.at[i];
+
+                jw_object(&w);
+                jw_kstring(&w, "id", s->name);
+                jw_kstring(&w, "companyId", id);
+                jw_kstring(&w, "key", s->name);
+                jw_kstring(&w, "slug", s->name);
+                jw_kstring(&w, "name", s->name);
+                jw_kstring(&w, "description", s->description);
+                jw_kstring(&w, "sourceType", "local_path");
+                jw_kstring(&w, "scope", s->is_company ? "company" : "instance");
+                jw_kbool(&w, "editable", false);
+                jw_ktime(&w, "updatedAt", s->updated_at);
+                jw_object_end(&w);
+        }
+        return call_list_end(&w, 0);
 }
 
 static int get_skills(struct call *c, struct err *err)
@@ -281,6 +402,7 @@ const struct route routes_agent_config[] = {
           ROUTE_BODY_FREE },
         { "PATCH", "/api/agents/:id/instructions-path", set_instructions_path, 0 },
         { "GET", "/api/agents/:id/skills", get_skills, 0 },
+        { "GET", "/api/companies/:companyId/skills", list_skills, 0 },
         { "POST", "/api/agents/:id/skills/sync", sync_skills, 0 },
         { "GET", "/api/agents/:id/runtime-state", get_state, 0 },
         { "GET", "/api/agents/:id/task-sessions", list_sessions, 0 },

@@ -36,7 +36,8 @@ void encode_document(struct jw *w, const struct issue_document *d, bool with_bod
 void encode_document_revision(struct jw *w, const struct issue_document *d,
                               const struct issue_document_revision *v);
 void encode_execution_workspace(struct jw *w, const struct execution_workspace *e);
-void encode_workspace_operation(struct jw *w, const struct workspace_row *row);
+/* For lists: ctx is the struct jw. */
+int show_workspace_operation(void *ctx, const struct workspace_row *row);
 void encode_project(struct jw *w, const struct project *p);
 void encode_activity(struct jw *w, const struct activity *a);
 void encode_secret(struct jw *w, const struct secret *s);

@@ -235,6 +235,8 @@ void encode_run_view(struct jw *w, const struct run_view *v, bool full)
         jw_kstring(w, "runId", v->run.id);
         jw_kstring(w, "agentName", v->agent_name);
         jw_kstring(w, "adapterType", v->adapter_type);
+        jw_kstring(w, "issueIdentifier", v->issue_identifier);
+        jw_kstring(w, "issueTitle", v->issue_title);
         jw_knull(w, "retryExhaustedReason");
         silence(w, v);
         jw_object_end(w);

@@ -193,8 +193,10 @@ static const char *operation_status(const struct workspace_row *row)
         return row->cwd ? "succeeded" : "failed";
 }
 
-void encode_workspace_operation(struct jw *w, const struct workspace_row *row)
+int show_workspace_operation(void *ctx, const struct workspace_row *row)
 {
+        struct jw *w = ctx;
+
         jw_object(w);
         jw_kstring(w, "id", row->id);
         jw_kstring(w, "companyId", row->company_id);
@@ -212,11 +214,6 @@ void encode_workspace_operation(struct jw *w, const struct workspace_row *row)
         jw_ktime(w, "startedAt", row->created_at);
         jw_ktime(w, "finishedAt", row->restored_at);
         jw_object_end(w);
-}
-
-static int show_operation(void *ctx, const struct workspace_row *row)
-{
-        encode_workspace_operation(ctx, row);
         return 0;
 }
 
@@ -230,7 +227,7 @@ static int operations(struct call *c, struct err *err)
                 return r;
         call_list(c, &w);
         return call_list_end(
-                &w, execution_workspace_operations(c->op, c->rt, id, show_operation, &w, err));
+                &w, execution_workspace_operations(c->op, c->rt, id, show_workspace_operation, &w, err));
 }
 
 static int control(struct call *c, struct err *err)

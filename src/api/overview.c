@@ -1,8 +1,6 @@
-/* A company from above: how many of what, and who reports to whom; the kinds of agents. Also the
- * lists of things that Paperclip has and Berth does not, which its clients and agents ask for: they
- * are empty. */
+/* A company from above: how many of what, and who reports to whom. Also the lists of things that
+ * Paperclip has and Berth does not, which its clients and agents ask for: they are empty. */
 #include "api/api.h"
-#include "core/adapter_descriptor.h"
 #include "core/company.h"
 #include "core/issue.h"
 
@@ -62,62 +60,16 @@ static int no_approval(struct call *c, struct err *err)
         return r < 0 ? r : err_set(err, ERR_NOT_FOUND, "Approval not found");
 }
 
-/* Kinds of agents. They are files (docs/adapters.md), so nothing is installed or changed here. */
-
-static void write_adapter(struct jw *w, const struct adapter_descriptor *d)
-{
-        jw_object(w);
-        jw_kstring(w, "type", d->type);
-        jw_kstring(w, "label", d->label);
-        jw_kstring(w, "source", "builtin");
-        jw_kbool(w, "loaded", d->runs);
-        jw_kbool(w, "disabled", !d->runs);
-        jw_kbool(w, "supportsRemoteExecution", d->is_remote);
-        jw_object_end(w);
-}
-
-static int list_adapters(struct call *c, struct err *err)
-{
-        const struct adapter_descriptor *d;
-        struct jw w;
-        int r = access_board(&c->actor, err);
-
-        if (r < 0)
-                return r;
-        call_list(c, &w);
-        for (size_t i = 0; (d = adapter_at(i)); i++)
-                write_adapter(&w, d);
-        return call_list_end(&w, 0);
-}
-
-static int get_adapter(struct call *c, struct err *err)
-{
-        const struct adapter_descriptor *d = adapter_find(c->params[0]);
-        struct jw w;
-        int r = access_board(&c->actor, err);
-
-        if (r < 0)
-                return r;
-        if (!d)
-                return err_set(err, ERR_NOT_FOUND, "Adapter not found");
-        jw_init(&w, &c->out);
-        write_adapter(&w, d);
-        return 0;
-}
-
 const struct route routes_overview[] = {
         { "GET", "/api/companies/:companyId/dashboard", dashboard, 0 },
         { "GET", "/api/companies/:companyId/org", organisation, 0 },
         { "GET", "/api/companies/:companyId/approvals", none_of_company, 0 },
         { "GET", "/api/companies/:companyId/labels", none_of_company, 0 },
         { "GET", "/api/companies/:companyId/routines", none_of_company, 0 },
-        { "GET", "/api/companies/:companyId/skills", none_of_company, 0 },
         { "GET", "/api/issues/:id/approvals", none_of_issue, 0 },
         { "GET", "/api/issues/:id/attachments", none_of_issue, 0 },
         { "GET", "/api/issues/:id/interactions", none_of_issue, 0 },
         { "GET", "/api/issues/:id/work-products", none_of_issue, 0 },
-        { "GET", "/api/adapters", list_adapters, 0 },
-        { "GET", "/api/adapters/:type", get_adapter, 0 },
         { "GET", "/api/goals/:id", no_goal, 0 },
         { "GET", "/api/approvals/:id", no_approval, 0 },
         { NULL, NULL, NULL, 0 },

@@ -297,12 +297,6 @@ static int issues(struct call *c, struct err *err)
         return call_list_end(&w, run_view_issues(c->op, c->rt, c->params[0], show_issue, &w, err));
 }
 
-static int show_operation(void *ctx, const struct workspace_row *row)
-{
-        encode_workspace_operation(ctx, row);
-        return 0;
-}
-
 static int operations(struct call *c, struct err *err)
 {
         const char *id;
@@ -312,7 +306,7 @@ static int operations(struct call *c, struct err *err)
         if (r < 0)
                 return r;
         call_list(c, &w);
-        return call_list_end(&w, run_view_operations(c->op, c->rt, id, show_operation, &w, err));
+        return call_list_end(&w, run_view_operations(c->op, c->rt, id, show_workspace_operation, &w, err));
 }
 
 /* They are quick and say what they have to say in their row. */

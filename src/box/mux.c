@@ -25,7 +25,6 @@ struct stream {
         uv_poll_t poll;
         int fd, watching;
         uint32_t channel;
-        uint8_t box[FRAME_UUID];
         bool accepted, closing;
         struct credit credit;
         struct buf in;
@@ -303,24 +302,11 @@ int mux_connect(struct mux *m, const char *box_id, int *ret_fd, struct err *err)
         m->streams = s;
         s->credit.told = open.limit;
         s->channel = open.channel = m->next_channel++;
-        memcpy(s->box, open.id, FRAME_UUID);
         tunnel_frame_write(&m->out, &open);
         watch_stream(s);
         flush(m);
         *ret_fd = fds[1];
         return 0;
-}
-
-bool mux_has_box(const struct mux *m, const char *box_id)
-{
-        uint8_t id[FRAME_UUID];
-
-        if (!frame_uuid_bytes(box_id, id))
-                return false;
-        for (const struct stream *s = m->streams; s; s = s->next)
-                if (s->accepted && memcmp(s->box, id, FRAME_UUID) == 0)
-                        return true;
-        return false;
 }
 
 /* Questions */

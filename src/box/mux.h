@@ -42,8 +42,6 @@ bool mux_is_ready(const struct mux *m);
 /* A descriptor that speaks to the box. Never waits: what is written is sent on when the relay has
  * reached the box. Where there is none, or it ends, it reads end-of-file. */
 int mux_connect(struct mux *m, const char *box_id, int *ret_fd, struct err *err);
-/* Whether a stream to that box is open and the box's end of it was reached. */
-bool mux_has_box(const struct mux *m, const char *box_id);
 
 /* What else can be asked about a box on that host. */
 enum mux_want {

@@ -39,15 +39,6 @@ int sandbox_launch(struct op *op, const char *program, const char *dir, const ch
 int sandbox_freeze(struct op *op, const char *dir, const char *id, struct err *err);
 int sandbox_thaw(struct op *op, const char *dir, const char *id, struct err *err);
 
-/* Files of a sandbox have owners that only root or the sandbox itself may deal with. Both work for
- * any daemon, by a process that has the ids of the sandbox (spec: only ids count): everything
- * beneath `path` that belongs to it is given to an inner id (SANDBOX_SUPERVISOR: back to a daemon
- * that is not root), or the tree is removed. Links are not followed. */
-int sandbox_tree_give(struct op *op, const char *program, const struct sandbox_spec *spec,
-                      const char *path, uint32_t inner, struct err *err);
-int sandbox_tree_remove(struct op *op, const char *program, const struct sandbox_spec *spec,
-                        const char *path, struct err *err);
-
 /* Show the host's directory `lower` at `at` in the sandbox that runs in `dir`, in place of what was
  * shown there before; what is written goes to <store>/upper, which has the agent's owner, and
  * <store>/work, which has inner root's, both made by the caller. Needs a daemon that is root.

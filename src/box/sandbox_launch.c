@@ -85,38 +85,6 @@ int sandbox_launch(struct op *op, const char *program, const char *dir, const ch
         return refused(&word, err);
 }
 
-/* Files */
-
-static int tree_work(struct op *op, const char *program, const struct sandbox_spec *spec,
-                     const char *what, const char *path, struct err *err)
-{
-        CLEAN(cleanup_free) char *ids = xasprintf("%u:%u", spec->first_id, spec->n_ids);
-        const char *argv[] = { "berth-box", "--tree", what, "--ids", ids, "--dir", path, NULL };
-        CLEAN(buf_done) struct buf word = { .max = 8192 };
-        int r = launch_spawn(op, program, argv, -1, &word, err);
-
-        if (r < 0)
-                return r;
-        if (str_starts(buf_str(&word), "done\n"))
-                return 0;
-        return err_set(err, ERR_IO, "%s: %.*s", path, (int)strcspn(buf_str(&word), "\n"),
-                       buf_str(&word));
-}
-
-int sandbox_tree_give(struct op *op, const char *program, const struct sandbox_spec *spec,
-                      const char *path, uint32_t inner, struct err *err)
-{
-        CLEAN(cleanup_free) char *what = xasprintf("give=%u", inner);
-
-        return tree_work(op, program, spec, what, path, err);
-}
-
-int sandbox_tree_remove(struct op *op, const char *program, const struct sandbox_spec *spec,
-                        const char *path, struct err *err)
-{
-        return tree_work(op, program, spec, "remove", path, err);
-}
-
 /* Workspaces */
 
 static int workspace_work(struct op *op, const char *program, const char *const *argv,

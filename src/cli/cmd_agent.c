@@ -69,9 +69,14 @@ static int run_create(struct cli *c, const struct args *a, struct err *err)
         json_object_set_new(body, "adapterConfig", config);
         r = cli_call(c, "POST", cli_printf(c, "/api/companies/%s/agents", company),
                      json_incref(body), &agent, err);
-        if (r >= 0)
-                agent_print(c, agent);
-        return r < 0 ? r : 0;
+        if (r < 0)
+                return r;
+        agent_print(c, agent);
+        if (streq(cli_text(agent, "adapterType"), "process") && !json_object_get(config, "command"))
+                out_note(
+                        "it has no command yet; give it one with: berth agent update %s -o command=...",
+                        cli_text(agent, "name"));
+        return 0;
 }
 
 static const struct cli_option create_options[] = {
@@ -92,6 +97,8 @@ static const struct cli_command create = {
         .name = "create",
         .synopsis = "NAME [OPTION]...",
         .summary = "Make an agent",
+        .notes = "-o sets a member of its adapterConfig: -o command=sh is text, and\n"
+                 "-o args:='[\"-c\",\"echo hello\"]' is JSON.",
         .example = "berth agent create Ada -o command=./agent --env LANG=C.UTF-8",
         .options = create_options,
         .run = run_create,

@@ -2,6 +2,7 @@
  * are never read here, only their names. */
 #include "cli/cmd_agent.h"
 #include "cli/cmd_secret.h"
+#include "cli/duration.h"
 #include "cli/listing.h"
 
 /* -- options ---------------------------------------------------------------------------------- */
@@ -77,8 +78,37 @@ static const char *variable_text(struct cli *c, const json_t *variable)
         return cli_printf(c, "secret %s, version %s", cli_text(variable, "secretId"), version);
 }
 
+static void print_command(struct cli *c, const json_t *config)
+{
+        CLEAN(buf_done) struct buf b = BUF_INIT;
+        json_t *word;
+        size_t i;
+
+        buf_puts(&b, cli_text(config, "command"));
+        json_array_foreach(json_object_get(config, "args"), i, word)
+                buf_appendf(&b, " %s", json_is_string(word) ? json_string_value(word) : "?");
+        if (b.len > 0)
+                out_label("Command", COLUMN_TEXT, cli_printf(c, "%s", buf_str(&b)));
+}
+
+static void print_timer(struct cli *c, const json_t *heartbeat)
+{
+        char span[DURATION_TEXT_LEN];
+
+        if (!json_is_true(json_object_get(heartbeat, "enabled")))
+                return;
+        if (*cli_text(heartbeat, "cron")) {
+                out_label("Woken", COLUMN_TEXT,
+                          cli_printf(c, "at %s (UTC)", cli_text(heartbeat, "cron")));
+                return;
+        }
+        duration_format(json_integer_value(json_object_get(heartbeat, "intervalSec")) * 1000, span);
+        out_label("Woken", COLUMN_TEXT, cli_printf(c, "every %s", span));
+}
+
 void agent_print(struct cli *c, const json_t *agent)
 {
+        const json_t *config = json_get_object(agent, "adapterConfig");
         const char *name;
         json_t *variable;
 
@@ -92,9 +122,15 @@ void agent_print(struct cli *c, const json_t *agent)
         out_label("Adapter", COLUMN_TEXT, cli_text(agent, "adapterType"));
         out_label("Status", COLUMN_STATE, cli_text(agent, "status"));
         if (*cli_text(agent, "defaultEnvironmentId"))
-                out_label("Environment", COLUMN_ID, cli_text(agent, "defaultEnvironmentId"));
-        json_object_foreach(json_get_object(json_get_object(agent, "adapterConfig"), "env"), name,
-                            variable) out_label(name, COLUMN_TEXT, variable_text(c, variable));
+                out_label(
+                        "Environment", COLUMN_ID,
+                        cli_named(c, "/api/environments", cli_text(agent, "defaultEnvironmentId")));
+        print_command(c, config);
+        print_timer(c, json_get_object(json_get_object(agent, "runtimeConfig"), "heartbeat"));
+        if (*cli_text(agent, "lastHeartbeatAt"))
+                out_label("Last run", COLUMN_TIME, cli_text(agent, "lastHeartbeatAt"));
+        json_object_foreach(json_get_object(config, "env"), name, variable)
+                out_label(name, COLUMN_TEXT, variable_text(c, variable));
 }
 
 /* -- commands --------------------------------------------------------------------------------- */

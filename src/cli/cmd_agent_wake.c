@@ -93,7 +93,7 @@ static int show(struct cli *c, const struct args *a, const json_t *answer, struc
         r = runs_follow_log(c, id, &status, err);
         if (r < 0)
                 return r;
-        out_note("run %s %s; `berth runs show %s` says more", id, status, id);
+        runs_say_end(c, id, status, cli_printf(c, "; `berth runs show %s` says more", id));
         return runs_exit_status(status);
 }
 
@@ -108,6 +108,12 @@ static int run_wake(struct cli *c, const struct args *a, struct err *err)
                 r = cli_call(c, "POST",
                              cli_printf(c, "/api/agents/%s/wakeup", cli_text(agent, "id")),
                              json_incref(body), &answer, err);
+        if (r == ERR_CONFLICT && streq(cli_text(agent, "status"), "paused"))
+                return err_set(err, r, "%s is paused; `berth agent resume %s` lets it work again",
+                               cli_text(agent, "name"), a->words[0]);
+        if (r == ERR_CONFLICT)
+                return err_wrap(err, r, "%s is %s", cli_text(agent, "name"),
+                                cli_text(agent, "status"));
         return r < 0 ? r : show(c, a, answer, err);
 }
 

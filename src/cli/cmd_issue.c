@@ -34,12 +34,11 @@ static void print_related(struct cli *c, const char *label, const json_t *issues
 void issue_print(struct cli *c, const json_t *issue)
 {
         static const struct field fields[] = {
-                { "Identifier", COLUMN_ID, "identifier" },
-                { "Id", COLUMN_ID, "id" },
-                { "Title", COLUMN_TEXT, "title" },
-                { "Status", COLUMN_STATE, "status" },
+                { "Identifier", COLUMN_ID, "identifier" }, { "Id", COLUMN_ID, "id" },
+                { "Title", COLUMN_TEXT, "title" },         { "Status", COLUMN_STATE, "status" },
                 { "Priority", COLUMN_TEXT, "priority" },
-                { "Agent", COLUMN_ID, "assigneeAgentId" },
+        };
+        static const struct field more[] = {
                 { "User", COLUMN_TEXT, "assigneeUserId" },
                 { "Run", COLUMN_ID, "checkoutRunId" },
                 { "Created", COLUMN_TIME, "createdAt" },
@@ -49,6 +48,10 @@ void issue_print(struct cli *c, const json_t *issue)
         object_print(c, issue, fields, ARRAY_LEN(fields));
         if (c->json)
                 return;
+        if (*cli_text(issue, "assigneeAgentId"))
+                out_label("Agent", COLUMN_ID,
+                          cli_named(c, "/api/agents", cli_text(issue, "assigneeAgentId")));
+        object_print_more(c, issue, more, ARRAY_LEN(more));
         print_related(c, "Beneath", json_object_get(issue, "ancestors"));
         print_related(c, "Blocked by", json_object_get(issue, "blockedBy"));
         print_related(c, "Blocks", json_object_get(issue, "blocks"));

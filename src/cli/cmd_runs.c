@@ -40,8 +40,8 @@ int runs_print_list(struct cli *c, const char *path, struct err *err)
                 { "RUN", COLUMN_ID, "id" },
                 { "STATUS", COLUMN_STATE, "status" },
                 { "AGENT", COLUMN_TEXT, "agentName" },
+                { "ISSUE", COLUMN_TEXT, "issueIdentifier" },
                 { "CREATED", COLUMN_TIME, "createdAt" },
-                { "SOURCE", COLUMN_TEXT, "invocationSource" },
                 { "ERROR", COLUMN_TEXT, "error" },
         };
 
@@ -127,7 +127,7 @@ static void print_timeline(const json_t *run)
                         continue;
                 if (!first) {
                         out_line("%s", "");
-                        out_line("Timeline:         ms   total");
+                        out_line("%-17s %5s %7s", "Timeline:", "ms", "total");
                         first = before = at;
                 }
                 out_line("  %-15s %5lld %7lld", steps[i].title,
@@ -157,14 +157,16 @@ static int run_show(struct cli *c, const struct args *a, struct err *err)
                 { "Run", COLUMN_ID, "id" },
                 { "Status", COLUMN_STATE, "status" },
                 { "Agent", COLUMN_TEXT, "agentName" },
-                { "Issue", COLUMN_ID, "issueId" },
+        };
+        static const struct field end[] = {
                 { "Source", COLUMN_TEXT, "invocationSource" },
                 { "Exit code", COLUMN_TEXT, "exitCode" },
                 { "Signal", COLUMN_TEXT, "signal" },
                 { "Error", COLUMN_TEXT, "error" },
                 { "Error code", COLUMN_TEXT, "errorCode" },
                 { "Retry of", COLUMN_ID, "retryOfRunId" },
-                { "Environment", COLUMN_ID, "environmentId" },
+        };
+        static const struct field rest[] = {
                 { "Lease", COLUMN_ID, "leaseId" },
                 { "Created", COLUMN_TIME, "createdAt" },
                 { "Log bytes", COLUMN_TEXT, "logBytes" },
@@ -177,6 +179,15 @@ static int run_show(struct cli *c, const struct args *a, struct err *err)
         object_print(c, run, fields, ARRAY_LEN(fields));
         if (c->json)
                 return 0;
+        if (*cli_text(run, "issueIdentifier"))
+                out_label("Issue", COLUMN_TEXT,
+                          cli_printf(c, "%s %s", cli_text(run, "issueIdentifier"),
+                                     cli_text(run, "issueTitle")));
+        object_print_more(c, run, end, ARRAY_LEN(end));
+        if (*cli_text(run, "environmentId"))
+                out_label("Environment", COLUMN_ID,
+                          cli_named(c, "/api/environments", cli_text(run, "environmentId")));
+        object_print_more(c, run, rest, ARRAY_LEN(rest));
         print_usage(run);
         print_timeline(run);
         return 0;

@@ -20,6 +20,8 @@ int runs_print_log(struct cli *c, const char *run_id, struct err *err);
 /* Print it from its beginning until the run is over, also when the daemon is restarted meanwhile.
  * *ret_status is the run's status at the end; the arena's. */
 int runs_follow_log(struct cli *c, const char *run_id, const char **ret_status, struct err *err);
+/* On standard error: how it ended, and why, then `more` (may be ""). */
+void runs_say_end(struct cli *c, const char *run_id, const char *status, const char *more);
 /* 0 for a run that succeeded, else 1. */
 int runs_exit_status(const char *run_status);
 

@@ -274,6 +274,17 @@ int runs_follow_log(struct cli *c, const char *run_id, const char **ret_status, 
         return r;
 }
 
+void runs_say_end(struct cli *c, const char *run_id, const char *status, const char *more)
+{
+        json_t *run = NULL;
+        const char *error = "";
+
+        if (cli_call(c, "GET", cli_printf(c, "/api/heartbeat-runs/%s", run_id), NULL, &run, NULL) >=
+            0)
+                error = cli_text(run, "error");
+        out_note("run %s %s%s%s%s", run_id, status, *error ? ": " : "", error, more);
+}
+
 int runs_exit_status(const char *run_status)
 {
         return streq(run_status, "succeeded") ? 0 : 1;
@@ -294,7 +305,7 @@ static int run_logs(struct cli *c, const struct args *a, struct err *err)
         if (r < 0)
                 return r;
         if (!c->json)
-                out_note("run %s %s", cli_text(run, "id"), status);
+                runs_say_end(c, cli_text(run, "id"), status, "");
         return runs_exit_status(status);
 }
 

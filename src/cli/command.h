@@ -130,6 +130,9 @@ int cli_lease(struct cli *c, const char *given, json_t **ret, struct err *err);
 int cli_agent(struct cli *c, const char *given, json_t **ret, struct err *err);
 int cli_project(struct cli *c, const char *given, json_t **ret, struct err *err);
 
+/* "NAME (ID)" of what GET `folder`/ID answers; the id alone when that is not there any more. */
+const char *cli_named(struct cli *c, const char *folder, const char *id);
+
 /* The element of `list` meant by `given`: an exact id, a `name_key` (or `other_key`, may be NULL),
  * or at least CLI_PART_MIN characters with which exactly one id begins or ends. `what` names the
  * kind of thing in messages. */

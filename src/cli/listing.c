@@ -50,6 +50,17 @@ void object_print(struct cli *c, const json_t *object, const struct field *field
                 out_label(fields[k].title, fields[k].kind, field_text(c, object, fields[k].key));
 }
 
+void object_print_more(struct cli *c, const json_t *object, const struct field *fields,
+                       size_t n_fields)
+{
+        for (size_t k = 0; !c->json && k < n_fields; k++) {
+                const char *text = field_text(c, object, fields[k].key);
+
+                if (*text)
+                        out_label(fields[k].title, fields[k].kind, text);
+        }
+}
+
 void text_print(const char *indent, const char *text)
 {
         while (*text) {

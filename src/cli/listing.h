@@ -18,6 +18,9 @@ struct field {
 int list_print(struct cli *c, const char *path, const struct field *fields, size_t n_fields,
                const char *none, struct err *err);
 void object_print(struct cli *c, const json_t *object, const struct field *fields, size_t n_fields);
+/* What of these there is; nothing with --json. */
+void object_print_more(struct cli *c, const json_t *object, const struct field *fields,
+                       size_t n_fields);
 
 /* Text of several lines, each after `indent`. */
 void text_print(const char *indent, const char *text);

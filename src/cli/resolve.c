@@ -313,3 +313,13 @@ int cli_project(struct cli *c, const char *given, json_t **ret, struct err *err)
 {
         return pick_of_company(c, "project", "projects", given, ret, err);
 }
+
+const char *cli_named(struct cli *c, const char *folder, const char *id)
+{
+        json_t *found = NULL;
+        int r = cli_call(c, "GET", cli_printf(c, "%s/%s", folder, id), NULL, &found, NULL);
+
+        return r < 0 || !*cli_text(found, "name")
+                       ? id
+                       : cli_printf(c, "%s (%s)", cli_text(found, "name"), id);
+}

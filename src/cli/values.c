@@ -99,6 +99,16 @@ static json_t *descend(json_t *object, char **key)
         return object;
 }
 
+/* Nobody means a text that is a list. */
+static void doubt_text(const char *key, const char *text)
+{
+        json_t *meant = NULL;
+
+        if ((*text == '[' || *text == '{') && json_parse(text, strlen(text), &meant, NULL) >= 0)
+                out_note("berth: %s is taken as text; as JSON it would be: -o '%s:=...'", key, key);
+        json_decref(meant);
+}
+
 static int set_option(json_t *config, const char *text, struct err *err)
 {
         const char *equals = strchr(text, '=');
@@ -120,6 +130,8 @@ static int set_option(json_t *config, const char *text, struct err *err)
                 value = guess_value(equals + 1);
         if (r < 0)
                 return err_wrap(err, r == ERR_INVALID ? ERR_USAGE : r, "-o %s", key);
+        if (!is_json && equals[1] != '@')
+                doubt_text(key, equals + 1);
         if (!value)
                 return err_set(err, ERR_USAGE, "-o %s: the value is not UTF-8 text", key);
         leaf = key;

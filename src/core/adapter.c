@@ -40,6 +40,8 @@ static void write_drivers(struct jw *w, bool remote)
 struct plugin_providers {
         struct plugin_driver list[PROVIDERS_MAX];
         size_t n;
+        struct plugin_driver drivers[PROVIDERS_MAX]; /* those that are no sandbox providers */
+        size_t n_drivers;
 };
 
 static int add_provider(void *ctx, const struct plugin_driver *driver)
@@ -47,6 +49,11 @@ static int add_provider(void *ctx, const struct plugin_driver *driver)
         struct plugin_providers *all = ctx;
         const char *key = json_get_string(driver->driver, "driverKey");
 
+        if (!driver->is_sandbox) {
+                if (all->n_drivers < PROVIDERS_MAX)
+                        all->drivers[all->n_drivers++] = *driver;
+                return 0;
+        }
         if (all->n == PROVIDERS_MAX || provider_lookup(key))
                 return 0;
         for (size_t i = 0; i < all->n; i++)
@@ -116,27 +123,49 @@ static bool reuses_leases(const json_t *driver)
         return !json_is_false(said);
 }
 
-static void write_plugin_provider(struct jw *w, const struct plugin_driver *p)
+static void write_declared(struct jw *w, const struct plugin_driver *p)
 {
         const char *description = json_get_string(p->driver, "description");
 
-        jw_key(w, json_get_string(p->driver, "driverKey"));
-        jw_object(w);
-        write_common(w, true, reuses_leases(p->driver), json_get_string(p->driver, "displayName"));
         if (description)
                 jw_kstring(w, "description", description);
         jw_kstring(w, "source", "plugin");
         jw_kstring(w, "pluginKey", p->plugin_key);
         jw_kstring(w, "pluginId", p->plugin_id);
         jw_kvalue(w, "configSchema", json_object_get(p->driver, "configSchema"));
+}
+
+static void write_plugin_provider(struct jw *w, const struct plugin_driver *p)
+{
+        jw_key(w, json_get_string(p->driver, "driverKey"));
+        jw_object(w);
+        write_common(w, true, reuses_leases(p->driver), json_get_string(p->driver, "displayName"));
+        write_declared(w, p);
         jw_object_end(w);
+}
+
+/* Berth's own: what environments of the driver `plugin` can be, and what their driverConfig is. */
+static void write_plugin_drivers(struct jw *w, const struct plugin_providers *plugins)
+{
+        jw_key(w, "pluginDrivers");
+        jw_array(w);
+        for (size_t i = 0; i < plugins->n_drivers; i++) {
+                const struct plugin_driver *p = &plugins->drivers[i];
+
+                jw_object(w);
+                jw_kstring(w, "driverKey", json_get_string(p->driver, "driverKey"));
+                jw_kstring(w, "displayName", json_get_string(p->driver, "displayName"));
+                write_declared(w, p);
+                jw_object_end(w);
+        }
+        jw_array_end(w);
 }
 
 int adapter_write_capabilities(struct op *op, struct runtime *rt, struct buf *b, struct err *err)
 {
         struct plugin_providers *plugins = arena_new(op->arena, struct plugin_providers);
         struct jw w;
-        int r = plugin_each_provider(op, rt, add_provider, plugins, err);
+        int r = plugin_each_driver(op, rt, add_provider, plugins, err);
 
         if (r < 0)
                 return r;
@@ -155,6 +184,7 @@ int adapter_write_capabilities(struct op *op, struct runtime *rt, struct buf *b,
         for (size_t i = 0; i < plugins->n; i++)
                 write_plugin_provider(&w, &plugins->list[i]);
         jw_object_end(&w);
+        write_plugin_drivers(&w, plugins);
         jw_object_end(&w);
         return 0;
 }

@@ -101,6 +101,17 @@ static json_t *target_scope(const struct adapter_draft *draft)
         return target;
 }
 
+/* {key: directory}. */
+static json_t *assets_scope(const json_t *assets)
+{
+        json_t *scope = json_object(), *asset;
+        const char *key;
+
+        json_object_foreach((json_t *)assets, key, asset)
+                json_object_set(scope, key, json_object_get(asset, "dir"));
+        return scope;
+}
+
 static void make_scope(struct adapter_draft *draft)
 {
         const struct adapter_input *in = draft->in;
@@ -112,10 +123,13 @@ static void make_scope(struct adapter_draft *draft)
                 json_object_set(scope, "context", (json_t *)in->context);
         json_object_set_new(scope, "agent",
                             json_pack("{s:s, s:s}", "id", in->agent->id, "name", in->agent->name));
-        json_object_set_new(scope, "run", json_pack("{s:s}", "id", in->run_id));
+        json_object_set_new(scope, "run",
+                            json_pack("{s:s, s:s}", "id", in->run_id, "stamp",
+                                      adapter_stamp(draft->arena, in->run_at)));
         json_object_set_new(scope, "target", target_scope(draft));
         json_object_set_new(scope, "model", model_scope(draft));
         json_object_set_new(scope, "env", adapter_env_scope(in));
+        json_object_set_new(scope, "assets", assets_scope(in->assets));
         draft->scope = scope;
 }
 
@@ -146,6 +160,12 @@ static const char *choose_cwd(const struct adapter_input *in, struct arena *aren
             streq(source, "agent_home"))
                 return configured;
         return in->target.cwd;
+}
+
+void adapter_draft_begin(struct adapter_draft *draft)
+{
+        draft->cwd = choose_cwd(draft->in, draft->arena);
+        make_scope(draft);
 }
 
 /* Arguments */
@@ -195,12 +215,12 @@ static void push_filled(struct argv *v, const json_t *args, const json_t *scope)
                 push(v, adapter_fill_arena(v->arena, json_string_value(one), scope));
 }
 
-static void push_described(struct argv *v, const struct adapter_draft *draft, const char *member)
+static void push_described(struct argv *v, const struct adapter_draft *draft, const json_t *list)
 {
         size_t i;
         json_t *one;
 
-        json_array_foreach(json_object_get(draft->d->json, member), i, one)
+        json_array_foreach((json_t *)list, i, one)
         {
                 const json_t *when = json_object_get(one, "when");
 
@@ -215,21 +235,39 @@ static void push_described(struct argv *v, const struct adapter_draft *draft, co
         }
 }
 
-static int make_args(const struct adapter_draft *draft, const char *command,
-                     struct adapter_command *c, struct err *err)
+static int make_argv(const struct adapter_draft *draft, const char *command, const json_t *args,
+                     const char *const **ret, struct err *err)
 {
         struct argv *v = arena_new(draft->arena, struct argv);
 
         v->arena = draft->arena;
-        push_described(v, draft, "wrap");
+        push_described(v, draft, json_object_get(draft->d->json, "wrap"));
         push(v, command);
-        push_described(v, draft, "args");
+        push_described(v, draft, args);
         if (v->full)
                 return err_set(err, ERR_UNPROCESSABLE, "%s has more than %d arguments",
                                draft->in->type, ARGS_MAX);
-        c->command = v->list[0];
-        c->args = v->list + 1;
+        *ret = v->list;
         return 0;
+}
+
+static int make_args(const struct adapter_draft *draft, const char *command,
+                     struct adapter_command *c, struct err *err)
+{
+        const json_t *list = json_get_object(draft->d->json, "modelList");
+        bool is_sandbox = streq(draft->in->target.kind, "sandbox");
+        const json_t *seconds = json_object_get(list, is_sandbox ? "sandboxSeconds" : "seconds");
+        const char *const *argv;
+        int r = make_argv(draft, command, json_object_get(draft->d->json, "args"), &argv, err);
+
+        if (r < 0)
+                return r;
+        c->command = argv[0];
+        c->args = argv + 1;
+        if (!list)
+                return 0;
+        c->list_timeout_ms = 1000 * MIN(seconds ? json_integer_value(seconds) : 20, SECONDS_MAX);
+        return make_argv(draft, command, json_object_get(list, "args"), &c->list_argv, err);
 }
 
 /* Limits */
@@ -429,6 +467,25 @@ static void make_setup(const struct adapter_draft *draft, const char *command,
         c->setup_timeout_ms = c->timeout_ms ? c->timeout_ms : INSTALL_DEFAULT_MS;
 }
 
+/* That an agent does without what it asks for is told. */
+static void note_missing(struct adapter_draft *draft)
+{
+        const char *key;
+        json_t *asset, *name;
+        size_t i;
+
+        json_object_foreach((json_t *)draft->in->assets, key, asset)
+        {
+                json_array_foreach(json_object_get(asset, "missing"), i, name)
+                        json_array_append_new(
+                                draft->notes,
+                                json_string(arena_printf(draft->arena,
+                                                         "The skill \"%s\" is not there and is "
+                                                         "left out.",
+                                                         json_string_value(name))));
+        }
+}
+
 static int build_command(struct adapter_draft *draft, struct adapter_command *c, struct err *err)
 {
         const char *command =
@@ -443,6 +500,7 @@ static int build_command(struct adapter_draft *draft, struct adapter_command *c,
         r = check_required(draft, err);
         if (r < 0)
                 return r;
+        note_missing(draft);
         make_prompt(draft, c);
         r = make_args(draft, command, c, err);
         if (r < 0)
@@ -453,6 +511,26 @@ static int build_command(struct adapter_draft *draft, struct adapter_command *c,
         c->env = adapter_env(draft);
         describe(draft, command, c);
         return 0;
+}
+
+static const json_t *fill_header(const struct adapter_draft *draft)
+{
+        const json_t *header =
+                json_get_object(json_get_object(draft->d->json, "session"), "header");
+        json_t *filled, *value;
+        const char *name;
+
+        if (!header)
+                return NULL;
+        filled = adapter_keep(draft->arena, json_object());
+        json_object_foreach((json_t *)header, name, value)
+        {
+                const char *text =
+                        adapter_fill_arena(draft->arena, json_string_value(value), draft->scope);
+
+                json_object_set_new(filled, name, json_string(text));
+        }
+        return filled;
 }
 
 static struct adapter_billing describe_billing(const struct adapter_draft *draft)
@@ -484,14 +562,14 @@ int adapter_build(struct op *op, struct runtime *rt, const struct adapter_input 
         if (!draft.d->runs)
                 return err_set(err, ERR_UNPROCESSABLE, "Adapter \"%s\" cannot run agents here",
                                input->type);
-        draft.cwd = choose_cwd(input, op->arena);
+        adapter_draft_begin(&draft);
         c.cwd = draft.cwd;
-        make_scope(&draft);
         choose_session(&draft, fresh);
         r = draft.d->is_http ? build_request(&draft, &c, err) : build_command(&draft, &c, err);
         if (r < 0)
                 return r;
         c.billing = describe_billing(&draft);
+        c.session_header = fill_header(&draft);
         c.session_id = draft.session_id;
         if (!c.session_id)
                 c.new_session_id = adapter_path_string(draft.scope, "session.id");

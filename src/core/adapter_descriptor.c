@@ -8,160 +8,24 @@
 
 #include "base/embedded.h"
 #include "base/fd.h"
+#include "core/adapter_check.h"
 #include "core/adapter_expr.h"
 
 /* The gate */
 
-/* What a member may be. */
-enum kind { TEXT, FLAG, NUMBER, OBJECT, LIST, CONDITION, PATTERNS, PATHS, WORDS, CHOICE };
-
-struct member {
-        const char *name;
-        enum kind kind;
-        const char *const *choices;
-        int (*check)(const json_t *value, const char *where, struct err *err);
-};
-
-static int bad(struct err *err, const char *where, const char *name, const char *fault)
-{
-        return err_set(err, ERR_INVALID, "%s%s%s %s", where, *where && *name ? "." : "", name,
-                       fault);
-}
-
-static const char *texts_fault(const json_t *value)
-{
-        size_t i;
-        json_t *one;
-
-        if (json_is_string(value))
-                return NULL;
-        if (!json_is_array(value))
-                return "has to be a text or a list of texts";
-        json_array_foreach((json_t *)value, i, one)
-        {
-                if (!json_is_string(one))
-                        return "has to be a list of texts";
-        }
-        return NULL;
-}
-
-static const char *paths_fault(const json_t *value)
-{
-        const char *fault = texts_fault(value);
-        size_t i;
-        json_t *one;
-
-        if (!fault && json_is_string(value))
-                return adapter_path_fault(json_string_value(value));
-        json_array_foreach((json_t *)value, i, one)
-        {
-                if (!fault)
-                        fault = adapter_path_fault(json_string_value(one));
-        }
-        return fault;
-}
-
-static const char *choice_fault(const json_t *value, const char *const *choices)
-{
-        const char *s = json_string_value(value);
-
-        for (; s && *choices; choices++)
-                if (streq(*choices, s))
-                        return NULL;
-        return "is none of its values";
-}
-
-static const char *value_fault(const struct member *m, const json_t *v)
-{
-        switch (m->kind) {
-        case TEXT:
-                return json_is_string(v) ? NULL : "has to be a text";
-        case FLAG:
-                return json_is_boolean(v) ? NULL : "has to be true or false";
-        case NUMBER:
-                return json_is_integer(v) && json_integer_value(v) >= 0 ? NULL
-                                                                        : "has to be a number";
-        case OBJECT:
-                return json_is_object(v) ? NULL : "has to be an object";
-        case LIST:
-                return json_is_array(v) ? NULL : "has to be a list";
-        case CONDITION:
-                return adapter_condition_fault(v);
-        case WORDS:
-                return json_is_array(v) ? texts_fault(v) : "has to be a list of texts";
-        case PATTERNS:
-                return texts_fault(v);
-        case PATHS:
-                return paths_fault(v);
-        case CHOICE:
-                return choice_fault(v, m->choices);
-        }
-        return NULL;
-}
-
-static const struct member *find_member(const struct member *members, const char *name)
-{
-        for (; members->name; members++)
-                if (streq(members->name, name))
-                        return members;
-        return NULL;
-}
-
-static int check_members(const json_t *object, const struct member *members, const char *where,
-                         struct err *err)
-{
-        const char *name;
-        json_t *value;
-
-        if (!json_is_object(object))
-                return bad(err, where, "", "has to be an object");
-        json_object_foreach((json_t *)object, name, value)
-        {
-                const struct member *m = find_member(members, name);
-                const char *fault = m ? value_fault(m, value) : "is not known";
-                CLEAN(cleanup_free) char *inner = NULL;
-                int r;
-
-                if (fault)
-                        return bad(err, where, name, fault);
-                inner = xasprintf("%s%s%s", where, *where ? "." : "", name);
-                r = m->check ? m->check(value, inner, err) : 0;
-                if (r < 0)
-                        return r;
-        }
-        return 0;
-}
-
-static int check_each(const json_t *list, const struct member *members, const char *where,
-                      struct err *err)
-{
-        size_t i;
-        json_t *one;
-
-        json_array_foreach((json_t *)list, i, one)
-        {
-                CLEAN(cleanup_free) char *inner = xasprintf("%s[%zu]", where, i);
-                int r = check_members(one, members, inner, err);
-
-                if (r < 0)
-                        return r;
-        }
-        return 0;
-}
-
 static int check_args(const json_t *list, const char *where, struct err *err)
 {
-        static const struct member members[] = { { "when", CONDITION, NULL, NULL },
-                                                 { "args", WORDS, NULL, NULL },
-                                                 { "list", PATHS, NULL, NULL },
-                                                 { 0 } };
+        static const struct adapter_member members[] = { { "when", CONDITION, NULL, NULL },
+                                                         { "args", WORDS, NULL, NULL },
+                                                         { "list", PATHS, NULL, NULL },
+                                                         { 0 } };
         size_t i;
         json_t *one;
 
         json_array_foreach((json_t *)list, i, one)
         {
                 CLEAN(cleanup_free) char *inner = xasprintf("%s[%zu]", where, i);
-                int r = json_is_string(one) ? 0 : check_members(one, members, inner, err);
+                int r = json_is_string(one) ? 0 : adapter_check_members(one, members, inner, err);
 
                 if (r < 0)
                         return r;
@@ -171,47 +35,47 @@ static int check_args(const json_t *list, const char *where, struct err *err)
 
 static int check_env(const json_t *list, const char *where, struct err *err)
 {
-        static const struct member members[] = { { "when", CONDITION, NULL, NULL },
-                                                 { "name", TEXT, NULL, NULL },
-                                                 { "value", TEXT, NULL, NULL },
-                                                 { "force", FLAG, NULL, NULL },
-                                                 { 0 } };
+        static const struct adapter_member members[] = { { "when", CONDITION, NULL, NULL },
+                                                         { "name", TEXT, NULL, NULL },
+                                                         { "value", TEXT, NULL, NULL },
+                                                         { "force", FLAG, NULL, NULL },
+                                                         { 0 } };
 
         size_t i;
         json_t *one;
-        int r = check_each(list, members, where, err);
+        int r = adapter_check_each(list, members, where, err);
 
         json_array_foreach((json_t *)list, i, one)
         {
                 if (r >= 0 && (!json_get_string(one, "name") || !json_get_string(one, "value")))
-                        r = bad(err, where, "", "needs `name` and `value`");
+                        r = adapter_check_bad(err, where, "", "needs `name` and `value`");
         }
         return r;
 }
 
 static int check_wrap(const json_t *list, const char *where, struct err *err)
 {
-        static const struct member members[] = { { "when", CONDITION, NULL, NULL },
-                                                 { "args", WORDS, NULL, NULL },
-                                                 { 0 } };
+        static const struct adapter_member members[] = { { "when", CONDITION, NULL, NULL },
+                                                         { "args", WORDS, NULL, NULL },
+                                                         { 0 } };
 
-        return check_each(list, members, where, err);
+        return adapter_check_each(list, members, where, err);
 }
 
 static int check_require(const json_t *list, const char *where, struct err *err)
 {
-        static const struct member members[] = { { "that", CONDITION, NULL, NULL },
-                                                 { "error", TEXT, NULL, NULL },
-                                                 { 0 } };
+        static const struct adapter_member members[] = { { "that", CONDITION, NULL, NULL },
+                                                         { "error", TEXT, NULL, NULL },
+                                                         { 0 } };
 
         size_t i;
         json_t *one;
-        int r = check_each(list, members, where, err);
+        int r = adapter_check_each(list, members, where, err);
 
         json_array_foreach((json_t *)list, i, one)
         {
                 if (r >= 0 && (!json_object_get(one, "that") || !json_get_string(one, "error")))
-                        r = bad(err, where, "", "needs `that` and `error`");
+                        r = adapter_check_bad(err, where, "", "needs `that` and `error`");
         }
         return r;
 }
@@ -219,39 +83,49 @@ static int check_require(const json_t *list, const char *where, struct err *err)
 /* Texts that hold under conditions: the first one counts. */
 static int check_choice(const json_t *list, const char *where, struct err *err)
 {
-        static const struct member members[] = { { "when", CONDITION, NULL, NULL },
-                                                 { "is", TEXT, NULL, NULL },
-                                                 { 0 } };
+        static const struct adapter_member members[] = { { "when", CONDITION, NULL, NULL },
+                                                         { "is", TEXT, NULL, NULL },
+                                                         { 0 } };
 
-        return check_each(list, members, where, err);
+        return adapter_check_each(list, members, where, err);
 }
 
 static int check_models(const json_t *list, const char *where, struct err *err)
 {
-        static const struct member members[] = { { "id", TEXT, NULL, NULL },
-                                                 { "label", TEXT, NULL, NULL },
-                                                 { 0 } };
+        static const struct adapter_member members[] = { { "id", TEXT, NULL, NULL },
+                                                         { "label", TEXT, NULL, NULL },
+                                                         { 0 } };
 
-        return check_each(list, members, where, err);
+        return adapter_check_each(list, members, where, err);
+}
+
+static int check_model_list(const json_t *list, const char *where, struct err *err)
+{
+        static const struct adapter_member members[] = { { "args", WORDS, NULL, NULL },
+                                                         { "seconds", NUMBER, NULL, NULL },
+                                                         { "sandboxSeconds", NUMBER, NULL, NULL },
+                                                         { 0 } };
+
+        return adapter_check_members(list, members, where, err);
 }
 
 static int check_fields(const json_t *fields, const char *where, struct err *err)
 {
-        static const struct member members[] = { { "session", PATHS, NULL, NULL },
-                                                 { "model", PATHS, NULL, NULL },
-                                                 { "text", PATHS, NULL, NULL },
-                                                 { "summary", PATHS, NULL, NULL },
-                                                 { "input", PATHS, NULL, NULL },
-                                                 { "cached", PATHS, NULL, NULL },
-                                                 { "output", PATHS, NULL, NULL },
-                                                 { "cost", PATHS, NULL, NULL },
-                                                 { "error", PATHS, NULL, NULL },
-                                                 { "question", PATHS, NULL, NULL },
-                                                 { "reasoning", PATHS, NULL, NULL },
-                                                 { "delta", PATHS, NULL, NULL },
-                                                 { 0 } };
+        static const struct adapter_member members[] = { { "session", PATHS, NULL, NULL },
+                                                         { "model", PATHS, NULL, NULL },
+                                                         { "text", PATHS, NULL, NULL },
+                                                         { "summary", PATHS, NULL, NULL },
+                                                         { "input", PATHS, NULL, NULL },
+                                                         { "cached", PATHS, NULL, NULL },
+                                                         { "output", PATHS, NULL, NULL },
+                                                         { "cost", PATHS, NULL, NULL },
+                                                         { "error", PATHS, NULL, NULL },
+                                                         { "question", PATHS, NULL, NULL },
+                                                         { "reasoning", PATHS, NULL, NULL },
+                                                         { "delta", PATHS, NULL, NULL },
+                                                         { 0 } };
 
-        return check_members(fields, members, where, err);
+        return adapter_check_members(fields, members, where, err);
 }
 
 static int check_match(const json_t *match, const char *where, struct err *err)
@@ -264,42 +138,43 @@ static int check_match(const json_t *match, const char *where, struct err *err)
                 const char *fault = adapter_path_fault(path);
 
                 if (fault)
-                        return bad(err, where, path, fault);
+                        return adapter_check_bad(err, where, path, fault);
         }
         return 0;
 }
 
 static int check_events(const json_t *list, const char *where, struct err *err)
 {
-        static const struct member members[] = { { "match", OBJECT, NULL, check_match },
-                                                 { "set", OBJECT, NULL, check_fields },
-                                                 { "add", OBJECT, NULL, check_fields },
-                                                 { "keep", FLAG, NULL, NULL },
-                                                 { 0 } };
+        static const struct adapter_member members[] = { { "match", OBJECT, NULL, check_match },
+                                                         { "set", OBJECT, NULL, check_fields },
+                                                         { "add", OBJECT, NULL, check_fields },
+                                                         { "keep", FLAG, NULL, NULL },
+                                                         { "end", FLAG, NULL, NULL },
+                                                         { 0 } };
 
-        return check_each(list, members, where, err);
+        return adapter_check_each(list, members, where, err);
 }
 
 static int check_errors(const json_t *list, const char *where, struct err *err)
 {
-        static const struct member members[] = { { "code", TEXT, NULL, NULL },
-                                                 { "family", TEXT, NULL, NULL },
-                                                 { "when", CONDITION, NULL, NULL },
-                                                 { "like", PATTERNS, NULL, NULL },
-                                                 { "clearSession", FLAG, NULL, NULL },
-                                                 { "loginUrl", FLAG, NULL, NULL },
-                                                 { "retryAt", WORDS, NULL, NULL },
-                                                 { "message", TEXT, NULL, NULL },
-                                                 { 0 } };
+        static const struct adapter_member members[] = { { "code", TEXT, NULL, NULL },
+                                                         { "family", TEXT, NULL, NULL },
+                                                         { "when", CONDITION, NULL, NULL },
+                                                         { "like", PATTERNS, NULL, NULL },
+                                                         { "clearSession", FLAG, NULL, NULL },
+                                                         { "loginUrl", FLAG, NULL, NULL },
+                                                         { "retryAt", WORDS, NULL, NULL },
+                                                         { "message", TEXT, NULL, NULL },
+                                                         { 0 } };
 
         size_t i;
         json_t *one;
-        int r = check_each(list, members, where, err);
+        int r = adapter_check_each(list, members, where, err);
 
         json_array_foreach((json_t *)list, i, one)
         {
                 if (r >= 0 && !json_get_string(one, "code"))
-                        r = bad(err, where, "", "needs `code`");
+                        r = adapter_check_bad(err, where, "", "needs `code`");
         }
         return r;
 }
@@ -307,49 +182,61 @@ static int check_errors(const json_t *list, const char *where, struct err *err)
 static int check_output(const json_t *output, const char *where, struct err *err)
 {
         static const char *const formats[] = { "text", "json-lines", NULL };
-        static const struct member members[] = {
-                { "format", CHOICE, formats, NULL },    { "prefixes", WORDS, NULL, NULL },
-                { "events", LIST, NULL, check_events }, { "ignore", PATTERNS, NULL, NULL },
-                { "errorFails", FLAG, NULL, NULL },     { "errorExit", NUMBER, NULL, NULL },
-                { "unparsed", TEXT, NULL, NULL },       { 0 }
-        };
+        static const struct adapter_member members[] = { { "format", CHOICE, formats, NULL },
+                                                         { "prefixes", WORDS, NULL, NULL },
+                                                         { "events", LIST, NULL, check_events },
+                                                         { "ignore", PATTERNS, NULL, NULL },
+                                                         { "errorFails", FLAG, NULL, NULL },
+                                                         { "errorExit", NUMBER, NULL, NULL },
+                                                         { "unparsed", TEXT, NULL, NULL },
+                                                         { "lingerSec", NUMBER, NULL, NULL },
+                                                         { 0 } };
 
-        return check_members(output, members, where, err);
+        return adapter_check_members(output, members, where, err);
+}
+
+static int check_header(const json_t *header, const char *where, struct err *err)
+{
+        const char *name;
+        json_t *value;
+
+        json_object_foreach((json_t *)header, name, value)
+        {
+                if (!json_is_string(value))
+                        return adapter_check_bad(err, where, name, "has to be a text");
+        }
+        return 0;
 }
 
 static int check_session(const json_t *session, const char *where, struct err *err)
 {
-        static const struct member members[] = { { "new", TEXT, NULL, NULL },
-                                                 { "freshWhen", CONDITION, NULL, NULL },
-                                                 { "unknown", PATTERNS, NULL, NULL },
-                                                 { 0 } };
+        static const struct adapter_member members[] = { { "new", TEXT, NULL, NULL },
+                                                         { "freshWhen", CONDITION, NULL, NULL },
+                                                         { "unknown", PATTERNS, NULL, NULL },
+                                                         { "bundle", TEXT, NULL, NULL },
+                                                         { "header", OBJECT, NULL, check_header },
+                                                         { 0 } };
 
-        return check_members(session, members, where, err);
+        return adapter_check_members(session, members, where, err);
 }
 
 static int check_install(const json_t *install, const char *where, struct err *err)
 {
-        static const struct member members[] = { { "npm", TEXT, NULL, NULL },
-                                                 { "shell", TEXT, NULL, NULL },
-                                                 { 0 } };
+        static const struct adapter_member members[] = { { "npm", TEXT, NULL, NULL },
+                                                         { "shell", TEXT, NULL, NULL },
+                                                         { 0 } };
 
-        return check_members(install, members, where, err);
+        return adapter_check_members(install, members, where, err);
 }
 
 static int check_probe(const json_t *probe, const char *where, struct err *err)
 {
-        static const struct member members[] = { { "seconds", NUMBER, NULL, NULL },
-                                                 { "expect", PATTERNS, NULL, NULL },
-                                                 { "auth", PATTERNS, NULL, NULL },
-                                                 { 0 } };
+        static const struct adapter_member members[] = { { "seconds", NUMBER, NULL, NULL },
+                                                         { "expect", PATTERNS, NULL, NULL },
+                                                         { "auth", PATTERNS, NULL, NULL },
+                                                         { 0 } };
 
-        return check_members(probe, members, where, err);
-}
-
-static bool is_word(const char *s)
-{
-        return s && *s && strlen(s) <= 64 &&
-               s[strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_-")] == '\0';
+        return adapter_check_members(probe, members, where, err);
 }
 
 static bool needs_command(const json_t *json)
@@ -363,45 +250,49 @@ int adapter_descriptor_check(const json_t *json, struct err *err)
         static const char *const prompts[] = { "stdin", "argument", "none", NULL };
         static const char *const instructions[] = { "prefix", "fresh-prefix", "argument", "none",
                                                     NULL };
-        static const struct member members[] = { { "type", TEXT, NULL, NULL },
-                                                 { "label", TEXT, NULL, NULL },
-                                                 { "key", TEXT, NULL, NULL },
-                                                 { "runs", FLAG, NULL, NULL },
-                                                 { "remote", FLAG, NULL, NULL },
-                                                 { "http", FLAG, NULL, NULL },
-                                                 { "command", TEXT, NULL, NULL },
-                                                 { "missing", TEXT, NULL, NULL },
-                                                 { "args", LIST, NULL, check_args },
-                                                 { "wrap", LIST, NULL, check_wrap },
-                                                 { "env", LIST, NULL, check_env },
-                                                 { "services", FLAG, NULL, NULL },
-                                                 { "require", LIST, NULL, check_require },
-                                                 { "prompt", CHOICE, prompts, NULL },
-                                                 { "showStdin", FLAG, NULL, NULL },
-                                                 { "instructions", CHOICE, instructions, NULL },
-                                                 { "defaultModel", TEXT, NULL, NULL },
-                                                 { "models", LIST, NULL, check_models },
-                                                 { "graceSec", NUMBER, NULL, NULL },
-                                                 { "install", OBJECT, NULL, check_install },
-                                                 { "probe", OBJECT, NULL, check_probe },
-                                                 { "session", OBJECT, NULL, check_session },
-                                                 { "output", OBJECT, NULL, check_output },
-                                                 { "errors", LIST, NULL, check_errors },
-                                                 { "provider", LIST, NULL, check_choice },
-                                                 { "biller", LIST, NULL, check_choice },
-                                                 { "billing", LIST, NULL, check_choice },
-                                                 { 0 } };
-        int r = check_members(json, members, "", err);
+        static const struct adapter_member members[] = {
+                { "type", TEXT, NULL, NULL },
+                { "label", TEXT, NULL, NULL },
+                { "key", TEXT, NULL, NULL },
+                { "runs", FLAG, NULL, NULL },
+                { "remote", FLAG, NULL, NULL },
+                { "http", FLAG, NULL, NULL },
+                { "command", TEXT, NULL, NULL },
+                { "missing", TEXT, NULL, NULL },
+                { "args", LIST, NULL, check_args },
+                { "assets", LIST, NULL, adapter_check_assets },
+                { "wrap", LIST, NULL, check_wrap },
+                { "env", LIST, NULL, check_env },
+                { "services", FLAG, NULL, NULL },
+                { "require", LIST, NULL, check_require },
+                { "prompt", CHOICE, prompts, NULL },
+                { "showStdin", FLAG, NULL, NULL },
+                { "instructions", CHOICE, instructions, NULL },
+                { "defaultModel", TEXT, NULL, NULL },
+                { "models", LIST, NULL, check_models },
+                { "modelList", OBJECT, NULL, check_model_list },
+                { "graceSec", NUMBER, NULL, NULL },
+                { "install", OBJECT, NULL, check_install },
+                { "probe", OBJECT, NULL, check_probe },
+                { "session", OBJECT, NULL, check_session },
+                { "output", OBJECT, NULL, check_output },
+                { "errors", LIST, NULL, check_errors },
+                { "provider", LIST, NULL, check_choice },
+                { "biller", LIST, NULL, check_choice },
+                { "billing", LIST, NULL, check_choice },
+                { 0 }
+        };
+        int r = adapter_check_members(json, members, "", err);
 
         if (r < 0)
                 return r;
-        if (!is_word(json_get_string(json, "type")))
-                return bad(err, "", "type", "has to be a word of a-z, 0-9, _ and -");
-        if (json_object_get(json, "key") && !is_word(json_get_string(json, "key")))
-                return bad(err, "", "key", "has to be a word of a-z, 0-9, _ and -");
+        if (!adapter_check_is_word(json_get_string(json, "type")))
+                return adapter_check_bad(err, "", "type", "has to be a word of a-z, 0-9, _ and -");
+        if (json_object_get(json, "key") && !adapter_check_is_word(json_get_string(json, "key")))
+                return adapter_check_bad(err, "", "key", "has to be a word of a-z, 0-9, _ and -");
         if (needs_command(json) && !json_get_string(json, "command") &&
             !json_get_string(json, "missing"))
-                return bad(err, "", "command", "is missing");
+                return adapter_check_bad(err, "", "command", "is missing");
         return 0;
 }
 

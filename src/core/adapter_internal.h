@@ -40,7 +40,12 @@ json_t *adapter_env_shown(const struct adapter_draft *draft, const json_t *env,
                           const char *resolved_command);
 const char *const *adapter_env_hidden(const struct adapter_draft *draft);
 
-/* adapter_prompt.c: fills draft->prompt, and `instructions` in the scope. */
+/* adapter_build.c: a draft as far as conditions and templates need it. */
+void adapter_draft_begin(struct adapter_draft *draft);
+
+/* adapter_prompt.c: the agent's instructions; NULL: none. */
+const char *adapter_instructions(struct adapter_draft *draft);
+/* Fills draft->prompt, and `instructions` in the scope. */
 void adapter_prompt(struct adapter_draft *draft);
 
 /* adapter_file.c: a text of at most `max` bytes. `workspace` is the directory of the work here, or
@@ -54,6 +59,11 @@ const char *adapter_session_resume(const struct adapter_input *in, const char *c
 /* What is saved of a session. A new reference. */
 json_t *adapter_session_params(const struct adapter_input *in, const char *cwd,
                                const char *session_id);
+
+/* A time as part of a file's name. */
+const char *adapter_stamp(struct arena *arena, int64_t us);
+/* The first line of what a command said, as far as it can be shown. */
+const char *adapter_first_line(struct arena *arena, const char *text);
 
 /* adapter_install.c: a script that installs the command of a descriptor; NULL: it has none. */
 const char *adapter_install_script(const struct adapter_descriptor *d, struct arena *arena);

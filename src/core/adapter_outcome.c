@@ -203,6 +203,20 @@ static void set_failure(const struct adapter_parser *p, const struct adapter_exi
                 apply_rule(p, rule, arena, ret);
 }
 
+/* Whom we ended after his last word has ended as that says. */
+static struct adapter_exit real_ending(const struct adapter_parser *p,
+                                       const struct adapter_exit *exit)
+{
+        struct adapter_exit how = *exit;
+
+        how.was_asked = how.was_asked && p->said_last && !how.timed_out;
+        if (how.was_asked) {
+                how.code = p->error.len > 0;
+                how.signal = NULL;
+        }
+        return how;
+}
+
 static void set_ending(const struct adapter_parser *p, const struct adapter_exit *exit,
                        struct arena *arena, struct adapter_result *ret)
 {
@@ -292,12 +306,14 @@ static json_t *make_result(const struct adapter_parser *p)
 void adapter_outcome(struct adapter_parser *p, const struct adapter_exit *exit, struct arena *arena,
                      struct adapter_result *ret)
 {
+        struct adapter_exit ending = real_ending(p, exit);
         struct adapter_result res = { 0 };
 
         if (p->is_http) {
                 set_http_ending(p, exit, arena, &res);
         } else {
-                set_ending(p, exit, arena, &res);
+                set_ending(p, &ending, arena, &res);
+                res.as_said = ending.was_asked;
                 res.summary =
                         trimmed_copy(arena, p->summary.len ? &p->summary : &p->text, SUMMARY_MAX);
         }

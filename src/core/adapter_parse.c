@@ -190,7 +190,7 @@ static bool value_matches(const json_t *wanted, const json_t *value)
         return false;
 }
 
-static bool event_matches(const json_t *match, const json_t *event)
+bool adapter_event_matches(const json_t *match, const json_t *event)
 {
         const char *path;
         json_t *wanted;
@@ -210,10 +210,11 @@ static void take_event(struct adapter_parser *p, const json_t *event, size_t len
 
         json_array_foreach(json_object_get(p->output, "events"), i, rule)
         {
-                if (!event_matches(json_object_get(rule, "match"), event))
+                if (!adapter_event_matches(json_object_get(rule, "match"), event))
                         continue;
                 take_fields(p, event, json_object_get(rule, "set"), false);
                 take_fields(p, event, json_object_get(rule, "add"), true);
+                p->said_last = p->said_last || json_is_true(json_object_get(rule, "end"));
                 if (json_is_true(json_object_get(rule, "keep")) && len <= ADAPTER_EVENT_MAX) {
                         json_decref(p->event);
                         p->event = json_incref((json_t *)event);
@@ -231,29 +232,32 @@ static void note_trouble(struct adapter_parser *p, const char *line, size_t len)
         adapter_keep_tail(&p->trouble, "\n", 1, ADAPTER_TROUBLE_MAX);
 }
 
-/* Some programs put the name of the stream in front. */
-static size_t prefix_len(const struct adapter_parser *p, const char *line, size_t len)
+static size_t skip_blanks(const char *line, size_t len, size_t at)
 {
-        size_t i;
+        while (at < len && (line[at] == ' ' || line[at] == '\t'))
+                at++;
+        return at;
+}
+
+size_t adapter_line_begin(const json_t *output, const char *line, size_t len)
+{
+        size_t begin = skip_blanks(line, len, 0), i;
         json_t *prefix;
 
-        json_array_foreach(json_object_get(p->output, "prefixes"), i, prefix)
+        json_array_foreach(json_object_get(output, "prefixes"), i, prefix)
         {
                 size_t n = json_string_length(prefix);
 
-                if (n <= len && memcmp(line, json_string_value(prefix), n) == 0) {
-                        while (n < len && (line[n] == ' ' || line[n] == '\t'))
-                                n++;
-                        return n;
-                }
+                if (n <= len - begin && memcmp(line + begin, json_string_value(prefix), n) == 0)
+                        return skip_blanks(line, len, begin + n);
         }
-        return 0;
+        return begin;
 }
 
 static bool take_json(struct adapter_parser *p, const char *line, size_t len)
 {
         CLEAN(json_decrefp) json_t *event = NULL;
-        size_t skip = prefix_len(p, line, len);
+        size_t skip = adapter_line_begin(p->output, line, len);
 
         line += skip;
         len -= skip;
@@ -280,19 +284,16 @@ static void take_err_line(struct adapter_parser *p, const char *line, size_t len
 static void end_line(struct adapter_parser *p, struct adapter_lines *lines)
 {
         const char *line = buf_str(&lines->line);
-        size_t len = lines->line.len;
+        size_t len = lines->line.len, begin;
 
         while (len > 0 && (line[len - 1] == '\r' || line[len - 1] == ' ' || line[len - 1] == '\t'))
                 len--;
-        while (len > 0 && (*line == ' ' || *line == '\t')) {
-                line++;
-                len--;
-        }
-        if (!lines->skipping && len > 0) {
+        begin = skip_blanks(line, len, 0);
+        if (!lines->skipping && begin < len) {
                 if (lines == &p->err)
-                        take_err_line(p, line, len);
+                        take_err_line(p, line + begin, len - begin);
                 else
-                        take_out_line(p, line, len);
+                        take_out_line(p, line + begin, len - begin);
         }
         buf_clear(&lines->line);
         lines->skipping = false;
@@ -370,6 +371,7 @@ static void remember(struct adapter_parser *p, const struct adapter_input *in,
 
         p->in.type = p->d->type;
         p->in.context = copy_kept(a, in->context);
+        p->in.assets = copy_kept(a, in->assets);
         p->in.target.identity = copy_kept(a, in->target.identity);
         p->billing = copy_billing(a, &command->billing);
         p->cwd = arena_strdup(a, command->cwd ? command->cwd : in->target.cwd);

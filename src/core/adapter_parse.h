@@ -5,7 +5,6 @@
 
 #include "core/adapter_internal.h"
 
-#define ADAPTER_LINE_MAX    ((size_t)1 << 20)
 #define ADAPTER_TEXT_MAX    ((size_t)256 << 10) /* of what the agent said */
 #define ADAPTER_TROUBLE_MAX ((size_t)64 << 10)  /* of what may say why it failed */
 #define ADAPTER_EXCERPT_MAX ((size_t)32 << 10)  /* of each stream, in the result */
@@ -34,12 +33,19 @@ struct adapter_parser {
         struct buf first_error;                    /* line of standard error */
         double input, cached, output_tokens, reasoning, cost;
         bool has_usage, has_cost;
+        bool said_last;           /* the event marked `end` */
         json_t *event, *question; /* owned */
 };
 
 /* Append, and forget the beginning so that at least the last `max` bytes stay, and at most twice as
  * many. adapter_parser_finish() cuts off what is over. */
 void adapter_keep_tail(struct buf *b, const char *data, size_t len, size_t max);
+
+/* The paths of an event's `match` against an event. */
+bool adapter_event_matches(const json_t *match, const json_t *event);
+/* Where a line's event begins: behind blanks, and the name of the stream that some programs put in
+ * front. */
+size_t adapter_line_begin(const json_t *output, const char *line, size_t len);
 
 /* adapter_outcome.c */
 void adapter_outcome(struct adapter_parser *p, const struct adapter_exit *exit, struct arena *arena,

@@ -7,7 +7,6 @@
 #define HELPER_MS       15000
 #define INSTALL_MS      240000
 #define HELLO_DEFAULT_S 45
-#define DETAIL_MAX      240
 #define HELLO           "Respond with hello."
 
 void adapter_check(json_t *checks, const char *key, const char *code, const char *level,
@@ -28,28 +27,11 @@ static void note(struct adapter_probe *p, const char *code, const char *level, c
         adapter_check(p->checks, p->d->key, code, level, message, detail);
 }
 
-/* The first line of what a command said, as far as it can be shown. */
-static const char *first_line(struct arena *arena, const char *text)
-{
-        CLEAN(buf_done) struct buf quoted = BUF_INIT;
-        json_t *value = NULL;
-        size_t n;
-        struct jw w;
-
-        text += strspn(text, " \t\r\n");
-        n = MIN(strcspn(text, "\r\n"), (size_t)DETAIL_MAX);
-        jw_init(&w, &quoted);
-        jw_string_n(&w, text, n);
-        if (json_parse_lenient(buf_str(&quoted), quoted.len, &value, NULL) < 0)
-                return NULL;
-        return json_string_value(adapter_keep(arena, value));
-}
-
 static const char *said(struct arena *arena, const struct run_command_end *end)
 {
-        const char *line = first_line(arena, end->how.err);
+        const char *line = adapter_first_line(arena, end->how.err);
 
-        return line && *line ? line : first_line(arena, end->how.out);
+        return line && *line ? line : adapter_first_line(arena, end->how.out);
 }
 
 static bool went_well(const struct run_command_end *end)
@@ -282,14 +264,14 @@ static void judge(struct adapter_probe *p, const struct adapter_result *res,
         else if (went_well(end) && !res->error_message)
                 note(p, "hello_probe_unexpected_output", "warn",
                      arena_printf(a, "%s ran, but did not say hello.", label),
-                     first_line(a, summary));
+                     adapter_first_line(a, summary));
         else if (needs_login(p, res, end))
                 note(p, "hello_probe_auth_required", "warn",
                      arena_printf(a, "%s is installed, but nobody is logged in.", label),
-                     first_line(a, res->error_message ? res->error_message : ""));
+                     adapter_first_line(a, res->error_message ? res->error_message : ""));
         else
                 note(p, "hello_probe_failed", "error", arena_printf(a, "%s failed.", label),
-                     first_line(a, res->error_message ? res->error_message : ""));
+                     adapter_first_line(a, res->error_message ? res->error_message : ""));
 }
 
 static int parse_hello(struct adapter_probe *p, const struct adapter_input *in,

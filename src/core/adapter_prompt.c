@@ -54,10 +54,22 @@ static const char *read_instructions(struct adapter_draft *draft, const char *pa
                             buf_str(&text), path, (int)(slash - path), path);
 }
 
+static const char *instructions_path(const struct adapter_draft *draft)
+{
+        return adapter_trimmed(draft->arena,
+                               json_object_get(draft->in->config, "instructionsFilePath"));
+}
+
+const char *adapter_instructions(struct adapter_draft *draft)
+{
+        const char *path = instructions_path(draft);
+
+        return path ? read_instructions(draft, path) : NULL;
+}
+
 static void add_instructions(struct adapter_draft *draft)
 {
-        const char *path = adapter_trimmed(
-                draft->arena, json_object_get(draft->in->config, "instructionsFilePath"));
+        const char *path = instructions_path(draft);
         const char *text = path ? read_instructions(draft, path) : NULL;
 
         if (!text)

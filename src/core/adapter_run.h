@@ -12,6 +12,8 @@
 #include "store/agents.h"
 #include "store/companies.h"
 
+struct provision_end;
+
 /* Where it will run. */
 struct adapter_target {
         const char *kind;       /* "local", "ssh", "sandbox", "plugin" */
@@ -29,8 +31,12 @@ struct adapter_input {
         const struct agent *agent;
         const char *company_name;
         const char *run_id;
+        int64_t run_at;        /* when the run was made */
         const json_t *context; /* the run's contextSnapshot */
         const json_t *session; /* saved params, object or NULL */
+        /* What was brought to it (run_assets.c): {key: {dir, key?, missing?}}, or NULL. `dir` is
+         * where it is there, `key` a hash of its content, `missing` names of skills. */
+        const json_t *assets;
         struct adapter_target target;
 };
 
@@ -58,6 +64,12 @@ struct adapter_command {
         const char *session_id;     /* that it resumes; NULL: fresh */
         const char *new_session_id; /* fresh, and told under which name; NULL: it will say */
         struct adapter_billing billing;
+        /* Sessions are files there: what the first line of one that can be resumed says, texts by
+         * name. NULL: they are not. */
+        const json_t *session_header;
+        /* A command that prints which models can be had there; NULL: nobody asks. */
+        const char *const *list_argv;
+        int64_t list_timeout_ms;
         bool is_http;                  /* no command: `request` is sent from this machine */
         json_t *request;               /* {method, url, headers, body} */
         json_t *invocation;            /* payload of the run event adapter.invoke */
@@ -69,12 +81,29 @@ struct adapter_command {
 int adapter_build(struct op *op, struct runtime *rt, const struct adapter_input *input, bool fresh,
                   struct adapter_command *ret, struct err *err);
 
+/* The assets that its descriptor asks for there: a list of those that are due, as they are written
+ * there but for `when` and `on`, with these members set. `dir`: where it belongs there, absent on
+ * this machine. `copyTo`: filled in. `instructions`: the text, when one of its parts is that.
+ * `home`: HOME of the command, absent where it is that of the place. Of its parts, a keyFile is
+ * there only when the agent has the variable. The arena's. */
+const json_t *adapter_assets(struct op *op, const struct adapter_input *input);
+/* The short name of an adapter, of its directories; NULL: unknown. */
+const char *adapter_key(const char *type);
+
+/* Whether the beginning of a file is that of a session with such a header. Hostile bytes. */
+bool adapter_session_fits(const json_t *header, const char *text, size_t len);
+/* What is wrong with the model, by what `list_argv` printed; NULL: it can be had. The arena's. */
+const char *adapter_model_fault(struct arena *arena, const struct adapter_input *input,
+                                const struct adapter_command *command,
+                                const struct provision_end *how);
+
 /* How the command ended. Of a request the status is the code (-1: no answer came), and the body is
  * fed as standard output. */
 struct adapter_exit {
         int64_t code;       /* -1: none */
         const char *signal; /* NULL: none */
         bool timed_out;
+        bool was_asked; /* by us, because it lived on after its last word */
 };
 
 struct adapter_result {
@@ -93,6 +122,7 @@ struct adapter_result {
         const char *summary;
         json_t *question; /* that the agent asked; NULL: none */
         bool clear_session;
+        bool as_said;         /* ended by us: exit_code is what its last word means */
         bool unknown_session; /* what was resumed is not known there: again, fresh */
 };
 
@@ -107,6 +137,14 @@ void adapter_parser_feed(struct adapter_parser *p, bool is_stderr, const char *d
 void adapter_parser_finish(struct adapter_parser *p, const struct adapter_exit *exit,
                            struct arena *arena, struct adapter_result *ret);
 void adapter_parser_free(struct adapter_parser *p);
+
+/* Some programs live on after their last word, the event marked `end`. Whether an adapter has one;
+ * whether a line of standard output is it; and how long the program may take to end by itself. Any
+ * thread. */
+#define ADAPTER_LINE_MAX ((size_t)1 << 20) /* longer lines are skipped */
+bool adapter_has_last_word(const char *type);
+bool adapter_is_last_word(const char *type, const char *line, size_t len);
+int64_t adapter_linger_ms(const char *type);
 
 /* {adapterType, status, checks, testedAt} of an agent's configuration in an environment. */
 int adapter_test(struct op *op, struct runtime *rt, const char *company_id, const char *type,

@@ -31,6 +31,25 @@ static bool same_place(const json_t *saved, const json_t *identity)
         return true;
 }
 
+/* The key of the asset that a session depends on; NULL: none. */
+static const char *bundle_key(const struct adapter_input *in)
+{
+        const struct adapter_descriptor *d = adapter_find(in->type);
+        const json_t *session = d ? json_get_object(d->json, "session") : NULL;
+        const char *asset = json_get_string(session, "bundle");
+
+        return asset ? json_get_string(json_get_object(in->assets, asset), "key") : NULL;
+}
+
+/* With other instructions and skills an agent would go by what it was told first. */
+static bool same_bundle(const struct adapter_input *in)
+{
+        const char *saved = json_get_string(in->session, "promptBundleKey");
+        const char *now = bundle_key(in);
+
+        return !saved || !*saved || (now && streq(saved, now));
+}
+
 const char *adapter_session_resume(const struct adapter_input *in, const char *cwd,
                                    struct arena *arena)
 {
@@ -44,7 +63,7 @@ const char *adapter_session_resume(const struct adapter_input *in, const char *c
                 return NULL;
         if (!same_place(json_object_get(in->session, "remoteExecution"), in->target.identity))
                 return NULL;
-        return id;
+        return same_bundle(in) ? id : NULL;
 }
 
 json_t *adapter_session_params(const struct adapter_input *in, const char *cwd,
@@ -60,6 +79,8 @@ json_t *adapter_session_params(const struct adapter_input *in, const char *cwd,
                 if (value && *value)
                         json_object_set_new(params, kept[i], json_string(value));
         }
+        if (bundle_key(in))
+                json_object_set_new(params, "promptBundleKey", json_string(bundle_key(in)));
         if (in->target.identity)
                 json_object_set(params, "remoteExecution", (json_t *)in->target.identity);
         return params;

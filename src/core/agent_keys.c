@@ -4,6 +4,7 @@
 #include "core/agent.h"
 #include "core/audit.h"
 #include "core/auth.h"
+#include "core/run_policy.h"
 
 struct request {
         struct op *op;
@@ -47,10 +48,9 @@ static int create(struct db *db, void *arg, struct err *err)
                 r = check_name(q, &key.name, err);
         if (r < 0)
                 return r;
-        if (streq(agent.status, "pending_approval") || streq(agent.status, "terminated"))
+        if (run_agent_absence(&agent))
                 return err_set(err, ERR_CONFLICT, "Cannot create keys for %s agents",
-                               streq(agent.status, "terminated") ? "terminated"
-                                                                 : "pending approval");
+                               run_agent_absence(&agent));
         auth_new_token(AGENT_TOKEN_PREFIX, token);
         auth_hash_token(token, digest);
         key.agent_id = agent.id;

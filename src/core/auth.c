@@ -1,4 +1,5 @@
 #include "core/auth.h"
+#include "core/run_policy.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -82,10 +83,9 @@ static int be_agent(struct db *db, struct op *op, const char *agent_id, struct a
 
         if (r < 0)
                 return r;
-        if (streq(agent.status, "terminated") || streq(agent.status, "pending_approval"))
+        if (run_agent_absence(&agent))
                 return err_set(err, ERR_UNAUTHORIZED, "Agent is %s and cannot authenticate",
-                               streq(agent.status, "terminated") ? "terminated"
-                                                                 : "pending approval");
+                               run_agent_absence(&agent));
         (void)json_parse(agent.permissions, strlen(agent.permissions), &permissions, NULL);
         *ret = (struct actor){
                 .type = ACTOR_AGENT,

@@ -31,11 +31,9 @@ int exec_agent_find(struct op *op, struct runtime *rt, const struct lease_record
         if (!streq(q.agent.company_id, record->lease.company_id))
                 return err_set(err, ERR_UNPROCESSABLE,
                                "Agent must belong to the company of the lease");
-        if (!run_agent_is_invokable(&q.agent)) {
-                r = err_set(err, ERR_CONFLICT, "Agent is not invokable in its current state");
-                err_details(err, xasprintf("{\"status\":\"%s\"}", q.agent.status));
+        r = run_agent_check(&q.agent, err);
+        if (r < 0)
                 return r;
-        }
         req->agent_config = q.agent.adapter_config;
         return 0;
 }

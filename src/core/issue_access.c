@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "core/audit.h"
 #include "core/issue_internal.h"
+#include "core/run_policy.h"
 #include "store/agents.h"
 #include "store/wakeups.h"
 
@@ -199,8 +200,8 @@ int issue_check_assignee(struct db *db, const struct op *op, const struct issue 
                 return r;
         if (!streq(g.company_id, i->company_id))
                 return err_set(err, ERR_UNPROCESSABLE, "Assignee must belong to same company");
-        if (streq(g.status, "terminated") || streq(g.status, "pending_approval"))
+        if (run_agent_absence(&g))
                 return err_set(err, ERR_CONFLICT, "Cannot assign work to %s agents",
-                               streq(g.status, "terminated") ? "terminated" : "pending approval");
+                               run_agent_absence(&g));
         return 0;
 }

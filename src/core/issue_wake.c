@@ -177,17 +177,34 @@ static void note_name(const char *text, struct issue_mentions *m)
                 m->named[which] = true;
 }
 
+/* Where a name may follow: not in the middle of an address, not before a blank. */
+static bool is_mention(const char *text, const char *at)
+{
+        return (at == text || !is_word(at[-1])) && at[1] && !isspace((unsigned char)at[1]);
+}
+
+static void note_id(const char *text, struct issue_mentions *m)
+{
+        for (size_t i = 0; i < m->n_agents; i++)
+                if (match(text, m->agents[i].id))
+                        m->named[i] = true;
+}
+
 void issue_find_mentions(const char *text, struct issue_mentions *m)
 {
         static const char scheme[] = "agent://";
+        unsigned names = 0, ids = 0;
 
-        for (const char *at = strchr(text, '@'); at; at = strchr(at + 1, '@'))
-                if (at == text || !is_word(at[-1]))
-                        note_name(at + 1, m);
-        for (const char *at = strstr(text, scheme); at; at = strstr(at + 1, scheme))
-                for (size_t i = 0; i < m->n_agents; i++)
-                        if (match(at + strlen(scheme), m->agents[i].id))
-                                m->named[i] = true;
+        for (const char *at = strchr(text, '@'); at && names < ISSUE_MENTIONS_MAX;
+             at = strchr(at + 1, '@')) {
+                if (!is_mention(text, at))
+                        continue;
+                note_name(at + 1, m);
+                names++;
+        }
+        for (const char *at = strstr(text, scheme); at && ids < ISSUE_MENTIONS_MAX;
+             at = strstr(at + 1, scheme), ids++)
+                note_id(at + strlen(scheme), m);
 }
 
 struct agents {

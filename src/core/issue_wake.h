@@ -37,7 +37,9 @@ int issue_wake_taken(const struct issue_change_context *x, const struct issue *i
 int issue_interrupt(const struct issue_change_context *x, const struct issue *issue,
                     struct err *err);
 
-/* Collects the agents that a text names: `@name`, `@url-key`, `agent://id`. Any thread. */
+/* Collects the agents that a text names: `@name`, `@url-key`, `agent://id`. Of each kind the first
+ * so many count: a text of nothing but `@` must not keep the writer from the others. Any thread. */
+#define ISSUE_MENTIONS_MAX 64
 struct agent;
 struct issue_mentions {
         const struct agent *agents;

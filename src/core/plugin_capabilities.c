@@ -31,11 +31,6 @@ static const struct {
         [CAPABILITY_DUPLEX_STREAM] = { "duplexCommandStream", { "duplexChannelOpen" }, false },
 };
 
-const char *plugin_capability_name(enum plugin_capability capability)
-{
-        return table[capability].name;
-}
-
 static bool is_verified(const struct plugin_capability_facts *f, enum plugin_capability c)
 {
         for (size_t i = 0; i < METHODS_MAX && table[c].methods[i]; i++)

@@ -38,8 +38,6 @@ struct plugin_capability_facts {
 
 struct plugin_capabilities plugin_capabilities_effective(const struct plugin_capability_facts *f);
 
-/* As the manifest and the protocol spell it. */
-const char *plugin_capability_name(enum plugin_capability capability);
 /* {name: bool} of all. A new reference. */
 json_t *plugin_capabilities_to_json(const struct plugin_capabilities *c);
 /* What is missing, or no boolean, is false. */

@@ -50,20 +50,13 @@ struct plugin_driver {
         const char *plugin_id, *plugin_key;
         json_t *manifest; /* of the plugin */
         json_t *driver;   /* its element of environmentDrivers */
+        bool is_sandbox;  /* a sandbox provider; else a driver of its own */
         bool is_running;  /* whether its worker runs */
 };
 
-/* The first plugin, in install order, that should run and declares the sandbox provider. Those with
- * a running worker come first. ERR_NOT_FOUND. */
-int plugin_find_provider(struct op *op, struct runtime *rt, const char *provider,
-                         struct plugin_driver *ret, struct err *err);
-/* The driver of a plugin by the plugin's id or key, of any kind. ERR_NOT_FOUND when there is no
- * such plugin, it should not run, or it has no such driver. */
-int plugin_find_driver(struct op *op, struct runtime *rt, const char *id_or_key,
-                       const char *driver_key, struct plugin_driver *ret, struct err *err);
-/* Every sandbox provider of a plugin that should run and does. */
-int plugin_each_provider(struct op *op, struct runtime *rt,
-                         int (*fn)(void *ctx, const struct plugin_driver *driver), void *ctx,
-                         struct err *err);
+/* Every driver of a plugin that should run and does. */
+int plugin_each_driver(struct op *op, struct runtime *rt,
+                       int (*fn)(void *ctx, const struct plugin_driver *driver), void *ctx,
+                       struct err *err);
 
 #endif

@@ -1,76 +1,8 @@
-/* Reading runs, and what all parts of the engine need. */
+/* What all parts of the engine need. */
 #include "core/run_internal.h"
 
 #include "base/clock.h"
 #include "store/companies.h"
-
-/* -- Rows -------------------------------------------------------------------------------------- */
-
-struct request {
-        struct op *op;
-        const char *id;
-        struct run *run;
-        const struct run_filter *filter;
-        run_fn fn;
-        void *ctx;
-};
-
-static int get(struct db *db, void *arg, struct err *err)
-{
-        struct request *q = arg;
-        int r = access_authenticated(q->op->actor, err);
-
-        if (r >= 0)
-                r = runs_get(db, q->id, q->op->arena, q->run, err);
-        return r < 0 ? r : access_company(db, q->op->actor, q->run->company_id, false, err);
-}
-
-int run_get(struct op *op, struct runtime *rt, const char *id, struct run *ret, struct err *err)
-{
-        struct request q = { .op = op, .id = id, .run = ret };
-
-        return store_read(op, rt->store, get, &q, err);
-}
-
-static int list(struct db *db, void *arg, struct err *err)
-{
-        struct request *q = arg;
-        int r = access_company(db, q->op->actor, q->filter->company_id, false, err);
-
-        return r < 0 ? r : runs_list(db, q->filter, q->op->arena, q->fn, q->ctx, err);
-}
-
-int run_list(struct op *op, struct runtime *rt, const struct run_filter *filter, run_fn fn,
-             void *ctx, struct err *err)
-{
-        struct request q = { .op = op, .filter = filter, .fn = fn, .ctx = ctx };
-
-        return store_read(op, rt->store, list, &q, err);
-}
-
-static int get_any(struct db *db, void *arg, struct err *err)
-{
-        struct request *q = arg;
-
-        return runs_get(db, q->id, q->op->arena, q->run, err);
-}
-
-int run_is_live(struct op *op, struct runtime *rt, const char *run_id, const char *agent_id,
-                bool *ret, struct err *err)
-{
-        struct run run;
-        struct request q = { .op = op, .id = run_id, .run = &run };
-        int r = store_read(op, rt->store, get_any, &q, err);
-
-        if (r == ERR_NOT_FOUND) {
-                err_clear(err);
-                *ret = false;
-                return 0;
-        }
-        if (r >= 0)
-                *ret = streq(run.agent_id, agent_id) && streq(run.status, RUN_RUNNING);
-        return r;
-}
 
 /* -- Events ------------------------------------------------------------------------------------ */
 

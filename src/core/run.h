@@ -3,7 +3,7 @@
  *   wake      a wake-up request and a queued run, in one transaction            run_wake.c
  *   claim     queued -> running by compare-and-set: once per run id, ever       run_queue.c
  *   prepare   environment chosen | lease | workspace | callback | command       run_prepare.c
- *   execute   the command runs in the box; no thread of ours waits              run_watch.c
+ *   execute   the command runs in the box; no thread of ours waits              run_host.c
  *   finish    callback closed | output read | workspace home | outcome          run_finish.c
  *   release   leases given up | the next queued run                             run_finish.c
  *
@@ -93,19 +93,10 @@ int run_cancel_agent(struct db *db, const struct op *op, struct runtime *rt, con
 int run_cancel_in(struct db *db, const struct op *op, struct runtime *rt, struct run *run,
                   const char *why, const char *code, struct err *err);
 
-/* Operation; the actor's rights are checked. */
-int run_get(struct op *op, struct runtime *rt, const char *id, struct run *ret, struct err *err);
-int run_list(struct op *op, struct runtime *rt, const struct run_filter *filter, run_fn fn,
-             void *ctx, struct err *err);
-
 /* An entry in the run's event list, in a transaction that is under way; published when it is
  * committed. take_payload is an object or NULL. */
 int run_event_add(struct db *db, struct runtime *rt, const struct run *run, const char *type,
                   const char *level, const char *message, json_t *take_payload, struct err *err);
-
-/* Whether a run is live and whose: what run tokens and callbacks are checked against. Operation. */
-int run_is_live(struct op *op, struct runtime *rt, const char *run_id, const char *agent_id,
-                bool *ret, struct err *err);
 
 /* The host. */
 int run_host_new(struct runtime *rt, uv_loop_t *loop, struct run_host **ret, struct err *err);

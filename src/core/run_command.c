@@ -103,22 +103,20 @@ static int64_t config_timeout(struct run_task *t)
         return json_is_integer(ms) && json_integer_value(ms) > 0 ? json_integer_value(ms) : 0;
 }
 
-int run_build(struct run_task *t, bool fresh, struct err *err)
+void run_input(struct run_task *t, const json_t *session)
 {
         bool is_local = streq(t->record.env.driver, "local");
-        const json_t *session;
-        int r = find_session(t, fresh, &session, err);
 
-        if (r < 0)
-                return r;
         t->input = (struct adapter_input){
                 .type = t->agent.adapter_type,
                 .config = t->config,
                 .agent = &t->agent,
                 .company_name = t->company_name,
                 .run_id = t->run.id,
+                .run_at = t->run.created_at,
                 .context = t->context,
                 .session = session,
+                .assets = json_get_object(t->context, RUN_ASSETS_MEMBER),
                 .target = {
                         .kind = t->record.env.driver,
                         .cwd = target_cwd(t),
@@ -128,6 +126,16 @@ int run_build(struct run_task *t, bool fresh, struct err *err)
                         .is_root = is_local && geteuid() == 0,
                 },
         };
+}
+
+int run_build(struct run_task *t, bool fresh, struct err *err)
+{
+        const json_t *session;
+        int r = find_session(t, fresh, &session, err);
+
+        if (r < 0)
+                return r;
+        run_input(t, session);
         return adapter_build(t->op, t->rt, &t->input, fresh, &t->command, err);
 }
 

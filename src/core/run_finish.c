@@ -31,15 +31,6 @@ static bool has_ended(const struct execution *x)
         return !streq(x->status, EXEC_STARTING) && !streq(x->status, EXEC_RUNNING);
 }
 
-static void set_output(struct run *run, const struct run_log_state *state)
-{
-        run->last_output_at = state->last_at;
-        run->first_output_at = state->first_at;
-        run->last_output_seq = state->records;
-        run->last_output_stream = state->stream;
-        run->last_output_bytes = run->log_bytes = state->bytes;
-}
-
 /* -- The log ----------------------------------------------------------------------------------- */
 
 static int finish_log(struct ending *e, struct err *err)
@@ -64,7 +55,7 @@ static int finish_log(struct ending *e, struct err *err)
 
                 e->outcome.log_sha256 = arena_strdup(t->op->arena, hex);
                 run_log_state(log, &state);
-                set_output(&t->run, &state);
+                run_set_output(&t->run, &state);
                 /* Brought in only now, but it was there before the end. */
                 t->run.first_output_at = MIN(t->run.first_output_at, t->run.exited_at);
         }
@@ -104,6 +95,7 @@ static int parse(struct ending *e, struct err *err)
                 .code = x->exit_code,
                 .signal = arena_strdup(t->op->arena, signal_name((int)x->signal)),
                 .timed_out = x->timed_out,
+                .was_asked = t->end_asked_at != 0,
         };
         struct adapter_parser *p;
         int r = adapter_parser_new(t->rt, &t->input, &t->command, &p, err);
@@ -128,23 +120,26 @@ static void judge_end(struct ending *e)
         const struct execution *x = &e->execution;
         const struct adapter_result *a = &e->result;
         struct run_outcome *o = &e->outcome;
+        int signal = a->as_said ? 0 : (int)x->signal;
 
         o->exit_code = a->exit_code;
-        o->signal = arena_strdup(t->op->arena, signal_name((int)x->signal));
+        o->signal = arena_strdup(t->op->arena, signal_name(signal));
         o->timed_out = x->timed_out;
         o->error = a->error_message;
+        if (a->as_said)
+                o->result = run_keep(t->op->arena, json_pack("{s:b}", "terminalResultCleanup", 1));
         if (x->timed_out) {
                 o->status = RUN_TIMED_OUT;
                 o->error_code = a->error_code ? a->error_code : "timeout";
                 if (!o->error)
                         o->error = arena_printf(t->op->arena, "Timed out after %llds",
                                                 (long long)(t->command.timeout_ms / 1000));
-        } else if (!o->error && o->exit_code <= 0 && x->signal == 0) {
+        } else if (!o->error && o->exit_code <= 0 && signal == 0) {
                 o->status = RUN_SUCCEEDED;
         } else {
                 o->status = RUN_FAILED;
                 o->error_code = a->error_code ? a->error_code : RUN_FAILED_CODE;
-                if (!o->error && x->signal)
+                if (!o->error && signal)
                         o->error = arena_printf(t->op->arena, "Process ended by %s", o->signal);
                 else if (!o->error)
                         o->error = arena_printf(t->op->arena, "Process exited with code %lld",
@@ -260,6 +255,8 @@ static int start_fresh(struct ending *e, struct err *err)
         int r = run_build(t, true, err);
 
         if (r >= 0)
+                r = run_ready_session(t, err);
+        if (r >= 0)
                 r = run_step(t, STEP_FINISHING, STEP_FINISHING, keep_fresh, err);
         FAULT("run.fresh.before");
         if (r >= 0)
@@ -302,7 +299,7 @@ static int find_outcome(struct ending *e, struct err *err)
 
         if (r < 0)
                 return r;
-        if (streq(x->status, EXEC_LOST) || never_began(x)) {
+        if ((streq(x->status, EXEC_LOST) && !e->t->end_asked_at) || never_began(x)) {
                 judge_loss(e);
                 return 0;
         }
@@ -403,42 +400,4 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id, str
 void run_finish(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
 {
         ret->next = work(op, rt, id, ret);
-}
-
-/* -- While it runs ----------------------------------------------------------------------------- */
-
-static int note_output(struct db *db, void *arg, struct err *err)
-{
-        return runs_note_output(db, arg, err);
-}
-
-void run_pump(struct op *op, struct runtime *rt, const char *id, const struct exec_view *view,
-              bool *ret_more)
-{
-        CLEAN(err_done) struct err err = { 0 };
-        struct run_log_state state;
-        struct run_log *log;
-        struct run_task t;
-        int r = run_task_load(op, rt, id, &t, &err);
-
-        *ret_more = false;
-        if (r < 0 || !t.run.execution_id)
-                return;
-        r = run_log_open(rt, &t.run, &log, &err);
-        if (r >= 0) {
-                r = run_log_pump(log, t.run.execution_id, false, &err);
-                *ret_more = r > 0;
-                run_log_state(log, &state);
-                run_log_close(log);
-                set_output(&t.run, &state);
-        }
-        if (view) {
-                t.run.process_pid = view->pid;
-                t.run.process_started_at = view->started_at;
-        }
-        if (r >= 0 && view)
-                r = store_write(op, rt->store, note_output, &t.run, &err);
-        if (r < 0 && r != ERR_CANCELLED)
-                log_warn("could not bring in the output of a run", LOG_S("run", id),
-                         LOG_S("error", err.msg));
 }

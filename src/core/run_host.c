@@ -8,11 +8,12 @@
  *                          └─┘ pump: output into the log
  *
  * A job that could not be done is taken up again by the recorded step (run_recover.c), with growing
- * pauses. */
+ * pauses; after so many times in a row the run is given up: its outcome is that nobody knows. */
 #include <signal.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/run_assets.h"
 #include "core/run_internal.h"
 
 #define JOBS_MAX     8 /* of one host at a time, so that requests get their turn */
@@ -22,11 +23,20 @@
 #define NOTE_MS      1000
 #define AGAIN_MS     100
 #define AGAIN_MAX_MS 30000
+#define ATTEMPTS_MAX 24   /* some eight minutes */
 #define SIGNAL_MS    100  /* until a box can be reached */
 #define KILL_MS      1000 /* until a signal that nobody survives is sent again */
 #define NEVER        INT64_MAX
 
-enum todo { TODO_NOTHING, TODO_PREPARE, TODO_RECOVER, TODO_HTTP, TODO_FINISH, TODO_PUMP };
+enum todo {
+        TODO_NOTHING,
+        TODO_PREPARE,
+        TODO_RECOVER,
+        TODO_HTTP,
+        TODO_FINISH,
+        TODO_GIVE_UP,
+        TODO_PUMP,
+};
 
 struct run_work {
         struct run_work *next;
@@ -36,11 +46,13 @@ struct run_work {
         struct exec_watch watch;
         struct exec_view view, noted; /* of its command; the second is for a pump */
         int64_t signal_at, pump_at, again_at, noted_at;
-        enum todo todo; /* waits for a job, or has one */
-        unsigned failures;
+        int64_t end_at;    /* when one that lives on after its last word is asked to end */
+        enum todo todo;    /* waits for a job, or has one */
+        unsigned failures; /* since its command was last seen */
         int last_signal;
         bool busy;
-        bool more, note; /* of a pump */
+        struct run_pump pump;
+        bool ask; /* with the next pump */
         bool watching;
         bool ended, grew; /* of its command */
         bool cancel;
@@ -69,7 +81,7 @@ static void start_pass(struct run_host *host);
 
 static int64_t due_at(const struct run_work *w)
 {
-        int64_t at = w->signal_at;
+        int64_t at = MIN(w->signal_at, w->end_at);
 
         if (w->todo == TODO_NOTHING && w->grew)
                 at = MIN(at, w->pump_at);
@@ -115,7 +127,7 @@ static void add(struct run_host *host, const char *id, enum todo todo)
         w->todo = todo;
         w->watch.changed = changed;
         w->result.grace_ms = RUN_GRACE_MS;
-        w->signal_at = w->again_at = NEVER;
+        w->signal_at = w->again_at = w->end_at = NEVER;
         *host->tail = w;
         host->tail = &w->next;
         drive(w);
@@ -156,7 +168,27 @@ static void cancel(struct run_work *w)
         w->cancel = true;
         if (w->busy && (w->todo == TODO_PREPARE || w->todo == TODO_HTTP))
                 pool_cancel(w->host->rt->pool, &w->job);
-        send_signal(w);
+        if (!w->last_signal)
+                send_signal(w);
+}
+
+/* It has said all there is to say: it may take a moment to end, and no more. Asking is noted first.
+ */
+static void mind_last_word(struct run_work *w, int64_t now)
+{
+        if (w->last_signal || !w->watching || !w->pump.word.said)
+                return;
+        if (w->pump.asked)
+                send_signal(w);
+        else if (w->end_at == NEVER)
+                w->end_at = now + adapter_linger_ms(w->pump.word.type);
+}
+
+static void ask_to_end(struct run_work *w)
+{
+        w->end_at = NEVER;
+        w->ask = w->grew = true;
+        w->pump_at = 0;
 }
 
 /* -- Watching ---------------------------------------------------------------------------------- */
@@ -174,7 +206,7 @@ static void note_change(struct run_work *w, const struct exec_view *view)
         if (view->ended) {
                 w->ended = true;
                 w->watching = false; /* the list of watches goes with the execution */
-                w->signal_at = NEVER;
+                w->signal_at = w->end_at = NEVER;
         }
 }
 
@@ -208,7 +240,9 @@ static void start_watching(struct run_work *w)
         struct exec_hub *hub = w->host->rt->hub;
         struct exec_view view;
 
-        w->ended = false;
+        if (!streq(w->view.id, w->result.execution)) /* nobody has asked this one yet */
+                w->last_signal = 0;
+        w->ended = w->ask = false;
         w->view = (struct exec_view){ 0 };
         w->watching = exec_watch_add(hub, w->result.execution, &w->watch);
         if (!w->watching)
@@ -246,8 +280,11 @@ static void job_run(struct pool_job *job, struct op *op)
         case TODO_FINISH:
                 run_finish(op, rt, w->id, &w->result);
                 break;
+        case TODO_GIVE_UP:
+                run_give_up(op, rt, w->id, &w->result);
+                break;
         case TODO_PUMP:
-                run_pump(op, rt, w->id, w->note ? &w->noted : NULL, &w->more);
+                run_pump(op, rt, w->id, &w->pump);
                 break;
         case TODO_NOTHING:
                 break;
@@ -258,22 +295,60 @@ static void after_pump(struct run_work *w)
 {
         int64_t now = clock_mono_ms();
 
-        w->grew = w->grew || w->more;
+        w->grew = w->grew || w->pump.more;
         w->pump_at = now + PUMP_MS;
-        if (w->note)
+        if (w->pump.view)
                 w->noted_at = now;
         w->todo = TODO_NOTHING;
+        mind_last_word(w, now);
+}
+
+static unsigned attempts_max(void)
+{
+#ifdef BERTH_FAULTS
+        const char *given = getenv("BERTH_TEST_RUN_ATTEMPTS");
+
+        if (given)
+                return (unsigned)strtoul(given, NULL, 10);
+#endif
+        return ATTEMPTS_MAX;
+}
+
+/* Later; or, when it was tried often enough just now, record that it could not be done. That may
+ * fail for the same reason, and then both are tried again. */
+static void try_again(struct run_work *w, enum todo did)
+{
+        unsigned shift = MIN(w->failures, 9u);
+
+        if (did != TODO_GIVE_UP && w->failures >= attempts_max()) {
+                w->todo = TODO_GIVE_UP;
+                return;
+        }
+        w->again_at = clock_mono_ms() + MIN(AGAIN_MS << shift, AGAIN_MAX_MS);
+        w->failures++;
+}
+
+/* A command that nobody knows has ended, and its row tells how. When that says that it runs, asking
+ * again at once would go on for ever. */
+static void watch(struct run_work *w, enum todo did)
+{
+        start_watching(w);
+        if (w->watching) {
+                w->failures = 0;
+        } else if (did == TODO_FINISH) {
+                w->ended = false;
+                try_again(w, did);
+        }
 }
 
 static void after_step(struct run_work *w)
 {
-        unsigned shift = MIN(w->failures, 9u);
+        enum todo did = w->todo;
 
         w->todo = TODO_NOTHING;
         switch (w->result.next) {
         case RUN_NEXT_WATCH:
-                w->failures = 0;
-                start_watching(w);
+                watch(w, did);
                 break;
         case RUN_NEXT_HTTP:
                 w->todo = TODO_HTTP;
@@ -282,8 +357,7 @@ static void after_step(struct run_work *w)
                 w->todo = TODO_FINISH;
                 break;
         case RUN_NEXT_AGAIN:
-                w->again_at = clock_mono_ms() + MIN(AGAIN_MS << shift, AGAIN_MAX_MS);
-                w->failures++;
+                try_again(w, did);
                 break;
         case RUN_NEXT_DONE:
                 break;
@@ -343,8 +417,10 @@ static void drive(struct run_work *w)
                 w->todo = TODO_RECOVER;
         } else if (w->todo == TODO_NOTHING && w->grew && w->pump_at <= now) {
                 w->grew = false;
-                w->note = now - w->noted_at >= NOTE_MS;
                 w->noted = w->view;
+                w->pump.view = now - w->noted_at >= NOTE_MS ? &w->noted : NULL;
+                w->pump.ask = w->ask;
+                w->ask = false;
                 w->todo = TODO_PUMP;
         }
         if (w->todo != TODO_NOTHING)
@@ -359,6 +435,8 @@ static void due(uv_timer_t *timer)
         for (struct run_work *w = host->works; w; w = w->next) {
                 if (w->signal_at <= now)
                         send_signal(w);
+                if (w->end_at <= now)
+                        ask_to_end(w);
                 drive(w);
         }
         arm(host);
@@ -441,6 +519,7 @@ int run_host_new(struct runtime *rt, uv_loop_t *loop, struct run_host **ret, str
 {
         struct run_host *host = xcalloc(1, sizeof(*host));
 
+        run_assets_recover(rt);
         host->rt = rt;
         host->loop = loop;
         host->tail = &host->works;

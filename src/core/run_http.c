@@ -1,6 +1,10 @@
 /* Agents that are a web service: the run is one request, made from this machine. Nobody can tell
- * after a crash whether it arrived, so it is recorded as begun before it is made, and never made
- * again under the same run. */
+ * after a crash whether it arrived, so that it is made is recorded first (`spawned_at`), and it is
+ * never made again: neither under this run nor under another. The receiver is told the run's id as
+ * idempotency key. */
+#define _GNU_SOURCE
+#include <strings.h>
+
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -9,6 +13,7 @@
 
 #define CONNECT_MS 10000
 #define DEFAULT_MS 60000
+#define KEY_HEADER "Idempotency-Key"
 
 struct call {
         struct run_task *t;
@@ -48,9 +53,12 @@ static int describe(struct call *c, struct err *err)
                 arena_alloc(t->op->arena, (json_object_size(headers) + 1) * sizeof(*c->headers));
         json_object_foreach(headers, name, value)
         {
+                if (strcasecmp(name, KEY_HEADER) == 0)
+                        continue; /* one for all runs would make them one */
                 c->headers[c->transfer.n_headers++] =
                         (struct sigv4_header){ name, text_of(t, value) };
         }
+        c->headers[c->transfer.n_headers++] = (struct sigv4_header){ KEY_HEADER, t->run.id };
         c->transfer.headers = c->headers;
         return 0;
 }
@@ -85,6 +93,18 @@ static int judge(struct run_task *t, const struct transfer_answer *answer, bool 
         return 0;
 }
 
+/* From here on it may have arrived. */
+static int note_sending(struct run_task *t, struct err *err)
+{
+        int r;
+
+        t->run.spawned_at = clock_now_us();
+        r = run_step(t, STEP_EXECUTING, STEP_EXECUTING, NULL, err);
+        if (r >= 0 && run_is_terminal(&t->run))
+                r = err_set(err, ERR_CANCELLED, RUN_CANCELLED_TEXT);
+        return r;
+}
+
 static int call(struct run_task *t, struct run_outcome *o, struct err *err)
 {
         CLEAN(transfer_answer_done) struct transfer_answer answer = { 0 };
@@ -93,6 +113,8 @@ static int call(struct run_task *t, struct run_outcome *o, struct err *err)
         bool timed_out;
         int r = describe(&c, err);
 
+        if (r >= 0)
+                r = note_sending(t, err);
         if (r < 0)
                 return r;
         FAULT("run.http.before");
@@ -115,7 +137,7 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id)
         struct run_task t;
         int r = run_task_load(op, rt, id, &t, &err);
 
-        if (r < 0 || !streq(t.run.step, STEP_EXECUTING))
+        if (r < 0 || !streq(t.run.step, STEP_EXECUTING) || t.run.spawned_at)
                 return r < 0 && r != ERR_NOT_FOUND ? RUN_NEXT_AGAIN : RUN_NEXT_DONE;
         if (run_is_terminal(&t.run)) /* cancelled while it waited for its turn */
                 r = err_set(&err, ERR_CANCELLED, RUN_CANCELLED_TEXT);

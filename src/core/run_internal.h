@@ -12,6 +12,7 @@
 #include "core/exec.h"
 #include "core/lease.h"
 #include "core/run.h"
+#include "core/run_log.h"
 #include "core/run_policy.h"
 #include "store/execution_workspaces.h"
 #include "store/issues.h"
@@ -22,6 +23,7 @@
 #define RUN_LOST_TEXT      "Process lost -- server may have restarted"
 #define RUN_CANCELLED_CODE "cancelled"
 #define RUN_CANCELLED_TEXT "Cancelled by control plane"
+#define RUN_ASSETS_MEMBER  "paperclipAssets" /* of the context; adapter_run.h */
 #define RUN_GRACE_MS       15000
 #define RUN_NOTE_MS        10000 /* what writing a row may take, whatever else happens */
 
@@ -146,7 +148,14 @@ int run_fail_transport(struct run_task *t, int r, const char *what, struct err *
 /* Where commands start, for a run whose place is there already. */
 void run_find_cwd(struct run_task *t);
 
+/* -- run_assets.c: what the agent's program is given beside the work -- */
+/* Bring the assets of its adapter to the place, and write into the context where they are. A run
+ * that cannot have them does not begin. */
+int run_assets(struct run_task *t, struct err *err);
+
 /* -- run_command.c -- */
+/* What its adapter is told. */
+void run_input(struct run_task *t, const json_t *session);
 /* The adapter's input; `session` as saved unless `fresh`. */
 int run_build(struct run_task *t, bool fresh, struct err *err);
 /* The same for a run whose command was started, by the execution's key. */
@@ -157,6 +166,13 @@ int run_setup(struct run_task *t, struct err *err);
 int run_start(struct run_task *t, const char *key, const char **ret_id, struct err *err);
 /* "run:<id>", or with `fresh` the one of the second attempt. In the arena. */
 const char *run_key(struct run_task *t, bool fresh);
+
+/* -- run_ready.c: asking the place before -- */
+/* A session that is a file, and not one of this directory, is not resumed: the command is built
+ * anew. A fresh one is made, empty. */
+int run_ready_session(struct run_task *t, struct err *err);
+/* ERR_UNPROCESSABLE when the model is none of those that can be had there. */
+int run_ready_model(struct run_task *t, struct err *err);
 
 /* -- run_kept.c: how a command was made, whatever becomes of its agent -- */
 /* Inside a transaction, before it is started under that key. */
@@ -171,10 +187,32 @@ void run_finish(struct op *op, struct runtime *rt, const char *id, struct run_re
 void run_http(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
 /* Take up a run by its step. */
 void run_recover(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
-/* Bring output into the log, and how far it is into the row unless `view` is NULL; *ret_more: there
- * is more of it now. */
-void run_pump(struct op *op, struct runtime *rt, const char *id, const struct exec_view *view,
-              bool *ret_more);
+/* It could not be taken up, again and again: it is over, and nobody knows how it ended. Releasing
+ * its lease ends what is left of it. */
+void run_give_up(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
+
+/* -- run_pump.c: while the command runs -- */
+
+/* How far a command's output was looked at for its last word (adapter_run.h). */
+struct run_word {
+        char execution[UUID_LEN + 1]; /* that the rest is about */
+        const char *type;             /* of its adapter; static; NULL: it has no such word */
+        int64_t line, at;             /* where a line begins; where to look on */
+        bool said;
+};
+
+struct run_pump {
+        const struct exec_view *view; /* is noted in the row; NULL: not now */
+        bool ask;                     /* it lives on after its last word: note that it has to end */
+        struct run_word word;         /* from one time to the next */
+        bool more;                    /* there is more output now */
+        bool asked;                   /* it is noted */
+};
+
+/* Bring output into the log, and see whether it was the last word. */
+void run_pump(struct op *op, struct runtime *rt, const char *id, struct run_pump *pump);
+/* What the row says of the output. */
+void run_set_output(struct run *run, const struct run_log_state *state);
 
 /* -- run_outcome.c -- */
 /* Record how it ended and go on to `releasing`. A run that is terminal already keeps its status. */

@@ -51,6 +51,7 @@ static void restore(struct run_task *t, const struct run_command *row)
                 .company_name = t->company_name,
                 .run_id = t->run.id,
                 .context = t->context,
+                .assets = json_get_object(t->context, RUN_ASSETS_MEMBER),
                 .target = { .identity = json_get_object(json, "identity") },
         };
         t->command = (struct adapter_command){

@@ -57,12 +57,29 @@ int run_policy_check(const json_t *runtime_config, struct err *err)
         return 0;
 }
 
+const char *run_agent_absence(const struct agent *agent)
+{
+        if (streq(agent->status, "terminated"))
+                return "terminated";
+        return streq(agent->status, "pending_approval") ? "pending approval" : NULL;
+}
+
 bool run_agent_is_invokable(const struct agent *agent)
 {
-        static const char *const asleep[] = { "paused", "terminated", "pending_approval" };
+        return !run_agent_absence(agent) && !streq(agent->status, "paused");
+}
 
-        for (size_t i = 0; i < ARRAY_LEN(asleep); i++)
-                if (streq(agent->status, asleep[i]))
-                        return false;
-        return true;
+int run_agent_check(const struct agent *agent, struct err *err)
+{
+        json_t *details;
+        int r;
+
+        if (run_agent_is_invokable(agent))
+                return 0;
+        r = err_set(err, ERR_CONFLICT, RUN_NOT_INVOKABLE_TEXT);
+        details = json_pack("{s:s}", "status", agent->status);
+        if (err)
+                err_details(err, json_to_text(details));
+        json_decref(details);
+        return r;
 }

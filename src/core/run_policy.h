@@ -1,4 +1,4 @@
-/* What an agent's runtimeConfig.heartbeat says about when it runs. Any thread. */
+/* Whether an agent may work, and what its runtimeConfig.heartbeat says about when. Any thread. */
 #ifndef BERTH_CORE_RUN_POLICY_H
 #define BERTH_CORE_RUN_POLICY_H
 
@@ -20,7 +20,15 @@ int run_policy_check(const json_t *runtime_config, struct err *err);
 /* What makes no sense reads as absent. */
 void run_policy_read(const struct agent *agent, struct arena *arena, struct run_policy *ret);
 
-/* Whether the agent may be woken at all: not paused, terminated or pending approval. */
+#define RUN_NOT_INVOKABLE_TEXT "Agent is not invokable in its current state"
+
+/* Whether the agent may work at all: not paused, terminated or pending approval. Nobody else
+ * decides that. */
 bool run_agent_is_invokable(const struct agent *agent);
+/* The same as an answer: 409 with details.status. */
+int run_agent_check(const struct agent *agent, struct err *err);
+/* Why the agent can have neither keys nor work of its own: `terminated`, `pending approval`; NULL
+ * when it can. One that is paused can. */
+const char *run_agent_absence(const struct agent *agent);
 
 #endif

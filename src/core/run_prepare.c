@@ -27,7 +27,7 @@ static int note_command(struct run_task *t, struct err *err)
 static int note_execution(struct run_task *t, const char *id, struct err *err)
 {
         t->run.execution_id = id;
-        t->run.spawned_at = clock_now_us();
+        t->run.spawned_at = id ? clock_now_us() : 0; /* a request waits for its turn: run_http.c */
         return run_step(t, STEP_PREPARING, STEP_EXECUTING, NULL, err);
 }
 
@@ -55,11 +55,21 @@ static int prepare(struct run_task *t, struct err *err)
         if (r >= 0)
                 r = still_wanted(t, err);
         if (r >= 0)
+                r = run_assets(t, err);
+        if (r >= 0)
+                r = still_wanted(t, err);
+        if (r >= 0)
                 r = run_build(t, false, err);
+        if (r >= 0)
+                r = run_ready_session(t, err);
         if (r >= 0)
                 r = note_command(t, err);
         if (r >= 0 && !run_is_terminal(&t->run))
                 r = run_setup(t, err);
+        if (r >= 0)
+                r = still_wanted(t, err);
+        if (r >= 0)
+                r = run_ready_model(t, err);
         if (r >= 0)
                 r = still_wanted(t, err);
         if (r < 0)

@@ -1,5 +1,6 @@
 /* Claiming: of the queued runs of an agent, the oldest first, as many as it may have at once. A
- * claim, the lock on the issue, and what is told about both are one transaction. */
+ * claim, the lock on the issue, and what is told about both are one transaction. A pass reads first
+ * who has room for one, so agents that wait for their own runs to end cost no transaction. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -29,14 +30,12 @@ struct claims {
         struct runtime *rt;
         struct run_pass *pass;
         const char *agent_id;
-        struct agent agent;
         struct db *db;
-        struct err *err;
         struct run_rows rows;
         size_t claimed_before; /* ids of earlier transactions */
 };
 
-/* The issue is the run's as long as it lives, if the agent has it and nobody works on it. */
+/* The issue is the run's as long as it lives, if the agent has it and nobody works on it: 1. */
 static int lock_issue(struct claims *c, const struct run *run, struct err *err)
 {
         struct issue issue, seen;
@@ -72,6 +71,22 @@ static int lock_issue(struct claims *c, const struct run *run, struct err *err)
         return issues_update(c->db, &issue, &seen, err);
 }
 
+/* Whether the agent finds its issue checked out for this run, or has to do that itself. */
+static int tell_checkout(struct claims *c, struct run *run, bool is_locked, struct err *err)
+{
+        json_t *context = run_parse(c->op->arena, run->context_snapshot);
+        json_t *told = json_get_object(context, "paperclipWake");
+        json_t *issue = json_get_object(told, "issue");
+
+        if (!issue)
+                return 0;
+        json_object_set_new(told, "checkedOutByHarness", json_boolean(is_locked));
+        if (is_locked)
+                json_object_set_new(issue, "status", json_string("in_progress"));
+        run->context_snapshot = json_to_arena(c->op->arena, context);
+        return runs_tell(c->db, run->id, run->context_snapshot, err);
+}
+
 static int claim(struct claims *c, struct run *run, struct err *err)
 {
         struct op op = *c->op;
@@ -85,6 +100,8 @@ static int claim(struct claims *c, struct run *run, struct err *err)
         run->started_at = now;
         run_announce_status(c->db, run);
         r = lock_issue(c, run, err);
+        if (r >= 0)
+                r = tell_checkout(c, run, r > 0, err);
         if (r >= 0)
                 r = runs_note_wakeup(c->db, run->wakeup_request_id, "claimed", NULL, now, err);
         if (r >= 0)
@@ -107,38 +124,52 @@ static int refuse(struct claims *c, struct run *run, struct err *err)
         int r;
 
         run->status = RUN_CANCELLED;
-        run->error = "Agent is not invokable in its current state";
+        run->error = RUN_NOT_INVOKABLE_TEXT;
         run->error_code = "agent_not_invokable";
         run->finished_at = run->updated_at = clock_now_us();
         r = runs_end(c->db, run, RUN_QUEUED, err);
         return r <= 0 ? r : run_note_end(c->db, c->rt, run, err);
 }
 
+/* What an agent may begin now. */
+struct room {
+        bool may_work; /* false: what it has queued never begins */
+        int64_t n;     /* how many; 0 or less: none */
+};
+
+static int find_room(struct db *db, const struct op *op, const char *agent_id, struct room *ret,
+                     struct err *err)
+{
+        struct run_policy policy;
+        struct agent agent;
+        int64_t running;
+        int r = agents_get(db, agent_id, op->arena, &agent, err);
+
+        if (r >= 0)
+                r = runs_count_running(db, agent_id, &running, err);
+        if (r < 0)
+                return r;
+        run_policy_read(&agent, op->arena, &policy);
+        *ret = (struct room){ run_agent_is_invokable(&agent), policy.max_concurrent - running };
+        return 0;
+}
+
 static int claim_of_agent(struct db *db, void *arg, struct err *err)
 {
         struct claims *c = arg;
-        struct run_policy policy;
-        int64_t running, limit;
-        bool may;
+        struct room room;
         int r;
 
         c->db = db;
-        c->err = err;
         c->rows.n = 0;
         c->pass->claimed.n = c->claimed_before;
-        r = agents_get(db, c->agent_id, c->op->arena, &c->agent, err);
-        if (r >= 0)
-                r = runs_count_running(db, c->agent_id, &running, err);
-        if (r < 0)
+        r = find_room(db, c->op, c->agent_id, &room, err);
+        if (r < 0 || (room.may_work && room.n <= 0))
                 return r;
-        may = run_agent_is_invokable(&c->agent);
-        run_policy_read(&c->agent, c->op->arena, &policy);
-        if (may && policy.max_concurrent <= running)
-                return 0;
-        limit = may ? policy.max_concurrent - running : 0;
-        r = runs_queued(db, c->agent_id, limit, c->op->arena, run_rows_add, &c->rows, err);
+        r = runs_queued(db, c->agent_id, room.may_work ? room.n : 0, c->op->arena, run_rows_add,
+                        &c->rows, err);
         for (size_t i = 0; r >= 0 && i < c->rows.n; i++)
-                r = may ? claim(c, &c->rows.at[i], err) : refuse(c, &c->rows.at[i], err);
+                r = room.may_work ? claim(c, &c->rows.at[i], err) : refuse(c, &c->rows.at[i], err);
         return r;
 }
 
@@ -168,11 +199,32 @@ static int add_cancelled(void *ctx, const struct run *row)
         return 0;
 }
 
+/* Only those for whom there is something to write. One that cannot be read is left to its claim. */
+static void keep_those_with_room(struct db *db, struct look *all)
+{
+        struct run_ids *ids = &all->agents;
+        size_t kept = 0;
+
+        for (size_t i = 0; i < ids->n; i++) {
+                struct room room;
+
+                if (find_room(db, all->op, ids->at[i], &room, NULL) >= 0 && room.may_work &&
+                    room.n <= 0)
+                        continue;
+                if (kept != i)
+                        memcpy(ids->at[kept], ids->at[i], sizeof(ids->at[i]));
+                kept++;
+        }
+        ids->n = kept;
+}
+
 static int look(struct db *db, void *arg, struct err *err)
 {
         struct look *all = arg;
         int r = runs_waiting_agents(db, all->op->arena, add_agent, all, err);
 
+        if (r >= 0)
+                keep_those_with_room(db, all);
         if (r >= 0)
                 r = runs_cancelled(db, all->op->arena, add_cancelled, all, err);
         if (r >= 0 && all->pass->look_for_strays)

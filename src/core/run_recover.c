@@ -1,10 +1,18 @@
 /* Taking up a run that nobody works on, by its step: after a restart of the daemon, and when a job
  * could not be done. A command that was recorded goes on; one that was not never will under this
- * run's id, so its run is told as lost and tried once more under another. */
+ * run's id, so its run is told as lost and tried once more under another. A request that was
+ * announced may have arrived, so that is not tried again; one that waited for its turn is made. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "core/run_internal.h"
+
+#define LOST_REQUEST_TEXT                                                                          \
+        "Process lost -- the request was being made when the server stopped; it may have arrived " \
+        "and is not made again"
+
+#define GIVEN_UP_TEXT                                                                              \
+        "Process lost -- its end could not be read or recorded, although it was tried many times"
 
 struct search {
         struct run_task *t;
@@ -79,16 +87,16 @@ static enum run_next go_on(struct run_task *t, struct run_result *ret)
         return RUN_NEXT_WATCH;
 }
 
-/* Nothing of it can go on. */
-static enum run_next lose(struct run_task *t)
+/* Nothing of it can go on; `again`: it may be tried once more, as another run. */
+static enum run_next lose(struct run_task *t, const char *why, bool again)
 {
         CLEAN(err_done) struct err err = { 0 };
         struct run_outcome outcome = {
                 .status = RUN_FAILED,
-                .error = RUN_LOST_TEXT,
+                .error = why,
                 .error_code = RUN_LOST_CODE,
                 .exit_code = -1,
-                .is_lost = true,
+                .is_lost = again,
         };
 
         if (run_conclude(t, t->run.step, &outcome, &err) < 0) {
@@ -108,7 +116,7 @@ static enum run_next recover_preparing(struct run_task *t, struct run_result *re
         if (t->run.lease_id)
                 r = store_read(t->op, t->rt->store, find_execution, &s, &err);
         if (r == ERR_NOT_FOUND)
-                return lose(t);
+                return lose(t, RUN_LOST_TEXT, true);
         if (r < 0)
                 return RUN_NEXT_AGAIN;
         t->run.execution_id = s.row.id;
@@ -118,26 +126,34 @@ static enum run_next recover_preparing(struct run_task *t, struct run_result *re
         return go_on(t, ret);
 }
 
-static enum run_next work(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
+/* The run, ours from here on. */
+static int take_up(struct op *op, struct runtime *rt, const char *id, struct run_task *t)
 {
         CLEAN(err_done) struct err err = { 0 };
-        struct run_task t;
-        int r = run_task_load(op, rt, id, &t, &err);
+        int r = run_task_load(op, rt, id, t, &err);
 
         if (r == ERR_NOT_FOUND)
-                return RUN_NEXT_DONE;
+                return r;
         FAULT("run.adopt.before");
         if (r >= 0)
-                r = store_write(op, rt->store, adopt, &t, &err);
+                r = store_write(op, rt->store, adopt, t, &err);
         FAULT("run.adopt.after");
-        if (r < 0) {
+        if (r < 0)
                 log_warn("could not take up a run", LOG_S("run", id), LOG_S("error", err.msg));
-                return RUN_NEXT_AGAIN;
-        }
+        return r;
+}
+
+static enum run_next work(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
+{
+        struct run_task t;
+        int r = take_up(op, rt, id, &t);
+
+        if (r < 0)
+                return r == ERR_NOT_FOUND ? RUN_NEXT_DONE : RUN_NEXT_AGAIN;
         if (streq(t.run.step, STEP_PREPARING))
                 return recover_preparing(&t, ret);
         if (streq(t.run.step, STEP_EXECUTING) && !t.run.execution_id)
-                return lose(&t); /* a request, which may have arrived */
+                return t.run.spawned_at ? lose(&t, LOST_REQUEST_TEXT, false) : RUN_NEXT_HTTP;
         if (streq(t.run.step, STEP_EXECUTING))
                 return go_on(&t, ret);
         if (streq(t.run.step, STEP_FINISHING))
@@ -148,4 +164,18 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id, str
 void run_recover(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
 {
         ret->next = work(op, rt, id, ret);
+}
+
+void run_give_up(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
+{
+        struct run_task t;
+        int r = take_up(op, rt, id, &t);
+
+        ret->next = RUN_NEXT_AGAIN;
+        if (r < 0 || streq(t.run.step, STEP_RELEASING) || streq(t.run.step, STEP_DONE))
+                return;
+        log_error("a run is given up: what is left of it could not be done", LOG_S("run", id),
+                  LOG_S("step", t.run.step));
+        callback_close(rt, id);
+        ret->next = lose(&t, GIVEN_UP_TEXT, false);
 }

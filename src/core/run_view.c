@@ -32,20 +32,45 @@ static int load(struct db *db, struct request *q, bool write, struct run *ret, s
         return r < 0 ? r : access_company(db, q->op->actor, ret->company_id, write, err);
 }
 
-static int complete(struct db *db, struct request *q, struct run_view *v, struct err *err)
+/* What is gone has no name any more. */
+static int unless_gone(int r, struct err *err)
+{
+        if (r != ERR_NOT_FOUND)
+                return r;
+        err_clear(err);
+        return 0;
+}
+
+static int name_agent(struct db *db, struct request *q, struct run_view *v, struct err *err)
 {
         struct agent g;
         int r = agents_get(db, v->run.agent_id, q->op->arena, &g, err);
 
+        if (r < 0)
+                return unless_gone(r, err);
+        v->agent_name = g.name;
+        v->adapter_type = g.adapter_type;
+        return 0;
+}
+
+static int name_issue(struct db *db, struct request *q, struct run_view *v, struct err *err)
+{
+        if (!v->run.issue_id)
+                return 0;
+        return unless_gone(issues_name(db, v->run.issue_id, q->op->arena, &v->issue_identifier,
+                                       &v->issue_title, err),
+                           err);
+}
+
+static int complete(struct db *db, struct request *q, struct run_view *v, struct err *err)
+{
+        int r = name_agent(db, q, v, err);
+
         v->now_us = clock_wall_us();
-        if (r == ERR_NOT_FOUND)
-                err_clear(err);
-        else if (r < 0)
+        if (r >= 0)
+                r = name_issue(db, q, v, err);
+        if (r < 0)
                 return r;
-        else {
-                v->agent_name = g.name;
-                v->adapter_type = g.adapter_type;
-        }
         if (!streq(v->run.status, RUN_RUNNING))
                 return 0;
         return run_decisions_last(db, v->run.id, q->op->arena, &v->decision, err);

@@ -14,8 +14,9 @@
 
 struct run_view {
         struct run run;
-        const char *agent_name, *adapter_type; /* NULL: the agent is gone */
-        struct run_decision decision;          /* the last one; id NULL: none */
+        const char *agent_name, *adapter_type;      /* NULL: the agent is gone */
+        const char *issue_identifier, *issue_title; /* NULL: there is no issue */
+        struct run_decision decision;               /* the last one; id NULL: none */
         int64_t now_us;
 };
 

@@ -1,6 +1,7 @@
 #include "core/run_wait.h"
 
 #include "base/fd.h"
+#include "core/exec_agent.h"
 
 /* -- Starting ---------------------------------------------------------------------------------- */
 
@@ -97,14 +98,15 @@ static int get_row(struct db *db, void *arg, struct err *err)
         return executions_get(db, q->id, q->op->arena, &q->row, err);
 }
 
-static void read_output(const struct runtime *rt, const char *id, bool want_stderr, struct buf *ret)
+static void read_output(const struct runtime *rt, const char *id, bool want_stderr, size_t max,
+                        struct buf *ret)
 {
         CLEAN(cleanup_fd) int fd = -1;
 
         if (exec_open_output(rt, id, want_stderr, &fd, NULL) < 0)
                 return;
-        while (ret->len < RUN_WAIT_OUTPUT_MAX) {
-                size_t room = MIN(RUN_WAIT_OUTPUT_MAX - ret->len, (size_t)8192);
+        while (ret->len < max) {
+                size_t room = MIN(max - ret->len, (size_t)8192);
                 char *at = buf_reserve(ret, room);
                 ssize_t n = at ? read(fd, at, room) : 0;
 
@@ -119,8 +121,11 @@ int run_command_wait(struct op *op, struct runtime *rt, const struct lease_recor
 {
         struct row_request q = { .op = op };
         struct exec_request req;
+        size_t max;
         int r = run_command_prepare(op, rt, record, body, NULL, &req, err);
 
+        if (r >= 0)
+                r = exec_agent_find(op, rt, record, &req, err);
         if (r >= 0)
                 r = exec_start(op, rt, record, &req, &q.id, err);
         if (r >= 0)
@@ -132,8 +137,9 @@ int run_command_wait(struct op *op, struct runtime *rt, const struct lease_recor
         if (streq(q.row.status, EXEC_FAILED) || streq(q.row.status, EXEC_LOST))
                 return err_set(err, ERR_PROVIDER, "%s",
                                q.row.reason ? q.row.reason : "The command could not be started.");
-        read_output(rt, q.id, false, &ret->out);
-        read_output(rt, q.id, true, &ret->err);
+        max = ret->max ? ret->max : RUN_WAIT_OUTPUT_MAX;
+        read_output(rt, q.id, false, max, &ret->out);
+        read_output(rt, q.id, true, max, &ret->err);
         ret->how = (struct provision_end){
                 .timed_out = q.row.timed_out,
                 .has_code = q.row.exit_code >= 0,

@@ -10,9 +10,11 @@
 struct run_command_end {
         struct provision_end how; /* its texts are those of out and err */
         struct buf out, err;
+        size_t max; /* in: what is kept of each stream; 0: RUN_WAIT_OUTPUT_MAX */
 };
 
-/* `body` is that of an execute request. An error: it is not known to have ended well or badly. */
+/* `body` is that of an execute request; with `agentId` the command has the agent's variables. An
+ * error: it is not known to have ended well or badly. */
 int run_command_wait(struct op *op, struct runtime *rt, const struct lease_record *record,
                      json_t *body, struct run_command_end *ret, struct err *err);
 void run_command_end_done(struct run_command_end *end);

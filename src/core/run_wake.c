@@ -54,7 +54,7 @@ int wake_load(struct wake *w, struct err *err)
 
 /* -- Rows ------------------------------------------------------------------------------------- */
 
-static struct wakeup request_row(const struct wake *w, const char *status)
+struct wakeup wake_row(const struct wake *w, const char *status)
 {
         struct wakeup row = {
                 .id = arena_strdup(w->op->arena, uuid_new().s),
@@ -79,7 +79,7 @@ static struct wakeup request_row(const struct wake *w, const char *status)
 int wake_note(struct wake *w, const char *status, const char *run_id, const char *why,
               struct err *err)
 {
-        struct wakeup row = request_row(w, status);
+        struct wakeup row = wake_row(w, status);
 
         row.run_id = run_id;
         row.error = why;
@@ -125,7 +125,7 @@ static int insert_run(struct wake *w, const char *request_id, struct run *ret, s
 
 int wake_queue(struct wake *w, const struct wakeup *from, struct wake_result *ret, struct err *err)
 {
-        struct wakeup row = from ? *from : request_row(w, WAKEUP_QUEUED);
+        struct wakeup row = from ? *from : wake_row(w, WAKEUP_QUEUED);
         struct run run;
         int r = insert_run(w, row.id, &run, err);
 
@@ -171,21 +171,6 @@ static int answer_again(struct wake *w, struct wake_result *ret, struct err *err
                 r = runs_get(w->db, row.run_id, w->op->arena, &ret->run, err);
         }
         return r < 0 ? r : 1;
-}
-
-static int check_agent(const struct wake *w, struct err *err)
-{
-        json_t *details;
-        int r;
-
-        if (run_agent_is_invokable(&w->agent))
-                return 0;
-        r = err_set(err, ERR_CONFLICT, "Agent is not invokable in its current state");
-        details = json_pack("{s:s}", "status", w->agent.status);
-        if (err)
-                err_details(err, json_to_text(details));
-        json_decref(details);
-        return r;
 }
 
 /* Something that the issue waits for is not done. Whoever was spoken to may answer all the same. */
@@ -266,7 +251,7 @@ int run_wake_in(struct db *db, const struct op *op, struct runtime *rt UNUSED,
                 r = answer_again(&w, ret, err);
         if (r != 0)
                 return r < 0 ? r : 0;
-        r = check_agent(&w, err);
+        r = run_agent_check(&w.agent, err);
         if (r >= 0)
                 r = skip_reason(&w, &why, err);
         if (r < 0)

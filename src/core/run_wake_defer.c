@@ -69,23 +69,10 @@ static const char *pack(const struct wake *w, const char *before)
 
 static int insert(struct wake *w, const char *holder, struct err *err)
 {
-        struct wakeup row = {
-                .id = arena_strdup(w->op->arena, uuid_new().s),
-                .company_id = w->agent.company_id,
-                .agent_id = w->agent.id,
-                .source = w->req->source,
-                .trigger_detail = w->req->trigger_detail,
-                .reason = w->req->reason,
-                .payload = pack(w, NULL),
-                .status = WAKEUP_DEFERRED,
-                .requested_by_actor_type = w->actor_type,
-                .requested_by_actor_id = w->actor_id,
-                .idempotency_key = w->req->idempotency_key,
-                .issue_id = w->issue.id,
-                .run_id = holder,
-                .requested_at = w->now,
-        };
+        struct wakeup row = wake_row(w, WAKEUP_DEFERRED);
 
+        row.payload = pack(w, NULL);
+        row.run_id = holder;
         return wakeups_insert(w->db, &row, err);
 }
 

@@ -36,6 +36,8 @@ int wake_queue(struct wake *w, const struct wakeup *from, struct wake_result *re
 int wake_defer(struct wake *w, const char *holder_run_id, struct wake_result *ret, struct err *err);
 /* heartbeat.run.queued, once it is committed. */
 void run_announce_queued(struct db *db, const struct run *run);
+/* A new row for the request. */
+struct wakeup wake_row(const struct wake *w, const char *status);
 /* The row of a request that says what became of it. */
 int wake_note(struct wake *w, const char *status, const char *run_id, const char *why,
               struct err *err);

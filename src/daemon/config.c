@@ -24,7 +24,8 @@ struct source {
 
 struct loader {
         struct arena *arena;
-        json_t *file; /* flat object */
+        json_t *file;    /* flat object */
+        json_t *unasked; /* its members that no setting has asked for */
         struct err *err;
         int failed;
 };
@@ -45,19 +46,27 @@ static const char *from_environment(const struct source *s, const char **ret_nam
         return NULL;
 }
 
+/* What berth.toml says; NULL: nothing. Asked for every setting, also where somebody else wins. */
+static json_t *from_file(struct loader *l, const struct source *s)
+{
+        if (!s->key)
+                return NULL;
+        (void)json_object_del(l->unasked, s->key);
+        return json_object_get(l->file, s->key);
+}
+
 /* The value as text, and in *ret_origin who said so. NULL when nobody did. */
 static const char *find(struct loader *l, const char *flag, const struct source *s,
                         const char **ret_origin)
 {
+        json_t *v = from_file(l, s);
         const char *value = flag;
-        json_t *v;
 
         *ret_origin = "the command line";
         if (!value)
                 value = from_environment(s, ret_origin);
         if (value)
                 return value;
-        v = s->key ? json_object_get(l->file, s->key) : NULL;
         if (!v)
                 return NULL;
         *ret_origin = arena_printf(l->arena, "%s in " CONFIG_FILE, s->key);
@@ -76,7 +85,7 @@ static const char *text(struct loader *l, const char *flag, struct source s, con
 {
         const char *origin, *ignored;
         const char *value = find(l, flag, &s, &origin);
-        json_t *v = s.key ? json_object_get(l->file, s.key) : NULL;
+        json_t *v = from_file(l, &s);
 
         /* Numbers and truth values have a text too, but here they are somebody's mistake. */
         if (!flag && !from_environment(&s, &ignored) && v && !json_is_string(v))
@@ -135,7 +144,7 @@ static int word(struct loader *l, const char *flag, struct source s, const char 
 /* A list: an array of strings in the file, or one text. Joined by `separator`. */
 static const char *list(struct loader *l, struct source s, char separator, const char *fallback)
 {
-        json_t *v = json_object_get(l->file, s.key), *item;
+        json_t *v = from_file(l, &s), *item;
         CLEAN(buf_done) struct buf joined = BUF_INIT;
         const char *name;
         size_t i;
@@ -210,69 +219,6 @@ static int read_file(const char *data_dir, json_t **ret, struct err *err)
                 return 0;
         }
         return r < 0 ? r : toml_parse(CONFIG_FILE, buf_str(&content), content.len, ret, err);
-}
-
-static int check_keys(json_t *file, struct err *err)
-{
-        static const char *const known[] = {
-                "listen",
-                "database",
-                "mode",
-                "exposure",
-                "allowed_hostnames",
-                "public_url",
-                "log.level",
-                "log.format",
-                "sweep_interval_ms",
-                "idle_place_ttl_ms",
-                "adhoc_ttl_ms",
-                "workspace_roots",
-                "local_env",
-                "op_threads",
-                "op_queue",
-                "operation_timeout_ms",
-                "close_timeout_ms",
-                "ssh_timeout_ms",
-                "workspace_timeout_ms",
-                "salvage_ttl_ms",
-                "run_log_max_bytes",
-                "live_ping_ms",
-                "plugin_dir",
-                "plugin_env",
-                "plugin_paths",
-                "plugin_install_timeout_ms",
-                "plugin_confine",
-                "plugin_box",
-                "node",
-                "npm",
-                "sandbox_uid_first",
-                "sandbox_uid_count",
-                "sandbox_ids_per_box",
-                "sandbox_rootfs_dirs",
-                "sandbox_pool_max",
-                "secrets.provider",
-                "secrets.strict_mode",
-                "secrets.key_file",
-                "agent_jwt.ttl_seconds",
-                "agent_jwt.issuer",
-                "agent_jwt.audience",
-                "callback",
-        };
-        const char *key;
-        json_t *value;
-
-        json_object_foreach(file, key, value)
-        {
-                bool found = false;
-
-                for (size_t i = 0; i < ARRAY_LEN(known); i++)
-                        found = found || streq(known[i], key);
-                if (!found)
-                        return err_set(err, ERR_INVALID,
-                                       CONFIG_FILE ": there is no setting '%s'; see berth.toml(5)",
-                                       key);
-        }
-        return 0;
 }
 
 /* The host part of ADDR:PORT, without brackets. */
@@ -351,6 +297,38 @@ static void load_callbacks(struct loader *l, struct settings *s)
                 word(l, NULL, (struct source){ "callback", "BERTH_CALLBACK", NULL }, ways, 0) == 1;
 }
 
+static void load_limits(struct loader *l, struct settings *s)
+{
+        s->sweep_interval_ms =
+                number(l, (struct source){ "sweep_interval_ms", "BERTH_SWEEP_INTERVAL_MS", NULL },
+                       5000, 10, 3600000);
+        s->idle_place_ttl_ms =
+                number(l, (struct source){ "idle_place_ttl_ms", "BERTH_IDLE_PLACE_TTL_MS", NULL },
+                       3600000, 1, INT64_C(31622400000));
+        s->adhoc_ttl_ms = number(l, (struct source){ "adhoc_ttl_ms", "BERTH_ADHOC_TTL_MS", NULL },
+                                 3600000, 1, INT64_C(31622400000));
+        s->operation_timeout_ms = number(
+                l, (struct source){ "operation_timeout_ms", "BERTH_OPERATION_TIMEOUT_MS", NULL },
+                120000, 100, 86400000);
+        s->ssh_timeout_ms =
+                number(l, (struct source){ "ssh_timeout_ms", "BERTH_SSH_TIMEOUT_MS", NULL }, 20000,
+                       100, 600000);
+        s->close_timeout_ms =
+                number(l, (struct source){ "close_timeout_ms", "BERTH_CLOSE_TIMEOUT_MS", NULL },
+                       60000, 10, 3600000);
+        s->workspace_timeout_ms = number(
+                l, (struct source){ "workspace_timeout_ms", "BERTH_WORKSPACE_TIMEOUT_MS", NULL },
+                3600000, 100, 86400000);
+        s->salvage_ttl_ms =
+                number(l, (struct source){ "salvage_ttl_ms", "BERTH_SALVAGE_TTL_MS", NULL },
+                       INT64_C(14) * 86400000, 1, INT64_C(31622400000));
+        s->run_log_max_bytes =
+                number(l, (struct source){ "run_log_max_bytes", "BERTH_RUN_LOG_MAX_BYTES", NULL },
+                       INT64_C(64) << 20, 0, INT64_C(1) << 40);
+        s->live_ping_ms = number(l, (struct source){ "live_ping_ms", "BERTH_LIVE_PING_MS", NULL },
+                                 30000, 100, 3600000);
+}
+
 static void load_settings(struct loader *l, const struct cli_serve_options *flags, struct config *c)
 {
         static const char *const modes[] = { "local_trusted", "authenticated", NULL };
@@ -381,59 +359,20 @@ static void load_settings(struct loader *l, const struct cli_serve_options *flag
         s->allow_fake_provider =
                 flag_set(l, (struct source){ NULL, "BERTH_ALLOW_FAKE_PROVIDER", NULL }, false);
         s->fake_world = text(l, NULL, (struct source){ NULL, "BERTH_FAKE_WORLD", NULL }, NULL);
-        s->sweep_interval_ms =
-                number(l, (struct source){ "sweep_interval_ms", "BERTH_SWEEP_INTERVAL_MS", NULL },
-                       5000, 10, 3600000);
-        s->idle_place_ttl_ms =
-                number(l, (struct source){ "idle_place_ttl_ms", "BERTH_IDLE_PLACE_TTL_MS", NULL },
-                       3600000, 1, INT64_C(31622400000));
-        s->adhoc_ttl_ms = number(l, (struct source){ "adhoc_ttl_ms", "BERTH_ADHOC_TTL_MS", NULL },
-                                 3600000, 1, INT64_C(31622400000));
-        s->operation_timeout_ms = number(
-                l, (struct source){ "operation_timeout_ms", "BERTH_OPERATION_TIMEOUT_MS", NULL },
-                120000, 100, 86400000);
         s->api_candidates = text(l, NULL,
                                  (struct source){ NULL, "BERTH_RUNTIME_API_CANDIDATES_JSON",
                                                   "PAPERCLIP_RUNTIME_API_CANDIDATES_JSON" },
                                  NULL);
-        s->ssh_timeout_ms =
-                number(l, (struct source){ "ssh_timeout_ms", "BERTH_SSH_TIMEOUT_MS", NULL }, 20000,
-                       100, 600000);
-        s->close_timeout_ms =
-                number(l, (struct source){ "close_timeout_ms", "BERTH_CLOSE_TIMEOUT_MS", NULL },
-                       60000, 10, 3600000);
-        s->workspace_timeout_ms = number(
-                l, (struct source){ "workspace_timeout_ms", "BERTH_WORKSPACE_TIMEOUT_MS", NULL },
-                3600000, 100, 86400000);
-        s->salvage_ttl_ms =
-                number(l, (struct source){ "salvage_ttl_ms", "BERTH_SALVAGE_TTL_MS", NULL },
-                       INT64_C(14) * 86400000, 1, INT64_C(31622400000));
-        s->run_log_max_bytes =
-                number(l, (struct source){ "run_log_max_bytes", "BERTH_RUN_LOG_MAX_BYTES", NULL },
-                       INT64_C(64) << 20, 0, INT64_C(1) << 40);
-        s->live_ping_ms = number(l, (struct source){ "live_ping_ms", "BERTH_LIVE_PING_MS", NULL },
-                                 30000, 100, 3600000);
+        load_limits(l, s);
         load_sandbox(l, c->data_dir, s);
         s->listen_host = host_of(l->arena, c->listen);
         load_secrets(l, c);
         load_callbacks(l, s);
 }
 
-static enum plugin_box_use plugin_box(struct loader *l)
-{
-        static const char *const names[] = { "auto", "always", "off" };
-        const char *value =
-                text(l, NULL, (struct source){ "plugin_box", "BERTH_PLUGIN_BOX", NULL }, "auto");
-
-        for (size_t i = 0; i < ARRAY_LEN(names); i++)
-                if (streq(value, names[i]))
-                        return (enum plugin_box_use)i;
-        refuse(l, "plugin_box", value, "auto, always or off");
-        return PLUGIN_BOX_AUTO;
-}
-
 static void load_plugin_settings(struct loader *l, struct config *c)
 {
+        static const char *const uses[] = { "auto", "always", "off", NULL };
         struct settings *s = &c->settings;
 
         s->plugin_dir = absolute(
@@ -450,7 +389,9 @@ static void load_plugin_settings(struct loader *l, struct config *c)
                        120000, 1000, 3600000);
         s->plugin_confine = flag_set(
                 l, (struct source){ "plugin_confine", "BERTH_PLUGIN_CONFINE", NULL }, true);
-        s->plugin_box = plugin_box(l);
+        s->plugin_box = (enum plugin_box_use)word(
+                l, NULL, (struct source){ "plugin_box", "BERTH_PLUGIN_BOX", NULL }, uses,
+                PLUGIN_BOX_AUTO);
         s->node = text(l, NULL, (struct source){ "node", "BERTH_NODE", NULL }, NULL);
         s->npm = text(l, NULL, (struct source){ "npm", "BERTH_NPM", NULL }, NULL);
 }
@@ -479,10 +420,21 @@ static int check_sense(const struct config *c, struct err *err)
         return 0;
 }
 
+/* After everything was asked for. */
+static int check_unasked(struct loader *l)
+{
+        const char *key = json_object_iter_key(json_object_iter(l->unasked));
+
+        return key ? err_set(l->err, ERR_INVALID,
+                             CONFIG_FILE ": there is no setting '%s'; see berth.toml(5)", key)
+                   : 0;
+}
+
 static int load_all(struct loader *l, const struct cli_serve_options *flags, struct config *c)
 {
         static const char *const levels[] = { "debug", "info", "warn", "error", NULL };
         static const char *const formats[] = { "text", "json", NULL };
+        int r;
 
         c->is_private = flags->is_private;
         c->listen = text(l, flags->listen, (struct source){ "listen", "BERTH_LISTEN", NULL },
@@ -504,7 +456,10 @@ static int load_all(struct loader *l, const struct cli_serve_options *flags, str
                 c->listen = "127.0.0.1:0";
         load_settings(l, flags, c);
         load_plugin_settings(l, c);
-        return l->failed ? l->failed : check_sense(c, l->err);
+        r = check_unasked(l);
+        if (r >= 0)
+                r = l->failed;
+        return r < 0 ? r : check_sense(c, l->err);
 }
 
 int config_load(const struct cli_serve_options *flags, struct arena *arena, struct config *ret,
@@ -519,10 +474,10 @@ int config_load(const struct cli_serve_options *flags, struct arena *arena, stru
         r = make_data_dir(ret->data_dir, err);
         if (r >= 0)
                 r = read_file(ret->data_dir, &l.file, err);
-        if (r >= 0)
-                r = check_keys(l.file, err);
+        l.unasked = json_copy(l.file);
         if (r >= 0)
                 r = load_all(&l, flags, ret);
+        json_decref(l.unasked);
         json_decref(l.file);
         return r;
 }

@@ -193,7 +193,6 @@ void http_conn_open_stream(struct http_server *s, struct byte_stream *take_strea
 void http_conn_advance(struct http_conn *c);
 void http_conn_expired(struct http_conn *c, enum http_deadline kind);
 void http_conn_close(struct http_conn *c);
-void http_conn_answered(struct http_conn *c);
 
 static inline size_t http_conn_pending(const struct http_conn *c)
 {

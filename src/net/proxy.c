@@ -40,11 +40,6 @@ static void unref(struct proxy *p)
         free(p);
 }
 
-unsigned proxy_connections(const struct proxy *p)
-{
-        return p->n_conns;
-}
-
 void proxy_free(struct proxy *p)
 {
         if (!p)

@@ -41,7 +41,6 @@ struct proxy_config {
 /* Strings and patterns are copied. */
 struct proxy *proxy_new(const struct proxy_config *config);
 void proxy_serve(struct proxy *p, struct byte_stream *take_stream);
-unsigned proxy_connections(const struct proxy *p);
 /* Closes what there is; the memory goes when the loop came round. */
 void proxy_free(struct proxy *p);
 

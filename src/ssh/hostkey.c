@@ -59,15 +59,3 @@ const char *hostkey_line(const char *text, size_t number, size_t *ret_len)
         }
         return NULL;
 }
-
-bool hostkey_any(const char *text)
-{
-        char fingerprint[FINGERPRINT_MAX];
-        const char *line;
-        size_t n;
-
-        for (size_t i = 1; (line = hostkey_line(text, i, &n)); i++)
-                if (hostkey_fingerprint(line, n, fingerprint))
-                        return true;
-        return false;
-}

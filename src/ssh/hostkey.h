@@ -13,7 +13,4 @@ bool hostkey_fingerprint(const char *line, size_t len, char out[FINGERPRINT_MAX]
 /* Line `number`, counted from 1; NULL when there is none. *ret_len is without its end. */
 const char *hostkey_line(const char *text, size_t number, size_t *ret_len);
 
-/* Whether there is at least one key in the text. */
-bool hostkey_any(const char *text);
-
 #endif

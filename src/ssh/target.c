@@ -58,11 +58,3 @@ int ssh_target_check(const struct ssh_target *t, struct err *err)
                                "The SSH remote workspace path is not a path that can be used.");
         return 0;
 }
-
-void ssh_target_name(const struct ssh_target *t, char *out, size_t size)
-{
-        if (t->port == 22)
-                snprintf(out, size, "%s", t->host);
-        else
-                snprintf(out, size, "[%s]:%d", t->host, t->port);
-}

@@ -21,7 +21,4 @@ struct ssh_target {
  * says which one it is. */
 int ssh_target_check(const struct ssh_target *t, struct err *err);
 
-/* What `ssh` calls the host in known_hosts: `host`, or `[host]:port`. */
-void ssh_target_name(const struct ssh_target *t, char *out, size_t size);
-
 #endif

@@ -116,6 +116,22 @@ static int note(void *ctx, const struct issue *row)
         return 0;
 }
 
+int issues_name(struct db *db, const char *id, struct arena *arena, const char **ret_identifier,
+                const char **ret_title, struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db, "SELECT identifier, title FROM issues WHERE id = ?1",
+                         DB_ARGS(DB_T(id)), &s, err);
+
+        if (r >= 0)
+                r = stmt_step(s, err);
+        if (r <= 0)
+                return r < 0 ? r : err_set(err, ERR_NOT_FOUND, "Issue not found");
+        *ret_identifier = stmt_text(s, 0, arena);
+        *ret_title = stmt_text(s, 1, arena);
+        return 0;
+}
+
 int issues_get(struct db *db, const char *reference, struct arena *arena, struct issue *ret,
                struct err *err)
 {

@@ -36,6 +36,9 @@ typedef int (*issue_fn)(void *ctx, const struct issue *row);
 int issues_next_number(struct db *db, const char *company_id, struct arena *arena, int64_t *ret,
                        const char **ret_identifier, struct err *err);
 int issues_insert(struct db *db, const struct issue *issue, struct err *err);
+/* What people call it; ERR_NOT_FOUND. */
+int issues_name(struct db *db, const char *id, struct arena *arena, const char **ret_identifier,
+                const char **ret_title, struct err *err);
 /* By id or identifier; ERR_NOT_FOUND "Issue not found". */
 int issues_get(struct db *db, const char *reference, struct arena *arena, struct issue *ret,
                struct err *err);

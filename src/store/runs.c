@@ -186,6 +186,14 @@ int runs_claim(struct db *db, const char *id, const char *owner, int64_t now_us,
                        DB_ARGS(DB_T(id), DB_T(owner), DB_I(now_us)), err);
 }
 
+int runs_tell(struct db *db, const char *id, const char *context_snapshot, struct err *err)
+{
+        return db_exec(db,
+                       "UPDATE heartbeat_runs SET context_snapshot = ?2 "
+                       "WHERE id = ?1 AND step = 'preparing'",
+                       DB_ARGS(DB_T(id), DB_T(context_snapshot)), err);
+}
+
 int runs_wake(struct db *db, const char *id, int64_t now_us, struct err *err)
 {
         return db_exec(db,

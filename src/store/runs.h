@@ -91,6 +91,8 @@ int runs_count_open(struct db *db, int64_t *ret, struct err *err);
 
 /* queued -> running, step preparing, with its owner and started_at. Once per id, ever. */
 int runs_claim(struct db *db, const char *id, const char *owner, int64_t now_us, struct err *err);
+/* What it is told, of one that was just claimed. */
+int runs_tell(struct db *db, const char *id, const char *context_snapshot, struct err *err);
 /* scheduled_retry -> queued. */
 int runs_wake(struct db *db, const char *id, int64_t now_us, struct err *err);
 /* Another instance takes over what `from` (may be NULL) left. */

@@ -59,16 +59,6 @@ static int first(struct stmt **s, int r, struct arena *arena, struct wakeup *ret
         return r == 0 ? err_set(err, ERR_NOT_FOUND, "Wakeup request not found") : 0;
 }
 
-int wakeups_get(struct db *db, const char *id, struct arena *arena, struct wakeup *ret,
-                struct err *err)
-{
-        struct stmt *s = NULL;
-        int r = db_query(db, "SELECT " COLUMNS " FROM agent_wakeup_requests WHERE id = ?1",
-                         DB_ARGS(DB_T(id)), &s, err);
-
-        return first(&s, r, arena, ret, err);
-}
-
 int wakeups_by_key(struct db *db, const char *agent_id, const char *key, struct arena *arena,
                    struct wakeup *ret, struct err *err)
 {

@@ -32,8 +32,6 @@ typedef int (*wakeup_fn)(void *ctx, const struct wakeup *row);
 
 int wakeups_insert(struct db *db, const struct wakeup *row, struct err *err);
 /* ERR_NOT_FOUND. */
-int wakeups_get(struct db *db, const char *id, struct arena *arena, struct wakeup *ret,
-                struct err *err);
 int wakeups_by_key(struct db *db, const char *agent_id, const char *key, struct arena *arena,
                    struct wakeup *ret, struct err *err);
 /* The deferred one of that agent and issue; ERR_NOT_FOUND. */

@@ -16,6 +16,17 @@ static void use(const json_t *json)
                         (void)adapter_like_any(json_object_get(one, "like"), texts[t],
                                                strlen(texts[t]));
         }
+        json_array_foreach(json_object_get(json, "assets"), i, one)
+        {
+                CLEAN(buf_done) struct buf b = BUF_INIT;
+                const json_t *when = json_object_get(one, "when");
+                const char *to = json_get_string(one, "copyTo");
+
+                if (when)
+                        (void)adapter_holds(when, json);
+                if (to)
+                        adapter_fill(&b, to, json);
+        }
         json_array_foreach(json_object_get(json, "args"), i, one)
         {
                 CLEAN(buf_done) struct buf b = BUF_INIT;

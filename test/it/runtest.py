@@ -8,7 +8,9 @@ import json
 import pathlib
 import signal
 import sqlite3
+import threading
 import uuid
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from berthtest import ident, wait_until
 from sandboxtest import SandboxTest
@@ -150,4 +152,39 @@ class RunTest(SandboxTest):
         self.assertEqual(self.daemon.sql("SELECT id FROM issues WHERE execution_run_id IS NOT NULL"), [])
 
 
-__all__ = ["HOLD", "NOTE", "RunTest", "TERMINAL", "ident", "wait_until"]
+class HookTest(RunTest):
+    """With a web service that is an agent: `requests` has what it was asked, `gate` keeps it from answering."""
+
+    def setUp(self):
+        super().setUp()
+        self.requests = requests = []
+        self.status = 200
+        self.gate = threading.Event()
+        self.gate.set()
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(handler):
+                body = handler.rfile.read(int(handler.headers["Content-Length"] or 0))
+                requests.append((handler.path, dict(handler.headers), body))
+                self.gate.wait()
+                handler.send_response(self.status)
+                handler.end_headers()
+                handler.wfile.write(b'{"ok": true}')
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        thread = threading.Thread(target=self.server.serve_forever)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(self.server.server_close)
+        self.addCleanup(self.server.shutdown)
+        self.addCleanup(self.gate.set)
+
+    def hook(self):
+        return self.agent(self.acme, adapterType="http",
+                          adapterConfig={"url": f"http://127.0.0.1:{self.server.server_port}/hook"})
+
+
+__all__ = ["HOLD", "NOTE", "HookTest", "RunTest", "TERMINAL", "ident", "wait_until"]

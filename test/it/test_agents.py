@@ -1,5 +1,6 @@
 """Agents: made, changed, paused, terminated; who may; what is shown of them; which environments they may choose."""
 
+import os
 import unittest
 
 from worktest import MISSING, WorkTest
@@ -194,6 +195,34 @@ class AgentTest(WorkTest):
         self.assert_error(self.as_agent(other, "POST", path + "/sync", {"desiredSkills": []}), 403,
                           "Only CEO or agent creators can modify other agents")
         self.assertEqual(self.agent_ok(other, "GET", path)["desiredSkills"], [])
+
+    def test_skills_that_there_are(self):
+        company = self.acme["id"]
+        self.assertEqual(self.ok("GET", f"/api/companies/{company}/skills"), [])
+        for folder, text in (("skills/review", "---\nname: x\ndescription: 'Look twice: always'\n---\n"),
+                             ("skills/deploy", "no head\n"), (f"companies/{company}/skills/deploy", "---\n---\n"),
+                             ("skills/.hidden", "x"), ("skills/not a name", "x")):
+            path = self.daemon.data / folder
+            path.mkdir(parents=True)
+            (path / "SKILL.md").write_text(text)
+        (self.daemon.data / "skills" / "empty").mkdir()
+        (self.daemon.data / "skills" / "pipe").mkdir()
+        os.mkfifo(self.daemon.data / "skills" / "pipe" / "SKILL.md")
+        skills = self.ok("GET", f"/api/companies/{company}/skills")
+        self.assertEqual([(s["key"], s["scope"], s["description"]) for s in skills],
+                         [("deploy", "company", None), ("review", "instance", "Look twice: always")])
+        agent = self.agent(self.acme, "Coder", adapterType="claude_local")
+        path = f"/api/agents/{agent['id']}/skills"
+        answer = self.ok("GET", path)
+        self.assertEqual((answer["supported"], answer["mode"], answer["desiredSkills"], answer["warnings"]),
+                         (True, "ephemeral", ["deploy", "review"], []))
+        answer = self.ok("POST", path + "/sync", {"desiredSkills": ["acme/x/review", "gone"]})
+        self.assertEqual([(e["key"], e["state"], e["desired"]) for e in answer["entries"]],
+                         [("deploy", "available", False), ("review", "configured", True), ("gone", "missing", True)])
+        self.assertEqual(answer["warnings"], ['The skill "gone" is not there.'])
+        other = self.agent(self.acme, "Bob")
+        self.assertEqual(len(self.agent_ok(other, "GET", f"/api/companies/{company}/skills")), 2)
+        self.assertEqual(self.agent_ok(other, "GET", path)["entries"], [])
 
     def test_export_preview(self):
         secret = self.ok("POST", f"/api/companies/{self.acme['id']}/secrets", {"name": "k", "value": "v"}, status=201)

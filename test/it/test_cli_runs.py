@@ -38,9 +38,9 @@ class CliRunsTest(WakeTest):
     def test_a_run_that_fails(self):
         self.process("echo no; exit 3")
         done = self.run_cli("agent", "wake", "ada", "-f", status=1)
-        self.assertIn("failed", done.stderr)
         (run,) = self.ok("GET", f"/api/companies/{self.acme['id']}/heartbeat-runs")
-        self.run_cli("runs", "logs", "-f", run["id"], status=1)
+        self.assertIn(f"run {run['id']} failed: {run['error']}; ", done.stderr)
+        self.assertIn(f"failed: {run['error']}\n", self.run_cli("runs", "logs", "-f", run["id"], status=1).stderr)
         self.run_cli("runs", "logs", run["id"])
         shown = self.run_cli("runs", "show", run["id"][-8:]).stdout
         self.assertRegex(shown, r"Status +failed")
@@ -102,6 +102,23 @@ class CliRunsTest(WakeTest):
         tail = self.follow(run)
         gate.write_text("")
         self.assertEqual((tail.stdout.read(), tail.wait(30)), ("one\n", 1))
+
+    def test_names_instead_of_ids(self):
+        ada = self.sleeper()
+        issue = self.issue(title="Mend the login", assigneeAgentId=ada["id"])
+        (run,) = self.runs(ada)
+        self.assertRegex(self.run_cli("runs", "show", run["id"]).stdout, rf"Issue +{issue['identifier']} Mend the login\n")
+        self.assertRegex(self.run_cli("issue", "show", issue["identifier"]).stdout, rf"Agent +Ada \({ada['id']}\)")
+        self.assertRegex(self.run_cli("agent", "show", "Ada").stdout, "Command +true\n")
+        self.assertIn(issue["identifier"], self.run_cli("runs", "list").stdout)
+
+    def test_words_of_advice(self):
+        self.sleeper()
+        self.run_cli("agent", "pause", "Ada")
+        self.assertIn("Ada is paused; `berth agent resume Ada`", self.run_cli("agent", "wake", "Ada", status=1).stderr)
+        made = self.run_cli("agent", "create", "Eve", "-o", 'args=["-c"]', "--json")
+        self.assertIn("-o 'args:=...'", made.stderr)
+        self.assertIn("it has no command yet", made.stderr)
 
     def test_lists(self):
         ada = self.sleeper()

@@ -77,6 +77,7 @@ class ReadingTest(EnvironmentsTest):
                           "displayName": "Fake", "source": "builtin"})
         self.assertEqual([p for p, c in answer["sandboxProviders"].items() if c["source"] != "builtin"], [])
         self.assertNotIn("fake-plugin", answer["sandboxProviders"])
+        self.assertEqual(answer["pluginDrivers"], [])
         self.assertEqual([a["adapterType"] for a in answer["adapters"]],
                          ["process", "http", "acpx_local", "claude_local", "codex_local", "cursor_cloud",
                           "gemini_local", "opencode_local", "pi_local", "cursor", "openclaw_gateway"])

@@ -31,7 +31,11 @@ class FormTest(WebTest, ProviderTest):
     def install_provider(self, worker=None, **more):
         return super().install_provider(worker, environmentDrivers=[
             {"driverKey": "acme", "kind": "sandbox_provider", "displayName": "Acme", "description": "Machines of Acme.",
-             "configSchema": EVERY_KIND}], **more)
+             "configSchema": EVERY_KIND},
+            {"driverKey": "machine", "kind": "environment_driver", "displayName": "Acme machine", "description": "Whole machines.",
+             "configSchema": {"type": "object", "required": ["rack"], "properties": {
+                 "rack": {"type": "integer", "title": "Rack", "minimum": 1}, "image": {"type": "string", "title": "Image"},
+                 "apiKey": {"type": "string", "title": "API key", "format": "secret-ref"}}}}], **more)
 
     def setUp(self):
         super().setUp()
@@ -105,6 +109,29 @@ class FormTest(WebTest, ProviderTest):
             "labels": {"team": "blue"}, "notes": "two\nlines", "extra": {"deep": [1, 2]}})
         self.assertNotIn("hunter2", key)
         self.assertNotIn("hunter2", page.content())
+
+    def test_a_plugin_driver(self):
+        page = self.page(f"/{self.prefix}/environments/new")
+        page.get_by_label("Kind").select_option({"label": "Acme machine"})
+        page.text("Whole machines.")
+        page.get_by_label("Name", exact=True).fill("iron")
+        page.button("Create environment").click()
+        page.text("This is needed.")
+        page.get_by_label("Rack").fill("3")
+        page.text("Kept as it is written")  # it is no secret to us
+        self.assert_accessible(page)
+        self.provider.behave(ValidateConfig={"result": {"ok": False, "errors": ["Rack 3 is on fire."]}})
+        page.button("Create environment").click()
+        page.text("Rack 3 is on fire.")
+        self.provider.behave()
+        page.button("Create environment").click()
+        page.heading("iron")
+        self.assertEqual(self.saved("iron")["config"], {"pluginKey": "acme.provider", "driverKey": "machine", "driverConfig": {"rack": 3}})
+        page.get_by_role("tab", name="Settings").click()
+        page.get_by_label("Image").fill("debian")
+        page.button("Save").click()
+        page.text("Saved “iron”.")
+        self.assertEqual(self.saved("iron")["config"]["driverConfig"], {"rack": 3, "image": "debian"})
 
     def test_changing_one(self):
         secret = self.ok("POST", f"/api/companies/{self.company_id}/secrets", {"name": "Acme key", "value": "v"}, status=201)

@@ -1,6 +1,7 @@
 """What a run has to itself while it lives: its issue, its place among the runs of its agent. It keeps them until its
 command is gone, also when it was cancelled before."""
 
+import json
 import unittest
 
 from runtest import RunTest, wait_until
@@ -66,6 +67,29 @@ class HeldTest(RunTest):
         self.up(first)
         self.cancel(first)
         self.assert_apart(first)
+
+
+class ToldTest(RunTest):
+    def told(self, run):
+        """What the command got to read."""
+        self.assertEqual(self.finished(run)["status"], "succeeded")
+        return json.loads(self.log_text(run))
+
+    def test_whether_its_issue_is_checked_out_for_it(self):
+        script = 'printf %s "$PAPERCLIP_WAKE_PAYLOAD_JSON"'
+        ada, bob = self.runner(script), self.runner(script, "Bob")
+        issue = self.ok("POST", f"/api/companies/{self.acme['id']}/issues",
+                        {"title": "work", "status": "todo", "assigneeAgentId": ada["id"]}, status=201)
+        told = self.told(wait_until(self.runs, "the assignment wakes the agent")[0])
+        self.assertEqual((told["checkedOutByHarness"], told["issue"]["status"]), (True, "in_progress"))
+        self.assertEqual(self.ok("GET", f"/api/issues/{issue['id']}")["status"], "in_progress")
+        # Somebody else's.
+        told = self.told(self.wake(bob, payload={"issueId": issue["id"]}))
+        self.assertIs(told["checkedOutByHarness"], False)
+        # Without an issue there is nothing to say.
+        told = self.told(self.wake(bob, payload={"x": 1}))
+        self.assertNotIn("checkedOutByHarness", told)
+        self.nothing_held()
 
 
 if __name__ == "__main__":

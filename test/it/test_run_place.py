@@ -229,6 +229,20 @@ class PluginPlaceTest(PluginPlaceCase):
         self.assertEqual((released["providerLeaseId"], lease["status"]), (lease["provider_lease_id"], "released"))
 
 
+class BridgeLimitTest(PluginPlaceCase):
+    daemon_env = {**PluginPlaceCase.daemon_env, "BERTH_PLUGIN_BOX": "off"}
+
+    def test_what_carries_callbacks_has_a_limit_of_its_own(self):
+        """remote-execution 8.54, and why not so: docs/decisions/0006. The agent has its own; one of the others that hangs
+        must not keep its calls waiting for as long."""
+        run = self.run_in(self.sandbox(), command="sh", args=["-c", "true"], timeoutSec=1800)
+        self.assertEqual(run["status"], "succeeded", run)
+        limits = {"agent": set(), "bridge": set()}
+        for call in self.provider.calls("environmentExecute"):
+            limits[call["env"].get("PAPERCLIP_SANDBOX_EXEC_CHANNEL", "agent")].add(call["timeoutMs"])
+        self.assertEqual(limits, {"agent": {1800000}, "bridge": {20000}})
+
+
 class TargetTest(PluginPlaceCase):
     """What the seed called an execution target is the lease's row and the identity in a session."""
 

@@ -4,7 +4,9 @@ import os
 import signal
 import unittest
 
-from runtest import HOLD, RunTest, wait_until
+from runtest import HOLD, HookTest, RunTest, wait_until
+
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
 class RecoveryTest(RunTest):
@@ -186,6 +188,71 @@ class CrashTest(RunTest):
         self.assertEqual((second["retry_of_run_id"], self.finished(second)["status"]), (first["id"], "succeeded"))
         self.assertEqual(self.began(), {second["id"]: 1})
         self.nothing_held()
+
+
+class RequestTest(HookTest):
+    """A request that a crash cut off is not made again, by nobody: it may have arrived."""
+    daemon_binary = "faults"
+
+    def crashed_at(self, point):
+        """The run of a daemon that died there; the next one is up."""
+        agent = self.hook()
+        self.crash_at(point, lambda: self.wake(agent))
+        return self.finished(self.runs()[0])
+
+    def assert_lost(self, run, arrived):
+        self.assertEqual((run["status"], run["errorCode"]), ("failed", "process_lost"))
+        self.assertIn("may have arrived", run["error"])
+        self.assertNotIn("retrying", run["error"])
+        self.nothing_held()
+        self.assertEqual((len(self.runs()), len(self.requests)), (1, arrived))
+
+    def test_it_was_made(self):
+        self.assert_lost(self.crashed_at("run.http.after"), 1)
+
+    def test_it_was_about_to_be_made(self):
+        self.assert_lost(self.crashed_at("run.http.before"), 0)
+
+    def test_it_waited_for_its_turn(self):
+        run = self.crashed_at("run.prepared")
+        self.assertEqual(run["status"], "succeeded", run)
+        self.nothing_held()
+        self.assertEqual([headers["Idempotency-Key"] for _, headers, _ in self.requests], [run["id"]])
+
+
+class GivenUpTest(RunTest):
+    """What can never be done is tried so many times, and no run stays open for it."""
+    daemon_binary = "faults"
+    daemon_env = {**RunTest.daemon_env, "BERTH_TEST_RUN_ATTEMPTS": "3"}
+
+    def assert_given_up(self, run):
+        row = self.finished(run)
+        self.assertEqual((row["status"], row["errorCode"]), ("failed", "process_lost"))
+        self.assertIn("tried many times", row["error"])
+        self.nothing_held()
+        self.assertEqual(len(self.runs()), 1)
+        self.assertEqual(self.daemon.log().count("a run is given up"), 1)
+
+    def test_a_command_that_nobody_knows(self):
+        """Its row says that it runs, and that is all there is of it."""
+        run = self.wake(self.runner(HOLD))
+        self.up(run)
+        columns = ", ".join(c["name"] for c in self.daemon.sql("PRAGMA table_info(executions)")
+                            if c["name"] not in ("id", "idempotency_key"))
+        self.edit(f"INSERT INTO executions (id, idempotency_key, {columns}) SELECT ?, 'nobody', {columns} "
+                  "FROM executions", (UNKNOWN,))
+        self.edit("UPDATE heartbeat_runs SET execution_id = ? WHERE id = ?", (UNKNOWN, run["id"]))
+        self.release_held()
+        self.assert_given_up(run)
+
+    def test_output_that_cannot_be_read(self):
+        run = self.wake(self.runner(HOLD))
+        self.up(run)
+        log = self.daemon.data / "run-logs" / self.row_of(run)["log_ref"]
+        log.unlink()
+        log.mkdir()
+        self.release_held()
+        self.assert_given_up(run)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,9 @@
 
 import json
 import shutil
-import threading
 import unittest
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from runtest import HOLD, RunTest, wait_until
+from runtest import HOLD, HookTest, RunTest, wait_until
 
 
 class LocalTest(RunTest):
@@ -478,40 +476,7 @@ class SelectTest(RunTest):
         super().nothing_left()
 
 
-class HttpTest(RunTest):
-    daemon_binary = "faults"
-
-    def setUp(self):
-        super().setUp()
-        self.requests = requests = []
-        self.status = 200
-        self.gate = threading.Event()
-        self.gate.set()
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(handler):
-                body = handler.rfile.read(int(handler.headers["Content-Length"] or 0))
-                requests.append((handler.path, dict(handler.headers), body))
-                self.gate.wait()
-                handler.send_response(self.status)
-                handler.end_headers()
-                handler.wfile.write(b'{"ok": true}')
-
-            def log_message(self, *_):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        thread = threading.Thread(target=self.server.serve_forever)
-        thread.start()
-        self.addCleanup(thread.join)
-        self.addCleanup(self.server.server_close)
-        self.addCleanup(self.server.shutdown)
-        self.addCleanup(self.gate.set)
-
-    def hook(self):
-        return self.agent(self.acme, adapterType="http",
-                          adapterConfig={"url": f"http://127.0.0.1:{self.server.server_port}/hook"})
-
+class HttpTest(HookTest):
     def test_cancelled_before_its_turn(self):
         """Only some requests are made at a time. One that was cancelled while it waited is never made."""
         self.gate.clear()
@@ -528,23 +493,13 @@ class HttpTest(RunTest):
         self.assertEqual(len(self.requests), 4)
         self.nothing_held()
 
-    def test_one_that_may_have_arrived(self):
-        """It is not made again under its own id; who tries again says so."""
-        agent = self.hook()
-        self.crash_at("run.http.after", lambda: self.wake(agent))
-        first, second = wait_until(lambda: len(self.runs()) == 2 and self.runs(), "it is tried again")
-        self.assertEqual(self.finished(first)["errorCode"], "process_lost")
-        self.assertEqual(self.finished(second)["status"], "succeeded")
-        self.assertEqual([run["id"].encode() in body for run, (_, _, body) in zip((first, second), self.requests, strict=True)],
-                         [True, True])
-        self.nothing_held()
-
     def test_a_request(self):
         agent = self.hook()
         run = self.finished(self.wake(agent))
         self.assertEqual(run["status"], "succeeded", run)
         self.assertEqual(len(self.requests), 1)
         self.assertIn(run["id"].encode(), self.requests[0][2])
+        self.assertEqual(self.requests[0][1]["Idempotency-Key"], run["id"])
         self.status = 500
         run = self.finished(self.wake(agent))
         self.assertEqual((run["status"], run["error"]), ("failed", "HTTP invoke failed with status 500"))

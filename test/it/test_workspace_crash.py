@@ -1,18 +1,16 @@
 """The daemon killed at every crash point of workspaces (`workspace.*`, those of the merge and of bundles have unit tests),
 and at random moments. Afterwards every file on the host is the old one or the new one, and every change made in the
-sandbox is in the directory, in a copy kept beside it, or in a salvage.
-
-A point that no operation here reaches fails the test, so a new one needs an operation."""
+sandbox is in the directory, in a copy kept beside it, or in a salvage."""
 
 # slow: a daemon for each point
 
-import http.client
 import os
-import signal
 import subprocess
 import unittest
 
-from berthtest import BINARIES, ident, wait_until
+from berthtest import ident, wait_until
+from crashtest import Died, PointWalk
+from crashtest import Operation as AnyOperation
 from sandboxtest import BERTH, RUN_A
 from workspacerounds import WorkspaceRounds
 from workspacetest import WorkspaceTest, contents
@@ -21,22 +19,9 @@ UNIT = ("workspace.merge.", "workspace.bundle.")
 START = {"a": "a0\n", "both": "b0\n", "gone": "g0\n", "stays": "s0\n", "d/x": "x0\n"}
 
 
-class Died(Exception):
-    pass
-
-
-class Operation:
+class Operation(AnyOperation):
     config = {}
     restored = True  # whether what was changed is wanted in the end
-
-    def __init__(self, t):
-        self.t = t
-
-    def stage(self):
-        """Before the daemon that crashes is started."""
-
-    def act(self):
-        raise NotImplementedError
 
     def check(self):
         """What is special to it, when all is over."""
@@ -135,30 +120,14 @@ class Recover(Operation):
             self.t.daemon.kill()
         self.t.daemon.env.pop("BERTH_CRASH_AT")
 
-    def act(self):
-        pass
-
 
 OPERATIONS = [Stage, Restore, Release, Reuse, Discard, Git, Recover]
 
 
-class CrashTest(WorkspaceTest):
-    daemon_binary = "faults"
-    daemon_autostart = False
+class CrashTest(PointWalk, WorkspaceTest):
     daemon_env = {"BERTH_SWEEP_INTERVAL_MS": "30"}
 
-    def ask(self, method, path, body=None):
-        try:
-            answer = self.req(method, path, body)
-        except (OSError, http.client.HTTPException) as error:
-            self.daemon.process.wait(20)
-            raise Died from error
-        self.assertLess(answer.status, 300, answer.body)
-        return answer.json
-
     def prepare(self, cls):
-        self.daemon = self.new_daemon(env=dict(self.daemon_env))
-        self.daemon.start()
         self.acme = self.company()
         self.require_sandboxes()
         self.env = self.environment(self.acme, config={**BERTH, **cls.config})
@@ -166,34 +135,6 @@ class CrashTest(WorkspaceTest):
         self.edited = False
         for name, text in START.items():
             self.put(name, text)
-
-    def once(self, cls, point=None):
-        """One run on a daemon of its own, killed at the point: whether it was reached; without one, what was."""
-        self.prepare(cls)
-        operation = cls(self)
-        operation.stage()
-        if self.daemon.running():
-            self.daemon.stop()
-        trace = self.daemon.data / "trace"
-        self.daemon.env["BERTH_CRASH_AT" if point else "BERTH_FAULT_TRACE"] = point or str(trace)
-        try:
-            self.daemon.start()
-            operation.act()
-        except (Died, AssertionError):
-            if self.daemon.running() or not point:
-                raise
-        crashed = not self.daemon.running()
-        if crashed:
-            self.assertEqual(self.daemon.process.wait(), -signal.SIGKILL, self.daemon.log_tail())
-            self.daemon.kill()
-        else:
-            self.daemon.stop()
-        self.daemon.env.pop("BERTH_CRASH_AT", None)
-        self.daemon.env.pop("BERTH_FAULT_TRACE", None)
-        self.daemon.start()
-        self.check(operation)
-        self.daemon.stop()
-        return crashed if point else trace.read_text().split()
 
     def check(self, operation):
         half = "SELECT id FROM workspaces WHERE state IN ('staging', 'restoring')"
@@ -225,23 +166,7 @@ class CrashTest(WorkspaceTest):
         operation.check()
 
     def test_every_point(self):
-        listed = {p for p in subprocess.run([BINARIES["faults"], "faults"], capture_output=True, text=True,
-                                            check=True).stdout.split()
-                  if p.startswith("workspace.") and not p.startswith(UNIT)}
-        reached, only = set(), os.environ.get("BERTH_WALK_ONLY", "")
-        for cls in OPERATIONS:
-            if only.lower() not in cls.__name__.lower():
-                continue
-            passed = self.once(cls)
-            for point in sorted({p for p in passed if p in listed}):
-                with self.subTest(operation=cls.__name__, point=point):
-                    if point not in reached and self.once(cls, f"{point}:1"):
-                        reached.add(point)
-        if not only:
-            self.assertEqual(listed - reached, set(), "points that no operation reaches")
-
-    def tearDown(self):
-        unittest.TestCase.tearDown(self)
+        self.walk(OPERATIONS, self.listed("workspace.") - self.listed(*UNIT), again=False)
 
 
 class RoundsTest(WorkspaceTest):

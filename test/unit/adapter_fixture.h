@@ -38,6 +38,7 @@ static inline void fixture_init(struct adapter_fixture *f, const char *type, con
                                         .agent = &f->agent,
                                         .company_name = "Acme",
                                         .run_id = "run-1",
+                                        .run_at = INT64_C(1778407200123456),
                                         .target = { .kind = kind, .cwd = "/w" } };
         if (streq(kind, "ssh"))
                 f->identity = fixture_json("{\"transport\":\"ssh\",\"host\":\"h\",\"port\":22,"

@@ -158,7 +158,7 @@ static void test_pi(void **state)
                    NULL,
                    "pi|--mode|json|-p|--provider|xai|--model|grok/4|--thinking|low|--tools|"
                    "read,bash,edit,write,grep,find,ls|--session|"
-                   "/w/.paperclip-runtime/pi/sessions/run-1-agent-1.jsonl|go");
+                   "/w/.paperclip-runtime/pi/sessions/2026-05-10T10-00-00-123456Z-agent-1.jsonl|go");
         check_args("pi_local", "ssh", "{\"model\":\"xai/grok\",\"promptTemplate\":\"go\"}",
                    "/s/old.jsonl",
                    "pi|--mode|json|-p|--provider|xai|--model|grok|--tools|"

@@ -503,10 +503,71 @@ static void test_numbers_that_are_none(void **state)
         done(&t);
 }
 
+static bool is_last(const char *type, const char *line)
+{
+        return adapter_is_last_word(type, line, strlen(line));
+}
+
+static void test_last_word(void **state)
+{
+        assert_true(adapter_has_last_word("claude_local"));
+        assert_false(adapter_has_last_word("codex_local"));
+        assert_false(adapter_has_last_word("nobody"));
+        assert_int_equal(adapter_linger_ms("claude_local"), 5000);
+        assert_true(is_last("claude_local", CLAUDE_END));
+        assert_true(is_last("claude_local", "  {\"a\":1, \"type\" : \"result\"} "));
+        assert_false(is_last("claude_local", "{\"type\":\"result\""));
+        assert_false(is_last("claude_local", "{\"type\":\"assistant\",\"x\":\"result\"}"));
+        assert_false(is_last("claude_local", "[\"type\",\"result\"]"));
+        assert_false(is_last("claude_local", "\"result\""));
+        assert_false(is_last("claude_local", ""));
+        assert_false(is_last("codex_local", CLAUDE_END));
+}
+
+/* Whom we ended after his last word has ended as that says; whom we ended without one was killed.
+ */
+static void ask(struct parsed *t, const char *out, bool timed_out)
+{
+        struct adapter_exit end = {
+                .code = -1, .signal = "SIGTERM", .was_asked = true, .timed_out = timed_out
+        };
+
+        begin(t, "claude_local", NULL, NULL);
+        feed(t, false, out);
+        adapter_parser_finish(t->p, &end, &t->f.arena, &t->res);
+        adapter_parser_free(t->p);
+}
+
+static void test_asked_to_end(void **state)
+{
+        struct parsed t;
+
+        ask(&t, CLAUDE_BEGIN CLAUDE_END, false);
+        assert_true(t.res.as_said);
+        assert_int_equal(t.res.exit_code, 0);
+        assert_text(t.res.error_message, NULL);
+        done(&t);
+        ask(&t, "{\"type\":\"result\",\"is_error\":true,\"result\":\"no luck\"}\n", false);
+        assert_true(t.res.as_said);
+        assert_int_equal(t.res.exit_code, 1);
+        assert_text(t.res.error_message, "no luck");
+        done(&t);
+        ask(&t, CLAUDE_BEGIN, false);
+        assert_false(t.res.as_said);
+        assert_text(t.res.error_message, "Claude was ended by SIGTERM");
+        done(&t);
+        ask(&t, CLAUDE_BEGIN CLAUDE_END, true);
+        assert_false(t.res.as_said);
+        assert_text(t.res.error_code, "timeout");
+        done(&t);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_claude),
+                cmocka_unit_test(test_last_word),
+                cmocka_unit_test(test_asked_to_end),
                 cmocka_unit_test(test_claude_without_a_result),
                 cmocka_unit_test(test_claude_errors),
                 cmocka_unit_test(test_a_login_address),

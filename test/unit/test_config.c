@@ -261,6 +261,24 @@ static void test_errors_name_where_it_came_from(void **state)
         assert_non_null(strstr(f->err.msg, "berth.toml"));
 }
 
+/* Whatever else is wrong, and however it is said: a name that nobody reads is a mistake. */
+static void test_a_setting_that_is_none(void **state)
+{
+        struct fixture *f = *state;
+
+        write_file(f, "op_threads = 0\nsweep_interval = 5\n[log]\nlevel = \"warn\"\n");
+        refuses(f, "berth.toml", "'sweep_interval'");
+        write_file(f, "[log]\nlevels = \"warn\"\n");
+        refuses(f, "berth.toml", "'log.levels'");
+        /* One that a flag or a variable overrules is a setting all the same. */
+        write_file(f, "listen = \"127.0.0.1:1\"\nop_threads = 3\nallowed_hostnames = [\"a\"]\n");
+        f->flags.listen = "127.0.0.1:2";
+        setenv("BERTH_OP_THREADS", "4", 1);
+        setenv("BERTH_ALLOWED_HOSTNAMES", "b", 1);
+        load_well(f);
+        assert_int_equal(f->config.op_threads, 4);
+}
+
 static void test_switches(void **state)
 {
         static const struct {
@@ -344,6 +362,7 @@ int main(void)
                 CONFIG_TEST(test_every_key_of_the_file),
                 CONFIG_TEST(test_limits_of_numbers),
                 CONFIG_TEST(test_errors_name_where_it_came_from),
+                CONFIG_TEST(test_a_setting_that_is_none),
                 CONFIG_TEST(test_switches),
                 CONFIG_TEST(test_trust_needs_loopback),
                 CONFIG_TEST(test_data_directory),

@@ -184,9 +184,18 @@ export interface Provider {
 	configSchema?: Schema;
 }
 
+export interface PluginDriver {
+	driverKey: string;
+	displayName: string;
+	description?: string;
+	pluginKey: string;
+	configSchema?: Schema;
+}
+
 export interface Capabilities {
 	drivers: Record<string, string>;
 	sandboxProviders: Record<string, Provider>;
+	pluginDrivers: PluginDriver[];
 }
 
 export interface LeakItem {

@@ -3,7 +3,7 @@ import type { Capabilities, Environment, Json, JsonObject, Schema } from "../mod
 import { isObject } from "./schema";
 
 export interface EnvironmentKind {
-	/** "local", "ssh", "plugin", "sandbox:PROVIDER" */
+	/** "local", "ssh", "plugin:PLUGIN:DRIVER", "sandbox:PROVIDER" */
 	id: string;
 	driver: string;
 	title: string;
@@ -11,6 +11,8 @@ export interface EnvironmentKind {
 	schema: Schema;
 	/** Members of the configuration that follow from the kind. */
 	fixed: JsonObject;
+	/** Where in the body of a request the form's values are. */
+	path: "config" | "config.driverConfig";
 }
 
 const LOCAL: Schema = {
@@ -37,6 +39,15 @@ const SSH: Schema = {
 	},
 };
 
+/** What a plugin's own driver is told is kept and handed on as it is: none of its fields is for a new secret. */
+function inTheOpen(schema: Schema | undefined): Schema {
+	const properties = Object.entries(schema?.properties ?? {}).map(([key, { format, ...p }]) => [key, format === "secret-ref"
+		? { ...p, description: `${p.description ?? ""} Kept as it is written, for everybody who sees the environment.`.trim() }
+		: { ...p, ...(format ? { format } : {}) }]);
+
+	return { ...schema, type: "object", properties: Object.fromEntries(properties) as Record<string, Schema> };
+}
+
 export function kindsOf(capabilities: Capabilities): EnvironmentKind[] {
 	const sandboxes = Object.entries(capabilities.sandboxProviders).map(([provider, p]) => ({
 		id: `sandbox:${provider}`,
@@ -45,6 +56,16 @@ export function kindsOf(capabilities: Capabilities): EnvironmentKind[] {
 		description: p.description,
 		schema: p.configSchema ?? { type: "object", properties: {} },
 		fixed: { provider },
+		path: "config" as const,
+	}));
+	const plugins = capabilities.pluginDrivers.map((d) => ({
+		id: `plugin:${d.pluginKey}:${d.driverKey}`,
+		driver: "plugin",
+		title: d.displayName,
+		description: d.description,
+		schema: inTheOpen(d.configSchema),
+		fixed: { pluginKey: d.pluginKey, driverKey: d.driverKey },
+		path: "config.driverConfig" as const,
 	}));
 
 	// What agents can work in first; what is for tests last.
@@ -52,23 +73,28 @@ export function kindsOf(capabilities: Capabilities): EnvironmentKind[] {
 		- Number(capabilities.sandboxProviders[b.fixed.provider]?.status !== "supported"));
 	return [
 		...sandboxes,
-		{ id: "ssh", driver: "ssh", title: "SSH host", description: "A directory on another machine.", schema: SSH, fixed: {} },
-		{ id: "local", driver: "local", title: "This machine", description: "Commands run as the daemon's user, without walls.", schema: LOCAL, fixed: {} },
+		...plugins,
+		{ id: "ssh", driver: "ssh", title: "SSH host", description: "A directory on another machine.", schema: SSH, fixed: {}, path: "config" },
+		{ id: "local", driver: "local", title: "This machine", description: "Commands run as the daemon's user, without walls.", schema: LOCAL, fixed: {}, path: "config" },
 	];
 }
 
 /** The kind of an environment that exists, also when its provider is gone. */
 export function kindOfEnvironment(e: Environment, kinds: EnvironmentKind[]): EnvironmentKind {
 	const provider = String(e.config.provider ?? "");
-	const id = e.driver === "sandbox" ? `sandbox:${provider}` : e.driver;
-	const properties = Object.fromEntries(Object.keys(e.config).filter((k) => k !== "provider").map((k) => [k, {}]));
+	const ofPlugin = e.driver === "plugin";
+	const { pluginKey = "", driverKey = "" } = e.config;
+	const id = ofPlugin ? `plugin:${String(pluginKey)}:${String(driverKey)}` : e.driver === "sandbox" ? `sandbox:${provider}` : e.driver;
+	const config = ofPlugin && isObject(e.config.driverConfig) ? e.config.driverConfig : e.config;
+	const properties = Object.fromEntries(Object.keys(config).filter((k) => k !== "provider").map((k) => [k, {}]));
 
 	return kinds.find((k) => k.id === id) ?? {
 		id,
 		driver: e.driver,
-		title: e.driver === "plugin" ? `Plugin driver ${String(e.config.driverKey ?? "")}` : provider || e.driver,
+		title: ofPlugin ? `Plugin driver ${String(driverKey)}` : provider || e.driver,
 		schema: { type: "object", properties },
-		fixed: provider ? { provider } : {},
+		fixed: ofPlugin ? { pluginKey, driverKey } : provider ? { provider } : {},
+		path: ofPlugin ? "config.driverConfig" : "config",
 	};
 }
 
@@ -76,6 +102,7 @@ export function kindOfEnvironment(e: Environment, kinds: EnvironmentKind[]): Env
 export function toForm(kind: EnvironmentKind, config: JsonObject): JsonObject {
 	const { privateKeySecretRef, ...rest } = config;
 
+	if (kind.driver === "plugin") return isObject(config.driverConfig) ? config.driverConfig : {};
 	if (kind.driver !== "ssh") return config;
 	const id = isObject(privateKeySecretRef) ? (privateKeySecretRef.secretId as Json) : undefined;
 	const form: JsonObject = Object.fromEntries(Object.entries(rest).filter(([, v]) => v !== null));
@@ -87,7 +114,7 @@ export function toForm(kind: EnvironmentKind, config: JsonObject): JsonObject {
 const UUID = /^[0-9a-f-]{36}$/i;
 
 export function fromForm(kind: EnvironmentKind, form: JsonObject): JsonObject {
-	const config: JsonObject = { ...form, ...kind.fixed };
+	const config: JsonObject = kind.driver === "plugin" ? { ...kind.fixed, driverConfig: form } : { ...form, ...kind.fixed };
 	const key = config.privateKey;
 
 	if (kind.driver === "ssh" && typeof key === "string" && UUID.test(key)) {

@@ -4,7 +4,7 @@ import type { Json, JsonObject, Schema } from "../model";
 
 export type Kind = "text" | "lines" | "number" | "boolean" | "choice" | "secret" | "object" | "map" | "list" | "json";
 
-export function typeOf(s: Schema): string | undefined {
+function typeOf(s: Schema): string | undefined {
 	if (Array.isArray(s.type)) return s.type.find((t) => t !== "null");
 	return s.type;
 }
@@ -19,7 +19,7 @@ export function choicesOf(s: Schema): { value: Json; label: string }[] | undefin
 	return undefined;
 }
 
-export function isSecret(s: Schema): boolean {
+function isSecret(s: Schema): boolean {
 	return s.format === "secret-ref";
 }
 

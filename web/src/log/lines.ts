@@ -140,7 +140,7 @@ function isWide(code: number): boolean {
 }
 
 /** Where the rows of a line end, for a width in cells. */
-export function wrap(text: string, columns: number): number[] {
+function wrap(text: string, columns: number): number[] {
 	if (text.length * 2 <= columns) return [text.length];
 	const ends: number[] = [];
 	let cells = 0;

@@ -112,7 +112,7 @@ interface Window {
 }
 
 /** Which rows are seen. Beyond HEIGHT_MAX the scrollbar stands for parts of the log, not for pixels. */
-export function windowOf(rows: number, scroll: number, view: number): Window {
+function windowOf(rows: number, scroll: number, view: number): Window {
 	const full = rows * ROW_PX + 2 * PAD_PX;
 	const height = Math.min(full, HEIGHT_MAX);
 	const part = height > view ? Math.min(1, scroll / (height - view)) : 0;

@@ -38,7 +38,7 @@ const TICKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 15_
 	900_000, 1_800_000, 3_600_000, 7_200_000, 14_400_000, 43_200_000, 86_400_000];
 
 /** Round steps, about six of them. */
-export function ticks(from: number, to: number): number[] {
+function ticks(from: number, to: number): number[] {
 	const step = TICKS.find((t) => (to - from) / t <= 7) ?? 86_400_000;
 	const all: number[] = [];
 

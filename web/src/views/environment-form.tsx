@@ -61,7 +61,7 @@ function Editor(props: EditorProps) {
 	function looksRight(): boolean {
 		const found: Errors = {};
 
-		check(kind.schema, form, "config", found);
+		check(kind.schema, form, kind.path, found);
 		if (name.trim() === "") found.name = "A name is needed.";
 		setErrors(found);
 		if (Object.keys(found).length > 0) focusError();
@@ -129,7 +129,7 @@ function Editor(props: EditorProps) {
 			)}
 			<TextField label="Name" value={name} onInput={setName} error={errors.name} required />
 			<TextField label="Description" value={description} onInput={setDescription} error={errors.description} />
-			<SchemaForm key={kind.id} schema={kind.schema} value={form} onChange={setForm} path="config" errors={errors} secrets={props.secrets}
+			<SchemaForm key={kind.id} schema={kind.schema} value={form} onChange={setForm} path={kind.path} errors={errors} secrets={props.secrets}
 				hide={["provider"]} fold />
 			<Problem error={error} />
 			{error instanceof ApiError && <Rejections details={error.details} />}

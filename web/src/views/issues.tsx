@@ -8,7 +8,7 @@ import { CheckField } from "../ui/field";
 import { Table } from "../ui/table";
 import { nameIn } from "./run-parts";
 
-export function isClosed(i: Issue): boolean {
+function isClosed(i: Issue): boolean {
 	return i.status === "done" || i.status === "cancelled";
 }
 

@@ -1,7 +1,7 @@
 // What runs where, at a glance: what went wrong comes first.
 import { useMemo } from "preact/hooks";
 import { useHere } from "../context";
-import { count, duration } from "../format";
+import { count } from "../format";
 import { useQuery } from "../live";
 import type { Agent, Environment, Lease, Run } from "../model";
 import { Loading, Problem, Section, State, ticker, Title, When, type Tone } from "../ui/basic";
@@ -11,12 +11,12 @@ import { Timeline, type Lane } from "../ui/timeline";
 import { LeaseTable } from "./lease-table";
 import { EnvironmentTable, namesOf } from "./environment-table";
 import { LeaksSection } from "./leaks";
+import { isFailure, isOver, took } from "./run-parts";
 
 const RUNS = 200;
 const LANES = 12;
 const LISTED = 10;
 const DAY = 86_400_000;
-const OVER = ["succeeded", "failed", "cancelled", "timed_out"];
 
 export function OverviewView() {
 	const { at } = useHere();
@@ -25,7 +25,7 @@ export function OverviewView() {
 	const runs = useQuery<Run[]>(at(`/heartbeat-runs?limit=${RUNS}`), ["runs"]);
 	const agents = useQuery<Agent[]>(at("/agents"), ["agents"]);
 	const active = environments.data?.filter((e) => e.status === "active").length;
-	const running = runs.data?.filter((r) => !OVER.includes(r.status)).length;
+	const running = runs.data?.filter((r) => !isOver(r)).length;
 	const failed = runs.data?.filter(isFailure).length;
 
 	return (
@@ -71,18 +71,14 @@ function Tile(props: { href: string; title: string; value: number | undefined; n
 
 /* Runs */
 
-export function isFailure(r: Run): boolean {
-	return r.status === "failed" || r.status === "timed_out";
-}
-
-export function runTone(r: Run): Tone {
+function runTone(r: Run): Tone {
 	if (isFailure(r)) return "bad";
 	if (r.status === "succeeded") return "good";
 	return r.status === "cancelled" ? "quiet" : "busy";
 }
 
 function rank(r: Run): number {
-	if (!OVER.includes(r.status)) return 1;
+	if (!isOver(r)) return 1;
 	return isFailure(r) ? 0 : 2;
 }
 
@@ -134,7 +130,7 @@ function RunsSection(props: { runs: Run[] | undefined; agents: Agent[] | undefin
 					{ title: "Agent", main: true, cell: (r) => <a href={to(`/runs/${r.id}`)}>{name(r)}</a> },
 					{ title: "Status", cell: (r) => <State value={r.status} /> },
 					{ title: "Started", cell: (r) => <When at={r.startedAt ?? r.createdAt} /> },
-					{ title: "Took", end: true, wide: true, cell: (r) => (r.finishedAt && r.startedAt ? duration(Date.parse(r.finishedAt) - Date.parse(r.startedAt)) : "–") },
+					{ title: "Took", end: true, wide: true, cell: took },
 					{ title: "Problem", wide: true, cell: (r) => <span class="cut" title={r.error ?? ""}>{r.error ?? ""}</span> },
 				]} />
 		</Section>

@@ -5,10 +5,14 @@ import type { Agent, Run } from "../model";
 import { State, When } from "../ui/basic";
 import { Table } from "../ui/table";
 
-export const OVER = ["succeeded", "failed", "cancelled", "timed_out"];
+const OVER = ["succeeded", "failed", "cancelled", "timed_out"];
 
 export function isOver(r: { status: string }): boolean {
 	return OVER.includes(r.status);
+}
+
+export function isFailure(r: Run): boolean {
+	return r.status === "failed" || r.status === "timed_out";
 }
 
 export function took(r: Run): string {

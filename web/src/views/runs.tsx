@@ -5,12 +5,12 @@ import { useQuery } from "../live";
 import type { Agent, Run } from "../model";
 import { Loading, Problem, Title } from "../ui/basic";
 import { SelectField } from "../ui/field";
-import { isOver, RunTable } from "./run-parts";
+import { isFailure, isOver, RunTable } from "./run-parts";
 
 const KINDS: Record<string, (r: Run) => boolean> = {
 	all: () => true,
 	now: (r) => !isOver(r),
-	failed: (r) => r.status === "failed" || r.status === "timed_out",
+	failed: isFailure,
 	succeeded: (r) => r.status === "succeeded",
 	cancelled: (r) => r.status === "cancelled",
 };

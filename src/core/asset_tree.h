@@ -1,0 +1,54 @@
+/* The tree of one asset: what an agent's program is given beside the work, put together from files
+ * of this machine before it is brought into a place (run_assets.h).
+ *
+ * Files become 0600, what can be executed 0700, directories 0700. Where links are followed, the
+ * content of what they lead to is taken, and they may not lead out of the directory that is added:
+ * what lies in there may have been written by an agent, and what is copied here is read by one.
+ * Pipes, sockets and devices, and names that begin with "._", are left out. Too much of anything is
+ * ERR_TOO_LARGE.
+ *
+ * The key is a hash of all that was added, names and contents. A tree without a directory (fd -1)
+ * only counts and hashes.
+ *
+ * Operation threads. */
+#ifndef BERTH_CORE_ASSET_TREE_H
+#define BERTH_CORE_ASSET_TREE_H
+
+#include <sodium.h>
+
+#include "rt/op.h"
+
+#define ASSET_FILES_MAX 10000
+#define ASSET_BYTES_MAX ((uint64_t)256 << 20)
+#define ASSET_DEPTH_MAX 32
+#define ASSET_KEY_LEN   64
+
+struct asset_tree {
+        struct op *op;
+        int fd;
+        uint64_t files, bytes;
+        crypto_hash_sha256_state hash;
+};
+
+/* An empty directory at `path`, whose parent is there; NULL: none. */
+int asset_tree_init(struct asset_tree *t, struct op *op, const char *path, struct err *err);
+void asset_tree_done(struct asset_tree *t);
+
+/* All of a directory as `to` ("": the root). `from` may be a link. Names in `exclude`
+ * (NULL-terminated; may be NULL) are left out at every depth. */
+int asset_tree_add_dir(struct asset_tree *t, const char *from, const char *to, bool follow,
+                       const char *const *exclude, struct err *err);
+/* One file; `follow`: it may be a link to anywhere. 1, or 0 when it is not there. */
+int asset_tree_add_file(struct asset_tree *t, const char *from, const char *to, bool follow,
+                        struct err *err);
+/* A link, whatever it leads to. */
+int asset_tree_add_link(struct asset_tree *t, const char *target, const char *to, struct err *err);
+int asset_tree_add_text(struct asset_tree *t, const char *to, const char *text, struct err *err);
+
+/* Remove a directory and all that is in it; that it is not there is fine. */
+int asset_tree_remove(const char *path, struct err *err);
+
+/* Once. */
+void asset_tree_key(struct asset_tree *t, char ret[ASSET_KEY_LEN + 1]);
+
+#endif
