@@ -226,8 +226,8 @@ static int operations(struct call *c, struct err *err)
         if (r < 0)
                 return r;
         call_list(c, &w);
-        return call_list_end(
-                &w, execution_workspace_operations(c->op, c->rt, id, show_workspace_operation, &w, err));
+        return call_list_end(&w, execution_workspace_operations(c->op, c->rt, id,
+                                                                show_workspace_operation, &w, err));
 }
 
 static int control(struct call *c, struct err *err)

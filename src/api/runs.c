@@ -306,7 +306,8 @@ static int operations(struct call *c, struct err *err)
         if (r < 0)
                 return r;
         call_list(c, &w);
-        return call_list_end(&w, run_view_operations(c->op, c->rt, id, show_workspace_operation, &w, err));
+        return call_list_end(
+                &w, run_view_operations(c->op, c->rt, id, show_workspace_operation, &w, err));
 }
 
 /* They are quick and say what they have to say in their row. */

@@ -49,7 +49,7 @@ static int run_create(struct cli *c, const struct args *a, struct err *err)
         json_t *agent, *env = cli_keep(c, json_object());
         json_t *config = NULL, *body = cli_keep(c, json_object());
         const char *company;
-        int r = cli_company(c, false, &company, err);
+        int r = cli_company(c, true, &company, err);
 
         if (r >= 0)
                 r = body_set(body, "name", a->words[0], err);

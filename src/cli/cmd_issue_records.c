@@ -13,7 +13,7 @@ static void print_comment(struct cli *c, const json_t *comment)
         const char *author = cli_text(comment, "authorAgentId");
 
         out_line("%s %s", cli_text(comment, "createdAt"),
-                 *author ? cli_printf(c, "agent %s", author)
+                 *author ? cli_printf(c, "agent %s", cli_named(c, "/api/agents", author))
                          : cli_printf(c, "user %s", cli_text(comment, "authorUserId")));
         text_print("  ", cli_text(comment, "body"));
 }

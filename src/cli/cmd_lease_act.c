@@ -26,6 +26,7 @@ static int run_acquire(struct cli *c, const struct args *a, struct err *err)
                 .idempotency_key = args_value(a, "key"),
         };
         struct berth_error error;
+        const char *company;
         json_t *environment;
         struct berth *api;
         int r = 0;
@@ -34,6 +35,8 @@ static int run_acquire(struct cli *c, const struct args *a, struct err *err)
                 return err_set(err, ERR_USAGE, "--run: '%s' is not a UUID", o.run_id);
         if (args_value(a, "ttl"))
                 r = duration_parse("--ttl", args_value(a, "ttl"), &o.ttl_ms, err);
+        if (r >= 0 && !uuid_is_valid(a->words[0])) /* Local comes with the first company */
+                r = cli_company(c, true, &company, err);
         if (r >= 0)
                 r = cli_environment(c, a->words[0], &environment, err);
         if (r >= 0)

@@ -14,6 +14,9 @@
 
 #define PROGRAM "paperclip-bridge-server.mjs"
 #define WORD    "berth-queue:"
+#define HEX4    "[0-9a-f][0-9a-f][0-9a-f][0-9a-f]"
+/* Files of requests. Others are nobody's: what cannot be answered must keep nobody waiting. */
+#define NAMES HEX4 HEX4 "-" HEX4 "-" HEX4 "-" HEX4 "-" HEX4 HEX4 HEX4 ".json"
 
 /* Take a lock that is a directory with the pid of its holder; $lock, and what the text calls it. */
 #define LOCK(what)                                                                                  \
@@ -75,7 +78,7 @@ static const char turn_script[] =
                             "  rm -f \"$q/requests/$2\"; rm -rf \"$lock\" \"$r.tmp\"; trap - EXIT\n"
                             "fi\n"
                             "n=0; while :; do\n"
-                            "  for f in \"$q\"/requests/*.json; do\n"
+                            "  for f in \"$q\"/requests/" NAMES "; do\n"
                             "    [ -f \"$f\" ] || continue\n"
                             "    printf '" WORD
                             "%s ' \"${f##*/}\"; head -c \"$5\" \"$f\" | base64 | tr -d '\\n'\n"

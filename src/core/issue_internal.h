@@ -16,8 +16,8 @@ int issue_may_write(struct db *db, const struct op *op, struct issue *issue, str
 /* Whether the lock is somebody else's who may still be working. */
 int issue_lock_holds(struct db *db, const struct op *op, const char *lock_run_id, bool *ret,
                      struct err *err);
-/* The run that works on the issue, or will next; one that was cancelled and whose command is not gone
- * yet, too. NULL: none. */
+/* The run that works on the issue, or will next; one that was cancelled and whose command is not
+ * gone yet, too. NULL: none. */
 int issue_active_run(struct db *db, const struct op *op, const struct issue *issue,
                      const char **ret, struct err *err);
 /* 403 when an agent names the run of another one. */

@@ -24,7 +24,7 @@ void live_event_unref(struct shared_event *e)
 /* What it costs to keep: its own memory, and a slot in a ring that is at least a quarter full. */
 static size_t cost(const struct shared_event *e)
 {
-        return sizeof(*e) + LIVE_HEAD_MAX + e->event.len + 4 * sizeof(e);
+        return sizeof(*e) + LIVE_HEAD_MAX + e->event.len + 4 * sizeof(void *);
 }
 
 /* By size */
@@ -106,9 +106,9 @@ static struct live_ring *new_ring(struct live_rings *all, const char *company_id
 
         snprintf(r->company_id, sizeof(r->company_id), "%s", company_id);
         r->n_slots = FIRST_SLOTS;
-        r->slots = xcalloc(r->n_slots, sizeof(*r->slots));
+        r->slots = xcalloc(r->n_slots, sizeof(void *));
         r->gone = all->gone;
-        r->bytes = sizeof(*r) + FIRST_SLOTS * sizeof(*r->slots);
+        r->bytes = sizeof(*r) + FIRST_SLOTS * sizeof(void *);
         all->bytes += r->bytes;
         r->next = *bucket;
         *bucket = r;
@@ -139,7 +139,7 @@ static struct shared_event **slot(const struct live_ring *r, size_t i)
 
 static void resize_slots(struct live_ring *r, size_t n_slots)
 {
-        struct shared_event **slots = xcalloc(n_slots, sizeof(*slots));
+        struct shared_event **slots = xcalloc(n_slots, sizeof(void *));
 
         for (size_t i = 0; i < r->n; i++)
                 slots[i] = *slot(r, i);
@@ -225,8 +225,16 @@ void live_rings_init(struct live_rings *all, int64_t gone)
 
 void live_rings_done(struct live_rings *all)
 {
-        struct live_ring *r;
+        for (size_t b = 0; b < ARRAY_LEN(all->buckets); b++) {
+                struct live_ring *r = all->buckets[b], *next;
 
-        while ((r = one_of_the_largest(all)))
-                drop_oldest(all, r);
+                for (; r; r = next) {
+                        next = r->next;
+                        for (size_t i = 0; i < r->n; i++)
+                                live_event_unref(*slot(r, i));
+                        free(r->slots);
+                        free(r);
+                }
+        }
+        *all = (struct live_rings){ 0 };
 }

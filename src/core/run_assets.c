@@ -7,6 +7,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/path.h"
+#include "core/adapter_descriptor.h"
 #include "core/run_wait.h"
 #include "core/workspace.h"
 
@@ -146,6 +147,13 @@ static int fail(struct run_task *t, int r, struct err *err)
                        env->driver, err->msg);
 }
 
+static bool has_assets(const struct run_task *t)
+{
+        const struct adapter_descriptor *d = adapter_find(t->agent.adapter_type);
+
+        return d && json_object_get(d->json, "assets");
+}
+
 int run_assets(struct run_task *t, struct err *err)
 {
         CLEAN(buf_done) struct buf script = BUF_INIT;
@@ -154,6 +162,8 @@ int run_assets(struct run_task *t, struct err *err)
         int r = 0;
 
         json_object_del(t->context, RUN_ASSETS_MEMBER); /* nobody else says where they are */
+        if (!has_assets(t))
+                return 0;
         run_input(t, NULL);
         plan = adapter_assets(t->op, &t->input);
         if (json_array_size(plan) == 0)

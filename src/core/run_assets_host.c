@@ -298,38 +298,73 @@ int run_asset_gather(struct run_asset *a, bool *ret_empty, struct err *err)
 
 /* On this machine */
 
-/* A directory of the company's: seeded, and with links to the skills beside what is there. */
+/* A link that is ours and leads to another directory, or to none any more, is made anew or goes;
+ * whatever else has the name stays. */
+static int link_skill(const char *link, const char *target, struct err *err)
+{
+        char there[4096];
+        ssize_t n = readlink(link, there, sizeof(there) - 1);
+
+        if (n >= 0) {
+                there[n] = '\0';
+                if (!streq(there, target))
+                        (void)unlink(link);
+        }
+        if (symlink(target, link) < 0 && errno != EEXIST)
+                return err_sys(err, ERR_IO, errno, "create %s", link);
+        return 0;
+}
+
+static void drop_dangling(const struct run_asset *a, const char *path)
+{
+        DIR *dir = opendir(path);
+        size_t n = strlen(a->t->rt->data_dir);
+        const struct dirent *entry;
+        char target[4096];
+
+        while (dir && (entry = readdir(dir))) {
+                ssize_t len = readlinkat(dirfd(dir), entry->d_name, target, sizeof(target));
+
+                if (len > (ssize_t)n && strncmp(target, a->t->rt->data_dir, n) == 0 &&
+                    faccessat(dirfd(dir), entry->d_name, F_OK, 0) < 0)
+                        (void)unlinkat(dirfd(dir), entry->d_name, 0);
+        }
+        if (dir)
+                closedir(dir);
+}
+
+static int link_skills(struct run_asset *a, const char *dir, struct err *err)
+{
+        int r = path_make_dirs(dir, 0700, err);
+
+        find_missing(a);
+        if (r >= 0)
+                drop_dangling(a, dir);
+        for (size_t i = 0; r >= 0 && i < a->skills->n; i++) {
+                const struct skill *s = &a->skills->at[i];
+
+                if (skill_is_wanted(a->t->config, s->name))
+                        r = link_skill(join(a, dir, s->name), s->dir, err);
+        }
+        return r;
+}
+
+/* A directory of the company's: seeded, and with links to the skills beside what is there. It
+ * serves all agents of the company, so it has the skills of all of them. */
 static int provide_company(struct run_asset *a, const json_t *part, struct err *err)
 {
-        const char *path = company_dir(a, json_get_string(part, "company"));
         size_t i;
         json_t *one;
-        int r = seed(a, part, path, err);
+        int r;
 
-        a->dir = path;
+        a->dir = company_dir(a, json_get_string(part, "company"));
+        r = seed(a, part, a->dir, err);
         json_array_foreach((json_t *)parts(a), i, one)
         {
                 const char *into = json_get_string(one, "skills");
-                const char *dir = into ? join(a, path, into) : NULL;
 
-                if (!into)
-                        continue;
-                find_missing(a);
-                if (r >= 0)
-                        r = path_make_dirs(dir, 0700, err);
-                for (size_t k = 0; r >= 0 && k < a->skills->n; k++) {
-                        const struct skill *s = &a->skills->at[k];
-                        const char *link = join(a, dir, s->name);
-                        char there[4096];
-                        ssize_t n = readlink(link, there, sizeof(there) - 1);
-
-                        if (!skill_is_wanted(a->t->config, s->name))
-                                continue;
-                        if (n >= 0 && (there[n] = '\0', !streq(there, s->dir)))
-                                (void)unlink(link);
-                        if (symlink(s->dir, link) < 0 && errno != EEXIST)
-                                r = err_sys(err, ERR_IO, errno, "create %s", link);
-                }
+                if (r >= 0 && into)
+                        r = link_skills(a, join(a, a->dir, into), err);
         }
         return r;
 }

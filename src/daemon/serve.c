@@ -180,6 +180,18 @@ static int load_adapters(struct daemon *d, struct err *err)
         return adapter_load(dir, complain_adapter, NULL, err);
 }
 
+/* 0: the server's own. */
+static unsigned body_timeout_ms(void)
+{
+#ifdef BERTH_FAULTS
+        const char *given = getenv("BERTH_TEST_BODY_TIMEOUT_MS");
+
+        if (given)
+                return (unsigned)strtoul(given, NULL, 10);
+#endif
+        return 0;
+}
+
 static int start_loop(struct daemon *d, struct err *err)
 {
         struct http_server_config http = {
@@ -187,6 +199,7 @@ static int start_loop(struct daemon *d, struct err *err)
                 .handler = &api_handler,
                 .ctx = &d->api,
                 .max_connections = listen_capacity(),
+                .body_timeout_ms = body_timeout_ms(),
         };
         int r = uv_loop_init(&d->loop);
 

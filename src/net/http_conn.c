@@ -422,11 +422,16 @@ static enum http_deadline next_deadline(const struct http_conn *c)
 {
         if (c->phase == CONN_LINGER)
                 return DEADLINE_LINGER;
+        /* One that reads earlier answers slowly has no more time for this. */
+        if (http_conn_is_carried(c) && c->phase == CONN_BODY && !current(c)->body_paused)
+                return DEADLINE_BODY;
         if (http_conn_pending(c) > 0)
                 return DEADLINE_WRITE;
         switch (c->phase) {
         case CONN_HEAD:
-                return c->in.len > 0 ? DEADLINE_HEAD : DEADLINE_IDLE;
+                if (c->in.len > 0)
+                        return DEADLINE_HEAD;
+                return http_conn_is_carried(c) ? DEADLINE_CARRIED_IDLE : DEADLINE_IDLE;
         case CONN_BODY:
                 return current(c)->body_paused ? DEADLINE_NONE : DEADLINE_BODY;
         case CONN_ANSWER:
@@ -443,7 +448,9 @@ static enum http_deadline next_deadline(const struct http_conn *c)
 static void settle(struct http_conn *c)
 {
         enum http_deadline kind = next_deadline(c);
-        bool extends = kind == DEADLINE_WRITE || kind == DEADLINE_BODY || kind == DEADLINE_IDLE;
+        bool extends = kind == DEADLINE_WRITE || kind == DEADLINE_IDLE ||
+                       kind == DEADLINE_CARRIED_IDLE ||
+                       (kind == DEADLINE_BODY && !http_conn_is_carried(c));
 
         if (c->out.data && http_conn_pending(c) == 0)
                 buf_done(&c->out);
@@ -524,6 +531,7 @@ static struct http_conn *new_conn(struct http_server *s, const struct http_peer 
         c->peer = *peer;
         c->deadline_kind = DEADLINE_NONE;
         c->out.max = HTTP_STREAM_MAX_PENDING;
+        link_init(&c->kin);
         link_init(&c->due);
         link_init(&c->deadline);
         return c;
@@ -536,6 +544,10 @@ static void start(struct http_conn *c, struct byte_stream *stream, bool surplus)
         c->stream = stream;
         stream_on_ready(stream, on_ready, c);
         link_append(&s->conns, &c->all);
+        if (http_conn_is_carried(c)) {
+                link_append(&s->carried, &c->kin);
+                s->n_carried++;
+        }
         s->n_conns++;
         s->n_handles++;
         if (surplus)

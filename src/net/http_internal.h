@@ -20,15 +20,16 @@
 #include "codec/http1.h"
 #include "net/http_server.h"
 
-#define READ_SIZE        65536 /* of the one read buffer that all connections share */
-#define PIPELINE_PENDING 65536 /* unsent bytes past which no further request is started */
-#define SMALL_BODY       65536 /* bodies up to here are always taken */
-#define COPY_BODY_MAX    16384 /* smaller bodies are copied behind their head, to leave as one */
-#define LINGER_MS        5000  /* how long a closing connection waits for the client's end */
-#define PROBE_MS         1000  /* see http_deadline */
-#define ACCEPT_RETRY_MS  100   /* after a failure to accept that is not the client's */
-#define SURPLUS_MAX      64    /* connections past the limit that are still told so */
-#define UNIX_PLACES      64    /* connections past all that, for the Unix socket only */
+#define READ_SIZE           65536 /* of the one read buffer that all connections share */
+#define PIPELINE_PENDING    65536 /* unsent bytes past which no further request is started */
+#define SMALL_BODY          65536 /* bodies up to here are always taken */
+#define COPY_BODY_MAX       16384 /* smaller bodies are copied behind their head, to leave as one */
+#define LINGER_MS           5000  /* how long a closing connection waits for the client's end */
+#define PROBE_MS            1000  /* see http_deadline */
+#define ACCEPT_RETRY_MS     100   /* after a failure to accept that is not the client's */
+#define SURPLUS_MAX         64    /* connections past the limit that are still told so */
+#define CARRIER_SURPLUS_MAX 16    /* the same of one carrier */
+#define UNIX_PLACES         64    /* connections past all that, for the Unix socket only */
 
 /* A member of a circular list whose head is a link of its own. */
 struct http_link {
@@ -66,6 +67,7 @@ enum http_deadline {
         DEADLINE_HEAD,
         DEADLINE_BODY,
         DEADLINE_IDLE,
+        DEADLINE_CARRIED_IDLE, /* the same of carried connections: theirs is another list */
         DEADLINE_WRITE,
         DEADLINE_LINGER,
         /* A TCP client that closed its side may be gone or may only have finished sending; the
@@ -100,6 +102,7 @@ struct http_conn {
         struct socket_stream socket; /* where that is ours; see http_conn_open() */
         struct http_server *server;
         struct http_link all;      /* in server->conns */
+        struct http_link kin;      /* in server->carried, or alone */
         struct http_link due;      /* in server->due, or alone */
         struct http_link deadline; /* in server->deadlines[deadline_kind], or alone */
         uint64_t deadline_at;      /* uv_now() */
@@ -154,10 +157,11 @@ struct http_server {
         struct http_server_config config;
         struct http_listener *listeners;
         struct http_link conns;
+        struct http_link carried; /* those of them that something else carries */
         struct http_link due;
         struct http_link deadlines[N_DEADLINES];
         unsigned limits_ms[N_DEADLINES];
-        unsigned n_conns;
+        unsigned n_conns, n_carried;
         unsigned n_handles; /* until their close callbacks */
         size_t bodies;      /* bytes of large bodies in memory */
         size_t answers;     /* bytes of large answers in memory */
@@ -175,6 +179,12 @@ struct http_server {
         char keep_alive[80]; /* the header lines of a connection that stays */
         char scratch[READ_SIZE];
 };
+
+/* Something else than a socket of ours carries it; see http_server_serve(). */
+static inline bool http_conn_is_carried(const struct http_conn *c)
+{
+        return c->peer.via;
+}
 
 /* http_server.c */
 /* When the answers in memory are too much, give up the clients that have not read for longest. */

@@ -170,20 +170,24 @@ static void tune_tcp(int fd)
         (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
 }
 
-/* Close the connection that has been idle longest, so that nobody can shut the others out by
- * holding connections open. One that has just sent something is not idle, only not read yet. */
-static bool close_an_idle_one(struct http_server *s)
+/* Close the connection that has been idle longest, of `via` when that is not NULL, so that nobody
+ * can shut the others out by holding connections open. One that has just sent something is not
+ * idle, only not read yet. */
+static bool close_an_idle_one(struct http_server *s, enum http_deadline kind, const void *via)
 {
-        struct http_link *list = &s->deadlines[DEADLINE_IDLE];
+        struct http_link *list = &s->deadlines[kind];
         int tries = IDLE_TRIES;
 
-        for (struct http_link *l = list->next; l != list && tries > 0; l = l->next, tries--) {
+        for (struct http_link *l = list->next; l != list && tries > 0; l = l->next) {
                 struct http_conn *c = container_of(l, struct http_conn, deadline);
 
+                if (via && c->peer.via != via)
+                        continue;
                 if (!stream_has_input(c->stream)) {
                         http_conn_close(c);
                         return true;
                 }
+                tries--;
         }
         return false;
 }
@@ -199,8 +203,8 @@ static void admit(struct http_listener *l, int take_fd, const struct sockaddr_st
 
         if (l->is_unix)
                 limit += SURPLUS_MAX + UNIX_PLACES;
-        surplus = s->n_conns >= limit && !close_an_idle_one(s);
-        if (s->n_conns >= limit + SURPLUS_MAX) {
+        surplus = s->n_conns - s->n_carried >= limit && !close_an_idle_one(s, DEADLINE_IDLE, NULL);
+        if (s->n_conns - s->n_carried >= limit + SURPLUS_MAX) {
                 close(take_fd);
                 return;
         }
@@ -210,25 +214,49 @@ static void admit(struct http_listener *l, int take_fd, const struct sockaddr_st
         http_conn_open(s, take_fd, &peer, surplus);
 }
 
+static unsigned count_of(const struct http_server *s, const void *via)
+{
+        unsigned n = 0;
+
+        for (const struct http_link *l = s->carried.next; l != &s->carried; l = l->next)
+                n += container_of(l, struct http_conn, kin)->peer.via == via;
+        return n;
+}
+
+/* Whether one more is taken, be it only to be told that it is one too many. */
+static bool admits_carried(struct http_server *s, const void *via, bool *ret_surplus)
+{
+        unsigned own = count_of(s, via);
+        bool full = false;
+
+        if (own >= s->config.max_per_carrier)
+                full = !close_an_idle_one(s, DEADLINE_CARRIED_IDLE, via);
+        else if (s->n_carried >= s->config.max_carried)
+                full = !close_an_idle_one(s, DEADLINE_CARRIED_IDLE, NULL);
+        *ret_surplus = full;
+        return !s->draining && own < s->config.max_per_carrier + CARRIER_SURPLUS_MAX &&
+               s->n_carried < s->config.max_carried + SURPLUS_MAX;
+}
+
 void http_server_serve(struct http_server *s, struct byte_stream *take_stream,
                        const struct http_peer *peer)
 {
-        bool surplus = s->n_conns >= s->config.max_connections && !close_an_idle_one(s);
+        bool surplus;
 
-        if (s->draining || s->n_conns >= s->config.max_connections + SURPLUS_MAX)
-                stream_close(take_stream, NULL, NULL);
-        else
+        if (admits_carried(s, peer->via, &surplus))
                 http_conn_open_stream(s, take_stream, peer, surplus);
+        else
+                stream_close(take_stream, NULL, NULL);
 }
 
 void http_server_serve_fd(struct http_server *s, int take_fd, const struct http_peer *peer)
 {
-        bool surplus = s->n_conns >= s->config.max_connections && !close_an_idle_one(s);
+        bool surplus;
 
-        if (s->draining || s->n_conns >= s->config.max_connections + SURPLUS_MAX)
-                close(take_fd);
-        else
+        if (admits_carried(s, peer->via, &surplus))
                 http_conn_open(s, take_fd, peer, surplus);
+        else
+                close(take_fd);
 }
 
 static void watch_listeners(struct http_server *s, bool on)
@@ -348,6 +376,8 @@ static void set_defaults(struct http_server *s, const struct http_server_config 
         c->max_answers = c->max_answers ? c->max_answers : (size_t)256 << 20;
         c->max_bodies = c->max_bodies ? c->max_bodies : (size_t)256 << 20;
         c->max_connections = c->max_connections ? c->max_connections : 4096;
+        c->max_carried = c->max_carried ? c->max_carried : 4096;
+        c->max_per_carrier = c->max_per_carrier ? c->max_per_carrier : 96;
         c->head_timeout_ms = c->head_timeout_ms ? c->head_timeout_ms : 10000;
         c->body_timeout_ms = c->body_timeout_ms ? c->body_timeout_ms : 30000;
         c->idle_timeout_ms = c->idle_timeout_ms ? c->idle_timeout_ms : 185000;
@@ -355,6 +385,7 @@ static void set_defaults(struct http_server *s, const struct http_server_config 
         s->limits_ms[DEADLINE_HEAD] = c->head_timeout_ms;
         s->limits_ms[DEADLINE_BODY] = c->body_timeout_ms;
         s->limits_ms[DEADLINE_IDLE] = c->idle_timeout_ms;
+        s->limits_ms[DEADLINE_CARRIED_IDLE] = c->idle_timeout_ms;
         s->limits_ms[DEADLINE_WRITE] = c->write_timeout_ms;
         s->limits_ms[DEADLINE_LINGER] = LINGER_MS;
         s->limits_ms[DEADLINE_PROBE] = PROBE_MS;
@@ -373,6 +404,7 @@ int http_server_new(const struct http_server_config *config, struct http_server 
         s = xcalloc(1, sizeof(*s));
         set_defaults(s, config);
         link_init(&s->conns);
+        link_init(&s->carried);
         link_init(&s->due);
         for (int kind = 0; kind < N_DEADLINES; kind++)
                 link_init(&s->deadlines[kind]);
@@ -397,8 +429,10 @@ void http_server_forget(struct http_conn *c)
         struct http_server *s = c->server;
 
         link_remove(&c->all);
+        link_remove(&c->kin);
         link_remove(&c->due);
         http_deadline_clear(c);
+        s->n_carried -= http_conn_is_carried(c);
         if (--s->n_conns == 0)
                 (void)uv_timer_stop(&s->timer);
 }

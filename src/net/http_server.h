@@ -80,8 +80,12 @@ struct http_server_config {
                                it those who have not read for longest are closed */
         unsigned max_connections;  /* default 4096; the next takes the place of the one that is idle
                                       longest, or is answered 503 and closed */
+        unsigned max_carried;      /* default 4096; the same for http_server_serve(), whose
+                                      connections do not count above */
+        unsigned max_per_carrier;  /* default 96: of these with one `via` */
         unsigned head_timeout_ms;  /* default 10000; 408 */
-        unsigned body_timeout_ms;  /* default 30000 without a byte; 408 */
+        unsigned body_timeout_ms;  /* default 30000 without a byte, on carried connections for all
+                                      of it; 408 */
         unsigned idle_timeout_ms;  /* default 185000; closed */
         unsigned write_timeout_ms; /* default 30000 without progress; closed */
 };
@@ -90,8 +94,10 @@ int http_server_new(const struct http_server_config *config, struct http_server 
                     struct err *err);
 /* Take over a listening socket (any number). Closed with the server. */
 int http_server_listen(struct http_server *s, int take_fd, struct err *err);
-/* Serve a connection that something else carries, such as a box's tunnel. When there are too many
- * it is answered 503 and closed. */
+/* Serve a connection that something else carries, such as a box's tunnel; peer->via, never NULL,
+ * says what. When there are too many, of all or of that one, the one that is idle longest makes
+ * room, or this one is answered 503 and closed. Whoever sends through these is not trusted to be in
+ * a hurry: a request has to arrive in time however steadily its bytes come. */
 void http_server_serve(struct http_server *s, struct byte_stream *take_stream,
                        const struct http_peer *peer);
 /* The same over a connected socket. */

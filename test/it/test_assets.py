@@ -155,8 +155,9 @@ class SandboxTest(Assets):
         """The key is in a file of the place, and nowhere here; the user's login stays here."""
         self.users(".codex/auth.json", "LOGIN\n")
         key = 'sk-"quoted"\\and-back'
+        secret = self.ok("POST", f"/api/companies/{ident(self.acme)}/secrets", {"name": "key", "value": key}, status=201)
         agent = self.coder("codex_local", self.sandbox(), look=f"{REMOTE}/codex",
-                           env={"OPENAI_API_KEY": {"type": "plain", "value": key}})
+                           env={"OPENAI_API_KEY": {"type": "secret_ref", "secretId": secret["id"]}})
         _, _, seen = self.call(agent)
         mode, kind, line = seen[f"{REMOTE}/codex/home/auth.json"]
         self.assertEqual((mode, kind, json.loads(line)), ("600", "file", {"OPENAI_API_KEY": key}))
@@ -311,6 +312,26 @@ class HostTest(Assets):
         self.assertNotIn(f"{home}/stale", seen)
 
 
+    def test_a_place_that_does_not_take_them(self):
+        """remote-execution 8.84: something is in the way there. What is in the workspace is as it was."""
+        self.skill("review")
+        there = self.temp_dir()
+        (there / ".paperclip-runtime").mkdir()
+        (there / ".paperclip-runtime" / "claude").write_text("in the way\n")
+        before = sorted(p.name for p in self.work.iterdir())
+        env = self.host(workspaceMode="in_place", remoteWorkspacePath=str(there))
+        run = self.finished(self.wake(self.coder("claude_local", env)))
+        self.assertEqual((run["status"], run["errorCode"]), ("failed", "asset_staging_failed"))
+        self.assertTrue(run["error"].startswith('Failed to stage assets for environment "host" (ssh): asset "skills": '),
+                        run["error"])
+        self.assertEqual(self.daemon.sql("SELECT id FROM executions"), [])
+        self.assertEqual(sorted(p.name for p in self.work.iterdir()), before)
+        self.assertEqual([w["state"] for w in self.daemon.sql("SELECT state FROM workspaces")], ["ended"])
+        self.assertEqual(self.daemon.sql("SELECT id FROM salvages"), [])
+        self.assert_nothing_came_home()
+        self.nothing_held()
+
+
 class HereTest(Assets):
     def test_claude(self):
         """A directory of links, under the hash of what they lead to; no copy of the user's configuration."""
@@ -347,6 +368,12 @@ class HereTest(Assets):
         self.assertEqual(homes["CODEX_HOME"], str(home))
         self.assertEqual(seen[f"{home}/auth.json"][1:], ("link", "LOGIN"))
         self.assertEqual(os.readlink(home / "skills" / "review"), str(folder))
+        # A skill that is gone goes; what else is there stays.
+        (home / "skills" / "own").symlink_to("/nowhere")
+        shutil.rmtree(folder)
+        self.skill("deploy")
+        self.call(self.coder("codex_local"))
+        self.assertEqual(sorted(os.listdir(home / "skills")), ["deploy", "own"])
         _, homes, _ = self.call(self.coder("codex_local", look="/nowhere", env={"CODEX_HOME": "/tmp/mine"}))
         self.assertEqual(homes["CODEX_HOME"], "/tmp/mine")
 

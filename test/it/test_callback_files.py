@@ -263,6 +263,14 @@ class QueueTest(ProviderTest):
                    "no lock and nothing half written is left")
         self.assertEqual(list((self.files(run) / "requests").iterdir()), [])
 
+    def test_files_that_are_no_requests(self):
+        """They are nobody's, and keep no request waiting."""
+        run = self.run_of()
+        for name in ("0", "." + "0" * 35, "z" * 36, "0" * 36, "00000000-0000-4000-8000-00000000000A", "0000 0"):
+            (self.files(run) / "requests" / f"{name}.json").write_text("{}")
+        self.assert_status(run.req("GET", "/api/agents/me"), 200)
+        self.assertEqual(list((self.files(run) / "responses").glob("*.json")), [])
+
     def test_hostile_files(self):
         run = self.run_of()
         cases = {

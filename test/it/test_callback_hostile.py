@@ -1,6 +1,8 @@
 """What an agent that means harm sends through its channel: refused, bounded, told once."""
 
+import contextlib
 import json
+import select
 
 from berthtest import ident, wait_until
 from callbacktest import CallbackTest
@@ -105,6 +107,45 @@ class SmugglingTest(CallbackTest):
         for raw in raws:
             raw.close()
         wait_until(lambda: run.req("GET", "/api/agents/me").status == 200, "they are free again")
+
+    # Heads that never end hold connections, and a run has only so many.
+    def test_connections(self):
+        run, other = self.run_, self.run_of()
+        def hold():
+            raw = run.raw()
+            self.addCleanup(raw.close)
+            raw.send("GET")
+
+        def one_too_many():
+            hold()  # one whose bytes had not arrived made room, as if it were idle
+            with run.raw() as raw:
+                raw.send(run.head("GET", "/api/agents/me"))
+                return raw.response().status == 503
+        for _ in range(96):
+            hold()
+        wait_until(one_too_many, "no more are taken")
+        self.assert_status(other.req("GET", "/api/agents/me"), 200)
+        self.assertEqual(self.req("GET", "/api/health").status, 200)
+
+
+class SlowTest(CallbackTest):
+    daemon_env = {**CallbackTest.daemon_env, "BERTH_TEST_BODY_TIMEOUT_MS": "300"}
+
+    # A byte now and then is no way to keep a place.
+    def test_a_body_byte_by_byte(self):
+        run = self.run_of()
+        with run.raw() as raw:
+            raw.send(run.head("POST", f"/api/issues/{ident(self.issue)}/comments", "Content-Type: application/json",
+                              "Content-Length: 262144"))
+
+            def answered():
+                with contextlib.suppress(OSError):  # it was closed after its answer
+                    raw.send(" ")
+                return select.select([raw.sock], [], [], 0)[0]
+            wait_until(answered, "there is an answer although the body goes on")
+            self.assertEqual(raw.response("POST").status, 408)
+        wait_until(lambda: [e["status"] for e in run.events()] == [400], "its place is free")
+        self.assert_status(run.req("GET", "/api/agents/me"), 200)
 
 
 FLOOD = r"""

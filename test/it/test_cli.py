@@ -140,9 +140,15 @@ class EnvTest(CliTest):
     def test_a_company_is_made_when_there_is_none(self):
         self.run_ok("company", "delete", "Acme", "--yes")
         self.fails(5, "env", "list", says="berth company create NAME")
-        status, _, err = self.cli("env", "create", "sandbox", "here", "-o", "provider=fake")
-        self.assertEqual(status, 0, err)
-        self.assertIn('made a company named "Default"', err)
+        for make, *clean in ((("env", "create", "sandbox", "here", "-o", "provider=fake"), ("company", "delete", "Default")),
+                             (("agent", "create", "Ada", "-o", "command=true"), ("agent", "delete", "Ada"),
+                              ("company", "delete", "Default")),
+                             (("lease", "acquire", "Local"),)):
+            status, _, err = self.cli(*make)
+            self.assertEqual(status, 0, err)
+            self.assertIn('made a company named "Default"', err)
+            for words in clean:
+                self.run_ok(*words)
 
     def test_config(self):
         config = self.temp_dir() / "config.json"

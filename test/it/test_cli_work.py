@@ -88,6 +88,7 @@ class WorkCliTest(BerthTest):
         env = {"BERTH_API_KEY": token, "BERTH_RUN_ID": RUN, "BERTH_API_URL": self.daemon.url}
         self.assertEqual(self.json("issue", "checkout", "ACM-1", env=env)["checkoutRunId"], RUN)
         self.assertEqual(self.json("issue", "comment", "ACM-1", "hello", env=env)["createdByRunId"], RUN)
+        self.assertRegex(self.run_ok("issue", "comments", "ACM-1"), r" agent Ada \(\S+\)\n  hello\n")
 
     def test_comments_and_documents(self):
         self.run_ok("issue", "create", "x")

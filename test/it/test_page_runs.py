@@ -65,7 +65,7 @@ class WatchTest(PageRunTest):
         # And from the list.
         page.get_by_role("navigation").get_by_role("link", name="Runs").click()
         page.heading("Runs")
-        page.get_by_role("row").filter(hasText="succeeded").get_by_role("link").wait_for()
+        page.get_by_role("row").filter(hasText="succeeded").get_by_role("link", name="ACM-1").wait_for()
         self.assert_accessible(page)
 
     def test_cancelling(self):

@@ -1,7 +1,5 @@
 """Runs over the death of what they stand on: the daemon, the box, the command, the sandbox."""
 
-import contextlib
-import http.client
 import os
 import signal
 import unittest
@@ -163,6 +161,35 @@ class RecoveryTest(RunTest):
         self.nothing_held()
 
 
+class CrashTest(RunTest):
+    """What becomes of a run whose daemon dies between two steps; test_run_crash.py goes through all of them."""
+    daemon_binary = "faults"
+
+    def test_a_command_that_was_started_goes_on(self):
+        """Although its run does not say so: the daemon died before that was written."""
+        run = self.wake(self.runner(HOLD + "echo over"))
+        self.up(run)
+        self.daemon.kill()
+        self.edit("UPDATE heartbeat_runs SET step = 'preparing', execution_id = NULL WHERE id = ?", (run["id"],))
+        self.daemon.start()
+        self.release_held()
+        self.assertEqual(self.finished(run)["status"], "succeeded")
+        self.assertEqual((self.log_text(run), self.began()), ("up\nover\n", {run["id"]: 1}))
+        self.assertEqual(len(self.runs()), 1)
+        self.nothing_held()
+
+    def test_a_command_that_never_began_is_tried_again(self):
+        """environment-runtime, section 5.6: it was to be, and no box ever heard of it."""
+        agent = self.runner("echo hello")
+        self.crash_at("exec.intend.after", lambda: self.wake(agent))
+        first, second = wait_until(lambda: len(self.runs()) == 2 and self.runs(), "it is tried again")
+        lost = self.finished(first)
+        self.assertEqual((lost["status"], lost["errorCode"]), ("failed", "process_lost"))
+        self.assertEqual((second["retry_of_run_id"], self.finished(second)["status"]), (first["id"], "succeeded"))
+        self.assertEqual(self.began(), {second["id"]: 1})
+        self.nothing_held()
+
+
 class RequestTest(HookTest):
     """A request that a crash cut off is not made again, by nobody: it may have arrived."""
     daemon_binary = "faults"
@@ -170,15 +197,7 @@ class RequestTest(HookTest):
     def crashed_at(self, point):
         """The run of a daemon that died there; the next one is up."""
         agent = self.hook()
-        self.daemon.stop()
-        self.daemon.env = {**self.daemon.env, "BERTH_CRASH_AT": point}
-        self.daemon.start()
-        with contextlib.suppress(OSError, http.client.HTTPException):  # it may die before it answers
-            self.wake(agent)
-        wait_until(lambda: not self.daemon.running(), "it dies")
-        self.daemon.kill()
-        self.daemon.env.pop("BERTH_CRASH_AT")
-        self.daemon.start()
+        self.crash_at(point, lambda: self.wake(agent))
         return self.finished(self.runs()[0])
 
     def assert_lost(self, run, arrived):
@@ -234,35 +253,6 @@ class GivenUpTest(RunTest):
         log.mkdir()
         self.release_held()
         self.assert_given_up(run)
-
-
-class CrashTest(RunTest):
-    """What becomes of a run whose daemon dies between two steps; test_run_crash.py goes through all of them."""
-    daemon_binary = "faults"
-
-    def test_a_command_that_was_started_goes_on(self):
-        """Although its run does not say so: the daemon died before that was written."""
-        run = self.wake(self.runner(HOLD + "echo over"))
-        self.up(run)
-        self.daemon.kill()
-        self.edit("UPDATE heartbeat_runs SET step = 'preparing', execution_id = NULL WHERE id = ?", (run["id"],))
-        self.daemon.start()
-        self.release_held()
-        self.assertEqual(self.finished(run)["status"], "succeeded")
-        self.assertEqual((self.log_text(run), self.began()), ("up\nover\n", {run["id"]: 1}))
-        self.assertEqual(len(self.runs()), 1)
-        self.nothing_held()
-
-    def test_a_command_that_never_began_is_tried_again(self):
-        """environment-runtime, section 5.6: it was to be, and no box ever heard of it."""
-        agent = self.runner("echo hello")
-        self.crash_at("exec.intend.after", lambda: self.wake(agent))
-        first, second = wait_until(lambda: len(self.runs()) == 2 and self.runs(), "it is tried again")
-        lost = self.finished(first)
-        self.assertEqual((lost["status"], lost["errorCode"]), ("failed", "process_lost"))
-        self.assertEqual((second["retry_of_run_id"], self.finished(second)["status"]), (first["id"], "succeeded"))
-        self.assertEqual(self.began(), {second["id"]: 1})
-        self.nothing_held()
 
 
 if __name__ == "__main__":

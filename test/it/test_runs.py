@@ -477,8 +477,6 @@ class SelectTest(RunTest):
 
 
 class HttpTest(HookTest):
-    daemon_binary = "faults"
-
     def test_cancelled_before_its_turn(self):
         """Only some requests are made at a time. One that was cancelled while it waited is never made."""
         self.gate.clear()
@@ -493,17 +491,6 @@ class HttpTest(HookTest):
         self.assertEqual([self.finished(run)["status"] for run in runs if run is not waiting], ["succeeded"] * 4)
         self.assertEqual(self.finished(waiting)["status"], "cancelled")
         self.assertEqual(len(self.requests), 4)
-        self.nothing_held()
-
-    def test_one_that_may_have_arrived(self):
-        """It is not made again under its own id; who tries again says so."""
-        agent = self.hook()
-        self.crash_at("run.http.after", lambda: self.wake(agent))
-        first, second = wait_until(lambda: len(self.runs()) == 2 and self.runs(), "it is tried again")
-        self.assertEqual(self.finished(first)["errorCode"], "process_lost")
-        self.assertEqual(self.finished(second)["status"], "succeeded")
-        self.assertEqual([run["id"].encode() in body for run, (_, _, body) in zip((first, second), self.requests, strict=True)],
-                         [True, True])
         self.nothing_held()
 
     def test_a_request(self):

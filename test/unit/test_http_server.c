@@ -751,6 +751,83 @@ static void test_limit_surplus(void **state)
                 close(fds[i]);
 }
 
+/* One that a carrier with that number brings. */
+static int carry(struct fixture *f, uintptr_t number)
+{
+        struct http_peer peer = { .uid = (uid_t)-1, .address = "carried" };
+        int fds[2];
+
+        /* NOLINTNEXTLINE(performance-no-int-to-ptr): a number, never followed */
+        peer.via = (void *)number;
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds),
+                         0);
+        http_server_serve_fd(f->server, fds[1], &peer);
+        return fds[0];
+}
+
+static void is_one_too_many(struct fixture *f, uintptr_t number)
+{
+        struct buf CLEAN(buf_done) got = BUF_INIT;
+        unsigned before = f->server->n_carried;
+        int CLEAN(cleanup_fd) fd = carry(f, number);
+
+        hear_end(f, fd, &got);
+        assert_true(str_starts(buf_str(&got), "HTTP/1.1 503"));
+        close(take_fd(&fd));
+        TURN_UNTIL(f, f->server->n_carried == before);
+}
+
+/* What is carried has places of its own, each carrier some of them; the port keeps its own. */
+static void test_limit_carried(void **state)
+{
+        struct fixture *f = *state;
+        struct buf CLEAN(buf_done) got = BUF_INIT;
+        int fds[3], CLEAN(cleanup_fd) tcp = -1;
+
+        f->config.max_connections = 1;
+        f->config.max_carried = 3;
+        f->config.max_per_carrier = 2;
+        start(f);
+        for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
+                fds[i] = carry(f, i < 2 ? 1 : 2);
+                say(fds[i], "GET");
+                TURN_UNTIL(f, !link_is_empty(&f->server->deadlines[DEADLINE_HEAD]) &&
+                                      f->server->n_carried == i + 1);
+        }
+        is_one_too_many(f, 1); /* for the carrier */
+        is_one_too_many(f, 3); /* for all */
+        tcp = dial(f);
+        say(tcp, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\nGET");
+        hear(f, tcp, &got, "GET|");
+        ask(f, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", &got);
+        assert_true(str_starts(got.data, "HTTP/1.1 503")); /* the port has its own limit, too */
+        for (size_t i = 0; i < ARRAY_LEN(fds); i++)
+                close(fds[i]);
+        TURN_UNTIL(f, http_server_connections(f->server) == 1);
+        assert_int_equal(f->server->n_carried, 0);
+}
+
+/* The one that makes room is of the same carrier. */
+static void test_limit_carried_idle(void **state)
+{
+        struct fixture *f = *state;
+        struct buf CLEAN(buf_done) got = BUF_INIT;
+        int CLEAN(cleanup_fd) other = -1, CLEAN(cleanup_fd) own = -1, CLEAN(cleanup_fd) more = -1;
+
+        f->config.max_per_carrier = 1;
+        start(f);
+        other = carry(f, 1);
+        own = carry(f, 2);
+        more = carry(f, 2);
+        hear_end(f, own, &got);
+        assert_int_equal(got.len, 0);
+        say(other, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
+        hear(f, other, &got, "GET|");
+        buf_clear(&got);
+        say(more, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
+        hear(f, more, &got, "GET|");
+}
+
 /* The test lowers the number of descriptors to those in use: the client in the queue is taken on
  * the reserve and dropped, instead of waking the loop for ever. */
 static void test_out_of_descriptors(void **state)
@@ -861,6 +938,43 @@ static void test_deadline_body(void **state)
         ask(f, "POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc", &got);
         assert_true(str_starts(got.data, "HTTP/1.1 408"));
         assert_int_equal(f->n_aborts, 1);
+}
+
+/* When the body has to be there, after one byte of it and after another one later. */
+static void send_body(struct fixture *f, int fd, uint64_t ret_at[2])
+{
+        const struct http_link *waiting = &f->server->deadlines[DEADLINE_BODY];
+
+        say(fd, "POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\na");
+        buf_clear(&f->body);
+        TURN_UNTIL(f, f->body.len == 1 && !link_is_empty(waiting));
+        ret_at[0] = container_of(waiting->next, struct http_conn, deadline)->deadline_at;
+        TURN_UNTIL(f, uv_now(&f->loop) + f->server->limits_ms[DEADLINE_BODY] > ret_at[0]);
+        say(fd, "b");
+        TURN_UNTIL(f, f->body.len == 2);
+        uv_run(&f->loop, UV_RUN_NOWAIT);
+        ret_at[1] = container_of(waiting->next, struct http_conn, deadline)->deadline_at;
+}
+
+/* Steady bytes are time enough for a client of the port, and none for what is carried. */
+static void test_deadline_body_carried(void **state)
+{
+        struct fixture *f = *state;
+        uint64_t at[2];
+        int CLEAN(cleanup_fd) fd = -1;
+
+        f->finish_on_abort = true;
+        start(f);
+        fd = dial(f);
+        send_body(f, fd, at);
+        assert_true(at[1] > at[0]);
+        close(take_fd(&fd));
+        TURN_UNTIL(f, http_server_connections(f->server) == 0);
+        fd = carry(f, 1);
+        send_body(f, fd, at);
+        assert_true(at[1] == at[0]);
+        close(take_fd(&fd));
+        TURN_UNTIL(f, http_server_connections(f->server) == 0);
 }
 
 static void test_deadline_idle(void **state)
@@ -1588,12 +1702,15 @@ int main(void)
                 TEST(test_limit_answers),
                 TEST(test_limit_idle_makes_room),
                 TEST(test_limit_surplus),
+                TEST(test_limit_carried),
+                TEST(test_limit_carried_idle),
                 TEST(test_out_of_descriptors),
                 TEST(test_out_of_reserve),
                 TEST(test_deadline_linger),
                 TEST(test_deadline_head),
                 TEST(test_deadline_of_next_head),
                 TEST(test_deadline_body),
+                TEST(test_deadline_body_carried),
                 TEST(test_deadline_idle),
                 TEST(test_deadline_write),
                 TEST(test_idle_costs),

@@ -104,7 +104,12 @@ function NoCompany(props: { prefix: string; companies: Company[] }) {
 function Side(props: { companies: Company[]; company: Company | null; section: string }) {
 	const { token } = useStore(session);
 	const prefix = props.company && encodeURIComponent(props.company.issuePrefix);
+	const shown = props.section === "terminal" ? "leases" : props.section;
 
+	// On a phone the sections are a line that is longer than the screen.
+	useEffect(() => {
+		document.querySelector(".side nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+	}, [props.section, prefix]);
 	return (
 		<header class="side">
 			<a class="brand" href={prefix ? `/${prefix}` : "/"}>
@@ -123,7 +128,7 @@ function Side(props: { companies: Company[]; company: Company | null; section: s
 			{prefix && (
 				<nav aria-label="Sections">
 					{sections.filter((s) => !s.hidden).map((s) => (
-						<a key={s.name} href={`/${prefix}/${s.name}`} aria-current={s.name === props.section ? "page" : undefined}>
+						<a key={s.name} href={`/${prefix}/${s.name}`} aria-current={s.name === shown ? "page" : undefined}>
 							{s.title}
 						</a>
 					))}

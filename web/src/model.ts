@@ -50,6 +50,8 @@ export interface Run {
 	agentId: string;
 	agentName?: string;
 	issueId?: string | null;
+	issueIdentifier?: string | null;
+	issueTitle?: string | null;
 	invocationSource: string;
 	triggerDetail: string | null;
 	status: string;

@@ -60,7 +60,7 @@ export function Timeline(props: TimelineProps) {
 					</div>
 					<ul class="lane-track">
 						{lane.spans.map((s) => (
-							<li key={s.id} style={{ left: percent(s.start), width: `calc(${percent(s.end ?? to)} - ${percent(s.start)})` }}>
+							<li key={s.id} style={{ left: `min(${percent(s.start)}, 100% - 4px)`, width: `calc(${percent(s.end ?? to)} - ${percent(s.start)})` }}>
 								<Bar span={s} now={to} when={props.when ?? exactly} took={props.took ?? duration} />
 							</li>
 						))}
@@ -71,7 +71,7 @@ export function Timeline(props: TimelineProps) {
 				<div class="lane-label" />
 				<div class="lane-track">
 					{ticks(from, to).map((at) => (
-						<span key={at} style={{ left: percent(at) }}>
+						<span key={at} style={{ left: percent(at), transform: at > to - (to - from) / 10 ? "translateX(-100%)" : undefined }}>
 							{axis(at)}
 						</span>
 					))}

@@ -45,7 +45,7 @@ function Existing(props: { id: string }) {
 			<Comments issue={issue} agents={agents} />
 			<Section title="Runs">
 				<Problem error={runs.error} />
-				{runs.data && <RunTable runs={runs.data} agents={agents} empty="No run has worked on it." />}
+				{runs.data && <RunTable ofIssue runs={runs.data} agents={agents} empty="No run has worked on it." />}
 			</Section>
 			{waking && agent && <WakeDialog agent={agent} issue={issue} onClose={() => setWaking(false)} />}
 		</>

@@ -35,7 +35,7 @@ export function OverviewView() {
 				<Tile href="environments" title="Environments" value={active} note="active" />
 				<Tile href="leases" title="Leases" value={leases.data?.length} note="living" tone={leases.data?.length ? "busy" : "quiet"} />
 				<Tile href="runs" title="Runs" value={running} note="now" tone={running ? "busy" : "quiet"} />
-				<Tile href="runs" title="Failures" value={failed} note={`of the last ${count(runs.data?.length ?? 0, "run")}`}
+				<Tile href="runs" title="Failures" value={failed} note={runs.data ? `of the last ${count(runs.data.length, "run")}` : "of the last runs"}
 					tone={failed ? "bad" : "good"} />
 			</ul>
 			<LeaksSection />
@@ -123,8 +123,9 @@ function RunsSection(props: { runs: Run[] | undefined; agents: Agent[] | undefin
 	return (
 		<Section title="Runs">
 			<Problem error={props.error} />
+			{!props.runs && !props.error && <Loading />}
 			{lanes.length > 0 && <Timeline label="Runs over time, by agent" lanes={lanes} from={from} to={now} />}
-			<Table caption="Runs, failures first" rows={sorted} id={(r) => r.id}
+			{props.runs && <Table caption="Runs, failures first" rows={sorted} id={(r) => r.id}
 				empty={<>No run yet. Wake an agent, and what it does appears here.</>}
 				columns={[
 					{ title: "Agent", main: true, cell: (r) => <a href={to(`/runs/${r.id}`)}>{name(r)}</a> },
@@ -132,7 +133,7 @@ function RunsSection(props: { runs: Run[] | undefined; agents: Agent[] | undefin
 					{ title: "Started", cell: (r) => <When at={r.startedAt ?? r.createdAt} /> },
 					{ title: "Took", end: true, wide: true, cell: took },
 					{ title: "Problem", wide: true, cell: (r) => <span class="cut" title={r.error ?? ""}>{r.error ?? ""}</span> },
-				]} />
+				]} />}
 		</Section>
 	);
 }

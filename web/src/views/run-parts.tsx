@@ -23,7 +23,7 @@ export function nameIn(agents: Agent[] | undefined, id: string | null | undefine
 	return agents?.find((a) => a.id === id)?.name ?? "";
 }
 
-export function RunTable(props: { runs: Run[]; agents?: Agent[]; empty: string; ofAgent?: boolean }) {
+export function RunTable(props: { runs: Run[]; agents?: Agent[]; empty: string; ofAgent?: boolean; ofIssue?: boolean }) {
 	const { to } = useHere();
 	const name = (r: Run) => r.agentName || nameIn(props.agents, r.agentId) || "Agent";
 
@@ -34,6 +34,8 @@ export function RunTable(props: { runs: Run[]; agents?: Agent[]; empty: string; 
 					<a href={to(`/runs/${r.id}`)}>{props.ofAgent ? r.id.slice(-12) : `${name(r)} ${r.id.slice(-6)}`}</a>
 				) },
 				{ title: "State", sort: (r) => r.status, cell: (r) => <State value={r.status} /> },
+				...(props.ofIssue ? [] : [{ title: "Issue", wide: true, cell: (r: Run) => r.issueIdentifier
+					&& <a class="cut" href={to(`/issues/${r.issueId}`)} title={r.issueTitle ?? ""}>{r.issueIdentifier}</a> }]),
 				{ title: "Why", wide: true, cell: (r) => [r.invocationSource, r.triggerDetail].filter(Boolean).join(", ").replaceAll("_", " ") },
 				{ title: "Queued", sort: (r) => Date.parse(r.createdAt), cell: (r) => <When at={r.createdAt} /> },
 				{ title: "Took", end: true, cell: took },

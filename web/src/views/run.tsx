@@ -6,7 +6,7 @@ import { useHere } from "../context";
 import { LogView } from "../log/log-view";
 import { useLog } from "../log/source";
 import { onLive, useQuery } from "../live";
-import type { Environment, Issue, RunDetail, RunEvent } from "../model";
+import type { Environment, RunDetail, RunEvent } from "../model";
 import { navigate } from "../router";
 import { Action, Code, Facts, Loading, Problem, Section, State, Title, When } from "../ui/basic";
 import { Confirm } from "../ui/dialog";
@@ -61,12 +61,11 @@ function About(props: { run: RunDetail }) {
 	const { run } = props;
 	const { to } = useHere();
 	const environment = useQuery<Environment>(run.environmentId ? `/environments/${run.environmentId}` : null).data;
-	const issue = useQuery<Issue>(run.issueId ? `/issues/${run.issueId}` : null, ["issues"]).data;
 
 	const rows: [string, ComponentChildren][] = [
 		["State", <><State value={run.status} />{isOver(run) && run.step !== "done" && <span class="dim"> {run.step}</span>}</>],
 		["Agent", <a href={to(`/agents/${run.agentId}`)}>{run.agentName ?? run.agentId}</a>],
-		["Issue", run.issueId ? <a href={to(`/issues/${run.issueId}`)}>{issue ? `${issue.identifier} ${issue.title}` : run.issueId}</a> : "–"],
+		["Issue", run.issueIdentifier ? <a href={to(`/issues/${run.issueId}`)}>{run.issueIdentifier} {run.issueTitle}</a> : "–"],
 		["Environment", run.environmentId ? <a href={to(`/environments/${run.environmentId}`)}>{environment?.name ?? run.environmentId}</a> : "–"],
 		["Lease", run.leaseId ? <a href={to(`/leases/${run.leaseId}`)}><code>{run.leaseId.slice(-12)}</code></a> : "–"],
 		["Woken by", [run.invocationSource, run.triggerDetail].filter(Boolean).join(", ").replaceAll("_", " ")],

@@ -57,7 +57,7 @@ function List() {
 						{ title: "Kept in", wide: true, cell: (s) => vaults.data?.find((v) => v.id === s.providerConfigId)?.displayName ?? providerName(providers.data, s.provider) },
 						{ title: "Version", end: true, wide: true, cell: (s) => s.latestVersion },
 						{ title: "Used by", end: true, sort: (s) => s.referenceCount ?? 0, cell: (s) => s.referenceCount ?? 0 },
-						{ title: "Last used", cell: (s) => <When at={s.lastResolvedAt} none="never" /> },
+						{ title: "Last used", wide: true, cell: (s) => <When at={s.lastResolvedAt} none="never" /> },
 					]} />
 			)}
 		</>
