@@ -3,7 +3,8 @@
 
 #include "core/run_internal.h"
 
-#define AGENTS 100
+#define AGENTS   100
+#define AGENT_ID "%08u-0000-4000-8000-000000000000"
 
 /* A store that counts its transactions. */
 struct counted {
@@ -41,7 +42,7 @@ static int put_run(struct db *db, unsigned agent, const char *status, const char
                    struct err *err)
 {
         struct uuid id = uuid_new();
-        char agent_id[16];
+        char agent_id[UUID_LEN + 1];
         struct run row = {
                 .id = id.s,
                 .company_id = TEST_COMPANY,
@@ -54,7 +55,7 @@ static int put_run(struct db *db, unsigned agent, const char *status, const char
                 .updated_at = clock_now_us(),
         };
 
-        snprintf(agent_id, sizeof(agent_id), "a%u", agent);
+        snprintf(agent_id, sizeof(agent_id), AGENT_ID, agent);
         return runs_insert(db, &row, err);
 }
 
@@ -64,9 +65,9 @@ static int put_agents(struct db *db, void *arg UNUSED, struct err *err)
         int r = 0;
 
         for (unsigned i = 0; r >= 0 && i < AGENTS; i++) {
-                char id[16];
+                char id[UUID_LEN + 1];
 
-                snprintf(id, sizeof(id), "a%u", i);
+                snprintf(id, sizeof(id), AGENT_ID, i);
                 r = db_exec(db,
                             "INSERT INTO agents (id, company_id, name, url_key, runtime_config, "
                             "created_at, updated_at) VALUES (?1, ?2, ?1, ?1, "
@@ -143,11 +144,12 @@ static void test_one_that_has_room_costs_one(void **state)
         struct fixture *f = *state;
 
         run_sql(f, "UPDATE heartbeat_runs SET status = 'succeeded', step = 'done' "
-                   "WHERE status = 'running' AND agent_id = 'a7'");
+                   "WHERE status = 'running' AND agent_id LIKE '00000007%'");
         assert_int_equal(pass(f), 1);
         assert_int_equal(f->counted.writes, 1);
-        assert_int_equal(test_number(f->t, "SELECT COUNT(*) FROM heartbeat_runs WHERE agent_id = "
-                                           "'a7' AND status = 'running'"),
+        assert_int_equal(test_number(f->t,
+                                     "SELECT COUNT(*) FROM heartbeat_runs WHERE agent_id LIKE "
+                                     "'00000007%' AND status = 'running'"),
                          1);
         assert_int_equal(pass(f), 0);
         assert_int_equal(f->counted.writes, 0);
@@ -170,7 +172,7 @@ static void test_those_that_may_not_work(void **state)
 {
         struct fixture *f = *state;
 
-        run_sql(f, "UPDATE agents SET status = 'paused' WHERE id IN ('a1', 'a2')");
+        run_sql(f, "UPDATE agents SET status = 'paused' WHERE id < '00000002'");
         assert_int_equal(pass(f), 0);
         assert_int_equal(f->counted.writes, 2);
         assert_int_equal(test_number(f->t, "SELECT COUNT(*) FROM heartbeat_runs WHERE error_code = "
