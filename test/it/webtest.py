@@ -87,7 +87,7 @@ class Page(Chain):
         self.get_by_text(text, exact=exact).first().wait_for()
 
     def heading(self, text):
-        self.get_by_role("heading", name=text, level=1).wait_for()
+        self.get_by_role("heading", name=text, exact=True, level=1).wait_for()
 
     def button(self, name, exact=True):
         return self.get_by_role("button", name=name, exact=exact)
