@@ -10,8 +10,8 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "core/environment.h"
-#include "core/secret.h"
+#include "core/environments/environment.h"
+#include "core/secrets/secret.h"
 #include "secret/seal.h"
 #include "stats.h"
 #include "store/companies.h"

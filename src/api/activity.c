@@ -4,7 +4,7 @@
 #include "api/encode.h"
 #include "base/clock.h"
 #include "codec/check.h"
-#include "core/audit.h"
+#include "core/access/audit.h"
 
 #define MISSING_COMPANY "Company not found"
 #define LIMIT_DEFAULT   100

@@ -1,8 +1,8 @@
 /* The kinds of agents: which there are, trying one, and the models it offers. They are files
  * (docs/adapters.md), so nothing is installed or changed here. */
 #include "api/api.h"
-#include "core/adapter_descriptor.h"
-#include "core/adapter_run.h"
+#include "core/adapters/adapter_descriptor.h"
+#include "core/adapters/adapter_run.h"
 
 #define MISSING_COMPANY "Company not found"
 

@@ -1,10 +1,10 @@
 /* How an agent is configured, was configured, and what is remembered of it. */
 #include "api/api.h"
 #include "api/encode.h"
-#include "core/adapter_descriptor.h"
-#include "core/agent.h"
-#include "core/company.h"
-#include "core/skill.h"
+#include "core/adapters/adapter_descriptor.h"
+#include "core/agents/agent.h"
+#include "core/assets/skill.h"
+#include "core/companies/company.h"
 
 #define MISSING_REVISION "Config revision not found"
 

@@ -1,6 +1,6 @@
 #include "api/api.h"
 #include "api/encode.h"
-#include "core/agent.h"
+#include "core/agents/agent.h"
 
 #define MISSING_COMPANY "Company not found"
 

@@ -10,7 +10,7 @@
 #define BERTH_API_API_H
 
 #include "codec/json.h"
-#include "core/access.h"
+#include "core/access/access.h"
 #include "net/http_server.h"
 #include "rt/pool.h"
 

@@ -11,8 +11,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "codec/http1.h"
-#include "core/auth.h"
-#include "core/callback.h"
+#include "core/access/auth.h"
+#include "core/callbacks/callback.h"
 
 #define JSON_TYPE "application/json; charset=utf-8"
 

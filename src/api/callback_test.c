@@ -8,7 +8,7 @@
 
 #ifdef BERTH_FAULTS
 #include "base/clock.h"
-#include "core/callback.h"
+#include "core/callbacks/callback.h"
 #include "store/agents.h"
 
 struct test_run {

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <strings.h>
 
-#include "core/auth.h"
-#include "core/callback.h"
+#include "core/access/auth.h"
+#include "core/callbacks/callback.h"
 
 #define OUTCOME_TOO_LARGE "Bridge response body exceeded the configured size limit of %zu bytes."
 

@@ -1,4 +1,4 @@
-/* Requests that came through the callback channel of a run (core/callback.h).
+/* Requests that came through the callback channel of a run (core/callbacks/callback.h).
  *
  * The channel says who it is; of what the request says only method, path, query, body and a few
  * headers count. It is let in, or refused, at its head; its body is gathered here, so that it stays

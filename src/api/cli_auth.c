@@ -1,7 +1,7 @@
-#include "core/cli_auth.h"
+#include "core/access/cli_auth.h"
 
 #include "api/api.h"
-#include "core/auth.h"
+#include "core/access/auth.h"
 
 #define MISSING "CLI auth challenge not found"
 

@@ -1,7 +1,7 @@
 #include "api/api.h"
 #include "api/encode.h"
-#include "core/company.h"
-#include "core/member.h"
+#include "core/access/member.h"
+#include "core/companies/company.h"
 
 #define MISSING "Company not found"
 

@@ -3,11 +3,11 @@
 #define BERTH_API_ENCODE_H
 
 #include "codec/json.h"
-#include "core/agent.h"
-#include "core/environment.h"
-#include "core/issue.h"
-#include "core/lease.h"
-#include "core/secret.h"
+#include "core/agents/agent.h"
+#include "core/environments/environment.h"
+#include "core/issues/issue.h"
+#include "core/leases/lease.h"
+#include "core/secrets/secret.h"
 #include "store/activity.h"
 #include "store/companies.h"
 #include "store/vault_configs.h"

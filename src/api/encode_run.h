@@ -3,7 +3,7 @@
 #define BERTH_API_ENCODE_RUN_H
 
 #include "codec/json.h"
-#include "core/run_view.h"
+#include "core/runs/run_view.h"
 
 void encode_run(struct jw *w, const struct run *run);
 /* With its agent and how long it has been silent. Without `full` as in lists: results and contexts

@@ -1,7 +1,7 @@
 #include "api/api.h"
 #include "api/encode.h"
-#include "core/adapter.h"
-#include "core/probe.h"
+#include "core/adapters/adapter.h"
+#include "core/environments/probe.h"
 
 #define MISSING         "Environment not found"
 #define MISSING_COMPANY "Company not found"

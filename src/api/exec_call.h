@@ -3,7 +3,7 @@
 #define BERTH_API_EXEC_CALL_H
 
 #include "api/lease_call.h"
-#include "core/exec.h"
+#include "core/exec/exec.h"
 
 /* The execution of the path's second parameter, in the lease of the first. Board callers. */
 int call_execution(struct call *c, struct execution *ret, struct err *err);

@@ -1,7 +1,7 @@
 /* Execution workspaces. */
 #include "api/api.h"
 #include "api/encode.h"
-#include "core/execution_workspace.h"
+#include "core/workspaces/execution_workspace.h"
 
 #define MISSING         "Execution workspace not found"
 #define MISSING_COMPANY "Company not found"

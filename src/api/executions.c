@@ -6,8 +6,8 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "codec/check.h"
-#include "core/exec_agent.h"
-#include "core/workspace.h"
+#include "core/exec/exec_agent.h"
+#include "core/workspaces/workspace.h"
 
 #define MISSING    "Execution not found"
 #define OUTPUT_MAX ((size_t)16 << 20)

@@ -1,4 +1,4 @@
-#include "core/instance.h"
+#include "core/companies/instance.h"
 
 #include "api/api.h"
 

@@ -1,7 +1,7 @@
 /* Comments and documents of issues. */
 #include "api/api.h"
 #include "api/encode.h"
-#include "core/issue.h"
+#include "core/issues/issue.h"
 
 #define COMMENTS_MAX 500
 

@@ -1,4 +1,4 @@
-#include "core/issue.h"
+#include "core/issues/issue.h"
 
 #include "api/api.h"
 #include "api/encode.h"

@@ -3,7 +3,7 @@
 #define BERTH_API_LEASE_CALL_H
 
 #include "api/api.h"
-#include "core/lease.h"
+#include "core/leases/lease.h"
 
 /* The lease of the path's first parameter, for a caller that manages environments of its company;
  * actions are for board callers only. */

@@ -7,8 +7,8 @@
 #include "api/lease_call.h"
 #include "base/clock.h"
 #include "codec/check.h"
-#include "core/lease.h"
-#include "core/workspace_root.h"
+#include "core/leases/lease.h"
+#include "core/workspaces/workspace_root.h"
 
 #define MISSING_ENVIRONMENT "Environment not found"
 #define MISSING             "Environment lease not found"

@@ -1,9 +1,9 @@
 /* The events of a company: as server-sent events, and over a WebSocket (docs/events.md).
  *
- * A feed is a reader of the ring (core/live.h) that writes no further than a little ahead of what
- * its client has taken. While the client is behind, the events wait in the ring, not here. With
- * every sign of life the caller's right to hear this is looked at again: a key that was revoked
- * ends its feeds. */
+ * A feed is a reader of the ring (core/live/live.h) that writes no further than a little ahead of
+ * what its client has taken. While the client is behind, the events wait in the ring, not here.
+ * With every sign of life the caller's right to hear this is looked at again: a key that was
+ * revoked ends its feeds. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -11,7 +11,7 @@
 #include "api/run_call.h"
 #include "api/socket.h"
 #include "codec/sse.h"
-#include "core/live.h"
+#include "core/live/live.h"
 
 #define AHEAD_MAX   ((size_t)256 * 1024)
 #define MESSAGE_MAX 4096 /* of a client; they are skipped */

@@ -1,8 +1,8 @@
 /* A company from above: how many of what, and who reports to whom. Also the lists of things that
  * Paperclip has and Berth does not, which its clients and agents ask for: they are empty. */
 #include "api/api.h"
-#include "core/company.h"
-#include "core/issue.h"
+#include "core/companies/company.h"
+#include "core/issues/issue.h"
 
 #define MISSING_COMPANY "Company not found"
 

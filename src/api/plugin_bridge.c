@@ -1,7 +1,7 @@
 /* What plugins offer besides environments: decode, call core, encode. */
 #include "api/plugin_bridge.h"
 
-#include "core/plugin_ops.h"
+#include "core/plugins/plugin_ops.h"
 
 static int refuse(struct call *c, const struct err *err, const char *code)
 {

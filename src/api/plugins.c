@@ -2,7 +2,7 @@
 #include "api/api.h"
 #include "api/plugin_bridge.h"
 #include "base/clock.h"
-#include "core/plugin_ops.h"
+#include "core/plugins/plugin_ops.h"
 
 #define LOGS_DEFAULT 25
 #define LOGS_MAX     500

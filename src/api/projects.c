@@ -1,5 +1,5 @@
 /* Projects, and goals, of which there are none. */
-#include "core/project.h"
+#include "core/companies/project.h"
 
 #include "api/api.h"
 #include "api/encode.h"

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "core/auth.h"
+#include "core/access/auth.h"
 
 struct right {
         const struct actor *actor;

@@ -1,9 +1,9 @@
 /* The log of a run, page by page. A page has whole records only. `nextOffset` is there unless this
  * is the end, and nothing will follow: then `eof` is. */
-#include "core/run_log.h"
+#include "core/runs/run_log.h"
 
 #include "api/run_call.h"
-#include "core/run_view.h"
+#include "core/runs/run_view.h"
 
 #define MISSING       "Heartbeat run not found"
 #define BYTES_DEFAULT 256000

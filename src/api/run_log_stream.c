@@ -10,9 +10,9 @@
 #include "api/recheck.h"
 #include "api/run_call.h"
 #include "codec/sse.h"
-#include "core/live.h"
-#include "core/run_log.h"
-#include "core/run_view.h"
+#include "core/live/live.h"
+#include "core/runs/run_log.h"
+#include "core/runs/run_view.h"
 
 #define PAGE_MAX  ((int64_t)256 * 1024)
 #define AHEAD_MAX ((size_t)512 * 1024)

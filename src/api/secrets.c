@@ -1,7 +1,7 @@
 /* Secrets of a company. No answer holds a value. */
 #include "api/api.h"
 #include "api/encode.h"
-#include "core/secret.h"
+#include "core/secrets/secret.h"
 
 #define MISSING         "Secret not found"
 #define MISSING_COMPANY "Company not found"

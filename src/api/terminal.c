@@ -16,7 +16,7 @@
 #include "api/socket.h"
 #include "base/fd.h"
 #include "base/utf8.h"
-#include "core/live.h"
+#include "core/live/live.h"
 
 #define MESSAGE_MAX   ((size_t)256 * 1024)
 #define INPUT_PENDING ((size_t)256 * 1024) /* past it no more is taken from the client */

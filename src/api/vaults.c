@@ -1,7 +1,7 @@
 /* Vaults and their providers, and taking up what a vault holds. */
 #include "api/api.h"
 #include "api/encode.h"
-#include "core/vault.h"
+#include "core/secrets/vault.h"
 
 #define MISSING         "Provider vault not found"
 #define MISSING_COMPANY "Company not found"

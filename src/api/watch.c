@@ -1,7 +1,7 @@
 /* Watching the instance: leaks, and metrics in the Prometheus text format. */
 #include "api/api.h"
 #include "base/clock.h"
-#include "core/leaks.h"
+#include "core/leases/leaks.h"
 #include "store/leases.h"
 #include "store/places.h"
 

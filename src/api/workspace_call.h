@@ -3,7 +3,7 @@
 #define BERTH_API_WORKSPACE_CALL_H
 
 #include "api/api.h"
-#include "core/workspace.h"
+#include "core/workspaces/workspace.h"
 
 /* Let the call take as long as moving a tree may take. */
 void call_take_time(struct call *c);

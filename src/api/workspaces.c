@@ -3,7 +3,7 @@
 #include "api/workspace_call.h"
 #include "base/clock.h"
 #include "codec/check.h"
-#include "core/workspace_host.h"
+#include "core/workspaces/workspace_host.h"
 
 #define PATH_MAX_CHARS 4096
 #define EXCLUDES_MAX   1000

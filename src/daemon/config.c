@@ -11,7 +11,7 @@
 #include "base/path.h"
 #include "codec/json.h"
 #include "codec/toml.h"
-#include "core/host_ids.h"
+#include "core/sandboxes/host_ids.h"
 
 #define CONFIG_FILE "berth.toml"
 

@@ -2,12 +2,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "core/exec.h"
-#include "core/secret.h"
-#include "core/snapshot.h"
-#include "core/stock.h"
-#include "core/sweeper.h"
-#include "core/workspace.h"
+#include "core/exec/exec.h"
+#include "core/leases/sweeper.h"
+#include "core/sandboxes/snapshot.h"
+#include "core/sandboxes/stock.h"
+#include "core/secrets/secret.h"
+#include "core/workspaces/workspace.h"
 
 /* -- Sandboxes in advance ---------------------------------------------------------------------- */
 

@@ -17,7 +17,7 @@
 
 #define OP_NO_DEADLINE INT64_MAX
 
-struct actor; /* who asks: core/access.h */
+struct actor; /* who asks: core/access/access.h */
 
 struct op_cancel {
         _Atomic bool set;

@@ -2,8 +2,8 @@
  *
  * The process has one ring of at most two keys. The current one seals; the other one only opens
  * what was sealed before the key was changed, and goes when nothing is left that needs it
- * (core/secret_rekey.c); one that the operator gave stays as long as the process. Which key a
- * sealed value needs is told by the key's id, a hash of it.
+ * (core/secrets/secret_rekey.c); one that the operator gave stays as long as the process. Which key
+ * a sealed value needs is told by the key's id, a hash of it.
  *
  * Where the key comes from, first that is there: BERTH_SECRETS_KEY (or the seed's name for it), a
  * file that the settings name, the systemd credential `berth-secrets-key`, and else a file in the

@@ -1,9 +1,9 @@
 /* Where the values of secrets are kept: sealed in our own database, or in a vault elsewhere.
  *
  * A vault provider turns a value into *material*, which is what is stored with a version of a
- * secret, and material back into the value. It writes no rows; core/secret.h does, and calls it
- * between the commits that record intent and outcome. All calls are for operation threads and may
- * block until the operation's deadline.
+ * secret, and material back into the value. It writes no rows; core/secrets/secret.h does, and
+ * calls it between the commits that record intent and outcome. All calls are for operation threads
+ * and may block until the operation's deadline.
  *
  * Errors are classified once, here: the code of struct err decides, the text is safe for the
  * caller, and `details` carries {"code": "..."} with one of the words of vault_fail(). What the

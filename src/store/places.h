@@ -1,5 +1,5 @@
-/* Rows of `places`. States and who may move them are core's business (core/place_state.h); here a
- * move is one compare-and-set that names both ends and the epoch. */
+/* Rows of `places`. States and who may move them are core's business (core/leases/place_state.h);
+ * here a move is one compare-and-set that names both ends and the epoch. */
 #ifndef BERTH_STORE_PLACES_H
 #define BERTH_STORE_PLACES_H
 

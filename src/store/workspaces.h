@@ -1,5 +1,5 @@
 /* Rows of `workspaces`: directories of the operator in places. States and who moves them are core's
- * business (core/workspace.h); here a move is one compare-and-set on state and epoch. */
+ * business (core/workspaces/workspace.h); here a move is one compare-and-set on state and epoch. */
 #ifndef BERTH_STORE_WORKSPACES_H
 #define BERTH_STORE_WORKSPACES_H
 

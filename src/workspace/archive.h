@@ -1,4 +1,5 @@
-/* A tree as a tar archive and back, for places that only run commands (core/workspace_archive.c).
+/* A tree as a tar archive and back, for places that only run commands
+ * (core/workspaces/workspace_archive.c).
  *
  * What is unpacked was made by somebody hostile: it is put beneath a directory of ours, part by
  * part, no link followed (workspace/apply.h). Devices, sockets and what is in

@@ -1,6 +1,6 @@
 /* Whatever an operator writes: refused with a text that names the member, or a descriptor from
  * which a command line can be made, whatever it says. */
-#include "core/adapter_internal.h"
+#include "core/adapters/adapter_internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,6 +1,6 @@
 /* Whatever an agent prints, in whatever pieces: a result within its bounds, which can be stored.
  * The first byte chooses the adapter, the second how the rest is cut. */
-#include "core/adapter_parse.h"
+#include "core/adapters/adapter_parse.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,8 +1,8 @@
 /* What a place says before an agent starts there: the beginning of a session file, and a list of
  * models. Whatever it is, what is told of it can be stored. */
 #include "base/utf8.h"
-#include "core/adapter_run.h"
-#include "core/provision.h"
+#include "core/adapters/adapter_run.h"
+#include "core/runs/provision.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

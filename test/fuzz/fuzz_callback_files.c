@@ -3,7 +3,7 @@
 #include <sodium.h>
 
 #include "codec/http1.h"
-#include "core/callback_files.h"
+#include "core/callbacks/callback_files.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

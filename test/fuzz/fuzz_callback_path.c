@@ -2,7 +2,7 @@
  * not empty, has no dots, slashes or control bytes; and only such a path is ever a route. */
 #include "base/buf.h"
 #include "codec/http1.h"
-#include "core/callback_routes.h"
+#include "core/callbacks/callback_routes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

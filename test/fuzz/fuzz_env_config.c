@@ -1,7 +1,7 @@
 /* Any JSON as the configuration of every driver. What is accepted is an object; in its stored form
  * it is accepted again and comes out the same, so that a row can always be read back. What is
  * refused says why. */
-#include "core/env_config.h"
+#include "core/environments/env_config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

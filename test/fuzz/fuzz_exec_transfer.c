@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "core/exec_transfer.h"
+#include "core/exec/exec_transfer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,5 +1,5 @@
 """Boxes behind a way that tests can cut: the daemon treats boxes of this machine as if they were elsewhere and reaches
-them through a socket of ours (BERTH_TEST_BOX_RELAY, src/core/box_route_test.h).
+them through a socket of ours (BERTH_TEST_BOX_RELAY, src/core/exec/box_route_test.h).
 
     class CutTest(FarTest):
         def test_it(self):

@@ -4,7 +4,7 @@
 
 #include "test.h"
 
-#include "core/adapter_run.h"
+#include "core/adapters/adapter_run.h"
 
 struct adapter_fixture {
         struct arena arena;

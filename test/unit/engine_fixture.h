@@ -5,10 +5,10 @@
 
 #include "test.h"
 
-#include "core/access.h"
-#include "core/lease.h"
-#include "core/place.h"
-#include "core/sweeper.h"
+#include "core/access/access.h"
+#include "core/leases/lease.h"
+#include "core/leases/place.h"
+#include "core/leases/sweeper.h"
 
 #define WORLD_MAX 512
 

@@ -5,8 +5,8 @@
 
 #include "runtime.h"
 
-#include "core/secret.h"
-#include "core/vault.h"
+#include "core/secrets/secret.h"
+#include "core/secrets/vault.h"
 #include "secret/master_key.h"
 #include "store/agents.h"
 

@@ -2,7 +2,7 @@
  * in command lines and sessions. */
 #include "adapter_fixture.h"
 
-#include "core/adapter_descriptor.h"
+#include "core/adapters/adapter_descriptor.h"
 
 static void check_refused(const char *asset, const char *expected)
 {

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "core/adapter_internal.h"
+#include "core/adapters/adapter_internal.h"
 
 static void assert_args(const struct adapter_fixture *f, const char *expected)
 {

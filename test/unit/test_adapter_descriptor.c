@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "core/adapter_descriptor.h"
-#include "core/adapter_expr.h"
+#include "core/adapters/adapter_descriptor.h"
+#include "core/adapters/adapter_expr.h"
 
 static bool like(const char *pattern, const char *text)
 {

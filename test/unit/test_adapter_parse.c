@@ -2,7 +2,7 @@
 #include "adapter_fixture.h"
 
 #include "base/utf8.h"
-#include "core/adapter_parse.h"
+#include "core/adapters/adapter_parse.h"
 
 struct parsed {
         struct adapter_fixture f;

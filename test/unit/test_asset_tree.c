@@ -9,8 +9,8 @@
 
 #include "base/fd.h"
 #include "base/path.h"
-#include "core/asset_tree.h"
-#include "core/skill.h"
+#include "core/assets/asset_tree.h"
+#include "core/assets/skill.h"
 
 struct scene {
         struct arena arena;

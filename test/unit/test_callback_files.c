@@ -1,7 +1,7 @@
 /* What a place says about requests of its queue, as bytes and back. All of it may be made up. */
 #include "test.h"
 
-#include "core/callback_files.h"
+#include "core/callbacks/callback_files.h"
 
 #define ID    "01a1e081-7509-462e-bab4-24c064404a28"
 #define TOKEN "token-of-the-channel"

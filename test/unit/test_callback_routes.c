@@ -1,6 +1,6 @@
 #include "test.h"
 
-#include "core/callback_routes.h"
+#include "core/callbacks/callback_routes.h"
 
 struct pair {
         const char *method, *path;

@@ -1,6 +1,6 @@
 #include "test.h"
 
-#include "core/egress.h"
+#include "core/exec/egress.h"
 
 static int read_hosts(const char *hosts, struct err *err)
 {

@@ -1,6 +1,6 @@
 #include "test.h"
 
-#include "core/env_config.h"
+#include "core/environments/env_config.h"
 
 static json_t *parse(const char *text)
 {

@@ -1,8 +1,8 @@
 /* Secrets in the configuration of environments. */
 #include "secret_fixture.h"
 
-#include "core/env_secrets.h"
-#include "core/environment.h"
+#include "core/environments/env_secrets.h"
+#include "core/environments/environment.h"
 
 #define SSH "\"host\":\"h\",\"username\":\"u\",\"remoteWorkspacePath\":\"/w\""
 

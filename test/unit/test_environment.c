@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-#include "core/environment.h"
+#include "core/environments/environment.h"
 
 #define PARALLEL 8
 

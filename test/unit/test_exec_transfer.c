@@ -12,7 +12,7 @@
 
 #include "base/fd.h"
 #include "codec/shell.h"
-#include "core/exec_transfer.h"
+#include "core/exec/exec_transfer.h"
 #include "plugin/tree.h"
 
 static struct {

@@ -1,6 +1,6 @@
 #include "test.h"
 
-#include "core/host_ids.h"
+#include "core/sandboxes/host_ids.h"
 
 static void assert_range(const char *text, const char *name, uid_t uid, int64_t first,
                          int64_t count)

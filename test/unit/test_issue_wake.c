@@ -2,7 +2,7 @@
 #include "test.h"
 
 #include "base/buf.h"
-#include "core/issue_wake.h"
+#include "core/issues/issue_wake.h"
 #include "store/agents.h"
 
 static const struct agent agents[] = {

@@ -1,6 +1,6 @@
 #include "runtime.h"
 
-#include "core/lease.h"
+#include "core/leases/lease.h"
 
 #define ENV "e0000000-0000-4000-8000-000000000001"
 #define RUN "a0000000-0000-4000-8000-000000000001"

@@ -8,7 +8,7 @@
  */
 #include "engine_fixture.h"
 
-#include "core/leaks.h"
+#include "core/leases/leaks.h"
 
 #define MAX_LEASES 256
 #define MAX_PLACES 8192

@@ -1,7 +1,7 @@
 /* plugin-protocol section 2.3 */
 #include "test.h"
 
-#include "core/plugin_state.h"
+#include "core/plugins/plugin_state.h"
 
 /* Which statuses may follow, as the specification lists them. */
 static const struct {

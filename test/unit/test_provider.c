@@ -1,6 +1,6 @@
 #include "test.h"
 
-#include "core/provider.h"
+#include "core/sandboxes/provider.h"
 
 static json_t *parse(const char *text)
 {

@@ -1,8 +1,8 @@
 /* The configuration of the built-in sandbox. */
 #include "test.h"
 
-#include "core/env_config.h"
-#include "core/provider_berth.h"
+#include "core/environments/env_config.h"
+#include "core/sandboxes/provider_berth.h"
 
 static int normalize(const char *text, json_t **ret, struct err *err)
 {

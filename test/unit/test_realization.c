@@ -1,6 +1,6 @@
 #include "test.h"
 
-#include "core/realization.h"
+#include "core/workspaces/realization.h"
 
 static json_t *parse(const char *text)
 {

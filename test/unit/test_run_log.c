@@ -10,9 +10,9 @@
 #include "base/fd.h"
 #include "base/utf8.h"
 #include "codec/image_data.h"
-#include "core/exec_internal.h"
-#include "core/live.h"
-#include "core/run_log.h"
+#include "core/exec/exec_internal.h"
+#include "core/live/live.h"
+#include "core/runs/run_log.h"
 
 #define AGENT "a0000000-0000-4000-8000-000000000001"
 #define RUN   "b0000000-0000-4000-8000-000000000001"

@@ -1,7 +1,7 @@
 /* Looking for runs to claim: what a pass writes, and how often. */
 #include "runtime.h"
 
-#include "core/run_internal.h"
+#include "core/runs/run_internal.h"
 
 #define AGENTS   100
 #define AGENT_ID "%08u-0000-4000-8000-000000000000"

@@ -2,8 +2,8 @@
 #include "test.h"
 
 #include "base/clock.h"
-#include "core/access.h"
-#include "core/run_internal.h"
+#include "core/access/access.h"
+#include "core/runs/run_internal.h"
 #include "store/agent_state.h"
 #include "store/store.h"
 #include "store/wakeups.h"

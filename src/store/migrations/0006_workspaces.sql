@@ -1,6 +1,6 @@
 -- Workspaces of leases: directories of the operator in places. A lease has at most one that has not
 -- ended. `staging` and `restoring` are intents: whoever finds one that nobody works on takes it up.
--- `step` is how far a restore got (core/workspace.h); `umask` is that of what was brought home;
+-- `step` is how far a restore got (core/workspaces/workspace.h); `umask` is that of what was brought home;
 -- `staged_ns` is the wall clock when staging began. What belongs to it on disk is workspaces/<id>.
 CREATE TABLE workspaces (
   id TEXT NOT NULL PRIMARY KEY,

@@ -1,0 +1,206 @@
+#include "core/access/access.h"
+
+#include "store/companies.h"
+#include "store/identity.h"
+
+const struct actor actor_system = { .type = ACTOR_SYSTEM, .source = SOURCE_SYSTEM };
+
+const char *actor_source_name(enum actor_source source)
+{
+        switch (source) {
+        case SOURCE_LOCAL_IMPLICIT:
+                return "local_implicit";
+        case SOURCE_BOARD_KEY:
+                return "board_key";
+        case SOURCE_AGENT_JWT:
+                return "agent_jwt";
+        case SOURCE_AGENT_KEY:
+                return "agent_key";
+        case SOURCE_SYSTEM:
+                return "system";
+        case SOURCE_NONE:
+                break;
+        }
+        return "none";
+}
+
+int access_authenticated(const struct actor *a, struct err *err)
+{
+        return a->type == ACTOR_NONE ? err_set(err, ERR_UNAUTHORIZED, "Unauthorized") : 0;
+}
+
+int access_board(const struct actor *a, struct err *err)
+{
+        return a->type == ACTOR_BOARD ? 0 : err_set(err, ERR_FORBIDDEN, "Board access required");
+}
+
+static int note_active(void *ctx, const struct membership *m)
+{
+        bool *any = ctx;
+
+        *any = *any || streq(m->status, "active");
+        return 0;
+}
+
+int access_board_org(struct db *db, const struct actor *a, struct err *err)
+{
+        struct arena arena;
+        bool any = false;
+        int r = access_board(a, err);
+
+        if (r < 0 || a->is_instance_admin)
+                return r;
+        arena_init(&arena);
+        r = memberships_of_user(db, a->user_id, &arena, note_active, &any, err);
+        arena_done(&arena);
+        if (r < 0 || any)
+                return r;
+        return err_set(err, ERR_FORBIDDEN, "Company membership or instance admin access required");
+}
+
+int access_admin(const struct actor *a, const char *text, struct err *err)
+{
+        int r = access_board(a, err);
+
+        if (r < 0)
+                return r;
+        return a->is_instance_admin ? 0 : err_set(err, ERR_FORBIDDEN, "%s", text);
+}
+
+static int company_must_exist(struct db *db, const char *company_id, struct err *err)
+{
+        struct company ignored;
+        struct arena arena;
+        int r;
+
+        arena_init(&arena);
+        r = companies_get(db, company_id, &arena, &ignored, err);
+        arena_done(&arena);
+        return r;
+}
+
+static int user_company(struct db *db, const struct actor *a, const char *company_id, bool write,
+                        struct err *err)
+{
+        struct membership m;
+        struct arena arena;
+        int r;
+
+        arena_init(&arena);
+        r = memberships_get(db, company_id, "user", a->user_id, &arena, &m, err);
+        if (r == ERR_NOT_FOUND)
+                r = err_set(err, ERR_FORBIDDEN, "User does not have access to this company");
+        else if (r >= 0 && !streq(m.status, "active"))
+                r = err_set(err, ERR_FORBIDDEN,
+                            write ? "User does not have active company access"
+                                  : "User does not have access to this company");
+        else if (r >= 0 && write && streq(m.role, "viewer"))
+                r = err_set(err, ERR_FORBIDDEN, "Viewer access is read-only");
+        arena_done(&arena);
+        return r;
+}
+
+int access_company(struct db *db, const struct actor *a, const char *company_id, bool write,
+                   struct err *err)
+{
+        int r = access_authenticated(a, err);
+
+        if (r < 0)
+                return r;
+        if (a->type == ACTOR_AGENT) {
+                if (!streq(a->company_id, company_id))
+                        return err_set(err, ERR_FORBIDDEN,
+                                       "Agent key cannot access another company");
+                return 0;
+        }
+        if (a->source == SOURCE_LOCAL_IMPLICIT || a->type == ACTOR_SYSTEM)
+                return company_must_exist(db, company_id, err);
+        return user_company(db, a, company_id, write, err);
+}
+
+/* What a role may without a grant of its own. Unlike in the seed, those who run a company may run
+ * its environments. */
+static bool role_has(const char *role, const char *permission)
+{
+        bool owner = streq(role, "owner");
+        bool admin = owner || streq(role, "admin");
+
+        if (streq(permission, PERM_USERS_PERMISSIONS))
+                return owner;
+        if (streq(permission, PERM_ENVIRONMENTS) || streq(permission, PERM_AGENTS_CREATE) ||
+            streq(permission, "users:invite") || streq(permission, "joins:approve"))
+                return admin;
+        if (streq(permission, "tasks:assign"))
+                return admin || streq(role, "operator");
+        return false;
+}
+
+static int user_role_has(struct db *db, const struct actor *a, const char *company_id,
+                         const char *permission, bool *ret, struct err *err)
+{
+        struct membership m;
+        struct arena arena;
+        int r;
+
+        arena_init(&arena);
+        r = memberships_get(db, company_id, "user", a->user_id, &arena, &m, err);
+        *ret = r >= 0 && streq(m.status, "active") && role_has(m.role, permission);
+        arena_done(&arena);
+        return r == ERR_NOT_FOUND ? 0 : r;
+}
+
+int access_has(struct db *db, const struct actor *a, const char *company_id, const char *permission,
+               bool *ret, struct err *err)
+{
+        int r;
+
+        *ret = true;
+        if (a->type == ACTOR_SYSTEM || a->source == SOURCE_LOCAL_IMPLICIT)
+                return 0;
+        if (a->type == ACTOR_BOARD) {
+                if (a->is_instance_admin)
+                        return 0;
+                r = user_role_has(db, a, company_id, permission, ret, err);
+                if (r < 0 || *ret)
+                        return r;
+                return grants_has(db, company_id, "user", a->user_id, permission, ret, err);
+        }
+        *ret = false;
+        if (a->type != ACTOR_AGENT || !streq(a->company_id, company_id))
+                return 0;
+        return grants_has(db, company_id, "agent", a->agent_id, permission, ret, err);
+}
+
+int access_manage_environments(struct db *db, const struct actor *a, const char *company_id,
+                               struct err *err)
+{
+        bool allowed;
+        int r = access_company(db, a, company_id, true, err);
+
+        if (r < 0)
+                return r;
+        r = access_has(db, a, company_id, PERM_ENVIRONMENTS, &allowed, err);
+        if (r < 0)
+                return r;
+        if (!allowed && !(a->type == ACTOR_AGENT && a->can_create_agents))
+                return err_set(err, ERR_FORBIDDEN, "Missing permission: " PERM_ENVIRONMENTS);
+        return 0;
+}
+
+int access_manage_agents(struct db *db, const struct actor *a, const char *company_id,
+                         struct err *err)
+{
+        bool allowed;
+        int r = access_company(db, a, company_id, true, err);
+
+        if (r < 0)
+                return r;
+        if (a->type == ACTOR_AGENT)
+                return a->can_create_agents ? 0
+                                            : err_set(err, ERR_FORBIDDEN,
+                                                      "Missing permission: can create agents");
+        r = access_has(db, a, company_id, PERM_AGENTS_CREATE, &allowed, err);
+        if (r < 0)
+                return r;
+        return allowed ? 0 : err_set(err, ERR_FORBIDDEN, "Missing permission: " PERM_AGENTS_CREATE);
+}

@@ -1,0 +1,29 @@
+/* The audit trail: one row per thing done, in the transaction that did it.
+ *
+ * Details never carry configuration values; on top of that every member with a sensitive name is
+ * replaced before it is stored. Inside a store_write() function. */
+#ifndef BERTH_CORE_AUDIT_H
+#define BERTH_CORE_AUDIT_H
+
+#include "codec/json.h"
+#include "core/access/access.h"
+
+#define REDACTED "***REDACTED***"
+
+/* Record `action` by the operation's actor. take_details is an object or NULL; its reference is
+ * taken. */
+int audit(struct db *db, const struct op *op, const char *company_id, const char *action,
+          const char *entity_type, const char *entity_id, json_t *take_details, struct err *err);
+
+/* The same for what a lease was acquired for or released from: its run, when the caller named none.
+ */
+int audit_lease(struct db *db, const struct op *op, const char *company_id, const char *run_id,
+                const char *action, const char *lease_id, json_t *take_details, struct err *err);
+
+/* Whether a name sounds as if its value were secret. */
+bool audit_is_sensitive(const char *name);
+
+/* Replace the values of all members with sensitive names, at any depth, in place. */
+void audit_redact(json_t *value);
+
+#endif

@@ -1,0 +1,56 @@
+/* Turning credentials into an actor, and making keys.
+ *
+ * A run token (run_token.h) makes its bearer the agent of a run, as long as that run is running.
+ *
+ * A bearer token that is not known, expired or revoked is 401 in every mode: it never falls back to
+ * the identity that a request without a token would have. Tokens are made here, shown once and
+ * stored as SHA-256 digests. Operation threads. */
+#ifndef BERTH_CORE_AUTH_H
+#define BERTH_CORE_AUTH_H
+
+#include "codec/json.h"
+#include "core/access/access.h"
+#include "store/agents.h"
+#include "store/identity.h"
+
+#define BOARD_TOKEN_PREFIX     "pcp_board_"
+#define AGENT_TOKEN_PREFIX     "pcp_"
+#define CHALLENGE_TOKEN_PREFIX "pcp_cli_auth_"
+#define TOKEN_MAX              80
+#define SHA256_HEX_LEN         64
+
+/* Who a request is from. `authorization` is the header or NULL; `is_operator` says that the kernel
+ * vouches for the caller being the user who runs the daemon. */
+int auth_actor(struct op *op, struct runtime *rt, const char *authorization, bool is_operator,
+               struct actor *ret, struct err *err);
+
+/* Whether such a request needs no look-up: then *ret is filled without touching the store. */
+bool auth_actor_quick(const struct runtime *rt, const char *authorization, bool is_operator,
+                      struct actor *ret);
+
+/* The agent of a run that is running: what a run token says and a callback channel stands for. 401
+ * when the run has ended, is another's, or the agent may not work. */
+int auth_run_actor(struct op *op, struct runtime *rt, const char *company_id, const char *agent_id,
+                   const char *run_id, struct actor *ret, struct err *err);
+/* Whether the actor may call itself by that run (X-Paperclip-Run-Id): 422 where its credentials
+ * name another, 403 where it is another agent's. */
+int auth_check_run(struct op *op, struct runtime *rt, const struct actor *actor, const char *run_id,
+                   struct err *err);
+
+/* A fresh token: prefix and 48 random hexadecimal digits. */
+void auth_new_token(const char *prefix, char ret[TOKEN_MAX]);
+void auth_hash_token(const char *token, char ret[SHA256_HEX_LEN + 1]);
+
+/* Board keys. The token is written to *ret_json once. */
+int auth_create_board_key(struct op *op, struct runtime *rt, json_t *body, struct buf *ret_json,
+                          struct err *err);
+int auth_list_board_keys(struct op *op, struct runtime *rt, struct buf *ret_json, struct err *err);
+int auth_revoke_board_key(struct op *op, struct runtime *rt, const char *id, struct err *err);
+
+/* The caller: GET /cli-auth/me. */
+int auth_me(struct op *op, struct runtime *rt, struct buf *ret_json, struct err *err);
+
+/* Make sure the built-in operator exists. */
+int auth_ensure_operator(struct op *op, struct runtime *rt, struct err *err);
+
+#endif

@@ -1,0 +1,24 @@
+/* Operator sign-in for the CLI: a challenge that anybody may open, that a signed-in person
+ * approves, and whose board token works from then on. Challenges live ten minutes. Operation
+ * threads. */
+#ifndef BERTH_CORE_CLI_AUTH_H
+#define BERTH_CORE_CLI_AUTH_H
+
+#include "codec/json.h"
+#include "core/access/access.h"
+
+/* base_url is what the browser should open, without a trailing slash. */
+int cli_auth_create(struct op *op, struct runtime *rt, json_t *body, const char *base_url,
+                    struct buf *ret_json, struct err *err);
+/* A wrong token is 404, as if there were no such challenge. */
+int cli_auth_show(struct op *op, struct runtime *rt, const char *id, const char *token,
+                  struct buf *ret_json, struct err *err);
+int cli_auth_approve(struct op *op, struct runtime *rt, const char *id, json_t *body,
+                     struct buf *ret_json, struct err *err);
+int cli_auth_cancel(struct op *op, struct runtime *rt, const char *id, json_t *body,
+                    struct buf *ret_json, struct err *err);
+/* Revoke the key that this very request used. */
+int cli_auth_revoke_current(struct op *op, struct runtime *rt, struct buf *ret_json,
+                            struct err *err);
+
+#endif

@@ -1,0 +1,45 @@
+#include "codec/shell.h"
+#include "core/adapters/adapter_internal.h"
+
+/* As root it goes where everybody finds it, else with sudo that asks nothing, else into the home
+ * directory. */
+static void npm_script(struct buf *b, const char *package)
+{
+        CLEAN(buf_done) struct buf word = BUF_INIT;
+
+        shell_quote(&word, package);
+        buf_appendf(
+                b,
+                "if [ \"$(id -u)\" -eq 0 ]; then npm install -g %s; "
+                "elif command -v sudo >/dev/null 2>&1 && sudo -n true >/dev/null 2>&1; then "
+                "sudo -E npm install -g %s; "
+                "else mkdir -p \"$HOME/.local\" && npm install -g --prefix \"$HOME/.local\" %s; "
+                "fi",
+                buf_str(&word), buf_str(&word), buf_str(&word));
+}
+
+const char *adapter_install_script(const struct adapter_descriptor *d, struct arena *arena)
+{
+        const json_t *install = json_get_object(d->json, "install");
+        const char *npm = json_get_string(install, "npm");
+        CLEAN(buf_done) struct buf b = BUF_INIT;
+
+        if (!npm)
+                return json_get_string(install, "shell");
+        npm_script(&b, npm);
+        return arena_strdup(arena, buf_str(&b));
+}
+
+const char *adapter_setup_script(const struct adapter_descriptor *d, const char *command,
+                                 struct arena *arena)
+{
+        const char *install = adapter_install_script(d, arena);
+        CLEAN(buf_done) struct buf b = BUF_INIT;
+
+        if (!install)
+                return NULL;
+        buf_puts(&b, "command -v ");
+        shell_quote(&b, command);
+        buf_appendf(&b, " >/dev/null 2>&1 || { %s\n}", install);
+        return arena_strdup(arena, buf_str(&b));
+}

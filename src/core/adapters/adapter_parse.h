@@ -1,0 +1,54 @@
+/* What is gathered from an agent's output while it runs; adapter_parse.c gathers, adapter_outcome.c
+ * makes a result of it. The output is hostile: every member has a bound. One thread at a time. */
+#ifndef BERTH_CORE_ADAPTER_PARSE_H
+#define BERTH_CORE_ADAPTER_PARSE_H
+
+#include "core/adapters/adapter_internal.h"
+
+#define ADAPTER_TEXT_MAX    ((size_t)256 << 10) /* of what the agent said */
+#define ADAPTER_TROUBLE_MAX ((size_t)64 << 10)  /* of what may say why it failed */
+#define ADAPTER_EXCERPT_MAX ((size_t)32 << 10)  /* of each stream, in the result */
+#define ADAPTER_EVENT_MAX   ((size_t)256 << 10)
+
+/* One of the output streams. */
+struct adapter_lines {
+        struct buf line;
+        struct buf tail; /* the last bytes */
+        bool skipping;   /* the line is too long */
+};
+
+struct adapter_parser {
+        struct arena arena; /* what was known before */
+        const struct adapter_descriptor *d;
+        const json_t *output;
+        struct adapter_input in; /* copied as far as it is needed */
+        struct adapter_billing billing;
+        const char *cwd, *resumed_id, *new_id, *method, *url;
+        int64_t timeout_ms;
+        bool is_http;
+
+        struct adapter_lines out, err;
+        struct buf text, trouble;
+        struct buf session, model, summary, error; /* the last one said */
+        struct buf first_error;                    /* line of standard error */
+        double input, cached, output_tokens, reasoning, cost;
+        bool has_usage, has_cost;
+        bool said_last;           /* the event marked `end` */
+        json_t *event, *question; /* owned */
+};
+
+/* Append, and forget the beginning so that at least the last `max` bytes stay, and at most twice as
+ * many. adapter_parser_finish() cuts off what is over. */
+void adapter_keep_tail(struct buf *b, const char *data, size_t len, size_t max);
+
+/* The paths of an event's `match` against an event. */
+bool adapter_event_matches(const json_t *match, const json_t *event);
+/* Where a line's event begins: behind blanks, and the name of the stream that some programs put in
+ * front. */
+size_t adapter_line_begin(const json_t *output, const char *line, size_t len);
+
+/* adapter_outcome.c */
+void adapter_outcome(struct adapter_parser *p, const struct adapter_exit *exit, struct arena *arena,
+                     struct adapter_result *ret);
+
+#endif

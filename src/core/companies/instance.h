@@ -1,0 +1,17 @@
+/* Settings of the whole instance: two small documents with defaults. Operation threads. */
+#ifndef BERTH_CORE_INSTANCE_H
+#define BERTH_CORE_INSTANCE_H
+
+#include "codec/json.h"
+#include "core/access/access.h"
+
+enum instance_section { INSTANCE_GENERAL, INSTANCE_EXPERIMENTAL };
+
+/* The stored document over the defaults. Board callers. */
+int instance_get(struct op *op, struct runtime *rt, enum instance_section section,
+                 struct buf *ret_json, struct err *err);
+/* Administrators; unknown members and wrong types are refused. */
+int instance_patch(struct op *op, struct runtime *rt, enum instance_section section, json_t *body,
+                   struct buf *ret_json, struct err *err);
+
+#endif

@@ -1,0 +1,364 @@
+#include "core/environments/env_secrets.h"
+
+#include <ctype.h>
+#include <stdio.h>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "codec/secret_refs.h"
+
+#define SLUG_MAX 48
+
+/* Names */
+
+static const char *slug(struct arena *a, const char *text, size_t max)
+{
+        char *out = arena_alloc(a, strlen(text) + 1);
+        size_t n = 0;
+
+        for (const char *p = text; *p; p++) {
+                if (isalnum((unsigned char)*p))
+                        out[n++] = (char)tolower((unsigned char)*p);
+                else if (n > 0 && out[n - 1] != '-')
+                        out[n++] = '-';
+        }
+        while (n > 0 && out[n - 1] == '-')
+                n--;
+        out[MIN(n, max)] = '\0';
+        return out;
+}
+
+static const char *secret_name(struct arena *a, const struct environment *env, const char *field)
+{
+        const char *name = slug(a, env->name, SLUG_MAX);
+        char suffix[9];
+
+        random_hex(suffix, 4);
+        return arena_printf(a, "environment-%s-%s-%s-%s", env->driver, *name ? name : "environment",
+                            field, suffix);
+}
+
+/* Values out of the configuration */
+
+/* The value moves to pages of its own; `text` stays in a document that is wiped when freed. */
+static int draft(struct op *op, struct runtime *rt, const struct environment *env,
+                 const char *field, const char *text, size_t len, struct env_secrets *s,
+                 const char **ret_id, struct err *err)
+{
+        struct secret_value *value;
+        struct secret_spec spec = {
+                .name = secret_name(op->arena, env, field),
+                .description = arena_printf(op->arena, "Secret for %s %s.", env->name, field),
+                .managed_mode = SECRET_MANAGED,
+                .owner_environment_id = env->id,
+        };
+        int r;
+
+        value = &s->values[s->n_drafts];
+        r = secret_value_set(value, text, len, err);
+        if (r >= 0)
+                r = secret_draft_make(op, rt, env->company_id, &spec, value,
+                                      &s->drafts[s->n_drafts], err);
+        if (r < 0) {
+                secret_value_done(value);
+                return r;
+        }
+        *ret_id = s->drafts[s->n_drafts++].secret.id;
+        return 0;
+}
+
+static int extract_ssh(struct op *op, struct runtime *rt, const struct environment *env,
+                       json_t *config, struct env_secrets *s, struct err *err)
+{
+        json_t *key = json_object_get(config, "privateKey");
+        const char *id;
+        int r;
+
+        if (!json_is_string(key))
+                return 0;
+        r = draft(op, rt, env, "private-key", json_string_value(key), json_string_length(key), s,
+                  &id, err);
+        if (r < 0)
+                return r;
+        json_object_set_new(config, "privateKeySecretRef",
+                            json_pack("{s:s, s:s, s:s}", "type", "secret_ref", "secretId", id,
+                                      "version", "latest"));
+        json_object_set_new(config, "privateKey", json_null());
+        return 0;
+}
+
+/* Blank goes, an id stays, anything else is a value. */
+static int extract_path(struct op *op, struct runtime *rt, const struct environment *env,
+                        json_t *config, const char *path, struct env_secrets *s, struct err *err)
+{
+        json_t *value = json_path_get(config, path);
+        const char *text, *id;
+        struct uuid uuid;
+        size_t len;
+        int r;
+
+        if (!json_is_string(value))
+                return 0;
+        text = json_string_value(value);
+        text += strspn(text, " \t\r\n");
+        len = strlen(text);
+        while (len > 0 && isspace((unsigned char)text[len - 1]))
+                len--;
+        if (len == 0) {
+                json_path_set(config, path, NULL);
+                return 0;
+        }
+        if (len == UUID_LEN && uuid_parse(arena_strndup(op->arena, text, len), &uuid)) {
+                json_path_set(config, path, json_string(uuid.s));
+                return 0;
+        }
+        r = draft(op, rt, env, slug(op->arena, path, strlen(path)), text, len, s, &id, err);
+        if (r >= 0)
+                json_path_set(config, path, json_string(id));
+        return r;
+}
+
+int env_secrets_extract(struct op *op, struct runtime *rt, const struct environment *env,
+                        json_t *config, const json_t *schema, struct env_secrets *ret,
+                        struct err *err)
+{
+        json_t *paths = secret_ref_paths(schema), *path;
+        size_t most = json_array_size(paths) + 1, i;
+        int r = 0;
+
+        *ret = (struct env_secrets){ .drafts = xcalloc(most, sizeof(*ret->drafts)),
+                                     .values = xcalloc(most, sizeof(*ret->values)) };
+        if (streq(env->driver, "ssh"))
+                r = extract_ssh(op, rt, env, config, ret, err);
+        else if (streq(env->driver, "sandbox"))
+                json_array_foreach(paths, i, path)
+                {
+                        r = extract_path(op, rt, env, config, json_string_value(path), ret, err);
+                        if (r < 0)
+                                break;
+                }
+        json_decref(paths);
+        if (r < 0)
+                env_secrets_abandon(op, ret);
+        return r;
+}
+
+/* Bindings */
+
+static size_t collect_refs(const struct environment *env, const json_t *config, const json_t *paths,
+                           struct arena *arena, struct secret_ref *refs)
+{
+        const json_t *ssh = json_get_object(config, "privateKeySecretRef");
+        size_t n = 0, i;
+        json_t *path;
+
+        if (streq(env->driver, "ssh") && ssh) {
+                refs[n++] = (struct secret_ref){
+                        .secret_id = json_get_string(ssh, "secretId"),
+                        .config_path = "privateKeySecretRef",
+                        .version = json_integer_value(json_object_get(ssh, "version")),
+                };
+        } else if (streq(env->driver, "sandbox")) {
+                json_array_foreach(paths, i, path)
+                {
+                        json_t *v = json_path_get(config, json_string_value(path));
+
+                        if (json_is_string(v) && uuid_is_valid(json_string_value(v)))
+                                refs[n++] = (struct secret_ref){
+                                        .secret_id = json_string_value(v),
+                                        .config_path = arena_strdup(arena, json_string_value(path)),
+                                };
+                }
+        }
+        return n;
+}
+
+static int bind_refs(struct db *db, const struct op *op, const struct environment *env,
+                     const json_t *config, const json_t *schema, struct err *err)
+{
+        json_t *paths = secret_ref_paths(schema);
+        struct secret_ref *refs = xcalloc(json_array_size(paths) + 1, sizeof(*refs));
+        size_t n = collect_refs(env, config, paths, op->arena, refs);
+        int r = secret_sync_refs(db, env->company_id, "environment", env->id, refs, n, op->arena,
+                                 err);
+
+        free(refs);
+        json_decref(paths);
+        return r;
+}
+
+/* What is not needed any more */
+
+struct unneeded {
+        struct secret *list;
+        size_t n;
+};
+
+static int add(void *ctx, const struct secret *secret)
+{
+        struct unneeded *u = ctx;
+
+        u->list = xrealloc(u->list, (u->n + 1) * sizeof(*u->list));
+        u->list[u->n++] = *secret;
+        return 0;
+}
+
+static int count_living(struct db *db, const char *environment_id, int64_t *ret, struct err *err)
+{
+        return db_number(db,
+                         "SELECT COUNT(*) FROM places WHERE environment_id = ?1 AND state <> "
+                         "'gone'",
+                         DB_ARGS(DB_T(environment_id)), ret, err);
+}
+
+/* Bound by somebody else only: then it is theirs from now on. */
+static int let_go(struct db *db, struct secret *secret, const char *environment_id, struct err *err)
+{
+        int64_t others;
+        int r = secret_bindings_count_others(db, secret->id, environment_id, &others, err);
+
+        if (r < 0 || others < secret->reference_count)
+                return r; /* still in the configuration */
+        secret->owner_environment_id = NULL;
+        return secret_store(db, secret, err);
+}
+
+/* A place that lives may need its key once more, to be given up: then the sweeper comes back. */
+static int drop_unneeded(struct db *db, const struct op *op, struct runtime *rt,
+                         const char *environment_id, struct env_secrets *s, struct err *err)
+{
+        struct unneeded u = { 0 };
+        int64_t living = 0;
+        int r = count_living(db, environment_id, &living, err);
+
+        if (r >= 0)
+                r = secrets_owned(db, environment_id, op->arena, add, &u, err);
+        s->removals = xcalloc(u.n + 1, sizeof(*s->removals));
+        s->n_removals = 0;
+        for (size_t i = 0; r >= 0 && i < u.n; i++) {
+                if (streq(u.list[i].status, SECRET_DELETED) || u.list[i].reserved_by)
+                        continue;
+                if (u.list[i].reference_count > 0)
+                        r = let_go(db, &u.list[i], environment_id, err);
+                else if (living == 0)
+                        r = secret_removal_mark(db, op, rt, &u.list[i],
+                                                &s->removals[s->n_removals++], err);
+        }
+        free(u.list);
+        return r < 0 ? r : 0;
+}
+
+int env_secrets_commit(struct db *db, const struct op *op, struct runtime *rt,
+                       const struct environment *env, const json_t *config, const json_t *schema,
+                       struct env_secrets *s, struct err *err)
+{
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < s->n_drafts; i++)
+                r = secret_draft_commit(db, op, &s->drafts[i], err);
+        if (r >= 0)
+                r = bind_refs(db, op, env, config, schema, err);
+        return r < 0 ? r : drop_unneeded(db, op, rt, env->id, s, err);
+}
+
+int env_secrets_remove(struct db *db, const struct op *op, struct runtime *rt,
+                       const struct environment *env, struct env_secrets *s, struct err *err)
+{
+        int r = secret_sync_refs(db, env->company_id, "environment", env->id, NULL, 0, op->arena,
+                                 err);
+
+        return r < 0 ? r : drop_unneeded(db, op, rt, env->id, s, err);
+}
+
+/* Ends */
+
+static void done(struct env_secrets *s)
+{
+        for (size_t i = 0; i < s->n_drafts; i++)
+                secret_value_done(&s->values[i]);
+        free(s->drafts);
+        free(s->values);
+        free(s->removals);
+        *s = (struct env_secrets){ 0 };
+}
+
+void env_secrets_finish(struct op *op, struct runtime *rt, struct env_secrets *s)
+{
+        for (size_t i = 0; i < s->n_removals; i++) {
+                CLEAN(err_done) struct err err = { 0 };
+
+                if (s->removals[i].is_done)
+                        continue;
+                if (secret_removal_finish(op, rt, &s->removals[i].secret, &err) < 0)
+                        log_warn("the secret of an environment could not be removed from its "
+                                 "vault; it will be tried again",
+                                 LOG_S("secret", s->removals[i].secret.id),
+                                 LOG_S("error", err.msg));
+        }
+        done(s);
+}
+
+void env_secrets_abandon(struct op *op, struct env_secrets *s)
+{
+        for (size_t i = 0; i < s->n_drafts; i++)
+                secret_draft_abandon(op, &s->drafts[i]);
+        done(s);
+}
+
+/* Sweeping */
+
+struct sweep {
+        struct op *op;
+        struct runtime *rt;
+        const char *environment_id;
+        struct env_secrets secrets;
+        const char **due;
+        size_t n_due;
+};
+
+static int find_due(struct db *db, void *arg, struct err *err)
+{
+        struct sweep *q = arg;
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT DISTINCT owner_environment_id FROM company_secrets c "
+                         "WHERE owner_environment_id IS NOT NULL AND reserved_by IS NULL "
+                         "AND status <> 'deleted' "
+                         "AND NOT EXISTS (SELECT 1 FROM company_secret_bindings b "
+                         "WHERE b.secret_id = c.id) "
+                         "AND NOT EXISTS (SELECT 1 FROM places p "
+                         "WHERE p.environment_id = c.owner_environment_id AND p.state <> 'gone')",
+                         DB_NO_ARGS, &s, err);
+
+        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
+                q->due = xrealloc(q->due, (q->n_due + 1) * sizeof(*q->due));
+                q->due[q->n_due++] = stmt_text(s, 0, q->op->arena);
+        }
+        return r;
+}
+
+static int drop(struct db *db, void *arg, struct err *err)
+{
+        struct sweep *q = arg;
+
+        return drop_unneeded(db, q->op, q->rt, q->environment_id, &q->secrets, err);
+}
+
+int env_secrets_sweep(struct op *op, struct runtime *rt, struct err *err)
+{
+        struct sweep q = { .op = op, .rt = rt };
+        int r = store_read(op, rt->store, find_due, &q, err);
+
+        for (size_t i = 0; r >= 0 && i < q.n_due; i++) {
+                q.environment_id = q.due[i];
+                FAULT("env_secrets.sweep.before");
+                r = store_write(op, rt->store, drop, &q, err);
+                FAULT("env_secrets.sweep.after");
+                if (r >= 0)
+                        env_secrets_finish(op, rt, &q.secrets);
+                else
+                        done(&q.secrets);
+        }
+        free(q.due);
+        return r;
+}

@@ -1,0 +1,44 @@
+/* The secrets in an environment's configuration: values that were submitted become secrets of the
+ * company, made in the transaction that writes the environment, and the configuration holds their
+ * ids. A secret that was made for an environment goes with it, or when it is replaced, unless
+ * somebody else has a binding to it; secrets that were picked from the company's are never touched.
+ *
+ *     env_secrets_extract()    values out, references in; asks vaults
+ *     store_write(...)         env_secrets_commit() beside the environment's row
+ *     env_secrets_finish()     afterwards, or env_secrets_abandon() when it failed
+ *
+ * Operation threads. */
+#ifndef BERTH_CORE_ENV_SECRETS_H
+#define BERTH_CORE_ENV_SECRETS_H
+
+#include "core/secrets/secret_draft.h"
+#include "store/environments.h"
+
+struct env_secrets {
+        struct secret_draft *drafts; /* heap, as the others */
+        struct secret_value *values;
+        size_t n_drafts;
+        struct secret_removal *removals;
+        size_t n_removals;
+};
+
+/* `config` has the form for submitting and is changed in place to the one that is stored. `schema`
+ * describes a sandbox's configuration; NULL: no secrets in it. */
+int env_secrets_extract(struct op *op, struct runtime *rt, const struct environment *env,
+                        json_t *config, const json_t *schema, struct env_secrets *ret,
+                        struct err *err);
+/* After the row was written: the new secrets, all bindings, and what is not needed any more. */
+int env_secrets_commit(struct db *db, const struct op *op, struct runtime *rt,
+                       const struct environment *env, const json_t *config, const json_t *schema,
+                       struct env_secrets *s, struct err *err);
+/* Before the row is deleted. */
+int env_secrets_remove(struct db *db, const struct op *op, struct runtime *rt,
+                       const struct environment *env, struct env_secrets *s, struct err *err);
+/* What is left to do outside, and all memory. */
+void env_secrets_finish(struct op *op, struct runtime *rt, struct env_secrets *s);
+void env_secrets_abandon(struct op *op, struct env_secrets *s);
+
+/* Secrets whose environment is gone, or does not use them any more, once nothing lives in it. */
+int env_secrets_sweep(struct op *op, struct runtime *rt, struct err *err);
+
+#endif

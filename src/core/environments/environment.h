@@ -1,0 +1,56 @@
+/* Environments: create, read, change, delete. Each function checks the actor's rights inside the
+ * transaction that does the work. Bodies are the API's JSON, checked here.
+ *
+ * Operation threads; results live in the operation's arena. */
+#ifndef BERTH_CORE_ENVIRONMENT_H
+#define BERTH_CORE_ENVIRONMENT_H
+
+#include "codec/json.h"
+#include "core/access/access.h"
+#include "store/environments.h"
+
+extern const char *const environment_drivers[];  /* local ssh sandbox plugin NULL */
+extern const char *const environment_statuses[]; /* active archived NULL */
+
+/* A row as this actor may see it. */
+struct environment_view {
+        struct environment env;
+        bool redacted; /* config {} and metadata null, with the flags that say so */
+};
+
+typedef int (*environment_view_fn)(void *ctx, const struct environment_view *view);
+
+int environment_create(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
+                       struct environment *ret, struct err *err);
+int environment_get(struct op *op, struct runtime *rt, const char *id, struct environment_view *ret,
+                    struct err *err);
+/* The row for an actor that manages environments; 403 for others. */
+int environment_manage(struct op *op, struct runtime *rt, const char *id, struct environment *ret,
+                       struct err *err);
+int environment_list(struct op *op, struct runtime *rt, const char *company_id, const char *status,
+                     const char *driver, environment_view_fn fn, void *ctx, struct err *err);
+int environment_update(struct op *op, struct runtime *rt, const char *id, json_t *body,
+                       struct environment *ret, struct err *err);
+/* Refused while places live, unless close_leases says to give them up first. */
+int environment_delete(struct op *op, struct runtime *rt, const char *id, bool close_leases,
+                       struct environment *ret, struct err *err);
+/* What deleting would touch, and what stands against it, as the API's document. */
+int environment_blast_radius(struct op *op, struct runtime *rt, const char *id,
+                             struct buf *ret_json, struct err *err);
+
+/* The company's local environment; made when there is none, left alone when there is. Inside a
+ * store_write() function. */
+int environment_ensure_local(struct db *db, const char *company_id, struct arena *arena,
+                             struct environment *ret, struct err *err);
+
+/* Check what a caller submitted for saving and turn it into what is stored; a plugin's worker may
+ * be asked, so this is no work for a transaction. *ret is a new reference; *ret_schema says which
+ * members are secret, NULL: none. */
+int environment_persist_config(struct op *op, struct runtime *rt, const char *driver,
+                               json_t *config, json_t **ret, const json_t **ret_schema,
+                               struct err *err);
+
+/* Unknown enumeration values in a row are refused rather than passed on. */
+int environment_check_row(const struct environment *env, struct err *err);
+
+#endif

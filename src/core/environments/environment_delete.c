@@ -1,0 +1,243 @@
+/* Deleting an environment, and the report of what that would touch. Nothing that lives in the world
+ * is forgotten: with living places the delete is refused, or gives them up first when told to. */
+#include "base/clock.h"
+#include "base/fault.h"
+#include "core/access/audit.h"
+#include "core/environments/env_secrets.h"
+#include "core/environments/environment.h"
+#include "core/leases/lease.h"
+#include "core/leases/place.h"
+#include "core/ssh/ssh_hosts.h"
+
+struct deletion {
+        struct op *op;
+        struct runtime *rt;
+        const char *id;
+        struct environment *env;
+        struct environment_references refs;
+        struct env_secrets secrets;
+};
+
+static int load(struct db *db, struct deletion *d, struct err *err)
+{
+        int r = access_authenticated(d->op->actor, err);
+
+        if (r >= 0)
+                r = environments_get(db, d->id, d->op->arena, d->env, err);
+        if (r >= 0)
+                r = access_manage_environments(db, d->op->actor, d->env->company_id, err);
+        if (r >= 0)
+                r = environments_references(db, d->env, &d->refs, err);
+        return r;
+}
+
+static bool is_managed_local(const struct environment *env)
+{
+        json_t *metadata = NULL;
+        bool managed = false;
+
+        if (env->metadata && json_parse(env->metadata, strlen(env->metadata), &metadata, NULL) >= 0)
+                managed = json_is_true(json_object_get(metadata, "managedByPaperclip"));
+        json_decref(metadata);
+        return managed && streq(env->driver, "local");
+}
+
+static json_t *reasons(const struct deletion *d)
+{
+        const struct environment_references *r = &d->refs;
+        json_t *list = json_array();
+
+        if (is_managed_local(d->env))
+                json_array_append_new(list, json_string("managed_local"));
+        if (r->active_leases > 0 || r->living_places > r->idle_places + r->closing_places)
+                json_array_append_new(list, json_string("active_lease"));
+        if (r->idle_places > 0)
+                json_array_append_new(list, json_string("reusable_sandbox_lease"));
+        if (r->closing_places > 0)
+                json_array_append_new(list, json_string("pending_sandbox_cleanup"));
+        return list;
+}
+
+static int remove_row(struct db *db, void *arg, struct err *err)
+{
+        struct deletion *d = arg;
+        json_t *blocked;
+        int r = load(db, d, err);
+
+        if (r < 0)
+                return r;
+        blocked = reasons(d);
+        if (json_array_size(blocked) > 0) {
+                json_t *details = json_pack("{s:o}", "deleteBlockedReasons", blocked);
+
+                r = err_set(err, ERR_CONFLICT,
+                            is_managed_local(d->env)
+                                    ? "Environment \"%s\" belongs to its company and cannot be "
+                                      "deleted; "
+                                      "archive it instead."
+                                    : "Environment \"%s\" still has living leases or sandboxes. "
+                                      "Release "
+                                      "them first, or delete with closeLeases=true.",
+                            d->env->name);
+                err_details(err, json_to_text(details));
+                json_decref(details);
+                return r;
+        }
+        json_decref(blocked);
+        r = environments_clear_references(db, d->env, err);
+        if (r >= 0)
+                r = env_secrets_remove(db, d->op, d->rt, d->env, &d->secrets, err);
+        if (r >= 0)
+                r = audit(db, d->op, d->env->company_id, "environment.deleted", "environment",
+                          d->env->id,
+                          json_pack("{s:s, s:s, s:s}", "name", d->env->name, "driver",
+                                    d->env->driver, "status", d->env->status),
+                          err);
+        if (r >= 0)
+                r = environments_delete(db, d->id, err);
+        return r;
+}
+
+/* Giving up what lives */
+
+struct living {
+        struct op *op;
+        struct runtime *rt;
+        const char *environment_id;
+        const char **leases;
+        size_t n_leases;
+        struct place *places;
+        size_t n_places;
+};
+
+static int collect_lease(void *ctx, const struct lease *lease)
+{
+        struct living *l = ctx;
+
+        l->leases = xrealloc(l->leases, (l->n_leases + 1) * sizeof(*l->leases));
+        l->leases[l->n_leases++] = lease->id;
+        return 0;
+}
+
+static int collect_place(void *ctx, const struct place *place)
+{
+        struct living *l = ctx;
+
+        if (!streq(place->state, PLACE_READY))
+                return 0;
+        l->places = xrealloc(l->places, (l->n_places + 1) * sizeof(*l->places));
+        l->places[l->n_places++] = *place;
+        return 0;
+}
+
+static int collect_leases(struct db *db, void *arg, struct err *err)
+{
+        struct living *l = arg;
+
+        return leases_living_of_environment(db, l->environment_id, l->op->arena, collect_lease, l,
+                                            err);
+}
+
+/* Idle places of the environment go from ready to closing in one transaction. */
+static int retire_places(struct db *db, void *arg, struct err *err)
+{
+        struct living *l = arg;
+        int r;
+
+        l->n_places = 0;
+        r = places_of_environment(db, l->environment_id, l->op->arena, collect_place, l, err);
+        for (size_t i = 0; r >= 0 && i < l->n_places; i++) {
+                l->places[i].next_attempt_at = place_closing_until(l->rt);
+                r = place_move(db, l->rt, &l->places[i], PLACE_CLOSING, err);
+        }
+        return r;
+}
+
+static int give_up_everything(struct deletion *d, struct err *err)
+{
+        struct living l = { .op = d->op, .rt = d->rt, .environment_id = d->id };
+        int r = store_read(d->op, d->rt->store, collect_leases, &l, err);
+
+        for (size_t i = 0; r >= 0 && i < l.n_leases; i++) {
+                struct lease_record ignored;
+
+                r = lease_release(d->op, d->rt, l.leases[i], LEASE_EXPIRED, &ignored, err);
+        }
+        FAULT("environment.retire.before");
+        if (r >= 0)
+                r = store_write(d->op, d->rt->store, retire_places, &l, err);
+        FAULT("environment.retire.after");
+        for (size_t i = 0; r >= 0 && i < l.n_places; i++)
+                r = lease_finish_closing(d->op, d->rt, &l.places[i], err);
+        free(l.leases);
+        free(l.places);
+        return r;
+}
+
+static int load_for_delete(struct db *db, void *arg, struct err *err)
+{
+        return load(db, arg, err);
+}
+
+int environment_delete(struct op *op, struct runtime *rt, const char *id, bool close_leases,
+                       struct environment *ret, struct err *err)
+{
+        struct deletion d = { .op = op, .rt = rt, .id = id, .env = ret };
+        int r = store_read(op, rt->store, load_for_delete, &d, err);
+
+        if (r >= 0 && close_leases && !is_managed_local(ret))
+                r = give_up_everything(&d, err);
+        if (r < 0)
+                return r;
+        FAULT("environment.delete.before");
+        r = store_write(op, rt->store, remove_row, &d, err);
+        FAULT("environment.delete.after");
+        if (r < 0)
+                env_secrets_abandon(op, &d.secrets);
+        else
+                env_secrets_finish(op, rt, &d.secrets);
+        if (r >= 0 && rt->ssh)
+                ssh_hosts_forget(rt->ssh, ret->id);
+        return r;
+}
+
+int environment_blast_radius(struct op *op, struct runtime *rt, const char *id,
+                             struct buf *ret_json, struct err *err)
+{
+        struct environment env;
+        struct deletion d = { .op = op, .rt = rt, .id = id, .env = &env };
+        const struct environment_references *refs = &d.refs;
+        json_t *blocked;
+        struct jw w;
+        int r = store_read(op, rt->store, load_for_delete, &d, err);
+
+        if (r < 0)
+                return r;
+        blocked = reasons(&d);
+        jw_init(&w, ret_json);
+        jw_object(&w);
+        jw_kstring(&w, "environmentId", id);
+        jw_kbool(&w, "canDelete", json_array_size(blocked) == 0);
+        jw_kvalue(&w, "deleteBlockedReasons", blocked);
+        jw_key(&w, "staticReferences");
+        jw_object(&w);
+        jw_kbool(&w, "isManagedLocal", is_managed_local(&env));
+        jw_kbool(&w, "isInstanceDefault", false);
+        jw_kint(&w, "agentDefaultCount", refs->agents);
+        jw_kint(&w, "executionWorkspaceSelectionCount", refs->execution_workspaces);
+        jw_kint(&w, "issueSelectionCount", refs->issues);
+        jw_kint(&w, "projectSelectionCount", refs->projects);
+        jw_kint(&w, "secretBindingCount", refs->secret_bindings);
+        jw_object_end(&w);
+        jw_key(&w, "activeRuntimeUse");
+        jw_object(&w);
+        jw_kint(&w, "activeLeaseCount", refs->active_leases);
+        jw_kint(&w, "activeCustomImageSetupSessionCount", 0);
+        jw_kbool(&w, "hasActiveRuntimeUse", refs->active_leases > 0);
+        jw_object_end(&w);
+        jw_kint(&w, "pendingCleanupLeaseCount", refs->closing_places);
+        jw_kint(&w, "reusableSandboxLeaseCount", refs->idle_places);
+        jw_object_end(&w);
+        json_decref(blocked);
+        return 0;
+}

@@ -1,0 +1,144 @@
+/* Executions: commands that run in leases, through the box of their place.
+ *
+ * The record and the world: a row is committed before the box is asked to start, and again when the
+ * command has ended and before anybody is told. In between the box knows best. Output is in files
+ * that the box writes and everybody reads (`output/<id>/stdout`, `stderr`), so neither a restart of
+ * the daemon nor a reader that comes late loses or doubles a byte.
+ *
+ * The hub holds what is going on now: links to boxes and the state of open executions. It lives on
+ * the loop thread; functions marked "operation" are called on operation threads. After a restart it
+ * takes up every box that still runs (exec_hub_adopt()); an execution whose box is gone is settled
+ * from the exit record the box left, or as lost. */
+#ifndef BERTH_CORE_EXEC_H
+#define BERTH_CORE_EXEC_H
+
+#include <uv.h>
+
+#include "codec/json.h"
+#include "core/leases/lease.h"
+#include "rt/mail.h"
+#include "rt/pool.h"
+#include "store/executions.h"
+
+/* The `reason` of one that is `failed` by no fault of its own. */
+#define EXEC_UNSTARTED_REASON "The daemon or the supervisor ended before the command was started."
+
+struct exec_hub;
+
+struct exec_hub_config {
+        uv_loop_t *loop;
+        struct mail *mail;
+        struct pool *pool;
+        struct runtime *rt;
+        const char *data_dir;
+        const char *box_program; /* path of berth-box */
+};
+
+/* A command that something else runs than a box: the place's plugin, or ssh. */
+struct exec_remote {
+        const struct place *ssh_place; /* NULL: the plugin */
+        const char *plugin_id, *company_id;
+        json_t *params;   /* of environmentExecute */
+        int64_t limit_ms; /* 0: the default of a call */
+};
+
+struct exec_request {
+        const char *command;
+        const char *const *args; /* NULL-terminated */
+        const char *args_json;
+        const char *cwd;        /* NULL: the workspace, else home */
+        const char *const *env; /* NULL-terminated NAME=value, complete */
+        /* Of another machine: the variables of its login, whose start-up files come before `env`;
+         * NULL: the command starts with `env` alone. */
+        const char *const *login;
+        const char *const *redact; /* values to keep out of the output; NULL-terminated, or NULL */
+        const char *stdin_text;    /* NULL: none */
+        size_t stdin_len;
+        bool open_stdin; /* more input may come */
+        bool terminal;
+        uint16_t columns, rows;
+        int64_t timeout_ms;               /* 0: none */
+        const char *idempotency_key;      /* NULL: none */
+        const struct exec_remote *remote; /* NULL: by the box */
+        const char *agent_id;             /* for whom; NULL: nobody. See core/exec/exec_agent.h */
+        const char *agent_config;         /* its adapterConfig */
+        const json_t *own_env;            /* what the caller set himself; borrowed, may be NULL */
+};
+
+/* What is known of an execution now. */
+struct exec_view {
+        char id[UUID_LEN + 1];
+        const char *status; /* EXEC_*; static */
+        int64_t pid, started_at;
+        uint8_t kill_method; /* 0: not known */
+        uint64_t stdout_len, stderr_len;
+        bool ended; /* recorded: the row says the rest */
+};
+
+/* Input for an execution. With an offset a piece may be sent again when it is not known whether it
+ * arrived: bytes that are known already are dropped, and a gap is refused. */
+struct stdin_piece {
+        const char *data;
+        size_t len;
+        bool eof;       /* nothing follows */
+        int64_t offset; /* of the first byte; -1: right after what came before */
+};
+
+/* Somebody who wants to know when an execution changes. Loop thread. */
+struct exec_watch {
+        struct exec_watch *next;
+        void (*changed)(struct exec_watch *watch, const struct exec_view *view);
+};
+
+int exec_hub_new(const struct exec_hub_config *config, struct exec_hub **ret, struct err *err);
+/* Operation, before the loop serves anybody: read what was open when the daemon stopped. */
+int exec_hub_adopt(struct op *op, struct exec_hub *hub, struct err *err);
+/* Loop thread: reach for the boxes found. `done` is called when each has answered or was settled,
+ * or after a few seconds: a box that hangs must not keep the daemon from starting. It is tried on.
+ */
+void exec_hub_connect(struct exec_hub *hub, void (*done)(void *), void *arg);
+/* Loop thread: let go of all boxes; they and their commands go on. */
+void exec_hub_free(struct exec_hub *hub);
+
+/* Operation: record and start. *ret_id is the execution, which may be one that the idempotency key
+ * names. */
+int exec_start(struct op *op, struct runtime *rt, const struct lease_record *record,
+               const struct exec_request *req, const char **ret_id, struct err *err);
+/* Operation: end everything in a place and its box. */
+int exec_close_place(struct op *op, struct runtime *rt, const struct place *place, struct err *err);
+/* Operation: give up every command that a plugin runs in a place. */
+int exec_remote_end_place(struct op *op, struct runtime *rt, const char *place_id, struct err *err);
+/* Operation: end every command that runs in a place; its box goes on. */
+int exec_end_all(struct op *op, struct runtime *rt, const struct place *place, struct err *err);
+/* Any thread: reach for the box of a place before the first command needs it. */
+void exec_reach_place(struct runtime *rt, const struct place *place);
+/* Operation: every box that exists here and is no sandbox's, by its place. */
+int exec_list_boxes(struct op *op, struct runtime *rt, driver_found_fn fn, void *ctx,
+                    struct err *err);
+/* Operation: forget executions that ended long ago, and their output. */
+int exec_prune(struct op *op, struct runtime *rt, struct err *err);
+
+/* Any thread: what the hub knows of an open execution; false when it is not open. */
+bool exec_snapshot(struct exec_hub *hub, const char *id, struct exec_view *ret);
+
+/* Loop thread. False when the execution is not open (any more): its row tells. */
+bool exec_watch_add(struct exec_hub *hub, const char *id, struct exec_watch *watch);
+void exec_watch_remove(struct exec_hub *hub, const char *id, struct exec_watch *watch);
+/* Loop thread. ERR_NOT_FOUND when it is not open, ERR_CONFLICT when it takes no input. `done` is
+ * called when the box has taken the bytes (code 0) or never will. data is borrowed until then. */
+int exec_stdin(struct exec_hub *hub, const char *id, const struct stdin_piece *piece,
+               void (*done)(void *arg, int code), void *arg, struct err *err);
+int exec_signal(struct exec_hub *hub, const char *id, int signal, struct err *err);
+int exec_resize(struct exec_hub *hub, const char *id, uint16_t columns, uint16_t rows,
+                struct err *err);
+
+/* Any thread: open the output file of an execution for reading. */
+int exec_open_output(const struct runtime *rt, const char *id, bool want_stderr, int *ret_fd,
+                     struct err *err);
+
+/* "SIGTERM" and 15; NULL and 0 for what is no signal. */
+const char *signal_name(int number);
+int signal_number(const char *name);
+const char *kill_method_name(uint8_t method);
+
+#endif

@@ -1,0 +1,183 @@
+#include "core/exec/exec_agent.h"
+
+#include "core/agents/agent_env.h"
+#include "core/exec/exec_request.h"
+#include "core/runs/run_policy.h"
+
+struct search {
+        struct op *op;
+        const char *id;
+        struct agent agent;
+};
+
+static int get_agent(struct db *db, void *arg, struct err *err)
+{
+        struct search *q = arg;
+
+        return agents_get(db, q->id, q->op->arena, &q->agent, err);
+}
+
+int exec_agent_find(struct op *op, struct runtime *rt, const struct lease_record *record,
+                    struct exec_request *req, struct err *err)
+{
+        struct search q = { .op = op, .id = req->agent_id };
+        int r;
+
+        if (!req->agent_id)
+                return 0;
+        r = store_read(op, rt->store, get_agent, &q, err);
+        if (r < 0)
+                return r;
+        if (!streq(q.agent.company_id, record->lease.company_id))
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "Agent must belong to the company of the lease");
+        r = run_agent_check(&q.agent, err);
+        if (r < 0)
+                return r;
+        req->agent_config = q.agent.adapter_config;
+        return 0;
+}
+
+/* Resolving */
+
+/* Those that the request does not set itself; a new reference. */
+static int read_variables(const struct exec_request *req, json_t **ret, struct err *err)
+{
+        json_t *config = NULL, *env;
+        const char *name;
+        json_t *value;
+        int r = json_parse(req->agent_config, strlen(req->agent_config), &config, err);
+
+        if (r < 0)
+                return r;
+        env = json_get_object(config, "env");
+        env = env ? json_incref(env) : json_object();
+        json_decref(config);
+        json_object_foreach((json_t *)req->own_env, name, value) json_object_del(env, name);
+        *ret = env;
+        return 0;
+}
+
+static struct secret_use describe_use(const struct op *op, const struct lease_record *record,
+                                      const struct exec_request *req)
+{
+        return (struct secret_use){
+                .consumer_type = "agent",
+                .consumer_id = req->agent_id,
+                .config_path = AGENT_ENV_PREFIX,
+                /* Its own run, or a board caller that runs something for it. */
+                .actor_type = op->actor->type == ACTOR_AGENT ? "agent" : "user",
+                .actor_id =
+                        op->actor->type == ACTOR_AGENT ? op->actor->agent_id : op->actor->user_id,
+                .issue_id = record->lease.issue_id,
+                .run_id = record->lease.heartbeat_run_id,
+        };
+}
+
+static int make_text(struct exec_variables *v, const struct secret_env_var *var, struct err *err)
+{
+        size_t name = strlen(var->name);
+        struct secret_value *text = &v->texts[v->n_texts];
+        int r;
+
+        if (memchr(var->value.data, '\0', var->value.len))
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "variable %s: a value with a NUL byte cannot be a variable",
+                               var->name);
+        r = secret_value_room(text, name + 1 + var->value.len, err);
+        if (r < 0)
+                return r;
+        memcpy(text->data, var->name, name);
+        text->data[name] = '=';
+        memcpy(text->data + name + 1, var->value.data, var->value.len);
+        v->n_texts++;
+        return 0;
+}
+
+static size_t list_len(const char *const *list)
+{
+        size_t n = 0;
+
+        while (list && list[n])
+                n++;
+        return n;
+}
+
+static bool is_set(const struct exec_variables *v, const char *variable)
+{
+        size_t name = strcspn(variable, "=") + 1;
+
+        for (size_t i = 0; i < v->n_texts; i++)
+                if (strncmp(v->texts[i].data, variable, name) == 0)
+                        return true;
+        return false;
+}
+
+static void add_env(struct exec_variables *v, const char *const *base)
+{
+        size_t n = 0;
+
+        v->env = xcalloc(list_len(base) + v->n_texts + 1, sizeof(*v->env));
+        for (; base && *base; base++)
+                if (!is_set(v, *base))
+                        v->env[n++] = *base;
+        for (size_t i = 0; i < v->n_texts; i++)
+                v->env[n++] = v->texts[i].data;
+}
+
+static void add_redact(struct exec_variables *v, const struct secret_env *resolved,
+                       const char *const *base)
+{
+        size_t n = 0;
+
+        v->redact = xcalloc(list_len(base) + v->n_texts + 1, sizeof(*v->redact));
+        for (; base && *base; base++)
+                v->redact[n++] = *base;
+        for (size_t i = 0; i < v->n_texts; i++)
+                if (resolved->vars[i].is_secret && resolved->vars[i].value.len > 0)
+                        v->redact[n++] = v->texts[i].data + strlen(resolved->vars[i].name) + 1;
+}
+
+static int build(const struct secret_env *resolved, const struct exec_request *req,
+                 struct exec_variables *v, struct err *err)
+{
+        struct exec_request full = *req;
+        int r = 0;
+
+        v->texts = xcalloc(resolved->n_vars + 1, sizeof(*v->texts));
+        for (size_t i = 0; r >= 0 && i < resolved->n_vars; i++)
+                r = make_text(v, &resolved->vars[i], err);
+        if (r < 0)
+                return r;
+        add_env(v, req->env);
+        add_redact(v, resolved, req->redact);
+        full.env = v->env;
+        return exec_request_check_size(&full, err);
+}
+
+int exec_agent_resolve(struct op *op, struct runtime *rt, const struct lease_record *record,
+                       const struct exec_request *req, struct exec_variables *ret, struct err *err)
+{
+        struct secret_use use = describe_use(op, record, req);
+        struct secret_env resolved = { 0 };
+        json_t *env = NULL;
+        int r = read_variables(req, &env, err);
+
+        if (r >= 0)
+                r = secret_resolve_env(op, rt, record->lease.company_id, env, &use, &resolved, err);
+        if (r >= 0)
+                r = build(&resolved, req, ret, err);
+        secret_env_done(&resolved);
+        json_decref(env);
+        return r;
+}
+
+void exec_variables_done(struct exec_variables *v)
+{
+        for (size_t i = 0; i < v->n_texts; i++)
+                secret_value_done(&v->texts[i]);
+        free(v->texts);
+        free(v->env);
+        free(v->redact);
+        *v = (struct exec_variables){ 0 };
+}

@@ -1,0 +1,35 @@
+/* The variables of an agent for a command that is run for it.
+ *
+ *     exec_agent_find()      with the request: who, and what its variables are
+ *     exec_agent_resolve()   when the execution is recorded and before anything is started
+ *     exec_variables_done()  once they are in the message for the box, which is wiped when it is
+ *                            sent
+ *
+ * What the request sets itself wins, and is not resolved; the agent's variables win over those of
+ * the environment. Values are in pages of their own all the way (secret/value.h); they are named in
+ * exec_request.redact, so that whoever spools the output replaces them.
+ *
+ * Operation threads. */
+#ifndef BERTH_CORE_EXEC_AGENT_H
+#define BERTH_CORE_EXEC_AGENT_H
+
+#include "core/exec/exec.h"
+#include "core/secrets/secret.h"
+
+struct exec_variables {
+        struct secret_value *texts; /* NAME=value */
+        size_t n_texts;
+        const char **env;    /* complete, as in exec_request: those of the request and ours */
+        const char **redact; /* as in exec_request */
+};
+
+/* ERR_NOT_FOUND or ERR_UNPROCESSABLE when the request's agent is none of the lease's company,
+ * ERR_CONFLICT when it may not work. Sets req->agent_config. Nothing without an agent. */
+int exec_agent_find(struct op *op, struct runtime *rt, const struct lease_record *record,
+                    struct exec_request *req, struct err *err);
+/* All of them, or an error that names the variable and the secret. */
+int exec_agent_resolve(struct op *op, struct runtime *rt, const struct lease_record *record,
+                       const struct exec_request *req, struct exec_variables *ret, struct err *err);
+void exec_variables_done(struct exec_variables *v);
+
+#endif

@@ -1,0 +1,583 @@
+/* One box: its link, what comes over it, and what happens when it goes silent. Loop thread, except
+ * where said.
+ *
+ * A link that breaks is not yet a box that died: a pool job asks the kernel (the box's lock).
+ * Alive: the link is opened again and every execution attached again. Dead: what it ran is killed,
+ * and its open executions are settled from the exit records it left, or as lost. */
+#include "core/exec/exec_internal.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/access/access.h"
+
+#define LOOK_AFTER_MS 10000 /* at a box that is not on this machine */
+
+static void look_after(struct box *box);
+static void drop_link(struct box *box, const char *why);
+
+static struct exec *exec_of_channel(struct box *box, uint32_t channel)
+{
+        struct exec *e = box->execs;
+
+        while (e && e->channel != channel)
+                e = e->box_next;
+        return channel ? e : NULL;
+}
+
+/* Starting and attaching */
+
+static void send_start(struct exec *e)
+{
+        struct box *box = e->box;
+
+        e->channel = box->next_channel++;
+        e->phase = EXEC_SENT;
+        e->sent_to = box->pid;
+        box_link_start(box->link, e->channel, e->start);
+}
+
+void exec_submit(struct exec *e)
+{
+        if (e->box->phase == BOX_READY && !e->box->listing)
+                send_start(e);
+        else
+                box_reach(e->box);
+}
+
+static void send_waiting(struct box *box)
+{
+        for (struct exec *e = box->execs; e; e = e->box_next)
+                if (e->start && !e->channel && e->phase != EXEC_ENDING)
+                        send_start(e);
+}
+
+/* An execution runs: its streams may flow. */
+static void go_live(struct exec *e, int64_t pid, uint64_t started_ms, uint8_t kill_method)
+{
+        e->phase = EXEC_LIVE;
+        pthread_mutex_lock(&e->hub->lock);
+        e->view.status = EXEC_RUNNING;
+        e->view.pid = pid;
+        e->view.started_at = (int64_t)started_ms * US_PER_MS;
+        if (kill_method)
+                e->view.kill_method = kill_method;
+        pthread_mutex_unlock(&e->hub->lock);
+        exec_drop_start(e);
+}
+
+static void grow(struct exec *e, uint8_t stream, uint64_t len)
+{
+        uint64_t *known = stream == BOX_STDOUT ? &e->view.stdout_len : &e->view.stderr_len;
+
+        if (!e->box->route->is_here) /* only what is in our files counts */
+                return;
+        pthread_mutex_lock(&e->hub->lock);
+        if (len > *known)
+                *known = len;
+        pthread_mutex_unlock(&e->hub->lock);
+        if (e->channel && e->box->link)
+                box_link_ack(e->box->link, e->channel, stream, len, len);
+}
+
+/* What the box says */
+
+static void on_started(void *ctx, uint32_t channel, uint32_t pid, uint64_t started_ms,
+                       uint8_t method)
+{
+        struct exec *e = exec_of_channel(ctx, channel);
+
+        if (!e)
+                return;
+        go_live(e, pid, started_ms, method);
+        if (!e->box->route->is_here)
+                exec_spool_attach(e, NULL);
+        exec_changed(e);
+}
+
+static void on_failed(void *ctx, uint32_t channel, uint16_t code, const char *text)
+{
+        struct exec *e = exec_of_channel(ctx, channel);
+
+        if (!e)
+                return;
+        /* The statuses by which shells say the same. */
+        if (code == BOX_ERR_NOT_FOUND)
+                e->final_code = 127;
+        else if (code == BOX_ERR_REFUSED)
+                e->final_code = 126;
+        exec_finish(e, EXEC_FAILED, text);
+}
+
+static void on_grew(void *ctx, uint32_t channel, uint8_t stream, uint64_t len)
+{
+        struct exec *e = exec_of_channel(ctx, channel);
+
+        if (!e)
+                return;
+        grow(e, stream, len);
+        exec_changed(e);
+}
+
+static void on_data(void *ctx, uint32_t channel, uint8_t stream, uint64_t offset, const char *data,
+                    size_t len)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        struct box *box = ctx;
+        struct exec *e = exec_of_channel(box, channel);
+
+        if (e && exec_spool_data(e, stream, offset, data, len, &err) < 0)
+                drop_link(box, err.msg);
+}
+
+static void on_taken(void *ctx, uint32_t channel, uint64_t taken, uint64_t limit)
+{
+        struct exec *e = exec_of_channel(ctx, channel);
+
+        if (e)
+                stdin_taken(e, taken, limit);
+}
+
+/* The box said nothing of input when it was attached to: there is none, or no more. */
+static void on_pong(void *ctx, uint64_t token)
+{
+        struct exec *e = exec_of_channel(ctx, (uint32_t)token);
+
+        if (!e || !e->stdin_unsure)
+                return;
+        e->stdin_unsure = e->takes_stdin = false;
+        stdin_fail(e);
+}
+
+void exec_take_exit(struct exec *e, const struct box_exit *exit, const char *lost_reason)
+{
+        e->has_exit = true;
+        e->exit = *exit;
+        pthread_mutex_lock(&e->hub->lock);
+        e->view.stdout_len = exit->stdout_len;
+        e->view.stderr_len = exit->stderr_len;
+        pthread_mutex_unlock(&e->hub->lock);
+        /* Another box was killed and this one found what it left: nobody knows how it ended. */
+        if (exit->code < 0 && exit->signal == 0 && exit->flags & BOX_EXIT_INCOMPLETE)
+                exec_finish(e, EXEC_LOST, lost_reason);
+        else
+                exec_finish(e, EXEC_EXITED, NULL);
+}
+
+static void on_exit_frame(void *ctx, uint32_t channel, const struct box_exit *exit)
+{
+        struct exec *e = exec_of_channel(ctx, channel);
+
+        if (!e || e->phase == EXEC_ENDING)
+                return;
+        if (e->box->route->is_here)
+                exec_take_exit(e, exit, EXEC_LOST_REASON);
+        else
+                exec_spool_exit(e, exit);
+}
+
+/* The box's word on one execution: an answer to LIST (channel 0), ATTACH, or a START it knew
+ * already. */
+static void on_state(void *ctx, uint32_t channel, const struct box_state *state)
+{
+        struct box *box = ctx;
+        char id[UUID_LEN + 1];
+        struct exec *e;
+
+        frame_uuid_text(state->id, id);
+        e = exec_find(box->hub, id);
+        if (!e || e->box != box) {
+                /* Its end is recorded already and only the box does not know: let it forget. */
+                uint32_t spare = box->next_channel++;
+
+                if (channel == 0 && state->state == BOX_ENDED) {
+                        box_link_attach(box->link, spare, state->id);
+                        box_link_forget(box->link, spare);
+                }
+                return;
+        }
+        e->seen = true;
+        if (channel == 0) {
+                if (!e->channel) {
+                        e->channel = box->next_channel++;
+                        box_link_attach(box->link, e->channel, state->id);
+                }
+                return;
+        }
+        if (e->phase == EXEC_ENDING) /* FORGET follows when its end is recorded */
+                return;
+        go_live(e, state->pid, state->started_ms, box->kill_method);
+        if (e->stdin_unsure) /* TAKEN comes right behind, or never */
+                box_link_ping(box->link, channel);
+        stdin_rewind(e, state->stdin_len);
+        grow(e, BOX_STDOUT, state->stdout_len);
+        grow(e, BOX_STDERR, state->stderr_len);
+        if (!box->route->is_here) /* EXIT comes after the output */
+                exec_spool_attach(e, state);
+        else if (state->state == BOX_ENDED)
+                exec_take_exit(e, &state->exit, EXEC_LOST_REASON);
+        if (e->phase != EXEC_ENDING)
+                exec_changed(e);
+}
+
+static void adoption_over(struct box *box)
+{
+        struct exec_hub *hub = box->hub;
+
+        if (!box->adopting)
+                return;
+        box->adopting = false;
+        if (--hub->adopting == 0 && hub->adopted)
+                hub->adopted(hub->adopted_arg);
+}
+
+/* A box that we did not send it to does not know of it. Where our files are and the box's may be
+ * gone, it was sent by a daemon before this one, or to a box before that one. */
+static void judge_unknown(struct exec *e)
+{
+        struct box *box = e->box;
+        CLEAN(cleanup_free)
+        char *path = xasprintf("%s/%s/stdout", box->hub->output_dir, e->view.id);
+
+        if (e->start && (box->route->is_here || !e->sent_to || e->sent_to == box->pid))
+                return;
+        if (!box->route->is_here && access(path, F_OK) == 0)
+                exec_spool_lost(e);
+        else
+                exec_finish(e, EXEC_FAILED, EXEC_UNSTARTED_REASON);
+}
+
+/* After LIST: what the box did not name and we did not just queue was never started. */
+static void on_listed(void *ctx)
+{
+        struct box *box = ctx;
+        struct exec *e, *next;
+
+        box->listing = false;
+        for (e = box->execs; e; e = next) {
+                next = e->box_next;
+                if (!e->seen && e->phase != EXEC_ENDING)
+                        judge_unknown(e);
+        }
+        adoption_over(box);
+        send_waiting(box);
+        if (box->stopping)
+                box_link_stop(box->link, STOP_GRACE_MS);
+}
+
+static void on_welcome(void *ctx, const struct box_welcome *welcome)
+{
+        struct box *box = ctx;
+
+        box->phase = BOX_READY;
+        box->kill_method = welcome->kill_method;
+        box->pid = welcome->pid;
+        box->spool_limit = welcome->spool_limit;
+        box->failures = 0;
+        box->has_tunnel = welcome->features & BOX_FEATURE_TUNNEL;
+        /* Before the first START: whoever runs finds the address taken. */
+        if (box->tunnel && box->has_tunnel)
+                tunnel_up(box->tunnel, box->link);
+        box->has_files = welcome->features & BOX_FEATURE_FILES;
+        box_services_up(box);
+        box_callbacks_up(box);
+        box->listing = true;
+        box_link_list(box->link);
+}
+
+static void on_error(void *ctx, uint32_t channel, uint16_t code, const char *text)
+{
+        struct box *box = ctx;
+        struct exec *e = exec_of_channel(box, channel);
+
+        /* Input that it never takes, of an execution that an earlier daemon started. Sent again
+         * over the next link, it would end that one too. */
+        if (e && code == BOX_ERR_FRAME && e->stdin_head) {
+                e->takes_stdin = false;
+                stdin_fail(e);
+                return;
+        }
+        log_warn("a box reported an error", LOG_S("place", box->place_id), LOG_I("code", code),
+                 LOG_S("text", text));
+}
+
+static int on_tunnel(void *ctx, const struct frame_header *h, struct frame_in *f, struct err *err)
+{
+        struct box *box = ctx;
+
+        return box->tunnel
+                       ? tunnel_frame_in(box->tunnel, h, f, err)
+                       : err_set(err, ERR_INVALID, "the box used a tunnel that nobody asked for");
+}
+
+static void on_drained(void *ctx)
+{
+        struct box *box = ctx;
+
+        if (box->tunnel)
+                tunnel_drained(box->tunnel);
+}
+
+static void on_closed(void *ctx, const char *why)
+{
+        struct box *box = ctx;
+
+        box->link = NULL;
+        box->phase = BOX_IDLE;
+        box->listing = false;
+        box->has_tunnel = false;
+        if (box->tunnel)
+                tunnel_down(box->tunnel);
+        for (struct exec *e = box->execs; e; e = e->box_next) {
+                e->channel = 0;
+                e->seen = false;
+                exec_spool_detach(e);
+                if (e->phase == EXEC_SENT)
+                        e->phase = EXEC_QUEUED;
+        }
+        if (box->hub->closing)
+                return;
+        if (!box->stopping)
+                log_debug("link to a box closed", LOG_S("place", box->place_id), LOG_S("why", why));
+        look_after(box);
+}
+
+/* It does what it must not. */
+static void drop_link(struct box *box, const char *why)
+{
+        log_warn("a box does not keep to the protocol", LOG_S("place", box->place_id),
+                 LOG_S("why", why));
+        box_link_close(box->link);
+        on_closed(box, why);
+}
+
+static const struct box_link_events events = {
+        .on_welcome = on_welcome,
+        .on_listed = on_listed,
+        .on_state = on_state,
+        .on_started = on_started,
+        .on_failed = on_failed,
+        .on_grew = on_grew,
+        .on_data = on_data,
+        .on_taken = on_taken,
+        .on_pong = on_pong,
+        .on_exit = on_exit_frame,
+        .on_error = on_error,
+        .on_tunnel = on_tunnel,
+        .on_drained = on_drained,
+        .on_closed = on_closed,
+};
+
+/* Reaching it */
+
+static void retry_now(uv_timer_t *timer)
+{
+        box_reach(container_of(timer, struct box, retry));
+}
+
+/* A box on this machine is back in a moment or dead; a way that is down may stay so for long. */
+static void reach_later(struct box *box)
+{
+        uint64_t pause = RECONNECT_MS;
+
+        if (!box->route->is_here) {
+                pause = MIN(pause << MIN(box->failures, 16U), (uint64_t)RECONNECT_MAX);
+                box->failures++;
+        }
+        uv_timer_start(&box->retry, retry_now, pause, 0);
+}
+
+void box_reach(struct box *box)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        int fd, r;
+
+        if (box->link || box->job_running || box->hub->closing)
+                return;
+        r = box->route->connect(box->hub->config.rt, &box->kept->place, &fd, &err);
+        if (r >= 0)
+                r = box_link_open(box->hub->config.loop, fd, box->hub->node, box->epoch, &events,
+                                  box, &box->link, &err);
+        if (r >= 0)
+                box->phase = BOX_CONNECTING;
+        else if (r == ERR_BUSY) /* its backlog is full for the moment */
+                reach_later(box);
+        else
+                look_after(box);
+}
+
+/* A box that cannot be reached: is it dead? */
+
+static void check_run(struct pool_job *job, struct op *op)
+{
+        struct box *box = container_of(job, struct box, job);
+        CLEAN(err_done) struct err err = { 0 };
+        int r;
+
+        op->actor = &actor_system;
+        r = exec_settle_place(op, box->hub, &box->kept->place, false, &err);
+        box->is_unknown = r == SETTLE_UNKNOWN || (r < 0 && !box->route->is_here);
+        box->found_dead = r != SETTLE_ALIVE && !box->is_unknown;
+        if (r < 0)
+                log_error("could not settle executions", LOG_S("place", box->place_id),
+                          LOG_S("error", err.msg));
+}
+
+/* Executions whose operations handed them over meanwhile: nobody has settled them. */
+static void take_arrived(struct box *box)
+{
+        struct exec *e;
+
+        while ((e = box->arrived)) {
+                box->arrived = e->box_next;
+                exec_join_box(e, box);
+        }
+}
+
+/* Rows are settled; what is in memory follows. */
+static void check_done(struct pool_job *job)
+{
+        struct box *box = container_of(job, struct box, job);
+        struct exec *e, *next;
+        bool again;
+
+        box->job_running = false;
+        if (!box->found_dead) {
+                take_arrived(box);
+                reach_later(box);
+                return;
+        }
+        for (e = box->execs; e; e = next) {
+                next = e->box_next;
+                if (e->phase == EXEC_ENDING)
+                        continue;
+                pthread_mutex_lock(&e->hub->lock);
+                e->view.ended = true;
+                pthread_mutex_unlock(&e->hub->lock);
+                exec_changed(e);
+                exec_drop(e);
+        }
+        adoption_over(box);
+        if (box->stop) {
+                promise_keep(box->stop, 0, NULL);
+                promise_unref(box->stop);
+                box->stop = NULL;
+        }
+        box->stopping = false;
+        box_tell_quiet(box);
+        take_arrived(box);
+        again = box_services_wait(box);
+        if (box->execs || again)
+                box_reach(box);
+        box->dead = !box->execs && !again;
+        box_forget_if_over(box);
+}
+
+static void look_after(struct box *box)
+{
+        CLEAN(err_done) struct err err = { 0 };
+
+        if (box->job_running || box->hub->closing)
+                return;
+        box->phase = BOX_CHECKING;
+        /* Elsewhere it may take a while, and the thread that is kept for others is not for that. */
+        box->job = (struct pool_job){ .run = check_run,
+                                      .done = check_done,
+                                      .urgent = true,
+                                      .awaited = box->route->is_here,
+                                      .timeout_ms = box->route->is_here ? 0 : LOOK_AFTER_MS };
+        box->job_running = pool_submit(box->hub->config.pool, &box->job, &err) >= 0;
+        if (!box->job_running)
+                uv_timer_start(&box->retry, retry_now, 10 * RECONNECT_MS, 0);
+}
+
+/* Adopting */
+
+struct adoption {
+        struct op *op;
+        struct exec_hub *hub;
+};
+
+/* A configuration that cannot be read leaves the place without a way out, which is the safe side.
+ */
+static void adopt_egress(struct box *box, const char *config)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        struct egress_policy *policy;
+
+        if (egress_policy_read(config, &policy, &err) < 0)
+                log_error("no way out for an environment", LOG_S("place", box->place_id),
+                          LOG_S("error", err.msg));
+        box_set_egress(box, policy);
+}
+
+static int adopt_place(void *ctx, const struct place *place)
+{
+        struct adoption *a = ctx;
+
+        const struct runtime *rt = a->hub->config.rt;
+
+        if (box_route_has_box(rt, place) && streq(place->owner_node, rt->node.id.s))
+                adopt_egress(box_add(a->hub, kept_place_new(place)), place->config);
+        return 0;
+}
+
+static int adopt_execution(void *ctx, const struct execution *row)
+{
+        struct adoption *a = ctx;
+        struct box *box = box_find(a->hub, row->place_id);
+        struct place nobody = { .id = row->place_id, .driver = "" }; /* of what is gone */
+        struct exec *e;
+
+        if (!box)
+                box = box_add(a->hub, kept_place_new(&nobody));
+        e = exec_add(a->hub, row->id);
+        exec_join_box(e, box);
+        e->takes_stdin = e->stdin_unsure = true; /* the box knows, and refuses it if not */
+        return 0;
+}
+
+static int read_open(struct db *db, void *arg, struct err *err)
+{
+        struct adoption *a = arg;
+        int r = places_living(db, NULL, a->op->arena, adopt_place, a, err);
+
+        return r < 0 ? r : executions_open(db, NULL, a->op->arena, adopt_execution, a, err);
+}
+
+int exec_hub_adopt(struct op *op, struct exec_hub *hub, struct err *err)
+{
+        struct adoption a = { op, hub };
+
+        return store_read(op, hub->config.rt->store, read_open, &a, err);
+}
+
+static void adopted_enough(uv_timer_t *timer)
+{
+        struct exec_hub *hub = container_of(timer, struct exec_hub, adopt_timer);
+
+        for (struct box *b = hub->boxes; b; b = b->next) {
+                if (b->adopting)
+                        log_warn("a supervisor does not answer", LOG_S("place", b->place_id));
+                adoption_over(b);
+        }
+}
+
+void exec_hub_connect(struct exec_hub *hub, void (*done)(void *), void *arg)
+{
+        uv_timer_start(&hub->adopt_timer, adopted_enough, ADOPT_WAIT_MS, 0);
+        hub->adopted = done;
+        hub->adopted_arg = arg;
+        hub->adopting = 1; /* ours, so that it cannot end while we count */
+        for (struct box *b = hub->boxes; b; b = b->next) {
+                /* Nobody can say when others are reached. */
+                b->adopting = b->route->is_here;
+                hub->adopting += b->adopting;
+        }
+        for (struct box *b = hub->boxes; b; b = b->next)
+                box_reach(b);
+        if (--hub->adopting == 0)
+                done(arg);
+}

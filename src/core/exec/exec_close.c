@@ -1,0 +1,144 @@
+/* Ending what runs in a place, with its box or without: operation threads ask, the loop does it. */
+#include <signal.h>
+
+#include "base/clock.h"
+#include "core/exec/exec_internal.h"
+
+#define CLOSE_WAIT_MS 20000
+
+struct place_letter {
+        struct letter letter;
+        struct exec_hub *hub;
+        struct kept_place *place;
+        struct promise *promise;
+};
+
+static void stop_on_loop(struct letter *letter)
+{
+        struct place_letter *s = container_of(letter, struct place_letter, letter);
+        struct box *box = box_add(s->hub, s->place);
+
+        if (box->stop) {
+                /* Two closers of one place: both may look again when the first is done. */
+                promise_keep(s->promise, ERR_CONFLICT, "The place is being closed already.");
+                promise_unref(s->promise);
+        } else {
+                box->stop = s->promise;
+                box->stopping = true;
+                if (box->phase == BOX_READY && !box->listing)
+                        box_link_stop(box->link, STOP_GRACE_MS);
+                else
+                        box_reach(box);
+        }
+        free(s);
+}
+
+/* Ask the box for something; an answer either way, or none in time. */
+static int ask_box(struct op *op, struct runtime *rt, const struct place *place,
+                   void (*fn)(struct letter *), struct err *err)
+{
+        struct place_letter *s;
+        struct promise *promise = promise_new(err);
+        struct op limited = *op;
+        int r;
+
+        if (!promise)
+                return ERR_BUSY;
+        s = xcalloc(1, sizeof(*s));
+        s->hub = rt->hub;
+        s->place = kept_place_new(place);
+        s->promise = promise_ref(promise);
+        mail_post(rt->hub->config.mail, &s->letter, fn);
+        limited.deadline_ms = MIN(op->deadline_ms, clock_mono_ms() + CLOSE_WAIT_MS);
+        r = promise_wait(promise, &limited, err);
+        promise_unref(promise);
+        return r;
+}
+
+int exec_close_place(struct op *op, struct runtime *rt, const struct place *place, struct err *err)
+{
+        const struct box_route *route = box_route_of(rt, place);
+        int r;
+
+        if (!rt->hub)
+                return 0;
+        if (route->is_alive(op, rt, place, NULL) > 0) {
+                r = ask_box(op, rt, place, stop_on_loop, err);
+                if (r == ERR_CANCELLED || r == ERR_BUSY)
+                        return r;
+        }
+        /* Whatever it said: nothing of it may be left, and every row must have its end. */
+        err_clear(err);
+        return exec_settle_place(op, rt->hub, place, true, err);
+}
+
+/* Ending what runs, and keeping the box */
+
+static void end_all_on_loop(struct letter *letter)
+{
+        struct place_letter *s = container_of(letter, struct place_letter, letter);
+        struct box *box = box_add(s->hub, s->place);
+
+        if (box->quiet) {
+                promise_keep(s->promise, ERR_CONFLICT, "The place is being parked already.");
+                promise_unref(s->promise);
+        } else {
+                box->quiet = s->promise;
+                for (struct exec *e = box->execs; e; e = e->box_next)
+                        if (box->link && e->channel)
+                                box_link_signal(box->link, e->channel, SIGKILL);
+                box_tell_quiet(box);
+        }
+        free(s);
+}
+
+struct open_count {
+        struct op *op;
+        const char *place_id;
+        unsigned n;
+};
+
+static int count_one(void *ctx, const struct execution *row)
+{
+        ((struct open_count *)ctx)->n++;
+        return 0;
+}
+
+static int count_open(struct db *db, void *arg, struct err *err)
+{
+        struct open_count *c = arg;
+
+        return executions_open(db, c->place_id, c->op->arena, count_one, c, err);
+}
+
+int exec_end_all(struct op *op, struct runtime *rt, const struct place *place, struct err *err)
+{
+        struct open_count c = { op, place->id, 0 };
+        int r = rt->hub ? store_read(op, rt->store, count_open, &c, err) : 0;
+
+        if (r < 0 || c.n == 0)
+                return r;
+        return ask_box(op, rt, place, end_all_on_loop, err);
+}
+
+/* Reaching a box, without waiting for it */
+
+static void reach_on_loop(struct letter *letter)
+{
+        struct place_letter *s = container_of(letter, struct place_letter, letter);
+
+        box_reach(box_add(s->hub, s->place));
+        free(s);
+}
+
+void exec_reach_place(struct runtime *rt, const struct place *place)
+{
+        struct place_letter *s;
+
+        if (!rt->hub)
+                return;
+        s = xcalloc(1, sizeof(*s));
+        s->hub = rt->hub;
+        s->place = kept_place_new(place);
+        mail_post(rt->hub->config.mail, &s->letter, reach_on_loop);
+}

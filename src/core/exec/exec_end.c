@@ -1,0 +1,278 @@
+/* The end of an execution: recorded first, told afterwards. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "core/exec/exec_internal.h"
+#include "core/plugins/plugin_place.h"
+
+static int write_end(struct db *db, void *arg, struct err *err)
+{
+        return executions_end(db, arg, err);
+}
+
+static void fill_exit(struct execution *row, const struct box_exit *e)
+{
+        row->exit_code = e->code;
+        row->signal = e->signal;
+        row->timed_out = e->flags & BOX_EXIT_TIMED_OUT;
+        row->is_incomplete = e->flags & BOX_EXIT_INCOMPLETE;
+        row->stdout_len = (int64_t)e->stdout_len;
+        row->stderr_len = (int64_t)e->stderr_len;
+        row->ended_at = (int64_t)e->ended_ms * US_PER_MS;
+        if (e->flags & BOX_EXIT_STOPPED)
+                row->reason = "The lease ended while the command ran.";
+}
+
+/* From the hub's knowledge */
+
+static void record_run(struct pool_job *job, struct op *op)
+{
+        struct exec *e = container_of(job, struct exec, job);
+        CLEAN(err_done) struct err err = { 0 };
+        struct execution row = {
+                .id = e->view.id,
+                .status = e->final_status,
+                .pid = e->view.pid,
+                .started_at = e->view.started_at,
+                .exit_code = e->final_code ? e->final_code : -1,
+                .ended_at = clock_wall_us(),
+                .updated_at = clock_now_us(),
+        };
+        int r;
+
+        if (e->has_exit)
+                fill_exit(&row, &e->exit);
+        if (e->reason[0])
+                row.reason = e->reason;
+        FAULT("exec.end.before");
+        r = store_write(op, e->hub->config.rt->store, write_end, &row, &err);
+        FAULT("exec.end.after");
+        e->recorded = r >= 0;
+        if (r < 0)
+                log_error("could not record the end of an execution",
+                          LOG_S("execution", e->view.id), LOG_S("error", err.msg));
+}
+
+static void record_done(struct pool_job *job);
+
+void exec_retry_later(struct exec_hub *hub)
+{
+        if (!hub->closing && !uv_is_active((uv_handle_t *)&hub->record_timer))
+                uv_timer_start(&hub->record_timer, exec_record_again, RECORD_AGAIN_MS, 0);
+}
+
+/* The disk may be full, or the daemon is stopping. The box keeps its record until we have it. */
+static void record_later(struct exec *e)
+{
+        e->needs_record = true;
+        exec_retry_later(e->hub);
+}
+
+static void submit_record(struct exec *e)
+{
+        e->needs_record = false;
+        e->job = (struct pool_job){
+                .run = record_run, .done = record_done, .urgent = true, .awaited = true
+        };
+        if (pool_submit(e->hub->config.pool, &e->job, NULL) < 0)
+                record_later(e);
+}
+
+void exec_record_again(uv_timer_t *timer)
+{
+        struct exec_hub *hub = container_of(timer, struct exec_hub, record_timer);
+
+        for (size_t i = 0; i < EXEC_BUCKETS; i++)
+                for (struct exec *e = hub->table[i]; e; e = e->next) {
+                        if (e->needs_record)
+                                submit_record(e);
+                        exec_spool_again(e);
+                }
+}
+
+static void record_done(struct pool_job *job)
+{
+        struct exec *e = container_of(job, struct exec, job);
+        struct box *box = e->box;
+
+        if (!e->recorded) {
+                record_later(e);
+                return;
+        }
+        if (box && box->link && e->channel && e->has_exit)
+                box_link_forget(box->link, e->channel);
+        pthread_mutex_lock(&e->hub->lock);
+        e->view.status = e->final_status;
+        e->view.ended = true;
+        pthread_mutex_unlock(&e->hub->lock);
+        exec_changed(e);
+        exec_drop(e);
+}
+
+void exec_finish(struct exec *e, const char *status, const char *reason)
+{
+        e->phase = EXEC_ENDING;
+        e->final_status = status;
+        snprintf(e->reason, sizeof(e->reason), "%s", reason ? reason : "");
+        submit_record(e);
+}
+
+/* From what a dead box left behind */
+
+struct settlement {
+        struct op *op;
+        struct exec_hub *hub;
+        const struct place *place;
+        const struct box_route *route;
+        bool closing;
+        bool is_remote; /* a plugin ran it, or ssh without a box */
+        struct execution *rows;
+        const char **ids; /* NULL-terminated */
+        size_t n;
+};
+
+static int collect(void *ctx, const struct execution *row)
+{
+        struct settlement *s = ctx;
+
+        if (!s->closing && intended_has(s->hub, row->id))
+                return 0;
+        s->rows = xrealloc(s->rows, (s->n + 1) * sizeof(*s->rows));
+        s->ids = xrealloc(s->ids, (s->n + 2) * sizeof(*s->ids));
+        s->rows[s->n] = *row;
+        s->ids[s->n++] = row->id;
+        s->ids[s->n] = NULL;
+        return 0;
+}
+
+static int read_open(struct db *db, void *arg, struct err *err)
+{
+        struct settlement *s = arg;
+
+        struct place place;
+
+        s->n = 0;
+        s->is_remote = places_get(db, s->place->id, s->op->arena, &place, NULL) >= 0 &&
+                       (plugin_place_is(&place) || streq(place.driver, "ssh"));
+        return executions_open(db, s->place->id, s->op->arena, collect, s, err);
+}
+
+/* -1 when there is no such file. */
+static int64_t file_size(const char *dir, const char *name)
+{
+        CLEAN(cleanup_free) char *path = xasprintf("%s/%s", dir, name);
+        struct stat st;
+
+        return stat(path, &st) < 0 ? -1 : (int64_t)st.st_size;
+}
+
+/* The exit record tells how it ended; without one nobody will ever know. The box makes the files
+ * before the process: where there are none, it never began. */
+static void judge(const struct settlement *s, struct execution *row)
+{
+        CLEAN(cleanup_free) char *dir = xasprintf("%s/%s", s->hub->output_dir, row->id);
+        CLEAN(cleanup_free) char *path = xasprintf("%s/exit", dir);
+        CLEAN(buf_done) struct buf record = { .max = 4096 };
+        struct box_exit e;
+
+        row->updated_at = clock_now_us();
+        row->ended_at = clock_wall_us();
+        row->exit_code = -1;
+        if (file_read_at(AT_FDCWD, path, 256, &record, NULL) >= 0 &&
+            frame_exit_record_parse(buf_str(&record), record.len, &e, NULL) >= 0) {
+                row->status = EXEC_EXITED;
+                fill_exit(row, &e);
+                return;
+        }
+        if (file_size(dir, "stdout") < 0) {
+                row->status = EXEC_FAILED;
+                row->reason = EXEC_UNSTARTED_REASON;
+                return;
+        }
+        row->status = EXEC_LOST;
+        row->is_incomplete = true;
+        row->reason = s->is_remote ? EXEC_REMOTE_REASON : EXEC_LOST_REASON;
+        row->stdout_len = file_size(dir, "stdout");
+        row->stderr_len = MAX(file_size(dir, "stderr"), 0);
+}
+
+static int write_all(struct db *db, void *arg, struct err *err)
+{
+        struct settlement *s = arg;
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < s->n; i++)
+                r = executions_end(db, &s->rows[i], err);
+        return r;
+}
+
+static int settle(struct settlement *s, struct err *err)
+{
+        static const char *const none[] = { NULL };
+        struct runtime *rt = s->hub->config.rt;
+        int r;
+
+        FAULT("exec.bury.before");
+        r = s->route->bury(s->op, rt, s->place, s->ids ? s->ids : none, err);
+        FAULT("exec.bury.after");
+        for (size_t i = 0; r >= 0 && i < s->n; i++)
+                judge(s, &s->rows[i]);
+        if (r >= 0 && s->n > 0)
+                r = store_write(s->op, rt->store, write_all, s, err);
+        return MIN(r, 0);
+}
+
+/* It does not live. What one elsewhere kept of its executions is in its directory, where another
+ * finds it and tells us. */
+static int settle_dead(struct settlement *s, struct err *err)
+{
+        int r;
+
+        if (s->route->is_here || s->n == 0)
+                return settle(s, err);
+        FAULT("exec.launch.before");
+        r = s->route->ensure(s->op, s->hub->config.rt, s->place, err);
+        FAULT("exec.launch.after");
+        return r < 0 ? SETTLE_UNKNOWN : SETTLE_ALIVE;
+}
+
+static int settle_locked(struct settlement *s, struct err *err)
+{
+        struct runtime *rt = s->hub->config.rt;
+        int r = 0;
+
+        if (!s->closing) {
+                r = s->route->is_alive(s->op, rt, s->place, err);
+                if (r != 0)
+                        return r > 0 ? SETTLE_ALIVE : SETTLE_UNKNOWN;
+        }
+        r = store_read(s->op, rt->store, read_open, s, err);
+        if (r < 0)
+                return r;
+        return s->closing ? settle(s, err) : settle_dead(s, err);
+}
+
+int exec_settle_place(struct op *op, struct exec_hub *hub, const struct place *place, bool closing,
+                      struct err *err)
+{
+        struct settlement s = { .op = op,
+                                .hub = hub,
+                                .place = place,
+                                .route = box_route_of(hub->config.rt, place),
+                                .closing = closing };
+        int r = box_locks_take(op, &hub->locks, place->id, err);
+
+        if (r < 0)
+                return r;
+        r = settle_locked(&s, err);
+        box_locks_give(&hub->locks, place->id);
+        free(s.rows);
+        free(s.ids);
+        return r;
+}

@@ -1,0 +1,495 @@
+/* Commands that a plugin's worker runs. The worker gets one environmentExecute and answers when the
+ * command has ended; what it sends as execute.log meanwhile is output that can be read at once, and
+ * of the final answer only the rest is added.
+ *
+ * The row, the output files, the end and who watches are the same as for boxes. What differs: there
+ * is no process of ours. The worker cannot be told to stop, so a signal means that we give the
+ * command up, and a daemon that restarts cannot take it up again: it is lost, and says so.
+ *
+ * Callbacks run on the worker's thread and reach the hub by letters. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "codec/redact.h"
+#include "core/exec/exec_internal.h"
+#include "core/plugins/plugin_registry.h"
+#include "core/ssh/ssh_plain.h"
+
+#define ENDED_REASON "The lease ended while the command ran; its provider may still be at it."
+#define GIVEN_UP_REASON                                                                            \
+        "The command was given up. Its provider cannot be told to stop, so it may still run."
+#define COMPARE_SIZE ((size_t)64 << 10)
+
+/* Belongs to the worker's thread until the call is done, then to the loop. */
+struct exec_remote_run {
+        struct exec_hub *hub;
+        char id[UUID_LEN + 1];
+        char *dir;
+        int fds[2]; /* stdout, stderr */
+        uint64_t written[2];
+        bool write_failed, differs;
+        struct redactor *redactor; /* values that are not to be written; NULL: none */
+        struct redact_stream redact[2];
+        struct letter letter;
+        /* the end */
+        const char *status; /* static */
+        char reason[256];
+        struct box_exit exit;
+        bool has_exit;
+};
+
+static void run_free(struct exec_remote_run *run)
+{
+        cleanup_fd(&run->fds[0]);
+        cleanup_fd(&run->fds[1]);
+        for (int i = 0; i < 2 && run->redactor; i++)
+                redact_done(&run->redact[i]);
+        redactor_free(run->redactor);
+        free(run->dir);
+        free(run);
+}
+
+/* Output */
+
+static int open_output(struct exec_remote_run *run, const char *name, int *ret, struct err *err)
+{
+        CLEAN(cleanup_free) char *path = xasprintf("%s/%s", run->dir, name);
+
+        *ret = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+        return *ret < 0 ? err_sys(err, ERR_IO, errno, "make a file for the output") : 0;
+}
+
+struct grew_letter {
+        struct letter letter;
+        struct exec_hub *hub;
+        char id[UUID_LEN + 1];
+        uint64_t len[2];
+};
+
+static void grew_on_loop(struct letter *letter)
+{
+        struct grew_letter *g = container_of(letter, struct grew_letter, letter);
+        struct exec *e = exec_find(g->hub, g->id);
+
+        if (e) {
+                pthread_mutex_lock(&g->hub->lock);
+                e->view.stdout_len = MAX(e->view.stdout_len, g->len[0]);
+                e->view.stderr_len = MAX(e->view.stderr_len, g->len[1]);
+                pthread_mutex_unlock(&g->hub->lock);
+                exec_changed(e);
+        }
+        free(g);
+}
+
+static void append(struct exec_remote_run *run, bool is_stderr, const char *data, size_t len)
+{
+        if (run->write_failed || len == 0)
+                return;
+        if (fd_write_all(run->fds[is_stderr], data, len, NULL) < 0)
+                run->write_failed = true;
+        else
+                run->written[is_stderr] += len;
+}
+
+/* A piece of the stream. */
+static void feed(struct exec_remote_run *run, bool is_stderr, const char *data, size_t len)
+{
+        CLEAN(buf_wipe) struct buf shown = BUF_INIT;
+
+        if (!run->redactor) {
+                append(run, is_stderr, data, len);
+                return;
+        }
+        redact_feed(&run->redact[is_stderr], data, len, &shown);
+        append(run, is_stderr, buf_str(&shown), shown.len);
+}
+
+/* Nothing more comes: what is held back is no value. */
+static void end_stream(struct exec_remote_run *run, bool is_stderr)
+{
+        CLEAN(buf_wipe) struct buf shown = BUF_INIT;
+
+        if (!run->redactor)
+                return;
+        redact_end(&run->redact[is_stderr], &shown);
+        append(run, is_stderr, buf_str(&shown), shown.len);
+}
+
+static void on_output(void *ctx, bool is_stderr, const char *chunk, size_t len)
+{
+        struct exec_remote_run *run = ctx;
+        struct grew_letter *g;
+
+        feed(run, is_stderr, chunk, len);
+        g = xcalloc(1, sizeof(*g));
+        g->hub = run->hub;
+        memcpy(g->id, run->id, UUID_LEN + 1);
+        memcpy(g->len, run->written, sizeof(g->len));
+        mail_post(run->hub->config.mail, &g->letter, grew_on_loop);
+}
+
+/* Whether the file holds the first bytes of what came at the end. */
+static bool is_beginning(int fd, uint64_t len, const char *all)
+{
+        CLEAN(cleanup_free) char *part = xcalloc(1, COMPARE_SIZE);
+        uint64_t at = 0;
+
+        while (at < len) {
+                ssize_t n = pread(fd, part, (size_t)MIN(len - at, COMPARE_SIZE), (off_t)at);
+
+                if (n <= 0 || memcmp(part, all + at, (size_t)n) != 0)
+                        return false;
+                at += (uint64_t)n;
+        }
+        return true;
+}
+
+/* What was streamed stays; only what is missing behind it is added. */
+static void append_rest(struct exec_remote_run *run, bool is_stderr, const json_t *text)
+{
+        CLEAN(buf_wipe) struct buf shown = BUF_INIT;
+        uint64_t have = run->written[is_stderr];
+        const char *all = json_string_value(text);
+        size_t len = json_string_length(text);
+
+        if (all && run->redactor) {
+                redact_text(run->redactor, all, len, &shown);
+                all = buf_str(&shown);
+                len = shown.len;
+        }
+        if (all && len >= have && is_beginning(run->fds[is_stderr], have, all)) {
+                append(run, is_stderr, all + have, len - have);
+                return;
+        }
+        run->differs = run->differs || all;
+        end_stream(run, is_stderr);
+}
+
+/* The end */
+
+static void keep_exit(struct exec_remote_run *run, const json_t *result)
+{
+        const json_t *code = json_object_get(result, "exitCode");
+        const char *signal = json_get_string(result, "signal");
+        bool timed_out = json_is_true(json_object_get(result, "timedOut"));
+
+        append_rest(run, false, json_object_get(result, "stdout"));
+        append_rest(run, true, json_object_get(result, "stderr"));
+        run->status = EXEC_EXITED;
+        run->has_exit = true;
+        run->exit = (struct box_exit){
+                .code = json_is_integer(code) && json_integer_value(code) >= 0 &&
+                                        json_integer_value(code) <= INT32_MAX
+                                ? (int32_t)json_integer_value(code)
+                                : -1,
+                .signal = signal ? (uint8_t)signal_number(signal) : 0,
+                .flags = (timed_out ? BOX_EXIT_TIMED_OUT : 0) |
+                         (run->differs || run->write_failed ? BOX_EXIT_INCOMPLETE : 0),
+                .stdout_len = run->written[0],
+                .stderr_len = run->written[1],
+                .ended_ms = (uint64_t)(clock_wall_us() / US_PER_MS),
+        };
+        if (run->differs)
+                snprintf(
+                        run->reason, sizeof(run->reason),
+                        "What the provider sent while the command ran is not the beginning of what "
+                        "it sent at the end.");
+}
+
+/* Left for the next daemon, in case this one ends before the row is written. The row is what makes
+ * it safe, so nobody waits for the disk here; a record that was cut off is known by its checksum.
+ */
+static void write_exit_record(const struct exec_remote_run *run)
+{
+        CLEAN(cleanup_free) char *path = xasprintf("%s/exit", run->dir);
+        CLEAN(cleanup_fd)
+        int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+        uint8_t record[BOX_EXIT_RECORD];
+
+        frame_exit_record(&run->exit, record);
+        if (fd >= 0)
+                (void)fd_write_all(fd, record, sizeof(record), NULL);
+}
+
+static void keep_failure(struct exec_remote_run *run, int code, const struct err *err)
+{
+        bool never_ran = code == ERR_PROVIDER || code == ERR_NOT_IMPLEMENTED;
+
+        end_stream(run, false);
+        end_stream(run, true);
+        run->status = never_ran ? EXEC_FAILED : EXEC_LOST;
+        snprintf(run->reason, sizeof(run->reason), "%.*s", (int)sizeof(run->reason) - 1,
+                 code == ERR_CANCELLED ? GIVEN_UP_REASON : err->msg);
+        if (never_ran)
+                return;
+        run->has_exit = true;
+        run->exit = (struct box_exit){
+                .code = -1,
+                .flags = BOX_EXIT_INCOMPLETE | (code == ERR_TIMEOUT ? BOX_EXIT_TIMED_OUT : 0),
+                .stdout_len = run->written[0],
+                .stderr_len = run->written[1],
+                .ended_ms = (uint64_t)(clock_wall_us() / US_PER_MS),
+        };
+}
+
+static void ended_on_loop(struct letter *letter)
+{
+        struct exec_remote_run *run = container_of(letter, struct exec_remote_run, letter);
+        struct exec *e = exec_find(run->hub, run->id);
+
+        if (e) {
+                e->has_exit = run->has_exit;
+                e->exit = run->exit;
+                pthread_mutex_lock(&run->hub->lock);
+                e->view.stdout_len = run->written[0];
+                e->view.stderr_len = run->written[1];
+                pthread_mutex_unlock(&run->hub->lock);
+                exec_finish(e, run->status, run->reason[0] ? run->reason : NULL);
+        }
+        run_free(run);
+}
+
+static void on_done(void *ctx, int code, const json_t *result, const struct err *err)
+{
+        struct exec_remote_run *run = ctx;
+
+        FAULT("provider.execute.after");
+        if (code >= 0) {
+                keep_exit(run, result);
+                write_exit_record(run);
+        } else {
+                keep_failure(run, code, err);
+        }
+        mail_post(run->hub->config.mail, &run->letter, ended_on_loop);
+}
+
+/* Beginning */
+
+struct live_letter {
+        struct letter letter;
+        struct exec_hub *hub;
+        char id[UUID_LEN + 1], place_id[UUID_LEN + 1];
+        char *plugin_id;
+        bool by_ssh;
+        int64_t call_id;
+};
+
+static void live_on_loop(struct letter *letter)
+{
+        struct live_letter *l = container_of(letter, struct live_letter, letter);
+        struct exec *e = exec_find(l->hub, l->id);
+
+        if (e && e->phase == EXEC_INTENDED) { /* else it has ended by now */
+                e->phase = EXEC_LIVE;
+                e->remote_plugin = take_ptr(&l->plugin_id);
+                e->remote_ssh = l->by_ssh;
+                e->remote_call = l->call_id;
+                memcpy(e->remote_place, l->place_id, UUID_LEN + 1);
+                intended_remove(l->hub, l->id);
+                pthread_mutex_lock(&l->hub->lock);
+                e->view.status = EXEC_RUNNING;
+                e->view.started_at = clock_wall_us();
+                pthread_mutex_unlock(&l->hub->lock);
+                exec_changed(e);
+        }
+        free(l->plugin_id);
+        free(l);
+}
+
+static void post_live(struct exec_hub *hub, const struct execution *row, const char *plugin_id,
+                      int64_t call_id)
+{
+        struct live_letter *l = xcalloc(1, sizeof(*l));
+
+        l->hub = hub;
+        l->by_ssh = !plugin_id;
+        l->plugin_id = xstrdup(plugin_id ? plugin_id : "ssh");
+        l->call_id = call_id;
+        memcpy(l->id, row->id, UUID_LEN + 1);
+        memcpy(l->place_id, row->place_id, UUID_LEN + 1);
+        mail_post(hub->config.mail, &l->letter, live_on_loop);
+}
+
+static int set_redaction(struct exec_remote_run *run, const char *const *values, struct err *err)
+{
+        bool too_much = false;
+        size_t n = 0;
+
+        while (values && values[n])
+                n++;
+        if (n > 0)
+                run->redactor = redactor_new(values, n, &too_much);
+        for (int i = 0; i < 2 && run->redactor; i++)
+                redact_begin(&run->redact[i], run->redactor);
+        return too_much ? err_set(err, ERR_TOO_LARGE, "too many values to replace") : 0;
+}
+
+/* The variables of an agent; those of the request are there already. */
+static void set_env(json_t *params, const char *const *env)
+{
+        json_t *all = json_object();
+
+        for (; env && *env; env++) {
+                size_t n = strcspn(*env, "=");
+                char *name = xstrndup(*env, n);
+
+                json_object_set_new(all, name, json_string(*env + n + 1));
+                free(name);
+        }
+        json_object_update(all, json_object_get(params, "env"));
+        if (json_object_size(all) > 0)
+                json_object_set(params, "env", all);
+        json_decref(all);
+}
+
+int exec_remote_begin(struct exec_hub *hub, const struct execution *row,
+                      const struct exec_request *req, const char *dir, struct err *err)
+{
+        const struct exec_remote *remote = req->remote;
+        struct exec_remote_run *run = xcalloc(1, sizeof(*run));
+        struct plugin_call call = {
+                .plugin_id = remote->plugin_id,
+                .method = "environmentExecute",
+                .params = remote->params,
+                .company_id = remote->company_id,
+                .timeout_ms = remote->limit_ms,
+                .redact = req->redact,
+                .output = on_output,
+                .ctx = run,
+        };
+        int64_t call_id;
+        int r;
+
+        run->hub = hub;
+        memcpy(run->id, row->id, UUID_LEN + 1);
+        run->dir = xstrdup(dir);
+        run->fds[0] = run->fds[1] = -1;
+        r = set_redaction(run, req->redact, err);
+        if (r >= 0)
+                r = open_output(run, "stdout", &run->fds[0], err);
+        if (r >= 0)
+                r = open_output(run, "stderr", &run->fds[1], err);
+        if (r < 0) {
+                run_free(run);
+                return r;
+        }
+        FAULT("provider.execute.before");
+        if (remote->ssh_place) {
+                r = ssh_plain_begin(hub->config.rt, row, req, on_output, on_done, run, &call_id,
+                                    err);
+        } else {
+                set_env(remote->params, req->env);
+                log_debug("plugin call", LOG_S("plugin", remote->plugin_id),
+                          LOG_S("method", call.method), LOG_I("limit_ms", remote->limit_ms));
+                r = plugin_call_begin(plugin_registry_host(hub->config.rt->plugins), &call, on_done,
+                                      run, &call_id, err);
+        }
+        if (r < 0) {
+                run_free(run);
+                return r;
+        }
+        post_live(hub, row, remote->plugin_id, call_id);
+        return 0;
+}
+
+/* Giving up */
+
+void exec_remote_abandon(struct exec *e)
+{
+        struct runtime *rt = e->hub->config.rt;
+
+        if (e->remote_ssh)
+                ssh_plain_abandon(rt, e->remote_call);
+        else
+                plugin_call_abandon(plugin_registry_host(rt->plugins), e->remote_plugin,
+                                    e->remote_call, ERR_CANCELLED);
+}
+
+struct end_letter {
+        struct letter letter;
+        struct exec_hub *hub;
+        char place_id[UUID_LEN + 1];
+};
+
+static void end_on_loop(struct letter *letter)
+{
+        struct end_letter *l = container_of(letter, struct end_letter, letter);
+
+        for (size_t i = 0; i < EXEC_BUCKETS; i++)
+                for (struct exec *e = l->hub->table[i]; e; e = e->next)
+                        if (e->remote_plugin && streq(e->remote_place, l->place_id))
+                                exec_remote_abandon(e);
+        free(l);
+}
+
+struct ending {
+        struct op *op;
+        const char *place_id;
+        struct execution *rows;
+        size_t n;
+};
+
+static int collect(void *ctx, const struct execution *row)
+{
+        struct ending *s = ctx;
+
+        s->rows = xrealloc(s->rows, (s->n + 1) * sizeof(*s->rows));
+        s->rows[s->n++] = *row;
+        return 0;
+}
+
+static int find_rows(struct db *db, void *arg, struct err *err)
+{
+        struct ending *s = arg;
+
+        s->n = 0;
+        return executions_open(db, s->place_id, s->op->arena, collect, s, err);
+}
+
+static int end_rows(struct db *db, void *arg, struct err *err)
+{
+        struct ending *s = arg;
+        int r = find_rows(db, s, err);
+
+        for (size_t i = 0; r >= 0 && i < s->n; i++) {
+                struct execution *row = &s->rows[i];
+
+                row->status = EXEC_LOST;
+                row->is_incomplete = true;
+                row->exit_code = -1;
+                row->reason = ENDED_REASON;
+                row->ended_at = clock_wall_us();
+                row->updated_at = clock_now_us();
+                r = executions_end(db, row, err);
+        }
+        return MIN(r, 0);
+}
+
+int exec_remote_end_place(struct op *op, struct runtime *rt, const char *place_id, struct err *err)
+{
+        struct ending s = { .op = op, .place_id = place_id };
+        struct end_letter *l;
+        int r;
+
+        if (!rt->hub)
+                return 0;
+        /* Mostly there are none, and none begins once the lease has ended. */
+        r = store_read(op, rt->store, find_rows, &s, err);
+        if (r >= 0 && s.n > 0)
+                r = store_write(op, rt->store, end_rows, &s, err);
+        free(s.rows);
+        if (r < 0 || s.n == 0)
+                return MIN(r, 0);
+        l = xcalloc(1, sizeof(*l));
+        l->hub = rt->hub;
+        memcpy(l->place_id, place_id, UUID_LEN + 1);
+        mail_post(rt->hub->config.mail, &l->letter, end_on_loop);
+        return 0;
+}

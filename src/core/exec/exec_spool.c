@@ -1,0 +1,373 @@
+/* Output of a box that does not share our files: it sends DATA, and we write the files that a box
+ * on this machine would have written, so that who reads them sees no difference.
+ *
+ * What is in the file is what we have: its length is where the box is asked to go on, after a lost
+ * link as after a restart. A byte is written at its own offset, once; the box may drop it when our
+ * ACK says that it is safe, which is said only of bytes that are on the disk. Credit beyond what is
+ * in the file bounds what we keep in memory.
+ *
+ * The loop thread receives and answers; a pool job writes, one at a time for each execution. While
+ * it is busy, what is marked below belongs to it. A disk that refuses makes the command wait, and
+ * is tried again. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "core/exec/exec_internal.h"
+
+#define WINDOW           ((uint64_t)512 << 10)
+#define WINDOW_AGAIN     ((uint64_t)4 << 10)
+#define CLOCK_DIFFERS_MS ((uint64_t)86400 * 1000)
+#define SYNC_MAX         ((uint64_t)8 << 20) /* written and not yet known to be on the disk */
+
+struct spool_stream {
+        int fd;          /* the job's while it is busy, as the next three */
+        uint64_t stored; /* bytes in the file */
+        uint64_t safe;   /* and on the disk */
+        struct buf writing;
+        struct buf waiting; /* behind `writing` */
+        uint64_t got;       /* stored and what is to be written */
+        uint64_t box_len;   /* what the box had when we attached */
+        uint64_t limit;     /* told to the box */
+        uint64_t window;    /* what it may be beyond `stored` */
+        bool open;          /* it was told on this link where to go on */
+};
+
+struct exec_spool {
+        struct exec *e; /* NULL: dropped while the job was busy */
+        char *dir;
+        struct pool_job job;
+        bool busy, ready; /* ready: the files are open */
+        bool want_sync, failed, was_failing;
+        bool attaching; /* the box waits for our first ACK */
+        bool has_exit, is_lost;
+        struct box_exit exit;
+        struct spool_stream streams[2];
+};
+
+static const char *const names[] = { "stdout", "stderr" };
+
+static void spool_free(struct exec_spool *s)
+{
+        for (int i = 0; i < 2; i++) {
+                cleanup_fd(&s->streams[i].fd);
+                buf_done(&s->streams[i].waiting);
+                buf_done(&s->streams[i].writing);
+        }
+        free(s->dir);
+        free(s);
+}
+
+/* Writing; on a pool thread */
+
+static int open_stream(struct exec_spool *s, int i, struct err *err)
+{
+        CLEAN(cleanup_free) char *path = xasprintf("%s/%s", s->dir, names[i]);
+        struct spool_stream *t = &s->streams[i];
+        struct stat st;
+
+        if (t->fd < 0)
+                t->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (t->fd < 0 || fstat(t->fd, &st) < 0)
+                return err_sys(err, ERR_IO, errno, "open %s", path);
+        t->stored = (uint64_t)st.st_size;
+        return 0;
+}
+
+static int write_stream(struct spool_stream *t, struct err *err)
+{
+        while (t->writing.len > 0) {
+                ssize_t n = pwrite(t->fd, t->writing.data, t->writing.len, (off_t)t->stored);
+
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0)
+                        return err_sys(err, ERR_IO, errno, "write output");
+                t->stored += (uint64_t)n;
+                buf_consume(&t->writing, (size_t)n);
+        }
+        return 0;
+}
+
+static int sync_stream(struct spool_stream *t, struct err *err)
+{
+        if (t->safe == t->stored)
+                return 0;
+        if (fdatasync(t->fd) < 0)
+                return err_sys(err, ERR_IO, errno, "make output safe");
+        t->safe = t->stored;
+        return 0;
+}
+
+static void write_run(struct pool_job *job, struct op *op)
+{
+        struct exec_spool *s = container_of(job, struct exec_spool, job);
+        CLEAN(err_done) struct err err = { 0 };
+        int r = 0;
+
+        for (int i = 0; i < 2 && r >= 0 && !s->ready; i++)
+                r = open_stream(s, i, &err);
+        s->ready = r >= 0;
+        FAULT("exec.data.before");
+        for (int i = 0; i < 2 && r >= 0; i++)
+                r = write_stream(&s->streams[i], &err);
+        FAULT("exec.data.after");
+        for (int i = 0; i < 2 && r >= 0 && s->want_sync; i++)
+                r = sync_stream(&s->streams[i], &err);
+        FAULT("exec.data.safe");
+        s->failed = r < 0;
+        if (r < 0 && !s->was_failing)
+                log_error("could not write output", LOG_S("directory", s->dir),
+                          LOG_S("error", err.msg));
+}
+
+/* Deciding what comes next; on the loop */
+
+static void turn(struct exec_spool *s);
+
+static struct box_link *link_of(const struct exec_spool *s)
+{
+        return s->e->channel ? s->e->box->link : NULL;
+}
+
+static void show_lengths(struct exec_spool *s)
+{
+        struct exec *e = s->e;
+        bool grew;
+
+        pthread_mutex_lock(&e->hub->lock);
+        grew = e->view.stdout_len != s->streams[0].stored ||
+               e->view.stderr_len != s->streams[1].stored;
+        e->view.stdout_len = s->streams[0].stored;
+        e->view.stderr_len = s->streams[1].stored;
+        pthread_mutex_unlock(&e->hub->lock);
+        if (grew)
+                exec_changed(e);
+}
+
+static void say_ack(struct exec_spool *s, int i, uint64_t stored)
+{
+        struct spool_stream *t = &s->streams[i];
+
+        t->limit = t->stored + t->window;
+        t->window = MIN(2 * t->window, WINDOW);
+        box_link_ack(link_of(s), s->e->channel, (uint8_t)(i + BOX_STDOUT), stored, t->limit);
+}
+
+/* After a write: there is room for more. */
+static void give_credit(struct exec_spool *s)
+{
+        for (int i = 0; i < 2; i++) {
+                struct spool_stream *t = &s->streams[i];
+
+                if (link_of(s) && t->open && t->limit < t->stored + t->window)
+                        say_ack(s, i, MIN(t->safe, t->stored));
+        }
+}
+
+static void write_done(struct pool_job *job)
+{
+        struct exec_spool *s = container_of(job, struct exec_spool, job);
+
+        s->busy = false;
+        if (!s->e) {
+                spool_free(s);
+                return;
+        }
+        for (int i = 0; i < 2; i++) {
+                struct spool_stream *t = &s->streams[i];
+
+                t->got = t->stored + t->writing.len + t->waiting.len;
+        }
+        if (s->ready) {
+                show_lengths(s);
+                give_credit(s);
+        }
+        if (s->failed) {
+                s->was_failing = true;
+                exec_retry_later(s->e->hub);
+                return;
+        }
+        s->was_failing = false;
+        turn(s);
+}
+
+static uint64_t unsafe_max(const struct exec_spool *s)
+{
+        return MIN(SYNC_MAX, s->e->box->spool_limit / 4);
+}
+
+/* Whether the job has something to do. */
+static bool prepare(struct exec_spool *s)
+{
+        bool work = !s->ready;
+
+        s->want_sync = s->attaching || s->has_exit;
+        for (int i = 0; i < 2; i++) {
+                struct spool_stream *t = &s->streams[i];
+
+                if (t->writing.len == 0) {
+                        struct buf empty = t->writing;
+
+                        t->writing = t->waiting;
+                        t->waiting = empty;
+                }
+                work = work || t->writing.len > 0;
+                if (t->stored + t->writing.len - t->safe > unsafe_max(s))
+                        s->want_sync = true;
+        }
+        for (int i = 0; i < 2; i++)
+                work = work || (s->want_sync && s->streams[i].safe < s->streams[i].stored);
+        return work;
+}
+
+/* All that is safe is named; a box that has less than we have lost some of its own disk. */
+static void open_streams(struct exec_spool *s)
+{
+        s->attaching = false;
+        for (int i = 0; i < 2; i++) {
+                struct spool_stream *t = &s->streams[i];
+
+                t->open = true;
+                say_ack(s, i, MIN(t->stored, t->box_len));
+        }
+}
+
+static void finish(struct exec_spool *s)
+{
+        uint64_t now = (uint64_t)(clock_wall_us() / US_PER_MS);
+        struct box_exit exit = s->exit;
+
+        /* Its clock is not ours, and what ended long ago is forgotten. */
+        if (exit.ended_ms > now || exit.ended_ms + CLOCK_DIFFERS_MS < now)
+                exit.ended_ms = now;
+        if (exit.stdout_len != s->streams[0].stored || exit.stderr_len != s->streams[1].stored)
+                exit.flags |= BOX_EXIT_INCOMPLETE;
+        exit.stdout_len = s->streams[0].stored;
+        exit.stderr_len = s->streams[1].stored;
+        exec_take_exit(s->e, &exit, s->is_lost ? EXEC_UNKNOWN_REASON : EXEC_LOST_REASON);
+}
+
+static void turn(struct exec_spool *s)
+{
+        if (s->busy)
+                return;
+        if (prepare(s)) {
+                s->job = (struct pool_job){
+                        .run = write_run, .done = write_done, .urgent = true, .awaited = true
+                };
+                s->busy = pool_submit(s->e->hub->config.pool, &s->job, NULL) >= 0;
+                if (!s->busy)
+                        exec_retry_later(s->e->hub);
+                return;
+        }
+        if (s->attaching && link_of(s))
+                open_streams(s);
+        if (s->has_exit && s->e->phase != EXEC_ENDING)
+                finish(s);
+}
+
+/* The hub's calls */
+
+void exec_spool_attach(struct exec *e, const struct box_state *state)
+{
+        struct exec_spool *s = e->spool;
+
+        if (!s) {
+                s = e->spool = xcalloc(1, sizeof(*s));
+                s->e = e;
+                s->dir = xasprintf("%s/%s", e->hub->output_dir, e->view.id);
+                s->streams[0].fd = s->streams[1].fd = -1;
+        }
+        s->streams[0].box_len = state ? state->stdout_len : 0;
+        s->streams[1].box_len = state ? state->stderr_len : 0;
+        /* Frames are small at first when a link was lost: one that never lasts for a large one
+         * must still get on. */
+        s->streams[0].window = s->streams[1].window = state ? WINDOW_AGAIN : WINDOW;
+        s->attaching = true;
+        turn(s);
+}
+
+void exec_spool_detach(struct exec *e)
+{
+        if (!e->spool)
+                return;
+        e->spool->attaching = false;
+        e->spool->streams[0].open = e->spool->streams[1].open = false;
+}
+
+int exec_spool_data(struct exec *e, uint8_t stream, uint64_t offset, const char *data, size_t len,
+                    struct err *err)
+{
+        struct exec_spool *s = e->spool;
+        struct spool_stream *t;
+        size_t known;
+
+        if (!s || !s->streams[stream - BOX_STDOUT].open || s->has_exit)
+                return err_set(err, ERR_INVALID, "the box sent output that nobody asked for");
+        t = &s->streams[stream - BOX_STDOUT];
+        if (offset > t->got || offset > t->limit || len > t->limit - offset)
+                return err_set(err, ERR_INVALID,
+                               "the box sent output with a gap or past its credit");
+        known = (size_t)MIN((uint64_t)len, t->got - offset);
+        buf_append(&t->waiting, data + known, len - known);
+        if (buf_failed(&t->waiting))
+                return err_set(err, ERR_BUSY, "no memory for output");
+        t->got += len - known;
+        turn(s);
+        return 0;
+}
+
+void exec_spool_exit(struct exec *e, const struct box_exit *exit)
+{
+        struct exec_spool *s = e->spool;
+
+        if (!s || s->has_exit)
+                return;
+        s->has_exit = true;
+        s->exit = *exit;
+        turn(s);
+}
+
+void exec_spool_lost(struct exec *e)
+{
+        if (!e->spool)
+                exec_spool_attach(e, NULL);
+        e->spool->is_lost = true;
+        exec_drop_start(e); /* not to be sent again */
+        exec_spool_exit(e, &(struct box_exit){ .code = -1, .flags = BOX_EXIT_INCOMPLETE });
+}
+
+void exec_spool_again(struct exec *e)
+{
+        if (e->spool)
+                turn(e->spool);
+}
+
+void exec_spool_drop(struct exec *e)
+{
+        struct exec_spool *s = take_ptr(&e->spool);
+
+        if (!s)
+                return;
+        s->e = NULL;
+        if (!s->busy)
+                spool_free(s);
+}
+
+int exec_spool_prepare(const char *dir, struct err *err)
+{
+        for (int i = 0; i < 2; i++) {
+                CLEAN(cleanup_free) char *path = xasprintf("%s/%s", dir, names[i]);
+                CLEAN(cleanup_fd)
+                int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+                if (fd < 0)
+                        return err_sys(err, ERR_IO, errno, "make a file for the output");
+        }
+        return 0;
+}

@@ -1,0 +1,407 @@
+/* Starting executions: the part that runs on operation threads, and what it hands to the loop. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "box/sandbox.h"
+#include "core/exec/exec_agent.h"
+#include "core/exec/exec_internal.h"
+#include "core/leases/place.h"
+#include "core/sandboxes/provider.h"
+#include "core/ssh/ssh_env.h"
+#include "store/sandboxes.h"
+
+/* Recording the intent */
+
+struct intent {
+        struct op *op;
+        struct runtime *rt;
+        const struct lease_record *record;
+        const struct exec_request *req;
+        struct execution row;
+        struct place place;
+        const struct box_route *route;
+        struct egress_policy *egress; /* NULL: none; the loop's once it is posted */
+        bool existed;
+        bool is_sandbox;  /* its box is the sandbox, and there is no other */
+        uid_t spool_user; /* of a sandbox: who writes the output */
+};
+
+/* What a sandbox needs to be told before its first byte. */
+static int look_at_sandbox(struct db *db, struct intent *q, const struct place *place,
+                           struct err *err)
+{
+        struct sandbox_spec ids = { 0 };
+        struct sandbox_row row;
+        int r = sandboxes_get(db, place->id, q->op->arena, &row, err);
+
+        if (r < 0)
+                return r;
+        if (row.is_paused)
+                return err_set(err, ERR_CONFLICT, "The lease is paused; resume it first.");
+        ids.first_id = (uint32_t)row.first_id;
+        ids.n_ids = (uint32_t)row.n_ids;
+        q->is_sandbox = true;
+        q->spool_user = sandbox_host_id(&ids, SANDBOX_SUPERVISOR);
+        return 0;
+}
+
+static int intend(struct db *db, void *arg, struct err *err)
+{
+        struct intent *q = arg;
+        struct execution other;
+        struct lease lease;
+        struct place *place = &q->place;
+        int r = leases_get(db, q->record->lease.id, q->op->arena, &lease, err);
+
+        if (r < 0)
+                return r;
+        if (q->req->idempotency_key) {
+                r = executions_by_key(db, lease.id, q->req->idempotency_key, q->op->arena, &other,
+                                      err);
+                if (r >= 0) {
+                        q->row = other;
+                        q->existed = true;
+                        return 0;
+                }
+                if (r != ERR_NOT_FOUND)
+                        return r;
+        }
+        if (!streq(lease.status, LEASE_ACTIVE))
+                return err_set(err, ERR_CONFLICT, "The lease is %s and cannot be used any more.",
+                               lease.status);
+        r = places_get(db, lease.place_id, q->op->arena, place, err);
+        if (r >= 0 && !streq(place->state, PLACE_HELD))
+                r = err_set(err, ERR_CONFLICT, "The place of the lease is %s.", place->state);
+        if (r >= 0 && !place->has_world) {
+                place->has_world = true;
+                r = place_move(db, q->rt, place, PLACE_HELD, err);
+        }
+        if (r >= 0 && place->provider && streq(place->provider, PROVIDER_BERTH))
+                r = look_at_sandbox(db, q, place, err);
+        return r < 0 ? r : executions_insert(db, &q->row, err);
+}
+
+static void describe(struct intent *q)
+{
+        int64_t now = clock_now_us();
+
+        q->row = (struct execution){
+                .id = arena_strdup(q->op->arena, uuid_new().s),
+                .company_id = q->record->lease.company_id,
+                .lease_id = q->record->lease.id,
+                .place_id = q->record->lease.place_id,
+                .command = q->req->command,
+                .args = q->req->args_json,
+                .cwd = q->req->cwd,
+                .is_terminal = q->req->terminal,
+                .timeout_ms = q->req->timeout_ms,
+                .idempotency_key = q->req->idempotency_key,
+                .status = EXEC_STARTING,
+                .exit_code = -1,
+                .created_at = now,
+                .updated_at = now,
+        };
+}
+
+static int write_end(struct db *db, void *arg, struct err *err)
+{
+        return executions_end(db, arg, err);
+}
+
+/* It was recorded and will not run: say so. */
+static void record_failure(struct intent *q, const struct err *cause)
+{
+        struct op shield = op_shield(q->op, 5000);
+
+        q->row.status = EXEC_FAILED;
+        q->row.reason = cause->msg;
+        q->row.ended_at = clock_wall_us();
+        q->row.updated_at = clock_now_us();
+        (void)store_write(&shield, q->rt->store, write_end, &q->row, NULL);
+}
+
+/* Making sure there is a box */
+
+static int still_wanted(struct db *db, void *arg, struct err *err)
+{
+        struct intent *q = arg;
+        struct execution row;
+        int r = executions_get(db, q->row.id, q->op->arena, &row, err);
+
+        if (r >= 0 && !streq(row.status, EXEC_STARTING))
+                r = err_set(err, ERR_CONFLICT, "The lease has ended.");
+        return r;
+}
+
+/* Under the lock the place is not being closed, and once it was, the row has its end. */
+static int ensure_box(struct intent *q, struct err *err)
+{
+        struct box_locks *locks = &q->rt->hub->locks;
+        int r;
+
+        if (q->route->is_alive(q->op, q->rt, &q->place, NULL) > 0)
+                return 0;
+        r = box_locks_take(q->op, locks, q->place.id, err);
+        if (r < 0)
+                return r;
+        r = store_read(q->op, q->rt->store, still_wanted, q, err);
+        FAULT("exec.launch.before");
+        if (r >= 0)
+                r = q->route->ensure(q->op, q->rt, &q->place, err);
+        FAULT("exec.launch.after");
+        box_locks_give(locks, q->place.id);
+        return r;
+}
+
+static int make_output_dir(struct intent *q, char *const path, struct err *err)
+{
+        if (mkdir(path, 0700) < 0 && errno != EEXIST)
+                return err_sys(err, ERR_IO, errno, "make a directory for the output");
+        /* PID 1 of a sandbox is nobody we know; of one that another user started, that user. */
+        if (q->is_sandbox && geteuid() == 0 && chown(path, q->spool_user, q->spool_user) < 0)
+                return err_sys(err, ERR_IO, errno, "give the output to the sandbox");
+        return q->req->remote || q->route->is_here ? 0 : exec_spool_prepare(path, err);
+}
+
+/* Handing it to the loop. It is announced before it is recorded, so that nobody can know of an
+ * execution by its row whom the loop cannot tell about its end. */
+
+struct id_letter {
+        struct letter letter;
+        struct exec_hub *hub;
+        char id[UUID_LEN + 1];
+};
+
+static void post_id(struct intent *q, void (*fn)(struct letter *))
+{
+        struct id_letter *l = xcalloc(1, sizeof(*l));
+
+        l->hub = q->rt->hub;
+        memcpy(l->id, q->row.id, UUID_LEN + 1);
+        mail_post(l->hub->config.mail, &l->letter, fn);
+}
+
+static void announce_on_loop(struct letter *letter)
+{
+        struct id_letter *l = container_of(letter, struct id_letter, letter);
+
+        (void)exec_add(l->hub, l->id);
+        free(l);
+}
+
+/* It will not begin: whoever waits reads why in its row. */
+static void withdraw_on_loop(struct letter *letter)
+{
+        struct id_letter *l = container_of(letter, struct id_letter, letter);
+        struct exec *e = exec_find(l->hub, l->id);
+
+        pthread_mutex_lock(&l->hub->lock);
+        e->view.ended = true;
+        pthread_mutex_unlock(&l->hub->lock);
+        exec_changed(e);
+        exec_drop(e);
+        free(l);
+}
+
+struct start_letter {
+        struct letter letter;
+        struct exec_hub *hub;
+        char id[UUID_LEN + 1];
+        struct kept_place *place;
+        struct box_start start;
+        struct egress_policy *egress;
+        char *memory;
+        size_t memory_size;
+        bool open_stdin;
+        char *stdin_text;
+        size_t stdin_len;
+};
+
+static void start_on_loop(struct letter *letter)
+{
+        struct start_letter *s = container_of(letter, struct start_letter, letter);
+        struct box *box = box_add(s->hub, s->place);
+        struct exec *e = exec_find(s->hub, s->id);
+
+        box_set_egress(box, s->egress);
+        e->start = xcalloc(1, sizeof(*e->start));
+        *e->start = s->start;
+        e->start_memory = s->memory;
+        e->start_size = s->memory_size;
+        e->takes_stdin = s->start.flags & BOX_START_STDIN;
+        e->box = box;
+        if (s->stdin_text)
+                (void)stdin_add(
+                        e, &(struct stdin_piece){ s->stdin_text, s->stdin_len, !s->open_stdin, -1 },
+                        true, NULL, NULL, NULL);
+        if (box->job_running) { /* its end is being looked into, in which this has no part */
+                e->box_next = box->arrived;
+                box->arrived = e;
+        } else {
+                exec_join_box(e, box);
+                exec_submit(e);
+        }
+        free(s);
+}
+
+/* Copy a NULL-terminated list of strings into one allocation, the pointers first. */
+static size_t list_size(const char *const *list, size_t *ret_n)
+{
+        size_t size = 0, n = 0;
+
+        for (; list && list[n]; n++)
+                size += strlen(list[n]) + 1;
+        *ret_n = n;
+        return size + (n + 1) * sizeof(char *);
+}
+
+static const char *const *copy_list(const char *const *list, size_t n, char **at)
+{
+        const char **copy = (const char **)(void *)*at;
+        char *text = *at + (n + 1) * sizeof(char *);
+
+        for (size_t i = 0; i < n; i++) {
+                copy[i] = text;
+                text = stpcpy(text, list[i]) + 1;
+        }
+        copy[n] = NULL;
+        *at = text;
+        return copy;
+}
+
+static size_t aligned(size_t n)
+{
+        return (n + sizeof(void *) - 1) & ~(sizeof(void *) - 1);
+}
+
+static void copy_start(struct start_letter *s, const struct exec_request *req, const char *spool)
+{
+        size_t n_args, n_env, n_redact;
+        size_t args = aligned(list_size(req->args, &n_args)),
+               env = aligned(list_size(req->env, &n_env)),
+               redact = aligned(list_size(req->redact, &n_redact));
+        const char *texts[] = { req->command, req->cwd ? req->cwd : "", spool };
+        size_t size = args + env + redact;
+        char *at;
+
+        for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+                size += strlen(texts[i]) + 1;
+        at = s->memory = xcalloc(1, size);
+        s->memory_size = size;
+        s->start.args = copy_list(req->args, n_args, &at);
+        at = s->memory + args;
+        s->start.env = copy_list(req->env, n_env, &at);
+        at = s->memory + args + env;
+        s->start.redact = copy_list(req->redact, n_redact, &at);
+        at = s->memory + args + env + redact;
+        s->start.command = at;
+        at = stpcpy(at, texts[0]) + 1;
+        s->start.cwd = at;
+        at = stpcpy(at, texts[1]) + 1;
+        s->start.spool_dir = at;
+        (void)stpcpy(at, texts[2]);
+}
+
+static void post_start(struct intent *q, const char *spool)
+{
+        struct start_letter *s = xcalloc(1, sizeof(*s));
+        const struct exec_request *req = q->req;
+
+        s->hub = q->rt->hub;
+        s->place = kept_place_new(&q->place);
+        memcpy(s->id, q->row.id, UUID_LEN + 1);
+        (void)frame_uuid_bytes(q->row.id, s->start.id);
+        s->start.flags = (q->route->is_here ? BOX_START_SHARED : 0) |
+                         (req->terminal ? BOX_START_TERMINAL : 0) |
+                         (req->open_stdin || req->stdin_text ? BOX_START_STDIN : 0) |
+                         (req->redact && req->redact[0] ? BOX_START_REDACT : 0);
+        s->start.timeout_ms = (uint64_t)req->timeout_ms;
+        s->start.grace_ms = SIGNAL_GRACE_MS;
+        s->start.columns = req->columns;
+        s->start.rows = req->rows;
+        s->open_stdin = req->open_stdin;
+        s->egress = take_ptr(&q->egress);
+        if (req->stdin_text) {
+                s->stdin_text = xstrndup(req->stdin_text, req->stdin_len);
+                s->stdin_len = req->stdin_len;
+        }
+        copy_start(s, req, q->route->is_here ? spool : "");
+        mail_post(s->hub->config.mail, &s->letter, start_on_loop);
+}
+
+/* From here on the request has the agent's variables in it. */
+static int add_variables(struct intent *q, struct exec_request *full, struct exec_variables *ret,
+                         struct err *err)
+{
+        int r;
+
+        if (!q->req->agent_id)
+                return 0;
+        r = exec_agent_resolve(q->op, q->rt, q->record, q->req, ret, err);
+        if (r < 0)
+                return r;
+        *full = *q->req;
+        full->env = ret->env;
+        full->redact = ret->redact;
+        q->req = full;
+        return 0;
+}
+
+int exec_start(struct op *op, struct runtime *rt, const struct lease_record *record,
+               const struct exec_request *req, const char **ret_id, struct err *err)
+{
+        struct intent q = { .op = op, .rt = rt, .record = record, .req = req };
+        CLEAN(exec_variables_done) struct exec_variables variables = { 0 };
+        CLEAN(cleanup_free) char *spool = NULL;
+        struct exec_request full, wrapped;
+        const char *id;
+        int r;
+
+        describe(&q);
+        id = q.row.id;
+        intended_add(rt->hub, id);
+        post_id(&q, announce_on_loop);
+        FAULT("exec.intend.before");
+        r = store_write(op, rt->store, intend, &q, err);
+        FAULT("exec.intend.after");
+        *ret_id = q.row.id;
+        if (r < 0 || q.existed) {
+                q.row.id = id;
+                post_id(&q, withdraw_on_loop);
+                return r;
+        }
+        spool = xasprintf("%s/%s", rt->hub->output_dir, q.row.id);
+        q.route = box_route_of(rt, &q.place);
+        r = add_variables(&q, &full, &variables, err);
+        if (r >= 0 && q.req->login) {
+                ssh_env_wrap(op->arena, q.req, &wrapped);
+                q.req = &wrapped;
+                r = exec_request_check_size(q.req, err);
+        }
+        if (r >= 0)
+                r = make_output_dir(&q, spool, err);
+        if (r >= 0)
+                r = egress_policy_read(q.place.config, &q.egress, err);
+        if (r >= 0)
+                r = req->remote ? exec_remote_begin(rt->hub, &q.row, q.req, spool, err)
+                                : ensure_box(&q, err);
+        if (r < 0) {
+                egress_policy_free(q.egress);
+                record_failure(&q, err);
+                post_id(&q, withdraw_on_loop);
+                return r;
+        }
+        if (req->remote)
+                return 0;
+        FAULT("exec.post.before");
+        post_start(&q, spool);
+        return 0;
+}

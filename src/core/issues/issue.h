@@ -1,0 +1,107 @@
+/* Issues: what there is to do, who has it, and what was said about it.
+ *
+ * An issue in progress belongs to one agent, and to one run of it: the checkout. Whoever may write
+ * is decided by issue_may_write() (issue_internal.h) for everything that belongs to the issue.
+ * Every write compares status, assignee and locks with what was read, so of two that take an issue
+ * one gets a conflict and has changed nothing.
+ *
+ * A lock whose run has ended, or is not known here, is nobody's: the agent that has the issue takes
+ * it over with its next run.
+ *
+ * `reference` is an id or an identifier. Operation threads; results in the operation's arena. */
+#ifndef BERTH_CORE_ISSUE_H
+#define BERTH_CORE_ISSUE_H
+
+#include "codec/json.h"
+#include "core/access/access.h"
+#include "store/activity.h"
+#include "store/execution_workspaces.h"
+#include "store/issue_comments.h"
+#include "store/issue_documents.h"
+#include "store/issues.h"
+#include "store/projects.h"
+#include "store/runs.h"
+
+#define PERM_TASKS_ASSIGN    "tasks:assign"
+#define PERM_TASKS_CHECKOUTS "tasks:manage_active_checkouts"
+
+extern const char *const issue_statuses[];   /* NULL-terminated */
+extern const char *const issue_priorities[]; /* most urgent first, NULL-terminated */
+
+struct issue_rows {
+        struct issue *at;
+        size_t n, room;
+        struct arena *arena;
+};
+
+struct issue_detail {
+        struct issue issue;
+        struct execution_workspace workspace; /* id NULL: none */
+        struct issue_rows ancestors, blocked_by, blocks;
+        struct project project; /* id NULL: none */
+        struct issue_document *documents;
+        size_t n_documents;
+        int64_t n_comments;
+        struct issue_comment newest, wake; /* id NULL: none */
+};
+
+/* What an agent has to do: an issue with what it waits for. */
+struct issue_task {
+        const struct issue *issue;
+        struct run active; /* id NULL: nobody works on it */
+        struct issue_rows unresolved;
+};
+
+/* In the company, or beneath `parent` (a reference) when that is given. */
+int issue_create(struct op *op, struct runtime *rt, const char *company_id, const char *parent,
+                 json_t *body, struct issue *ret, struct err *err);
+/* The company is checked; the filter says which. */
+int issue_list(struct op *op, struct runtime *rt, const struct issue_filter *filter, issue_fn fn,
+               void *ctx, struct err *err);
+/* With `wake_comment_id`, ret->wake is that comment. */
+int issue_get(struct op *op, struct runtime *rt, const char *reference, const char *wake_comment_id,
+              struct issue_detail *ret, struct err *err);
+/* *ret_comment: the one that was posted with it; its id is NULL without one. */
+int issue_update(struct op *op, struct runtime *rt, const char *reference, json_t *body,
+                 struct issue *ret, struct issue_comment *ret_comment, struct err *err);
+int issue_activity(struct op *op, struct runtime *rt, const char *reference, activity_fn fn,
+                   void *ctx, struct err *err);
+
+/* {agentId, expectedStatuses}. 409 `Issue checkout conflict`. */
+int issue_checkout(struct op *op, struct runtime *rt, const char *reference, json_t *body,
+                   struct issue *ret, struct err *err);
+/* Back to todo, and nobody's. What is done or cancelled stays so. */
+int issue_release(struct op *op, struct runtime *rt, const char *reference, struct issue *ret,
+                  struct err *err);
+/* Board callers: the locks go, whoever holds them. */
+int issue_force_release(struct op *op, struct runtime *rt, const char *reference,
+                        bool clear_assignee, struct issue *ret, struct issue *ret_previous,
+                        struct err *err);
+
+/* What the acting agent has in the statuses given (comma separated). */
+int issue_inbox(struct op *op, struct runtime *rt, const char *statuses,
+                int (*fn)(void *ctx, const struct issue_task *task), void *ctx, struct err *err);
+
+int issue_comment_create(struct op *op, struct runtime *rt, const char *reference, json_t *body,
+                         struct issue_comment *ret, struct err *err);
+int issue_comment_get(struct op *op, struct runtime *rt, const char *reference, const char *id,
+                      struct issue_comment *ret, struct err *err);
+/* after: the id of the comment that comes before the first, or NULL. */
+int issue_comment_list(struct op *op, struct runtime *rt, const char *reference, const char *after,
+                       bool newest_first, int64_t limit, issue_comment_fn fn, void *ctx,
+                       struct err *err);
+
+/* *ret_created: whether it is new. */
+int issue_document_put(struct op *op, struct runtime *rt, const char *reference, const char *key,
+                       json_t *body, struct issue_document *ret, bool *ret_created,
+                       struct err *err);
+int issue_document_get(struct op *op, struct runtime *rt, const char *reference, const char *key,
+                       struct issue_document *ret, struct err *err);
+int issue_document_list(struct op *op, struct runtime *rt, const char *reference,
+                        issue_document_fn fn, void *ctx, struct err *err);
+/* Newest first. *ret is the document, known before the first row comes. */
+int issue_document_revisions(struct op *op, struct runtime *rt, const char *reference,
+                             const char *key, struct issue_document *ret,
+                             issue_document_revision_fn fn, void *ctx, struct err *err);
+
+#endif

@@ -1,0 +1,267 @@
+/* Taking an issue, and giving it back. Both are one compare-and-set. */
+#include "base/clock.h"
+#include "base/fault.h"
+#include "core/access/audit.h"
+#include "core/issues/issue_internal.h"
+#include "core/issues/issue_wake.h"
+
+struct request {
+        struct op *op;
+        struct runtime *rt;
+        bool kick; /* there is something to run */
+        const char *reference, *agent_id;
+        json_t *body, *expected;
+        bool clear_assignee;
+        struct issue *issue, *previous;
+};
+
+/* -- Taking ----------------------------------------------------------------------------------- */
+
+static int check_body(struct request *q, struct err *err)
+{
+        CLEAN(check_done) struct check c = { 0 };
+        json_t *item;
+        size_t at;
+
+        check_init(&c, q->body);
+        q->agent_id = arena_strdup(q->op->arena, check_uuid(&c, "agentId", CHECK_REQUIRED));
+        q->expected = check_strings(&c, "expectedStatuses", CHECK_REQUIRED, 0);
+        if (q->expected)
+                check_array_size(&c, "expectedStatuses", q->expected, 1, 0);
+        json_array_foreach(q->expected, at, item)
+        {
+                bool known = false;
+
+                for (const char *const *s = issue_statuses; *s; s++)
+                        known = known || streq(*s, json_string_value(item));
+                if (!known)
+                        check_custom(&c, "expectedStatuses", "Invalid status");
+        }
+        return check_end(&c, err);
+}
+
+static int check_caller(struct db *db, const struct request *q, struct err *err)
+{
+        const struct actor *a = q->op->actor;
+
+        if (a->type != ACTOR_AGENT)
+                return 0;
+        if (!streq(a->agent_id, q->agent_id))
+                return err_set(err, ERR_FORBIDDEN, "Agent can only checkout as itself");
+        if (!q->op->run_id)
+                return err_set(err, ERR_UNAUTHORIZED, "Agent run id required");
+        return issue_check_run(db, q->op, err);
+}
+
+static int check_project(struct db *db, const struct request *q, struct err *err)
+{
+        struct project p;
+        int r;
+
+        if (!q->issue->project_id)
+                return 0;
+        r = projects_get(db, q->issue->project_id, q->op->arena, &p, err);
+        if (r >= 0 && streq(p.status, "paused"))
+                r = err_set(err, ERR_CONFLICT, "Project is paused");
+        return r;
+}
+
+static bool is_own(const struct request *q)
+{
+        return q->issue->assignee_agent_id && streq(q->issue->assignee_agent_id, q->agent_id);
+}
+
+/* The run for which it is taken: the caller's, for agents. */
+static const char *run_of(const struct request *q)
+{
+        return q->op->actor->type == ACTOR_AGENT ? q->op->run_id : NULL;
+}
+
+static bool is_taken_already(const struct request *q)
+{
+        const char *run = run_of(q), *lock = q->issue->checkout_run_id;
+
+        return is_own(q) && streq(q->issue->status, "in_progress") &&
+               ((run && lock && streq(run, lock)) || (!run && !lock));
+}
+
+static bool is_expected(const struct request *q)
+{
+        json_t *item;
+        size_t at;
+
+        json_array_foreach(q->expected, at, item)
+        {
+                if (streq(json_string_value(item), q->issue->status))
+                        return true;
+        }
+        return false;
+}
+
+/* Its own, left behind by a run that ended, or taken for it without one. */
+static bool is_orphan(const struct request *q)
+{
+        return is_own(q) && streq(q->issue->status, "in_progress") && run_of(q);
+}
+
+static int check_free(struct db *db, const struct request *q, struct err *err)
+{
+        const struct issue *i = q->issue;
+        bool checkout, execution;
+        int r = issue_lock_holds(db, q->op, i->checkout_run_id, &checkout, err);
+
+        if (r >= 0)
+                r = issue_lock_holds(db, q->op, i->execution_run_id, &execution, err);
+        if (r < 0)
+                return r;
+        if (checkout || execution || i->assignee_user_id || (i->assignee_agent_id && !is_own(q)) ||
+            !(is_expected(q) || is_orphan(q)))
+                return issue_conflict(i, "Issue checkout conflict", err);
+        return 0;
+}
+
+static int take(struct db *db, struct request *q, struct err *err)
+{
+        struct issue *i = q->issue, seen = *i;
+        int64_t now = clock_now_us();
+        int r;
+
+        i->assignee_agent_id = q->agent_id;
+        issue_set_status(i, "in_progress", now);
+        i->started_at = i->updated_at = now;
+        i->checkout_run_id = i->execution_run_id = run_of(q);
+        i->execution_locked_at = run_of(q) ? now : 0;
+        r = issue_check_assignee(db, q->op, i, err);
+        if (r >= 0)
+                r = issues_update(db, i, &seen, err);
+        if (r == 0)
+                return issue_conflict(&seen, "Issue checkout conflict", err);
+        if (r >= 0)
+                r = audit(db, q->op, i->company_id, "issue.checked_out", "issue", i->id,
+                          json_pack("{s:s, s:s}", "identifier", i->identifier, "agentId",
+                                    q->agent_id),
+                          err);
+        return r < 0 ? r
+                     : issue_wake_taken(
+                               &(struct issue_change_context){ db, q->op, q->rt, &q->kick }, i,
+                               err);
+}
+
+static int checkout(struct db *db, void *arg, struct err *err)
+{
+        struct request *q = arg;
+        int r = issue_load(db, q->op, q->reference, true, q->issue, err);
+
+        if (r >= 0)
+                r = check_body(q, err);
+        if (r >= 0)
+                r = check_caller(db, q, err);
+        if (r >= 0)
+                r = check_project(db, q, err);
+        if (r < 0 || is_taken_already(q))
+                return r;
+        r = issue_check_blockers(db, q->op, q->issue, err);
+        if (r >= 0)
+                r = check_free(db, q, err);
+        return r < 0 ? r : take(db, q, err);
+}
+
+int issue_checkout(struct op *op, struct runtime *rt, const char *reference, json_t *body,
+                   struct issue *ret, struct err *err)
+{
+        struct request q = {
+                .op = op, .rt = rt, .reference = reference, .body = body, .issue = ret
+        };
+        int r;
+
+        FAULT("issue.checkout.before");
+        r = store_write(op, rt->store, checkout, &q, err);
+        FAULT("issue.checkout.after");
+        if (r >= 0 && q.kick)
+                run_host_kick(rt->runs);
+        return r;
+}
+
+/* -- Giving back ------------------------------------------------------------------------------ */
+
+static int put_back(struct db *db, struct request *q, const char *action, struct err *err)
+{
+        struct issue *i = q->issue;
+        int r;
+
+        i->updated_at = clock_now_us();
+        r = issues_update(db, i, q->previous, err);
+        if (r == 0)
+                return issue_conflict(q->previous, "Issue was changed by someone else", err);
+        return r < 0 ? r
+                     : audit(db, q->op, i->company_id, action, "issue", i->id,
+                             json_pack("{s:s, s:s?, s:s?}", "identifier", i->identifier,
+                                       "previousCheckoutRunId", q->previous->checkout_run_id,
+                                       "previousAssigneeAgentId", q->previous->assignee_agent_id),
+                             err);
+}
+
+static int release(struct db *db, void *arg, struct err *err)
+{
+        struct request *q = arg;
+        int r = issue_load(db, q->op, q->reference, true, q->issue, err);
+
+        if (r >= 0)
+                r = issue_may_write(db, q->op, q->issue, err);
+        if (r < 0)
+                return r;
+        *q->previous = *q->issue;
+        /* What is done stays done, and whoever did it stays named. */
+        if (!issue_is_closed(q->issue)) {
+                issue_set_status(q->issue, "todo", clock_now_us());
+                q->issue->assignee_agent_id = q->issue->assignee_user_id = NULL;
+        }
+        issue_drop_locks(q->issue);
+        return put_back(db, q, "issue.released", err);
+}
+
+int issue_release(struct op *op, struct runtime *rt, const char *reference, struct issue *ret,
+                  struct err *err)
+{
+        struct issue previous;
+        struct request q = {
+                .op = op, .reference = reference, .issue = ret, .previous = &previous
+        };
+        int r;
+
+        FAULT("issue.release.before");
+        r = store_write(op, rt->store, release, &q, err);
+        FAULT("issue.release.after");
+        return r;
+}
+
+static int force_release(struct db *db, void *arg, struct err *err)
+{
+        struct request *q = arg;
+        int r = issue_load(db, q->op, q->reference, true, q->issue, err);
+
+        if (r < 0)
+                return r;
+        *q->previous = *q->issue;
+        issue_drop_locks(q->issue);
+        if (q->clear_assignee) {
+                q->issue->assignee_agent_id = q->issue->assignee_user_id = NULL;
+                if (streq(q->issue->status, "in_progress"))
+                        issue_set_status(q->issue, "todo", clock_now_us());
+        }
+        return put_back(db, q, "issue.admin_force_release", err);
+}
+
+int issue_force_release(struct op *op, struct runtime *rt, const char *reference,
+                        bool clear_assignee, struct issue *ret, struct issue *ret_previous,
+                        struct err *err)
+{
+        struct request q = { .op = op,
+                             .reference = reference,
+                             .clear_assignee = clear_assignee,
+                             .issue = ret,
+                             .previous = ret_previous };
+        int r = access_board(op->actor, err);
+
+        return r < 0 ? r : store_write(op, rt->store, force_release, &q, err);
+}

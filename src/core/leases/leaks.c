@@ -1,0 +1,355 @@
+#include "core/leases/leaks.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "core/access/audit.h"
+#include "core/leases/lease.h"
+#include "core/leases/place.h"
+#include "core/plugins/plugin_place.h"
+
+/* One thing that exists, as a driver listed it. */
+struct found {
+        const char *provider, *tag, *description;
+        bool named; /* a living row names it */
+};
+
+struct world {
+        struct arena *arena;
+        struct found *things;
+        size_t n;
+};
+
+struct survey {
+        struct op *op;
+        struct runtime *rt;
+        struct world world;
+        struct place *places;
+        size_t n_places;
+        json_t *unknown, *missing, *uncertain, *due, *not_listable;
+};
+
+static int note_thing(void *ctx, const char *provider, const char *tag, const char *description)
+{
+        struct world *w = ctx;
+
+        w->things = xrealloc(w->things, (w->n + 1) * sizeof(*w->things));
+        w->things[w->n++] =
+                (struct found){ arena_strdup(w->arena, provider), arena_strdup(w->arena, tag),
+                                arena_strdup(w->arena, description), false };
+        return 0;
+}
+
+static bool is_named(const json_t *names, const char *name)
+{
+        json_t *known;
+        size_t i;
+
+        json_array_foreach(names, i, known) if (streq(json_string_value(known), name)) return true;
+        return false;
+}
+
+/* A driver whose provider does not answer must not hide what the others have: it counts as one that
+ * cannot list now, and the report names it. */
+static void note_silent_driver(struct survey *s, const struct driver *driver, const char *why)
+{
+        log_warn("a driver could not list what it runs", LOG_S("driver", driver->key),
+                 LOG_S("error", why));
+        if (!is_named(s->not_listable, driver->key))
+                json_array_append_new(s->not_listable, json_string(driver->key));
+}
+
+static int list_world(struct survey *s, struct world *w, struct err *err)
+{
+        for (const struct driver *const *d = s->rt->drivers; *d; d++) {
+                int r;
+
+                if (!(*d)->list || (*d)->list(s->op, s->rt, note_thing, w, err) >= 0)
+                        continue;
+                r = op_check(s->op, err);
+                if (r < 0)
+                        return r;
+                note_silent_driver(s, *d, err ? err->msg : "");
+                err_clear(err);
+        }
+        return 0;
+}
+
+static struct found *find_thing(struct world *w, const char *tag)
+{
+        for (size_t i = 0; i < w->n; i++)
+                if (streq(w->things[i].tag, tag))
+                        return &w->things[i];
+        return NULL;
+}
+
+static int add_place(void *ctx, const struct place *place)
+{
+        struct survey *s = ctx;
+
+        s->places = xrealloc(s->places, (s->n_places + 1) * sizeof(*s->places));
+        s->places[s->n_places++] = *place;
+        return 0;
+}
+
+static int read_places(struct db *db, void *arg, struct err *err)
+{
+        struct survey *s = arg;
+
+        return places_living(db, NULL, s->op->arena, add_place, s, err);
+}
+
+static json_t *describe_place(const struct place *p, const char *next)
+{
+        char since[ISO_TIME_LEN + 1];
+
+        clock_iso(p->updated_at, since);
+        return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:s, s:I, s:o, s:s}", "placeId", p->id,
+                         "environmentId", p->environment_id, "driver", p->driver, "provider",
+                         json_string_or_null(p->provider), "providerLeaseId",
+                         json_string_or_null(p->provider_lease_id), "state", p->state, "since",
+                         since, "attempts", (json_int_t)p->attempts, "note",
+                         json_string_or_null(p->note), "nextStep", next);
+}
+
+/* Whether the world has to have something for the place. */
+static bool must_exist(const struct survey *s, const struct place *p)
+{
+        const struct driver *driver = driver_lookup(s->rt, p->driver);
+
+        return p->has_world && driver && !driver->makes_world_lazily &&
+               (streq(p->state, PLACE_HELD) || streq(p->state, PLACE_READY));
+}
+
+static bool can_list(const struct survey *s, const struct place *p)
+{
+        const struct driver *driver = driver_lookup(s->rt, p->driver);
+
+        if (!driver_can_find(s->rt, p) || is_named(s->not_listable, driver->key))
+                return false;
+        /* A fake sandbox without a world is nothing but a row. */
+        return !p->provider || !streq(p->provider, "fake") || s->rt->settings.fake_world;
+}
+
+static void note_not_listable(struct survey *s, const struct place *p)
+{
+        const char *name = p->provider ? p->provider : p->driver;
+
+        if (!is_named(s->not_listable, name))
+                json_array_append_new(s->not_listable, json_string(name));
+}
+
+struct recheck {
+        struct survey *s;
+        const struct place *place;
+        bool same;
+};
+
+static int read_again(struct db *db, void *arg, struct err *err)
+{
+        struct recheck *q = arg;
+        struct place now;
+        int r = places_get(db, q->place->id, q->s->op->arena, &now, err);
+
+        q->same = r >= 0 && now.epoch == q->place->epoch;
+        return r == ERR_NOT_FOUND ? 0 : r;
+}
+
+/* The row was read first and the world afterwards. If the row is still the same, the thing is not
+ * there although it should be. */
+static int check_missing(struct survey *s, const struct place *p, struct err *err)
+{
+        struct recheck q = { s, p, false };
+        int r = store_read(s->op, s->rt->store, read_again, &q, err);
+
+        if (r >= 0 && q.same)
+                json_array_append_new(
+                        s->missing, describe_place(p, "release its lease; nothing is left to clean "
+                                                      "up"));
+        return r;
+}
+
+static int judge_place(struct survey *s, const struct place *p, struct err *err)
+{
+        struct found *thing = find_thing(&s->world, p->id);
+
+        if (thing)
+                thing->named = true;
+        if (p->has_world && !can_list(s, p))
+                note_not_listable(s, p);
+        if (streq(p->state, PLACE_UNCERTAIN))
+                json_array_append_new(s->uncertain,
+                                      describe_place(p, "look at the provider; then `berth leaks "
+                                                        "close` or `berth leaks forget`"));
+        else if (streq(p->state, PLACE_CLOSING) && p->attempts > 0)
+                json_array_append_new(s->due,
+                                      describe_place(p, "it is tried again by itself; `berth leaks "
+                                                        "close` tries now"));
+        else if (must_exist(s, p) && !thing && can_list(s, p))
+                return check_missing(s, p, err);
+        return 0;
+}
+
+struct tag_check {
+        struct survey *s;
+        const char *tag;
+        bool living;
+};
+
+static int read_tag(struct db *db, void *arg, struct err *err)
+{
+        struct tag_check *q = arg;
+        struct place p;
+        int r = places_get(db, q->tag, q->s->op->arena, &p, err);
+
+        q->living = r >= 0 && !streq(p.state, PLACE_GONE);
+        return r == ERR_NOT_FOUND ? 0 : r;
+}
+
+/* A thing without a living row: its row may have come after our snapshot, or gone together with the
+ * thing since. Only what is still there, and still unnamed, is unknown. */
+static int check_unknown(struct survey *s, const struct found *thing, struct err *err)
+{
+        struct world again = { .arena = s->op->arena };
+        struct tag_check q = { s, thing->tag, false };
+        int r = store_read(s->op, s->rt->store, read_tag, &q, err);
+
+        if (r >= 0 && !q.living)
+                r = list_world(s, &again, err);
+        if (r >= 0 && !q.living && find_thing(&again, thing->tag))
+                json_array_append_new(
+                        s->unknown,
+                        json_pack("{s:s, s:s, s:s, s:s}", "provider", thing->provider, "ownerTag",
+                                  thing->tag, "description", thing->description, "nextStep",
+                                  "nothing here names it; remove it at the provider"));
+        free(again.things);
+        return r;
+}
+
+static int run_survey(struct survey *s, struct err *err)
+{
+        int r = store_read(s->op, s->rt->store, read_places, s, err);
+
+        if (r >= 0)
+                r = list_world(s, &s->world, err);
+        for (size_t i = 0; r >= 0 && i < s->n_places; i++)
+                r = judge_place(s, &s->places[i], err);
+        for (size_t i = 0; r >= 0 && i < s->world.n; i++)
+                if (!s->world.things[i].named)
+                        r = check_unknown(s, &s->world.things[i], err);
+        return r;
+}
+
+static void write_report(struct buf *b, const struct survey *s)
+{
+        size_t total = json_array_size(s->unknown) + json_array_size(s->missing) +
+                       json_array_size(s->uncertain) + json_array_size(s->due);
+        struct jw w;
+
+        jw_init(&w, b);
+        jw_object(&w);
+        jw_ktime(&w, "checkedAt", clock_wall_us());
+        jw_kint(&w, "total", (int64_t)total);
+        jw_kvalue(&w, "unknown", s->unknown);
+        jw_kvalue(&w, "missing", s->missing);
+        jw_kvalue(&w, "uncertain", s->uncertain);
+        jw_kvalue(&w, "cleanupDue", s->due);
+        jw_kvalue(&w, "notListable", s->not_listable);
+        jw_object_end(&w);
+}
+
+int leaks_report(struct op *op, struct runtime *rt, struct buf *ret_json, struct err *err)
+{
+        struct survey s = {
+                .op = op,
+                .rt = rt,
+                .world = { .arena = op->arena },
+                .unknown = json_array(),
+                .missing = json_array(),
+                .uncertain = json_array(),
+                .due = json_array(),
+                .not_listable = json_array(),
+        };
+        int r = access_admin(op->actor, "Instance admin access required", err);
+
+        if (r >= 0)
+                r = run_survey(&s, err);
+        if (r >= 0)
+                write_report(ret_json, &s);
+        json_decref(s.unknown);
+        json_decref(s.missing);
+        json_decref(s.uncertain);
+        json_decref(s.due);
+        json_decref(s.not_listable);
+        free(s.places);
+        free(s.world.things);
+        return r;
+}
+
+/* Decisions */
+
+struct decision {
+        struct op *op;
+        struct runtime *rt;
+        const char *id, *to, *action;
+        struct place place;
+};
+
+static int decide(struct db *db, void *arg, struct err *err)
+{
+        struct decision *d = arg;
+        bool ready;
+        int r = places_get(db, d->id, d->op->arena, &d->place, err);
+
+        if (r < 0)
+                return r;
+        ready = streq(d->place.state, PLACE_READY) && streq(d->to, PLACE_CLOSING);
+        if (!ready && !streq(d->place.state, PLACE_UNCERTAIN) &&
+            !streq(d->place.state, PLACE_CLOSING))
+                return err_set(
+                        err, ERR_CONFLICT,
+                        "The place is %s; only uncertain, closing and idle places can be closed "
+                        "or written off. Release its lease instead.",
+                        d->place.state);
+        if (streq(d->place.state, PLACE_UNCERTAIN) && streq(d->to, PLACE_CLOSING)) {
+                if (!d->place.provider_lease_id && plugin_place_is(&d->place))
+                        return err_set(
+                                err, ERR_CONFLICT,
+                                "The provider never said what it made, if anything, and cannot "
+                                "list: look there, remove what you find, then `berth leaks forget`.");
+                place_insist(&d->place);
+        }
+        d->place.next_attempt_at = place_closing_until(d->rt);
+        r = place_move(db, d->rt, &d->place, d->to, err);
+        if (r >= 0)
+                r = audit(db, d->op, d->place.company_id, d->action, "environment_place", d->id,
+                          json_pack("{s:s, s:s}", "environmentId", d->place.environment_id,
+                                    "driver", d->place.driver),
+                          err);
+        return r;
+}
+
+int leaks_close(struct op *op, struct runtime *rt, const char *place_id, struct err *err)
+{
+        struct decision d = { op, rt, place_id, PLACE_CLOSING, "environment.place_closed", { 0 } };
+        int r = access_admin(op->actor, "Instance admin access required", err);
+
+        FAULT("leaks.close.before");
+        if (r >= 0)
+                r = store_write(op, rt->store, decide, &d, err);
+        FAULT("leaks.close.after");
+        return r < 0 ? r : lease_finish_closing(op, rt, &d.place, err);
+}
+
+int leaks_forget(struct op *op, struct runtime *rt, const char *place_id, struct err *err)
+{
+        struct decision d = { op, rt, place_id, PLACE_GONE, "environment.place_forgotten", { 0 } };
+        int r = access_admin(op->actor, "Instance admin access required", err);
+
+        if (r < 0)
+                return r;
+        FAULT("leaks.forget.before");
+        r = store_write(op, rt->store, decide, &d, err);
+        FAULT("leaks.forget.after");
+        return r;
+}

@@ -1,0 +1,224 @@
+#include "core/leases/lease.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "core/access/audit.h"
+
+bool lease_is_living(const struct lease *lease)
+{
+        return streq(lease->status, LEASE_ACTIVE) || streq(lease->status, LEASE_RETAINED);
+}
+
+/* A string member of the lease's metadata, in the arena. */
+static const char *metadata_string(const struct lease *lease, const char *key, struct arena *arena)
+{
+        json_t *metadata = NULL;
+        const char *value = NULL;
+
+        if (lease->metadata &&
+            json_parse(lease->metadata, strlen(lease->metadata), &metadata, NULL) >= 0)
+                value = arena_strdup(arena, json_get_string(metadata, key));
+        json_decref(metadata);
+        return value;
+}
+
+void lease_record_fill(struct lease_record *record, struct arena *arena)
+{
+        record->workspace_mode = metadata_string(&record->lease, "executionWorkspaceMode", arena);
+}
+
+const char *lease_driver_key(const struct lease_record *record, struct arena *arena)
+{
+        const char *recorded = metadata_string(&record->lease, "driver", arena);
+
+        return recorded ? recorded : record->env.driver;
+}
+
+int lease_driver(const struct runtime *rt, const struct lease_record *record,
+                 const struct driver **ret, struct err *err)
+{
+        struct arena arena;
+        int r;
+
+        arena_init(&arena);
+        r = driver_find(rt, lease_driver_key(record, &arena), ret, err);
+        arena_done(&arena);
+        return r;
+}
+
+json_t *lease_activity_details(const struct lease_record *record, bool released)
+{
+        const struct lease *l = &record->lease;
+        json_t *d = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "environmentId", l->environment_id,
+                              "driver", record->env.driver, "leasePolicy", l->policy, "provider",
+                              json_string_or_null(l->provider), "executionWorkspaceId",
+                              json_string_or_null(l->execution_workspace_id), "issueId",
+                              json_string_or_null(l->issue_id));
+
+        if (released) {
+                json_object_set_new(d, "status", json_string(l->status));
+                json_object_set_new(d, "cleanupStatus", json_string_or_null(l->cleanup_status));
+                json_object_set_new(d, "failureReason", json_string_or_null(l->failure_reason));
+        }
+        return d;
+}
+
+/* Reading */
+
+struct load_request {
+        struct op *op;
+        const char *id;
+        struct lease_record *record;
+};
+
+static int load(struct db *db, void *arg, struct err *err)
+{
+        struct load_request *q = arg;
+        int r = leases_get(db, q->id, q->op->arena, &q->record->lease, err);
+
+        if (r >= 0)
+                r = environments_get(db, q->record->lease.environment_id, q->op->arena,
+                                     &q->record->env, err);
+        if (r >= 0)
+                lease_record_fill(q->record, q->op->arena);
+        return r;
+}
+
+int lease_load(struct op *op, struct runtime *rt, const char *lease_id, struct lease_record *ret,
+               struct err *err)
+{
+        struct load_request q = { op, lease_id, ret };
+
+        *ret = (struct lease_record){ 0 };
+        return store_read(op, rt->store, load, &q, err);
+}
+
+/* Renewing */
+
+struct renewal {
+        struct load_request load;
+        int64_t ttl_ms;
+};
+
+static int renew(struct db *db, void *arg, struct err *err)
+{
+        struct renewal *q = arg;
+        int64_t now = clock_steady_us();
+        int r = load(db, &q->load, err);
+
+        if (r < 0)
+                return r;
+        r = leases_renew(db, q->load.id, now, now + q->ttl_ms * US_PER_MS, clock_now_us(), err);
+        if (r == 0)
+                return err_set(err, ERR_CONFLICT, "The lease has ended and cannot be renewed.");
+        return r < 0 ? r : load(db, &q->load, err);
+}
+
+int lease_renew(struct op *op, struct runtime *rt, const char *lease_id, int64_t ttl_ms,
+                struct lease_record *ret, struct err *err)
+{
+        struct renewal q = { { op, lease_id, ret }, ttl_ms };
+        int r;
+
+        *ret = (struct lease_record){ 0 };
+        FAULT("lease.renew.before");
+        r = store_write(op, rt->store, renew, &q, err);
+        FAULT("lease.renew.after");
+        return r;
+}
+
+/* Using */
+
+int lease_load_usable(struct op *op, struct runtime *rt, const char *lease_id,
+                      struct lease_record *ret, const struct driver **ret_driver, struct err *err)
+{
+        int r = lease_load(op, rt, lease_id, ret, err);
+
+        if (r >= 0)
+                r = lease_driver(rt, ret, ret_driver, err);
+        if (r < 0)
+                return r;
+        if (!streq(ret->lease.status, LEASE_ACTIVE))
+                return err_set(err, ERR_CONFLICT, "The lease is %s and cannot be used any more.",
+                               ret->lease.status);
+        if (ret->lease.expires_at && ret->lease.expires_at <= clock_steady_us())
+                return err_set(err, ERR_CONFLICT,
+                               "The lease has expired and cannot be used any more.");
+        return 0;
+}
+
+int lease_pause(struct op *op, struct runtime *rt, const char *lease_id, struct buf *ret_json,
+                struct err *err)
+{
+        const struct driver *driver;
+        struct lease_record record;
+        int r = lease_load_usable(op, rt, lease_id, &record, &driver, err);
+
+        if (r < 0)
+                return r;
+        if (!driver->pause_lease)
+                return driver_unsupported(driver->key, "lease pause", err);
+        return driver->pause_lease(op, rt, &record.env, &record.lease, ret_json, err);
+}
+
+int lease_resume(struct op *op, struct runtime *rt, const char *lease_id, struct buf *ret_json,
+                 struct err *err)
+{
+        const struct driver *driver;
+        struct lease_record record;
+        int r = lease_load_usable(op, rt, lease_id, &record, &driver, err);
+
+        if (r < 0)
+                return r;
+        if (!driver->resume_lease)
+                return driver_unsupported(driver->key, "lease resume", err);
+        return driver->resume_lease(op, rt, &record.env, &record.lease, ret_json, err);
+}
+
+struct metadata_update {
+        struct op *op;
+        const char *lease_id;
+        json_t *realization; /* borrowed */
+};
+
+static int record_realization(struct db *db, void *arg, struct err *err)
+{
+        struct metadata_update *u = arg;
+        CLEAN(cleanup_free) char *merged = NULL;
+        json_t *metadata = NULL;
+        struct lease lease;
+        int r = leases_get(db, u->lease_id, u->op->arena, &lease, err);
+
+        if (r < 0)
+                return r;
+        if (!lease.metadata ||
+            json_parse(lease.metadata, strlen(lease.metadata), &metadata, NULL) < 0)
+                metadata = json_object();
+        json_object_set(metadata, "workspaceRealization", u->realization);
+        merged = json_to_text(metadata);
+        json_decref(metadata);
+        return leases_set_metadata(db, u->lease_id, merged, clock_now_us(), err);
+}
+
+int lease_realize(struct op *op, struct runtime *rt, const char *lease_id, json_t *workspace,
+                  struct buf *ret_json, struct err *err)
+{
+        const struct driver *driver;
+        struct lease_record record;
+        json_t *realization = NULL;
+        int r = lease_load_usable(op, rt, lease_id, &record, &driver, err);
+
+        if (r < 0)
+                return r;
+        if (!driver->realize)
+                return driver_unsupported(driver->key, "workspace realization", err);
+        r = driver->realize(op, rt, &record.env, &record.lease, workspace, ret_json, &realization,
+                            err);
+        if (r >= 0 && realization) {
+                struct metadata_update u = { op, lease_id, realization };
+
+                r = store_write(op, rt->store, record_realization, &u, err);
+        }
+        json_decref(realization);
+        return r;
+}

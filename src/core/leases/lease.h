@@ -1,0 +1,94 @@
+/* Leases: one holder's use of an environment, and the place in the world behind it.
+ *
+ * The life of one lease, with what is committed before what happens:
+ *
+ *   acquire   intended committed | provider opens | lease row and held committed together
+ *   reuse     ready -> held committed | provider resumes | lease row committed
+ *   release   lease ended and closing committed | provider closes | gone committed
+ *   release   lease ended committed | provider parks | held -> ready committed   (reusable places)
+ *
+ * A second lease of a run that holds a place joins it without moving it, as long as the first
+ * lives.
+ *
+ * A crash between any two of these leaves a row from which the sweeper (sweeper.h) goes on.
+ * Releasing always ends the lease: when the provider fails, the lease says so (cleanupStatus
+ * failed) and the place stays `closing` until it is gone. Whoever ends a lease second changes
+ * nothing.
+ *
+ * Operation threads. Records live in the operation's arena. */
+#ifndef BERTH_CORE_LEASE_H
+#define BERTH_CORE_LEASE_H
+
+#include "core/environments/driver.h"
+
+#define LEASE_ACTIVE   "active"
+#define LEASE_RELEASED "released"
+#define LEASE_EXPIRED  "expired"
+#define LEASE_FAILED   "failed"
+#define LEASE_RETAINED "retained"
+
+struct lease_record {
+        struct environment env;
+        struct lease lease;
+        const char *workspace_mode; /* metadata.executionWorkspaceMode, or NULL */
+        bool existed;               /* acquire: the idempotency key named a lease that was there */
+};
+
+bool lease_is_living(const struct lease *lease);
+
+/* Claim an idle place that matches, or open a new one. */
+int lease_acquire(struct op *op, struct runtime *rt, const struct environment *env,
+                  const struct lease_request *req, struct lease_record *ret, struct err *err);
+
+/* End a lease with `status` (released, expired or failed). A lease that ended already is returned
+ * as it is. */
+int lease_release(struct op *op, struct runtime *rt, const char *lease_id, const char *status,
+                  struct lease_record *ret, struct err *err);
+
+/* Release every active lease of a run that op->actor may manage, going on past one that fails; fn
+ * gets each that changed. ERR_FORBIDDEN when there are leases, but none of them is the actor's. */
+int lease_release_run(struct op *op, struct runtime *rt, const char *run_id, const char *status,
+                      int (*fn)(void *ctx, const struct lease_record *record), void *ctx,
+                      struct err *err);
+
+/* Set a new expiry; ERR_CONFLICT when the lease ended or its time is up. */
+int lease_renew(struct op *op, struct runtime *rt, const char *lease_id, int64_t ttl_ms,
+                struct lease_record *ret, struct err *err);
+
+/* Destroy the place and end the lease as failed. */
+int lease_destroy(struct op *op, struct runtime *rt, const char *lease_id, struct lease_record *ret,
+                  struct err *err);
+
+/* Lease and environment by id. */
+int lease_load(struct op *op, struct runtime *rt, const char *lease_id, struct lease_record *ret,
+               struct err *err);
+
+/* The driver of a living lease: the one recorded on it, else the environment's. */
+int lease_driver(const struct runtime *rt, const struct lease_record *record,
+                 const struct driver **ret, struct err *err);
+/* The key of that driver, registered or not. */
+const char *lease_driver_key(const struct lease_record *record, struct arena *arena);
+
+/* Pause, resume and realize answer with JSON in *ret_json. */
+int lease_pause(struct op *op, struct runtime *rt, const char *lease_id, struct buf *ret_json,
+                struct err *err);
+int lease_resume(struct op *op, struct runtime *rt, const char *lease_id, struct buf *ret_json,
+                 struct err *err);
+int lease_realize(struct op *op, struct runtime *rt, const char *lease_id, json_t *workspace,
+                  struct buf *ret_json, struct err *err);
+/* A lease that may be used: active, its time not up; and its driver. */
+int lease_load_usable(struct op *op, struct runtime *rt, const char *lease_id,
+                      struct lease_record *ret, const struct driver **ret_driver, struct err *err);
+
+/* For the sweeper and for operators: ask the provider to close a place in state `closing`, and
+ * record how it went. The place must have been moved or claimed by the caller. Returns the
+ * provider's error after recording it. */
+int lease_finish_closing(struct op *op, struct runtime *rt, struct place *place, struct err *err);
+/* A place in state `held` that no living lease uses goes back to `ready`, or to `closing`. */
+int lease_finish_parking(struct op *op, struct runtime *rt, struct place *place, struct err *err);
+
+/* Shared by the files of this module. */
+void lease_record_fill(struct lease_record *record, struct arena *arena);
+json_t *lease_activity_details(const struct lease_record *record, bool released);
+
+#endif

@@ -1,0 +1,548 @@
+/* Acquiring. See lease.h for what is committed before what happens. */
+#include "base/clock.h"
+#include "base/fault.h"
+#include "core/access/audit.h"
+#include "core/leases/lease.h"
+#include "core/leases/place.h"
+#include "core/sandboxes/stock.h"
+
+#define KEY_POLL_MS 5
+
+struct acquisition {
+        struct op *op;
+        struct runtime *rt;
+        const struct environment *env;
+        const struct driver *driver;
+        const struct lease_request *req;
+        struct lease_plan plan;
+        struct place place;
+        struct provider_lease opened;
+        bool claimed;       /* the place was there before */
+        bool joined;        /* ... and another lease of the same run uses it still */
+        struct place stale; /* could not be resumed; closed once there is something better */
+        bool has_stale;
+        bool stocked; /* made in advance, and only taken when the lease is recorded */
+        struct lease_record *record;
+};
+
+/* Finding what is there */
+
+static int find_existing(struct db *db, void *arg, struct err *err)
+{
+        struct acquisition *q = arg;
+        int r = leases_by_key(db, q->env->id, q->req->idempotency_key, q->op->arena,
+                              &q->record->lease, err);
+
+        if (r == ERR_NOT_FOUND)
+                return 0;
+        if (r < 0)
+                return r;
+        q->record->env = *q->env;
+        q->record->existed = true;
+        lease_record_fill(q->record, q->op->arena);
+        return 1;
+}
+
+struct search {
+        struct acquisition *q;
+        struct db *db;
+        struct err *err;
+};
+
+/* Held by our run means that a lease of it lives: a place whose last lease has just ended is on its
+ * way to be parked, and that effect would come after ours. */
+static int is_held_by_run(struct search *s, const struct place *p)
+{
+        int64_t living;
+        int r;
+
+        if (!streq(p->state, PLACE_HELD) || !p->holder_run_id || !s->q->req->run_id ||
+            !streq(p->holder_run_id, s->q->req->run_id))
+                return 0;
+        r = leases_count_living(s->db, p->id, NULL, &living, s->err);
+        return r < 0 ? r : living > 0;
+}
+
+static int consider(void *ctx, const struct place *p)
+{
+        struct search *s = ctx;
+        struct acquisition *q = s->q;
+        int ours;
+
+        if (q->claimed || !streq(p->policy, q->plan.policy) || !streq(p->driver, q->driver->key) ||
+            !q->driver->matches(p->config, q->plan.config))
+                return 0;
+        ours = is_held_by_run(s, p);
+        if (ours < 0)
+                return ours;
+        if (!ours && !streq(p->state, PLACE_READY))
+                return 0;
+        q->place = *p;
+        q->claimed = true;
+        q->joined = ours;
+        return 0;
+}
+
+static int64_t busy_until(const struct acquisition *q)
+{
+        return place_busy_until(q->rt) + q->plan.open_ms * US_PER_MS;
+}
+
+static int claim(struct db *db, void *arg, struct err *err)
+{
+        struct acquisition *q = arg;
+        struct search s = { q, db, err };
+        int r;
+
+        q->claimed = q->joined = false;
+        r = places_of_environment(db, q->env->id, q->op->arena, consider, &s, err);
+        if (r < 0 || !q->claimed || q->joined)
+                return r;
+        q->place.holder_run_id = q->req->run_id;
+        q->place.deadline_at = 0;
+        q->place.next_attempt_at = busy_until(q);
+        return place_move(db, q->rt, &q->place, PLACE_HELD, err);
+}
+
+/* Opening a new one */
+
+static void describe_place(struct acquisition *q)
+{
+        q->place = (struct place){
+                .id = arena_strdup(q->op->arena, uuid_new().s),
+                .company_id = q->env->company_id,
+                .environment_id = q->env->id,
+                .driver = q->driver->key,
+                .provider = q->plan.provider,
+                .config = q->plan.config,
+                .policy = q->plan.policy,
+                .has_world = q->plan.has_world,
+                .holder_run_id = q->req->run_id,
+                .request_key = q->req->idempotency_key,
+        };
+}
+
+static int intend(struct db *db, void *arg, struct err *err)
+{
+        struct acquisition *q = arg;
+        struct place other;
+        int r;
+
+        if (q->req->idempotency_key) {
+                r = find_existing(db, q, err);
+                if (r != 0)
+                        return r;
+                r = places_by_request(db, q->env->id, q->req->idempotency_key, q->op->arena, &other,
+                                      err);
+                if (r >= 0)
+                        return err_set(err, ERR_LOCKED,
+                                       "An acquire with this idempotency key is under way.");
+                if (r != ERR_NOT_FOUND)
+                        return r;
+        }
+        q->place.next_attempt_at = busy_until(q);
+        r = place_create(db, q->rt, &q->place, PLACE_INTENDED, err);
+        if (r >= 0 && q->driver->claim)
+                r = q->driver->claim(db, q->rt, &q->place, q->op->arena, err);
+        return r;
+}
+
+/* Two requests with one key: the second waits for the first and gets its lease. */
+static int intend_once(struct acquisition *q, struct err *err)
+{
+        for (;;) {
+                int r;
+
+                FAULT("lease.intend.before");
+                r = store_write(q->op, q->rt->store, intend, q, err);
+                FAULT("lease.intend.after");
+                if (r != ERR_LOCKED)
+                        return r;
+                r = op_wait_fd(q->op, -1, 0, KEY_POLL_MS, err);
+                if (r < 0)
+                        return r;
+        }
+}
+
+/* The lease row */
+
+static json_t *build_metadata(const struct acquisition *q)
+{
+        json_t *m = json_object();
+
+        json_object_set_new(m, "driver", json_string(q->env->driver));
+        json_object_set_new(m, "executionWorkspaceMode",
+                            q->req->execution_workspace_mode
+                                    ? json_string(q->req->execution_workspace_mode)
+                                    : json_null());
+        if (q->driver->describe)
+                q->driver->describe(&q->place, &q->opened, q->claimed, m);
+        return m;
+}
+
+static int64_t soonest(int64_t a, int64_t b)
+{
+        if (a == 0 || b == 0)
+                return MAX(a, b);
+        return MIN(a, b);
+}
+
+/* An ad-hoc lease has nobody whose end would end it, so it always has a time. */
+static int64_t expiry(const struct acquisition *q)
+{
+        int64_t ttl = q->req->ttl_ms;
+
+        if (ttl == 0 && !q->req->run_id)
+                ttl = q->rt->settings.adhoc_ttl_ms;
+        return soonest(q->opened.expires_at, ttl ? clock_steady_us() + ttl * US_PER_MS : 0);
+}
+
+static void build_lease(struct acquisition *q)
+{
+        json_t *document = build_metadata(q);
+        const char *metadata = json_to_arena(q->op->arena, document);
+        int64_t now = clock_now_us();
+
+        json_decref(document);
+        q->record->env = *q->env;
+        q->record->lease = (struct lease){
+                .id = arena_strdup(q->op->arena, uuid_new().s),
+                .company_id = q->env->company_id,
+                .environment_id = q->env->id,
+                .place_id = q->place.id,
+                .execution_workspace_id = q->req->execution_workspace_id,
+                .issue_id = q->req->issue_id,
+                .heartbeat_run_id = q->req->run_id,
+                .status = LEASE_ACTIVE,
+                .policy = q->plan.policy,
+                .provider = q->plan.provider,
+                .provider_lease_id = q->opened.id,
+                .acquired_at = now,
+                .last_used_at = now,
+                .metadata = metadata,
+                .idempotency_key = q->req->idempotency_key,
+                .created_at = now,
+                .updated_at = now,
+        };
+        q->record->workspace_mode = q->req->execution_workspace_mode;
+}
+
+/* The environment may have been archived or deleted while the provider worked. */
+static int still_active(struct db *db, const struct acquisition *q, struct err *err)
+{
+        struct environment now;
+        int r = environments_get(db, q->env->id, q->op->arena, &now, err);
+
+        if (r >= 0 && !streq(now.status, "active"))
+                return err_set(err, ERR_UNPROCESSABLE, "Environment \"%s\" is not active.",
+                               now.name);
+        return r;
+}
+
+/* A joined place is not ours to move: its lease keeps it, as long as that lease lives. */
+static int still_joined(struct db *db, struct acquisition *q, struct err *err)
+{
+        struct search s = { q, db, err };
+        struct place now;
+        int r = places_get(db, q->place.id, q->op->arena, &now, err);
+
+        if (r >= 0)
+                r = is_held_by_run(&s, &now);
+        return r == 0 ? err_set(err, ERR_CONFLICT, "The lease that held the place ended meanwhile.")
+                      : r;
+}
+
+static int bind(struct db *db, void *arg, struct err *err)
+{
+        struct acquisition *q = arg;
+        struct place place = q->place;
+        int r = still_active(db, q, err);
+
+        if (r < 0)
+                return r;
+        /* Here and not before: the clock may be set, and all deadlines moved, in between. */
+        q->record->lease.expires_at = expiry(q);
+        place.provider_lease_id = q->opened.id;
+        place.next_attempt_at = 0;
+        if (q->stocked) {
+                place.policy = q->plan.policy;
+                place.holder_run_id = q->req->run_id;
+        }
+        /* On a copy: when this is not committed, q->place must still be what the database has, or
+         * undoing would find a place that it does not know. */
+        if (q->joined)
+                r = still_joined(db, q, err);
+        else if (!q->plan.has_world)
+                r = place_create(db, q->rt, &place, PLACE_HELD, err);
+        else
+                r = place_move(db, q->rt, &place, PLACE_HELD, err);
+        if (r >= 0)
+                r = leases_insert(db, &q->record->lease, err);
+        if (r >= 0)
+                r = audit_lease(db, q->op, q->env->company_id, q->req->run_id,
+                                "environment.lease_acquired", q->record->lease.id,
+                                lease_activity_details(q->record, false), err);
+        return r;
+}
+
+/* Undoing */
+
+struct place_move_request {
+        struct runtime *rt;
+        struct place *place;
+        const char *state;
+        const char *note;
+};
+
+static int move_place(struct db *db, void *arg, struct err *err)
+{
+        struct place_move_request *m = arg;
+
+        if (m->note)
+                m->place->note = m->note;
+        m->place->next_attempt_at = streq(m->state, PLACE_GONE) ? 0 : place_closing_until(m->rt);
+        return place_move(db, m->rt, m->place, m->state, err);
+}
+
+static int move_to(struct op *op, struct acquisition *q, const char *state, const char *note,
+                   struct err *err)
+{
+        struct place_move_request m = { q->rt, &q->place, state, note };
+
+        return store_write(op, q->rt->store, move_place, &m, err);
+}
+
+/* Close a place that exists although no lease came of it. When the sweeper was faster, because the
+ * provider took longer than it may, it has closed what was there at that time; what came into being
+ * since then has no row that leads to it and is closed here. */
+static void close_new(struct op *op, struct acquisition *q, const char *note)
+{
+        int r = move_to(op, q, PLACE_CLOSING, note, NULL);
+
+        if (r >= 0)
+                (void)lease_finish_closing(op, q->rt, &q->place, NULL);
+        else if (r == ERR_CONFLICT)
+                (void)q->driver->close(op, q->rt, &q->place, NULL);
+}
+
+static bool outcome_unknown(int r)
+{
+        return r == ERR_UNCERTAIN || r == ERR_TIMEOUT || r == ERR_CANCELLED;
+}
+
+/* open() failed. Where nothing can exist the intent is written off; where something may exist and
+ * the driver can find it by our tag, closing settles it; else only "uncertain" is true. */
+static void undo_open(struct acquisition *q, int code, const struct err *cause)
+{
+        struct op shield = op_shield(q->op, q->rt->settings.close_timeout_ms);
+        const char *note = arena_strdup(q->op->arena, cause->msg);
+
+        FAULT("lease.undo_open.before");
+        if (!outcome_unknown(code))
+                (void)move_to(&shield, q, PLACE_GONE, note, NULL);
+        else if (!driver_can_find(q->rt, &q->place))
+                (void)move_to(&shield, q, PLACE_UNCERTAIN, note, NULL);
+        else
+                close_new(&shield, q, note);
+        FAULT("lease.undo_open.after");
+}
+
+/* The place exists, but no lease came of it. A claimed one goes back, unless somebody else has it
+ * by now; a new one goes. */
+static void undo_bind(struct acquisition *q)
+{
+        struct op shield = op_shield(q->op, q->rt->settings.close_timeout_ms);
+
+        FAULT("lease.undo_bind.before");
+        if (q->joined || q->stocked)
+                ; /* the other lease keeps it; nobody had it */
+        else if (q->claimed && move_to(&shield, q, PLACE_HELD, NULL, NULL) >= 0)
+                (void)lease_finish_parking(&shield, q->rt, &q->place, NULL);
+        else if (!q->claimed && q->plan.has_world)
+                close_new(&shield, q, "no lease came of it");
+        FAULT("lease.undo_bind.after");
+}
+
+/* The steps */
+
+static int reuse(struct acquisition *q, struct err *err)
+{
+        CLEAN(err_done) struct err failure = { 0 };
+        struct op shield;
+        int r;
+
+        FAULT("lease.claim.before");
+        r = store_write(q->op, q->rt->store, claim, q, err);
+        FAULT("lease.claim.after");
+        if (r < 0 || !q->claimed)
+                return r;
+        r = q->driver->resume(q->op, q->rt, &q->place, q->req, &q->opened, &failure);
+        FAULT("lease.resume.after");
+        if (r >= 0)
+                return 0;
+        /* What cannot be resumed is of no use to anybody; it goes, and a new one is opened. */
+        shield = op_shield(q->op, q->rt->settings.close_timeout_ms);
+        place_insist(&q->place);
+        if (!q->joined && !q->has_stale &&
+            move_to(&shield, q, PLACE_CLOSING, arena_strdup(q->op->arena, failure.msg), NULL) >=
+                    0) {
+                q->stale = q->place;
+                q->has_stale = true;
+        }
+        q->claimed = q->joined = false;
+        q->opened = (struct provider_lease){ 0 };
+        return 0;
+}
+
+static int open_new(struct acquisition *q, struct err *err)
+{
+        CLEAN(err_done) struct err failure = { 0 };
+        int r;
+
+        describe_place(q);
+        if (!q->plan.has_world)
+                return 0;
+        r = intend_once(q, err);
+        if (r != 0)
+                return r;
+        r = q->driver->open(q->op, q->rt, &q->place, q->req, &q->opened, &failure);
+        FAULT("lease.open.after");
+        if (r < 0) {
+                undo_open(q, r, &failure);
+                err_move(err, &failure);
+                return r;
+        }
+        q->place.provider_lease_id = q->opened.id; /* whoever undoes it needs the name */
+        if (q->opened.config)
+                q->place.config = q->opened.config;
+        return 0;
+}
+
+static int bind_lease(struct acquisition *q, struct err *err)
+{
+        int r;
+
+        build_lease(q);
+        FAULT("lease.bind.before");
+        r = store_write(q->op, q->rt->store, bind, q, err);
+        FAULT("lease.bind.after");
+        if (r >= 0)
+                return 0;
+        undo_bind(q);
+        if (r == ERR_CONFLICT && q->req->idempotency_key) {
+                /* Somebody with the same key was faster: theirs is the lease. */
+                int found = store_read(q->op, q->rt->store, find_existing, q, NULL);
+
+                if (found > 0) {
+                        err_clear(err);
+                        return 0;
+                }
+        }
+        return r;
+}
+
+/* Take one that was made in advance. Nothing happens in the world for it, so the lease and the
+ * place are recorded in one transaction: whoever is second finds another. 1 when there is none. */
+static int take_stocked(struct acquisition *q, struct err *err)
+{
+        int r = 1;
+
+        while (q->plan.stock && r > 0) {
+                r = stock_find(q->op, q->rt, q->env, q->driver, q->plan.config, &q->place, err);
+                if (r <= 0)
+                        break;
+                r = q->driver->resume(q->op, q->rt, &q->place, q->req, &q->opened, err);
+                if (r == ERR_NOT_FOUND) {
+                        err_clear(err);
+                        stock_discard(q->op, q->rt, &q->place);
+                        r = 1;
+                        continue;
+                }
+                if (r < 0)
+                        return r;
+                q->stocked = true;
+                r = bind_lease(q, err);
+                if (r != ERR_CONFLICT) {
+                        stock_want(q->rt);
+                        return r;
+                }
+                err_clear(err);
+                r = op_check(q->op, err) < 0 ? err->code : 1;
+        }
+        q->stocked = false;
+        q->opened = (struct provider_lease){ 0 };
+        return r < 0 ? r : 1;
+}
+
+static int acquire_steps(struct acquisition *q, struct err *err)
+{
+        int r = 0;
+
+        if (q->req->idempotency_key) {
+                r = store_read(q->op, q->rt->store, find_existing, q, err);
+                if (r != 0)
+                        return r;
+        }
+        for (bool again = q->plan.reuse; again;) {
+                r = reuse(q, err);
+                if (r < 0)
+                        return r;
+                if (!q->claimed)
+                        break;
+                r = bind_lease(q, err);
+                if (r != ERR_CONFLICT)
+                        return r;
+                /* Somebody else changed the place since we found it: it counts as busy. But the
+                 * lease that we joined may have ended and its place been parked before our resume
+                 * reached it; then it is idle, and ours to take up properly. */
+                again = q->joined && op_check(q->op, NULL) >= 0;
+                atomic_fetch_add(&q->rt->counters.conflicts, 1);
+                err_clear(err);
+                q->claimed = q->joined = false;
+                q->opened = (struct provider_lease){ 0 };
+        }
+        r = take_stocked(q, err);
+        if (r <= 0)
+                return r;
+        r = open_new(q, err);
+        return r != 0 ? r : bind_lease(q, err);
+}
+
+/* Last, because nobody has to wait for it: a crash before leaves `closing`, which the sweeper
+ * knows. */
+static void close_stale(struct acquisition *q)
+{
+        struct op shield;
+
+        if (!q->has_stale)
+                return;
+        shield = op_shield(q->op, q->rt->settings.close_timeout_ms);
+        (void)lease_finish_closing(&shield, q->rt, &q->stale, NULL);
+}
+
+int lease_acquire(struct op *op, struct runtime *rt, const struct environment *env,
+                  const struct lease_request *req, struct lease_record *ret, struct err *err)
+{
+        struct acquisition q = { .op = op, .rt = rt, .env = env, .req = req, .record = ret };
+        int r;
+
+        *ret = (struct lease_record){ 0 };
+        if (!streq(env->status, "active"))
+                return err_set(err, ERR_UNPROCESSABLE, "Environment \"%s\" is not active.",
+                               env->name);
+        r = driver_find(rt, env->driver, &q.driver, err);
+        if (r >= 0)
+                r = q.driver->plan(op, rt, env, req, &q.plan, err);
+        if (r >= 0)
+                r = acquire_steps(&q, err);
+        close_stale(&q);
+        if (r < 0) {
+                atomic_fetch_add(&rt->counters.acquire_failures, 1);
+                return r;
+        }
+        if (!ret->existed)
+                atomic_fetch_add(&rt->counters.leases_acquired, 1);
+        if (q.claimed)
+                atomic_fetch_add(&rt->counters.leases_reused, 1);
+        return 0;
+}

@@ -1,0 +1,393 @@
+/* Releasing. See lease.h for what is committed before what happens. */
+#include "core/leases/lease.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "core/access/access.h"
+#include "core/access/audit.h"
+#include "core/leases/place.h"
+#include "core/workspaces/workspace.h"
+
+enum release_outcome {
+        RELEASE_WAS_OVER, /* somebody ended the lease before */
+        RELEASE_DONE,     /* nothing outside is left to do */
+        RELEASE_LEAVE,    /* another lease keeps the place: only our workspace is given up */
+        RELEASE_CLOSE,    /* the place is `closing`: ask the provider */
+        RELEASE_PARK,     /* the place may serve again: tell the provider, then `ready` */
+};
+
+struct release {
+        struct op *op;
+        struct runtime *rt;
+        const char *lease_id, *status;
+        bool destroy;
+        struct lease_record *record;
+        const struct driver *driver; /* NULL: not registered, so no provider is told */
+        struct place place;
+        enum release_outcome outcome;
+};
+
+static bool can_serve_again(const struct release *rel)
+{
+        return !rel->destroy && streq(rel->place.policy, POLICY_REUSE_ENVIRONMENT) &&
+               streq(rel->status, LEASE_RELEASED) && streq(rel->record->env.status, "active");
+}
+
+/* What the last lease of a place leaves behind. */
+static int give_up_place(struct db *db, struct release *rel, struct err *err)
+{
+        struct place *place = &rel->place;
+        int64_t others;
+        int r = leases_count_living(db, place->id, rel->lease_id, &others, err);
+
+        if (r < 0)
+                return r;
+        rel->outcome = RELEASE_DONE;
+        if (others > 0)
+                rel->outcome = RELEASE_LEAVE;
+        if (others > 0 || !streq(place->state, PLACE_HELD))
+                return 0;
+        if (!place->has_world) {
+                r = workspace_end_worldless(db, rel->rt, place->id, rel->op->arena, err);
+                if (r < 0)
+                        return r;
+        }
+        if (!place->has_world || !rel->driver) {
+                r = place_move(db, rel->rt, place, PLACE_CLOSING, err);
+                /* Without its driver nobody can close the place; it stays `closing` and is listed.
+                 */
+                if (r >= 0 && !place->has_world)
+                        r = place_move(db, rel->rt, place, PLACE_GONE, err);
+                return r;
+        }
+        place->next_attempt_at = place_closing_until(rel->rt);
+        if (can_serve_again(rel)) {
+                rel->outcome = RELEASE_PARK;
+                return place_move(db, rel->rt, place, PLACE_HELD, err);
+        }
+        rel->outcome = RELEASE_CLOSE;
+        if (rel->destroy)
+                place_insist(place);
+        return place_move(db, rel->rt, place, PLACE_CLOSING, err);
+}
+
+static bool keeps_place(const struct release *rel)
+{
+        return !rel->destroy && streq(rel->record->lease.policy, POLICY_RETAIN_ON_FAILURE) &&
+               streq(rel->record->lease.status, LEASE_ACTIVE) && streq(rel->status, LEASE_FAILED);
+}
+
+static int end_lease(struct db *db, struct release *rel, bool retain, struct err *err)
+{
+        bool failed = streq(rel->status, LEASE_FAILED);
+        int64_t now = clock_now_us();
+        struct lease to = {
+                .status = retain ? LEASE_RETAINED : rel->status,
+                .released_at = retain ? 0 : now,
+                .failure_reason =
+                        failed && rel->driver ? rel->driver->release_failure_reason : NULL,
+                .cleanup_status =
+                        rel->driver && rel->driver->writes_cleanup_status ? "success" : NULL,
+                .updated_at = now,
+        };
+
+        if (to.cleanup_status && (rel->outcome == RELEASE_CLOSE || rel->outcome == RELEASE_PARK))
+                to.cleanup_status = "pending";
+        return leases_end(db, rel->lease_id, rel->record->lease.status, &to, err);
+}
+
+static int load(struct db *db, struct release *rel, struct err *err)
+{
+        struct lease_record *record = rel->record;
+        int r = leases_get(db, rel->lease_id, rel->op->arena, &record->lease, err);
+
+        if (r >= 0)
+                r = environments_get(db, record->lease.environment_id, rel->op->arena, &record->env,
+                                     err);
+        if (r >= 0)
+                lease_record_fill(record, rel->op->arena);
+        return r;
+}
+
+static int begin(struct db *db, void *arg, struct err *err)
+{
+        struct release *rel = arg;
+        struct lease_record *record = rel->record;
+        bool retain;
+        int r = load(db, rel, err);
+
+        if (r < 0)
+                return r;
+        rel->outcome = RELEASE_WAS_OVER;
+        if (!lease_is_living(&record->lease))
+                return 0;
+        rel->driver = driver_lookup(rel->rt, lease_driver_key(record, rel->op->arena));
+        retain = keeps_place(rel);
+        rel->outcome = RELEASE_DONE;
+        if (!retain) {
+                r = places_get(db, record->lease.place_id, rel->op->arena, &rel->place, err);
+                if (r >= 0)
+                        r = give_up_place(db, rel, err);
+        }
+        if (r >= 0)
+                r = end_lease(db, rel, retain, err);
+        if (r >= 0)
+                r = load(db, rel, err);
+        if (r >= 0)
+                r = audit_lease(db, rel->op, record->lease.company_id,
+                                record->lease.heartbeat_run_id, "environment.lease_released",
+                                record->lease.id, lease_activity_details(record, true), err);
+        return r;
+}
+
+/* Recording how the provider did */
+
+struct outcome {
+        struct runtime *rt;
+        struct place *place;
+        const char *to;      /* state when it went well */
+        const char *failure; /* NULL: it went well */
+};
+
+static int record_outcome(struct db *db, void *arg, struct err *err)
+{
+        struct outcome *o = arg;
+        struct place *place = o->place;
+        int64_t now = clock_now_us();
+        int r;
+
+        if (o->failure) {
+                place->attempts++;
+                place->next_attempt_at = clock_steady_us() + place_retry_pause(place->attempts);
+                place->note = o->failure;
+                r = place_move(db, o->rt, place, PLACE_CLOSING, err);
+        } else {
+                place->next_attempt_at = 0;
+                place->holder_run_id = NULL;
+                place->note = NULL;
+                if (streq(o->to, PLACE_READY)) {
+                        place->attempts = 0;
+                        place->deadline_at =
+                                clock_steady_us() + o->rt->settings.idle_place_ttl_ms * US_PER_MS;
+                }
+                r = place_move(db, o->rt, place, o->to, err);
+        }
+        if (r < 0)
+                return r;
+        return leases_set_cleanup(db, place->id, o->failure ? "failed" : "success", now, err);
+}
+
+/* With time of its own: the operation's may have been used up by the provider, and then the failure
+ * has to be recorded more than ever, or nobody would hear of it.
+ *
+ * A conflict means that somebody else took the place up (the sweeper, after we were slow): theirs
+ * is the outcome, and nothing is wrong. */
+static int finish(struct op *op, struct runtime *rt, struct place *place, const char *to,
+                  int provider_result, struct err *provider_err, struct err *err)
+{
+        CLEAN(err_done) struct err failure = { 0 };
+        struct outcome o = { rt, place, to, NULL };
+        struct op shield = op_shield(op, rt->settings.close_timeout_ms);
+        int r;
+
+        if (provider_result < 0) {
+                o.failure = arena_strdup(op->arena, provider_err->msg);
+                atomic_fetch_add(&rt->counters.cleanup_failures, 1);
+        }
+        FAULT("lease.finish.before");
+        r = store_write(&shield, rt->store, record_outcome, &o, &failure);
+        FAULT("lease.finish.after");
+        if (r == ERR_CONFLICT) {
+                atomic_fetch_add(&rt->counters.conflicts, 1);
+                return 0;
+        }
+        if (r < 0)
+                err_move(err, &failure);
+        else if (provider_result < 0)
+                err_move(err, provider_err);
+        return r < 0 ? r : provider_result;
+}
+
+/* Saving a workspace has a time of its own; the provider gets all of its. */
+static struct op with_time_to_close(const struct op *op, const struct runtime *rt)
+{
+        struct op closing = *op;
+
+        closing.deadline_ms = clock_mono_ms() + rt->settings.close_timeout_ms;
+        return closing;
+}
+
+int lease_finish_closing(struct op *op, struct runtime *rt, struct place *place, struct err *err)
+{
+        CLEAN(err_done) struct err failure = { 0 };
+        const struct driver *driver;
+        int r = driver_find(rt, place->driver, &driver, &failure);
+
+        if (r >= 0)
+                r = workspace_give_up(op, rt, place, NULL, NULL, &failure);
+        FAULT("lease.close.before");
+        if (r >= 0) {
+                struct op closing = with_time_to_close(op, rt);
+
+                r = driver->close(&closing, rt, place, &failure);
+        }
+        FAULT("lease.close.after");
+        return finish(op, rt, place, PLACE_GONE, r, &failure, err);
+}
+
+int lease_finish_parking(struct op *op, struct runtime *rt, struct place *place, struct err *err)
+{
+        CLEAN(err_done) struct err failure = { 0 };
+        const struct driver *driver;
+        int r = driver_find(rt, place->driver, &driver, &failure);
+
+        if (r >= 0)
+                r = workspace_give_up(op, rt, place, NULL, NULL, &failure);
+        FAULT("lease.park.before");
+        if (r >= 0 && driver->park) {
+                struct op parking = with_time_to_close(op, rt);
+
+                r = driver->park(&parking, rt, place, &failure);
+        }
+        FAULT("lease.park.after");
+        return finish(op, rt, place, PLACE_READY, r, &failure, err);
+}
+
+static int reload(struct db *db, void *arg, struct err *err)
+{
+        return load(db, arg, err);
+}
+
+static int run_release(struct release *rel, struct err *err)
+{
+        struct op shield;
+        int r;
+
+        FAULT("lease.release.before");
+        r = store_write(rel->op, rel->rt->store, begin, rel, err);
+        FAULT("lease.release.after");
+        if (r < 0 || rel->outcome == RELEASE_WAS_OVER)
+                return r;
+        atomic_fetch_add(&rel->rt->counters.leases_released, 1);
+        if (rel->outcome == RELEASE_DONE)
+                return 0;
+        /* From here on the lease has ended, whatever the provider says; its word is on the lease.
+         */
+        shield = op_shield(rel->op, rel->rt->settings.workspace_timeout_ms);
+        if (rel->outcome == RELEASE_LEAVE) /* the sweeper goes on with what fails */
+                (void)workspace_give_up(&shield, rel->rt, &rel->place, rel->lease_id, NULL, NULL);
+        else if (rel->outcome == RELEASE_PARK)
+                (void)lease_finish_parking(&shield, rel->rt, &rel->place, NULL);
+        else
+                (void)lease_finish_closing(&shield, rel->rt, &rel->place, NULL);
+        /* The provider may have used that time up; the lease has ended all the same. */
+        shield = op_shield(rel->op, rel->rt->settings.close_timeout_ms);
+        return store_read(&shield, rel->rt->store, reload, rel, err);
+}
+
+int lease_release(struct op *op, struct runtime *rt, const char *lease_id, const char *status,
+                  struct lease_record *ret, struct err *err)
+{
+        struct release rel = {
+                .op = op, .rt = rt, .lease_id = lease_id, .status = status, .record = ret
+        };
+
+        *ret = (struct lease_record){ 0 };
+        return run_release(&rel, err);
+}
+
+int lease_destroy(struct op *op, struct runtime *rt, const char *lease_id, struct lease_record *ret,
+                  struct err *err)
+{
+        struct release rel = {
+                .op = op,
+                .rt = rt,
+                .lease_id = lease_id,
+                .status = LEASE_FAILED,
+                .destroy = true,
+                .record = ret,
+        };
+        const struct driver *driver;
+        int r = lease_load(op, rt, lease_id, ret, err);
+
+        if (r >= 0)
+                r = lease_driver(rt, ret, &driver, err);
+        if (r < 0)
+                return r;
+        if (!driver->can_destroy || !driver->can_destroy(&ret->lease))
+                return driver_unsupported(driver->key, "lease destroy", err);
+        return run_release(&rel, err);
+}
+
+/* Releasing all of a run's leases */
+
+struct run_leases {
+        struct op *op;
+        const char **ids;
+        size_t n, cap;
+        const char *run_id;
+        struct db *db;
+        int refused; /* the code, when leases were left out because the actor may not */
+        struct err *err;
+};
+
+/* Anybody can name any run when acquiring, so leases of one run may lie in several companies: each
+ * is judged by its own. */
+static int collect(void *ctx, const struct lease *lease)
+{
+        struct run_leases *list = ctx;
+        int r = access_manage_environments(list->db, list->op->actor, lease->company_id, list->err);
+
+        if (r == ERR_FORBIDDEN) {
+                list->refused = r;
+                return 0;
+        }
+        if (r < 0)
+                return r;
+        if (list->n == list->cap) {
+                list->cap = list->cap ? 2 * list->cap : 8;
+                list->ids = xrealloc(list->ids, list->cap * sizeof(*list->ids));
+        }
+        list->ids[list->n++] = lease->id;
+        return 0;
+}
+
+static int collect_run(struct db *db, void *arg, struct err *err)
+{
+        struct run_leases *list = arg;
+        int r;
+
+        list->db = db;
+        list->err = err;
+        list->n = 0;
+        list->refused = 0;
+        r = leases_active_of_run(db, list->run_id, list->op->arena, collect, list, err);
+        if (r < 0)
+                return r;
+        if (list->n == 0 && list->refused)
+                return list->refused;
+        err_clear(err);
+        return 0;
+}
+
+int lease_release_run(struct op *op, struct runtime *rt, const char *run_id, const char *status,
+                      int (*fn)(void *ctx, const struct lease_record *record), void *ctx,
+                      struct err *err)
+{
+        struct run_leases list = { .op = op, .run_id = run_id };
+        int r = store_read(op, rt->store, collect_run, &list, err);
+        int failure = 0;
+
+        for (size_t i = 0; r >= 0 && i < list.n; i++) {
+                CLEAN(err_done) struct err one = { 0 };
+                struct lease_record record;
+
+                if (lease_release(op, rt, list.ids[i], status, &record, &one) < 0) {
+                        failure = one.code;
+                        err_move(err, &one);
+                        continue;
+                }
+                r = fn(ctx, &record);
+        }
+        free(list.ids);
+        return r < 0 ? r : failure;
+}

@@ -1,0 +1,178 @@
+/* From a row to a running worker. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <limits.h>
+#include <sys/stat.h>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "core/plugins/plugin_internal.h"
+#include "plugin/env.h"
+
+#define PATHS_MAX 200
+
+int plugin_locate(struct op *op, struct plugin_registry *reg, const struct plugin *p,
+                  const char **ret_base, const char **ret_root, struct err *err)
+{
+        struct arena *a = op->arena;
+        char real[PATH_MAX];
+        const char *base, *root;
+
+        if (p->package_path) {
+                base = root = p->package_path;
+        } else {
+                base = arena_printf(a, "%s/%s", reg->packages_dir,
+                                    p->install_id ? p->install_id : "");
+                root = package_root(a, base, p->package_name);
+        }
+        if (!realpath(root, real))
+                return err_sys(err, ERR_INVALID, errno, "the package is not at %s", root);
+        *ret_root = arena_strdup(a, real);
+        if (!realpath(base, real))
+                return err_sys(err, ERR_INVALID, errno, "the package is not at %s", base);
+        *ret_base = arena_strdup(a, real);
+        return 0;
+}
+
+/* What runs is what was installed. */
+static int check_files(struct op *op, const struct plugin *p, const char *base, struct err *err)
+{
+        char now[TREE_CHECKSUM_MAX];
+        int r = tree_checksum(op, base, now, err);
+
+        if (r < 0)
+                return r;
+        if (p->checksum && streq(p->checksum, now))
+                return 0;
+        return err_set(err, ERR_INVALID,
+                       "the files of the package are not those that were installed (checksum %s, "
+                       "now %s); if the change is wanted, take it over with `berth plugin upgrade "
+                       "%s`",
+                       p->checksum ? p->checksum : "none", now, p->key);
+}
+
+struct config_request {
+        struct op *op;
+        const char *plugin_id;
+        struct plugin_config row;
+};
+
+static int read_config(struct db *db, void *arg, struct err *err)
+{
+        struct config_request *q = arg;
+
+        return plugin_config_get(db, q->plugin_id, q->op->arena, &q->row, err);
+}
+
+/* The stored configuration, {} when there is none. A new reference. */
+static int load_config(struct op *op, struct runtime *rt, const struct plugin *p, json_t **ret,
+                       struct err *err)
+{
+        struct config_request q = { .op = op, .plugin_id = p->id };
+        int r = store_read(op, rt->store, read_config, &q, err);
+
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                *ret = json_object();
+                return 0;
+        }
+        return r < 0 ? r : json_parse(q.row.config, strlen(q.row.config), ret, err);
+}
+
+static const char *const *worker_env(struct op *op, const struct runtime *rt,
+                                     const struct plugin *p, const char *private_dir)
+{
+        const struct settings *s = &rt->settings;
+
+        return plugin_env(
+                &(struct plugin_env_spec){
+                        .plugin_id = p->id,
+                        .plugin_key = p->key,
+                        .deployment_mode =
+                                s->mode == MODE_LOCAL_TRUSTED ? "local_trusted" : "authenticated",
+                        .deployment_exposure =
+                                s->exposure == EXPOSURE_PRIVATE ? "private" : "public",
+                        .private_dir = private_dir,
+                        .allowed = s->plugin_env,
+                },
+                op->arena);
+}
+
+struct path_list {
+        const char **items;
+        size_t n;
+};
+
+static void add_path(void *ctx, const char *item)
+{
+        struct path_list *l = ctx;
+
+        if (l->n < PATHS_MAX && *item == '/')
+                l->items[l->n++] = item;
+}
+
+/* What the operator lets this plugin read besides. */
+static const char *const *add_paths(struct op *op, const struct runtime *rt, const struct plugin *p,
+                                    const char *const *reads)
+{
+        struct path_list l = { .n = 0 };
+
+        l.items = arena_alloc(op->arena, (PATHS_MAX + 1) * sizeof(*l.items));
+        for (; *reads; reads++)
+                add_path(&l, *reads);
+        plugin_setting_each(rt->settings.plugin_paths, p->key, op->arena, add_path, &l);
+        return l.items;
+}
+
+int plugin_start_worker(struct op *op, struct plugin_registry *reg, const struct plugin *p,
+                        struct err *err)
+{
+        CLEAN(json_decrefp) json_t *manifest = NULL;
+        CLEAN(json_decrefp) json_t *config = NULL;
+        const char *private_dir = arena_printf(op->arena, "%s/%s", reg->private_dir, p->id);
+        struct worker_spec spec = {
+                .plugin_id = p->id,
+                .plugin_key = p->key,
+                .private_dir = private_dir,
+        };
+        const char *base;
+        int r = plugin_locate(op, reg, p, &base, &spec.root, err);
+
+        if (r >= 0)
+                r = check_files(op, p, base, err);
+        if (r >= 0)
+                r = json_parse(p->manifest, strlen(p->manifest), &manifest, err);
+        if (r >= 0)
+                r = package_find_entry(op->arena, spec.root, manifest, &spec.entry, err);
+        if (r >= 0)
+                r = load_config(op, reg->config.rt, p, &config, err);
+        if (r < 0)
+                return r;
+        spec.manifest = manifest;
+        spec.config = config;
+        spec.env = worker_env(op, reg->config.rt, p, private_dir);
+        spec.extra_reads =
+                add_paths(op, reg->config.rt, p, package_find_reads(op->arena, base, spec.root));
+        FAULT("registry.start.before");
+        r = plugin_host_start(op, reg->host, &spec, err);
+        FAULT("registry.start.after");
+        return r;
+}
+
+int plugin_activate(struct op *op, struct runtime *rt, struct plugin *p, struct err *err)
+{
+        CLEAN(err_done) struct err why = { 0 };
+        struct plugin next = *p;
+        int r = plugin_start_worker(op, rt->plugins, p, &why);
+
+        if (r >= 0)
+                return 0;
+        next.status = PLUGIN_ERROR;
+        next.last_error = arena_printf(op->arena, "Activation failed: %s", why.msg);
+        log_warn("a plugin could not be activated", LOG_S("plugin", p->key),
+                 LOG_S("error", why.msg));
+        r = plugin_commit(op, rt, p, &next, NULL, NULL, err);
+        if (r >= 0)
+                *p = next;
+        return r;
+}

@@ -1,0 +1,241 @@
+/* Enabling, disabling, approving, uninstalling: what an administrator does with what is there. The
+ * row changes first, then the worker: after a crash in between the row decides. */
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "core/plugins/plugin_internal.h"
+#include "store/places.h"
+
+typedef int (*change_fn)(struct op *op, struct runtime *rt, const struct plugin *seen, void *arg,
+                         struct plugin *ret, struct err *err);
+
+/* What an administrator asked for, on the plugin as it is once it is ours. */
+static int change(struct op *op, struct runtime *rt, const char *id_or_key, change_fn fn, void *arg,
+                  struct plugin *ret, struct err *err)
+{
+        struct plugin seen;
+        const char *key;
+        int r = access_admin(op->actor, "Instance admin access required", err);
+
+        if (r >= 0)
+                r = plugin_load_row(op, rt, id_or_key, &seen, err);
+        if (r < 0)
+                return r;
+        key = seen.key;
+        r = plugin_hold(op, rt->plugins, key, err);
+        if (r < 0)
+                return r;
+        r = plugin_load_row(op, rt, seen.id, &seen, err);
+        if (r >= 0)
+                r = fn(op, rt, &seen, arg, ret, err);
+        plugin_let_go(rt->plugins, key);
+        return r;
+}
+
+/* Enable */
+
+static int enable(struct op *op, struct runtime *rt, const struct plugin *seen, void *arg,
+                  struct plugin *ret, struct err *err)
+{
+        struct op shield = op_shield(op, PLUGIN_SHIELD_MS);
+        struct plugin next = *seen;
+        int r;
+
+        (void)arg;
+        if (streq(seen->status, PLUGIN_UPGRADE_PENDING))
+                return plugin_settle(op, rt, seen, true, ret, err);
+        if (!streq(seen->status, PLUGIN_DISABLED) && !streq(seen->status, PLUGIN_ERROR))
+                return err_set(err, ERR_INVALID,
+                               "Cannot enable plugin in status '%s'. Plugin must be in "
+                               "'disabled', 'error', or 'upgrade_pending' status to be enabled.",
+                               seen->status);
+        next.status = PLUGIN_READY;
+        next.last_error = NULL;
+        FAULT("registry.enable.before");
+        r = plugin_commit(op, rt, seen, &next, "plugin.enabled", NULL, err);
+        FAULT("registry.enable.after");
+        if (r >= 0)
+                r = plugin_activate(&shield, rt, &next, err);
+        if (r >= 0)
+                *ret = next;
+        return r;
+}
+
+int plugin_enable(struct op *op, struct runtime *rt, const char *id_or_key, struct plugin *ret,
+                  struct err *err)
+{
+        return change(op, rt, id_or_key, enable, NULL, ret, err);
+}
+
+/* Approve */
+
+static int approve(struct op *op, struct runtime *rt, const struct plugin *seen, void *arg,
+                   struct plugin *ret, struct err *err)
+{
+        bool reject = json_is_true(json_object_get(arg, "reject"));
+
+        if (!streq(seen->status, PLUGIN_UPGRADE_PENDING))
+                return err_set(err, ERR_INVALID,
+                               "No upgrade of plugin %s waits for approval (current status: %s)",
+                               seen->key, seen->status);
+        return plugin_settle(op, rt, seen, !reject, ret, err);
+}
+
+int plugin_approve(struct op *op, struct runtime *rt, const char *id_or_key, json_t *body,
+                   struct plugin *ret, struct err *err)
+{
+        return change(op, rt, id_or_key, approve, body, ret, err);
+}
+
+/* Disable */
+
+static int stop_worker(struct op *op, struct runtime *rt, const struct plugin *p, struct err *err)
+{
+        struct op shield = op_shield(op, PLUGIN_SHIELD_MS);
+        int r;
+
+        FAULT("registry.stop.before");
+        r = plugin_host_stop(&shield, rt->plugins->host, p->id, err);
+        FAULT("registry.stop.after");
+        return r;
+}
+
+static int disable(struct op *op, struct runtime *rt, const struct plugin *seen, void *arg,
+                   struct plugin *ret, struct err *err)
+{
+        struct plugin next = *seen;
+        int r;
+
+        if (!streq(seen->status, PLUGIN_READY))
+                return err_set(err, ERR_INVALID,
+                               "Cannot disable plugin in status '%s'. Plugin must be in 'ready' "
+                               "status to be disabled.",
+                               seen->status);
+        next.status = PLUGIN_DISABLED;
+        next.last_error = arena_strdup(op->arena, json_get_string(arg, "reason"));
+        FAULT("registry.disable.before");
+        r = plugin_commit(op, rt, seen, &next, "plugin.disabled", NULL, err);
+        FAULT("registry.disable.after");
+        if (r >= 0)
+                r = stop_worker(op, rt, &next, err);
+        if (r >= 0)
+                *ret = next;
+        return r;
+}
+
+int plugin_disable(struct op *op, struct runtime *rt, const char *id_or_key, json_t *body,
+                   struct plugin *ret, struct err *err)
+{
+        return change(op, rt, id_or_key, disable, body, ret, err);
+}
+
+/* Uninstall */
+
+struct living {
+        const json_t *manifest;
+        int64_t count;
+};
+
+static int count_living(void *ctx, const struct place *place)
+{
+        struct living *l = ctx;
+
+        if (place->provider && manifest_driver(l->manifest, place->provider, NULL))
+                l->count++;
+        return 0;
+}
+
+struct purge_request {
+        struct op *op;
+        const struct plugin *seen;
+};
+
+/* Without the row nobody could ever give up what its provider still holds. */
+static int purge_row(struct db *db, void *arg, struct err *err)
+{
+        struct purge_request *q = arg;
+        CLEAN(json_decrefp) json_t *manifest = NULL;
+        struct living living = { 0 };
+        struct plugin now;
+        int r = plugins_get(db, q->seen->id, q->op->arena, &now, err);
+
+        if (r < 0)
+                return r;
+        (void)json_parse(now.manifest, strlen(now.manifest), &manifest, NULL);
+        living.manifest = manifest;
+        r = places_living(db, NULL, q->op->arena, count_living, &living, err);
+        if (r < 0)
+                return r;
+        if (living.count > 0)
+                return err_set(err, ERR_CONFLICT,
+                               "Plugin %s still has %lld living places; release their leases "
+                               "before it is purged (see GET /api/leaks)",
+                               now.key, (long long)living.count);
+        r = plugins_delete(db, now.id, err);
+        return r < 0 ? r : plugin_audit(db, q->op, &now, "plugin.uninstalled", err);
+}
+
+static int purge(struct op *op, struct runtime *rt, const struct plugin *seen, struct err *err)
+{
+        struct purge_request q = { op, seen };
+        int r;
+
+        FAULT("registry.purge.before");
+        r = store_write(op, rt->store, purge_row, &q, err);
+        FAULT("registry.purge.after");
+        return r;
+}
+
+/* The worker and the files, once the row does not want them any more. Files that stay are swept at
+ * the next start. */
+static int clear_away(struct op *op, struct runtime *rt, const struct plugin *seen, bool all,
+                      struct err *err)
+{
+        struct op shield = op_shield(op, PLUGIN_SHIELD_MS);
+        CLEAN(json_decrefp) json_t *pending = NULL;
+        int r = stop_worker(op, rt, seen, err);
+
+        plugin_remove_package(op, rt->plugins, seen->install_id);
+        if (seen->pending && json_parse(seen->pending, strlen(seen->pending), &pending, NULL) >= 0)
+                plugin_remove_package(op, rt->plugins, json_get_string(pending, "installId"));
+        plugin_log_forget(rt->plugins, seen->key);
+        if (all)
+                (void)tree_remove(
+                        &shield,
+                        arena_printf(op->arena, "%s/%s", rt->plugins->private_dir, seen->id), NULL);
+        return r;
+}
+
+static int uninstall(struct op *op, struct runtime *rt, const struct plugin *seen, void *arg,
+                     struct plugin *ret, struct err *err)
+{
+        bool all = *(bool *)arg;
+        struct plugin next = *seen;
+        int r;
+
+        if (!all && streq(seen->status, PLUGIN_UNINSTALLED))
+                return err_set(err, ERR_INVALID,
+                               "Plugin %s is already uninstalled. Use removeData=true to "
+                               "permanently delete it.",
+                               seen->key);
+        if (all) {
+                r = purge(op, rt, seen, err);
+        } else {
+                next.status = PLUGIN_UNINSTALLED;
+                next.install_id = next.pending = next.last_error = NULL;
+                FAULT("registry.uninstall.before");
+                r = plugin_commit(op, rt, seen, &next, "plugin.uninstalled", NULL, err);
+                FAULT("registry.uninstall.after");
+        }
+        if (r >= 0)
+                r = clear_away(op, rt, seen, all, err);
+        if (r >= 0)
+                *ret = next;
+        return r;
+}
+
+int plugin_uninstall(struct op *op, struct runtime *rt, const char *id_or_key, bool purge_all,
+                     struct plugin *ret, struct err *err)
+{
+        return change(op, rt, id_or_key, uninstall, &purge_all, ret, err);
+}

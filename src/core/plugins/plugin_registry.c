@@ -1,0 +1,549 @@
+/* The registry itself: its life, one change at a time, and finding drivers. */
+#define _GNU_SOURCE
+#include "core/plugins/plugin_registry.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "core/access/audit.h"
+#include "core/plugins/plugin_internal.h"
+#include "core/plugins/plugin_sync.h"
+#include "store/companies.h"
+
+#define NODE_FILE      "node-id"
+#define HOLD_RETRY_MS  10
+#define MANIFEST_LIMIT 10000
+
+/* What is to be activated at the start, and a worker that gave up. */
+struct plugin_starting {
+        struct plugin_starting *next;
+        struct pool_job job;
+        struct letter letter;
+        struct plugin_registry *reg;
+        char *plugin_id;
+        char *reason; /* of one that gave up */
+};
+
+/* Rows */
+
+struct row_request {
+        struct op *op;
+        const char *id;
+        struct plugin *ret;
+};
+
+static int get_row(struct db *db, void *arg, struct err *err)
+{
+        struct row_request *q = arg;
+
+        return plugins_get(db, q->id, q->op->arena, q->ret, err);
+}
+
+int plugin_load_row(struct op *op, struct runtime *rt, const char *id_or_key, struct plugin *ret,
+                    struct err *err)
+{
+        struct row_request q = { op, id_or_key, ret };
+
+        return store_read(op, rt->store, get_row, &q, err);
+}
+
+struct audit_request {
+        struct db *db;
+        struct op *op;
+        const struct plugin *p;
+        const char *action;
+        struct err *err;
+};
+
+static int audit_company(void *ctx, const struct company *company)
+{
+        struct audit_request *q = ctx;
+
+        return audit(q->db, q->op, company->id, q->action, "plugin", q->p->id,
+                     json_pack("{s:s, s:s, s:s, s:s}", "pluginKey", q->p->key, "packageName",
+                               q->p->package_name, "version", q->p->version, "status",
+                               q->p->status),
+                     q->err);
+}
+
+int plugin_audit(struct db *db, struct op *op, const struct plugin *p, const char *action,
+                 struct err *err)
+{
+        struct audit_request q = { db, op, p, action, err };
+
+        return companies_list(db, NULL, op->arena, audit_company, &q, err);
+}
+
+struct commit_request {
+        struct op *op;
+        const struct plugin *seen;
+        struct plugin *next;
+        const char *action, *install_id;
+};
+
+static int commit(struct db *db, void *arg, struct err *err)
+{
+        struct commit_request *q = arg;
+        int r;
+
+        q->next->updated_at = clock_now_us();
+        r = plugins_update(db, q->next, q->seen->updated_at, err);
+        if (r == 0)
+                return err_set(err, ERR_CONFLICT, "Plugin %s was changed meanwhile", q->seen->key);
+        if (r >= 0 && q->install_id)
+                r = plugin_installs_delete(db, q->install_id, err);
+        if (r >= 0 && q->action)
+                r = plugin_audit(db, q->op, q->next, q->action, err);
+        return r;
+}
+
+int plugin_commit(struct op *op, struct runtime *rt, const struct plugin *seen, struct plugin *next,
+                  const char *action, const char *install_id, struct err *err)
+{
+        struct commit_request q = { op, seen, next, action, install_id };
+        int r = plugin_transition_check(seen->status, next->status, seen->key, err);
+
+        return r < 0 ? r : store_write(op, rt->store, commit, &q, err);
+}
+
+/* One change at a time */
+
+static bool try_hold(struct plugin_registry *reg, const char *key)
+{
+        struct plugin_held *h;
+
+        pthread_mutex_lock(&reg->lock);
+        for (h = reg->held; h && !streq(h->key, key); h = h->next)
+                ;
+        if (!h) {
+                struct plugin_held *mine = xcalloc(1, sizeof(*mine));
+
+                mine->key = xstrdup(key);
+                mine->next = reg->held;
+                reg->held = mine;
+        }
+        pthread_mutex_unlock(&reg->lock);
+        return !h;
+}
+
+int plugin_hold(struct op *op, struct plugin_registry *reg, const char *key, struct err *err)
+{
+        int64_t until = clock_mono_ms() + PLUGIN_HOLD_MS;
+
+        while (!try_hold(reg, key)) {
+                int r = op_wait_fd(op, -1, 0, HOLD_RETRY_MS, err);
+
+                if (r < 0)
+                        return r;
+                if (clock_mono_ms() >= until)
+                        return err_set(err, ERR_CONFLICT,
+                                       "Plugin %s is being changed; try again when that is done",
+                                       key);
+        }
+        return 0;
+}
+
+void plugin_let_go(struct plugin_registry *reg, const char *key)
+{
+        struct plugin_held **at, *found;
+
+        pthread_mutex_lock(&reg->lock);
+        for (at = &reg->held; !streq((*at)->key, key); at = &(*at)->next)
+                ;
+        found = *at;
+        *at = found->next;
+        pthread_mutex_unlock(&reg->lock);
+        free(found->key);
+        free(found);
+}
+
+/* What the host tells us, on the threads of the workers */
+
+static void starting_free(struct plugin_starting *s)
+{
+        free(s->plugin_id);
+        free(s->reason);
+        free(s);
+}
+
+static void starting_done(struct pool_job *job)
+{
+        starting_free(container_of(job, struct plugin_starting, job));
+}
+
+/* The row should run and its worker will not be started again. */
+static int record_failure(struct op *op, struct plugin_starting *s, struct err *err)
+{
+        struct runtime *rt = s->reg->config.rt;
+        struct worker_view view;
+        struct plugin seen, next;
+        int r = plugin_load_row(op, rt, s->plugin_id, &seen, err);
+
+        if (r < 0 || !plugin_status_runs(seen.status) ||
+            (plugin_host_view(s->reg->host, s->plugin_id, &view) && !view.gave_up))
+                return r;
+        next = seen;
+        next.status = PLUGIN_ERROR;
+        next.last_error = s->reason;
+        return plugin_commit(op, rt, &seen, &next, NULL, NULL, err);
+}
+
+/* The worker ended too often: now the row says so. Whoever changes the plugin is let finish first:
+ * it may have been the worker that he tried. */
+static void give_up_run(struct pool_job *job, struct op *op)
+{
+        struct plugin_starting *s = container_of(job, struct plugin_starting, job);
+        CLEAN(err_done) struct err err = { 0 };
+        struct plugin p;
+        int r;
+
+        op->actor = &actor_system;
+        r = plugin_load_row(op, s->reg->config.rt, s->plugin_id, &p, &err);
+        if (r >= 0)
+                r = plugin_hold(op, s->reg, p.key, &err);
+        if (r >= 0) {
+                r = record_failure(op, s, &err);
+                plugin_let_go(s->reg, p.key);
+        }
+        if (r < 0 && r != ERR_NOT_FOUND)
+                log_error("a plugin's failure could not be recorded", LOG_S("plugin", s->plugin_id),
+                          LOG_S("error", err.msg));
+}
+
+static void submit_give_up(struct letter *letter)
+{
+        struct plugin_starting *s = container_of(letter, struct plugin_starting, letter);
+
+        s->job = (struct pool_job){ .run = give_up_run, .done = starting_done };
+        if (pool_submit(s->reg->config.pool, &s->job, NULL) < 0)
+                starting_free(s);
+}
+
+static void worker_changed(void *ctx, const char *plugin_id, const struct worker_view *view)
+{
+        struct plugin_registry *reg = ctx;
+        struct plugin_starting *s;
+
+        if (!view->gave_up)
+                return;
+        s = xcalloc(1, sizeof(*s));
+        s->reg = reg;
+        s->plugin_id = xstrdup(plugin_id);
+        s->reason = xstrdup(view->reason);
+        mail_post(reg->config.mail, &s->letter, submit_give_up);
+}
+
+static void worker_log(void *ctx, const char *plugin_key, const char *level, const char *message,
+                       const char *meta)
+{
+        plugin_log_add(ctx, plugin_key, level, message, meta);
+}
+
+/* Life cycle */
+
+static const char *path_in(struct plugin_registry *reg, const char *name)
+{
+        return xasprintf("%s/%s", reg->config.rt->settings.plugin_dir, name);
+}
+
+int plugin_registry_new(const struct plugin_registry_config *config, struct plugin_registry **ret,
+                        struct err *err)
+{
+        const struct settings *s = &config->rt->settings;
+        struct plugin_registry *reg = xcalloc(1, sizeof(*reg));
+        struct plugin_host_config host = {
+                .node = s->node,
+                .trampoline = s->trampoline,
+                .instance_id = config->rt->node.id.s,
+                .host_version = PLUGIN_HOST_VERSION,
+                .confine = s->plugin_confine,
+                .ctx = reg,
+                .log = worker_log,
+                .changed = worker_changed,
+        };
+        int r;
+
+        reg->config = *config;
+        pthread_mutex_init(&reg->lock, NULL);
+        reg->staging_dir = (char *)path_in(reg, "staging");
+        reg->packages_dir = (char *)path_in(reg, "packages");
+        reg->private_dir = (char *)path_in(reg, "private");
+        reg->tools = (struct plugin_tools){
+                .node = s->node ? s->node : "node",
+                .npm = s->npm ? s->npm : "npm",
+                .trampoline = s->trampoline,
+                .confine = s->plugin_confine,
+                .scratch_dir = reg->staging_dir,
+                .fetch_ms = s->plugin_install_timeout_ms,
+                .manifest_ms = MIN(s->plugin_install_timeout_ms, MANIFEST_LIMIT),
+        };
+        r = plugin_host_new(&host, &reg->host, err);
+        if (r < 0) {
+                plugin_registry_free(reg);
+                return r;
+        }
+        *ret = reg;
+        return 0;
+}
+
+static void operations_free(struct plugin_registry *reg)
+{
+        struct plugin_operation *o;
+
+        while ((o = reg->operations)) {
+                reg->operations = o->next;
+                plugin_operation_free(o);
+        }
+}
+
+void plugin_registry_free(struct plugin_registry *reg)
+{
+        struct plugin_starting *s;
+
+        if (!reg)
+                return;
+        plugin_host_free(reg->host);
+        while ((s = reg->starting)) {
+                reg->starting = s->next;
+                starting_free(s);
+        }
+        operations_free(reg);
+        plugin_logs_free(reg);
+        pthread_mutex_destroy(&reg->lock);
+        free(reg->staging_dir);
+        free(reg->packages_dir);
+        free(reg->private_dir);
+        free(reg);
+}
+
+struct plugin_host *plugin_registry_host(struct plugin_registry *reg)
+{
+        return reg->host;
+}
+
+const char *plugin_registry_private_dir(const struct plugin_registry *reg)
+{
+        return reg->private_dir;
+}
+
+/* Starting */
+
+static int note_starting(void *ctx, const struct plugin *p)
+{
+        struct plugin_registry *reg = ctx;
+        struct plugin_starting *s, **at = &reg->starting;
+
+        if (!plugin_status_runs(p->status) && !streq(p->status, PLUGIN_INSTALLED))
+                return 0;
+        s = xcalloc(1, sizeof(*s));
+        s->reg = reg;
+        s->plugin_id = xstrdup(p->id);
+        while (*at)
+                at = &(*at)->next;
+        *at = s;
+        return 0;
+}
+
+struct sweep {
+        struct op *op;
+        struct plugin_registry *reg;
+        json_t *wanted; /* install ids that rows name */
+};
+
+static void want(struct sweep *sweep, const char *install_id)
+{
+        if (install_id)
+                json_object_set_new(sweep->wanted, install_id, json_true());
+}
+
+static int note_row(void *ctx, const struct plugin *p)
+{
+        struct sweep *sweep = ctx;
+        CLEAN(json_decrefp) json_t *pending = NULL;
+
+        want(sweep, p->install_id);
+        if (p->pending && json_parse(p->pending, strlen(p->pending), &pending, NULL) >= 0)
+                want(sweep, json_get_string(pending, "installId"));
+        return note_starting(sweep->reg, p);
+}
+
+static int read_rows(struct db *db, void *arg, struct err *err)
+{
+        struct sweep *sweep = arg;
+
+        return plugins_list(db, NULL, sweep->op->arena, note_row, sweep, err);
+}
+
+static int forget_install(void *ctx, const struct plugin_install *row)
+{
+        json_t *gone = ctx;
+
+        json_array_append_new(gone, json_string(row->id));
+        return 0;
+}
+
+static int forget_installs(struct db *db, void *arg, struct err *err)
+{
+        struct sweep *sweep = arg;
+        CLEAN(json_decrefp) json_t *gone = json_array();
+        json_t *id;
+        size_t i;
+        int r = plugin_installs_list(db, sweep->op->arena, forget_install, gone, err);
+
+        json_array_foreach(gone, i, id) if (r >= 0) r =
+                plugin_installs_delete(db, json_string_value(id), err);
+        return r;
+}
+
+static int remove_unwanted(void *ctx, const char *name)
+{
+        struct sweep *sweep = ctx;
+        CLEAN(err_done) struct err err = { 0 };
+        const char *path = arena_printf(sweep->op->arena, "%s/%s", sweep->reg->packages_dir, name);
+
+        if (json_object_get(sweep->wanted, name))
+                return 0;
+        if (tree_remove(sweep->op, path, &err) < 0)
+                log_warn("files of a plugin could not be removed", LOG_S("path", path),
+                         LOG_S("error", err.msg));
+        return 0;
+}
+
+/* A plugin directory has one owner: what another daemon keeps there must not be swept. */
+static int claim_directory(struct plugin_registry *reg, struct err *err)
+{
+        const char *dir = reg->config.rt->settings.plugin_dir;
+        const char *node = reg->config.rt->node.id.s;
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+        CLEAN(cleanup_fd) int fd = -1;
+        int r = path_make_dirs(dir, 0700, err);
+
+        if (r < 0)
+                return err_wrap(err, r, "plugin directory");
+        fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0)
+                return err_sys(err, ERR_IO, errno, "open plugin directory %s", dir);
+        r = file_read_at(fd, NODE_FILE, 64, &text, err);
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                return file_write_at(fd, NODE_FILE, node, strlen(node), 0600, err);
+        }
+        if (r >= 0 && !streq(buf_str(&text), node))
+                return err_set(err, ERR_LOCKED,
+                               "the plugin directory %s belongs to another daemon (node %s); "
+                               "choose another with the setting plugin_dir",
+                               dir, buf_str(&text));
+        return r;
+}
+
+int plugin_registry_recover(struct op *op, struct plugin_registry *reg, struct err *err)
+{
+        CLEAN(json_decrefp) json_t *wanted = json_object();
+        struct sweep sweep = { op, reg, wanted };
+        struct store *store = reg->config.rt->store;
+        int r = claim_directory(reg, err);
+
+        if (r >= 0)
+                r = store_read(op, store, read_rows, &sweep, err);
+        if (r >= 0)
+                r = tree_remove(op, reg->staging_dir, err);
+        if (r >= 0)
+                r = path_make_dirs(reg->staging_dir, 0700, err);
+        if (r >= 0)
+                r = path_make_dirs(reg->packages_dir, 0700, err);
+        if (r >= 0)
+                r = path_make_dirs(reg->private_dir, 0700, err);
+        if (r >= 0)
+                plugin_sync_recover(op, reg->private_dir);
+        if (r >= 0)
+                r = tree_each(reg->packages_dir, remove_unwanted, &sweep, err);
+        if (r >= 0)
+                r = store_write(op, store, forget_installs, &sweep, err);
+        return r < 0 ? r : 0;
+}
+
+/* `installed` is what a crash between recording and loading leaves. */
+static void start_run(struct pool_job *job, struct op *op)
+{
+        struct plugin_starting *s = container_of(job, struct plugin_starting, job);
+        CLEAN(err_done) struct err err = { 0 };
+        struct runtime *rt = s->reg->config.rt;
+        struct plugin p, next;
+        int r;
+
+        op->actor = &actor_system;
+        r = plugin_load_row(op, rt, s->plugin_id, &p, &err);
+        if (r >= 0)
+                r = plugin_hold(op, s->reg, p.key, &err);
+        if (r < 0)
+                return;
+        r = plugin_load_row(op, rt, s->plugin_id, &p, &err);
+        if (r >= 0 && streq(p.status, PLUGIN_INSTALLED)) {
+                next = p;
+                next.status = PLUGIN_READY;
+                r = plugin_commit(op, rt, &p, &next, NULL, NULL, &err);
+                p = next;
+        }
+        if (r >= 0 && plugin_status_runs(p.status))
+                r = plugin_activate(op, rt, &p, &err);
+        if (r < 0)
+                log_error("a plugin could not be activated", LOG_S("plugin", p.key),
+                          LOG_S("error", err.msg));
+        plugin_let_go(s->reg, p.key);
+}
+
+void plugin_registry_start(struct plugin_registry *reg)
+{
+        struct plugin_starting *s;
+
+        while ((s = reg->starting)) {
+                reg->starting = s->next;
+                s->job = (struct pool_job){ .run = start_run, .done = starting_done };
+                if (pool_submit(reg->config.pool, &s->job, NULL) < 0)
+                        starting_free(s);
+        }
+}
+
+/* Stopping */
+
+struct stopping {
+        struct pool_job job;
+        struct plugin_registry *reg;
+        void (*done)(void *arg);
+        void *arg;
+};
+
+static void stop_run(struct pool_job *job, struct op *op)
+{
+        struct stopping *s = container_of(job, struct stopping, job);
+        CLEAN(err_done) struct err err = { 0 };
+
+        if (plugin_host_stop_all(op, s->reg->host, &err) < 0)
+                log_warn("plugin workers did not stop in order", LOG_S("error", err.msg));
+}
+
+static void stop_done(struct pool_job *job)
+{
+        struct stopping *s = container_of(job, struct stopping, job);
+
+        s->done(s->arg);
+        free(s);
+}
+
+void plugin_registry_stop(struct plugin_registry *reg, void (*done)(void *arg), void *arg)
+{
+        struct stopping *s = xcalloc(1, sizeof(*s));
+
+        *s = (struct stopping){ .job = { .run = stop_run, .done = stop_done, .urgent = true },
+                                .reg = reg,
+                                .done = done,
+                                .arg = arg };
+        if (pool_submit(reg->config.pool, &s->job, NULL) < 0) {
+                free(s);
+                done(arg); /* plugin_registry_free() kills what runs */
+        }
+}

@@ -1,0 +1,248 @@
+/* Upgrading. The new worker is started before the row names the new package, so what does not start
+ * was never taken into use, and the old one runs on. A crash in between leaves the old one, too. */
+#include "base/fault.h"
+#include "base/log.h"
+#include "core/plugins/plugin_internal.h"
+
+static json_t *parse_or_null(const char *text)
+{
+        json_t *v = NULL;
+
+        return text && json_parse(text, strlen(text), &v, NULL) >= 0 ? v : NULL;
+}
+
+static const char *pending_install(struct arena *a, const struct plugin *p)
+{
+        CLEAN(json_decrefp) json_t *pending = parse_or_null(p->pending);
+
+        return arena_strdup(a, json_get_string(pending, "installId"));
+}
+
+/* Start what `next` names, then make it so. When it does not start, the old one does again. */
+static int switch_to(struct op *op, struct runtime *rt, const struct plugin *seen,
+                     struct plugin *next, const char *install_id, struct err *err)
+{
+        CLEAN(err_done) struct err again = { 0 };
+        struct op shield = op_shield(op, PLUGIN_SHIELD_MS);
+        int r = plugin_start_worker(&shield, rt->plugins, next, err);
+
+        next->status = PLUGIN_READY;
+        if (r >= 0) {
+                FAULT("registry.switch.before");
+                r = plugin_commit(&shield, rt, seen, next, "plugin.upgraded", install_id, err);
+                FAULT("registry.switch.after");
+        }
+        if (r >= 0)
+                return 0;
+        r = err_wrap(err, r == ERR_CONFLICT ? r : ERR_INVALID, "Upgrade failed");
+        if (plugin_status_runs(seen->status) &&
+            plugin_start_worker(&shield, rt->plugins, seen, &again) < 0)
+                log_error("the former version of a plugin does not start any more",
+                          LOG_S("plugin", seen->key), LOG_S("error", again.msg));
+        return r;
+}
+
+/* A version that wants more rights stays where it is until somebody has approved it; what runs,
+ * runs on. */
+static int wait_for_approval(struct op *op, struct runtime *rt, const struct plugin *seen,
+                             const struct plugin_fetched *f, json_t *added, const char *why,
+                             struct plugin *next, struct err *err)
+{
+        CLEAN(json_decrefp) json_t *pending = NULL;
+        struct plugin wanted = *seen;
+
+        plugin_fill_row(op, f, &wanted);
+        pending = json_pack("{s:s, s:s, s:s?, s:s?, s:s?, s:s, s:O, s:O}", "version",
+                            wanted.version, "packageName", wanted.package_name, "packageVersion",
+                            wanted.package_version, "packagePath", wanted.package_path, "installId",
+                            wanted.install_id, "checksum", wanted.checksum, "addedCapabilities",
+                            added, "manifest", f->package.manifest);
+        *next = *seen;
+        next->status = PLUGIN_UPGRADE_PENDING;
+        next->pending = json_to_arena(op->arena, pending);
+        next->last_error = why;
+        FAULT("registry.pending.before");
+        if (plugin_commit(op, rt, seen, next, "plugin.upgrade_pending", f->install_id, err) < 0)
+                return err->code;
+        FAULT("registry.pending.after");
+        return 0;
+}
+
+static int check_upgrade(const struct plugin *p, struct err *err)
+{
+        if (plugin_status_runs(p->status) || streq(p->status, PLUGIN_ERROR))
+                return 0;
+        return err_set(err, ERR_INVALID,
+                       "Cannot upgrade plugin in status '%s'. Plugin must be in 'ready', 'error' "
+                       "or 'upgrade_pending' status to be upgraded.",
+                       p->status);
+}
+
+static const char *say_added(struct arena *a, const struct plugin *seen, const json_t *added)
+{
+        CLEAN(buf_done) struct buf names = BUF_INIT;
+        json_t *name;
+        size_t i;
+
+        json_array_foreach(added, i, name)
+                buf_appendf(&names, "%s%s", i ? ", " : "", json_string_value(name));
+        return arena_printf(a,
+                            "Upgrade for \"%s\" introduces new capabilities that require approval: "
+                            "%s",
+                            seen->key, buf_str(&names));
+}
+
+/* With what was got: take it into use, or have it wait. */
+static int take_over(struct op *op, struct runtime *rt, const struct plugin *seen,
+                     const struct plugin_fetched *f, bool approved, struct plugin_sink *sink,
+                     struct plugin *next, struct err *err)
+{
+        const char *found = json_get_string(f->package.manifest, "id");
+        CLEAN(json_decrefp) json_t *now = parse_or_null(seen->manifest);
+        CLEAN(json_decrefp) json_t *added = NULL;
+
+        if (!streq(found, seen->key))
+                return err_set(err, ERR_INVALID,
+                               "Upgrade failed: new manifest ID '%s' does not match existing "
+                               "plugin ID '%s'",
+                               found, seen->key);
+        added = manifest_new_capabilities(now, f->package.manifest);
+        if (json_array_size(added) > 0 && !approved) {
+                const char *why = say_added(op->arena, seen, added);
+
+                if (streq(seen->status, PLUGIN_READY))
+                        return wait_for_approval(op, rt, seen, f, added, why, next, err);
+                return err_set(err, ERR_CONFLICT,
+                               "%s. It cannot wait while the status is '%s': approve it with the "
+                               "request, or settle that first.",
+                               why, seen->status);
+        }
+        *next = *seen;
+        plugin_fill_row(op, f, next);
+        plugin_say(sink, "starting the worker");
+        return switch_to(op, rt, seen, next, f->install_id, err);
+}
+
+static int read_version(json_t *body, struct arena *a, struct plugin_source *source,
+                        struct err *err)
+{
+        json_t *version = json_object_get(body, "version");
+
+        if (version && !json_is_string(version))
+                return err_set(err, ERR_INVALID, "version must be a string if provided");
+        source->version = arena_strtrim(a, json_string_value(version));
+        if (source->version && !package_version_is_valid(source->version))
+                return err_set(err, ERR_INVALID, "version contains invalid characters");
+        return 0;
+}
+
+static int upgrade_held(struct op *op, struct runtime *rt, const char *id, bool approved,
+                        struct plugin_source *source, struct plugin_sink *sink, struct plugin *ret,
+                        struct err *err)
+{
+        struct plugin_registry *reg = rt->plugins;
+        struct plugin_fetched f = { 0 };
+        struct plugin seen, next = { 0 };
+        int r = plugin_load_row(op, rt, id, &seen, err);
+
+        if (r >= 0)
+                r = check_upgrade(&seen, err);
+        if (r < 0)
+                return r;
+        source->is_local = seen.package_path != NULL;
+        source->name = seen.package_path ? seen.package_path : seen.package_name;
+        r = plugin_obtain(op, reg, source, sink, &f, err);
+        if (r >= 0)
+                r = take_over(op, rt, &seen, &f, approved, sink, &next, err);
+        if (r < 0) {
+                plugin_abandon(op, reg, f.install_id);
+                return r;
+        }
+        if (streq(next.status, PLUGIN_READY)) {
+                plugin_remove_package(op, reg, seen.install_id);
+                plugin_remove_package(op, reg, pending_install(op->arena, &seen));
+        }
+        plugin_say(sink, next.last_error ? next.last_error : "ready");
+        *ret = next;
+        return 0;
+}
+
+int plugin_do_upgrade(struct op *op, struct runtime *rt, const char *id_or_key, json_t *body,
+                      struct plugin_sink *sink, struct plugin *ret, struct err *err)
+{
+        struct plugin_source source = { 0 };
+        struct plugin p;
+        int r = read_version(body, op->arena, &source, err);
+
+        if (r >= 0)
+                r = plugin_load_row(op, rt, id_or_key, &p, err);
+        if (r >= 0)
+                r = plugin_hold(op, rt->plugins, p.key, err);
+        if (r < 0)
+                return r;
+        r = upgrade_held(op, rt, p.id, json_is_true(json_object_get(body, "approve")), &source,
+                         sink, ret, err);
+        plugin_let_go(rt->plugins, p.key);
+        return r;
+}
+
+int plugin_upgrade(struct op *op, struct runtime *rt, const char *id_or_key, json_t *body,
+                   struct plugin *ret, struct err *err)
+{
+        struct plugin_sink none = { rt->plugins, NULL };
+        int r = access_admin(op->actor, "Instance admin access required", err);
+
+        return r < 0 ? r : plugin_do_upgrade(op, rt, id_or_key, body, &none, ret, err);
+}
+
+/* Approving */
+
+/* The row that the waiting version would have. */
+static int read_pending(struct op *op, const struct plugin *seen, struct plugin *ret,
+                        struct err *err)
+{
+        struct arena *a = op->arena;
+        CLEAN(json_decrefp) json_t *pending = parse_or_null(seen->pending);
+        const json_t *manifest = json_get_object(pending, "manifest");
+
+        if (!manifest)
+                return err_set(err, ERR_CORRUPT, "the waiting upgrade of plugin %s is not readable",
+                               seen->key);
+        *ret = *seen;
+        ret->version = arena_strdup(a, json_get_string(pending, "version"));
+        ret->package_name = arena_strdup(a, json_get_string(pending, "packageName"));
+        ret->package_version = arena_strdup(a, json_get_string(pending, "packageVersion"));
+        ret->package_path = arena_strdup(a, json_get_string(pending, "packagePath"));
+        ret->install_id = arena_strdup(a, json_get_string(pending, "installId"));
+        ret->checksum = arena_strdup(a, json_get_string(pending, "checksum"));
+        ret->categories = json_to_arena(a, json_object_get(manifest, "categories"));
+        ret->manifest = json_to_arena(a, manifest);
+        ret->pending = NULL;
+        ret->last_error = NULL;
+        return 0;
+}
+
+int plugin_settle(struct op *op, struct runtime *rt, const struct plugin *seen, bool approve,
+                  struct plugin *ret, struct err *err)
+{
+        struct plugin next = *seen;
+        const char *gone = pending_install(op->arena, seen);
+        int r;
+
+        if (approve) {
+                gone = seen->install_id;
+                r = read_pending(op, seen, &next, err);
+                if (r >= 0)
+                        r = switch_to(op, rt, seen, &next, NULL, err);
+        } else {
+                next.status = PLUGIN_READY;
+                next.pending = NULL;
+                next.last_error = NULL;
+                r = plugin_commit(op, rt, seen, &next, "plugin.upgrade_rejected", NULL, err);
+        }
+        if (r < 0)
+                return r;
+        plugin_remove_package(op, rt->plugins, gone);
+        *ret = next;
+        return 0;
+}

@@ -1,0 +1,208 @@
+/* What all parts of the engine need. */
+#include "core/runs/run_internal.h"
+
+#include "base/clock.h"
+#include "store/companies.h"
+
+/* -- Events ------------------------------------------------------------------------------------ */
+
+int run_event_add(struct db *db, struct runtime *rt UNUSED, const struct run *run, const char *type,
+                  const char *level, const char *message, json_t *take_payload, struct err *err)
+{
+        CLEAN(cleanup_free) char *payload = take_payload ? json_to_text(take_payload) : NULL;
+        struct uuid id = uuid_new();
+        struct run_event row = {
+                .id = id.s,
+                .company_id = run->company_id,
+                .run_id = run->id,
+                .agent_id = run->agent_id,
+                .event_type = type,
+                .stream = "system",
+                .level = level,
+                .message = message,
+                .payload = payload,
+                .created_at = clock_now_us(),
+        };
+        int r = run_events_insert(db, &row, err);
+
+        if (r < 0) {
+                json_decref(take_payload);
+                return r;
+        }
+        db_announce(db, run->company_id, "heartbeat.run.event",
+                    json_pack("{s:s, s:s, s:I, s:s, s:s, s:s?, s:n, s:s?, s:o?}", "runId", run->id,
+                              "agentId", run->agent_id, "seq", (json_int_t)row.seq, "eventType",
+                              type, "stream", row.stream, "level", level, "color", "message",
+                              message, "payload", take_payload));
+        return 0;
+}
+
+static json_t *iso_or_null(int64_t us)
+{
+        char text[ISO_TIME_LEN + 1];
+
+        if (!us)
+                return json_null();
+        clock_iso(us, text);
+        return json_string(text);
+}
+
+void run_announce_status(struct db *db, const struct run *run)
+{
+        db_announce(db, run->company_id, "heartbeat.run.status",
+                    json_pack("{s:s, s:s, s:s, s:s, s:s?, s:s?, s:s?, s:o, s:o}", "runId", run->id,
+                              "agentId", run->agent_id, "status", run->status, "invocationSource",
+                              run->invocation_source, "triggerDetail", run->trigger_detail, "error",
+                              run->error, "errorCode", run->error_code, "startedAt",
+                              iso_or_null(run->started_at), "finishedAt",
+                              iso_or_null(run->finished_at)));
+}
+
+void run_announce_agent(struct db *db, const struct run *run, const char *status)
+{
+        db_announce(db, run->company_id, "agent.status",
+                    json_pack("{s:s, s:s, s:s?, s:o}", "agentId", run->agent_id, "status", status,
+                              "outcome", run->finished_at ? run->status : NULL, "lastHeartbeatAt",
+                              iso_or_null(run->finished_at ? run->finished_at : 0)));
+}
+
+int run_rows_add(void *ctx, const struct run *row)
+{
+        struct run_rows *rows = ctx;
+
+        rows->at = arena_more(rows->arena, rows->at, rows->n, &rows->room, sizeof(*rows->at));
+        rows->at[rows->n++] = *row;
+        return 0;
+}
+
+/* -- Tasks ------------------------------------------------------------------------------------- */
+
+static void drop_json(void *arg)
+{
+        json_decref(arg);
+}
+
+json_t *run_keep(struct arena *arena, json_t *take_value)
+{
+        if (take_value)
+                arena_defer(arena, drop_json, take_value);
+        return take_value;
+}
+
+json_t *run_parse(struct arena *arena, const char *text)
+{
+        json_t *value = NULL;
+
+        if (!text || json_parse(text, strlen(text), &value, NULL) < 0 || !json_is_object(value)) {
+                json_decref(value);
+                value = json_object();
+        }
+        return run_keep(arena, value);
+}
+
+static int load(struct db *db, void *arg, struct err *err)
+{
+        struct run_task *t = arg;
+        struct company company = { 0 };
+        int r = runs_get(db, t->run.id, t->op->arena, &t->run, err);
+
+        if (r >= 0)
+                r = agents_get(db, t->run.agent_id, t->op->arena, &t->agent, err);
+        if (r >= 0)
+                r = companies_get(db, t->run.company_id, t->op->arena, &company, err);
+        if (r >= 0)
+                t->company_name = company.name;
+        return r;
+}
+
+int run_task_load(struct op *op, struct runtime *rt, const char *id, struct run_task *ret,
+                  struct err *err)
+{
+        int r;
+
+        *ret = (struct run_task){ .rt = rt, .own = *op };
+        ret->op = &ret->own;
+        ret->run.id = arena_strdup(op->arena, id);
+        r = store_read(op, rt->store, load, ret, err);
+        if (r < 0)
+                return r;
+        ret->actor = (struct actor){
+                .type = ACTOR_AGENT,
+                .source = SOURCE_SYSTEM,
+                .agent_id = ret->agent.id,
+                .company_id = ret->agent.company_id,
+        };
+        ret->own.actor = &ret->actor;
+        ret->own.run_id = ret->run.id;
+        ret->config = run_parse(op->arena, ret->agent.adapter_config);
+        ret->context = run_parse(op->arena, ret->run.context_snapshot);
+        return 0;
+}
+
+static int refresh(struct db *db, void *arg, struct err *err)
+{
+        struct run_task *t = arg;
+
+        return runs_get(db, t->run.id, t->op->arena, &t->run, err);
+}
+
+int run_task_refresh(struct run_task *t, struct err *err)
+{
+        struct op op = run_note_op(t);
+
+        return store_read(&op, t->rt->store, refresh, t, err);
+}
+
+int run_task_lease(struct run_task *t, struct err *err)
+{
+        int r;
+
+        if (!t->run.lease_id)
+                return err_set(err, ERR_NOT_FOUND, "The run has no lease.");
+        r = lease_load(t->op, t->rt, t->run.lease_id, &t->record, err);
+        return r < 0 ? r : lease_driver(t->rt, &t->record, &t->driver, err);
+}
+
+struct op run_note_op(const struct run_task *t)
+{
+        struct op op = op_shield(t->op, RUN_NOTE_MS);
+
+        op.actor = t->op->actor;
+        op.run_id = t->op->run_id;
+        return op;
+}
+
+struct step {
+        struct run_task *t;
+        const char *from, *to;
+        int (*with)(struct db *db, struct run_task *t, struct err *err);
+        struct run now;
+};
+
+static int step(struct db *db, void *arg, struct err *err)
+{
+        struct step *s = arg;
+        int r = runs_step(db, &s->t->run, s->from, s->to, err);
+
+        if (r == 0)
+                return err_set(err, ERR_CONFLICT, "Somebody else works on the run.");
+        if (r >= 0 && s->with)
+                r = s->with(db, s->t, err);
+        return r < 0 ? r : runs_get(db, s->t->run.id, s->t->op->arena, &s->now, err);
+}
+
+int run_step(struct run_task *t, const char *from, const char *to,
+             int (*with)(struct db *db, struct run_task *t, struct err *err), struct err *err)
+{
+        struct step s = { .t = t, .from = from, .to = to, .with = with };
+        struct op op = run_note_op(t);
+        int r;
+
+        t->run.owner = t->rt->node.instance.s;
+        t->run.context_snapshot = json_to_arena(t->op->arena, t->context);
+        t->run.updated_at = clock_now_us();
+        r = store_write(&op, t->rt->store, step, &s, err);
+        if (r >= 0)
+                t->run = s.now;
+        return r;
+}

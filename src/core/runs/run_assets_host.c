@@ -1,0 +1,435 @@
+/* What assets are made of: skills of the operator, instructions of the agent, files of the user
+ * that the daemon runs as. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "core/runs/run_assets.h"
+
+#define CACHE_KEEP_S    (INT64_C(30) * 24 * 3600) /* a bundle that was not used for so long goes */
+#define SEED_FILE_MAX   ((size_t)1 << 20)
+#define COMPANY_DIR_FMT "%s/companies/%s/%s"
+
+/* A path beneath another, either of which may be empty. */
+static const char *join(const struct run_asset *a, const char *dir, const char *name)
+{
+        return arena_printf(a->t->op->arena, "%s%s%s", dir, *dir && *name ? "/" : "", name);
+}
+
+static const char *company_dir(const struct run_asset *a, const char *name)
+{
+        return arena_printf(a->t->op->arena, COMPANY_DIR_FMT, a->t->rt->data_dir,
+                            a->t->run.company_id, name);
+}
+
+static const char *text_or(const json_t *part, const char *member, const char *fallback)
+{
+        const char *text = json_get_string(part, member);
+
+        return text ? text : fallback;
+}
+
+static bool follows(const struct run_asset *a)
+{
+        return !json_is_false(json_object_get(a->plan, "followSymlinks"));
+}
+
+static const json_t *parts(const struct run_asset *a)
+{
+        return json_object_get(a->plan, "from");
+}
+
+/* Skills */
+
+/* As links where the program sees this machine's files, else with all that is in them. */
+static int add_skill(struct run_asset *a, struct asset_tree *tree, const struct skill *s,
+                     const char *into, bool as_link, struct err *err)
+{
+        const char *to = join(a, into, s->name);
+        int r = as_link ? asset_tree_add_link(tree, s->dir, to, err)
+                        : asset_tree_add_dir(tree, s->dir, to, follows(a), NULL, err);
+
+        return r < 0 && r != ERR_CANCELLED ? err_wrap(err, r, "skill \"%s\"", s->name) : r;
+}
+
+static int add_skills(struct run_asset *a, struct asset_tree *tree, const char *into, bool as_links,
+                      struct err *err)
+{
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < a->skills->n; i++)
+                if (skill_is_wanted(a->t->config, a->skills->at[i].name))
+                        r = add_skill(a, tree, &a->skills->at[i], into, as_links, err);
+        return r;
+}
+
+static void find_missing(struct run_asset *a)
+{
+        size_t i;
+        json_t *one;
+
+        json_array_clear(a->missing);
+        json_array_foreach((json_t *)skill_wanted(a->t->config), i, one)
+        {
+                const char *name = json_string_value(one);
+
+                if (name && !skill_find(a->skills, name))
+                        json_array_append(a->missing, one);
+        }
+}
+
+/* Files of the user */
+
+/* NULL: there is no such directory. */
+static const char *user_dir(const struct run_asset *a, const json_t *part)
+{
+        const char *variable = json_get_string(part, "variable");
+        const char *dir = variable ? getenv(variable) : NULL, *home = getenv("HOME");
+
+        if (dir && *dir == '/')
+                return arena_strdup(a->t->op->arena, dir);
+        return home && *home == '/' ? join(a, home, json_get_string(part, "user")) : NULL;
+}
+
+static int copy_once(int dir, const char *from, const char *name, struct err *err)
+{
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+        struct stat st;
+        int r;
+
+        if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+                return 0;
+        r = file_read_at(AT_FDCWD, from, SEED_FILE_MAX, &text, err);
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                return 0;
+        }
+        return r < 0 ? r : file_write_at(dir, name, buf_str(&text), text.len, 0600, err);
+}
+
+/* A login that is made anew is made there, so it is linked; what may differ is copied, once. */
+static int seed(struct run_asset *a, const json_t *part, const char *path, struct err *err)
+{
+        const char *from = user_dir(a, part);
+        CLEAN(cleanup_fd) int dir = -1;
+        size_t i;
+        json_t *one;
+        int r = path_make_dirs(path, 0700, err);
+
+        if (r < 0 || !from)
+                return r;
+        dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (dir < 0)
+                return err_sys(err, ERR_IO, errno, "open %s", path);
+        json_array_foreach(json_object_get(part, "link"), i, one)
+        {
+                const char *name = json_string_value(one), *target = join(a, from, name);
+
+                if (access(target, F_OK) == 0 && symlinkat(target, dir, name) < 0 &&
+                    errno != EEXIST)
+                        return err_sys(err, ERR_IO, errno, "create %s/%s", path, name);
+        }
+        json_array_foreach(json_object_get(part, "files"), i, one)
+        {
+                const char *name = json_string_value(one);
+
+                if (r >= 0)
+                        r = copy_once(dir, join(a, from, name), name, err);
+        }
+        return r;
+}
+
+/* Whether the file will be made there of a variable of the agent's. */
+static bool is_key_file(const struct run_asset *a, const char *path)
+{
+        size_t i;
+        json_t *one;
+
+        json_array_foreach((json_t *)parts(a), i, one)
+        {
+                const char *file = json_get_string(one, "keyFile");
+
+                if (file && streq(file, path))
+                        return true;
+        }
+        return false;
+}
+
+static int add_files(struct run_asset *a, struct asset_tree *tree, const json_t *names,
+                     const char *from, const char *into, bool follow, struct err *err)
+{
+        size_t i;
+        json_t *one;
+        int r = 0;
+
+        json_array_foreach((json_t *)names, i, one)
+        {
+                const char *name = json_string_value(one), *to = join(a, into, name);
+
+                if (r >= 0 && !is_key_file(a, to))
+                        r = asset_tree_add_file(tree, join(a, from, name), to, follow, err);
+        }
+        return r;
+}
+
+const char *const *run_asset_names(const struct run_asset *a, const json_t *list)
+{
+        const char **names =
+                arena_alloc(a->t->op->arena, (json_array_size(list) + 1) * sizeof(*names));
+        size_t i;
+        json_t *one;
+
+        json_array_foreach((json_t *)list, i, one) names[i] = json_string_value(one);
+        return names;
+}
+
+static int add_user_tree(struct run_asset *a, struct asset_tree *tree, const json_t *part,
+                         const char *from, struct err *err)
+{
+        const char *name = json_get_string(part, "tree");
+        int r;
+
+        if (!name)
+                return 0;
+        r = asset_tree_add_dir(tree, join(a, from, name), text_or(part, "into", name), follows(a),
+                               run_asset_names(a, json_object_get(part, "exclude")), err);
+        if (r != ERR_NOT_FOUND)
+                return r;
+        err_clear(err);
+        return 0;
+}
+
+/* What a company's directory has is nobody's but ours: no link is followed there. Logins are read
+ * from where they are made. */
+static int add_user(struct run_asset *a, struct asset_tree *tree, const json_t *part,
+                    struct err *err)
+{
+        const char *from = user_dir(a, part), *into = text_or(part, "into", "");
+        const char *company = json_get_string(part, "company");
+        const json_t *files = json_object_get(part, "files");
+        int r = 0;
+
+        if (company) {
+                const char *path = company_dir(a, company);
+
+                r = seed(a, part, path, err);
+                if (r >= 0)
+                        r = add_files(a, tree, files, path, into, false, err);
+        } else if (from) {
+                r = add_files(a, tree, files, from, into, follows(a), err);
+        }
+        if (r >= 0 && from)
+                r = add_files(a, tree, json_object_get(part, "link"), from, into, true, err);
+        return r < 0 || !from ? r : add_user_tree(a, tree, part, from, err);
+}
+
+/* Trees */
+
+static int add_parts(struct run_asset *a, struct asset_tree *tree, bool as_links, struct err *err)
+{
+        const char *instructions = json_get_string(a->plan, "instructions");
+        size_t i;
+        json_t *part;
+        int r = 0;
+
+        json_array_foreach((json_t *)parts(a), i, part)
+        {
+                const char *skills = json_get_string(part, "skills");
+                const char *text = json_get_string(part, "instructions");
+
+                if (skills) {
+                        find_missing(a);
+                        r = add_skills(a, tree, skills, as_links, err);
+                } else if (text && instructions) {
+                        r = asset_tree_add_text(tree, text, instructions, err);
+                } else if (json_object_get(part, "user")) {
+                        r = add_user(a, tree, part, err);
+                }
+                if (r < 0)
+                        return r;
+        }
+        return r;
+}
+
+static bool has_key_file(const struct run_asset *a)
+{
+        size_t i;
+        json_t *one;
+
+        json_array_foreach((json_t *)parts(a), i, one)
+        {
+                if (json_object_get(one, "keyFile"))
+                        return true;
+        }
+        return false;
+}
+
+static int make_tree(struct run_asset *a, const char *path, bool as_links, bool *ret_empty,
+                     struct err *err)
+{
+        CLEAN(asset_tree_done) struct asset_tree tree = { .fd = -1 };
+        int r = asset_tree_init(&tree, a->t->op, path, err);
+
+        if (r >= 0)
+                r = add_parts(a, &tree, as_links, err);
+        if (r < 0)
+                return r;
+        *ret_empty = tree.files == 0;
+        if (!as_links)
+                asset_tree_key(&tree, a->content);
+        return 0;
+}
+
+int run_asset_gather(struct run_asset *a, bool *ret_empty, struct err *err)
+{
+        int r = make_tree(a, a->tree, false, ret_empty, err);
+
+        if (r >= 0 && has_key_file(a))
+                *ret_empty = false;
+        return r;
+}
+
+/* On this machine */
+
+/* A link that is ours and leads to another directory, or to none any more, is made anew or goes;
+ * whatever else has the name stays. */
+static int link_skill(const char *link, const char *target, struct err *err)
+{
+        char there[4096];
+        ssize_t n = readlink(link, there, sizeof(there) - 1);
+
+        if (n >= 0) {
+                there[n] = '\0';
+                if (!streq(there, target))
+                        (void)unlink(link);
+        }
+        if (symlink(target, link) < 0 && errno != EEXIST)
+                return err_sys(err, ERR_IO, errno, "create %s", link);
+        return 0;
+}
+
+static void drop_dangling(const struct run_asset *a, const char *path)
+{
+        DIR *dir = opendir(path);
+        size_t n = strlen(a->t->rt->data_dir);
+        const struct dirent *entry;
+        char target[4096];
+
+        while (dir && (entry = readdir(dir))) {
+                ssize_t len = readlinkat(dirfd(dir), entry->d_name, target, sizeof(target));
+
+                if (len > (ssize_t)n && strncmp(target, a->t->rt->data_dir, n) == 0 &&
+                    faccessat(dirfd(dir), entry->d_name, F_OK, 0) < 0)
+                        (void)unlinkat(dirfd(dir), entry->d_name, 0);
+        }
+        if (dir)
+                closedir(dir);
+}
+
+static int link_skills(struct run_asset *a, const char *dir, struct err *err)
+{
+        int r = path_make_dirs(dir, 0700, err);
+
+        find_missing(a);
+        if (r >= 0)
+                drop_dangling(a, dir);
+        for (size_t i = 0; r >= 0 && i < a->skills->n; i++) {
+                const struct skill *s = &a->skills->at[i];
+
+                if (skill_is_wanted(a->t->config, s->name))
+                        r = link_skill(join(a, dir, s->name), s->dir, err);
+        }
+        return r;
+}
+
+/* A directory of the company's: seeded, and with links to the skills beside what is there. It
+ * serves all agents of the company, so it has the skills of all of them. */
+static int provide_company(struct run_asset *a, const json_t *part, struct err *err)
+{
+        size_t i;
+        json_t *one;
+        int r;
+
+        a->dir = company_dir(a, json_get_string(part, "company"));
+        r = seed(a, part, a->dir, err);
+        json_array_foreach((json_t *)parts(a), i, one)
+        {
+                const char *into = json_get_string(one, "skills");
+
+                if (r >= 0 && into)
+                        r = link_skills(a, join(a, a->dir, into), err);
+        }
+        return r;
+}
+
+static const json_t *company_part(const struct run_asset *a)
+{
+        size_t i;
+        json_t *one;
+
+        json_array_foreach((json_t *)parts(a), i, one)
+        {
+                if (json_object_get(one, "company"))
+                        return one;
+        }
+        return NULL;
+}
+
+/* Bundles that nobody used for long. */
+static void trim_cache(const struct run_asset *a, const char *cache)
+{
+        DIR *dir = opendir(cache);
+        const struct dirent *entry;
+        int64_t now = clock_now_us() / 1000000;
+        struct stat st;
+
+        while (dir && (entry = readdir(dir)))
+                if (entry->d_name[0] != '.' &&
+                    fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    st.st_mtim.tv_sec + CACHE_KEEP_S < now)
+                        (void)asset_tree_remove(join(a, cache, entry->d_name), NULL);
+        if (dir)
+                closedir(dir);
+}
+
+/* Under the hash of its content, so that runs of different content do not meet. */
+static int provide_bundle(struct run_asset *a, bool *ret_empty, struct err *err)
+{
+        const char *cache = company_dir(a, arena_printf(a->t->op->arena, "%s-prompt-cache",
+                                                        adapter_key(a->t->agent.adapter_type)));
+        const char *temp;
+        bool ignored;
+        int r = make_tree(a, NULL, false, ret_empty, err);
+
+        if (r < 0 || *ret_empty)
+                return r;
+        a->dir = join(a, cache, a->content);
+        if (utimensat(AT_FDCWD, a->dir, NULL, 0) == 0)
+                return 0;
+        temp = arena_printf(a->t->op->arena, "%s/.%s-%s", cache, a->t->run.id, a->key);
+        r = path_make_dirs(cache, 0700, err);
+        if (r >= 0)
+                r = asset_tree_remove(temp, err);
+        if (r >= 0)
+                r = make_tree(a, temp, true, &ignored, err);
+        if (r >= 0 && rename(temp, a->dir) < 0 && errno != EEXIST && errno != ENOTEMPTY)
+                r = err_sys(err, ERR_IO, errno, "create %s", a->dir);
+        (void)asset_tree_remove(temp, NULL);
+        trim_cache(a, cache);
+        return r;
+}
+
+int run_asset_provide(struct run_asset *a, bool *ret_empty, struct err *err)
+{
+        const json_t *company = company_part(a);
+
+        *ret_empty = false;
+        return company ? provide_company(a, company, err) : provide_bundle(a, ret_empty, err);
+}

@@ -1,0 +1,254 @@
+/* Assets on their way: over the file worker of a box, or as an archive where only commands run. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "codec/shell.h"
+#include "core/exec/box_route.h"
+#include "core/exec/box_service.h"
+#include "core/plugins/plugin_box.h"
+#include "core/plugins/plugin_transfer.h"
+#include "core/runs/run_assets.h"
+#include "workspace/archive.h"
+#include "workspace/sync.h"
+
+#define TRIES      5
+#define PAUSE_MS   100
+#define COMMAND_MS 300000
+#define MARK       ".berth-asset"
+
+struct putting {
+        const struct run_asset *a;
+        struct op *op;
+        struct runtime *rt;
+        struct place place;
+        int tree_fd, dir_fd; /* the tree, and the directory that it is in */
+        const char *const *keep;
+};
+
+static void putting_done(struct putting *p)
+{
+        cleanup_fd(&p->tree_fd);
+        cleanup_fd(&p->dir_fd);
+}
+
+static int open_dir(const char *path, int *ret, struct err *err)
+{
+        *ret = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        return *ret < 0 ? err_sys(err, ERR_IO, errno, "open %s", path) : 0;
+}
+
+static const char *parent(const struct run_asset *a, const char *path)
+{
+        return arena_strndup(a->t->op->arena, path, (size_t)(strrchr(path, '/') - path));
+}
+
+/* Over a box */
+
+static int push_once(struct putting *p, struct err *err)
+{
+        const struct run_asset *a = p->a;
+        const char *beside = parent(a, a->dir);
+        struct sync_options options = {
+                .remote_dir = a->dir,
+                .remote_cache = arena_printf(p->op->arena, "%s/.berth", beside),
+                .preserve = p->keep,
+        };
+        struct sync_progress moved;
+        CLEAN(cleanup_fd) int fd = -1;
+        int r = box_service_open(p->op, p->rt, p->place.id, BOX_SERVICE_FILES, &fd, err);
+
+        if (r < 0)
+                return r;
+        return sync_push(p->op, fd, p->tree_fd, NULL, p->dir_fd,
+                         arena_printf(p->op->arena, ".%s-baseline", a->key), &options, &moved, err);
+}
+
+static int push(struct putting *p, struct err *err)
+{
+        int64_t pause = PAUSE_MS;
+        int r = 0;
+
+        for (int i = 0; i < TRIES; i++, pause *= 2) {
+                err_clear(err);
+                r = push_once(p, err);
+                if (r != ERR_UNCERTAIN || op_wait_fd(p->op, -1, 0, pause, NULL) < 0)
+                        break;
+        }
+        return r == ERR_UNCERTAIN ? err_wrap(err, ERR_PROVIDER, "the connection was lost") : r;
+}
+
+/* By commands */
+
+static int pack(struct putting *p, int archive, struct err *err)
+{
+        const struct scan_options options = { 0 };
+        struct scan *scan = NULL;
+        uint64_t files, bytes;
+        int fd = fcntl(p->tree_fd, F_DUPFD_CLOEXEC, 3);
+        int r = fd < 0 ? err_sys(err, ERR_IO, errno, "open the tree")
+                       : scan_open(fd, &options, &scan, err);
+
+        if (r < 0)
+                return r;
+        r = archive_pack(p->op, p->tree_fd, scan_source(scan), archive, p->dir_fd,
+                         arena_printf(p->op->arena, ".%s-baseline", p->a->key), &files, &bytes,
+                         err);
+        scan_close(scan);
+        if (r >= 0 && lseek(archive, 0, SEEK_SET) < 0)
+                r = err_sys(err, ERR_IO, errno, "read an archive");
+        return r;
+}
+
+static void put_unpacking(const struct putting *p, const char *upload, struct buf *s)
+{
+        buf_puts(s, "set -e\numask 077\nd=");
+        shell_quote(s, p->a->dir);
+        buf_puts(s, "\na=");
+        shell_quote(s, upload);
+        buf_puts(s, "\nmkdir -p \"$d\"\nfor f in \"$d\"/* \"$d\"/.*; do case \"${f##*/}\" in .|..");
+        for (const char *const *name = p->keep; *name; name++) {
+                buf_putc(s, '|');
+                shell_quote(s, *name);
+        }
+        buf_puts(s, ") ;; *) if [ -e \"$f\" ] || [ -L \"$f\" ]; then rm -rf \"$f\"; fi ;; esac; "
+                    "done\ntar -xpf \"$a\" -C \"$d\"\nrm -f \"$a\"\n");
+}
+
+static int transfer(struct putting *p, struct err *err)
+{
+        const char *upload = arena_printf(p->op->arena, "%s-upload.tar", p->a->dir);
+        CLEAN(cleanup_fd) int archive = -1;
+        CLEAN(buf_done) struct buf script = BUF_INIT;
+        struct plugin_transfer plugin;
+        struct exec_transfer way;
+        struct plugin_lease lease;
+        int r = plugin_lease_load(p->op, p->rt, &p->a->t->record.lease, &lease, err);
+
+        if (r < 0)
+                return r;
+        plugin_transfer_init(&plugin, p->rt, &lease, &way);
+        archive = openat(p->dir_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+        if (archive < 0)
+                return err_sys(err, ERR_IO, errno, "create an archive");
+        r = pack(p, archive, err);
+        if (r >= 0)
+                r = exec_transfer_write(p->op, &way, upload, archive, 0600, err);
+        if (r < 0)
+                return r;
+        put_unpacking(p, upload, &script);
+        return exec_transfer_run(p->op, &way, buf_str(&script), COMMAND_MS, err);
+}
+
+/* Which of them */
+
+static int read_place(struct db *db, void *arg, struct err *err)
+{
+        struct putting *p = arg;
+
+        return places_get(db, p->a->t->record.lease.place_id, p->op->arena, &p->place, err);
+}
+
+static int find_place(struct putting *p, struct err *err)
+{
+        int r = store_read(p->op, p->rt->store, read_place, p, err);
+
+        if (r < 0 || !plugin_place_is(&p->place))
+                return r;
+        r = plugin_box_bring(p->op, p->rt, &p->a->t->record.lease, err);
+        return r < 0 ? r : store_read(p->op, p->rt->store, read_place, p, err);
+}
+
+int run_asset_put(const struct run_asset *a, struct err *err)
+{
+        CLEAN(putting_done)
+        struct putting p = { .a = a, .op = a->t->op, .rt = a->t->rt, .tree_fd = -1, .dir_fd = -1 };
+        struct place would;
+        int r = find_place(&p, err);
+
+        if (r >= 0)
+                r = open_dir(a->tree, &p.tree_fd, err);
+        if (r >= 0)
+                r = open_dir(parent(a, a->tree), &p.dir_fd, err);
+        if (r < 0)
+                return r;
+        p.keep = run_asset_names(a, json_object_get(a->plan, "keep"));
+        would = p.place;
+        would.has_world = true;
+        if (box_route_has_box(p.rt, &would))
+                return push(&p, err);
+        if (plugin_place_is(&p.place))
+                return transfer(&p, err);
+        return err_set(err, ERR_UNPROCESSABLE,
+                       "files cannot be brought there: no supervisor of "
+                       "ours runs there");
+}
+
+/* Afterwards */
+
+/* Each thing in the asset beneath `copyTo`. What the user of a host has there under the same name
+ * is his own, unless we put it there. */
+static void put_copying(const struct run_asset *a, const char *to, struct buf *s)
+{
+        buf_puts(s, "from=");
+        shell_quote(s, a->dir);
+        buf_puts(s, "\nto=");
+        if (strncmp(to, "~/", 2) == 0) {
+                buf_puts(s, "${HOME:?}/");
+                to += 2;
+        }
+        shell_quote(s, to);
+        buf_puts(s, "\nmkdir -p \"$to\"\n"
+                    "for f in \"$from\"/* \"$from\"/.[!.]*; do\n"
+                    "[ -e \"$f\" ] || continue\n"
+                    "n=${f##*/}\n"
+                    "if [ -d \"$to/$n\" ] && [ ! -e \"$to/$n/" MARK "\" ]; then continue; fi\n"
+                    "rm -rf \"$to/.$n.$$\"\n"
+                    "cp -R \"$f\" \"$to/.$n.$$\"\n"
+                    "if [ -d \"$to/.$n.$$\" ]; then : >\"$to/.$n.$$/" MARK "\"; fi\n"
+                    "rm -rf \"$to/$n\"\n"
+                    "mv \"$to/.$n.$$\" \"$to/$n\"\n"
+                    "done\n");
+}
+
+/* {"NAME": "value"}, of a variable of the agent's. The value is in no argument: printf is the
+ * shell's own. */
+static void put_key_file(const struct run_asset *a, const json_t *part, struct buf *s)
+{
+        const char *variable = json_get_string(part, "variable");
+
+        buf_puts(s, "f=");
+        shell_quote(s, arena_printf(a->t->op->arena, "%s/%s", a->dir,
+                                    json_get_string(part, "keyFile")));
+        buf_appendf(s,
+                    "\nif [ -n \"${%s:-}\" ]; then\n"
+                    "v=$(printf %%s \"$%s\" | sed -e 's/\\\\/\\\\\\\\/g' -e 's/\"/\\\\\"/g')\n"
+                    "mkdir -p \"${f%%/*}\"\n"
+                    "rm -f \"$f\"\n"
+                    "printf '{\"%s\":\"%%s\"}\\n' \"$v\" >\"$f\"\n"
+                    "fi\n",
+                    variable, variable, variable);
+}
+
+void run_asset_script(const struct run_asset *a, struct buf *script)
+{
+        const char *to = json_get_string(a->plan, "copyTo");
+        CLEAN(buf_done) struct buf s = BUF_INIT;
+        size_t i;
+        json_t *part;
+
+        if (to)
+                put_copying(a, to, &s);
+        json_array_foreach(json_object_get(a->plan, "from"), i, part)
+        {
+                if (json_object_get(part, "keyFile"))
+                        put_key_file(a, part, &s);
+        }
+        if (s.len == 0)
+                return;
+        if (script->len == 0)
+                buf_puts(script, "set -e\numask 077\n");
+        buf_append(script, buf_str(&s), s.len);
+}

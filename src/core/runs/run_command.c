@@ -1,0 +1,255 @@
+/* The command of a run: what the adapter makes of it, its variables, and starting it. */
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "core/exec/exec_agent.h"
+#include "core/runs/run_internal.h"
+#include "core/runs/run_wait.h"
+#include "store/agent_state.h"
+
+static const char *const callback_names[] = { "PAPERCLIP_API_URL", "PAPERCLIP_API_KEY",
+                                              "PAPERCLIP_API_BRIDGE_MODE" };
+
+const char *run_key(struct run_task *t, bool fresh)
+{
+        return arena_printf(t->op->arena, "run:%s%s", t->run.id, fresh ? ":fresh" : "");
+}
+
+/* -- The session ------------------------------------------------------------------------------- */
+
+struct session {
+        struct run_task *t;
+        const char *params;
+};
+
+static int get_session(struct db *db, void *arg, struct err *err)
+{
+        struct session *s = arg;
+        struct agent_task_session task;
+        struct agent_runtime_state state;
+        struct run_task *t = s->t;
+        int r;
+
+        if (t->run.task_key) {
+                r = agent_task_session_get(db, t->agent.id, t->run.task_key, t->op->arena, &task,
+                                           err);
+                if (r >= 0 && streq(task.adapter_type, t->agent.adapter_type))
+                        s->params = task.session_params_json;
+        } else {
+                r = agent_runtime_state_get(db, t->agent.id, t->op->arena, &state, err);
+                if (r >= 0 && streq(state.adapter_type, t->agent.adapter_type))
+                        s->params = state.session_params_json;
+        }
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                return 0;
+        }
+        return r;
+}
+
+static int find_session(struct run_task *t, bool fresh, const json_t **ret, struct err *err)
+{
+        struct session s = { .t = t };
+        int r = 0;
+
+        *ret = NULL;
+        if (fresh || json_is_true(json_object_get(t->context, "forceFreshSession")))
+                return 0;
+        r = store_read(t->op, t->rt->store, get_session, &s, err);
+        if (r >= 0 && s.params) {
+                const json_t *params = run_parse(t->op->arena, s.params);
+
+                *ret = json_object_size(params) ? params : NULL;
+        }
+        return r;
+}
+
+/* -- The target -------------------------------------------------------------------------------- */
+
+/* A provider need not say where work is done. */
+static const char *target_cwd(const struct run_task *t)
+{
+        return t->cwd ? t->cwd : "/tmp";
+}
+
+/* remote-execution 5.2. */
+static json_t *identity(struct run_task *t)
+{
+        const struct environment *env = &t->record.env;
+        const json_t *metadata = run_parse(t->op->arena, t->record.lease.metadata);
+        json_t *id;
+
+        if (streq(env->driver, "local"))
+                return NULL;
+        if (streq(env->driver, "ssh")) {
+                id = json_pack("{s:s}", "transport", "ssh");
+                json_object_set(id, "host", json_object_get(metadata, "host"));
+                json_object_set(id, "port", json_object_get(metadata, "port"));
+                json_object_set(id, "username", json_object_get(metadata, "username"));
+        } else {
+                id = json_pack("{s:s, s:o, s:s, s:s}", "transport", env->driver, "providerKey",
+                               json_string_or_null(t->record.lease.provider), "environmentId",
+                               env->id, "leaseId", t->record.lease.id);
+        }
+        json_object_set_new(id, "remoteCwd", json_string(target_cwd(t)));
+        return run_keep(t->op->arena, id);
+}
+
+static int64_t config_timeout(struct run_task *t)
+{
+        const json_t *config = run_parse(t->op->arena, t->record.env.config);
+        const json_t *ms = json_object_get(config, "timeoutMs");
+
+        return json_is_integer(ms) && json_integer_value(ms) > 0 ? json_integer_value(ms) : 0;
+}
+
+void run_input(struct run_task *t, const json_t *session)
+{
+        bool is_local = streq(t->record.env.driver, "local");
+
+        t->input = (struct adapter_input){
+                .type = t->agent.adapter_type,
+                .config = t->config,
+                .agent = &t->agent,
+                .company_name = t->company_name,
+                .run_id = t->run.id,
+                .run_at = t->run.created_at,
+                .context = t->context,
+                .session = session,
+                .assets = json_get_object(t->context, RUN_ASSETS_MEMBER),
+                .target = {
+                        .kind = t->record.env.driver,
+                        .cwd = target_cwd(t),
+                        .local_cwd = t->local_cwd,
+                        .identity = identity(t),
+                        .timeout_ms = is_local ? 0 : config_timeout(t),
+                        .is_root = is_local && geteuid() == 0,
+                },
+        };
+}
+
+int run_build(struct run_task *t, bool fresh, struct err *err)
+{
+        const json_t *session;
+        int r = find_session(t, fresh, &session, err);
+
+        if (r < 0)
+                return r;
+        run_input(t, session);
+        return adapter_build(t->op, t->rt, &t->input, fresh, &t->command, err);
+}
+
+int run_rebuild(struct run_task *t, const char *key, struct err *err)
+{
+        bool fresh = key && streq(key, run_key(t, true));
+        int r = key ? run_kept_get(t, key, err) : 0;
+
+        run_find_cwd(t);
+        if (r != 0) /* nothing is kept of what an earlier version started */
+                return MIN(r, 0);
+        r = run_build(t, fresh || !t->run.session_id_before, err);
+        /* Another run of the agent may have left another session since. */
+        if (r >= 0 && !fresh)
+                t->command.session_id = t->run.session_id_before;
+        return r;
+}
+
+/* -- Starting ---------------------------------------------------------------------------------- */
+
+static bool is_configured(const struct run_task *t, const char *name)
+{
+        return json_object_get(json_get_object(t->config, "env"), name) != NULL;
+}
+
+/* What the agent's configuration sets wins over what we would set: the adapter leaves it out, but
+ * for what it has to set anew. The way home is the run's own. Only a local agent may bring a key of
+ * its own. */
+static json_t *variables(struct run_task *t, const struct callback_address *callback)
+{
+        const char *values[] = { callback->url, callback->key, callback->mode };
+        bool is_local = streq(t->record.env.driver, "local");
+        json_t *env = json_object();
+
+        json_object_update(env, t->command.env);
+        for (size_t i = 0; i < ARRAY_LEN(values); i++) {
+                bool own_key = i == 1 && is_local && is_configured(t, callback_names[i]);
+
+                if (values[i] && *values[i] && !own_key)
+                        json_object_set_new(env, callback_names[i], json_string(values[i]));
+        }
+        return env;
+}
+
+static json_t *body_of(struct run_task *t, const char *key, const struct callback_address *callback)
+{
+        const struct adapter_command *c = &t->command;
+        json_t *args = json_array();
+        json_t *body;
+
+        for (const char *const *a = c->args; a && *a; a++)
+                json_array_append_new(args, json_string(*a));
+        body = json_pack("{s:s, s:o, s:o, s:s, s:s}", "command", c->command, "args", args, "env",
+                         variables(t, callback), "idempotencyKey", key, "agentId", t->agent.id);
+        if (c->cwd)
+                json_object_set_new(body, "cwd", json_string(c->cwd));
+        if (c->stdin_text)
+                json_object_set_new(body, "stdin", json_stringn(c->stdin_text, c->stdin_len));
+        if (c->timeout_ms > 0)
+                json_object_set_new(body, "timeoutMs", json_integer(c->timeout_ms));
+        return run_keep(t->op->arena, body);
+}
+
+int run_setup(struct run_task *t, struct err *err)
+{
+        CLEAN(run_command_end_done) struct run_command_end end = { 0 };
+        const struct adapter_command *c = &t->command;
+        const char *key = arena_printf(t->op->arena, "setup:%s", t->run.id);
+        json_t *body;
+        int r;
+
+        if (!c->setup)
+                return 0;
+        body = run_keep(t->op->arena, json_pack("{s:s, s:[s, s], s:s}", "command", "sh", "args",
+                                                "-c", c->setup, "idempotencyKey", key));
+        if (c->cwd)
+                json_object_set_new(body, "cwd", json_string(c->cwd));
+        if (c->setup_timeout_ms > 0)
+                json_object_set_new(body, "timeoutMs", json_integer(c->setup_timeout_ms));
+        FAULT("run.setup.before");
+        r = run_command_wait(t->op, t->rt, &t->record, body, &end, err);
+        FAULT("run.setup.after");
+        if (r == ERR_CANCELLED)
+                return r;
+        err_clear(err);
+        return 0;
+}
+
+int run_start(struct run_task *t, const char *key, const char **ret_id, struct err *err)
+{
+        struct callback_address *callback = arena_new(t->op->arena, struct callback_address);
+        struct exec_request req;
+        int r;
+
+        FAULT("run.callback.before");
+        r = callback_open(t->op, t->rt, &t->run, &t->record, callback, err);
+        FAULT("run.callback.after");
+        if (r ==
+            ERR_UNPROCESSABLE) { /* there is no way home from there; the command goes without */
+                log_warn("a run has no callback channel", LOG_S("run", t->run.id),
+                         LOG_S("error", err->msg));
+                err_clear(err);
+                *callback = (struct callback_address){ 0 };
+        } else if (r < 0) {
+                return run_fail_transport(t, r, "target", err);
+        }
+        t->run.callback_port = callback->port;
+        r = run_command_prepare(t->op, t->rt, &t->record, body_of(t, key, callback), callback->key,
+                                &req, err);
+        if (r < 0)
+                return run_fail_transport(t, r, "target", err);
+        r = exec_agent_find(t->op, t->rt, &t->record, &req, err);
+        if (r >= 0)
+                r = exec_start(t->op, t->rt, &t->record, &req, ret_id, err);
+        explicit_bzero(callback->key, sizeof(callback->key));
+        return r;
+}

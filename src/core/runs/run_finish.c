@@ -1,0 +1,403 @@
+/* From the end of the command to the outcome: the channel is closed, the output read, what was
+ * changed brought home. All of it can be done again. */
+#define _GNU_SOURCE
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "core/runs/run_internal.h"
+#include "core/runs/run_log.h"
+#include "core/workspaces/workspace.h"
+
+#define READ_CHUNK 65536
+
+struct ending {
+        struct run_task *t;
+        struct execution execution;
+        struct adapter_result result;
+        struct run_outcome outcome;
+        bool fresh; /* the second attempt, without a session */
+};
+
+static int get_execution(struct db *db, void *arg, struct err *err)
+{
+        struct ending *e = arg;
+
+        return executions_get(db, e->t->run.execution_id, e->t->op->arena, &e->execution, err);
+}
+
+static bool has_ended(const struct execution *x)
+{
+        return !streq(x->status, EXEC_STARTING) && !streq(x->status, EXEC_RUNNING);
+}
+
+/* -- The log ----------------------------------------------------------------------------------- */
+
+static int finish_log(struct ending *e, struct err *err)
+{
+        struct run_task *t = e->t;
+        CLEAN(cleanup_free) char *out = NULL, *errors = NULL;
+        char hex[65];
+        struct run_log *log;
+        int r = run_log_open(t->rt, &t->run, &log, err);
+
+        if (r < 0)
+                return r;
+        do {
+                r = run_log_pump(log, t->run.execution_id, true, err);
+                if (r >= 0 && op_check(t->op, err) < 0)
+                        r = ERR_CANCELLED;
+        } while (r > 0);
+        if (r >= 0)
+                r = run_log_digest(log, hex, &e->outcome.log_bytes, err);
+        if (r >= 0) {
+                struct run_log_state state;
+
+                e->outcome.log_sha256 = arena_strdup(t->op->arena, hex);
+                run_log_state(log, &state);
+                run_set_output(&t->run, &state);
+                /* Brought in only now, but it was there before the end. */
+                t->run.first_output_at = MIN(t->run.first_output_at, t->run.exited_at);
+        }
+        run_log_close(log);
+        if (r >= 0)
+                r = run_log_excerpts(t->rt, t->run.execution_id, &out, &errors, err);
+        e->outcome.out = arena_strdup(t->op->arena, out);
+        e->outcome.err = arena_strdup(t->op->arena, errors);
+        return r;
+}
+
+/* -- The result -------------------------------------------------------------------------------- */
+
+static int feed(struct ending *e, struct adapter_parser *p, bool is_stderr, struct err *err)
+{
+        CLEAN(cleanup_fd) int fd = -1;
+        CLEAN(cleanup_free) char *chunk = xcalloc(1, READ_CHUNK);
+        ssize_t n;
+
+        if (exec_open_output(e->t->rt, e->t->run.execution_id, is_stderr, &fd, NULL) < 0)
+                return 0; /* it never wrote any */
+        while ((n = read(fd, chunk, READ_CHUNK)) > 0) {
+                int r = op_check(e->t->op, err);
+
+                if (r < 0)
+                        return r;
+                adapter_parser_feed(p, is_stderr, chunk, (size_t)n);
+        }
+        return 0;
+}
+
+static int parse(struct ending *e, struct err *err)
+{
+        struct run_task *t = e->t;
+        const struct execution *x = &e->execution;
+        struct adapter_exit how = {
+                .code = x->exit_code,
+                .signal = arena_strdup(t->op->arena, signal_name((int)x->signal)),
+                .timed_out = x->timed_out,
+                .was_asked = t->end_asked_at != 0,
+        };
+        struct adapter_parser *p;
+        int r = adapter_parser_new(t->rt, &t->input, &t->command, &p, err);
+
+        if (r < 0)
+                return r;
+        r = feed(e, p, false, err);
+        if (r >= 0)
+                r = feed(e, p, true, err);
+        if (r >= 0) {
+                adapter_parser_finish(p, &how, t->op->arena, &e->result);
+                e->outcome.adapter = &e->result;
+        }
+        adapter_parser_free(p);
+        return r;
+}
+
+/* environment-runtime 5.6: timed out, else by the exit code (none counts as 0) and the message. */
+static void judge_end(struct ending *e)
+{
+        struct run_task *t = e->t;
+        const struct execution *x = &e->execution;
+        const struct adapter_result *a = &e->result;
+        struct run_outcome *o = &e->outcome;
+        int signal = a->as_said ? 0 : (int)x->signal;
+
+        o->exit_code = a->exit_code;
+        o->signal = arena_strdup(t->op->arena, signal_name(signal));
+        o->timed_out = x->timed_out;
+        o->error = a->error_message;
+        if (a->as_said)
+                o->result = run_keep(t->op->arena, json_pack("{s:b}", "terminalResultCleanup", 1));
+        if (x->timed_out) {
+                o->status = RUN_TIMED_OUT;
+                o->error_code = a->error_code ? a->error_code : "timeout";
+                if (!o->error)
+                        o->error = arena_printf(t->op->arena, "Timed out after %llds",
+                                                (long long)(t->command.timeout_ms / 1000));
+        } else if (!o->error && o->exit_code <= 0 && signal == 0) {
+                o->status = RUN_SUCCEEDED;
+        } else {
+                o->status = RUN_FAILED;
+                o->error_code = a->error_code ? a->error_code : RUN_FAILED_CODE;
+                if (!o->error && signal)
+                        o->error = arena_printf(t->op->arena, "Process ended by %s", o->signal);
+                else if (!o->error)
+                        o->error = arena_printf(t->op->arena, "Process exited with code %lld",
+                                                (long long)o->exit_code);
+        }
+}
+
+static bool never_began(const struct execution *x)
+{
+        return streq(x->status, EXEC_FAILED) && x->reason &&
+               streq(x->reason, EXEC_UNSTARTED_REASON);
+}
+
+/* The command is gone, and nobody knows how it ended. */
+static void judge_loss(struct ending *e)
+{
+        struct run_outcome *o = &e->outcome;
+
+        o->status = RUN_FAILED;
+        o->error_code = RUN_LOST_CODE;
+        o->exit_code = -1;
+        o->is_lost = true;
+        if (e->t->run.process_pid > 0)
+                o->error = arena_printf(e->t->op->arena,
+                                        "Process lost -- child pid %lld is no longer running",
+                                        (long long)e->t->run.process_pid);
+        else
+                o->error = RUN_LOST_TEXT;
+}
+
+static void judge_refusal(struct ending *e)
+{
+        struct run_outcome *o = &e->outcome;
+
+        o->status = RUN_FAILED;
+        o->error_code = RUN_FAILED_CODE;
+        o->exit_code = e->execution.exit_code;
+        o->error = e->execution.reason ? e->execution.reason : "The command could not be started.";
+}
+
+/* -- The workspace ----------------------------------------------------------------------------- */
+
+/* What cannot be brought home now is saved with the lease's end (docs/workspaces.md). */
+static int restore(struct ending *e, struct err *err)
+{
+        struct run_task *t = e->t;
+        struct restore_report report;
+        struct workspace_row row;
+        int r = workspace_get(t->op, t->rt, t->run.lease_id, &row, err);
+
+        if (r == ERR_NOT_FOUND || (r >= 0 && streq(row.state, WORKSPACE_ENDED))) {
+                err_clear(err);
+                return 0;
+        }
+        if (r < 0)
+                return r;
+        FAULT("run.restore.before");
+        r = workspace_restore(t->op, t->rt, &t->record, NULL, &report, err);
+        FAULT("run.restore.after");
+        if (r >= 0)
+                t->run.restored_at = clock_now_us();
+        return r;
+}
+
+static int note_restore_failure(struct db *db, struct run_task *t, struct err *err)
+{
+        return run_event_add(db, t->rt, &t->run, "error", "error",
+                             "What the run changed could not be brought home; it is saved.",
+                             json_pack("{s:s}", "leaseId", t->run.lease_id), err);
+}
+
+static int bring_home(struct ending *e, struct err *err)
+{
+        struct run_task *t = e->t;
+        int r;
+
+        if (!t->record.lease.id || !streq(t->record.lease.status, LEASE_ACTIVE) ||
+            streq(t->record.env.driver, "local"))
+                return 0;
+        r = restore(e, err);
+        if (r >= 0 || r == ERR_CANCELLED)
+                return r;
+        if (streq(e->outcome.status, RUN_SUCCEEDED)) {
+                e->outcome.status = RUN_FAILED;
+                e->outcome.error_code = "workspace_restore_failed";
+                e->outcome.error =
+                        arena_printf(t->op->arena, "Failed to restore workspace: %s", err->msg);
+        }
+        err_clear(err);
+        return run_step(t, STEP_FINISHING, STEP_FINISHING, note_restore_failure, err);
+}
+
+/* -- Once more without a session --------------------------------------------------------------- */
+
+static int keep_fresh(struct db *db, struct run_task *t, struct err *err)
+{
+        return run_kept_put(db, t, run_key(t, true), err);
+}
+
+/* An agent that is of another kind by now cannot go on with what this one began. */
+static bool may_start_fresh(const struct ending *e)
+{
+        const struct run_task *t = e->t;
+
+        return e->result.unknown_session && t->command.session_id && !e->fresh &&
+               !run_is_terminal(&t->run) && streq(t->input.type, t->agent.adapter_type);
+}
+
+static int start_fresh(struct ending *e, struct err *err)
+{
+        struct run_task *t = e->t;
+        const char *id;
+        int r = run_build(t, true, err);
+
+        if (r >= 0)
+                r = run_ready_session(t, err);
+        if (r >= 0)
+                r = run_step(t, STEP_FINISHING, STEP_FINISHING, keep_fresh, err);
+        FAULT("run.fresh.before");
+        if (r >= 0)
+                r = run_start(t, run_key(t, true), &id, err);
+        FAULT("run.fresh.after");
+        if (r < 0)
+                return r;
+        t->run.execution_id = id;
+        return run_step(t, STEP_FINISHING, STEP_EXECUTING, NULL, err);
+}
+
+/* -- The job ----------------------------------------------------------------------------------- */
+
+/* The command as it was built for this run, which its output is read by. */
+static int rebuild(struct ending *e, struct err *err)
+{
+        struct run_task *t = e->t;
+        int r = run_task_lease(t, err);
+
+        if (r == ERR_NOT_FOUND)
+                err_clear(err);
+        else if (r < 0)
+                return r;
+        return run_rebuild(t, e->execution.idempotency_key, err);
+}
+
+static int note_exit(struct run_task *t, struct err *err)
+{
+        if (!streq(t->run.step, STEP_EXECUTING))
+                return 0;
+        t->run.exited_at = clock_now_us();
+        return run_step(t, STEP_EXECUTING, STEP_FINISHING, NULL, err);
+}
+
+/* 1: it is started once more. */
+static int find_outcome(struct ending *e, struct err *err)
+{
+        const struct execution *x = &e->execution;
+        int r = rebuild(e, err);
+
+        if (r < 0)
+                return r;
+        if ((streq(x->status, EXEC_LOST) && !e->t->end_asked_at) || never_began(x)) {
+                judge_loss(e);
+                return 0;
+        }
+        if (streq(x->status, EXEC_FAILED)) {
+                judge_refusal(e);
+                return 0;
+        }
+        r = parse(e, err);
+        if (r < 0)
+                return r;
+        if (may_start_fresh(e)) {
+                r = start_fresh(e, err);
+                return r < 0 ? r : 1;
+        }
+        judge_end(e);
+        return 0;
+}
+
+static int finish(struct ending *e, struct err *err)
+{
+        struct run_task *t = e->t;
+        int r = note_exit(t, err);
+
+        FAULT("run.finish.exit");
+        callback_close(t->rt, t->run.id);
+        e->fresh = e->execution.idempotency_key &&
+                   streq(e->execution.idempotency_key, run_key(t, true));
+        if (r >= 0)
+                r = finish_log(e, err);
+        if (r >= 0)
+                r = find_outcome(e, err);
+        if (r != 0)
+                return r;
+        return bring_home(e, err);
+}
+
+/* Its record is gone, with its lease when the environment was deleted, or because it is too old.
+ * Nothing of it can be read any more. */
+static enum run_next forget(struct ending *e)
+{
+        struct run_task *t = e->t;
+        CLEAN(err_done) struct err err = { 0 };
+
+        judge_loss(e);
+        e->outcome.is_lost = false; /* it ran where there is nothing now */
+        callback_close(t->rt, t->run.id);
+        if (run_conclude(t, t->run.step, &e->outcome, &err) >= 0)
+                return run_release(t);
+        log_warn("could not record the loss of a run", LOG_S("run", t->run.id),
+                 LOG_S("error", err.msg));
+        return RUN_NEXT_AGAIN;
+}
+
+static enum run_next later(const char *id, const struct err *err)
+{
+        if (err->code != ERR_CANCELLED)
+                log_warn("could not finish a run; it will be tried again", LOG_S("run", id),
+                         LOG_S("error", err->msg));
+        return RUN_NEXT_AGAIN;
+}
+
+static enum run_next work(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        struct run_task t;
+        struct ending e = { .t = &t };
+        int r = run_task_load(op, rt, id, &t, &err);
+
+        if (r == ERR_NOT_FOUND)
+                return RUN_NEXT_DONE;
+        if (r >= 0) {
+                r = store_read(op, rt->store, get_execution, &e, &err);
+                if (r == ERR_NOT_FOUND)
+                        return forget(&e);
+        }
+        if (r < 0)
+                return later(id, &err);
+        if (!has_ended(&e.execution)) {
+                memcpy(ret->execution, t.run.execution_id, UUID_LEN + 1);
+                return RUN_NEXT_WATCH;
+        }
+        r = finish(&e, &err);
+        if (r == ERR_CANCELLED || r == ERR_IO || r == ERR_CONFLICT || r == ERR_BUSY)
+                return later(id, &err);
+        if (r == 1) {
+                if (run_is_terminal(&t.run)) /* cancelled meanwhile: the host has to hear of it */
+                        run_host_kick(rt->runs);
+                memcpy(ret->execution, t.run.execution_id, UUID_LEN + 1);
+                return RUN_NEXT_WATCH;
+        }
+        if (r < 0)
+                e.outcome = run_failure(&t, &err);
+        err_clear(&err);
+        r = run_conclude(&t, STEP_FINISHING, &e.outcome, &err);
+        return r < 0 ? later(id, &err) : run_release(&t);
+}
+
+void run_finish(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
+{
+        ret->next = work(op, rt, id, ret);
+}

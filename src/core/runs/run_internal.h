@@ -1,0 +1,231 @@
+/* Shared by the files of run.h.
+ *
+ * A task is what an operation knows of the run that it works on: the row as it last saw it, the
+ * agent, the place. Every job begins by reading the row again and ends with the step that it
+ * recorded, so jobs of one run may come in any order and after any crash; at any time there is at
+ * most one per run (run_host.c). */
+#ifndef BERTH_CORE_RUN_INTERNAL_H
+#define BERTH_CORE_RUN_INTERNAL_H
+
+#include "core/adapters/adapter_run.h"
+#include "core/callbacks/callback.h"
+#include "core/exec/exec.h"
+#include "core/leases/lease.h"
+#include "core/runs/run.h"
+#include "core/runs/run_log.h"
+#include "core/runs/run_policy.h"
+#include "store/execution_workspaces.h"
+#include "store/issues.h"
+#include "store/projects.h"
+
+#define RUN_FAILED_CODE    "adapter_failed"
+#define RUN_LOST_CODE      "process_lost"
+#define RUN_LOST_TEXT      "Process lost -- server may have restarted"
+#define RUN_CANCELLED_CODE "cancelled"
+#define RUN_CANCELLED_TEXT "Cancelled by control plane"
+#define RUN_ASSETS_MEMBER  "paperclipAssets" /* of the context; adapter_run.h */
+#define RUN_GRACE_MS       15000
+#define RUN_NOTE_MS        10000 /* what writing a row may take, whatever else happens */
+
+/* What is left to do with a run once a job is over. */
+enum run_next {
+        RUN_NEXT_DONE,   /* nothing */
+        RUN_NEXT_WATCH,  /* its command runs: execution_id */
+        RUN_NEXT_HTTP,   /* it is a request that is to be made */
+        RUN_NEXT_FINISH, /* its command is over */
+        RUN_NEXT_AGAIN,  /* could not be done now: the same once more, later */
+};
+
+struct run_result {
+        enum run_next next;
+        char execution[UUID_LEN + 1]; /* of RUN_NEXT_WATCH */
+        int64_t grace_ms;             /* between SIGTERM and SIGKILL */
+        char *input; /* of a command that may not have got all of it; heap, or NULL */
+        size_t input_len;
+};
+
+/* What was chosen for a run (environment-runtime 5.1). */
+struct run_choice {
+        struct environment env;
+        struct issue issue;                   /* id NULL: none */
+        struct project project;               /* id NULL: none */
+        struct execution_workspace workspace; /* id NULL: none */
+        json_t *config;                       /* the workspace's; NULL: none */
+        const char *mode;                     /* of the workspace, or the default */
+};
+
+struct run_task {
+        struct op *op; /* as the agent */
+        struct op own; /* what `op` points to */
+        struct runtime *rt;
+        struct actor actor;
+        struct run run;
+        struct agent agent;
+        const char *company_name;
+        json_t *config;  /* adapterConfig */
+        json_t *context; /* contextSnapshot; written with the next step */
+        struct run_choice choice;
+        struct lease_record record;
+        const struct driver *driver;
+        const char *local_cwd; /* directory on this machine; NULL: none */
+        const char *cwd;       /* where the command starts; NULL: as the driver says */
+        struct adapter_input input;
+        struct adapter_command command;
+        int64_t end_asked_at;     /* of a command that was taken up; 0: it was not */
+        const char *failure_code; /* of the error that is being returned; NULL: adapter_failed */
+};
+
+/* How a run ended. */
+struct run_outcome {
+        const char *status, *error, *error_code, *signal;
+        int64_t exit_code;              /* -1: none */
+        const char *stop_reason;        /* of resultJson */
+        json_t *result;                 /* members of resultJson; NULL: none */
+        struct adapter_result *adapter; /* NULL: the adapter never came to a result */
+        const char *log_sha256, *out, *err;
+        int64_t log_bytes;
+        bool timed_out;
+        bool is_lost; /* by no fault of the command: tried once more */
+};
+
+/* -- run.c -- */
+
+/* Everything of a run that its row leads to. ERR_NOT_FOUND. `op` is the job's. */
+int run_task_load(struct op *op, struct runtime *rt, const char *id, struct run_task *ret,
+                  struct err *err);
+/* Its lease, once there is one; ERR_NOT_FOUND. */
+int run_task_lease(struct run_task *t, struct err *err);
+/* The row as it is now. */
+int run_task_refresh(struct run_task *t, struct err *err);
+/* The same task, deaf to cancel, with time to write something down. */
+struct op run_note_op(const struct run_task *t);
+/* From step to step; what else the task's row carries is written with it, and the context. `with`,
+ * when it is not NULL, is called in the same transaction. Afterwards run.status is what it is by
+ * now. ERR_CONFLICT when somebody else has the run. */
+int run_step(struct run_task *t, const char *from, const char *to,
+             int (*with)(struct db *db, struct run_task *t, struct err *err), struct err *err);
+/* An object that goes with the arena. */
+json_t *run_keep(struct arena *arena, json_t *take_value);
+/* Parsed and kept; an empty object for what is none. */
+json_t *run_parse(struct arena *arena, const char *text);
+/* Live events, once the transaction is committed. */
+void run_announce_status(struct db *db, const struct run *run);
+void run_announce_agent(struct db *db, const struct run *run, const char *status);
+
+/* Rows that are read before anything of them is written. */
+struct run_rows {
+        struct arena *arena; /* of the rows and their texts */
+        struct run *at;
+        size_t n, room;
+};
+int run_rows_add(void *ctx, const struct run *row); /* a run_fn */
+
+/* -- run_queue.c -- */
+
+struct run_ids {
+        char (*at)[UUID_LEN + 1];
+        size_t n, room;
+};
+void run_ids_add(struct run_ids *ids, const char *id);
+void run_ids_done(struct run_ids *ids);
+
+/* One pass over the table: what nobody works on (when asked for), what is to be cancelled, and what
+ * can be claimed. */
+struct run_pass {
+        bool look_for_strays;
+        struct run_ids strays, cancelled, claimed;
+};
+int run_pass(struct op *op, struct runtime *rt, struct run_pass *pass, struct err *err);
+
+/* -- run_select.c -- */
+int run_select(struct run_task *t, struct err *err);
+
+/* -- run_place.c: the lease, the directory, and what makes it ready -- */
+int run_acquire(struct run_task *t, struct err *err);
+int run_stage(struct run_task *t, struct err *err);
+/* An error as `Failed to resolve execution <what> for "<environment>": …`. */
+int run_fail_transport(struct run_task *t, int r, const char *what, struct err *err);
+/* Where commands start, for a run whose place is there already. */
+void run_find_cwd(struct run_task *t);
+
+/* -- run_assets.c: what the agent's program is given beside the work -- */
+/* Bring the assets of its adapter to the place, and write into the context where they are. A run
+ * that cannot have them does not begin. */
+int run_assets(struct run_task *t, struct err *err);
+
+/* -- run_command.c -- */
+/* What its adapter is told. */
+void run_input(struct run_task *t, const json_t *session);
+/* The adapter's input; `session` as saved unless `fresh`. */
+int run_build(struct run_task *t, bool fresh, struct err *err);
+/* The same for a run whose command was started, by the execution's key. */
+int run_rebuild(struct run_task *t, const char *key, struct err *err);
+/* Install what the command needs, where the adapter knows how. That it fails is no error. */
+int run_setup(struct run_task *t, struct err *err);
+/* Start it; the callback is opened. *ret_id: the execution. */
+int run_start(struct run_task *t, const char *key, const char **ret_id, struct err *err);
+/* "run:<id>", or with `fresh` the one of the second attempt. In the arena. */
+const char *run_key(struct run_task *t, bool fresh);
+
+/* -- run_ready.c: asking the place before -- */
+/* A session that is a file, and not one of this directory, is not resumed: the command is built
+ * anew. A fresh one is made, empty. */
+int run_ready_session(struct run_task *t, struct err *err);
+/* ERR_UNPROCESSABLE when the model is none of those that can be had there. */
+int run_ready_model(struct run_task *t, struct err *err);
+
+/* -- run_kept.c: how a command was made, whatever becomes of its agent -- */
+/* Inside a transaction, before it is started under that key. */
+int run_kept_put(struct db *db, struct run_task *t, const char *key, struct err *err);
+/* 1: the task's input and command are as far as its end needs them; 0: nothing is kept. */
+int run_kept_get(struct run_task *t, const char *key, struct err *err);
+
+/* -- run_prepare.c, run_finish.c, run_recover.c: jobs -- */
+void run_prepare(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
+void run_finish(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
+/* Make the request that it is, and finish it. */
+void run_http(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
+/* Take up a run by its step. */
+void run_recover(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
+/* It could not be taken up, again and again: it is over, and nobody knows how it ended. Releasing
+ * its lease ends what is left of it. */
+void run_give_up(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
+
+/* -- run_pump.c: while the command runs -- */
+
+/* How far a command's output was looked at for its last word (adapter_run.h). */
+struct run_word {
+        char execution[UUID_LEN + 1]; /* that the rest is about */
+        const char *type;             /* of its adapter; static; NULL: it has no such word */
+        int64_t line, at;             /* where a line begins; where to look on */
+        bool said;
+};
+
+struct run_pump {
+        const struct exec_view *view; /* is noted in the row; NULL: not now */
+        bool ask;                     /* it lives on after its last word: note that it has to end */
+        struct run_word word;         /* from one time to the next */
+        bool more;                    /* there is more output now */
+        bool asked;                   /* it is noted */
+};
+
+/* Bring output into the log, and see whether it was the last word. */
+void run_pump(struct op *op, struct runtime *rt, const char *id, struct run_pump *pump);
+/* What the row says of the output. */
+void run_set_output(struct run *run, const struct run_log_state *state);
+
+/* -- run_outcome.c -- */
+/* Record how it ended and go on to `releasing`. A run that is terminal already keeps its status. */
+int run_conclude(struct run_task *t, const char *from, const struct run_outcome *outcome,
+                 struct err *err);
+/* The outcome of an error before the command began. */
+struct run_outcome run_failure(const struct run_task *t, const struct err *cause);
+/* Give up the leases and be done. */
+enum run_next run_release(struct run_task *t);
+/* Inside a transaction: the locks that the run has on its issue go. Only once its command is over:
+ * nobody is to begin beside it. */
+int run_free_issue(struct db *db, const struct op *op, const struct run *run, struct err *err);
+/* The events and rows that follow from a terminal status, inside the transaction that set it. */
+int run_note_end(struct db *db, struct runtime *rt, const struct run *run, struct err *err);
+
+#endif

@@ -1,0 +1,384 @@
+/* How a run ended: one transaction for everything that follows from it. Then its leases. */
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "core/issues/issue_internal.h"
+#include "core/runs/run_internal.h"
+#include "core/runs/run_wake.h"
+#include "store/agent_state.h"
+#include "store/run_commands.h"
+
+/* -- What is told ------------------------------------------------------------------------------ */
+
+static const char *event_text(const struct run *run)
+{
+        if (streq(run->status, RUN_SUCCEEDED))
+                return "run succeeded";
+        if (streq(run->status, RUN_CANCELLED))
+                return "run cancelled";
+        return streq(run->status, RUN_TIMED_OUT) ? "run timed out" : "run failed";
+}
+
+static const char *wakeup_status(const struct run *run)
+{
+        if (streq(run->status, RUN_SUCCEEDED))
+                return "completed";
+        return streq(run->status, RUN_CANCELLED) ? "cancelled" : "failed";
+}
+
+int run_note_end(struct db *db, struct runtime *rt, const struct run *run, struct err *err)
+{
+        bool ok = streq(run->status, RUN_SUCCEEDED) || streq(run->status, RUN_CANCELLED);
+        json_t *payload = json_pack("{s:s, s:s?, s:s?}", "status", run->status, "error", run->error,
+                                    "errorCode", run->error_code);
+        int r = runs_drop(db, run->id, run->updated_at, err);
+
+        json_object_set_new(payload, "exitCode",
+                            run->exit_code >= 0 ? json_integer(run->exit_code) : json_null());
+        if (r >= 0)
+                r = runs_note_wakeup(db, run->wakeup_request_id, wakeup_status(run), run->error,
+                                     run->updated_at, err);
+        if (r < 0) {
+                json_decref(payload);
+                return r;
+        }
+        run_announce_status(db, run);
+        return run_event_add(db, rt, run, "lifecycle", ok ? "info" : "error", event_text(run),
+                             payload, err);
+}
+
+int run_free_issue(struct db *db, const struct op *op, const struct run *run, struct err *err)
+{
+        struct issue issue, seen;
+        int r;
+
+        if (!run->issue_id)
+                return 0;
+        r = issues_get(db, run->issue_id, op->arena, &issue, err);
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                return 0;
+        }
+        if (r < 0)
+                return r;
+        seen = issue;
+        if (issue.checkout_run_id && streq(issue.checkout_run_id, run->id))
+                issue.checkout_run_id = NULL;
+        if (issue.execution_run_id && streq(issue.execution_run_id, run->id)) {
+                issue.execution_run_id = NULL;
+                issue.execution_locked_at = 0;
+        }
+        if (issue.checkout_run_id == seen.checkout_run_id &&
+            issue.execution_run_id == seen.execution_run_id)
+                return 0;
+        issue.updated_at = clock_now_us();
+        return issues_update(db, &issue, &seen, err);
+}
+
+/* -- The documents of the row ------------------------------------------------------------------ */
+
+static const char *stop_reason(const struct run *run, const struct run_outcome *o)
+{
+        if (o->stop_reason)
+                return o->stop_reason;
+        if (streq(run->status, RUN_SUCCEEDED))
+                return "completed";
+        if (streq(run->status, RUN_CANCELLED))
+                return "cancelled";
+        return streq(run->status, RUN_TIMED_OUT) ? "timeout" : "failed";
+}
+
+static const char *result_json(struct run_task *t, const struct run *run,
+                               const struct run_outcome *o)
+{
+        json_t *result = json_object();
+        const struct adapter_command *c = &t->command;
+        bool configured = c->timeout_source && streq(c->timeout_source, "configured");
+        const char *text;
+
+        if (o->adapter && o->adapter->result_json)
+                json_object_update(result, o->adapter->result_json);
+        if (o->adapter && o->adapter->summary)
+                json_object_set_new(result, "summary", json_string(o->adapter->summary));
+        if (o->result)
+                json_object_update(result, o->result);
+        json_object_set_new(result, "stopReason", json_string(stop_reason(run, o)));
+        json_object_set_new(result, "timeoutFired", json_boolean(o->timed_out));
+        json_object_set_new(result, "timeoutSource",
+                            json_string(c->timeout_source ? c->timeout_source : "default"));
+        json_object_set_new(result, "timeoutConfigured", json_boolean(configured));
+        json_object_set_new(result, "effectiveTimeoutSec", json_integer(c->timeout_ms / 1000));
+        text = json_to_arena(t->op->arena, result);
+        json_decref(result);
+        return text;
+}
+
+static const char *usage_json(struct run_task *t, const struct adapter_result *a)
+{
+        json_t *usage;
+        const char *text;
+
+        if (!a || (!a->has_usage && !a->has_cost))
+                return NULL;
+        usage = json_pack("{s:I, s:I, s:I, s:s?, s:s?, s:s?, s:s?}", "inputTokens",
+                          (json_int_t)a->input_tokens, "outputTokens", (json_int_t)a->output_tokens,
+                          "cachedInputTokens", (json_int_t)a->cached_input_tokens, "provider",
+                          a->provider, "biller", a->biller, "model", a->model, "billingType",
+                          a->billing_type);
+        if (a->has_cost)
+                json_object_set_new(usage, "costUsd", json_real(a->cost_usd));
+        text = json_to_arena(t->op->arena, usage);
+        json_decref(usage);
+        return text;
+}
+
+/* -- What is remembered of the agent ----------------------------------------------------------- */
+
+static int remember(struct db *db, struct run_task *t, const struct run *run,
+                    const struct run_outcome *o, struct err *err)
+{
+        const struct adapter_result *a = o->adapter;
+        const char *params =
+                a && a->session_params ? json_to_arena(t->op->arena, a->session_params) : NULL;
+        bool clear = a && a->clear_session;
+        const char *type = t->input.type ? t->input.type : t->agent.adapter_type;
+        struct agent_runtime_state state = {
+                .agent_id = run->agent_id,
+                .company_id = run->company_id,
+                .adapter_type = type,
+                .session_id = params ? a->session_id : NULL,
+                .session_display_id = params ? a->session_display_id : NULL,
+                .session_params_json = params,
+                .last_run_id = run->id,
+                .last_run_status = run->status,
+                .last_error = run->error,
+                .total_input_tokens = a ? a->input_tokens : 0,
+                .total_output_tokens = a ? a->output_tokens : 0,
+                .total_cached_input_tokens = a ? a->cached_input_tokens : 0,
+                .total_cost_cents = a && a->has_cost ? (int64_t)(a->cost_usd * 100 + 0.5) : 0,
+                .updated_at = run->updated_at,
+        };
+        struct agent_task_session task = {
+                .agent_id = run->agent_id,
+                .task_key = run->task_key,
+                .adapter_type = type,
+                .session_params_json = params,
+                .session_display_id = state.session_display_id,
+                .last_run_id = run->id,
+                .last_error = run->error,
+                .updated_at = run->updated_at,
+        };
+        int r = agent_runtime_state_add(db, &state, clear, err);
+
+        if (r >= 0 && run->task_key && (params || clear))
+                r = agent_task_session_put(db, &task, err);
+        return r;
+}
+
+static int settle_agent(struct db *db, struct run_task *t, const struct run *run, struct err *err)
+{
+        bool bad = streq(run->status, RUN_FAILED) || streq(run->status, RUN_TIMED_OUT);
+        const char *status = bad ? "error" : "idle";
+        int64_t running;
+        int r = runs_count_running(db, run->agent_id, &running, err);
+
+        if (r < 0)
+                return r;
+        if (running > 0)
+                status = "running";
+        r = agents_note_run(db, run->agent_id, status, run->finished_at, run->updated_at, err);
+        if (r > 0)
+                run_announce_agent(db, run, status);
+        return r;
+}
+
+/* -- Once more --------------------------------------------------------------------------------- */
+
+static bool may_retry(const struct run_task *t, const struct run *run, const struct run_outcome *o)
+{
+        return o->is_lost && streq(run->status, RUN_FAILED) && run->process_loss_retry_count < 1 &&
+               run_agent_is_invokable(&t->agent);
+}
+
+static int queue_again(struct db *db, struct run_task *t, const struct run *run, struct err *err)
+{
+        json_t *context = json_deep_copy(t->context);
+        struct run again = {
+                .id = arena_strdup(t->op->arena, uuid_new().s),
+                .company_id = run->company_id,
+                .agent_id = run->agent_id,
+                .invocation_source = "automation",
+                .trigger_detail = "system",
+                .status = RUN_QUEUED,
+                .step = STEP_QUEUED,
+                .exit_code = -1,
+                .retry_of_run_id = run->id,
+                .process_loss_retry_count = run->process_loss_retry_count + 1,
+                .issue_id = run->issue_id,
+                .task_key = run->task_key,
+                .created_at = clock_now_us(),
+        };
+        int r;
+
+        json_object_del(context, "paperclipEnvironment");
+        json_object_del(context, "paperclipWorkspace");
+        json_object_set_new(context, "retryOfRunId", json_string(run->id));
+        json_object_set_new(context, "wakeReason", json_string("process_lost_retry"));
+        again.context_snapshot = json_to_arena(t->op->arena, context);
+        again.updated_at = again.created_at;
+        json_decref(context);
+        r = runs_insert(db, &again, err);
+        db_announce(db, run->company_id, "heartbeat.run.queued",
+                    json_pack("{s:s, s:s, s:s, s:s, s:n}", "runId", again.id, "agentId",
+                              again.agent_id, "invocationSource", again.invocation_source,
+                              "triggerDetail", again.trigger_detail, "wakeupRequestId"));
+        if (r >= 0)
+                r = run_event_add(db, t->rt, run, "lifecycle", "warn", "run is tried once more",
+                                  json_pack("{s:s}", "retryRunId", again.id), err);
+        return r;
+}
+
+/* -- The transaction --------------------------------------------------------------------------- */
+
+struct conclusion {
+        struct run_task *t;
+        const char *from;
+        const struct run_outcome *o;
+        bool kick;
+};
+
+static void fill(struct conclusion *q, struct run *row, bool was_over)
+{
+        const struct run_outcome *o = q->o;
+        struct arena *a = q->t->op->arena;
+
+        if (!was_over) {
+                row->status = o->status;
+                row->error = o->error;
+                row->error_code = o->error_code;
+                row->finished_at = clock_now_us();
+        }
+        row->signal = o->signal;
+        row->exit_code = o->exit_code;
+        row->usage_json = usage_json(q->t, o->adapter);
+        row->session_id_after = o->adapter ? o->adapter->session_id : NULL;
+        row->log_sha256 = o->log_sha256;
+        row->log_bytes = o->log_bytes ? o->log_bytes : row->log_bytes;
+        row->stdout_excerpt = o->out;
+        row->stderr_excerpt = o->err;
+        row->updated_at = clock_now_us();
+        if (!was_over && may_retry(q->t, row, o))
+                row->error = arena_printf(a, "%s; retrying once", row->error);
+        row->result_json = result_json(q->t, row, o);
+}
+
+static int conclude(struct db *db, void *arg, struct err *err)
+{
+        struct conclusion *q = arg;
+        struct run_task *t = q->t;
+        struct run row;
+        const char *before;
+        bool was_over;
+        int r = runs_get(db, t->run.id, t->op->arena, &row, err);
+
+        if (r < 0)
+                return r;
+        if (!streq(row.step, q->from))
+                return err_set(err, ERR_CONFLICT, "Somebody else works on the run.");
+        before = row.status;
+        was_over = run_is_terminal(&row);
+        /* The rest is in the row for every reader, the step for us. */
+        row.context_snapshot = json_to_arena(t->op->arena, t->context);
+        row.exited_at = t->run.exited_at;
+        row.restored_at = t->run.restored_at;
+        row.owner = t->rt->node.instance.s;
+        fill(q, &row, was_over);
+        r = runs_end(db, &row, before, err);
+        if (r >= 0)
+                r = runs_step(db, &row, q->from, STEP_RELEASING, err);
+        if (r == 0)
+                return err_set(err, ERR_CONFLICT, "Somebody else works on the run.");
+        if (r >= 0 && t->run.last_output_at)
+                r = runs_note_output(db, &t->run, err);
+        if (r >= 0)
+                r = remember(db, t, &row, q->o, err);
+        if (r >= 0 && !was_over)
+                r = run_note_end(db, t->rt, &row, err);
+        if (r >= 0)
+                r = run_free_issue(db, t->op, &row, err);
+        if (r >= 0 && !was_over && may_retry(t, &row, q->o))
+                r = queue_again(db, t, &row, err);
+        if (r >= 0)
+                r = run_wake_promote_in(db, t->op, t->rt, &row, &q->kick, err);
+        if (r >= 0)
+                r = settle_agent(db, t, &row, err);
+        return r < 0 ? r : runs_get(db, row.id, t->op->arena, &t->run, err);
+}
+
+int run_conclude(struct run_task *t, const char *from, const struct run_outcome *outcome,
+                 struct err *err)
+{
+        struct conclusion q = { t, from, outcome, false };
+        struct op op = run_note_op(t);
+        int r;
+
+        FAULT("run.conclude.before");
+        r = store_write(&op, t->rt->store, conclude, &q, err);
+        FAULT("run.conclude.after");
+        if (r >= 0 && q.kick)
+                run_host_kick(t->rt->runs);
+        return r;
+}
+
+struct run_outcome run_failure(const struct run_task *t, const struct err *cause)
+{
+        return (struct run_outcome){
+                .status = RUN_FAILED,
+                .error = arena_strdup(t->op->arena, cause->msg),
+                .error_code = t->failure_code ? t->failure_code : RUN_FAILED_CODE,
+                .exit_code = -1,
+        };
+}
+
+/* -- Giving up what it had --------------------------------------------------------------------- */
+
+static int ignore(void *ctx, const struct lease_record *record)
+{
+        return 0;
+}
+
+static int forget_commands(struct db *db, struct run_task *t, struct err *err)
+{
+        return run_commands_delete(db, t->run.id, err);
+}
+
+enum run_next run_release(struct run_task *t)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        bool bad = streq(t->run.status, RUN_FAILED) || streq(t->run.status, RUN_TIMED_OUT);
+        struct op op = *t->op;
+        int r;
+
+        if (op_check(t->op, NULL) < 0) /* the job was cancelled with the run: another one goes on */
+                return RUN_NEXT_AGAIN;
+        callback_settle(t->op, t->rt, t->run.id);
+        op.actor = &actor_system;
+        FAULT("run.release.before");
+        r = lease_release_run(&op, t->rt, t->run.id, bad ? LEASE_FAILED : LEASE_RELEASED, ignore,
+                              NULL, &err);
+        FAULT("run.release.after");
+        /* A lease whose place cannot be given up has ended all the same, and the sweeper goes on
+         * with the place. One that has not ended is still ours. */
+        if (r < 0)
+                log_warn("could not release the leases of a run", LOG_S("run", t->run.id),
+                         LOG_S("error", err.msg));
+        if (r == ERR_CANCELLED || r == ERR_IO)
+                return RUN_NEXT_AGAIN;
+        err_clear(&err);
+        t->run.released_at = clock_now_us();
+        r = run_step(t, STEP_RELEASING, STEP_DONE, forget_commands, &err);
+        FAULT("run.done");
+        if (r < 0 && r != ERR_CONFLICT)
+                return RUN_NEXT_AGAIN;
+        return RUN_NEXT_DONE;
+}

@@ -1,0 +1,339 @@
+/* The place of a run: its lease, and its directory there (environment-runtime 5.3, 5.4). */
+#define _GNU_SOURCE
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/path.h"
+#include "core/adapters/adapter.h"
+#include "core/runs/provision.h"
+#include "core/runs/run_internal.h"
+#include "core/runs/run_wait.h"
+#include "core/workspaces/workspace.h"
+
+#define AGENTS_DIR "agents"
+
+static bool is_local(const struct run_task *t)
+{
+        return streq(t->choice.env.driver, "local");
+}
+
+/* `text "name" (driver): what it was`, with the code that names the step. */
+static int fail(struct run_task *t, int r, const char *code, const char *text, struct err *err)
+{
+        const struct environment *env = &t->choice.env;
+
+        if (r == ERR_CANCELLED)
+                return r;
+        t->failure_code = code;
+        return err_set(err, r, "%s \"%s\" (%s): %s", text, env->name, env->driver, err->msg);
+}
+
+int run_fail_transport(struct run_task *t, int r, const char *what, struct err *err)
+{
+        if (r == ERR_CANCELLED)
+                return r;
+        t->failure_code = "transport_resolution_failed";
+        return err_set(err, r, "Failed to resolve execution %s for \"%s\": %s", what,
+                       t->record.env.name, err->msg);
+}
+
+/* A command that has to run elsewhere must not run here instead. */
+static int check_adapter(struct run_task *t, struct err *err)
+{
+        const struct environment *env = &t->choice.env;
+
+        if (is_local(t) || adapter_is_remote_capable(t->agent.adapter_type))
+                return 0;
+        t->failure_code = "unsupported_adapter_environment";
+        return err_set(err, ERR_UNPROCESSABLE,
+                       "Adapter \"%s\" cannot run in environment \"%s\" (%s).",
+                       t->agent.adapter_type, env->name, env->driver);
+}
+
+static int note_lease(struct run_task *t, struct err *err)
+{
+        t->run.environment_id = t->choice.env.id;
+        t->run.lease_id = t->record.lease.id;
+        t->run.leased_at = clock_now_us();
+        return run_step(t, STEP_PREPARING, STEP_PREPARING, NULL, err);
+}
+
+int run_acquire(struct run_task *t, struct err *err)
+{
+        struct lease_request req = {
+                .run_id = t->run.id,
+                .issue_id = t->choice.issue.id,
+                .execution_workspace_id = t->choice.workspace.id,
+                .execution_workspace_mode = t->choice.mode,
+                .idempotency_key = run_key(t, false),
+        };
+        int r = check_adapter(t, err);
+
+        if (r < 0)
+                return r;
+        FAULT("run.acquire.before");
+        r = lease_acquire(t->op, t->rt, &t->choice.env, &req, &t->record, err);
+        FAULT("run.acquire.after");
+        if (r < 0)
+                return fail(t, r, "lease_acquire_failed", "Failed to acquire lease for environment",
+                            err);
+        r = lease_driver(t->rt, &t->record, &t->driver, err);
+        if (r < 0)
+                return run_fail_transport(t, r, "transport", err);
+        return note_lease(t, err);
+}
+
+/* -- The directory ----------------------------------------------------------------------------- */
+
+static const char *agent_home(struct run_task *t)
+{
+        return arena_printf(t->op->arena, "%s/" AGENTS_DIR "/%s", t->rt->data_dir, t->agent.id);
+}
+
+/* The one of the workspace, else the one that the agent's configuration names. Both are the
+ * board's to set: nothing of it comes from the run's context, which agents have a part in. */
+static const char *find_directory(struct run_task *t, const char **ret_source)
+{
+        const char *cwd = arena_strtrim(t->op->arena, t->choice.workspace.cwd);
+
+        *ret_source = "project_primary";
+        if (!cwd) {
+                *ret_source = "adapter_config";
+                cwd = arena_strtrim(t->op->arena, json_get_string(t->config, "cwd"));
+        }
+        if (!cwd && is_local(t)) {
+                *ret_source = "agent_home";
+                cwd = agent_home(t);
+        }
+        return cwd;
+}
+
+static int make_directory(struct run_task *t, const char *cwd, struct err *err)
+{
+        int r;
+
+        if (*cwd != '/')
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "Working directory must be an absolute path: \"%s\"", cwd);
+        if (!is_local(t))
+                return 0;
+        r = path_make_dirs(cwd, 0755, err);
+        return r < 0 ? err_wrap(err, r, "Could not create working directory \"%s\"", cwd) : r;
+}
+
+static const char *lease_text(struct run_task *t, const char *key)
+{
+        return json_get_string(run_parse(t->op->arena, t->record.lease.metadata), key);
+}
+
+void run_find_cwd(struct run_task *t)
+{
+        const json_t *here = json_get_object(t->context, "paperclipWorkspace");
+
+        t->local_cwd = json_get_string(here, "cwd");
+        t->cwd = json_get_string(json_get_object(t->context, "paperclipEnvironment"), "cwd");
+}
+
+/* What the agent is told about where it works. */
+static void describe_workspace(struct run_task *t, const char *source)
+{
+        const struct execution_workspace *w = &t->choice.workspace;
+        json_t *here = json_pack("{s:s?, s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:s?, s:s?}", "cwd",
+                                 t->local_cwd, "source", source, "mode", t->choice.mode, "strategy",
+                                 w->strategy_type, "projectId", t->choice.project.id, "workspaceId",
+                                 w->id, "repoUrl", w->repo_url, "repoRef", w->base_ref,
+                                 "branchName", w->branch_name);
+
+        if (is_local(t))
+                json_object_set_new(here, "agentHome", json_string(agent_home(t)));
+        json_object_set_new(t->context, "paperclipWorkspace", here);
+}
+
+static void describe_environment(struct run_task *t, const json_t *realization)
+{
+        static const char *const hosts[] = { "host", "port", "username" };
+        const json_t *metadata = run_parse(t->op->arena, t->record.lease.metadata);
+        const struct environment *env = &t->choice.env;
+        json_t *place =
+                json_pack("{s:s, s:s, s:s, s:s, s:o}", "id", env->id, "name", env->name, "driver",
+                          env->driver, "leaseId", t->record.lease.id, "workspaceRealization",
+                          realization ? json_deep_copy(realization) : json_object());
+
+        if (json_get_string(metadata, "remoteCwd")) {
+                json_object_set(place, "remoteCwd", json_object_get(metadata, "remoteCwd"));
+                for (size_t i = 0; i < ARRAY_LEN(hosts); i++)
+                        if (json_object_get(metadata, hosts[i]))
+                                json_object_set(place, hosts[i],
+                                                json_object_get(metadata, hosts[i]));
+        }
+        if (t->cwd)
+                json_object_set_new(place, "cwd", json_string(t->cwd));
+        json_object_set_new(t->context, "paperclipEnvironment", place);
+}
+
+/* -- Realizing --------------------------------------------------------------------------------- */
+
+static json_t *realization_of(struct run_task *t, const char *source)
+{
+        const struct execution_workspace *w = &t->choice.workspace;
+        struct realization_input input = {
+                .adapter_type = t->agent.adapter_type,
+                .company_id = t->run.company_id,
+                .environment_id = t->choice.env.id,
+                .run_id = t->run.id,
+                .execution_workspace_id = w->id,
+                .issue_id = t->choice.issue.id,
+                .mode = t->choice.mode,
+                .source_kind = source,
+                .strategy = w->strategy_type,
+                .local_path = t->local_cwd,
+                .project_id = t->choice.project.id,
+                .repo_url = w->repo_url,
+                .repo_ref = w->base_ref,
+                .branch_name = w->branch_name,
+                .config = t->choice.config,
+        };
+
+        return run_keep(t->op->arena, realization_request(&input));
+}
+
+/* Keep what was realized with the workspace, as lease_realize() does with the lease. */
+struct note {
+        struct run_task *t;
+        json_t *request;
+        const json_t *realization;
+};
+
+static int note_workspace(struct db *db, void *arg, struct err *err)
+{
+        struct note *n = arg;
+        struct execution_workspace *w = &n->t->choice.workspace;
+        json_t *metadata;
+        int64_t seen;
+        int r = execution_workspaces_get(db, w->id, n->t->op->arena, w, err);
+
+        if (r < 0)
+                return r;
+        metadata = run_parse(n->t->op->arena, w->metadata);
+        json_object_set(metadata, "workspaceRealizationRequest", n->request);
+        json_object_set(metadata, "workspaceRealization", (json_t *)n->realization);
+        w->metadata = json_to_arena(n->t->op->arena, metadata);
+        seen = w->updated_at;
+        w->updated_at = clock_now_us();
+        return execution_workspaces_replace(db, w, seen, err);
+}
+
+static int realize(struct run_task *t, json_t *request, json_t **ret, struct err *err)
+{
+        CLEAN(buf_done) struct buf answer = BUF_INIT;
+        const char *remote = lease_text(t, "remoteCwd");
+        json_t *workspace = run_keep(t->op->arena,
+                                     json_pack("{s:s, s:{s:O}}", "mode", t->choice.mode, "metadata",
+                                               "workspaceRealizationRequest", request));
+        json_t *document;
+        int r;
+
+        *ret = NULL;
+        if (t->local_cwd)
+                json_object_set_new(workspace, "localPath", json_string(t->local_cwd));
+        if (remote && *remote)
+                json_object_set_new(workspace, "remotePath", json_string(remote));
+        r = lease_realize(t->op, t->rt, t->record.lease.id, workspace, &answer, err);
+        if (r < 0)
+                return r;
+        document = run_parse(t->op->arena, buf_str(&answer));
+        *ret = json_get_object(json_get_object(document, "metadata"), "workspaceRealization");
+        if (!t->cwd && !is_local(t))
+                t->cwd = arena_strtrim(t->op->arena, json_get_string(document, "cwd"));
+        if (json_object_size(*ret) > 0 && t->choice.workspace.id) {
+                struct note n = { t, request, *ret };
+
+                r = store_write(t->op, t->rt->store, note_workspace, &n, err);
+        }
+        return r;
+}
+
+/* Read the lease again: staging and realizing write to its metadata. */
+static int reload_lease(struct run_task *t, struct err *err)
+{
+        return lease_load(t->op, t->rt, t->record.lease.id, &t->record, err);
+}
+
+static int bring_in(struct run_task *t, struct err *err)
+{
+        struct stage_request req = { .local_path = t->local_cwd };
+        struct workspace_row row;
+        int r;
+
+        FAULT("run.stage.before");
+        r = workspace_stage(t->op, t->rt, &t->record, &req, &row, err);
+        FAULT("run.stage.after");
+        if (r >= 0)
+                r = reload_lease(t, err);
+        if (r >= 0)
+                t->cwd = row.cwd;
+        return r;
+}
+
+static int provision(struct run_task *t, const json_t *request, struct err *err)
+{
+        const struct environment *env = &t->choice.env;
+        json_t *body = provision_command(request, env->driver, t->cwd, lease_text(t, "remoteCwd"),
+                                         t->local_cwd);
+        CLEAN(run_command_end_done) struct run_command_end end = { 0 };
+        CLEAN(cleanup_free) char *failure = NULL;
+        int r;
+
+        if (!body)
+                return 0;
+        run_keep(t->op->arena, body);
+        json_object_set_new(body, "idempotencyKey",
+                            json_string(arena_printf(t->op->arena, "provision:%s", t->run.id)));
+        FAULT("run.provision.before");
+        r = run_command_wait(t->op, t->rt, &t->record, body, &end, err);
+        FAULT("run.provision.after");
+        if (r < 0)
+                return fail(t, r, "workspace_realization_failed",
+                            "Failed to provision workspace for environment", err);
+        failure = provision_failure(env->name, env->driver, &end.how);
+        if (!failure)
+                return 0;
+        t->failure_code = "workspace_realization_failed";
+        return err_set(err, ERR_PROVIDER, "%s", failure);
+}
+
+static int note_staged(struct run_task *t, struct err *err)
+{
+        t->run.staged_at = clock_now_us();
+        return run_step(t, STEP_PREPARING, STEP_PREPARING, NULL, err);
+}
+
+int run_stage(struct run_task *t, struct err *err)
+{
+        const char *source;
+        json_t *request, *realization = NULL;
+        int r = 0;
+
+        t->local_cwd = find_directory(t, &source);
+        if (t->local_cwd)
+                r = make_directory(t, t->local_cwd, err);
+        if (is_local(t))
+                t->cwd = t->local_cwd;
+        else if (r >= 0 && t->local_cwd)
+                r = bring_in(t, err);
+        request = realization_of(t, source);
+        if (r >= 0 && !streq(t->choice.env.driver, "plugin"))
+                r = realize(t, request, &realization, err);
+        if (r >= 0)
+                r = reload_lease(t, err);
+        if (r < 0)
+                return fail(t, r, "workspace_realization_failed",
+                            "Failed to realize workspace for environment", err);
+        if (!t->cwd)
+                t->cwd = lease_text(t, "remoteCwd");
+        describe_workspace(t, source);
+        describe_environment(t, realization);
+        r = provision(t, request, err);
+        return r < 0 ? r : note_staged(t, err);
+}

@@ -1,0 +1,127 @@
+/* From a claim to a command that runs. Each step is recorded before the next begins; an error ends
+ * the run with the code of what failed, and gives up what was leased. */
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "core/runs/run_internal.h"
+
+/* The list of events says what is run before it is. */
+static int add_invocation(struct db *db, struct run_task *t, struct err *err)
+{
+        int r = run_kept_put(db, t, run_key(t, false), err);
+
+        if (r < 0 || !t->command.invocation)
+                return r;
+        return run_event_add(db, t->rt, &t->run, "adapter.invoke", "info", "adapter invocation",
+                             json_incref(t->command.invocation), err);
+}
+
+static int note_command(struct run_task *t, struct err *err)
+{
+        t->run.session_id_before = t->command.session_id;
+        t->run.log_ref = arena_printf(t->op->arena, "%s/%s/%s.ndjson", t->run.company_id,
+                                      t->run.agent_id, t->run.id);
+        return run_step(t, STEP_PREPARING, STEP_PREPARING, add_invocation, err);
+}
+
+static int note_execution(struct run_task *t, const char *id, struct err *err)
+{
+        t->run.execution_id = id;
+        t->run.spawned_at = id ? clock_now_us() : 0; /* a request waits for its turn: run_http.c */
+        return run_step(t, STEP_PREPARING, STEP_EXECUTING, NULL, err);
+}
+
+/* Cancelled while it was prepared: nothing is begun any more. */
+static int still_wanted(struct run_task *t, struct err *err)
+{
+        if (run_is_terminal(&t->run))
+                return err_set(err, ERR_CANCELLED, RUN_CANCELLED_TEXT);
+        return op_check(t->op, err);
+}
+
+static int prepare(struct run_task *t, struct err *err)
+{
+        const char *id;
+        int r = still_wanted(t, err);
+
+        if (r >= 0)
+                r = run_select(t, err);
+        if (r >= 0)
+                r = run_acquire(t, err);
+        if (r >= 0)
+                r = still_wanted(t, err);
+        if (r >= 0)
+                r = run_stage(t, err);
+        if (r >= 0)
+                r = still_wanted(t, err);
+        if (r >= 0)
+                r = run_assets(t, err);
+        if (r >= 0)
+                r = still_wanted(t, err);
+        if (r >= 0)
+                r = run_build(t, false, err);
+        if (r >= 0)
+                r = run_ready_session(t, err);
+        if (r >= 0)
+                r = note_command(t, err);
+        if (r >= 0 && !run_is_terminal(&t->run))
+                r = run_setup(t, err);
+        if (r >= 0)
+                r = still_wanted(t, err);
+        if (r >= 0)
+                r = run_ready_model(t, err);
+        if (r >= 0)
+                r = still_wanted(t, err);
+        if (r < 0)
+                return r;
+        if (t->command.is_http)
+                return note_execution(t, NULL, err);
+        FAULT("run.start.before");
+        r = run_start(t, run_key(t, false), &id, err);
+        FAULT("run.start.after");
+        return r < 0 ? r : note_execution(t, id, err);
+}
+
+/* Cancelled although nobody wants the run to end: the daemon is stopping, and the next one will
+ * find the step. */
+static bool is_stopping(struct run_task *t, int r)
+{
+        return r == ERR_CANCELLED && run_task_refresh(t, NULL) >= 0 && !run_is_terminal(&t->run);
+}
+
+static enum run_next work(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
+{
+        CLEAN(err_done) struct err err = { 0 }, why = { 0 };
+        struct run_outcome outcome;
+        struct run_task t;
+        int r = run_task_load(op, rt, id, &t, &err);
+
+        if (r < 0)
+                return r == ERR_NOT_FOUND ? RUN_NEXT_DONE : RUN_NEXT_AGAIN;
+        if (!streq(t.run.step, STEP_PREPARING))
+                return RUN_NEXT_DONE;
+        r = prepare(&t, &err);
+        FAULT("run.prepared");
+        if (r >= 0 && t.command.is_http)
+                return RUN_NEXT_HTTP;
+        if (r >= 0) {
+                memcpy(ret->execution, t.run.execution_id, UUID_LEN + 1);
+                if (t.command.grace_ms > 0)
+                        ret->grace_ms = t.command.grace_ms;
+                return RUN_NEXT_WATCH;
+        }
+        if (is_stopping(&t, r))
+                return RUN_NEXT_DONE;
+        outcome = run_failure(&t, &err);
+        if (run_conclude(&t, STEP_PREPARING, &outcome, &why) < 0) {
+                log_warn("could not record how a run ended", LOG_S("run", id),
+                         LOG_S("error", why.msg));
+                return RUN_NEXT_AGAIN;
+        }
+        return run_release(&t);
+}
+
+void run_prepare(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
+{
+        ret->next = work(op, rt, id, ret);
+}

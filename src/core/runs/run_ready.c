@@ -1,0 +1,101 @@
+/* Asking a place, before the command of a run starts there: whether the session is one that can be
+ * resumed, and whether the model can be had. Nothing is open yet that would have to be closed. */
+#include "base/fault.h"
+#include "core/runs/run_internal.h"
+#include "core/runs/run_wait.h"
+
+#define HELPER_MS     15000
+#define MODELS_MAX    ((size_t)1 << 20)
+#define HEADER_SCRIPT "[ -f \"$1\" ] && head -c 65536 \"$1\" | head -n 1"
+#define NEW_SCRIPT    "mkdir -p \"${1%/*}\" && : >>\"$1\""
+
+/* -- Sessions that are files ------------------------------------------------------------------- */
+
+static int run_script(struct run_task *t, const char *what, const char *script, const char *path,
+                      struct run_command_end *end, struct err *err)
+{
+        const char *key = arena_printf(t->op->arena, "%s:%s", what, t->run.id);
+        json_t *body = json_pack("{s:s, s:[s, s, s, s], s:s, s:s, s:I}", "command", "sh", "args",
+                                 "-c", script, "sh", path, "cwd", t->command.cwd, "idempotencyKey",
+                                 key, "timeoutMs", (json_int_t)HELPER_MS);
+
+        return run_command_wait(t->op, t->rt, &t->record, run_keep(t->op->arena, body), end, err);
+}
+
+/* What cannot be read is none; only a place that cannot be asked is an error. */
+static int read_header(struct run_task *t, bool *ret_fits, struct err *err)
+{
+        CLEAN(run_command_end_done) struct run_command_end end = { 0 };
+        int r;
+
+        FAULT("run.session.before");
+        r = run_script(t, "session", HEADER_SCRIPT, t->command.session_id, &end, err);
+        FAULT("run.session.after");
+        *ret_fits = r >= 0 &&
+                    adapter_session_fits(t->command.session_header, buf_str(&end.out), end.out.len);
+        return r;
+}
+
+static int make_file(struct run_task *t, struct err *err)
+{
+        CLEAN(run_command_end_done) struct run_command_end end = { 0 };
+        int r;
+
+        FAULT("run.session.new.before");
+        r = run_script(t, "session-new", NEW_SCRIPT, t->command.new_session_id, &end, err);
+        FAULT("run.session.new.after");
+        if (r >= 0 && (!end.how.has_code || end.how.code != 0))
+                return err_set(err, ERR_PROVIDER, "The session file %s could not be made.",
+                               t->command.new_session_id);
+        return r;
+}
+
+int run_ready_session(struct run_task *t, struct err *err)
+{
+        bool fits;
+        int r;
+
+        if (!t->command.session_header)
+                return 0;
+        if (t->command.session_id) {
+                r = read_header(t, &fits, err);
+                if (r >= 0 && !fits)
+                        r = run_build(t, true, err);
+                if (r < 0 || fits)
+                        return r;
+        }
+        return t->command.new_session_id ? make_file(t, err) : 0;
+}
+
+/* -- Models ------------------------------------------------------------------------------------ */
+
+static json_t *list_body(struct run_task *t)
+{
+        const struct adapter_command *c = &t->command;
+        const char *key = arena_printf(t->op->arena, "models:%s", t->run.id);
+        json_t *args = json_array(), *body;
+
+        for (const char *const *arg = c->list_argv + 1; *arg; arg++)
+                json_array_append_new(args, json_string(*arg));
+        body = json_pack("{s:s, s:o, s:O, s:s, s:s, s:I, s:s}", "command", c->list_argv[0], "args",
+                         args, "env", c->env, "agentId", t->agent.id, "idempotencyKey", key,
+                         "timeoutMs", (json_int_t)c->list_timeout_ms, "cwd", c->cwd);
+        return run_keep(t->op->arena, body);
+}
+
+int run_ready_model(struct run_task *t, struct err *err)
+{
+        CLEAN(run_command_end_done) struct run_command_end end = { .max = MODELS_MAX };
+        const char *fault;
+        int r;
+
+        if (!t->command.list_argv)
+                return 0;
+        FAULT("run.models.before");
+        r = run_command_wait(t->op, t->rt, &t->record, list_body(t), &end, err);
+        FAULT("run.models.after");
+        if (r < 0)
+                return r;
+        fault = adapter_model_fault(t->op->arena, &t->input, &t->command, &end.how);
+        return fault ? err_set(err, ERR_UNPROCESSABLE, "%s", fault) : 0;
+}

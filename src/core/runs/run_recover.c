@@ -1,0 +1,181 @@
+/* Taking up a run that nobody works on, by its step: after a restart of the daemon, and when a job
+ * could not be done. A command that was recorded goes on; one that was not never will under this
+ * run's id, so its run is told as lost and tried once more under another. A request that was
+ * announced may have arrived, so that is not tried again; one that waited for its turn is made. */
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "core/runs/run_internal.h"
+
+#define LOST_REQUEST_TEXT                                                                          \
+        "Process lost -- the request was being made when the server stopped; it may have arrived " \
+        "and is not made again"
+
+#define GIVEN_UP_TEXT                                                                              \
+        "Process lost -- its end could not be read or recorded, although it was tried many times"
+
+struct search {
+        struct run_task *t;
+        struct execution row;
+};
+
+static int find_execution(struct db *db, void *arg, struct err *err)
+{
+        struct search *s = arg;
+
+        return executions_by_key(db, s->t->run.lease_id, run_key(s->t, false), s->t->op->arena,
+                                 &s->row, err);
+}
+
+static int get_execution(struct db *db, void *arg, struct err *err)
+{
+        struct search *s = arg;
+
+        return executions_get(db, s->t->run.execution_id, s->t->op->arena, &s->row, err);
+}
+
+static int adopt(struct db *db, void *arg, struct err *err)
+{
+        struct run_task *t = arg;
+        int r = runs_adopt(db, t->run.id, t->run.owner, t->rt->node.instance.s, clock_now_us(),
+                           err);
+
+        return r < 0 ? r : runs_get(db, t->run.id, t->op->arena, &t->run, err);
+}
+
+/* The way home goes on where it was. A channel that cannot be opened is no reason to end the
+ * command: it may not need it. */
+static void open_callback(struct run_task *t)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        struct callback_address *address = arena_new(t->op->arena, struct callback_address);
+
+        if (run_task_lease(t, &err) < 0 || run_is_terminal(&t->run))
+                return;
+        if (callback_open(t->op, t->rt, &t->run, &t->record, address, &err) < 0)
+                log_warn("the callback channel of a run could not be taken up",
+                         LOG_S("run", t->run.id), LOG_S("error", err.msg));
+        explicit_bzero(address->key, sizeof(address->key));
+}
+
+/* Its input was in the memory of the daemon that started it. What the command has of it by now is
+ * known to its box, which takes the rest. */
+static void keep_input(struct run_task *t, struct run_result *ret)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        struct search s = { .t = t };
+        int r = t->driver ? store_read(t->op, t->rt->store, get_execution, &s, &err) : -1;
+
+        if (r >= 0)
+                r = run_rebuild(t, s.row.idempotency_key, &err);
+        if (r < 0)
+                return;
+        if (t->command.grace_ms > 0)
+                ret->grace_ms = t->command.grace_ms;
+        if (!t->command.stdin_text)
+                return;
+        ret->input = xcalloc(1, t->command.stdin_len + 1);
+        ret->input_len = t->command.stdin_len;
+        memcpy(ret->input, t->command.stdin_text, ret->input_len);
+}
+
+static enum run_next go_on(struct run_task *t, struct run_result *ret)
+{
+        open_callback(t);
+        keep_input(t, ret);
+        memcpy(ret->execution, t->run.execution_id, UUID_LEN + 1);
+        return RUN_NEXT_WATCH;
+}
+
+/* Nothing of it can go on; `again`: it may be tried once more, as another run. */
+static enum run_next lose(struct run_task *t, const char *why, bool again)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        struct run_outcome outcome = {
+                .status = RUN_FAILED,
+                .error = why,
+                .error_code = RUN_LOST_CODE,
+                .exit_code = -1,
+                .is_lost = again,
+        };
+
+        if (run_conclude(t, t->run.step, &outcome, &err) < 0) {
+                log_warn("could not record the loss of a run", LOG_S("run", t->run.id),
+                         LOG_S("error", err.msg));
+                return RUN_NEXT_AGAIN;
+        }
+        return run_release(t);
+}
+
+static enum run_next recover_preparing(struct run_task *t, struct run_result *ret)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        struct search s = { .t = t };
+        int r = ERR_NOT_FOUND;
+
+        if (t->run.lease_id)
+                r = store_read(t->op, t->rt->store, find_execution, &s, &err);
+        if (r == ERR_NOT_FOUND)
+                return lose(t, RUN_LOST_TEXT, true);
+        if (r < 0)
+                return RUN_NEXT_AGAIN;
+        t->run.execution_id = s.row.id;
+        t->run.spawned_at = s.row.started_at ? s.row.started_at : s.row.created_at;
+        if (run_step(t, STEP_PREPARING, STEP_EXECUTING, NULL, &err) < 0)
+                return RUN_NEXT_AGAIN;
+        return go_on(t, ret);
+}
+
+/* The run, ours from here on. */
+static int take_up(struct op *op, struct runtime *rt, const char *id, struct run_task *t)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        int r = run_task_load(op, rt, id, t, &err);
+
+        if (r == ERR_NOT_FOUND)
+                return r;
+        FAULT("run.adopt.before");
+        if (r >= 0)
+                r = store_write(op, rt->store, adopt, t, &err);
+        FAULT("run.adopt.after");
+        if (r < 0)
+                log_warn("could not take up a run", LOG_S("run", id), LOG_S("error", err.msg));
+        return r;
+}
+
+static enum run_next work(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
+{
+        struct run_task t;
+        int r = take_up(op, rt, id, &t);
+
+        if (r < 0)
+                return r == ERR_NOT_FOUND ? RUN_NEXT_DONE : RUN_NEXT_AGAIN;
+        if (streq(t.run.step, STEP_PREPARING))
+                return recover_preparing(&t, ret);
+        if (streq(t.run.step, STEP_EXECUTING) && !t.run.execution_id)
+                return t.run.spawned_at ? lose(&t, LOST_REQUEST_TEXT, false) : RUN_NEXT_HTTP;
+        if (streq(t.run.step, STEP_EXECUTING))
+                return go_on(&t, ret);
+        if (streq(t.run.step, STEP_FINISHING))
+                return RUN_NEXT_FINISH;
+        return streq(t.run.step, STEP_RELEASING) ? run_release(&t) : RUN_NEXT_DONE;
+}
+
+void run_recover(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
+{
+        ret->next = work(op, rt, id, ret);
+}
+
+void run_give_up(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
+{
+        struct run_task t;
+        int r = take_up(op, rt, id, &t);
+
+        ret->next = RUN_NEXT_AGAIN;
+        if (r < 0 || streq(t.run.step, STEP_RELEASING) || streq(t.run.step, STEP_DONE))
+                return;
+        log_error("a run is given up: what is left of it could not be done", LOG_S("run", id),
+                  LOG_S("step", t.run.step));
+        callback_close(rt, id);
+        ret->next = lose(&t, GIVEN_UP_TEXT, false);
+}

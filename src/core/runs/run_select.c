@@ -1,0 +1,233 @@
+/* Which environment a run works in (environment-runtime 5.1), and the execution workspace that it
+ * belongs to, in one transaction: what was chosen is what is written. Whether it can be used
+ * comes after that. */
+#include "base/clock.h"
+#include "core/environments/environment.h"
+#include "core/runs/run_internal.h"
+#include "core/workspaces/execution_workspace.h"
+#include "store/settings.h"
+
+#define MODE_SHARED "shared_workspace"
+#define REUSE       "reuse_existing"
+
+/* A member that counts only when it is a text. */
+static const char *id_in(struct run_task *t, const char *document)
+{
+        return document ? json_get_string(run_parse(t->op->arena, document), "environmentId")
+                        : NULL;
+}
+
+static int isolated_enabled(struct db *db, struct run_task *t, bool *ret, struct err *err)
+{
+        struct instance_settings settings;
+        int r = settings_get(db, t->op->arena, &settings, err);
+
+        if (r >= 0)
+                *ret = json_is_true(json_object_get(run_parse(t->op->arena, settings.experimental),
+                                                    "enableIsolatedWorkspaces"));
+        return r;
+}
+
+/* What the run is about; what is gone by now counts as absent. */
+static int load_work(struct db *db, struct run_task *t, struct err *err)
+{
+        struct run_choice *c = &t->choice;
+        const char *project;
+        int r = 0;
+
+        if (t->run.issue_id) {
+                r = issues_get(db, t->run.issue_id, t->op->arena, &c->issue, err);
+                if (r == ERR_NOT_FOUND ||
+                    (r >= 0 && !streq(c->issue.company_id, t->run.company_id)))
+                        c->issue = (struct issue){ 0 };
+        }
+        project = c->issue.id ? c->issue.project_id : json_get_string(t->context, "projectId");
+        if ((r >= 0 || r == ERR_NOT_FOUND) && project) {
+                r = projects_get(db, project, t->op->arena, &c->project, err);
+                if (r >= 0 && !streq(c->project.company_id, t->run.company_id))
+                        c->project = (struct project){ 0 };
+        }
+        if ((r >= 0 || r == ERR_NOT_FOUND) && c->issue.id && c->issue.execution_workspace_id) {
+                r = execution_workspaces_get(db, c->issue.execution_workspace_id, t->op->arena,
+                                             &c->workspace, err);
+                if (r >= 0 && (streq(c->workspace.status, "archived") ||
+                               !streq(c->workspace.company_id, t->run.company_id)))
+                        c->workspace = (struct execution_workspace){ 0 };
+        }
+        if (r != ERR_NOT_FOUND)
+                return r;
+        err_clear(err);
+        return 0;
+}
+
+static bool is_reused(const struct run_choice *c)
+{
+        return c->workspace.id && c->issue.execution_workspace_preference &&
+               streq(c->issue.execution_workspace_preference, REUSE);
+}
+
+/* The first that says something. A reused workspace always does. */
+static const char *choose(struct run_task *t, bool isolated, const char *local)
+{
+        struct run_choice *c = &t->choice;
+        const char *id = NULL;
+
+        if (is_reused(c) && c->config) {
+                id = json_get_string(c->config, "environmentId");
+                return id ? id : local;
+        }
+        if (isolated && c->issue.id)
+                id = id_in(t, c->issue.execution_workspace_settings);
+        if (!id && isolated && c->project.id)
+                id = id_in(t, c->project.execution_workspace_policy);
+        if (!id)
+                id = t->agent.default_environment_id;
+        return id ? id : local;
+}
+
+/* -- The execution workspace ------------------------------------------------------------------- */
+
+static const char *with_environment(struct run_task *t, const char *metadata, const char *id)
+{
+        json_t *document = run_parse(t->op->arena, metadata);
+        json_t *config = json_get_object(document, "config");
+
+        if (!config) {
+                config = json_object();
+                json_object_set_new(document, "config", config);
+        }
+        json_object_set_new(config, "environmentId", json_string(id));
+        return json_to_arena(t->op->arena, document);
+}
+
+static int refer_to(struct db *db, struct run_task *t, struct err *err)
+{
+        struct issue seen = t->choice.issue, *issue = &t->choice.issue;
+
+        if (!issue->id)
+                return 0;
+        issue->execution_workspace_id = t->choice.workspace.id;
+        issue->updated_at = clock_now_us();
+        return issues_update(db, issue, &seen, err);
+}
+
+static int make_workspace(struct db *db, struct run_task *t, const char *environment_id,
+                          struct err *err)
+{
+        struct run_choice *c = &t->choice;
+        int64_t now = clock_now_us();
+        int r;
+
+        c->workspace = (struct execution_workspace){
+                .id = arena_strdup(t->op->arena, uuid_new().s),
+                .company_id = t->run.company_id,
+                .project_id = c->project.id,
+                .source_issue_id = c->issue.id,
+                .mode = MODE_SHARED,
+                .strategy_type = "project_primary",
+                .name = c->issue.id ? c->issue.identifier : c->project.name,
+                .status = "active",
+                .cwd = json_get_string(t->config, "cwd"),
+                .provider_type = "local_fs",
+                .last_used_at = now,
+                .opened_at = now,
+                .metadata = with_environment(t, NULL, environment_id),
+                .created_at = now,
+                .updated_at = now,
+        };
+        r = execution_workspaces_insert(db, &c->workspace, err);
+        return r < 0 ? r : refer_to(db, t, err);
+}
+
+/* A reused one keeps its configuration as it is. */
+static int write_workspace(struct db *db, struct run_task *t, const char *environment_id,
+                           struct err *err)
+{
+        struct execution_workspace *w = &t->choice.workspace;
+        int64_t seen = w->updated_at;
+        int r;
+
+        if (!w->id)
+                return t->choice.project.id ? make_workspace(db, t, environment_id, err) : 0;
+        w->last_used_at = w->updated_at = clock_now_us();
+        if (!is_reused(&t->choice))
+                w->metadata = with_environment(t, w->metadata, environment_id);
+        r = execution_workspaces_replace(db, w, seen, err);
+        return r == 0 ? err_set(err, ERR_CONFLICT, "The workspace was changed by someone else") : r;
+}
+
+/* -- The environment --------------------------------------------------------------------------- */
+
+static int find_environment(struct db *db, void *arg, struct err *err)
+{
+        struct run_task *t = arg;
+        struct environment *env = &t->choice.env;
+        const char *id = t->run.environment_id;
+        int r;
+
+        if (streq(id, env->id))
+                return 0; /* the local one, which is there */
+        t->failure_code = "environment_not_found";
+        r = environments_get(db, id, t->op->arena, env, err);
+        if (r == ERR_NOT_FOUND)
+                return err_set(err, r, "Environment \"%s\" not found.", id);
+        if (r >= 0 && !streq(env->company_id, t->run.company_id))
+                return err_set(err, ERR_NOT_FOUND,
+                               "Environment \"%s\" does not belong to this company.", id);
+        return r;
+}
+
+static int check_active(struct run_task *t, struct err *err)
+{
+        const struct environment *env = &t->choice.env;
+
+        if (streq(env->status, "active"))
+                return 0;
+        t->failure_code = "environment_inactive";
+        return err_set(err, ERR_UNPROCESSABLE, "Environment \"%s\" is not active (status: %s).",
+                       env->name, env->status);
+}
+
+static int select_in(struct db *db, void *arg, struct err *err)
+{
+        struct run_task *t = arg;
+        struct run_choice *c = &t->choice;
+        const char *id, *kept = NULL;
+        bool isolated = false;
+        int r;
+
+        *c = (struct run_choice){ .mode = MODE_SHARED };
+        r = environment_ensure_local(db, t->run.company_id, t->op->arena, &c->env, err);
+        if (r >= 0)
+                r = isolated_enabled(db, t, &isolated, err);
+        if (r >= 0)
+                r = load_work(db, t, err);
+        if (r < 0)
+                return r;
+        c->config = run_keep(t->op->arena, execution_workspace_config(c->workspace.metadata));
+        id = choose(t, isolated, c->env.id);
+        r = write_workspace(db, t, id, err);
+        if (r < 0)
+                return r;
+        if (c->workspace.id) {
+                c->mode = c->workspace.mode;
+                c->config =
+                        run_keep(t->op->arena, execution_workspace_config(c->workspace.metadata));
+                kept = c->config ? json_get_string(c->config, "environmentId") : NULL;
+        }
+        t->run.environment_id = kept ? kept : id;
+        return 0;
+}
+
+int run_select(struct run_task *t, struct err *err)
+{
+        int r = store_write(t->op, t->rt->store, select_in, t, err);
+
+        if (r >= 0)
+                r = store_read(t->op, t->rt->store, find_environment, t, err);
+        if (r >= 0) {
+                t->failure_code = NULL;
+                r = check_active(t, err);
+        }
+        return r;
+}

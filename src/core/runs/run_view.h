@@ -1,0 +1,50 @@
+/* What there is to see of runs besides their rows (run.h): whose they are, how long they have been
+ * silent, which issues they touched. The actor's rights are checked. Operation threads; results in
+ * the operation's arena. */
+#ifndef BERTH_CORE_RUN_VIEW_H
+#define BERTH_CORE_RUN_VIEW_H
+
+#include "core/runs/run.h"
+#include "store/issues.h"
+#include "store/run_decisions.h"
+#include "store/workspaces.h"
+
+#define RUN_SILENCE_SUSPICIOUS_MS INT64_C(3600000)
+#define RUN_SILENCE_CRITICAL_MS   INT64_C(14400000)
+
+struct run_view {
+        struct run run;
+        const char *agent_name, *adapter_type;      /* NULL: the agent is gone */
+        const char *issue_identifier, *issue_title; /* NULL: there is no issue */
+        struct run_decision decision;               /* the last one; id NULL: none */
+        int64_t now_us;
+};
+
+typedef int (*run_view_fn)(void *ctx, const struct run_view *view);
+
+int run_view_get(struct op *op, struct runtime *rt, const char *run_id, struct run_view *ret,
+                 struct err *err);
+/* Newest first. */
+int run_view_list(struct op *op, struct runtime *rt, const struct run_filter *filter,
+                  run_view_fn fn, void *ctx, struct err *err);
+/* Of an issue, given by id or identifier; with `live` only those that have not ended. */
+int run_view_issue(struct op *op, struct runtime *rt, const char *issue, bool live, run_view_fn fn,
+                   void *ctx, struct err *err);
+/* The one that works on the issue, or will next: 1, or 0 when there is none. */
+int run_view_active(struct op *op, struct runtime *rt, const char *issue, struct run_view *ret,
+                    struct err *err);
+
+int run_view_events(struct op *op, struct runtime *rt, const char *run_id, int64_t after_seq,
+                    int64_t limit, run_event_fn fn, void *ctx, struct err *err);
+/* Issues that it was for, took, or changed. An unknown run has none. */
+int run_view_issues(struct op *op, struct runtime *rt, const char *run_id, issue_fn fn, void *ctx,
+                    struct err *err);
+/* The workspace that was brought in for it. */
+int run_view_operations(struct op *op, struct runtime *rt, const char *run_id, workspace_row_fn fn,
+                        void *ctx, struct err *err);
+
+/* {decision, reason?, snoozedUntil?, evaluationIssueId?}: about a run that says nothing. */
+int run_decide(struct op *op, struct runtime *rt, const char *run_id, json_t *body,
+               struct run_decision *ret, struct err *err);
+
+#endif

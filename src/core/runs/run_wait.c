@@ -1,0 +1,158 @@
+#include "core/runs/run_wait.h"
+
+#include "base/fd.h"
+#include "core/exec/exec_agent.h"
+
+/* -- Starting ---------------------------------------------------------------------------------- */
+
+static void add_redact(struct op *op, const char *value, struct exec_request *req)
+{
+        size_t n = 0;
+        const char **list;
+
+        while (req->redact && req->redact[n])
+                n++;
+        list = arena_alloc(op->arena, (n + 2) * sizeof(*list));
+        if (n)
+                memcpy(list, req->redact, n * sizeof(*list));
+        list[n] = value;
+        req->redact = list;
+}
+
+int run_command_prepare(struct op *op, struct runtime *rt, const struct lease_record *record,
+                        json_t *body, const char *redact, struct exec_request *ret, struct err *err)
+{
+        const struct driver *driver;
+        int r = lease_driver(rt, record, &driver, err);
+
+        if (r < 0)
+                return r;
+        if (!driver->prepare_exec)
+                return driver_unsupported(driver->key, "command execution", err);
+        r = driver->prepare_exec(op, rt, record, body, ret, err);
+        if (r >= 0 && redact && *redact)
+                add_redact(op, redact, ret);
+        return r;
+}
+
+/* -- Waiting ----------------------------------------------------------------------------------- */
+
+struct waiting {
+        struct letter letter;
+        struct exec_watch watch;
+        struct exec_hub *hub;
+        char id[UUID_LEN + 1];
+        struct promise *promise;
+};
+
+static void over(struct waiting *w)
+{
+        promise_keep(w->promise, 0, NULL);
+        promise_unref(w->promise);
+        free(w);
+}
+
+static void changed(struct exec_watch *watch, const struct exec_view *view)
+{
+        if (view->ended)
+                over(container_of(watch, struct waiting, watch));
+}
+
+static void watch_on_loop(struct letter *letter)
+{
+        struct waiting *w = container_of(letter, struct waiting, letter);
+
+        if (!exec_watch_add(w->hub, w->id, &w->watch))
+                over(w);
+}
+
+static int wait_for(struct op *op, struct runtime *rt, const char *id, struct err *err)
+{
+        struct promise *promise = promise_new(err);
+        struct waiting *w;
+        int r;
+
+        if (!promise)
+                return ERR_IO;
+        w = xcalloc(1, sizeof(*w));
+        w->hub = rt->hub;
+        w->watch.changed = changed;
+        w->promise = promise_ref(promise);
+        memcpy(w->id, id, UUID_LEN + 1);
+        mail_post(rt->mail, &w->letter, watch_on_loop);
+        r = promise_wait(promise, op, err);
+        promise_unref(promise);
+        return r;
+}
+
+struct row_request {
+        struct op *op;
+        const char *id;
+        struct execution row;
+};
+
+static int get_row(struct db *db, void *arg, struct err *err)
+{
+        struct row_request *q = arg;
+
+        return executions_get(db, q->id, q->op->arena, &q->row, err);
+}
+
+static void read_output(const struct runtime *rt, const char *id, bool want_stderr, size_t max,
+                        struct buf *ret)
+{
+        CLEAN(cleanup_fd) int fd = -1;
+
+        if (exec_open_output(rt, id, want_stderr, &fd, NULL) < 0)
+                return;
+        while (ret->len < max) {
+                size_t room = MIN(max - ret->len, (size_t)8192);
+                char *at = buf_reserve(ret, room);
+                ssize_t n = at ? read(fd, at, room) : 0;
+
+                if (n <= 0)
+                        return;
+                buf_grew(ret, (size_t)n);
+        }
+}
+
+int run_command_wait(struct op *op, struct runtime *rt, const struct lease_record *record,
+                     json_t *body, struct run_command_end *ret, struct err *err)
+{
+        struct row_request q = { .op = op };
+        struct exec_request req;
+        size_t max;
+        int r = run_command_prepare(op, rt, record, body, NULL, &req, err);
+
+        if (r >= 0)
+                r = exec_agent_find(op, rt, record, &req, err);
+        if (r >= 0)
+                r = exec_start(op, rt, record, &req, &q.id, err);
+        if (r >= 0)
+                r = wait_for(op, rt, q.id, err);
+        if (r >= 0)
+                r = store_read(op, rt->store, get_row, &q, err);
+        if (r < 0)
+                return r;
+        if (streq(q.row.status, EXEC_FAILED) || streq(q.row.status, EXEC_LOST))
+                return err_set(err, ERR_PROVIDER, "%s",
+                               q.row.reason ? q.row.reason : "The command could not be started.");
+        max = ret->max ? ret->max : RUN_WAIT_OUTPUT_MAX;
+        read_output(rt, q.id, false, max, &ret->out);
+        read_output(rt, q.id, true, max, &ret->err);
+        ret->how = (struct provision_end){
+                .timed_out = q.row.timed_out,
+                .has_code = q.row.exit_code >= 0,
+                .code = (int)q.row.exit_code,
+                .signal = arena_strdup(op->arena, signal_name((int)q.row.signal)),
+                .out = buf_str(&ret->out),
+                .err = buf_str(&ret->err),
+        };
+        return 0;
+}
+
+void run_command_end_done(struct run_command_end *end)
+{
+        buf_done(&end->out);
+        buf_done(&end->err);
+}

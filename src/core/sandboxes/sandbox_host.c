@@ -1,0 +1,70 @@
+#include "core/sandboxes/sandbox_host.h"
+
+#include <stdio.h>
+
+#include "base/path.h"
+
+/* Where this node begins, so that two daemons with one range hardly meet. */
+static uint64_t first_slice(const struct node *node)
+{
+        uint64_t h = 0xcbf29ce484222325u;
+
+        for (const char *p = node->id.s; *p; p++)
+                h = (h ^ (uint64_t)(unsigned char)*p) * 0x100000001b3u;
+        return h;
+}
+
+/* A machine that cannot have sandboxes runs everything else: the reason is told when one is wanted.
+ */
+static void find_range(const struct runtime *rt, struct sandbox_host *host)
+{
+        CLEAN(err_done) struct err err = { 0 };
+
+        host->range_code = host_ids_find(rt->settings.sandbox_uid_first,
+                                         rt->settings.sandbox_uid_count, &host->range, &err);
+        (void)snprintf(host->range_error, sizeof(host->range_error), "%s", err.msg);
+        host->slice = rt->settings.sandbox_ids_per_box ? rt->settings.sandbox_ids_per_box
+                                                       : host_ids_slice(host->range);
+        if (host->range_code >= 0 && host->range.count < host->slice) {
+                host->range_code = ERR_UNPROCESSABLE;
+                (void)snprintf(host->range_error, sizeof(host->range_error),
+                               "the range of host ids has %lld, and one sandbox needs %lld",
+                               (long long)host->range.count, (long long)host->slice);
+        }
+}
+
+int sandbox_host_new(const struct runtime *rt, const char *data_dir, const char *box_program,
+                     struct sandbox_host **ret, struct err *err)
+{
+        struct sandbox_host *host = xcalloc(1, sizeof(*host));
+        int r;
+
+        host->dir = xasprintf("%s/sandboxes", data_dir);
+        host->snapshots_dir = xasprintf("%s/snapshots", data_dir);
+        host->output_dir = xasprintf("%s/output", data_dir);
+        host->box_program = xstrdup(box_program);
+        host->cursor = first_slice(&rt->node);
+        find_range(rt, host);
+        r = path_make_dirs(host->dir, 0700, err);
+        if (r >= 0)
+                r = path_make_dirs(host->snapshots_dir, 0700, err);
+        if (r >= 0)
+                r = path_make_dirs(host->output_dir, 0700, err);
+        if (r < 0) {
+                sandbox_host_free(host);
+                return r;
+        }
+        *ret = host;
+        return 0;
+}
+
+void sandbox_host_free(struct sandbox_host *host)
+{
+        if (!host)
+                return;
+        free(host->dir);
+        free(host->snapshots_dir);
+        free(host->output_dir);
+        free(host->box_program);
+        free(host);
+}

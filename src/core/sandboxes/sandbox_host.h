@@ -1,0 +1,32 @@
+/* What this machine has for the built-in sandbox: directories, the range of host ids, and the wish
+ * for more sandboxes in advance. One per runtime, made at start.
+ *
+ * Immutable but for the cursor and the wish; any thread. */
+#ifndef BERTH_CORE_SANDBOX_HOST_H
+#define BERTH_CORE_SANDBOX_HOST_H
+
+#include <stdatomic.h>
+
+#include "core/runtime.h"
+#include "core/sandboxes/host_ids.h"
+
+struct sandbox_host {
+        char *dir;           /* sandboxes/ */
+        char *snapshots_dir; /* snapshots/ */
+        char *output_dir;    /* output/: shared spools */
+        char *box_program;
+        struct id_range range;
+        int64_t slice;
+        int range_code; /* why there is no range, or 0 */
+        char range_error[1024];
+        _Atomic uint64_t cursor; /* the slice to look at next */
+        _Atomic bool wants_stock;
+        void (*want_stock)(void *arg); /* somebody took one: any thread; NULL: nobody listens */
+        void *want_arg;
+};
+
+int sandbox_host_new(const struct runtime *rt, const char *data_dir, const char *box_program,
+                     struct sandbox_host **ret, struct err *err);
+void sandbox_host_free(struct sandbox_host *host);
+
+#endif

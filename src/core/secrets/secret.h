@@ -1,0 +1,141 @@
+/* Secrets of a company: made, changed and removed by board callers; used by whoever they are bound
+ * to. Values go in, to a vault (secret/vault.h), and come out at run time only; no function here
+ * puts one into an answer, an error or the audit trail.
+ *
+ * A secret whose value lives outside our database is reserved (status `archived`, `reserved_by`)
+ * before its vault is asked, and becomes active in one transaction; the same for a version. What a
+ * crash leaves reserved is cleaned up by secret_sweep().
+ *
+ * Operation threads; results live in the operation's arena. Bodies are the API's JSON. */
+#ifndef BERTH_CORE_SECRET_H
+#define BERTH_CORE_SECRET_H
+
+#include "codec/json.h"
+#include "core/access/access.h"
+#include "secret/vault.h"
+#include "store/secret_bindings.h"
+#include "store/secrets.h"
+
+extern const char *const secret_providers[]; /* the four ids, NULL */
+
+/* Managing: board callers with access to the company. */
+
+int secret_create(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
+                  struct secret *ret, struct err *err);
+/* ERR_CONFLICT when somebody else rotated it meanwhile. */
+int secret_rotate(struct op *op, struct runtime *rt, const char *id, json_t *body,
+                  struct secret *ret, struct err *err);
+/* `force`: also when a status of `deleted` is asked for something that is in use. */
+int secret_update(struct op *op, struct runtime *rt, const char *id, json_t *body, bool force,
+                  struct secret *ret, struct err *err);
+/* ERR_CONFLICT when it is in use, unless `force`. */
+int secret_remove(struct op *op, struct runtime *rt, const char *id, bool force, struct err *err);
+
+int secret_get(struct op *op, struct runtime *rt, const char *id, struct secret *ret,
+               struct err *err);
+int secret_list(struct op *op, struct runtime *rt, const char *company_id, secret_fn fn, void *ctx,
+                struct err *err);
+int secret_list_versions(struct op *op, struct runtime *rt, const char *id, secret_version_fn fn,
+                         void *ctx, struct err *err);
+/* Also of a secret that is gone. */
+int secret_list_events(struct op *op, struct runtime *rt, const char *id, secret_event_fn fn,
+                       void *ctx, struct err *err);
+
+struct secret_usage {
+        struct secret_binding binding;
+        struct secret_target target; /* label NULL: it is gone */
+};
+int secret_list_usage(struct op *op, struct runtime *rt, const char *id,
+                      int (*fn)(void *ctx, const struct secret_usage *usage), void *ctx,
+                      struct err *err);
+
+/* Secrets that Paperclip sealed, brought over: {secrets: [{name, key?, description?, material}]}.
+ * Each is opened and sealed anew. The answer counts them and names those that could not be. */
+int secret_import_sealed(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
+                         struct buf *ret_json, struct err *err);
+
+/* Using */
+
+/* Who asks, and where the binding stands that allows it. */
+struct secret_use {
+        const char *consumer_type, *consumer_id, *config_path;
+        const char *actor_type, *actor_id;         /* actor_id may be NULL */
+        const char *issue_id, *run_id, *plugin_id; /* may be NULL */
+        /* Giving back what a lease recorded: its environment may have changed its bindings since.
+         */
+        bool for_cleanup;
+};
+
+/* The value. version 0: the one that the binding selects, the latest without a binding. Without a
+ * use no binding is needed and no event is written: for the daemon itself only. */
+int secret_resolve(struct op *op, struct runtime *rt, const char *company_id, const char *secret_id,
+                   int64_t version, const struct secret_use *use, struct secret_value *ret,
+                   struct err *err);
+
+/* The configuration of an environment with its secrets in it, for its driver. *ret is a new
+ * reference; whoever holds it holds values in clear. `schema` says which members of a sandbox's
+ * configuration are references; NULL: none. */
+struct secret_context {
+        const char *issue_id, *run_id;
+        bool for_cleanup;
+};
+int secret_resolve_config(struct op *op, struct runtime *rt, const char *company_id,
+                          const char *environment_id, const char *driver, json_t *config,
+                          const json_t *schema, const struct secret_context *context, json_t **ret,
+                          struct err *err);
+
+/* Variables: {NAME: "text" | {type: "plain", value} | {type: "secret_ref", secretId, version?}} */
+
+/* Check and bring into one form: texts become {type: "plain"}. Inside a store function; *ret is a
+ * new reference. */
+int secret_check_env(struct db *db, const struct runtime *rt, const char *company_id, json_t *env,
+                     struct arena *arena, json_t **ret, struct err *err);
+/* Replace the target's bindings at `prefix`NAME by those of the variables; others stay. Inside a
+ * store_write() function. */
+int secret_sync_env_bindings(struct db *db, const char *company_id, const char *target_type,
+                             const char *target_id, const char *prefix, const json_t *env,
+                             struct arena *arena, struct err *err);
+
+struct secret_env_var {
+        const char *name;
+        struct secret_value value;
+        bool is_secret;
+};
+struct secret_env {
+        struct secret_env_var *vars; /* heap */
+        size_t n_vars;
+        json_t *manifest; /* [{configPath, envKey, secretId, secretKey, version, provider, outcome}]
+                           */
+};
+/* All of them, or none: a required one that fails fails the call, an optional one is left out. The
+ * config path of the use is the prefix, "env." for agents. */
+int secret_resolve_env(struct op *op, struct runtime *rt, const char *company_id, const json_t *env,
+                       const struct secret_use *use, struct secret_env *ret, struct err *err);
+void secret_env_done(struct secret_env *env);
+
+/* Bindings */
+
+struct secret_ref {
+        const char *secret_id, *config_path;
+        int64_t version; /* 0: latest */
+        bool is_optional;
+};
+/* ERR_CONFLICT "Secret binding already exists at ..."; ERR_NOT_FOUND or ERR_UNPROCESSABLE when the
+ * secret is not one of the company's. Inside a store_write() function. */
+int secret_bind(struct db *db, const char *company_id, const char *target_type,
+                const char *target_id, const struct secret_ref *ref, struct arena *arena,
+                struct err *err);
+/* These and no others. Inside a store_write() function. */
+int secret_sync_refs(struct db *db, const char *company_id, const char *target_type,
+                     const char *target_id, const struct secret_ref *refs, size_t n_refs,
+                     struct arena *arena, struct err *err);
+
+/* Upkeep */
+
+/* Clean up what crashes and failing vaults left; finish a change of the master key. */
+int secret_sweep(struct op *op, struct runtime *rt, struct err *err);
+/* Take a new master key into use and seal everything with it. Goes on where an earlier one was
+ * interrupted. *ret_count: versions that were sealed anew. */
+int secret_rekey(struct op *op, struct runtime *rt, int64_t *ret_count, struct err *err);
+
+#endif

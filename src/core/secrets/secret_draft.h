@@ -1,0 +1,93 @@
+/* A secret that is being made: shared by the files of core/secrets/secret.h, and by whoever makes
+ * one together with a row of its own (environments).
+ *
+ *     secret_draft_make()      checks; reserves and asks the vault when the value lives outside
+ *     store_write(...)         secret_draft_commit() beside the caller's own rows
+ *     secret_draft_abandon()   when that failed
+ *
+ * The value is borrowed from make to commit. */
+#ifndef BERTH_CORE_SECRET_DRAFT_H
+#define BERTH_CORE_SECRET_DRAFT_H
+
+#include "core/secrets/secret.h"
+#include "store/vault_configs.h"
+
+/* In reserved_by: nobody works on it any more, the sweeper may take it up. */
+#define SECRET_ABANDONED "abandoned"
+
+/* The provider of a secret and, when one was selected, the vault. */
+struct vault_choice {
+        const struct vault_provider *provider;
+        struct vault_config config;
+};
+
+struct secret_spec {
+        const char *name, *key; /* key NULL: from the name */
+        const char *provider;   /* NULL: the configured one */
+        const char *config_id, *managed_mode, *description;
+        const char *external_ref, *version_ref, *provider_metadata;
+        const char *owner_environment_id;
+};
+
+struct secret_draft {
+        struct runtime *rt;
+        struct secret secret;
+        struct secret_version version;
+        struct vault_choice vault;
+        struct vault_subject subject;
+        struct vault_material material;
+        const struct secret_value *value;
+        bool is_reserved;
+};
+
+/* The provider that rt knows by this key; 422 for one that is not there. */
+int vault_provider_find(const struct runtime *rt, const char *key,
+                        const struct vault_provider **ret, struct err *err);
+/* Which vault: checks that it is the company's, of the provider, and usable. config_id may be NULL.
+ * Inside a store function. */
+int vault_choose(struct db *db, const struct runtime *rt, struct arena *arena,
+                 const char *company_id, const char *provider, const char *config_id,
+                 struct vault_choice *ret, struct err *err);
+
+/* As in the seed: lower case, runs of other characters to '-', at most 120. NULL when nothing is
+ * left. */
+const char *secret_normalize_key(struct arena *arena, const char *text);
+
+int secret_draft_make(struct op *op, struct runtime *rt, const char *company_id,
+                      const struct secret_spec *spec, const struct secret_value *value,
+                      struct secret_draft *ret, struct err *err);
+int secret_draft_commit(struct db *db, const struct op *op, struct secret_draft *draft,
+                        struct err *err);
+/* Undo what make did outside; what cannot be undone is left to the sweeper. */
+void secret_draft_abandon(struct op *op, struct secret_draft *draft);
+
+/* Removing a secret in two steps: mark() inside the caller's transaction, which for a value in our
+ * own database is all there is, then finish() outside it. */
+struct secret_removal {
+        struct secret secret;
+        bool is_done; /* gone with the transaction */
+};
+int secret_removal_mark(struct db *db, const struct op *op, const struct runtime *rt,
+                        const struct secret *secret, struct secret_removal *ret, struct err *err);
+int secret_removal_finish(struct op *op, struct runtime *rt, const struct secret *secret,
+                          struct err *err);
+
+/* Go on with a change of the master key that was interrupted; nothing when there is none. */
+int secret_rekey_finish(struct op *op, struct runtime *rt, struct err *err);
+
+/* What the vault calls the secret. */
+struct vault_subject secret_subject(const struct secret *secret, int64_t version);
+struct vault_material secret_material(const struct secret *secret,
+                                      const struct secret_version *version);
+
+/* A caller that may manage secrets of the company. */
+int secret_guard(struct db *db, const struct op *op, const char *company_id, bool write,
+                 struct err *err);
+/* The row of a secret for such a caller; ERR_NOT_FOUND for a deleted one unless `deleted_too`. */
+int secret_load(struct db *db, const struct op *op, const char *id, bool write, bool deleted_too,
+                struct secret *ret, struct err *err);
+/* Write the row; ERR_CONFLICT when it changed meanwhile. */
+int secret_store(struct db *db, struct secret *secret, struct err *err);
+void secret_name_creator(const struct op *op, const char **ret_agent, const char **ret_user);
+
+#endif

@@ -1,0 +1,334 @@
+/* A new version of a secret.
+ *
+ * Its number is one more than the highest there is, whatever became of that one. Whoever comes
+ * second finds the number taken, or the secret changed, and gets a conflict. A vault outside is
+ * asked only after the number is taken; the new version counts from one transaction on, and until
+ * then the old one does. */
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "codec/check.h"
+#include "core/access/audit.h"
+#include "core/secrets/secret_draft.h"
+
+#define CLEANUP_MS 10000
+#define NOTHING    "{}" /* material of a version whose vault has not answered */
+
+struct rotation {
+        struct op *op;
+        struct runtime *rt;
+        const char *id;
+        const struct secret_value *value; /* NULL: none was given */
+        const char *external_ref, *version_ref, *config_id;
+        bool has_config;
+
+        struct secret secret;
+        struct secret_version current, next;
+        struct vault_choice vault;
+        struct vault_material material;
+        bool is_gone; /* for undo */
+};
+
+static int check_rules(const struct rotation *q, struct err *err)
+{
+        bool external = streq(q->secret.managed_mode, SECRET_EXTERNAL);
+
+        if (!streq(q->secret.status, SECRET_ACTIVE))
+                return err_set(err, ERR_UNPROCESSABLE, "Cannot rotate a non-active secret");
+        if (!external && q->external_ref)
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "Managed secrets cannot override externalRef");
+        if (!external && !q->value)
+                return err_set(err, ERR_UNPROCESSABLE, "Managed secrets require value");
+        return 0;
+}
+
+static int look(struct db *db, void *arg, struct err *err)
+{
+        struct rotation *q = arg;
+        int64_t max;
+        int r = secret_load(db, q->op, q->id, true, false, &q->secret, err);
+
+        if (r >= 0)
+                r = check_rules(q, err);
+        if (r >= 0)
+                r = vault_choose(db, q->rt, q->op->arena, q->secret.company_id, q->secret.provider,
+                                 q->has_config ? q->config_id : q->secret.provider_config_id,
+                                 &q->vault, err);
+        if (r >= 0)
+                r = secret_versions_get(db, q->id, q->secret.latest_version, q->op->arena,
+                                        &q->current, err);
+        if (r >= 0)
+                r = secret_versions_max(db, q->id, &max, err);
+        if (r < 0)
+                return r;
+        q->next = (struct secret_version){
+                .id = arena_strdup(q->op->arena, uuid_new().s),
+                .secret_id = q->secret.id,
+                .version = max + 1,
+                .material = NOTHING,
+                .value_mark = "",
+                .fingerprint = "",
+                .status = VERSION_DISABLED,
+                .created_at = clock_now_us(),
+        };
+        secret_name_creator(q->op, &q->next.created_by_agent_id, &q->next.created_by_user_id);
+        return 0;
+}
+
+static int lost(struct err *err)
+{
+        return err_set(err, ERR_CONFLICT,
+                       "The secret is being rotated by somebody else; read it again.");
+}
+
+static int insert_next(struct db *db, struct rotation *q, struct err *err)
+{
+        int r = secret_versions_insert(db, &q->next, err);
+
+        return r == ERR_CONFLICT ? lost(err) : r;
+}
+
+static bool is_under_way(const struct secret_version *v)
+{
+        return v->reserved_by && !streq(v->reserved_by, SECRET_ABANDONED);
+}
+
+static int stop_at_reserved(void *ctx, const struct secret_version *v)
+{
+        bool *found = ctx;
+
+        *found = *found || is_under_way(v);
+        return 0;
+}
+
+static int reserve(struct db *db, void *arg, struct err *err)
+{
+        struct rotation *q = arg;
+        bool busy = false;
+        int r = secret_versions_list(db, q->id, q->op->arena, stop_at_reserved, &busy, err);
+
+        if (r >= 0 && busy)
+                return lost(err);
+        q->next.reserved_by = q->rt->node.instance.s;
+        return r < 0 ? r : insert_next(db, q, err);
+}
+
+static void take_material(struct rotation *q)
+{
+        q->next.material = q->material.material;
+        q->next.value_mark = q->material.value_mark;
+        q->next.fingerprint = q->material.fingerprint;
+        q->next.version_ref = q->material.version_ref;
+}
+
+static int record(struct db *db, void *arg, struct err *err)
+{
+        return secret_versions_update(db, &((struct rotation *)arg)->next, err);
+}
+
+static int ask_vault(struct rotation *q, struct err *err)
+{
+        struct vault_subject subject = secret_subject(&q->secret, q->next.version);
+        struct vault_material current = secret_material(&q->secret, &q->current);
+        const struct vault_provider *p = q->vault.provider;
+
+        if (streq(q->secret.managed_mode, SECRET_EXTERNAL))
+                return p->link(q->op, &q->vault.config, &subject,
+                               q->external_ref ? q->external_ref : q->secret.external_ref,
+                               q->version_ref, &q->material, err);
+        return p->create_version(q->op, &q->vault.config, &subject, &current, q->value,
+                                 &q->material, err);
+}
+
+static int promote(struct db *db, struct rotation *q, struct err *err)
+{
+        struct secret s;
+        int r = secret_load(db, q->op, q->id, true, false, &s, err);
+
+        if (r >= 0)
+                r = check_rules(q, err);
+        if (r >= 0 && s.updated_at != q->secret.updated_at)
+                r = lost(err);
+        if (r >= 0)
+                r = secret_versions_demote(db, q->id, err);
+        if (r < 0)
+                return r;
+        s.latest_version = q->next.version;
+        s.external_ref = q->material.external_ref;
+        if (q->has_config)
+                s.provider_config_id = q->config_id;
+        s.last_rotated_at = clock_now_us();
+        r = secret_store(db, &s, err);
+        if (r >= 0)
+                r = audit(db, q->op, s.company_id, "secret.rotated", "secret", s.id,
+                          json_pack("{s:I}", "version", (json_int_t)q->next.version), err);
+        q->secret = s;
+        return r;
+}
+
+/* The number was taken before: the version comes into force. */
+static int promote_reserved(struct db *db, void *arg, struct err *err)
+{
+        struct rotation *q = arg;
+        struct secret_version next = q->next;
+        int r = promote(db, q, err);
+
+        next.status = VERSION_CURRENT;
+        next.reserved_by = NULL;
+        return r < 0 ? r : secret_versions_update(db, &next, err);
+}
+
+/* Number and version in one: nothing exists outside. */
+static int promote_new(struct db *db, void *arg, struct err *err)
+{
+        struct rotation *q = arg;
+        const struct vault_provider *p = q->vault.provider;
+        int r = 0;
+
+        if (p->may_store && !p->may_store(&q->material)) {
+                r = ask_vault(q, err);
+                take_material(q);
+        }
+        if (r >= 0)
+                r = promote(db, q, err);
+        q->next.status = VERSION_CURRENT;
+        return r < 0 ? r : insert_next(db, q, err);
+}
+
+static int undo(struct db *db, void *arg, struct err *err)
+{
+        struct rotation *q = arg;
+
+        if (q->is_gone)
+                return secret_versions_delete(db, q->next.id, err);
+        q->next.reserved_by = SECRET_ABANDONED;
+        return secret_versions_update(db, &q->next, err);
+}
+
+/* Take the new version back, outside first. */
+static void abandon(struct rotation *q)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        struct op shielded = op_shield(q->op, CLEANUP_MS);
+        struct vault_subject subject = secret_subject(&q->secret, q->next.version);
+        int r = q->vault.provider->remove(&shielded, &q->vault.config, &subject, &q->material,
+                                          VAULT_ARCHIVE, &err);
+
+        q->is_gone = r >= 0 || vault_failure_of(&err) == VAULT_NOT_FOUND;
+        if (!q->is_gone)
+                log_warn("a version that was not stored could not be removed from its vault; it "
+                         "will be tried again",
+                         LOG_S("secret", q->id), LOG_I("version", q->next.version),
+                         LOG_S("error", err.msg));
+        FAULT("secret.rotate_undo.before");
+        (void)store_write(&shielded, q->rt->store, undo, q, NULL);
+        FAULT("secret.rotate_undo.after");
+}
+
+/* Ours decides which version is current; a vault that has a word for it hears of it. */
+static void tell_vault(struct rotation *q)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        struct vault_subject subject = secret_subject(&q->secret, q->next.version);
+
+        if (q->vault.provider->promote &&
+            q->vault.provider->promote(q->op, &q->vault.config, &subject, &q->material, &err) < 0)
+                log_warn("a vault was not told which version is current", LOG_S("secret", q->id),
+                         LOG_S("error", err.msg));
+}
+
+static int rotate_outside(struct rotation *q, struct err *err)
+{
+        int r;
+
+        FAULT("secret.rotate_reserve.before");
+        r = store_write(q->op, q->rt->store, reserve, q, err);
+        FAULT("secret.rotate_reserve.after");
+        if (r < 0)
+                return r;
+        r = ask_vault(q, err);
+        if (r >= 0) {
+                take_material(q);
+                FAULT("secret.rotate_record.before");
+                r = store_write(q->op, q->rt->store, record, q, err);
+                FAULT("secret.rotate_record.after");
+        }
+        if (r >= 0) {
+                FAULT("secret.rotate.before");
+                r = store_write(q->op, q->rt->store, promote_reserved, q, err);
+                FAULT("secret.rotate.after");
+        }
+        if (r < 0)
+                abandon(q);
+        else
+                tell_vault(q);
+        return r;
+}
+
+static int rotate_inside(struct rotation *q, struct err *err)
+{
+        int r = ask_vault(q, err);
+
+        if (r < 0)
+                return r;
+        take_material(q);
+        FAULT("secret.rotate.before");
+        r = store_write(q->op, q->rt->store, promote_new, q, err);
+        FAULT("secret.rotate.after");
+        return r;
+}
+
+static int check_body(json_t *body, struct rotation *q, struct secret_value *ret_value,
+                      struct err *err)
+{
+        CLEAN(check_done) struct check c = { 0 };
+        struct arena *a = q->op->arena;
+        const char *value;
+        int r;
+
+        check_init(&c, body);
+        value = check_string(&c, "value", CHECK_NULLABLE, 1, 0);
+        q->external_ref = arena_strtrim(a, check_string(&c, "externalRef", CHECK_NULLABLE, 0, 0));
+        q->version_ref =
+                arena_strdup(a, check_string(&c, "providerVersionRef", CHECK_NULLABLE, 0, 0));
+        q->has_config = check_has(&c, "providerConfigId");
+        q->config_id = arena_strdup(a, check_uuid(&c, "providerConfigId", CHECK_NULLABLE));
+        if (value && !check_failed(&c)) {
+                r = secret_value_set(ret_value, value, strlen(value), err);
+                if (r < 0)
+                        return r;
+                if (value[strspn(value, " \t\r\n\v\f")])
+                        q->value = ret_value;
+        }
+        return check_end(&c, err);
+}
+
+static int guard(struct db *db, void *arg, struct err *err)
+{
+        struct rotation *q = arg;
+
+        return secret_load(db, q->op, q->id, true, false, &q->secret, err);
+}
+
+int secret_rotate(struct op *op, struct runtime *rt, const char *id, json_t *body,
+                  struct secret *ret, struct err *err)
+{
+        CLEAN(secret_value_done) struct secret_value value = { 0 };
+        struct rotation q = { .op = op, .rt = rt, .id = id };
+        int r = store_read(op, rt->store, guard, &q, err);
+
+        if (r >= 0)
+                r = check_body(body, &q, &value, err);
+        if (r >= 0)
+                r = store_read(op, rt->store, look, &q, err);
+        if (r < 0)
+                return r;
+        if (q.vault.provider->is_inside || streq(q.secret.managed_mode, SECRET_EXTERNAL))
+                r = rotate_inside(&q, err);
+        else
+                r = rotate_outside(&q, err);
+        if (r >= 0)
+                *ret = q.secret;
+        return r;
+}

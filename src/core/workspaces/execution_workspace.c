@@ -1,0 +1,444 @@
+#include "core/workspaces/execution_workspace.h"
+
+#include <ctype.h>
+
+#include "base/clock.h"
+#include "codec/check.h"
+#include "core/access/audit.h"
+
+#define ARCHIVED "archived"
+
+static const char *const statuses[] = { "active",   "idle",           "in_review",
+                                        "archived", "cleanup_failed", NULL };
+static const char *const texts[] = { "environmentId", "provisionCommand", "teardownCommand",
+                                     "cleanupCommand", NULL };
+/* What is executed on this machine, so that no agent may set it. */
+static const char *const host_commands[] = { "provisionCommand", "teardownCommand",
+                                             "cleanupCommand", "workspaceRuntime", NULL };
+
+/* The configuration */
+
+/* Trimmed; null when blank or no text. A new reference. */
+static json_t *clean_text(const json_t *value)
+{
+        const char *s = json_string_value(value);
+        size_t n;
+
+        if (!s)
+                return json_null();
+        while (isspace((unsigned char)*s))
+                s++;
+        n = strlen(s);
+        while (n > 0 && isspace((unsigned char)s[n - 1]))
+                n--;
+        return n ? json_stringn(s, n) : json_null();
+}
+
+static json_t *clean_config(const json_t *raw)
+{
+        static const char *const states[] = { "running", "stopped", NULL };
+        json_t *config = json_object(), *runtime = json_object_get(raw, "workspaceRuntime");
+        json_t *desired = json_object_get(raw, "desiredState");
+        json_t *services = json_object_get(raw, "serviceStates");
+        bool known = false;
+
+        for (size_t i = 0; texts[i]; i++)
+                json_object_set_new(config, texts[i], clean_text(json_object_get(raw, texts[i])));
+        json_object_set(config, "workspaceRuntime",
+                        json_is_object(runtime) ? runtime : json_null());
+        for (size_t i = 0; states[i]; i++)
+                known = known ||
+                        (json_is_string(desired) && streq(json_string_value(desired), states[i]));
+        json_object_set(config, "desiredState", known ? desired : json_null());
+        json_object_set(config, "serviceStates",
+                        json_object_size(services) > 0 ? services : json_null());
+        return config;
+}
+
+static bool says_something(const json_t *config)
+{
+        const char *key;
+        json_t *value;
+
+        json_object_foreach((json_t *)config, key, value)
+        {
+                if (!json_is_null(value))
+                        return true;
+        }
+        return false;
+}
+
+json_t *execution_workspace_config(const char *metadata)
+{
+        json_t *parsed = NULL, *config = NULL, *raw;
+
+        if (!metadata || json_parse(metadata, strlen(metadata), &parsed, NULL) < 0)
+                return NULL;
+        raw = json_get_object(parsed, "config");
+        if (raw)
+                config = clean_config(raw);
+        json_decref(parsed);
+        if (config && !says_something(config)) {
+                json_decref(config);
+                config = NULL;
+        }
+        return config;
+}
+
+/* Reading */
+
+struct request {
+        struct op *op;
+        const char *id, *company_id;
+        const struct execution_workspace_filter *filter;
+        execution_workspace_fn fn;
+        workspace_row_fn operation_fn;
+        void *ctx;
+        bool write;
+        struct execution_workspace row;
+        struct close_readiness readiness;
+};
+
+static int list(struct db *db, void *arg, struct err *err)
+{
+        struct request *q = arg;
+        int r = access_company(db, q->op->actor, q->company_id, false, err);
+
+        return r < 0 ? r
+                     : execution_workspaces_list(db, q->company_id, q->filter, q->op->arena, q->fn,
+                                                 q->ctx, err);
+}
+
+int execution_workspace_list(struct op *op, struct runtime *rt, const char *company_id,
+                             const struct execution_workspace_filter *filter,
+                             execution_workspace_fn fn, void *ctx, struct err *err)
+{
+        struct request q = {
+                .op = op, .company_id = company_id, .filter = filter, .fn = fn, .ctx = ctx
+        };
+
+        return store_read(op, rt->store, list, &q, err);
+}
+
+static int get(struct db *db, void *arg, struct err *err)
+{
+        struct request *q = arg;
+        int r = access_authenticated(q->op->actor, err);
+
+        if (r >= 0)
+                r = execution_workspaces_get(db, q->id, q->op->arena, &q->row, err);
+        return r < 0 ? r : access_company(db, q->op->actor, q->row.company_id, q->write, err);
+}
+
+int execution_workspace_get(struct op *op, struct runtime *rt, const char *id,
+                            struct execution_workspace *ret, struct err *err)
+{
+        struct request q = { .op = op, .id = id };
+        int r = store_read(op, rt->store, get, &q, err);
+
+        *ret = q.row;
+        return r;
+}
+
+/* Closing */
+
+static int find_readiness(struct db *db, const struct execution_workspace *row,
+                          struct close_readiness *ret, struct err *err)
+{
+        ret->is_shared = streq(row->mode, "shared_workspace");
+        return execution_workspaces_count_users(db, row->id, &ret->leases, &ret->issues, err);
+}
+
+static int get_readiness(struct db *db, void *arg, struct err *err)
+{
+        struct request *q = arg;
+        int r = get(db, q, err);
+
+        return r < 0 ? r : find_readiness(db, &q->row, &q->readiness, err);
+}
+
+int execution_workspace_readiness(struct op *op, struct runtime *rt, const char *id,
+                                  struct execution_workspace *ret,
+                                  struct close_readiness *ret_readiness, struct err *err)
+{
+        struct request q = { .op = op, .id = id };
+        int r = store_read(op, rt->store, get_readiness, &q, err);
+
+        *ret = q.row;
+        *ret_readiness = q.readiness;
+        return r;
+}
+
+static int list_operations(struct db *db, void *arg, struct err *err)
+{
+        struct request *q = arg;
+        int r = get(db, q, err);
+
+        return r < 0 ? r
+                     : workspaces_of_execution_workspace(db, q->id, q->op->arena, q->operation_fn,
+                                                         q->ctx, err);
+}
+
+int execution_workspace_operations(struct op *op, struct runtime *rt, const char *id,
+                                   workspace_row_fn fn, void *ctx, struct err *err)
+{
+        struct request q = { .op = op, .id = id, .operation_fn = fn, .ctx = ctx };
+
+        return store_read(op, rt->store, list_operations, &q, err);
+}
+
+/* Changing */
+
+struct update {
+        struct request request;
+        json_t *body;
+        bool blocked;
+};
+
+static void check_config(struct check *parent, json_t *config)
+{
+        static const char *const states[] = { "running", "stopped", NULL };
+        struct check c;
+
+        check_nested(&c, parent, "config", config);
+        (void)check_uuid(&c, "environmentId", CHECK_NULLABLE);
+        for (size_t i = 1; texts[i]; i++)
+                (void)check_string(&c, texts[i], CHECK_NULLABLE, 0, 0);
+        (void)check_record(&c, "workspaceRuntime", CHECK_NULLABLE);
+        (void)check_enum(&c, "desiredState", CHECK_NULLABLE, states);
+        (void)check_record(&c, "serviceStates", CHECK_NULLABLE);
+        check_unknown(&c, (const char *[]){ "environmentId", "provisionCommand", "teardownCommand",
+                                            "cleanupCommand", "workspaceRuntime", "desiredState",
+                                            "serviceStates", NULL });
+}
+
+static int check_body(json_t *body, struct err *err)
+{
+        static const char *const nullable[] = { "cwd",        "repoUrl",     "baseRef",
+                                                "branchName", "providerRef", NULL };
+        CLEAN(check_done) struct check c = { 0 };
+        const char *eligible;
+        int64_t time;
+
+        check_init(&c, body);
+        (void)check_string(&c, "name", CHECK_OPTIONAL, 1, 0);
+        for (size_t i = 0; nullable[i]; i++)
+                (void)check_string(&c, nullable[i], CHECK_NULLABLE, 0, 0);
+        (void)check_enum(&c, "status", CHECK_OPTIONAL, statuses);
+        eligible = check_string(&c, "cleanupEligibleAt", CHECK_NULLABLE, 0, 0);
+        if (eligible && !clock_parse_iso(eligible, &time))
+                check_invalid_string(&c, "cleanupEligibleAt", "datetime", "Invalid datetime");
+        (void)check_string(&c, "cleanupReason", CHECK_NULLABLE, 0, 0);
+        check_config(&c, check_record(&c, "config", CHECK_NULLABLE));
+        (void)check_record(&c, "metadata", CHECK_NULLABLE);
+        check_unknown(&c, (const char *[]){ "name", "cwd", "repoUrl", "baseRef", "branchName",
+                                            "providerRef", "status", "cleanupEligibleAt",
+                                            "cleanupReason", "config", "metadata", NULL });
+        return check_end(&c, err);
+}
+
+static void list_host_commands(const json_t *config, const char *prefix, struct buf *ret)
+{
+        for (size_t i = 0; host_commands[i]; i++)
+                if (json_object_get(config, host_commands[i]))
+                        buf_appendf(ret, "%s%s.%s", ret->len ? ", " : "", prefix, host_commands[i]);
+}
+
+static int guard_agent(const struct actor *actor, const json_t *body, struct err *err)
+{
+        CLEAN(buf_done) struct buf paths = BUF_INIT;
+
+        if (actor->type != ACTOR_AGENT)
+                return 0;
+        list_host_commands(json_get_object(body, "config"), "config", &paths);
+        list_host_commands(json_get_object(json_get_object(body, "metadata"), "config"),
+                           "metadata.config", &paths);
+        if (paths.len == 0)
+                return 0;
+        return err_set(err, ERR_FORBIDDEN,
+                       "Agent keys cannot modify host-executed workspace commands (%s).",
+                       buf_str(&paths));
+}
+
+/* Metadata as given, or as it is; the members of `config` that are given go over those it has. */
+static const char *merge_metadata(struct arena *arena, const char *old, const json_t *body)
+{
+        const json_t *given = json_object_get(body, "metadata");
+        const json_t *config = json_object_get(body, "config");
+        json_t *metadata = NULL, *merged;
+        const char *text;
+
+        if (!given && !config)
+                return old;
+        if (json_is_object(given))
+                metadata = json_deep_copy(given);
+        else if (!given && old)
+                (void)json_parse(old, strlen(old), &metadata, NULL);
+        if (!json_is_object(metadata)) {
+                json_decref(metadata);
+                metadata = json_object();
+        }
+        if (json_is_null(config)) {
+                json_object_del(metadata, "config");
+        } else if (config) {
+                const json_t *before = json_get_object(metadata, "config");
+
+                merged = before ? json_deep_copy(before) : json_object();
+                json_object_update(merged, (json_t *)config);
+                json_object_set_new(metadata, "config", clean_config(merged));
+                json_decref(merged);
+        }
+        text = json_object_size(metadata) ? json_to_arena(arena, metadata) : NULL;
+        json_decref(metadata);
+        return text;
+}
+
+static void take_text(struct arena *arena, const json_t *body, const char *key, const char **field)
+{
+        const json_t *value = json_object_get(body, key);
+
+        if (value)
+                *field = arena_strdup(arena, json_string_value(value));
+}
+
+static void merge(struct update *u, struct execution_workspace *row)
+{
+        struct arena *a = u->request.op->arena;
+        const json_t *eligible = json_object_get(u->body, "cleanupEligibleAt");
+
+        take_text(a, u->body, "name", &row->name);
+        take_text(a, u->body, "cwd", &row->cwd);
+        take_text(a, u->body, "repoUrl", &row->repo_url);
+        take_text(a, u->body, "baseRef", &row->base_ref);
+        take_text(a, u->body, "branchName", &row->branch_name);
+        take_text(a, u->body, "providerRef", &row->provider_ref);
+        take_text(a, u->body, "status", &row->status);
+        take_text(a, u->body, "cleanupReason", &row->cleanup_reason);
+        if (eligible) {
+                row->cleanup_eligible_at = 0;
+                if (json_is_string(eligible))
+                        (void)clock_parse_iso(json_string_value(eligible),
+                                              &row->cleanup_eligible_at);
+        }
+        row->metadata = merge_metadata(a, row->metadata, u->body);
+}
+
+/* Where runs in it take place: an environment, this machine ("") when it has a configuration
+ * without one, or wherever they are sent otherwise (NULL). */
+static const char *place_of(struct arena *arena, const char *metadata)
+{
+        json_t *config = execution_workspace_config(metadata);
+        const char *id = json_get_string(config, "environmentId");
+        const char *place = config ? arena_strdup(arena, id ? id : "") : NULL;
+
+        json_decref(config);
+        return place;
+}
+
+/* An agent could otherwise move its work out of its sandbox, or have another directory brought into
+ * it. */
+static int guard_place(struct db *db, const struct op *op, const struct execution_workspace *from,
+                       const struct execution_workspace *to, struct err *err)
+{
+        const char *was = place_of(op->arena, from->metadata);
+        const char *is = place_of(op->arena, to->metadata);
+
+        if (op->actor->type != ACTOR_AGENT)
+                return 0;
+        if (to->cwd && !(from->cwd && streq(from->cwd, to->cwd)))
+                return err_set(err, ERR_FORBIDDEN,
+                               "Agent keys cannot choose directories of the host (cwd).");
+        if (!is || (was && streq(was, is)))
+                return 0;
+        return access_manage_environments(db, op->actor, to->company_id, err);
+}
+
+static json_t *changed_keys(const json_t *body)
+{
+        json_t *keys = json_array();
+        const char *key;
+        json_t *value;
+
+        json_object_foreach((json_t *)body, key, value)
+        {
+                json_array_append_new(keys, json_string(key));
+        }
+        return keys;
+}
+
+static int write_update(struct db *db, void *arg, struct err *err)
+{
+        struct update *u = arg;
+        struct request *q = &u->request;
+        struct execution_workspace to;
+        bool closes;
+        int r = get(db, q, err);
+
+        if (r >= 0)
+                r = guard_agent(q->op->actor, u->body, err);
+        if (r < 0)
+                return r;
+        to = q->row;
+        merge(u, &to);
+        r = guard_place(db, q->op, &q->row, &to, err);
+        if (r < 0)
+                return r;
+        to.updated_at = clock_now_us();
+        closes = streq(to.status, ARCHIVED) && !streq(q->row.status, ARCHIVED);
+        if (closes)
+                r = find_readiness(db, &q->row, &q->readiness, err);
+        if (r < 0)
+                return r;
+        u->blocked = closes && q->readiness.leases > 0;
+        if (u->blocked)
+                return 0;
+        if (closes)
+                to.closed_at = to.updated_at;
+        else if (!streq(to.status, ARCHIVED))
+                to.closed_at = 0;
+        r = execution_workspaces_replace(db, &to, q->row.updated_at, err);
+        if (r >= 0)
+                r = audit(db, q->op, to.company_id, "execution_workspace.updated",
+                          "execution_workspace", to.id,
+                          json_pack("{s:o}", "changedKeys", changed_keys(u->body)), err);
+        q->row = to;
+        return r;
+}
+
+int execution_workspace_update(struct op *op, struct runtime *rt, const char *id, json_t *body,
+                               struct execution_workspace *ret,
+                               struct close_readiness *ret_readiness, struct err *err)
+{
+        struct update u = { .request = { .op = op, .id = id, .write = true }, .body = body };
+        int r = store_read(op, rt->store, get, &u.request, err); /* 404 and 403 come before 400 */
+
+        if (r >= 0)
+                r = check_body(body, err);
+        if (r >= 0)
+                r = store_write(op, rt->store, write_update, &u, err);
+        *ret = u.request.row;
+        *ret_readiness = u.request.readiness;
+        return r < 0 ? r : u.blocked;
+}
+
+/* Runtime services */
+
+int execution_workspace_control(struct op *op, struct runtime *rt, const char *id,
+                                const char *action, struct err *err)
+{
+        static const char *const actions[] = { "start", "stop", "restart", "run", NULL };
+        struct request q = { .op = op, .id = id, .write = true };
+        int r = store_read(op, rt->store, get, &q, err);
+
+        if (r >= 0 && op->actor->type == ACTOR_AGENT)
+                r = err_set(err, ERR_FORBIDDEN,
+                            "Missing permission to manage workspace runtime services");
+        if (r < 0)
+                return r;
+        for (size_t i = 0; actions[i]; i++)
+                if (streq(actions[i], action))
+                        return err_set(err, ERR_UNPROCESSABLE,
+                                       "Berth does not run services in execution workspaces. Run "
+                                       "them as commands of a lease.");
+        return err_set(err, ERR_NOT_FOUND, "Unknown runtime service action \"%s\"", action);
+}

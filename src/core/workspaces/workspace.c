@@ -1,0 +1,253 @@
+/* Rows, moves, and what readers see of a workspace. */
+#include "core/workspaces/workspace.h"
+
+#include "base/clock.h"
+#include "core/access/audit.h"
+#include "core/sandboxes/tool.h"
+#include "core/workspaces/workspace_internal.h"
+
+const char *const *workspace_patterns(struct arena *arena, const char *json)
+{
+        json_t *list = NULL, *item;
+        const char **patterns;
+        size_t i, n = 0;
+
+        if (json_parse(json, strlen(json), &list, NULL) < 0)
+                list = json_array();
+        patterns = arena_alloc(arena, (json_array_size(list) + 1) * sizeof(*patterns));
+        json_array_foreach(list, i, item)
+        {
+                if (json_is_string(item))
+                        patterns[n++] = arena_strdup(arena, json_string_value(item));
+        }
+        json_decref(list);
+        return patterns;
+}
+
+void workspace_job_view(struct workspace_job *j)
+{
+        CLEAN(cleanup_free) char *dir = workspace_dir(j->rt->workspaces, j->row.id);
+        const struct workspace_row *row = &j->row;
+
+        j->view = (struct workspace){
+                .id = row->id,
+                .lease_id = row->lease_id,
+                .place_id = row->place_id,
+                .local_path = row->local_path,
+                .cwd = row->cwd,
+                .isolation = row->isolation,
+                .excludes = { workspace_patterns(j->op->arena, row->exclude) },
+                .dir = arena_strdup(j->op->arena, dir),
+                .staged_ns = row->staged_ns,
+        };
+        j->way = workspace_way_by_name(row->way);
+}
+
+/* Beginning */
+
+static int read_job(struct db *db, void *arg, struct err *err)
+{
+        struct workspace_job *j = arg;
+        int r = workspaces_get(db, j->row.id, j->op->arena, &j->row, err);
+
+        return r < 0 ? r : places_get(db, j->row.place_id, j->op->arena, &j->place, err);
+}
+
+int workspace_job_begin(struct workspace_job *j, const char *id, bool wait, struct err *err)
+{
+        int r = workspace_work_begin(j->op, j->rt->workspaces, id, wait, &j->work, err);
+
+        if (r < 0)
+                return r;
+        j->at_work = true;
+        j->row.id = id;
+        r = store_read(j->op, j->rt->store, read_job, j, err);
+        if (r < 0)
+                return r;
+        workspace_job_view(j);
+        if (!j->way && !streq(j->row.state, WORKSPACE_ENDED))
+                return err_set(err, ERR_VERSION,
+                               "The workspace was staged in a way (%s) that this "
+                               "version does not know.",
+                               j->row.way);
+        return 0;
+}
+
+void workspace_job_end(struct workspace_job *j)
+{
+        if (j->at_work)
+                workspace_work_end(&j->work);
+        j->at_work = false;
+}
+
+/* Moving */
+
+/* What a reader of the lease learns. */
+static json_t *describe(const struct workspace_row *row)
+{
+        return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "id", row->id, "state", row->state,
+                         "way", row->way, "localPath", row->local_path, "cwd",
+                         json_string_or_null(row->cwd), "restored",
+                         json_boolean(row->restored_at != 0), "note",
+                         json_string_or_null(row->note));
+}
+
+static int tell_lease(struct db *db, const struct workspace_row *row, struct arena *arena,
+                      struct err *err)
+{
+        CLEAN(cleanup_free) char *text = NULL;
+        json_t *metadata = NULL;
+        struct lease lease;
+        int r = leases_get(db, row->lease_id, arena, &lease, err);
+
+        if (r == ERR_NOT_FOUND) { /* its environment was deleted */
+                err_clear(err);
+                return 0;
+        }
+        if (r < 0)
+                return r;
+        if (!lease.metadata ||
+            json_parse(lease.metadata, strlen(lease.metadata), &metadata, NULL) < 0)
+                metadata = json_object();
+        json_object_set_new(metadata, "stagedWorkspace", describe(row));
+        text = json_to_text(metadata);
+        json_decref(metadata);
+        return leases_set_metadata(db, lease.id, text, clock_now_us(), err);
+}
+
+int workspace_row_move(struct db *db, const struct runtime *rt, struct workspace_row *row,
+                       struct workspace_row *to, struct arena *arena, struct err *err)
+{
+        int r;
+
+        to->epoch = row->epoch + 1;
+        to->owner_instance = rt->node.instance.s;
+        to->updated_at = clock_now_us();
+        r = workspaces_replace(db, row, to, err);
+        if (r == 0)
+                return err_set(err, ERR_CONFLICT, "The workspace changed in the meantime.");
+        if (r >= 0)
+                r = tell_lease(db, to, arena, err);
+        return r < 0 ? r : 0;
+}
+
+struct workspace_move workspace_move_to(struct workspace_job *j, const char *state,
+                                        const char *step)
+{
+        struct workspace_move m = { .job = j, .to = j->row };
+
+        m.to.state = state;
+        m.to.step = step;
+        return m;
+}
+
+static int write_move(struct db *db, void *arg, struct err *err)
+{
+        struct workspace_move *m = arg;
+        struct workspace_job *j = m->job;
+        int r = workspace_row_move(db, j->rt, &j->row, &m->to, j->op->arena, err);
+
+        if (r >= 0 && m->also)
+                r = m->also(db, m->ctx, err);
+        if (r >= 0 && m->action)
+                r = audit(db, j->op, j->row.company_id, m->action, "environment_lease",
+                          j->row.lease_id, json_incref(m->details), err);
+        return r;
+}
+
+int workspace_move(const struct op *op, struct workspace_move *m, struct err *err)
+{
+        struct workspace_job *j = m->job;
+        int r;
+
+        if (m->action && !m->details)
+                m->details = json_object();
+        if (m->action) {
+                json_object_set_new(m->details, "workspaceId", json_string(j->row.id));
+                json_object_set_new(m->details, "localPath", json_string(j->row.local_path));
+        }
+        r = store_write(op, j->rt->store, write_move, m, err);
+        json_decref(m->details);
+        m->details = NULL;
+        if (r < 0)
+                return r;
+        j->row = m->to;
+        workspace_job_view(j);
+        return 0;
+}
+
+/* Reading */
+
+struct get_request {
+        struct op *op;
+        const char *lease_id;
+        struct workspace_row *row;
+};
+
+static int read_newest(struct db *db, void *arg, struct err *err)
+{
+        struct get_request *q = arg;
+
+        return workspaces_of_lease(db, q->lease_id, q->op->arena, q->row, err);
+}
+
+int workspace_get(struct op *op, struct runtime *rt, const char *lease_id,
+                  struct workspace_row *ret, struct err *err)
+{
+        struct get_request q = { op, lease_id, ret };
+
+        return store_read(op, rt->store, read_newest, &q, err);
+}
+
+int workspace_job_of_lease(struct workspace_job *j, const struct lease_record *record,
+                           struct err *err)
+{
+        struct workspace_row row;
+        int r = workspace_get(j->op, j->rt, record->lease.id, &row, err);
+
+        if (r >= 0)
+                r = workspace_job_begin(j, row.id, false, err);
+        if (r >= 0 && streq(j->row.state, WORKSPACE_ENDED))
+                r = err_set(err, ERR_CONFLICT, "The lease has no workspace any more. %s",
+                            j->row.note ? j->row.note : "");
+        if (r >= 0 && streq(j->row.state, WORKSPACE_STAGING))
+                r = err_set(err, ERR_CONFLICT, "Staging the workspace did not come to its end.");
+        return r;
+}
+
+const char *workspace_default_cwd(struct arena *arena, const struct lease *lease)
+{
+        json_t *metadata = NULL;
+        const json_t *workspace;
+        const char *state, *cwd = NULL;
+
+        if (!lease->metadata ||
+            json_parse(lease->metadata, strlen(lease->metadata), &metadata, NULL) < 0)
+                return NULL;
+        workspace = json_get_object(metadata, "stagedWorkspace");
+        state = json_get_string(workspace, "state");
+        if (state && !streq(state, WORKSPACE_STAGING) && !streq(state, WORKSPACE_ENDED))
+                cwd = arena_strdup(arena, json_get_string(workspace, "cwd"));
+        json_decref(metadata);
+        return cwd;
+}
+
+/* Collecting */
+
+int workspace_collect(struct workspace_job *j, struct change_set **ret, uint32_t *ret_umask,
+                      struct err *err)
+{
+        return j->way->collect(j->op, j->rt, &j->place, &j->view, workspace_work_progress, &j->work,
+                               ret, ret_umask, err);
+}
+
+/* Directories of ours */
+
+int workspace_remove_dir(struct op *op, const char *path, struct err *err)
+{
+        const char *argv[] = { "rm", "-rf", "--one-file-system", "--", path, NULL };
+
+        if (access(path, F_OK) < 0)
+                return 0;
+        return run_tool(op, "/bin/rm", argv, "remove what belonged to a workspace", NULL, err);
+}

@@ -1,0 +1,278 @@
+/* Workspaces in places that only run commands: an archive in and out (remote-execution 2.5, 2.6),
+ * by way of core/exec/exec_transfer.h.
+ *
+ * There: <cwd> is the workspace, <cwd>/.paperclip-runtime/berth has the archives while they are
+ * moved. Here, in workspaces/<id>: `baseline` and `bundle` as in workspace_sync.c,
+ * `extracted` while it is compared. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "codec/shell.h"
+#include "core/plugins/plugin_transfer.h"
+#include "core/sandboxes/provider.h"
+#include "core/workspaces/workspace.h"
+#include "core/workspaces/workspace_internal.h"
+#include "core/workspaces/workspace_remote.h"
+#include "workspace/archive.h"
+
+#define BASELINE   "baseline"
+#define NEXT       "next"
+#define FETCHING   "fetching"
+#define EXTRACTED  "extracted"
+#define DOWNLOAD   ((uint64_t)16 << 30) /* an archive may have at most so many bytes */
+#define COMMAND_MS 600000
+
+struct moving {
+        struct op *op;
+        struct runtime *rt;
+        const struct workspace *w;
+        struct workspace_remote remote;
+        struct plugin_lease lease;
+        struct plugin_transfer plugin;
+        struct exec_transfer transfer;
+        const char *base, *upload, *download; /* there */
+        int dir_fd, local_fd, archive_fd;
+};
+
+static void moving_done(struct moving *m)
+{
+        cleanup_fd(&m->dir_fd);
+        cleanup_fd(&m->local_fd);
+        cleanup_fd(&m->archive_fd);
+}
+
+static int open_dir(int at, const char *path, int *ret_fd, struct err *err)
+{
+        *ret_fd = openat(at, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (*ret_fd < 0)
+                return err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, errno, "open %s",
+                               path);
+        return 0;
+}
+
+static int moving_begin(struct moving *m, struct err *err)
+{
+        int r;
+
+        m->dir_fd = m->local_fd = m->archive_fd = -1;
+        r = workspace_remote_find(m->op, m->rt, m->w->lease_id, &m->remote, err);
+        if (r >= 0)
+                r = plugin_lease_load(m->op, m->rt, &m->remote.lease, &m->lease, err);
+        if (r < 0)
+                return r;
+        plugin_transfer_init(&m->plugin, m->rt, &m->lease, &m->transfer);
+        m->base = arena_printf(m->op->arena, "%s/.paperclip-runtime/berth",
+                               streq(m->remote.cwd, "/") ? "" : m->remote.cwd);
+        m->upload = arena_printf(m->op->arena, "%s/workspace-upload.tar", m->base);
+        m->download = arena_printf(m->op->arena, "%s/workspace-download.tar", m->base);
+        if (mkdir(m->w->dir, 0700) < 0 && errno != EEXIST)
+                return err_sys(err, ERR_IO, errno, "create %s", m->w->dir);
+        r = open_dir(AT_FDCWD, m->w->dir, &m->dir_fd, err);
+        if (r >= 0)
+                r = open_dir(AT_FDCWD, m->w->local_path, &m->local_fd, err);
+        if (r < 0)
+                return r;
+        m->archive_fd = openat(m->dir_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+        return m->archive_fd < 0 ? err_sys(err, ERR_IO, errno, "create an archive") : 0;
+}
+
+static int scan_dir(struct moving *m, int take_fd_, struct scan **ret, struct err *err)
+{
+        const struct scan_options options = { .excludes = &m->w->excludes };
+
+        return scan_open(take_fd_, &options, ret, err);
+}
+
+/* In */
+
+/* A direct child that is excluded stays; of patterns with parts or asterisks nothing is known
+ * there. */
+static void add_kept(struct buf *script, const struct excludes *x)
+{
+        buf_puts(script, ".|..|.paperclip-runtime");
+        for (size_t i = 0; x->patterns && x->patterns[i]; i++)
+                if (x->patterns[i][0] && !strpbrk(x->patterns[i], "/*")) {
+                        buf_putc(script, '|');
+                        shell_quote(script, x->patterns[i]);
+                }
+}
+
+static int extract_there(struct moving *m, struct err *err)
+{
+        CLEAN(buf_done) struct buf s = BUF_INIT;
+
+        buf_puts(&s, "set -e\nd=");
+        shell_quote(&s, m->remote.cwd);
+        buf_puts(&s, "\na=");
+        shell_quote(&s, m->upload);
+        buf_puts(&s, "\nmkdir -p \"$d\"\n"
+                     "for f in \"$d\"/* \"$d\"/.*; do case \"${f##*/}\" in ");
+        add_kept(&s, &m->w->excludes);
+        buf_puts(&s, ") ;; *) if [ -e \"$f\" ] || [ -L \"$f\" ]; then rm -rf \"$f\"; fi ;; esac; "
+                     "done\ntar -xpf \"$a\" -C \"$d\"\nrm -f \"$a\"\n");
+        return exec_transfer_run(m->op, &m->transfer, buf_str(&s), COMMAND_MS, err);
+}
+
+static int pack(struct moving *m, struct stage_result *ret, struct err *err)
+{
+        struct scan *scan = NULL;
+        int fd = fcntl(m->local_fd, F_DUPFD_CLOEXEC, 3);
+        int r = fd < 0 ? err_sys(err, ERR_IO, errno, "open the workspace")
+                       : scan_dir(m, fd, &scan, err);
+
+        if (r < 0)
+                return r;
+        r = archive_pack(m->op, m->local_fd, scan_source(scan), m->archive_fd, m->dir_fd, BASELINE,
+                         &ret->files, &ret->bytes, err);
+        scan_close(scan);
+        if (r >= 0 && lseek(m->archive_fd, 0, SEEK_SET) < 0)
+                r = err_sys(err, ERR_IO, errno, "read an archive");
+        return r;
+}
+
+static int stage(struct op *op, struct runtime *rt, const struct place *place,
+                 const struct workspace *w, workspace_progress_fn progress, void *ctx,
+                 struct stage_result *ret, struct err *err)
+{
+        CLEAN(moving_done) struct moving m = { .op = op, .rt = rt, .w = w };
+        struct stat st;
+        int r = moving_begin(&m, err);
+
+        *ret = (struct stage_result){ 0 };
+        if (r >= 0)
+                r = pack(&m, ret, err);
+        if (r >= 0)
+                r = exec_transfer_write(op, &m.transfer, m.upload, m.archive_fd, 0600, err);
+        if (r >= 0)
+                r = extract_there(&m, err);
+        if (r < 0)
+                return r;
+        ret->cwd = m.remote.cwd;
+        ret->sent_bytes = fstat(m.archive_fd, &st) == 0 ? (uint64_t)st.st_size : 0;
+        return 0;
+}
+
+/* Out */
+
+static int pack_there(struct moving *m, struct err *err)
+{
+        CLEAN(buf_done) struct buf s = BUF_INIT;
+
+        buf_puts(&s, "set -e\nmkdir -p ");
+        shell_quote(&s, m->base);
+        buf_puts(&s, "\ntar -cf ");
+        shell_quote(&s, m->download);
+        buf_puts(&s, " -C ");
+        shell_quote(&s, m->remote.cwd);
+        /* 1: a file changed meanwhile, and the archive is whole. */
+        buf_puts(&s, " --exclude ./.paperclip-runtime --exclude './._*' . || [ $? -eq 1 ]\n");
+        return exec_transfer_run(m->op, &m->transfer, buf_str(&s), COMMAND_MS, err);
+}
+
+static int fetch(struct moving *m, struct err *err)
+{
+        uint64_t size;
+        int r = pack_there(m, err);
+
+        if (r >= 0)
+                r = exec_transfer_read(m->op, &m->transfer, m->download, DOWNLOAD, m->archive_fd,
+                                       &size, err);
+        (void)exec_transfer_remove(m->op, &m->transfer, m->download, NULL);
+        return r;
+}
+
+static int compare(struct moving *m, int extracted_fd, struct err *err)
+{
+        CLEAN(cleanup_free) char *path = xasprintf("%s/" FETCHING, m->w->dir);
+        struct bundle_writer *into = NULL;
+        struct scan *scan = NULL;
+        int fd = fcntl(extracted_fd, F_DUPFD_CLOEXEC, 3);
+        int r = fd < 0 ? err_sys(err, ERR_IO, errno, "open what was fetched")
+                       : scan_dir(m, fd, &scan, err);
+
+        if (r < 0)
+                return r;
+        r = bundle_remove(m->op, path, err);
+        if (r >= 0)
+                r = bundle_create(path, &into, err);
+        if (r >= 0)
+                r = manifest_write(m->dir_fd, FETCHING "/" NEXT, scan_source(scan), NULL, NULL,
+                                   err);
+        scan_close(scan);
+        if (r >= 0)
+                r = archive_changes(m->op, m->dir_fd, BASELINE, FETCHING "/" NEXT, extracted_fd,
+                                    into, err);
+        if (r >= 0)
+                r = bundle_finish(into, err);
+        if (into)
+                bundle_close(into);
+        return r;
+}
+
+static int unpack_and_compare(struct moving *m, struct err *err)
+{
+        CLEAN(cleanup_free) char *path = xasprintf("%s/" EXTRACTED, m->w->dir);
+        CLEAN(cleanup_fd) int fd = -1;
+        int r = workspace_remove_dir(m->op, path, err);
+
+        if (r >= 0 && mkdir(path, 0700) < 0)
+                r = err_sys(err, ERR_IO, errno, "create %s", path);
+        if (r >= 0)
+                r = open_dir(AT_FDCWD, path, &fd, err);
+        if (r >= 0)
+                r = archive_unpack(m->op, m->archive_fd, fd, err);
+        if (r == ERR_INVALID)
+                r = err_wrap(err, ERR_PROVIDER, "What the place sent back");
+        if (r >= 0)
+                r = compare(m, fd, err);
+        (void)workspace_remove_dir(m->op, path, NULL);
+        return r;
+}
+
+static int collect(struct op *op, struct runtime *rt, const struct place *place,
+                   const struct workspace *w, workspace_progress_fn progress, void *ctx,
+                   struct change_set **ret, uint32_t *ret_umask, struct err *err)
+{
+        CLEAN(cleanup_free) char *path = xasprintf("%s/" WORKSPACE_BUNDLE, w->dir);
+        CLEAN(moving_done) struct moving m = { .op = op, .rt = rt, .w = w };
+        struct bundle_size size;
+        int r = moving_begin(&m, err);
+
+        *ret_umask = 0; /* modes were kept */
+        if (r >= 0)
+                r = fetch(&m, err);
+        if (r >= 0)
+                r = unpack_and_compare(&m, err);
+        if (r >= 0)
+                r = bundle_remove(op, path, err);
+        if (r >= 0 && renameat(m.dir_fd, FETCHING, m.dir_fd, WORKSPACE_BUNDLE) < 0)
+                r = err_sys(err, ERR_IO, errno, "keep what was fetched");
+        return r < 0 ? r : bundle_open(path, ret, &size, err);
+}
+
+static bool usable(const struct runtime *rt, const struct place *place, const char **ret_why)
+{
+        if (streq(place->driver, "plugin") || (streq(place->driver, "sandbox") && place->provider &&
+                                               !provider_lookup(place->provider)))
+                return true;
+        *ret_why = "there is no way to move files";
+        return false;
+}
+
+static int settle(struct op *op, struct runtime *rt, const struct place *place,
+                  const struct workspace *w, struct err *err)
+{
+        return workspace_sync.settle(op, rt, place, w, err);
+}
+
+const struct workspace_way workspace_archive = {
+        .name = "archive",
+        .usable = usable,
+        .stage = stage,
+        .collect = collect,
+        .settle = settle,
+        .needs_world = true,
+};

@@ -1,0 +1,118 @@
+/* Shared by the files of core/workspaces/workspace.h. */
+#ifndef BERTH_CORE_WORKSPACE_INTERNAL_H
+#define BERTH_CORE_WORKSPACE_INTERNAL_H
+
+#include "core/workspaces/workspace.h"
+#include "core/workspaces/workspace_host.h"
+
+/* Steps: of a restore, and of giving up. */
+#define STEP_COLLECTING "collecting"
+#define STEP_MERGING    "merging"
+#define STEP_SETTLING   "settling"
+#define STEP_SAVED      "saved"
+
+/* One operation on one workspace. Row and view follow each move. */
+struct workspace_job {
+        struct op *op;
+        struct runtime *rt;
+        struct place place;
+        struct workspace_row row;
+        struct workspace view; /* the row as ways see it */
+        const struct workspace_way *way;
+        struct workspace_work work;
+        bool at_work;
+        bool has_changes; /* on this machine, and not saved yet: what fails now is our trouble */
+};
+
+/* Row, place and way of a workspace, for whoever began to work on it; `wait` as in
+ * workspace_work_begin(). The caller ends it with workspace_job_end(), also after an error. */
+int workspace_job_begin(struct workspace_job *j, const char *id, bool wait, struct err *err);
+/* The same for the workspace that a lease has, staged or being restored: ERR_CONFLICT otherwise. */
+int workspace_job_of_lease(struct workspace_job *j, const struct lease_record *record,
+                           struct err *err);
+void workspace_job_end(struct workspace_job *j);
+/* Read what the row says into the view. */
+void workspace_job_view(struct workspace_job *j);
+
+/* What a move writes beside the row: an entry in the audit trail. `details` is taken. */
+struct workspace_move {
+        struct workspace_job *job;
+        struct workspace_row to;
+        const char *action; /* NULL: none */
+        json_t *details;
+        int (*also)(struct db *db, void *ctx, struct err *err); /* in the same transaction */
+        void *ctx;
+};
+
+/* To another state: row, the lease's metadata, the trail, in one transaction. ERR_CONFLICT when
+ * somebody else moved it. m->details is let go of in any case. */
+int workspace_move(const struct op *op, struct workspace_move *m, struct err *err);
+/* A copy of the row to be changed and moved to. */
+struct workspace_move workspace_move_to(struct workspace_job *j, const char *state,
+                                        const char *step);
+/* The row inside a transaction of the caller; *row is what it became. */
+int workspace_row_move(struct db *db, const struct runtime *rt, struct workspace_row *row,
+                       struct workspace_row *to, struct arena *arena, struct err *err);
+
+/* NULL-terminated list of a JSON array of texts, in the arena. */
+const char *const *workspace_patterns(struct arena *arena, const char *json);
+
+/* Merge a change set into a directory beneath a workspace root. Closes nothing. */
+struct merge_request {
+        const char *path;
+        const struct excludes *excludes;
+        uint32_t umask;
+        bool dry_run;
+        struct workspace_work *work; /* for progress; may be NULL */
+        const char *scratch;         /* a directory of ours for git; gone afterwards */
+        /* Looks at what is merged, on its way; `dir` is the directory. NULL: nobody looks. */
+        struct change_set *(*watch)(void *ctx, struct change_set *from, int dir);
+        void *ctx;
+};
+static inline const char *workspace_scratch(struct arena *arena, const char *dir)
+{
+        return arena_printf(arena, "%s/git", dir);
+}
+int workspace_merge(struct op *op, struct runtime *rt, struct change_set *changes,
+                    const struct merge_request *req, struct restore_report *ret, struct err *err);
+
+/* workspace_diff.c: what goes into a merge is written down on its way, into the array that is open
+ * in `w`: {path, change, kind, size, diff?}. */
+struct change_list {
+        struct jw *w;
+        uint64_t max;     /* changes that are written; `n` counts all */
+        size_t texts_max; /* bytes of differences of text files, all together; 0: none */
+        bool is_kept;     /* no differences of files that are likely to have secrets in them */
+        uint64_t n;       /* the rest is change_list_watch()'s own */
+        size_t texts;
+        struct change_set set, *from;
+        int dir; /* the directory as it is */
+};
+void change_list_watch(struct change_list *l, struct merge_request *req);
+
+/* The members of restore_report_encode()'s object. */
+void restore_report_members(struct jw *w, const struct restore_report *report);
+
+/* Ask the way for what was changed. */
+int workspace_collect(struct workspace_job *j, struct change_set **ret, uint32_t *ret_umask,
+                      struct err *err);
+
+/* Remove a directory of ours and all that is in it. */
+int workspace_remove_dir(struct op *op, const char *path, struct err *err);
+
+/* workspace_salvage.c: save what was not brought home. *ret_saved is the salvage, id NULL when
+ * there was nothing. The row is not moved. */
+int workspace_save(struct workspace_job *j, const char *reason, struct salvage *ret_saved,
+                   struct err *err);
+/* Salvages that are over. */
+int salvage_sweep(struct op *op, struct runtime *rt, struct err *err);
+
+/* workspace_restore.c: go on with a restore that was begun. */
+int workspace_restore_resume(struct workspace_job *j, struct restore_report *ret, struct err *err);
+
+/* workspace_end.c: remove it there and end it. `note` says why; NULL: nothing special. */
+int workspace_end(struct workspace_job *j, const char *note, struct err *err);
+/* Whether asking the place again, after an error in collecting, can never help. */
+bool workspace_is_hopeless(const struct workspace_job *j, int r);
+
+#endif

@@ -1,0 +1,481 @@
+/* Salvages: saving what was not brought home, and what can be done with it afterwards.
+ *
+ *   save   row `saving` committed  | the bundle is written | row `ready` committed
+ *   drop   `dropping` committed    | directory removed     | row gone
+ *
+ * A crash between these is repeated: the same workspace is saved into the same row and directory,
+ * and content that is there already is used. */
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "core/access/audit.h"
+#include "core/leases/place.h"
+#include "core/workspaces/workspace_internal.h"
+#include "core/workspaces/workspace_root.h"
+
+/* Changes whose first one was looked at already. */
+struct peeked {
+        struct change_set set;
+        struct change_set *from; /* owned */
+        struct change first;
+        bool has_first;
+};
+
+static int peeked_next(struct change_set *set, struct change *ret, struct err *err)
+{
+        struct peeked *p = container_of(set, struct peeked, set);
+
+        if (!p->has_first)
+                return p->from->next(p->from, ret, err);
+        p->has_first = false;
+        *ret = p->first;
+        return 1;
+}
+
+static int peeked_open(struct change_set *set, const struct change *c, int *ret_fd, struct err *err)
+{
+        struct peeked *p = container_of(set, struct peeked, set);
+
+        return p->from->open(p->from, c, ret_fd, err);
+}
+
+/* 1: there are changes, 0: there are none. */
+static int peek(struct peeked *p, struct change_set *from, struct err *err)
+{
+        int r = from->next(from, &p->first, err);
+
+        p->set = (struct change_set){ .next = peeked_next, .open = peeked_open };
+        p->from = from;
+        p->has_first = r > 0;
+        return r;
+}
+
+/* Saving */
+
+struct saving {
+        struct workspace_job *job;
+        const char *reason;
+        struct salvage row;
+        struct bundle_size size;
+        uint32_t umask;
+};
+
+/* How its lease ended. */
+static int find_reason(struct db *db, struct saving *s, struct err *err)
+{
+        struct workspace_job *j = s->job;
+        struct lease lease;
+        int r = s->reason ? 0 : leases_get(db, j->row.lease_id, j->op->arena, &lease, err);
+
+        if (r == ERR_NOT_FOUND)
+                s->reason = LEASE_RELEASED;
+        else if (r >= 0 && !s->reason)
+                s->reason = lease.status;
+        return r == ERR_NOT_FOUND ? 0 : r;
+}
+
+static int intend(struct db *db, void *arg, struct err *err)
+{
+        struct saving *s = arg;
+        struct workspace_job *j = s->job;
+        int64_t now = clock_now_us();
+        int r = salvages_saving(db, j->row.id, j->op->arena, &s->row, err);
+
+        if (r != ERR_NOT_FOUND)
+                return r;
+        r = find_reason(db, s, err);
+        if (r < 0)
+                return r;
+        err_clear(err);
+        s->row = (struct salvage){
+                .id = arena_strdup(j->op->arena, uuid_new().s),
+                .company_id = j->row.company_id,
+                .workspace_id = j->row.id,
+                .lease_id = j->row.lease_id,
+                .environment_id = j->place.environment_id,
+                .state = SALVAGE_SAVING,
+                .reason = s->reason,
+                .local_path = j->row.local_path,
+                .exclude = j->row.exclude,
+                .expires_at = clock_wall_us() + j->rt->settings.salvage_ttl_ms * US_PER_MS,
+                .created_at = now,
+                .updated_at = now,
+        };
+        return salvages_insert(db, &s->row, err);
+}
+
+static int write_bundle(struct saving *s, struct change_set *changes, struct err *err)
+{
+        struct workspace_job *j = s->job;
+        CLEAN(cleanup_free) char *dir = salvage_dir(j->rt->workspaces, s->row.id);
+        struct bundle_writer *writer = NULL;
+        struct change_set *made = NULL;
+        int r;
+
+        workspace_work_progress(&j->work, "saving", 0, 0);
+        FAULT("workspace.salvage.write.before");
+        /* One that was finished before a crash: more may have been changed since. */
+        r = bundle_open(dir, &made, &s->size, NULL);
+        if (made)
+                made->close(made);
+        made = NULL;
+        r = r == ERR_NOT_FOUND ? 0 : bundle_remove(j->op, dir, err);
+        if (r >= 0)
+                r = bundle_create(dir, &writer, err);
+        if (r >= 0)
+                r = bundle_take(j->op, writer, changes, err);
+        if (r >= 0)
+                r = bundle_finish(writer, err);
+        if (writer)
+                bundle_close(writer);
+        FAULT("workspace.salvage.write.after");
+        if (r >= 0)
+                r = bundle_open(dir, &made, &s->size, err);
+        if (made)
+                made->close(made);
+        return r;
+}
+
+static int record_ready(struct db *db, void *arg, struct err *err)
+{
+        struct saving *s = arg;
+        const struct workspace_job *j = s->job;
+        struct salvage to = s->row;
+        int r;
+
+        to.state = SALVAGE_READY;
+        to.umask = s->umask;
+        to.changes = (int64_t)(s->size.changes - s->size.deletes);
+        to.deletes = (int64_t)s->size.deletes;
+        to.bytes = (int64_t)s->size.bytes;
+        to.updated_at = clock_now_us();
+        r = salvages_move(db, s->row.id, SALVAGE_SAVING, &to, err);
+        if (r == 0)
+                return err_set(err, ERR_CONFLICT, "The salvage was removed meanwhile.");
+        if (r >= 0)
+                r = audit(db, j->op, to.company_id, "environment.workspace_salvaged",
+                          "environment_lease", to.lease_id,
+                          json_pack("{s:s, s:s, s:s, s:I, s:I, s:I}", "salvageId", to.id, "reason",
+                                    to.reason, "localPath", to.local_path, "changes",
+                                    (json_int_t)to.changes, "deletes", (json_int_t)to.deletes,
+                                    "bytes", (json_int_t)to.bytes),
+                          err);
+        s->row = to;
+        return r;
+}
+
+static int save_changes(struct saving *s, struct change_set *changes, struct err *err)
+{
+        struct workspace_job *j = s->job;
+        int r;
+
+        FAULT("workspace.salvage.intend.before");
+        r = store_write(j->op, j->rt->store, intend, s, err);
+        FAULT("workspace.salvage.intend.after");
+        if (r >= 0)
+                r = write_bundle(s, changes, err);
+        if (r < 0)
+                return r;
+        r = store_write(j->op, j->rt->store, record_ready, s, err);
+        FAULT("workspace.salvage.ready.after");
+        if (r >= 0)
+                atomic_fetch_add(&j->rt->counters.salvages, 1);
+        return r;
+}
+
+/* Where the directory on the host is gone, an empty one of ours stands for it: what was changed is
+ * then all that was written. */
+static int stand_in(struct workspace_job *j, struct err *err)
+{
+        const char *nothing = arena_printf(j->op->arena, "%s/nothing", j->view.dir);
+        struct stat st;
+        int r;
+
+        if (stat(j->view.local_path, &st) == 0 && S_ISDIR(st.st_mode))
+                return 0;
+        r = path_make_dirs(nothing, 0700, err);
+        if (r >= 0)
+                j->view.local_path = nothing;
+        return r;
+}
+
+/* From the place; when it will never answer any more, what a restore had fetched already. As long
+ * as it may, that is not all. */
+static int collect(struct saving *s, struct change_set **ret, struct err *err)
+{
+        struct workspace_job *j = s->job;
+        CLEAN(cleanup_free) char *fetched = xasprintf("%s/" WORKSPACE_BUNDLE, j->view.dir);
+        struct bundle_size size;
+        int r = stand_in(j, err);
+
+        FAULT("workspace.salvage.collect.before");
+        if (r >= 0)
+                r = workspace_collect(j, ret, &s->umask, err);
+        FAULT("workspace.salvage.collect.after");
+        if (r >= 0 || !workspace_is_hopeless(j, r) || !j->row.step ||
+            !streq(j->row.step, STEP_MERGING) || bundle_open(fetched, ret, &size, NULL) < 0)
+                return r;
+        s->umask = (uint32_t)j->row.umask;
+        err_clear(err);
+        return 0;
+}
+
+int workspace_save(struct workspace_job *j, const char *reason, struct salvage *ret_saved,
+                   struct err *err)
+{
+        struct saving s = { .job = j, .reason = reason };
+        struct change_set *changes = NULL;
+        struct peeked peeked;
+        int r = collect(&s, &changes, err);
+
+        *ret_saved = (struct salvage){ 0 };
+        j->has_changes = r >= 0;
+        if (r >= 0)
+                r = peek(&peeked, changes, err);
+        if (r > 0)
+                r = save_changes(&s, &peeked.set, err);
+        if (changes)
+                changes->close(changes);
+        if (r >= 0)
+                *ret_saved = s.row;
+        return r;
+}
+
+/* Reading */
+
+struct salvage_request {
+        struct op *op;
+        const char *id, *company_id, *before_id;
+        int64_t before_us, limit;
+        salvage_fn fn;
+        void *ctx;
+        struct salvage row;
+};
+
+static int list(struct db *db, void *arg, struct err *err)
+{
+        struct salvage_request *q = arg;
+        int r = access_manage_environments(db, q->op->actor, q->company_id, err);
+
+        return r < 0 ? r
+                     : salvages_list(db, q->company_id, q->before_us, q->before_id, q->limit,
+                                     q->op->arena, q->fn, q->ctx, err);
+}
+
+int salvage_list(struct op *op, struct runtime *rt, const char *company_id, int64_t before_us,
+                 const char *before_id, int64_t limit, salvage_fn fn, void *ctx, struct err *err)
+{
+        struct salvage_request q = {
+                .op = op,
+                .company_id = company_id,
+                .before_us = before_us,
+                .before_id = before_id,
+                .limit = limit,
+                .fn = fn,
+                .ctx = ctx,
+        };
+
+        return store_read(op, rt->store, list, &q, err);
+}
+
+static int get(struct db *db, void *arg, struct err *err)
+{
+        struct salvage_request *q = arg;
+        int r = salvages_get(db, q->id, q->op->arena, &q->row, err);
+
+        if (r >= 0)
+                r = access_manage_environments(db, q->op->actor, q->row.company_id, err);
+        if (r >= 0 && !streq(q->row.state, SALVAGE_READY))
+                r = err_set(err, ERR_NOT_FOUND, "Salvage not found");
+        return r;
+}
+
+int salvage_get(struct op *op, struct runtime *rt, const char *id, struct salvage *ret,
+                struct err *err)
+{
+        struct salvage_request q = { .op = op, .id = id };
+        int r = store_read(op, rt->store, get, &q, err);
+
+        if (r >= 0)
+                *ret = q.row;
+        return r;
+}
+
+/* Applying */
+
+struct applied {
+        struct op *op;
+        struct salvage row;
+        const struct restore_report *report;
+};
+
+static int record_applied(struct db *db, void *arg, struct err *err)
+{
+        struct applied *a = arg;
+        const struct merge_report *m = &a->report->merge;
+        int r;
+
+        a->row.applied_at = a->row.updated_at = clock_now_us();
+        r = salvages_move(db, a->row.id, SALVAGE_READY, &a->row, err);
+        if (r >= 0)
+                r = audit(db, a->op, a->row.company_id, "environment.salvage_applied",
+                          "workspace_salvage", a->row.id,
+                          json_pack("{s:s, s:I, s:I, s:I, s:I}", "localPath", a->row.local_path,
+                                    "added", (json_int_t)m->added, "changed",
+                                    (json_int_t)m->changed, "deleted", (json_int_t)m->deleted,
+                                    "conflicts", (json_int_t)m->n_conflicts),
+                          err);
+        return r;
+}
+
+int salvage_apply(struct op *op, struct runtime *rt, const char *id, const char *local_path,
+                  struct restore_report *ret, struct err *err)
+{
+        struct applied a = { .op = op, .report = ret };
+        CLEAN(cleanup_free) char *dir = salvage_dir(rt->workspaces, id);
+        struct workspace_work work = { 0 };
+        struct change_set *changes = NULL;
+        struct bundle_size size;
+        struct excludes excludes;
+        int r;
+
+        *ret = (struct restore_report){ 0 };
+        r = workspace_work_begin(op, rt->workspaces, id, false, &work, err);
+        if (r >= 0)
+                r = salvage_get(op, rt, id, &a.row, err);
+        if (r >= 0)
+                r = bundle_open(dir, &changes, &size, err);
+        if (r >= 0) {
+                struct merge_request req = {
+                        .path = local_path ? local_path : a.row.local_path,
+                        .excludes = &excludes,
+                        .umask = (uint32_t)a.row.umask,
+                        .work = &work,
+                        .scratch = workspace_scratch(op->arena, dir),
+                };
+
+                excludes.patterns = workspace_patterns(op->arena, a.row.exclude);
+                FAULT("workspace.salvage.apply.before");
+                r = workspace_merge(op, rt, changes, &req, ret, err);
+                FAULT("workspace.salvage.apply.after");
+        }
+        if (changes)
+                changes->close(changes);
+        if (r >= 0)
+                r = store_write(op, rt->store, record_applied, &a, err);
+        workspace_work_end(&work);
+        return r;
+}
+
+/* Dropping */
+
+struct dropping {
+        struct op *op;
+        struct salvage row;
+        const char *from;
+};
+
+static int intend_drop(struct db *db, void *arg, struct err *err)
+{
+        struct dropping *d = arg;
+        struct salvage to = d->row;
+        int r;
+
+        to.state = SALVAGE_DROPPING;
+        to.updated_at = clock_now_us();
+        r = salvages_move(db, d->row.id, d->from, &to, err);
+        if (r == 0)
+                return err_set(err, ERR_CONFLICT, "The salvage changed in the meantime.");
+        if (r >= 0 && streq(d->from, SALVAGE_READY))
+                r = audit(db, d->op, d->row.company_id, "environment.salvage_deleted",
+                          "workspace_salvage", d->row.id,
+                          json_pack("{s:s, s:b}", "localPath", d->row.local_path, "applied",
+                                    d->row.applied_at != 0),
+                          err);
+        return r;
+}
+
+static int forget(struct db *db, void *arg, struct err *err)
+{
+        struct dropping *d = arg;
+
+        return salvages_delete(db, d->row.id, SALVAGE_DROPPING, err);
+}
+
+static int drop(struct op *op, struct runtime *rt, const struct salvage *row, struct err *err)
+{
+        CLEAN(cleanup_free) char *dir = salvage_dir(rt->workspaces, row->id);
+        struct dropping d = { op, *row, row->state };
+        int r = 0;
+
+        FAULT("workspace.drop.intend.before");
+        if (!streq(row->state, SALVAGE_DROPPING))
+                r = store_write(op, rt->store, intend_drop, &d, err);
+        FAULT("workspace.drop.intend.after");
+        if (r >= 0)
+                r = workspace_remove_dir(op, dir, err);
+        FAULT("workspace.drop.remove.after");
+        return r < 0 ? r : store_write(op, rt->store, forget, &d, err);
+}
+
+int salvage_drop(struct op *op, struct runtime *rt, const char *id, struct salvage *ret,
+                 struct err *err)
+{
+        struct workspace_work work = { 0 };
+        int r = workspace_work_begin(op, rt->workspaces, id, false, &work, err);
+
+        if (r >= 0)
+                r = salvage_get(op, rt, id, ret, err);
+        if (r >= 0)
+                r = drop(op, rt, ret, err);
+        workspace_work_end(&work);
+        return r < 0 ? r : 0;
+}
+
+/* Those that are over */
+
+struct over {
+        struct op *op;
+        struct salvage *rows;
+        size_t n;
+};
+
+static int add_over(void *ctx, const struct salvage *row)
+{
+        struct over *o = ctx;
+
+        o->rows = xrealloc(o->rows, (o->n + 1) * sizeof(*o->rows));
+        o->rows[o->n++] = *row;
+        return 0;
+}
+
+static int read_over(struct db *db, void *arg, struct err *err)
+{
+        struct over *o = arg;
+
+        o->n = 0;
+        return salvages_over(db, clock_wall_us(), o->op->arena, add_over, o, err);
+}
+
+int salvage_sweep(struct op *op, struct runtime *rt, struct err *err)
+{
+        struct over o = { .op = op };
+        int r = store_read(op, rt->store, read_over, &o, err);
+
+        for (size_t i = 0; r >= 0 && i < o.n; i++) {
+                CLEAN(err_done) struct err one = { 0 };
+                struct workspace_work work = { 0 };
+
+                if (workspace_work_begin(op, rt->workspaces, o.rows[i].id, false, &work, NULL) < 0)
+                        continue; /* somebody applies it just now */
+                if (drop(op, rt, &o.rows[i], &one) < 0)
+                        log_warn("could not remove a salvage", LOG_S("salvage", o.rows[i].id),
+                                 LOG_S("error", one.msg));
+                workspace_work_end(&work);
+        }
+        free(o.rows);
+        return r;
+}

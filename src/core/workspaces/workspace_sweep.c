@@ -1,0 +1,197 @@
+/* Taking up what nobody works on: see workspace.h. */
+#include <dirent.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "core/leases/place.h"
+#include "core/workspaces/workspace_internal.h"
+
+struct findings {
+        struct op *op;
+        const struct runtime *rt;
+        struct due {
+                const char *id, *lease_id;
+                bool orphaned; /* its lease has ended, and nobody gives its place up */
+                struct place place;
+        } * rows;
+        size_t n;
+        struct db *db;
+        struct err *err;
+};
+
+/* Whether its lease is over although nobody gives the place up: it was shared, or the daemon died
+ * in between. */
+static int is_orphaned(struct findings *f, const struct workspace_row *row, struct due *due)
+{
+        struct lease lease;
+        int r = leases_get(f->db, row->lease_id, f->op->arena, &lease, f->err);
+
+        if (r < 0 && r != ERR_NOT_FOUND)
+                return r;
+        if (r >= 0 && lease_is_living(&lease))
+                return 0;
+        r = places_get(f->db, row->place_id, f->op->arena, &due->place, f->err);
+        if (r < 0)
+                return r == ERR_NOT_FOUND ? 0 : r;
+        due->orphaned = !streq(due->place.state, PLACE_CLOSING) &&
+                        !(place_is_ours(f->rt, &due->place) &&
+                          due->place.next_attempt_at > clock_steady_us());
+        return 0;
+}
+
+static int consider(void *ctx, const struct workspace_row *row)
+{
+        struct findings *f = ctx;
+        struct due due = { .id = row->id, .lease_id = row->lease_id };
+        bool waits = row->next_attempt_at > clock_steady_us() &&
+                     streq(row->owner_instance, f->rt->node.instance.s);
+        int r = is_orphaned(f, row, &due);
+
+        if (r < 0)
+                return r;
+        if (waits || (!due.orphaned && streq(row->state, WORKSPACE_STAGED)))
+                return 0;
+        f->rows = xrealloc(f->rows, (f->n + 1) * sizeof(*f->rows));
+        f->rows[f->n++] = due;
+        return 0;
+}
+
+static int look(struct db *db, void *arg, struct err *err)
+{
+        struct findings *f = arg;
+
+        f->n = 0;
+        f->db = db;
+        f->err = err;
+        return workspaces_living(db, NULL, f->op->arena, consider, f, err);
+}
+
+static int record_failure(struct workspace_job *j, const struct err *cause)
+{
+        struct workspace_move m = workspace_move_to(j, j->row.state, j->row.step);
+
+        m.to.attempts++;
+        m.to.next_attempt_at = clock_steady_us() + place_retry_pause(m.to.attempts);
+        m.to.note = arena_printf(j->op->arena, "To be gone on with: %s", cause->msg);
+        return workspace_move(j->op, &m, NULL);
+}
+
+static int take_up(struct op *op, struct runtime *rt, const struct due *due, struct err *err)
+{
+        struct workspace_job j = { .op = op, .rt = rt };
+        struct restore_report report = { 0 };
+        struct workspace_work busy;
+        int r;
+
+        if (workspace_work_look(rt->workspaces, due->id, &busy))
+                return 0;
+        if (due->orphaned)
+                return workspace_give_up(op, rt, &due->place, due->lease_id, NULL, err);
+        r = workspace_job_begin(&j, due->id, false, err);
+        if (r < 0) {
+                workspace_job_end(&j);
+                return r == ERR_CONFLICT ? 0 : r; /* somebody was faster */
+        }
+        FAULT("workspace.sweep.before");
+        if (streq(j.row.state, WORKSPACE_STAGING))
+                r = workspace_end(&j, "Staging was interrupted.", err);
+        else
+                r = workspace_restore_resume(&j, &report, err);
+        FAULT("workspace.sweep.after");
+        if (r < 0)
+                (void)record_failure(&j, err);
+        workspace_job_end(&j);
+        return r;
+}
+
+/* Directories that no living workspace has. */
+
+struct ids {
+        struct op *op;
+        const char **ids;
+        size_t n;
+};
+
+static int add_id(void *ctx, const struct workspace_row *row)
+{
+        struct ids *list = ctx;
+
+        list->ids = xrealloc(list->ids, (list->n + 1) * sizeof(*list->ids));
+        list->ids[list->n++] = row->id;
+        return 0;
+}
+
+static int read_ids(struct db *db, void *arg, struct err *err)
+{
+        struct ids *list = arg;
+
+        list->n = 0;
+        return workspaces_living(db, NULL, list->op->arena, add_id, list, err);
+}
+
+static bool is_living(const struct ids *list, const char *id)
+{
+        for (size_t i = 0; i < list->n; i++)
+                if (streq(list->ids[i], id))
+                        return true;
+        return false;
+}
+
+/* Names are read before rows: who makes a directory has committed its row before. */
+static int remove_leftovers(struct op *op, struct runtime *rt, struct err *err)
+{
+        struct ids list = { .op = op };
+        DIR *dir = opendir(rt->workspaces->dir);
+        const char **names = NULL;
+        struct dirent *entry;
+        size_t n = 0;
+        int r;
+
+        while (dir && (entry = readdir(dir))) {
+                struct uuid id;
+
+                if (!uuid_parse(entry->d_name, &id))
+                        continue;
+                names = xrealloc(names, (n + 1) * sizeof(*names));
+                names[n++] = arena_strdup(op->arena, entry->d_name);
+        }
+        if (dir)
+                closedir(dir);
+        r = n ? store_read(op, rt->store, read_ids, &list, err) : 0;
+        for (size_t i = 0; r >= 0 && i < n; i++) {
+                CLEAN(cleanup_free) char *path = workspace_dir(rt->workspaces, names[i]);
+
+                if (!is_living(&list, names[i]))
+                        (void)workspace_remove_dir(op, path, NULL);
+        }
+        free(names);
+        free(list.ids);
+        return r;
+}
+
+int workspace_sweep(struct op *op, struct runtime *rt, struct err *err)
+{
+        struct findings f = { .op = op, .rt = rt };
+        int r;
+
+        if (!rt->workspaces)
+                return 0;
+        r = store_read(op, rt->store, look, &f, err);
+        for (size_t i = 0; r >= 0 && i < f.n; i++) {
+                CLEAN(err_done) struct err one = { 0 };
+                struct op limited = *op;
+
+                /* What is large gets further with each pass; the others are not kept waiting. */
+                limited.deadline_ms =
+                        MIN(op->deadline_ms, clock_mono_ms() + rt->settings.close_timeout_ms);
+                if (take_up(&limited, rt, &f.rows[i], &one) < 0)
+                        log_warn("could not go on with a workspace",
+                                 LOG_S("workspace", f.rows[i].id), LOG_S("error", one.msg));
+                r = op_check(op, err);
+        }
+        free(f.rows);
+        if (r >= 0)
+                r = remove_leftovers(op, rt, err);
+        return r < 0 ? r : salvage_sweep(op, rt, err);
+}

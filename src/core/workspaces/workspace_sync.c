@@ -1,0 +1,320 @@
+/* Workspaces in places with a box: moved by its file worker (workspace/sync.h).
+ *
+ *   where            the directory there                                        beside it
+ *   ssh              <cwd>/.paperclip-runtime/runs/<run or lease>/workspace     .../cache
+ *   ssh, in_place    <cwd> <cwd>/.paperclip-runtime/berth a sandbox        <cwd>
+ * <cwd>/.paperclip-runtime/berth local            workspaces/<id>/tree, on this machine
+ * workspaces/<id>/there
+ *
+ * <cwd> is the lease's `remoteCwd`. Here, in workspaces/<id>: `baseline`, what was staged or last
+ * brought home; `bundle`, what the last collect() fetched, with `next`, what it saw, in it; and
+ * `fetching`, the same while it does. The two change together: a baseline that is newer than what
+ * was merged would hide what lies between them. A connection that is lost is made again, and the
+ * transfer goes on where it was. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "core/exec/box_route.h"
+#include "core/exec/box_service.h"
+#include "core/workspaces/workspace.h"
+#include "core/workspaces/workspace_host.h"
+#include "core/workspaces/workspace_remote.h"
+#include "workspace/sync.h"
+
+#define BASELINE  "baseline"
+#define NEXT      "next"
+#define FETCHING  "fetching"
+#define TRIES     8
+#define PAUSE_MS  50
+#define PAUSE_MAX 5000
+#define GOT_ON    65536 /* bytes that make a try worth another one */
+
+/* One transfer. */
+struct moving {
+        struct op *op;
+        struct runtime *rt;
+        const struct place *place;
+        const struct workspace *w;
+        const char *run_dir; /* goes with the workspace; NULL: none */
+        struct sync_options options;
+        struct sync_progress moved;
+        uint64_t moved_now; /* over this connection */
+        workspace_progress_fn progress;
+        void *ctx;
+        const char *phase;
+        int dir_fd, local_fd;
+        struct bundle_writer *into;
+        uint32_t umask;
+};
+
+/* Where it is there */
+
+static void place_in(struct moving *m, const char *cwd)
+{
+        m->options.remote_dir = cwd;
+        m->options.remote_cache = arena_printf(m->op->arena, "%s/.paperclip-runtime/berth",
+                                               streq(cwd, "/") ? "" : cwd);
+}
+
+static int find_remote(struct moving *m, struct err *err)
+{
+        struct arena *arena = m->op->arena;
+        struct workspace_remote remote;
+        const char *cwd;
+        int r = workspace_remote_find(m->op, m->rt, m->w->lease_id, &remote, err);
+
+        if (r < 0)
+                return r;
+        cwd = remote.cwd;
+        if (!streq(m->place->driver, "ssh") || remote.in_place) {
+                place_in(m, cwd);
+                return 0;
+        }
+        m->run_dir = arena_printf(arena, "%s/.paperclip-runtime/runs/%s",
+                                  streq(cwd, "/") ? "" : cwd, remote.run);
+        m->options.remote_dir = arena_printf(arena, "%s/workspace", m->run_dir);
+        m->options.remote_cache = arena_printf(arena, "%s/cache", m->run_dir);
+        return 0;
+}
+
+static int find_there(struct moving *m, struct err *err)
+{
+        m->options.excludes = &m->w->excludes;
+        if (!streq(m->place->driver, "local"))
+                return find_remote(m, err);
+        m->options.remote_dir = arena_printf(m->op->arena, "%s/tree", m->w->dir);
+        m->options.remote_cache = arena_printf(m->op->arena, "%s/there", m->w->dir);
+        return 0;
+}
+
+/* Here */
+
+static void tell(void *ctx, const struct sync_progress *p)
+{
+        struct moving *m = ctx;
+
+        m->moved_now = p->sent_bytes;
+        if (m->progress)
+                m->progress(m->ctx, m->phase, p->bytes, p->total_bytes);
+}
+
+static int open_dir(const char *path, int *ret_fd, struct err *err)
+{
+        *ret_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (*ret_fd < 0)
+                return err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, errno, "open %s",
+                               path);
+        return 0;
+}
+
+/* The hashes of a directory serve all workspaces that are staged from it. */
+static const char *hashes_path(const struct moving *m)
+{
+        unsigned char hash[16];
+        char hex[2 * sizeof(hash) + 1];
+        const char *path = m->w->local_path;
+
+        (void)crypto_generichash(hash, sizeof(hash), (const unsigned char *)path, strlen(path),
+                                 NULL, 0);
+        (void)sodium_bin2hex(hex, sizeof(hex), hash, sizeof(hash));
+        return arena_printf(m->op->arena, "%s/%s.hashes", m->rt->workspaces->locks_dir, hex);
+}
+
+static void moving_done(struct moving *m)
+{
+        cleanup_fd(&m->dir_fd);
+        cleanup_fd(&m->local_fd);
+        if (m->into)
+                bundle_close(m->into);
+}
+
+static int moving_begin(struct moving *m, struct err *err)
+{
+        int r;
+
+        m->dir_fd = m->local_fd = -1;
+        m->options.progress = tell;
+        m->options.ctx = m;
+        r = find_there(m, err);
+        if (r < 0)
+                return r;
+        if (mkdir(m->w->dir, 0700) < 0 && errno != EEXIST)
+                return err_sys(err, ERR_IO, errno, "create %s", m->w->dir);
+        r = open_dir(m->w->dir, &m->dir_fd, err);
+        return r < 0 ? r : open_dir(m->w->local_path, &m->local_fd, err);
+}
+
+static int over_one(struct moving *m, int (*work)(struct moving *m, int fd, struct err *err),
+                    struct err *err)
+{
+        CLEAN(cleanup_fd) int fd = -1;
+        int r = box_service_open(m->op, m->rt, m->place->id, BOX_SERVICE_FILES, &fd, err);
+
+        return r < 0 ? r : work(m, fd, err);
+}
+
+/* Over a connection, and another one when it is lost. */
+static int over_line(struct moving *m, int (*work)(struct moving *m, int fd, struct err *err),
+                     struct err *err)
+{
+        int64_t pause = PAUSE_MS;
+        int r = 0;
+
+        for (int i = 0; i < TRIES; i++) {
+                err_clear(err);
+                m->moved_now = 0;
+                r = over_one(m, work, err);
+                if (r != ERR_UNCERTAIN)
+                        return r;
+                if (op_wait_fd(m->op, -1, 0, pause, NULL) < 0)
+                        break;
+                pause = MIN(pause * 2, (int64_t)PAUSE_MAX);
+                if (m->moved_now >= GOT_ON) {
+                        pause = PAUSE_MS;
+                        i = 0;
+                }
+        }
+        return err_wrap(err, ERR_PROVIDER, "The workspace was not moved");
+}
+
+/* The way */
+
+static bool usable(const struct runtime *rt, const struct place *place, const char **ret_why)
+{
+        struct place would = *place;
+
+        would.has_world = true;
+        if (box_route_has_box(rt, &would))
+                return true;
+        *ret_why = "no supervisor of ours runs there";
+        return false;
+}
+
+static int push(struct moving *m, int fd, struct err *err)
+{
+        return sync_push(m->op, fd, m->local_fd, hashes_path(m), m->dir_fd, BASELINE, &m->options,
+                         &m->moved, err);
+}
+
+static int stage(struct op *op, struct runtime *rt, const struct place *place,
+                 const struct workspace *w, workspace_progress_fn progress, void *ctx,
+                 struct stage_result *ret, struct err *err)
+{
+        CLEAN(moving_done)
+        struct moving m = { .op = op,
+                            .rt = rt,
+                            .place = place,
+                            .w = w,
+                            .progress = progress,
+                            .ctx = ctx,
+                            .phase = "staging" };
+        int r = moving_begin(&m, err);
+
+        if (r >= 0)
+                r = over_line(&m, push, err);
+        if (r < 0)
+                return r;
+        *ret = (struct stage_result){ .cwd = m.options.remote_dir,
+                                      .files = m.moved.files,
+                                      .bytes = m.moved.bytes,
+                                      .sent_bytes = m.moved.sent_bytes };
+        return 0;
+}
+
+/* The bundle that is there stays until this one is complete: it may be all that is left. */
+static int pull(struct moving *m, int fd, struct err *err)
+{
+        CLEAN(cleanup_free) char *done = xasprintf("%s/" FETCHING "/changes", m->w->dir);
+        CLEAN(cleanup_free) char *path = xasprintf("%s/" FETCHING, m->w->dir);
+        int r;
+
+        if (unlink(done) < 0 && errno != ENOENT) /* complete, and never put in its place */
+                return err_sys(err, ERR_IO, errno, "remove %s", done);
+        r = bundle_create(path, &m->into, err);
+        if (r >= 0)
+                r = sync_pull(m->op, fd, m->dir_fd, BASELINE, FETCHING "/" NEXT, m->local_fd,
+                              m->into, &m->options, &m->umask, &m->moved, err);
+        if (r >= 0)
+                r = bundle_finish(m->into, err);
+        if (m->into)
+                bundle_close(take_ptr(&m->into));
+        return r;
+}
+
+static int collect(struct op *op, struct runtime *rt, const struct place *place,
+                   const struct workspace *w, workspace_progress_fn progress, void *ctx,
+                   struct change_set **ret, uint32_t *ret_umask, struct err *err)
+{
+        CLEAN(cleanup_free) char *path = xasprintf("%s/" WORKSPACE_BUNDLE, w->dir);
+        CLEAN(moving_done)
+        struct moving m = { .op = op,
+                            .rt = rt,
+                            .place = place,
+                            .w = w,
+                            .progress = progress,
+                            .ctx = ctx,
+                            .phase = "collecting" };
+        struct bundle_size size;
+        int r = moving_begin(&m, err);
+
+        if (r >= 0)
+                r = over_line(&m, pull, err);
+        if (r >= 0)
+                r = bundle_remove(op, path, err);
+        if (r >= 0 && renameat(m.dir_fd, FETCHING, m.dir_fd, WORKSPACE_BUNDLE) < 0)
+                r = err_sys(err, ERR_IO, errno, "keep what was fetched");
+        if (r >= 0)
+                r = bundle_open(path, ret, &size, err);
+        *ret_umask = m.umask;
+        return r < 0 ? r : 0;
+}
+
+/* After a crash it may have happened already. */
+static int settle(struct op *op, struct runtime *rt, const struct place *place,
+                  const struct workspace *w, struct err *err)
+{
+        CLEAN(cleanup_fd) int dir = -1;
+        int r = open_dir(w->dir, &dir, err);
+
+        if (r < 0)
+                return r;
+        if (renameat(dir, WORKSPACE_BUNDLE "/" NEXT, dir, BASELINE) < 0 && errno != ENOENT)
+                return err_sys(err, ERR_IO, errno, "keep what was brought home");
+        if (fsync(dir) < 0)
+                return err_sys(err, ERR_IO, errno, "keep what was brought home");
+        return 0;
+}
+
+static int clear(struct moving *m, int fd, struct err *err)
+{
+        return sync_clear(m->op, fd, &m->options, err);
+}
+
+/* A sandbox ends with all that is in it, and the next workspace makes the directory its own; what
+ * is on this machine goes with workspaces/<id>. */
+static int unstage(struct op *op, struct runtime *rt, const struct place *place,
+                   const struct workspace *w, struct err *err)
+{
+        struct moving m = { .op = op, .rt = rt, .place = place, .w = w };
+        int r = find_there(&m, err);
+
+        if (r < 0 || !m.run_dir)
+                return r == ERR_UNPROCESSABLE ? 0 : r;
+        m.options.remote_dir = m.run_dir;
+        return over_line(&m, clear, err);
+}
+
+const struct workspace_way workspace_sync = {
+        .name = "sync",
+        .usable = usable,
+        .stage = stage,
+        .collect = collect,
+        .settle = settle,
+        .unstage = unstage,
+        .is_replaced = true,
+        .needs_world = true,
+};
