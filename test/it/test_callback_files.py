@@ -22,7 +22,7 @@ from providertest import ProviderTest
 
 CHANNEL = "PAPERCLIP_SANDBOX_EXEC_CHANNEL"
 LOWER = {"content-type": "application/json"}
-GATEWAY = SOURCE / "src" / "core" / "files" / "paperclip-bridge-server.mjs"
+GATEWAY = SOURCE / "src" / "core" / "callbacks" / "files" / "paperclip-bridge-server.mjs"
 
 
 class Executor(socketserver.ThreadingTCPServer):

@@ -637,6 +637,8 @@ class RealizeTest(LeasesTest):
 
     def test_local(self):
         lease = self.acquire(self.local(), heartbeatRunId=RUN)["lease"]
+        used_at = "SELECT last_used_at FROM environment_leases"  # to the microsecond
+        before = self.daemon.sql(used_at)[0]["last_used_at"]
         path = str(self.root / "work")
         answer = self.realize(lease, localPath=path, mode="isolated")
         self.assert_status(answer, 200)
@@ -649,7 +651,7 @@ class RealizeTest(LeasesTest):
         self.assertEqual(record["rebuild"]["mode"], "isolated")
         after = self.lease(lease)
         self.assertEqual(after["metadata"], {**lease["metadata"], "workspaceRealization": record})
-        self.assertGreater(after["lastUsedAt"], lease["lastUsedAt"])
+        self.assertGreater(self.daemon.sql(used_at)[0]["last_used_at"], before)
 
     def test_paths(self):
         lease = self.acquire(self.local())["lease"]

@@ -39,7 +39,7 @@ class WatchTest(PageRunTest):
         page.get_by_label("Description").fill("Green,\nplease.")
         self.assert_accessible(page)
         page.button("Create issue").click()
-        page.heading("Paint the fence")
+        page.heading(f"{self.acme['issuePrefix']}-1 Paint the fence")
         self.assert_accessible(page)
         page.get_by_role("navigation").get_by_role("link", name="Agents").click()
         page.button("Wake Ada").click()
