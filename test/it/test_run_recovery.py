@@ -220,6 +220,26 @@ class RequestTest(HookTest):
         self.assertEqual([headers["Idempotency-Key"] for _, headers, _ in self.requests], [run["id"]])
 
 
+class UnheardTest(RunTest):
+    daemon_binary = "faults"
+    daemon_env = {**RunTest.daemon_env, "BERTH_TEST_RUN_UNHEARD_MS": "100"}
+
+    def test_a_cancelled_command_that_cannot_be_reached(self):
+        """It keeps neither its issue nor its agent for ever."""
+        agent = self.runner(HOLD, adapter={"graceSec": 1})
+        run = self.wake(agent)
+        self.up(run)
+        box = self.box_pid(self.row_of(run)["lease_id"])
+        os.kill(box, signal.SIGSTOP)
+        try:
+            self.cancel(run)
+            wait_until(lambda: self.row_of(run)["step"] in ("releasing", "done"), "it is not waited for", 30)
+        finally:
+            os.kill(box, signal.SIGCONT)
+        self.assertEqual(self.finished(run)["status"], "cancelled")
+        self.nothing_held()
+
+
 class GivenUpTest(RunTest):
     """What can never be done is tried so many times, and no run stays open for it."""
     daemon_binary = "faults"

@@ -1,7 +1,9 @@
 """Runs: an agent is woken, works in its environment, and what it did is recorded."""
 
+import contextlib
 import json
 import shutil
+import sqlite3
 import unittest
 
 from runtest import HOLD, HookTest, RunTest, wait_until
@@ -487,10 +489,22 @@ class HttpTest(HookTest):
         sent = b"".join(body for _, _, body in self.requests)
         (waiting,) = [run for run in runs if run["id"].encode() not in sent]
         self.cancel(waiting)
+        self.assertEqual(self.finished(waiting)["status"], "cancelled")  # and does not wait for the others
         self.gate.set()
         self.assertEqual([self.finished(run)["status"] for run in runs if run is not waiting], ["succeeded"] * 4)
-        self.assertEqual(self.finished(waiting)["status"], "cancelled")
         self.assertEqual(len(self.requests), 4)
+        self.nothing_held()
+
+    def test_an_answer_that_cannot_be_recorded_at_once(self):
+        self.gate.clear()
+        run = self.wake(self.hook())
+        wait_until(lambda: self.requests, "it is made")
+        with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db", timeout=20)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            self.gate.set()
+            wait_until(lambda: "cannot be recorded yet" in self.daemon.log(), "it is noticed", 60)
+            other.rollback()
+        self.assertEqual((self.finished(run)["status"], len(self.requests)), ("succeeded", 1))
         self.nothing_held()
 
     def test_a_request(self):

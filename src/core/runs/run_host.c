@@ -23,9 +23,10 @@
 #define NOTE_MS      1000
 #define AGAIN_MS     100
 #define AGAIN_MAX_MS 30000
-#define ATTEMPTS_MAX 24   /* some eight minutes */
-#define SIGNAL_MS    100  /* until a box can be reached */
-#define KILL_MS      1000 /* until a signal that nobody survives is sent again */
+#define ATTEMPTS_MAX 24    /* some eight minutes */
+#define SIGNAL_MS    100   /* until a box can be reached */
+#define KILL_MS      1000  /* until a signal that nobody survives is sent again */
+#define UNHEARD_MS   60000 /* a cancelled command that gives no sign of its end, after its grace */
 #define NEVER        INT64_MAX
 
 enum todo {
@@ -47,6 +48,7 @@ struct run_work {
         struct exec_view view, noted; /* of its command; the second is for a pump */
         int64_t signal_at, pump_at, again_at, noted_at;
         int64_t end_at;    /* when one that lives on after its last word is asked to end */
+        int64_t leave_at;  /* when one that was cancelled is not waited for any more */
         enum todo todo;    /* waits for a job, or has one */
         unsigned failures; /* since its command was last seen */
         int last_signal;
@@ -81,7 +83,7 @@ static void start_pass(struct run_host *host);
 
 static int64_t due_at(const struct run_work *w)
 {
-        int64_t at = MIN(w->signal_at, w->end_at);
+        int64_t at = MIN(MIN(w->signal_at, w->end_at), w->leave_at);
 
         if (w->todo == TODO_NOTHING && w->grew)
                 at = MIN(at, w->pump_at);
@@ -127,7 +129,7 @@ static void add(struct run_host *host, const char *id, enum todo todo)
         w->todo = todo;
         w->watch.changed = changed;
         w->result.grace_ms = RUN_GRACE_MS;
-        w->signal_at = w->again_at = w->end_at = NEVER;
+        w->signal_at = w->again_at = w->end_at = w->leave_at = NEVER;
         *host->tail = w;
         host->tail = &w->next;
         drive(w);
@@ -149,10 +151,23 @@ static void drop(struct run_work *w)
 
 /* -- Ending commands --------------------------------------------------------------------------- */
 
+static int64_t unheard_ms(void)
+{
+#ifdef BERTH_FAULTS
+        const char *given = getenv("BERTH_TEST_RUN_UNHEARD_MS");
+
+        if (given)
+                return strtoll(given, NULL, 10);
+#endif
+        return UNHEARD_MS;
+}
+
 static void send_signal(struct run_work *w)
 {
         int number = w->last_signal ? SIGKILL : SIGTERM;
 
+        if (w->cancel && w->watching && w->leave_at == NEVER)
+                w->leave_at = clock_mono_ms() + w->result.grace_ms + unheard_ms();
         if (!w->watching || exec_signal(w->host->rt->hub, w->result.execution, number, NULL) < 0) {
                 w->signal_at = w->watching ? clock_mono_ms() + SIGNAL_MS : NEVER;
                 return;
@@ -170,6 +185,23 @@ static void cancel(struct run_work *w)
                 pool_cancel(w->host->rt->pool, &w->job);
         if (!w->last_signal)
                 send_signal(w);
+        drive(w);
+}
+
+/* Its place may be gone for good, and others wait for its issue and its agent. Releasing the lease
+ * ends what may be left of it. */
+static void leave(struct run_work *w)
+{
+        if (w->watching && (w->busy || w->todo != TODO_NOTHING)) {
+                w->leave_at = clock_mono_ms() + SIGNAL_MS;
+                return;
+        }
+        w->signal_at = w->end_at = w->leave_at = NEVER;
+        if (!w->watching)
+                return;
+        exec_watch_remove(w->host->rt->hub, w->result.execution, &w->watch);
+        w->watching = false;
+        w->todo = TODO_GIVE_UP;
 }
 
 /* It has said all there is to say: it may take a moment to end, and no more. Asking is noted first.
@@ -206,7 +238,7 @@ static void note_change(struct run_work *w, const struct exec_view *view)
         if (view->ended) {
                 w->ended = true;
                 w->watching = false; /* the list of watches goes with the execution */
-                w->signal_at = w->end_at = NEVER;
+                w->signal_at = w->end_at = w->leave_at = NEVER;
         }
 }
 
@@ -250,8 +282,10 @@ static void start_watching(struct run_work *w)
         else if (exec_snapshot(hub, w->result.execution, &view))
                 note_change(w, &view);
         send_input(w);
-        if (w->cancel)
+        if (w->cancel && !w->last_signal)
                 send_signal(w);
+        else if (w->cancel) /* it was asked already */
+                w->signal_at = clock_mono_ms() + w->result.grace_ms;
 }
 
 /* -- Jobs -------------------------------------------------------------------------------------- */
@@ -390,8 +424,12 @@ static void job_done(struct pool_job *job)
 static void submit(struct run_work *w)
 {
         struct run_host *host = w->host;
+        bool is_request = w->todo == TODO_HTTP;
 
-        if (*counter(w) >= (w->todo == TODO_HTTP ? REQUESTS_MAX : JOBS_MAX))
+        w->again_at = NEVER;
+        if (is_request && !w->cancel && host->n_requests >= REQUESTS_MAX)
+                return; /* one that was cancelled makes none */
+        if (!is_request && host->n_jobs >= JOBS_MAX)
                 return;
         w->job = (struct pool_job){ .run = job_run, .done = job_done, .urgent = true };
         if (w->todo == TODO_PREPARE)
@@ -437,6 +475,8 @@ static void due(uv_timer_t *timer)
                         send_signal(w);
                 if (w->end_at <= now)
                         ask_to_end(w);
+                if (w->leave_at <= now)
+                        leave(w);
                 drive(w);
         }
         arm(host);

@@ -15,6 +15,10 @@
 #define DEFAULT_MS 60000
 #define KEY_HEADER "Idempotency-Key"
 
+#define RECORD_TRIES    24
+#define RECORD_FIRST_MS 100
+#define RECORD_LAST_MS  30000
+
 struct call {
         struct run_task *t;
         struct transfer transfer;
@@ -130,6 +134,25 @@ static int call(struct run_task *t, struct run_outcome *o, struct err *err)
         return judge(t, &answer, timed_out, o, err);
 }
 
+/* Whoever recovers it cannot know what was answered: so it is tried for a while by who does. */
+static int record(struct run_task *t, const struct run_outcome *outcome, struct err *err)
+{
+        int64_t pause_ms = RECORD_FIRST_MS;
+        int r = run_conclude(t, STEP_EXECUTING, outcome, err);
+
+        for (unsigned i = 1; i < RECORD_TRIES && r < 0 && r != ERR_CONFLICT; i++) {
+                if (i == 1)
+                        log_warn("what a request of a run led to cannot be recorded yet",
+                                 LOG_S("run", t->run.id), LOG_S("error", err->msg));
+                if (op_wait_fd(t->op, -1, 0, pause_ms, NULL) < 0)
+                        break;
+                pause_ms = MIN(2 * pause_ms, RECORD_LAST_MS);
+                err_clear(err);
+                r = run_conclude(t, STEP_EXECUTING, outcome, err);
+        }
+        return r;
+}
+
 static enum run_next work(struct op *op, struct runtime *rt, const char *id)
 {
         CLEAN(err_done) struct err err = { 0 };
@@ -154,8 +177,7 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id)
                 outcome = run_failure(&t, &err);
         t.run.exited_at = clock_now_us();
         err_clear(&err);
-        return run_conclude(&t, STEP_EXECUTING, &outcome, &err) < 0 ? RUN_NEXT_AGAIN
-                                                                    : run_release(&t);
+        return record(&t, &outcome, &err) < 0 ? RUN_NEXT_AGAIN : run_release(&t);
 }
 
 void run_http(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
