@@ -184,7 +184,7 @@ class StreamTest(TunnelTest):
         got = bytearray()
 
         def inside():
-            sender = threading.Thread(target=lambda: (sock.sendall(up), sock.shutdown(socket.SHUT_WR)))
+            sender = threading.Thread(target=lambda: (sock.sendall(up), sock.shutdown(socket.SHUT_WR)), daemon=True)
             sender.start()
             while chunk := sock.recv(65536):
                 got.extend(chunk)
@@ -193,8 +193,8 @@ class StreamTest(TunnelTest):
         # A host that only writes while the box only writes would wait for ever, so writing has a thread of its own.
         frames, write = queue.SimpleQueue(), self.host.raw
         self.host.raw = frames.put
-        writer = threading.Thread(target=lambda: [write(f) for f in iter(frames.get, None)])
-        client = threading.Thread(target=inside)
+        writer = threading.Thread(target=lambda: [write(f) for f in iter(frames.get, None)], daemon=True)
+        client = threading.Thread(target=inside, daemon=True)
         writer.start()
         client.start()
         taken, sent, limit, ended = bytearray(), 0, RING, False
@@ -203,7 +203,11 @@ class StreamTest(TunnelTest):
                 part = down[sent:min(sent + 60000, limit)]
                 self.host.bytes(channel, sent, part)
                 sent += len(part)
-            f = self.host.wait(channel, BYTES, END, WINDOW)
+            try:
+                f = self.host.wait(channel, BYTES, END, WINDOW)
+            except TimeoutError:
+                self.fail(f"nothing more: {sent} of {limit} sent, {frames.qsize()} frames to write, {len(got)} arrived inside; "
+                          f"{len(taken)} came out, ended={ended}")
             value = struct.unpack(">Q", f.payload[:8])[0]
             if f.type == WINDOW:
                 self.assertGreater(value, limit)
