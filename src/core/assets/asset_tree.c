@@ -68,6 +68,15 @@ static int count(struct asset_tree *t, uint64_t bytes, struct err *err)
         return op_check(t->op, err);
 }
 
+/* Links that are followed lead to the same directory by many ways, with no file in any of them. */
+static int count_entry(struct asset_tree *t, struct err *err)
+{
+        if (++t->entries > ASSET_ENTRIES_MAX)
+                return err_set(err, ERR_TOO_LARGE, "there are more than %d files and directories",
+                               ASSET_ENTRIES_MAX);
+        return op_check(t->op, err);
+}
+
 /* Writing: everything beneath the root is ours. */
 
 static int make_dir(struct asset_tree *t, const char *path, struct err *err)
@@ -240,9 +249,11 @@ static int add_one(struct adding *a, const char *from, const char *to, struct er
 {
         CLEAN(cleanup_fd) int in = -1;
         struct stat st;
-        int r = path_open_beneath(a->root, from, O_PATH | (a->follow ? 0 : O_NOFOLLOW), 0, &in,
-                                  err);
+        int r = count_entry(a->t, err);
 
+        if (r < 0)
+                return r;
+        r = path_open_beneath(a->root, from, O_PATH | (a->follow ? 0 : O_NOFOLLOW), 0, &in, err);
         if (r == ERR_FORBIDDEN)
                 return err_set(err, ERR_UNPROCESSABLE, "%s leads out of its directory", from);
         if (r < 0)

@@ -18,15 +18,17 @@
 
 #include "rt/op.h"
 
-#define ASSET_FILES_MAX 10000
-#define ASSET_BYTES_MAX ((uint64_t)256 << 20)
-#define ASSET_DEPTH_MAX 32
-#define ASSET_KEY_LEN   64
+#define ASSET_FILES_MAX   10000
+#define ASSET_ENTRIES_MAX 20000 /* looked at, by every way that leads to them */
+#define ASSET_BYTES_MAX   ((uint64_t)256 << 20)
+#define ASSET_DEPTH_MAX   32
+#define ASSET_KEY_LEN     64
 
 struct asset_tree {
         struct op *op;
         int fd;
         uint64_t files, bytes;
+        uint64_t entries; /* of directories */
         crypto_hash_sha256_state hash;
 };
 
