@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import unittest
+from pathlib import Path
 
 from berthtest import SOURCE, ident
 from providertest import ProviderTest
@@ -383,6 +384,18 @@ class HereTest(Assets):
         (bundle,) = (self.daemon.data / "companies" / ident(self.acme) / "pi-prompt-cache").iterdir()
         self.assertIn(f"--skill {bundle} ", args)
         self.assertEqual(os.readlink(bundle / "review"), str(folder))
+
+    def test_a_skill_that_moved(self):
+        """Unchanged, to where the company has its own: the links lead to where it is now."""
+        folder = self.skill("review")
+        agent = self.coder("pi_local")
+        self.call(agent)
+        own = self.daemon.data / "companies" / ident(self.acme) / "skills" / "review"
+        own.parent.mkdir()
+        folder.rename(own)
+        args, _, _ = self.call(agent)
+        bundle = Path(args.split("--skill ")[1].split()[0])
+        self.assertEqual(os.readlink(bundle / "review"), str(own))
 
 
 class PluginPlace(ProviderTest):

@@ -351,6 +351,11 @@ int asset_tree_add_text(struct asset_tree *t, const char *to, const char *text, 
         return out < 0 ? 0 : fd_write_all(out, text, n, err);
 }
 
+void asset_tree_note(struct asset_tree *t, const char *text)
+{
+        hash_head(t, 'n', text, 0);
+}
+
 int asset_tree_remove(const char *path, struct err *err)
 {
         struct apply a;

@@ -46,6 +46,8 @@ int asset_tree_add_file(struct asset_tree *t, const char *from, const char *to, 
 /* A link, whatever it leads to. */
 int asset_tree_add_link(struct asset_tree *t, const char *target, const char *to, struct err *err);
 int asset_tree_add_text(struct asset_tree *t, const char *to, const char *text, struct err *err);
+/* Into the key only. */
+void asset_tree_note(struct asset_tree *t, const char *text);
 
 /* Remove a directory and all that is in it; that it is not there is fine. */
 int asset_tree_remove(const char *path, struct err *err);

@@ -41,6 +41,11 @@ static bool follows(const struct run_asset *a)
         return !json_is_false(json_object_get(a->plan, "followSymlinks"));
 }
 
+static bool is_here(const struct run_asset *a)
+{
+        return streq(a->t->record.env.driver, "local");
+}
+
 static const json_t *parts(const struct run_asset *a)
 {
         return json_object_get(a->plan, "from");
@@ -48,7 +53,8 @@ static const json_t *parts(const struct run_asset *a)
 
 /* Skills */
 
-/* As links where the program sees this machine's files, else with all that is in them. */
+/* As links where the program sees this machine's files, else with all that is in them. What has
+ * links is another thing when they lead elsewhere, so the key says where. */
 static int add_skill(struct run_asset *a, struct asset_tree *tree, const struct skill *s,
                      const char *into, bool as_link, struct err *err)
 {
@@ -56,6 +62,8 @@ static int add_skill(struct run_asset *a, struct asset_tree *tree, const struct 
         int r = as_link ? asset_tree_add_link(tree, s->dir, to, err)
                         : asset_tree_add_dir(tree, s->dir, to, follows(a), NULL, err);
 
+        if (is_here(a))
+                asset_tree_note(tree, s->dir);
         return r < 0 && r != ERR_CANCELLED ? err_wrap(err, r, "skill \"%s\"", s->name) : r;
 }
 
@@ -399,7 +407,8 @@ static void trim_cache(const struct run_asset *a, const char *cache)
                 closedir(dir);
 }
 
-/* Under the hash of its content, so that runs of different content do not meet. */
+/* Under the hash of its content and of where the skills are, so that runs of different content do
+ * not meet. */
 static int provide_bundle(struct run_asset *a, bool *ret_empty, struct err *err)
 {
         const char *cache = company_dir(a, arena_printf(a->t->op->arena, "%s-prompt-cache",
