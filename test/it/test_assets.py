@@ -378,6 +378,22 @@ class HereTest(Assets):
         _, homes, _ = self.call(self.coder("codex_local", look="/nowhere", env={"CODEX_HOME": "/tmp/mine"}))
         self.assertEqual(homes["CODEX_HOME"], "/tmp/mine")
 
+    def test_codex_with_a_key(self):
+        """Its home is another one, without the user's login; those without a key have theirs as before."""
+        self.users(".codex/auth.json", "LOGIN\n")
+        self.users(".codex/config.toml", "CONFIG\n")
+        folder = self.skill("review")
+        _, homes, seen = self.call(self.coder("codex_local", look='"$CODEX_HOME"', env={"OPENAI_API_KEY": "sk-1"}))
+        company = self.daemon.data / "companies" / ident(self.acme)
+        home = company / "codex-home-key"
+        self.assertEqual(homes["CODEX_HOME"], str(home))
+        self.assertNotIn(f"{home}/auth.json", seen)
+        self.assertEqual(seen[f"{home}/config.toml"], ("600", "file", "CONFIG"))
+        self.assertEqual(os.readlink(home / "skills" / "review"), str(folder))
+        _, homes, seen = self.call(self.coder("codex_local", look='"$CODEX_HOME"'))
+        self.assertEqual(homes["CODEX_HOME"], str(company / "codex-home"))
+        self.assertEqual(seen[f"{company}/codex-home/auth.json"][1:], ("link", "LOGIN"))
+
     def test_pi(self):
         folder = self.skill("review")
         args, _, _ = self.call(self.coder("pi_local"))

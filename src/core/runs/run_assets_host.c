@@ -16,6 +16,7 @@
 #define CACHE_KEEP_S    (INT64_C(30) * 24 * 3600) /* a bundle that was not used for so long goes */
 #define SEED_FILE_MAX   ((size_t)1 << 20)
 #define COMPANY_DIR_FMT "%s/companies/%s/%s"
+#define KEY_SUFFIX      "-key"
 
 /* A path beneath another, either of which may be empty. */
 static const char *join(const struct run_asset *a, const char *dir, const char *name)
@@ -122,10 +123,39 @@ static int copy_once(int dir, const char *from, const char *name, struct err *er
         return r < 0 ? r : file_write_at(dir, name, buf_str(&text), text.len, 0600, err);
 }
 
+/* Whether the file is made of a variable of the agent's, and nothing of the user's. */
+static bool is_key_file(const struct run_asset *a, const char *path)
+{
+        size_t i;
+        json_t *one;
+
+        json_array_foreach((json_t *)parts(a), i, one)
+        {
+                const char *file = json_get_string(one, "keyFile");
+
+                if (file && streq(file, path))
+                        return true;
+        }
+        return false;
+}
+
+static bool has_key_file(const struct run_asset *a)
+{
+        size_t i;
+        json_t *one;
+
+        json_array_foreach((json_t *)parts(a), i, one)
+        {
+                if (json_object_get(one, "keyFile"))
+                        return true;
+        }
+        return false;
+}
+
 /* A login that is made anew is made there, so it is linked; what may differ is copied, once. */
 static int seed(struct run_asset *a, const json_t *part, const char *path, struct err *err)
 {
-        const char *from = user_dir(a, part);
+        const char *from = user_dir(a, part), *into = text_or(part, "into", "");
         CLEAN(cleanup_fd) int dir = -1;
         size_t i;
         json_t *one;
@@ -140,34 +170,18 @@ static int seed(struct run_asset *a, const json_t *part, const char *path, struc
         {
                 const char *name = json_string_value(one), *target = join(a, from, name);
 
-                if (access(target, F_OK) == 0 && symlinkat(target, dir, name) < 0 &&
-                    errno != EEXIST)
+                if (!is_key_file(a, join(a, into, name)) && access(target, F_OK) == 0 &&
+                    symlinkat(target, dir, name) < 0 && errno != EEXIST)
                         return err_sys(err, ERR_IO, errno, "create %s/%s", path, name);
         }
         json_array_foreach(json_object_get(part, "files"), i, one)
         {
                 const char *name = json_string_value(one);
 
-                if (r >= 0)
+                if (r >= 0 && !is_key_file(a, join(a, into, name)))
                         r = copy_once(dir, join(a, from, name), name, err);
         }
         return r;
-}
-
-/* Whether the file will be made there of a variable of the agent's. */
-static bool is_key_file(const struct run_asset *a, const char *path)
-{
-        size_t i;
-        json_t *one;
-
-        json_array_foreach((json_t *)parts(a), i, one)
-        {
-                const char *file = json_get_string(one, "keyFile");
-
-                if (file && streq(file, path))
-                        return true;
-        }
-        return false;
 }
 
 static int add_files(struct run_asset *a, struct asset_tree *tree, const json_t *names,
@@ -266,19 +280,6 @@ static int add_parts(struct run_asset *a, struct asset_tree *tree, bool as_links
         return r;
 }
 
-static bool has_key_file(const struct run_asset *a)
-{
-        size_t i;
-        json_t *one;
-
-        json_array_foreach((json_t *)parts(a), i, one)
-        {
-                if (json_object_get(one, "keyFile"))
-                        return true;
-        }
-        return false;
-}
-
 static int make_tree(struct run_asset *a, const char *path, bool as_links, bool *ret_empty,
                      struct err *err)
 {
@@ -358,14 +359,18 @@ static int link_skills(struct run_asset *a, const char *dir, struct err *err)
 }
 
 /* A directory of the company's: seeded, and with links to the skills beside what is there. It
- * serves all agents of the company, so it has the skills of all of them. */
+ * serves all agents of the company, so it has the skills of all of them. Agents with a key of their
+ * own have another, so that the user's login is not theirs. */
 static int provide_company(struct run_asset *a, const json_t *part, struct err *err)
 {
+        const char *name = json_get_string(part, "company");
         size_t i;
         json_t *one;
         int r;
 
-        a->dir = company_dir(a, json_get_string(part, "company"));
+        if (has_key_file(a))
+                name = arena_printf(a->t->op->arena, "%s" KEY_SUFFIX, name);
+        a->dir = company_dir(a, name);
         r = seed(a, part, a->dir, err);
         json_array_foreach((json_t *)parts(a), i, one)
         {
