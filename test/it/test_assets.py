@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import stat
+import time
 import unittest
 from pathlib import Path
 
@@ -412,6 +413,18 @@ class HereTest(Assets):
         args, _, _ = self.call(agent)
         bundle = Path(args.split("--skill ")[1].split()[0])
         self.assertEqual(os.readlink(bundle / "review"), str(own))
+
+    def test_what_a_crash_left(self):
+        """Bundles that were never finished go a day later, with the next one that is made."""
+        cache = self.daemon.data / "companies" / ident(self.acme) / "pi-prompt-cache"
+        for name, age in ((".run-skills", 2 * 86400), (".young-skills", 3600), ("used", 2 * 86400),
+                          ("unused", 31 * 86400)):
+            (cache / name / "review").mkdir(parents=True)
+            os.utime(cache / name, (time.time() - age,) * 2)
+        self.skill("review")
+        args, _, _ = self.call(self.coder("pi_local"))
+        bundle = Path(args.split("--skill ")[1].split()[0])
+        self.assertEqual({p.name for p in cache.iterdir()}, {".young-skills", "used", bundle.name})
 
 
 class PluginPlace(ProviderTest):

@@ -14,6 +14,7 @@
 #include "core/runs/run_assets.h"
 
 #define CACHE_KEEP_S    (INT64_C(30) * 24 * 3600) /* a bundle that was not used for so long goes */
+#define LEFT_KEEP_S     (INT64_C(24) * 3600)      /* and so does one that a crash left unfinished */
 #define SEED_FILE_MAX   ((size_t)1 << 20)
 #define COMPANY_DIR_FMT "%s/companies/%s/%s"
 #define KEY_SUFFIX      "-key"
@@ -395,21 +396,37 @@ static const json_t *company_part(const struct run_asset *a)
         return NULL;
 }
 
-/* Bundles that nobody used for long. */
+static bool is_stale(int dir, const char *name, int64_t now)
+{
+        int64_t keep = *name == '.' ? LEFT_KEEP_S : CACHE_KEEP_S;
+        struct stat st;
+
+        return !streq(name, ".") && !streq(name, "..") &&
+               fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_mtim.tv_sec + keep < now;
+}
+
+/* Bundles that nobody used for long, and those that were never finished. */
 static void trim_cache(const struct run_asset *a, const char *cache)
 {
         DIR *dir = opendir(cache);
         const struct dirent *entry;
         int64_t now = clock_now_us() / 1000000;
-        struct stat st;
 
         while (dir && (entry = readdir(dir)))
-                if (entry->d_name[0] != '.' &&
-                    fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-                    st.st_mtim.tv_sec + CACHE_KEEP_S < now)
+                if (is_stale(dirfd(dir), entry->d_name, now))
                         (void)asset_tree_remove(join(a, cache, entry->d_name), NULL);
         if (dir)
                 closedir(dir);
+}
+
+/* All of it is on the disk before it has its name: what has one is not looked into again. */
+static int sync_tree(const char *path, struct err *err)
+{
+        CLEAN(cleanup_fd) int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+        if (fd < 0 || syncfs(fd) < 0)
+                return err_sys(err, ERR_IO, errno, "sync %s", path);
+        return 0;
 }
 
 /* Under the hash of its content and of where the skills are, so that runs of different content do
@@ -433,6 +450,8 @@ static int provide_bundle(struct run_asset *a, bool *ret_empty, struct err *err)
                 r = asset_tree_remove(temp, err);
         if (r >= 0)
                 r = make_tree(a, temp, true, &ignored, err);
+        if (r >= 0)
+                r = sync_tree(temp, err);
         if (r >= 0 && rename(temp, a->dir) < 0 && errno != EEXIST && errno != ENOTEMPTY)
                 r = err_sys(err, ERR_IO, errno, "create %s", a->dir);
         (void)asset_tree_remove(temp, NULL);
