@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/path.h"
 #include "workspace/apply.h"
 
@@ -318,6 +319,17 @@ int asset_tree_add_dir(struct asset_tree *t, const char *from, const char *to, b
         return add_beneath(&a, dir, "", to, err);
 }
 
+/* Of a file that could not be opened. */
+static int leave_out(const char *from, bool follow, int e, struct err *err)
+{
+        if (e == ENOENT || e == ENOTDIR)
+                return 0;
+        if (e != ELOOP || follow)
+                return err_sys(err, ERR_IO, e, "open %s", from);
+        log_warn("a link is left out of what an agent is given", LOG_S("path", from));
+        return 0;
+}
+
 int asset_tree_add_file(struct asset_tree *t, const char *from, const char *to, bool follow,
                         struct err *err)
 {
@@ -327,9 +339,7 @@ int asset_tree_add_file(struct asset_tree *t, const char *from, const char *to, 
         int r;
 
         if (in < 0)
-                return errno == ENOENT || errno == ENOTDIR
-                               ? 0
-                               : err_sys(err, ERR_IO, errno, "open %s", from);
+                return leave_out(from, follow, errno, err);
         if (fstat(in, &st) < 0 || !S_ISREG(st.st_mode))
                 return err_set(err, ERR_UNPROCESSABLE, "%s is no file", from);
         r = add_open_file(t, in, &st, to, err);

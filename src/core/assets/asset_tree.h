@@ -40,7 +40,8 @@ void asset_tree_done(struct asset_tree *t);
  * (NULL-terminated; may be NULL) are left out at every depth. */
 int asset_tree_add_dir(struct asset_tree *t, const char *from, const char *to, bool follow,
                        const char *const *exclude, struct err *err);
-/* One file; `follow`: it may be a link to anywhere. 1, or 0 when it is not there. */
+/* One file; `follow`: it may be a link to anywhere, else a link is left out. 1, or 0 when it is not
+ * there. */
 int asset_tree_add_file(struct asset_tree *t, const char *from, const char *to, bool follow,
                         struct err *err);
 /* A link, whatever it leads to. */
