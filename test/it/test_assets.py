@@ -395,6 +395,22 @@ class HereTest(Assets):
         self.assertEqual(homes["CODEX_HOME"], str(company / "codex-home"))
         self.assertEqual(seen[f"{company}/codex-home/auth.json"][1:], ("link", "LOGIN"))
 
+    def test_links_of_the_operators(self):
+        """Only what leads into the data directory is ours."""
+        folder = self.skill("review")
+        theirs = self.temp_dir()
+        skills = self.daemon.data / "companies" / ident(self.acme) / "codex-home" / "skills"
+        skills.mkdir(parents=True)
+        links = {"review": str(theirs), "beside": f"{self.daemon.data}-old/skills/beside",
+                 "gone": f"{self.daemon.data}/skills/gone", "deploy": f"{self.daemon.data}/skills/review"}
+        for name, target in links.items():
+            (skills / name).symlink_to(target)
+        deploy = self.skill("deploy")
+        self.call(self.coder("codex_local"))
+        self.assertEqual({p.name: os.readlink(p) for p in skills.iterdir()},
+                         {"review": str(theirs), "beside": links["beside"], "deploy": str(deploy)})
+        self.assertTrue(folder.exists())
+
     def test_pi(self):
         folder = self.skill("review")
         args, _, _ = self.call(self.coder("pi_local"))

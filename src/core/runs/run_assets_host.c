@@ -308,18 +308,28 @@ int run_asset_gather(struct run_asset *a, bool *ret_empty, struct err *err)
 
 /* On this machine */
 
+/* What leads into the data directory; any other link is the operator's. False: it is no link. */
+static bool is_our_link(const struct run_asset *a, int dir, const char *name, char *ret, size_t max)
+{
+        const char *data = a->t->rt->data_dir;
+        size_t n = strlen(data);
+        ssize_t len = readlinkat(dir, name, ret, max - 1);
+
+        if (len < 0)
+                return false;
+        ret[len] = '\0';
+        return strncmp(ret, data, n) == 0 && ret[n] == '/';
+}
+
 /* A link that is ours and leads to another directory, or to none any more, is made anew or goes;
  * whatever else has the name stays. */
-static int link_skill(const char *link, const char *target, struct err *err)
+static int link_skill(const struct run_asset *a, const char *link, const char *target,
+                      struct err *err)
 {
         char there[4096];
-        ssize_t n = readlink(link, there, sizeof(there) - 1);
 
-        if (n >= 0) {
-                there[n] = '\0';
-                if (!streq(there, target))
-                        (void)unlink(link);
-        }
+        if (is_our_link(a, AT_FDCWD, link, there, sizeof(there)) && !streq(there, target))
+                (void)unlink(link);
         if (symlink(target, link) < 0 && errno != EEXIST)
                 return err_sys(err, ERR_IO, errno, "create %s", link);
         return 0;
@@ -328,17 +338,13 @@ static int link_skill(const char *link, const char *target, struct err *err)
 static void drop_dangling(const struct run_asset *a, const char *path)
 {
         DIR *dir = opendir(path);
-        size_t n = strlen(a->t->rt->data_dir);
         const struct dirent *entry;
         char target[4096];
 
-        while (dir && (entry = readdir(dir))) {
-                ssize_t len = readlinkat(dirfd(dir), entry->d_name, target, sizeof(target));
-
-                if (len > (ssize_t)n && strncmp(target, a->t->rt->data_dir, n) == 0 &&
+        while (dir && (entry = readdir(dir)))
+                if (is_our_link(a, dirfd(dir), entry->d_name, target, sizeof(target)) &&
                     faccessat(dirfd(dir), entry->d_name, F_OK, 0) < 0)
                         (void)unlinkat(dirfd(dir), entry->d_name, 0);
-        }
         if (dir)
                 closedir(dir);
 }
@@ -354,7 +360,7 @@ static int link_skills(struct run_asset *a, const char *dir, struct err *err)
                 const struct skill *s = &a->skills->at[i];
 
                 if (skill_is_wanted(a->t->config, s->name))
-                        r = link_skill(join(a, dir, s->name), s->dir, err);
+                        r = link_skill(a, join(a, dir, s->name), s->dir, err);
         }
         return r;
 }
