@@ -6,7 +6,7 @@ import pathlib
 import shutil
 import unittest
 
-from berthtest import ident
+from berthtest import ident, wait_until
 from providertest import ProviderTest
 from runtest import RunTest
 from sandboxtest import BERTH
@@ -136,6 +136,46 @@ class RunningTest(AdapterTest):
         self.assertEqual([env[k] for k in ("PAPERCLIP_WORKSPACE_CWD", "MY_WORKSPACE_CWD", "MY_OWN", "PAPERCLIP_TASK_ID")],
                          ["/workspace", "/workspace", "x", "mine"])
         self.nothing_held()
+
+
+class BegunAnewTest(AdapterTest):
+    """Without its session, when the daemon died before it had noted that; its agent is changed meanwhile."""
+
+    def begun(self, change):
+        held, began = self.work / "held", self.work / "began"
+        program = self.work / "program"
+        program.write_text(f"""#!/bin/sh
+            case "$*" in *--resume*) ;; *) : >"{began}"; while [ -e "{held}" ]; do sleep 0.05; done ;; esac
+            exec "{self.bin}/claude" "$@"\n""")
+        program.chmod(0o755)
+        config = {"command": str(program), "cwd": str(self.work)}
+        agent = self.coder("claude_local", **config, env={"AGENT_SESSION": "lost"})
+        self.run_it(agent)
+        self.ok("PATCH", f"/api/agents/{agent['id']}",
+                {"adapterConfig": {**config, "env": {"AGENT_DIARY": str(self.diary)}}})
+        began.unlink()
+        held.touch()
+        run = self.wake(agent)
+        wait_until(began.exists, "it is begun anew")
+        self.wait_for(run, step="executing")
+        self.daemon.kill()
+        kept = self.daemon.sql("SELECT * FROM heartbeat_run_commands")
+        self.edit("UPDATE heartbeat_runs SET step = 'finishing', execution_id = (SELECT id FROM executions WHERE "
+                  "idempotency_key = 'run:' || heartbeat_runs.id) WHERE id = ?", (ident(run),))
+        self.edit(f"UPDATE agents SET {change}")
+        self.daemon.start()
+        self.wait_for(run, step="executing")
+        self.assertEqual(self.daemon.sql("SELECT * FROM heartbeat_run_commands"), kept)
+        held.unlink()
+        run = self.finished(run)
+        self.assertEqual((run["status"], run["error"], run["sessionIdAfter"]), ("succeeded", None, "fresh-session"))
+        self.assertEqual(["--resume lost" in args for args, _, _ in self.calls()], [False, True, False])
+
+    def test_with_another_configuration(self):
+        self.begun("adapter_config = json_set(adapter_config, '$.timeoutSec', 77)")
+
+    def test_of_another_kind(self):
+        self.begun("adapter_type = 'codex_local'")
 
 
 MINE = {

@@ -6,7 +6,9 @@ import json
 import os
 import shutil
 import stat
+import time
 import unittest
+from pathlib import Path
 
 from berthtest import SOURCE, ident
 from providertest import ProviderTest
@@ -377,12 +379,68 @@ class HereTest(Assets):
         _, homes, _ = self.call(self.coder("codex_local", look="/nowhere", env={"CODEX_HOME": "/tmp/mine"}))
         self.assertEqual(homes["CODEX_HOME"], "/tmp/mine")
 
+    def test_codex_with_a_key(self):
+        """Its home is another one, without the user's login; those without a key have theirs as before."""
+        self.users(".codex/auth.json", "LOGIN\n")
+        self.users(".codex/config.toml", "CONFIG\n")
+        folder = self.skill("review")
+        _, homes, seen = self.call(self.coder("codex_local", look='"$CODEX_HOME"', env={"OPENAI_API_KEY": "sk-1"}))
+        company = self.daemon.data / "companies" / ident(self.acme)
+        home = company / "codex-home-key"
+        self.assertEqual(homes["CODEX_HOME"], str(home))
+        self.assertNotIn(f"{home}/auth.json", seen)
+        self.assertEqual(seen[f"{home}/config.toml"], ("600", "file", "CONFIG"))
+        self.assertEqual(os.readlink(home / "skills" / "review"), str(folder))
+        _, homes, seen = self.call(self.coder("codex_local", look='"$CODEX_HOME"'))
+        self.assertEqual(homes["CODEX_HOME"], str(company / "codex-home"))
+        self.assertEqual(seen[f"{company}/codex-home/auth.json"][1:], ("link", "LOGIN"))
+
+    def test_links_of_the_operators(self):
+        """Only what leads into the data directory is ours."""
+        folder = self.skill("review")
+        theirs = self.temp_dir()
+        skills = self.daemon.data / "companies" / ident(self.acme) / "codex-home" / "skills"
+        skills.mkdir(parents=True)
+        links = {"review": str(theirs), "beside": f"{self.daemon.data}-old/skills/beside",
+                 "gone": f"{self.daemon.data}/skills/gone", "deploy": f"{self.daemon.data}/skills/review"}
+        for name, target in links.items():
+            (skills / name).symlink_to(target)
+        deploy = self.skill("deploy")
+        self.call(self.coder("codex_local"))
+        self.assertEqual({p.name: os.readlink(p) for p in skills.iterdir()},
+                         {"review": str(theirs), "beside": links["beside"], "deploy": str(deploy)})
+        self.assertTrue(folder.exists())
+
     def test_pi(self):
         folder = self.skill("review")
         args, _, _ = self.call(self.coder("pi_local"))
         (bundle,) = (self.daemon.data / "companies" / ident(self.acme) / "pi-prompt-cache").iterdir()
         self.assertIn(f"--skill {bundle} ", args)
         self.assertEqual(os.readlink(bundle / "review"), str(folder))
+
+    def test_a_skill_that_moved(self):
+        """Unchanged, to where the company has its own: the links lead to where it is now."""
+        folder = self.skill("review")
+        agent = self.coder("pi_local")
+        self.call(agent)
+        own = self.daemon.data / "companies" / ident(self.acme) / "skills" / "review"
+        own.parent.mkdir()
+        folder.rename(own)
+        args, _, _ = self.call(agent)
+        bundle = Path(args.split("--skill ")[1].split()[0])
+        self.assertEqual(os.readlink(bundle / "review"), str(own))
+
+    def test_what_a_crash_left(self):
+        """Bundles that were never finished go a day later, with the next one that is made."""
+        cache = self.daemon.data / "companies" / ident(self.acme) / "pi-prompt-cache"
+        for name, age in ((".run-skills", 2 * 86400), (".young-skills", 3600), ("used", 2 * 86400),
+                          ("unused", 31 * 86400)):
+            (cache / name / "review").mkdir(parents=True)
+            os.utime(cache / name, (time.time() - age,) * 2)
+        self.skill("review")
+        args, _, _ = self.call(self.coder("pi_local"))
+        bundle = Path(args.split("--skill ")[1].split()[0])
+        self.assertEqual({p.name for p in cache.iterdir()}, {".young-skills", "used", bundle.name})
 
 
 class PluginPlace(ProviderTest):

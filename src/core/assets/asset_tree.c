@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/path.h"
 #include "workspace/apply.h"
 
@@ -65,6 +66,15 @@ static int count(struct asset_tree *t, uint64_t bytes, struct err *err)
         if (t->bytes > ASSET_BYTES_MAX)
                 return err_set(err, ERR_TOO_LARGE, "there are more than %llu MiB",
                                (unsigned long long)(ASSET_BYTES_MAX >> 20));
+        return op_check(t->op, err);
+}
+
+/* Links that are followed lead to the same directory by many ways, with no file in any of them. */
+static int count_entry(struct asset_tree *t, struct err *err)
+{
+        if (++t->entries > ASSET_ENTRIES_MAX)
+                return err_set(err, ERR_TOO_LARGE, "there are more than %d files and directories",
+                               ASSET_ENTRIES_MAX);
         return op_check(t->op, err);
 }
 
@@ -240,9 +250,11 @@ static int add_one(struct adding *a, const char *from, const char *to, struct er
 {
         CLEAN(cleanup_fd) int in = -1;
         struct stat st;
-        int r = path_open_beneath(a->root, from, O_PATH | (a->follow ? 0 : O_NOFOLLOW), 0, &in,
-                                  err);
+        int r = count_entry(a->t, err);
 
+        if (r < 0)
+                return r;
+        r = path_open_beneath(a->root, from, O_PATH | (a->follow ? 0 : O_NOFOLLOW), 0, &in, err);
         if (r == ERR_FORBIDDEN)
                 return err_set(err, ERR_UNPROCESSABLE, "%s leads out of its directory", from);
         if (r < 0)
@@ -307,6 +319,17 @@ int asset_tree_add_dir(struct asset_tree *t, const char *from, const char *to, b
         return add_beneath(&a, dir, "", to, err);
 }
 
+/* Of a file that could not be opened. */
+static int leave_out(const char *from, bool follow, int e, struct err *err)
+{
+        if (e == ENOENT || e == ENOTDIR)
+                return 0;
+        if (e != ELOOP || follow)
+                return err_sys(err, ERR_IO, e, "open %s", from);
+        log_warn("a link is left out of what an agent is given", LOG_S("path", from));
+        return 0;
+}
+
 int asset_tree_add_file(struct asset_tree *t, const char *from, const char *to, bool follow,
                         struct err *err)
 {
@@ -316,9 +339,7 @@ int asset_tree_add_file(struct asset_tree *t, const char *from, const char *to, 
         int r;
 
         if (in < 0)
-                return errno == ENOENT || errno == ENOTDIR
-                               ? 0
-                               : err_sys(err, ERR_IO, errno, "open %s", from);
+                return leave_out(from, follow, errno, err);
         if (fstat(in, &st) < 0 || !S_ISREG(st.st_mode))
                 return err_set(err, ERR_UNPROCESSABLE, "%s is no file", from);
         r = add_open_file(t, in, &st, to, err);
@@ -338,6 +359,11 @@ int asset_tree_add_text(struct asset_tree *t, const char *to, const char *text, 
         hash_head(t, 'f', to, n);
         hash_text(t, text);
         return out < 0 ? 0 : fd_write_all(out, text, n, err);
+}
+
+void asset_tree_note(struct asset_tree *t, const char *text)
+{
+        hash_head(t, 'n', text, 0);
 }
 
 int asset_tree_remove(const char *path, struct err *err)

@@ -18,15 +18,17 @@
 
 #include "rt/op.h"
 
-#define ASSET_FILES_MAX 10000
-#define ASSET_BYTES_MAX ((uint64_t)256 << 20)
-#define ASSET_DEPTH_MAX 32
-#define ASSET_KEY_LEN   64
+#define ASSET_FILES_MAX   10000
+#define ASSET_ENTRIES_MAX 20000 /* looked at, by every way that leads to them */
+#define ASSET_BYTES_MAX   ((uint64_t)256 << 20)
+#define ASSET_DEPTH_MAX   32
+#define ASSET_KEY_LEN     64
 
 struct asset_tree {
         struct op *op;
         int fd;
         uint64_t files, bytes;
+        uint64_t entries; /* of directories */
         crypto_hash_sha256_state hash;
 };
 
@@ -38,12 +40,15 @@ void asset_tree_done(struct asset_tree *t);
  * (NULL-terminated; may be NULL) are left out at every depth. */
 int asset_tree_add_dir(struct asset_tree *t, const char *from, const char *to, bool follow,
                        const char *const *exclude, struct err *err);
-/* One file; `follow`: it may be a link to anywhere. 1, or 0 when it is not there. */
+/* One file; `follow`: it may be a link to anywhere, else a link is left out. 1, or 0 when it is not
+ * there. */
 int asset_tree_add_file(struct asset_tree *t, const char *from, const char *to, bool follow,
                         struct err *err);
 /* A link, whatever it leads to. */
 int asset_tree_add_link(struct asset_tree *t, const char *target, const char *to, struct err *err);
 int asset_tree_add_text(struct asset_tree *t, const char *to, const char *text, struct err *err);
+/* Into the key only. */
+void asset_tree_note(struct asset_tree *t, const char *text);
 
 /* Remove a directory and all that is in it; that it is not there is fine. */
 int asset_tree_remove(const char *path, struct err *err);

@@ -14,8 +14,10 @@
 #include "core/runs/run_assets.h"
 
 #define CACHE_KEEP_S    (INT64_C(30) * 24 * 3600) /* a bundle that was not used for so long goes */
+#define LEFT_KEEP_S     (INT64_C(24) * 3600)      /* and so does one that a crash left unfinished */
 #define SEED_FILE_MAX   ((size_t)1 << 20)
 #define COMPANY_DIR_FMT "%s/companies/%s/%s"
+#define KEY_SUFFIX      "-key"
 
 /* A path beneath another, either of which may be empty. */
 static const char *join(const struct run_asset *a, const char *dir, const char *name)
@@ -41,6 +43,11 @@ static bool follows(const struct run_asset *a)
         return !json_is_false(json_object_get(a->plan, "followSymlinks"));
 }
 
+static bool is_here(const struct run_asset *a)
+{
+        return streq(a->t->record.env.driver, "local");
+}
+
 static const json_t *parts(const struct run_asset *a)
 {
         return json_object_get(a->plan, "from");
@@ -48,7 +55,8 @@ static const json_t *parts(const struct run_asset *a)
 
 /* Skills */
 
-/* As links where the program sees this machine's files, else with all that is in them. */
+/* As links where the program sees this machine's files, else with all that is in them. What has
+ * links is another thing when they lead elsewhere, so the key says where. */
 static int add_skill(struct run_asset *a, struct asset_tree *tree, const struct skill *s,
                      const char *into, bool as_link, struct err *err)
 {
@@ -56,6 +64,8 @@ static int add_skill(struct run_asset *a, struct asset_tree *tree, const struct 
         int r = as_link ? asset_tree_add_link(tree, s->dir, to, err)
                         : asset_tree_add_dir(tree, s->dir, to, follows(a), NULL, err);
 
+        if (is_here(a))
+                asset_tree_note(tree, s->dir);
         return r < 0 && r != ERR_CANCELLED ? err_wrap(err, r, "skill \"%s\"", s->name) : r;
 }
 
@@ -114,10 +124,39 @@ static int copy_once(int dir, const char *from, const char *name, struct err *er
         return r < 0 ? r : file_write_at(dir, name, buf_str(&text), text.len, 0600, err);
 }
 
+/* Whether the file is made of a variable of the agent's, and nothing of the user's. */
+static bool is_key_file(const struct run_asset *a, const char *path)
+{
+        size_t i;
+        json_t *one;
+
+        json_array_foreach((json_t *)parts(a), i, one)
+        {
+                const char *file = json_get_string(one, "keyFile");
+
+                if (file && streq(file, path))
+                        return true;
+        }
+        return false;
+}
+
+static bool has_key_file(const struct run_asset *a)
+{
+        size_t i;
+        json_t *one;
+
+        json_array_foreach((json_t *)parts(a), i, one)
+        {
+                if (json_object_get(one, "keyFile"))
+                        return true;
+        }
+        return false;
+}
+
 /* A login that is made anew is made there, so it is linked; what may differ is copied, once. */
 static int seed(struct run_asset *a, const json_t *part, const char *path, struct err *err)
 {
-        const char *from = user_dir(a, part);
+        const char *from = user_dir(a, part), *into = text_or(part, "into", "");
         CLEAN(cleanup_fd) int dir = -1;
         size_t i;
         json_t *one;
@@ -132,34 +171,18 @@ static int seed(struct run_asset *a, const json_t *part, const char *path, struc
         {
                 const char *name = json_string_value(one), *target = join(a, from, name);
 
-                if (access(target, F_OK) == 0 && symlinkat(target, dir, name) < 0 &&
-                    errno != EEXIST)
+                if (!is_key_file(a, join(a, into, name)) && access(target, F_OK) == 0 &&
+                    symlinkat(target, dir, name) < 0 && errno != EEXIST)
                         return err_sys(err, ERR_IO, errno, "create %s/%s", path, name);
         }
         json_array_foreach(json_object_get(part, "files"), i, one)
         {
                 const char *name = json_string_value(one);
 
-                if (r >= 0)
+                if (r >= 0 && !is_key_file(a, join(a, into, name)))
                         r = copy_once(dir, join(a, from, name), name, err);
         }
         return r;
-}
-
-/* Whether the file will be made there of a variable of the agent's. */
-static bool is_key_file(const struct run_asset *a, const char *path)
-{
-        size_t i;
-        json_t *one;
-
-        json_array_foreach((json_t *)parts(a), i, one)
-        {
-                const char *file = json_get_string(one, "keyFile");
-
-                if (file && streq(file, path))
-                        return true;
-        }
-        return false;
 }
 
 static int add_files(struct run_asset *a, struct asset_tree *tree, const json_t *names,
@@ -258,19 +281,6 @@ static int add_parts(struct run_asset *a, struct asset_tree *tree, bool as_links
         return r;
 }
 
-static bool has_key_file(const struct run_asset *a)
-{
-        size_t i;
-        json_t *one;
-
-        json_array_foreach((json_t *)parts(a), i, one)
-        {
-                if (json_object_get(one, "keyFile"))
-                        return true;
-        }
-        return false;
-}
-
 static int make_tree(struct run_asset *a, const char *path, bool as_links, bool *ret_empty,
                      struct err *err)
 {
@@ -298,18 +308,28 @@ int run_asset_gather(struct run_asset *a, bool *ret_empty, struct err *err)
 
 /* On this machine */
 
+/* What leads into the data directory; any other link is the operator's. False: it is no link. */
+static bool is_our_link(const struct run_asset *a, int dir, const char *name, char *ret, size_t max)
+{
+        const char *data = a->t->rt->data_dir;
+        size_t n = strlen(data);
+        ssize_t len = readlinkat(dir, name, ret, max - 1);
+
+        if (len < 0)
+                return false;
+        ret[len] = '\0';
+        return strncmp(ret, data, n) == 0 && ret[n] == '/';
+}
+
 /* A link that is ours and leads to another directory, or to none any more, is made anew or goes;
  * whatever else has the name stays. */
-static int link_skill(const char *link, const char *target, struct err *err)
+static int link_skill(const struct run_asset *a, const char *link, const char *target,
+                      struct err *err)
 {
         char there[4096];
-        ssize_t n = readlink(link, there, sizeof(there) - 1);
 
-        if (n >= 0) {
-                there[n] = '\0';
-                if (!streq(there, target))
-                        (void)unlink(link);
-        }
+        if (is_our_link(a, AT_FDCWD, link, there, sizeof(there)) && !streq(there, target))
+                (void)unlink(link);
         if (symlink(target, link) < 0 && errno != EEXIST)
                 return err_sys(err, ERR_IO, errno, "create %s", link);
         return 0;
@@ -318,17 +338,13 @@ static int link_skill(const char *link, const char *target, struct err *err)
 static void drop_dangling(const struct run_asset *a, const char *path)
 {
         DIR *dir = opendir(path);
-        size_t n = strlen(a->t->rt->data_dir);
         const struct dirent *entry;
         char target[4096];
 
-        while (dir && (entry = readdir(dir))) {
-                ssize_t len = readlinkat(dirfd(dir), entry->d_name, target, sizeof(target));
-
-                if (len > (ssize_t)n && strncmp(target, a->t->rt->data_dir, n) == 0 &&
+        while (dir && (entry = readdir(dir)))
+                if (is_our_link(a, dirfd(dir), entry->d_name, target, sizeof(target)) &&
                     faccessat(dirfd(dir), entry->d_name, F_OK, 0) < 0)
                         (void)unlinkat(dirfd(dir), entry->d_name, 0);
-        }
         if (dir)
                 closedir(dir);
 }
@@ -344,20 +360,24 @@ static int link_skills(struct run_asset *a, const char *dir, struct err *err)
                 const struct skill *s = &a->skills->at[i];
 
                 if (skill_is_wanted(a->t->config, s->name))
-                        r = link_skill(join(a, dir, s->name), s->dir, err);
+                        r = link_skill(a, join(a, dir, s->name), s->dir, err);
         }
         return r;
 }
 
 /* A directory of the company's: seeded, and with links to the skills beside what is there. It
- * serves all agents of the company, so it has the skills of all of them. */
+ * serves all agents of the company, so it has the skills of all of them. Agents with a key of their
+ * own have another, so that the user's login is not theirs. */
 static int provide_company(struct run_asset *a, const json_t *part, struct err *err)
 {
+        const char *name = json_get_string(part, "company");
         size_t i;
         json_t *one;
         int r;
 
-        a->dir = company_dir(a, json_get_string(part, "company"));
+        if (has_key_file(a))
+                name = arena_printf(a->t->op->arena, "%s" KEY_SUFFIX, name);
+        a->dir = company_dir(a, name);
         r = seed(a, part, a->dir, err);
         json_array_foreach((json_t *)parts(a), i, one)
         {
@@ -382,24 +402,41 @@ static const json_t *company_part(const struct run_asset *a)
         return NULL;
 }
 
-/* Bundles that nobody used for long. */
+static bool is_stale(int dir, const char *name, int64_t now)
+{
+        int64_t keep = *name == '.' ? LEFT_KEEP_S : CACHE_KEEP_S;
+        struct stat st;
+
+        return !streq(name, ".") && !streq(name, "..") &&
+               fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_mtim.tv_sec + keep < now;
+}
+
+/* Bundles that nobody used for long, and those that were never finished. */
 static void trim_cache(const struct run_asset *a, const char *cache)
 {
         DIR *dir = opendir(cache);
         const struct dirent *entry;
         int64_t now = clock_now_us() / 1000000;
-        struct stat st;
 
         while (dir && (entry = readdir(dir)))
-                if (entry->d_name[0] != '.' &&
-                    fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-                    st.st_mtim.tv_sec + CACHE_KEEP_S < now)
+                if (is_stale(dirfd(dir), entry->d_name, now))
                         (void)asset_tree_remove(join(a, cache, entry->d_name), NULL);
         if (dir)
                 closedir(dir);
 }
 
-/* Under the hash of its content, so that runs of different content do not meet. */
+/* All of it is on the disk before it has its name: what has one is not looked into again. */
+static int sync_tree(const char *path, struct err *err)
+{
+        CLEAN(cleanup_fd) int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+        if (fd < 0 || syncfs(fd) < 0)
+                return err_sys(err, ERR_IO, errno, "sync %s", path);
+        return 0;
+}
+
+/* Under the hash of its content and of where the skills are, so that runs of different content do
+ * not meet. */
 static int provide_bundle(struct run_asset *a, bool *ret_empty, struct err *err)
 {
         const char *cache = company_dir(a, arena_printf(a->t->op->arena, "%s-prompt-cache",
@@ -419,6 +456,8 @@ static int provide_bundle(struct run_asset *a, bool *ret_empty, struct err *err)
                 r = asset_tree_remove(temp, err);
         if (r >= 0)
                 r = make_tree(a, temp, true, &ignored, err);
+        if (r >= 0)
+                r = sync_tree(temp, err);
         if (r >= 0 && rename(temp, a->dir) < 0 && errno != EEXIST && errno != ENOTEMPTY)
                 r = err_sys(err, ERR_IO, errno, "create %s", a->dir);
         (void)asset_tree_remove(temp, NULL);

@@ -16,7 +16,8 @@ struct ending {
         struct execution execution;
         struct adapter_result result;
         struct run_outcome outcome;
-        bool fresh; /* the second attempt, without a session */
+        bool fresh;     /* the second attempt, without a session */
+        bool was_begun; /* and an earlier daemon started it */
 };
 
 static int get_execution(struct db *db, void *arg, struct err *err)
@@ -239,13 +240,36 @@ static int keep_fresh(struct db *db, struct run_task *t, struct err *err)
         return run_kept_put(db, t, run_key(t, true), err);
 }
 
-/* An agent that is of another kind by now cannot go on with what this one began. */
-static bool may_start_fresh(const struct ending *e)
+static bool wants_fresh(const struct ending *e)
 {
         const struct run_task *t = e->t;
 
         return e->result.unknown_session && t->command.session_id && !e->fresh &&
-               !run_is_terminal(&t->run) && streq(t->input.type, t->agent.adapter_type);
+               !run_is_terminal(&t->run);
+}
+
+static int find_fresh(struct db *db, void *arg, struct err *err)
+{
+        struct ending *e = arg;
+        struct run_task *t = e->t;
+        struct execution found;
+        int r = executions_by_key(db, t->run.lease_id, run_key(t, true), t->op->arena, &found, err);
+
+        if (r >= 0)
+                t->run.execution_id = found.id;
+        return r;
+}
+
+/* What was started before a crash stays what it was, and so does what is kept of it. */
+static int take_up_fresh(struct ending *e, struct err *err)
+{
+        struct run_task *t = e->t;
+        int r = store_read(t->op, t->rt->store, find_fresh, e, err);
+
+        if (r < 0)
+                return r;
+        e->was_begun = true;
+        return run_step(t, STEP_FINISHING, STEP_EXECUTING, NULL, err);
 }
 
 static int start_fresh(struct ending *e, struct err *err)
@@ -266,6 +290,25 @@ static int start_fresh(struct ending *e, struct err *err)
                 return r;
         t->run.execution_id = id;
         return run_step(t, STEP_FINISHING, STEP_EXECUTING, NULL, err);
+}
+
+/* 1: it is started once more. An agent that is of another kind by now cannot go on with what this
+ * one began. */
+static int try_fresh(struct ending *e, struct err *err)
+{
+        const struct run_task *t = e->t;
+        int r;
+
+        if (!wants_fresh(e))
+                return 0;
+        r = take_up_fresh(e, err);
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                if (!streq(t->input.type, t->agent.adapter_type))
+                        return 0;
+                r = start_fresh(e, err);
+        }
+        return r < 0 ? r : 1;
 }
 
 /* -- The job ----------------------------------------------------------------------------------- */
@@ -308,12 +351,10 @@ static int find_outcome(struct ending *e, struct err *err)
                 return 0;
         }
         r = parse(e, err);
-        if (r < 0)
+        if (r >= 0)
+                r = try_fresh(e, err);
+        if (r != 0)
                 return r;
-        if (may_start_fresh(e)) {
-                r = start_fresh(e, err);
-                return r < 0 ? r : 1;
-        }
         judge_end(e);
         return 0;
 }
@@ -387,6 +428,8 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id, str
         if (r == 1) {
                 if (run_is_terminal(&t.run)) /* cancelled meanwhile: the host has to hear of it */
                         run_host_kick(rt->runs);
+                if (e.was_begun)
+                        return run_go_on(&t, ret);
                 memcpy(ret->execution, t.run.execution_id, UUID_LEN + 1);
                 return RUN_NEXT_WATCH;
         }

@@ -187,6 +187,9 @@ void run_finish(struct op *op, struct runtime *rt, const char *id, struct run_re
 void run_http(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
 /* Take up a run by its step. */
 void run_recover(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
+/* Watch its command, which an earlier daemon started: the callback is opened, and the command gets
+ * the rest of its input. */
+enum run_next run_go_on(struct run_task *t, struct run_result *ret);
 /* It could not be taken up, again and again: it is over, and nobody knows how it ended. Releasing
  * its lease ends what is left of it. */
 void run_give_up(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);

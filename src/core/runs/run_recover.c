@@ -79,7 +79,7 @@ static void keep_input(struct run_task *t, struct run_result *ret)
         memcpy(ret->input, t->command.stdin_text, ret->input_len);
 }
 
-static enum run_next go_on(struct run_task *t, struct run_result *ret)
+enum run_next run_go_on(struct run_task *t, struct run_result *ret)
 {
         open_callback(t);
         keep_input(t, ret);
@@ -123,7 +123,7 @@ static enum run_next recover_preparing(struct run_task *t, struct run_result *re
         t->run.spawned_at = s.row.started_at ? s.row.started_at : s.row.created_at;
         if (run_step(t, STEP_PREPARING, STEP_EXECUTING, NULL, &err) < 0)
                 return RUN_NEXT_AGAIN;
-        return go_on(t, ret);
+        return run_go_on(t, ret);
 }
 
 /* The run, ours from here on. */
@@ -155,7 +155,7 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id, str
         if (streq(t.run.step, STEP_EXECUTING) && !t.run.execution_id)
                 return t.run.spawned_at ? lose(&t, LOST_REQUEST_TEXT, false) : RUN_NEXT_HTTP;
         if (streq(t.run.step, STEP_EXECUTING))
-                return go_on(&t, ret);
+                return run_go_on(&t, ret);
         if (streq(t.run.step, STEP_FINISHING))
                 return RUN_NEXT_FINISH;
         return streq(t.run.step, STEP_RELEASING) ? run_release(&t) : RUN_NEXT_DONE;
