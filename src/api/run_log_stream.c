@@ -34,6 +34,7 @@ struct tail {
         struct buf page;
         int64_t next;
         bool is_whole, is_terminal;
+        bool failed; /* to read */
         char status[24];
         int64_t exit_code;
 };
@@ -122,8 +123,7 @@ static void job_run(struct pool_job *job, struct op *op)
 {
         struct tail *t = container_of(job, struct tail, job);
 
-        if (store_read(op, t->api->rt->store, load, t, NULL) < 0)
-                t->is_whole = true; /* the run is gone */
+        t->failed = store_read(op, t->api->rt->store, load, t, NULL) < 0;
 }
 
 /* Writing */
@@ -191,6 +191,10 @@ static void job_done(struct pool_job *job)
         t->reading = false;
         if (!t->c) {
                 free_if_over(t);
+                return;
+        }
+        if (t->failed) {
+                end(t); /* who comes back hears it if the run is gone, and goes on if it is not */
                 return;
         }
         if (more)

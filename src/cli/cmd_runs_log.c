@@ -137,14 +137,26 @@ int runs_print_log(struct cli *c, const char *run_id, struct err *err)
 
 /* -- Following -------------------------------------------------------------------------------- */
 
+static bool is_final(const char *status)
+{
+        static const char *const ends[] = { "succeeded", "failed", "cancelled", "timed_out" };
+
+        for (size_t i = 0; i < ARRAY_LEN(ends); i++)
+                if (streq(status, ends[i]))
+                        return true;
+        return false;
+}
+
+/* One that does not say how the run ended is no more than the end of the stream. */
 static void take_end(struct tail *t, const struct sse_event *event)
 {
         json_t *end = NULL;
 
-        if (json_parse(event->data, event->len, &end, NULL) >= 0)
-                snprintf(t->status, sizeof(t->status), "%s", cli_text(end, "status"));
+        if (json_parse(event->data, event->len, &end, NULL) >= 0) {
+                (void)snprintf(t->status, sizeof(t->status), "%s", cli_text(end, "status"));
+                t->over = is_final(t->status);
+        }
         json_decref(end);
-        t->over = true;
 }
 
 static int take_event(void *ctx, const struct sse_event *event, struct err *err UNUSED)

@@ -102,6 +102,19 @@ class Following(FollowTest):
         self.edit("UPDATE heartbeat_runs SET log_ref = NULL WHERE id = ?", (run["id"],))
         self.assertEqual(self.rest(self.stream(run))[0], [])
 
+    def test_a_log_that_cannot_be_read_for_a_while(self):
+        run = self.wake(self.runner(HOLD))
+        self.until(self.stream(run), "up\n")
+        log = self.daemon.data / "run-logs" / self.row_of(run)["log_ref"]
+        log.rename(log.with_suffix(".away"))
+        log.mkdir()
+        self.assertIsNone(self.stream(run).next())
+        log.rmdir()
+        log.with_suffix(".away").rename(log)
+        stream = self.stream(run)
+        self.release_held()
+        self.assertEqual(self.rest(stream)[1]["status"], "succeeded")
+
     def test_who_may(self):
         run = self.wake(self.runner("echo hi"))
         self.finished(run)
