@@ -15,7 +15,7 @@
 
 #define PAGE_BYTES  262144
 #define RECORD_MAX  ((size_t)4 << 20)
-#define SILENCE_MS  (60 * 1000) /* the daemon says something every 15 seconds */
+#define SILENCE_MS  (60 * 1000) /* the daemon says something at least every 15 seconds */
 #define FIRST_PAUSE 50
 #define LAST_PAUSE  1000
 #define OUTAGE_MAX  (60 * 1000) /* a daemon that is gone for longer is gone */

@@ -142,6 +142,18 @@ class Following(FollowTest):
         self.assertEqual(page["nextOffset"], len(page["content"]))
 
 
+class Quiet(FollowTest):
+    daemon_env = {**FollowTest.daemon_env, "BERTH_LIVE_PING_MS": "3600000"}
+
+    def test_who_comes_back_hears_something(self):
+        run = self.wake(self.runner(HOLD))
+        _, at = self.until(self.stream(run), "up\n")
+        again = self.stream(run, headers={"Last-Event-ID": at})
+        self.assertEqual(again.answer.readline(), b": still here\n")
+        self.release_held()
+        self.assertEqual(self.rest(again)[1]["status"], "succeeded")
+
+
 class Revoked(FollowTest):
     daemon_flags = ("--mode", "authenticated")
     daemon_env = {**FollowTest.daemon_env, **PING_MS}
