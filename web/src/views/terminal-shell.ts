@@ -52,7 +52,7 @@ export class Shell {
 		let refusals = 0;
 
 		while (!this.over) {
-			const end = await this.connect(size());
+			const end = await this.connect(size);
 
 			if (end) {
 				this.over = true;
@@ -68,8 +68,9 @@ export class Shell {
 	}
 
 	/** One connection; its last word, or null when it broke off. */
-	private connect(size: Size): Promise<Message | null> {
-		const query = new URLSearchParams({ cols: String(size.columns), rows: String(size.rows) });
+	private connect(size: () => Size): Promise<Message | null> {
+		const { columns, rows } = size();
+		const query = new URLSearchParams({ cols: String(columns), rows: String(rows) });
 		const { token } = session.get();
 		const address = new URL(`/api/environment-leases/${this.leaseId}/terminal/ws`, location.href);
 
@@ -85,7 +86,7 @@ export class Shell {
 			socket.onmessage = (e: MessageEvent<string>) => {
 				const message = JSON.parse(e.data) as Message;
 
-				if (message.type === "ready") this.begin(message.execId ?? "", size);
+				if (message.type === "ready") this.begin(message.execId ?? "", size());
 				else if (message.type === "output") this.output.write(message.data ?? "");
 				else end = message;
 			};
@@ -102,7 +103,7 @@ export class Shell {
 		this.execId = execId;
 		this.ready = true;
 		if (again) this.output.reset();
-		if (again) this.resize(size.columns, size.rows);
+		this.resize(size.columns, size.rows); // it may have changed since it was asked for
 		this.opened();
 		this.send();
 	}
