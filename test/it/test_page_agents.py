@@ -164,6 +164,18 @@ class TerminalTest(WebTest, SandboxTest):
         page.heading("Lease in Local")
         self.none_left(lease)
 
+    def test_what_was_asked_is_answered_once(self):
+        page, _ = self.open(self.ok("GET", f"/api/companies/{self.acme['id']}/environments")[0])
+        # The screen says what it is in seven characters.
+        self.type(page, r"stty -icanon -echo; printf '\033[c'; head -c 7 > /dev/null; stty sane; echo asked-$((40+2))")
+        self.see(page, r"(?m)^asked-42")
+        self.daemon.restart()
+        self.type(page, "echo again-$((40+2))")
+        self.see(page, r"(?m)^again-42")
+        self.type(page, "echo clean-$((40+2))")
+        self.see(page, r"(?m)^clean-42")
+        self.assertNotIn("1;2c", self.screen(page))
+
     def test_its_size_changes_while_it_starts(self):
         lease = self.acquire(self.ok("GET", f"/api/companies/{self.acme['id']}/environments")[0])["lease"]
         page = self.page(f"/{self.acme['issuePrefix']}/leases/{lease['id']}")
