@@ -16,7 +16,8 @@
 
 #define PAGE_MAX  ((int64_t)256 * 1024)
 #define AHEAD_MAX ((size_t)512 * 1024)
-#define LOOK_MS   1000 /* while a run that has ended is being put in order */
+#define BEAT_MAX  15000 /* clients take a longer silence for an outage */
+#define LOOK_MS   1000  /* while a run that has ended is being put in order */
 
 struct tail {
         struct live_reader reader;
@@ -34,6 +35,8 @@ struct tail {
         struct buf page;
         int64_t next;
         bool is_whole, is_terminal;
+        bool failed; /* to read */
+        bool spoke;
         char status[24];
         int64_t exit_code;
 };
@@ -122,8 +125,7 @@ static void job_run(struct pool_job *job, struct op *op)
 {
         struct tail *t = container_of(job, struct tail, job);
 
-        if (store_read(op, t->api->rt->store, load, t, NULL) < 0)
-                t->is_whole = true; /* the run is gone */
+        t->failed = store_read(op, t->api->rt->store, load, t, NULL) < 0;
 }
 
 /* Writing */
@@ -170,15 +172,21 @@ static void send_end(struct tail *t)
         http_stream_write(t->c->x, event.data, event.len);
 }
 
+static void send_comment(struct tail *t)
+{
+        CLEAN(buf_done) struct buf comment = BUF_INIT;
+
+        if (!t->is_sse)
+                return;
+        sse_put_comment(&comment, "still here");
+        http_stream_write(t->c->x, comment.data, comment.len);
+}
+
 static void beat(uv_timer_t *timer)
 {
         struct tail *t = container_of(timer, struct tail, beat);
-        CLEAN(buf_done) struct buf comment = BUF_INIT;
 
-        if (t->is_sse) {
-                sse_put_comment(&comment, "still here");
-                http_stream_write(t->c->x, comment.data, comment.len);
-        }
+        send_comment(t);
         recheck_start(&t->right);
         read_on(t);
 }
@@ -193,8 +201,15 @@ static void job_done(struct pool_job *job)
                 free_if_over(t);
                 return;
         }
+        if (t->failed) {
+                end(t); /* who comes back hears it if the run is gone, and goes on if it is not */
+                return;
+        }
         if (more)
                 send_records(t);
+        else if (!t->spoke)
+                send_comment(t); /* a client that came back knows that it is heard */
+        t->spoke = true;
         t->at = t->next;
         buf_clear(&t->page);
         if (!more && t->is_whole) {
@@ -256,7 +271,7 @@ static void begin(struct call *c)
                 { "Cache-Control", "no-cache, no-store" },
                 { "X-Content-Type-Options", "nosniff" },
         };
-        uint64_t ms = (uint64_t)MAX(c->rt->settings.live_ping_ms / 2, 1);
+        uint64_t ms = (uint64_t)MIN(MAX(c->rt->settings.live_ping_ms / 2, 1), BEAT_MAX);
 
         c->on_gone = gone;
         uv_timer_init(c->api->loop, &t->beat);

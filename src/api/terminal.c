@@ -2,9 +2,11 @@
  *
  * It is an execution as any other, of the login shell on a pseudo-terminal; what it prints is read
  * from its output file. The socket only shows it: when it goes, the shell is hung up, unless it was
- * asked to be kept, and then ?execId= takes it up again. When the daemon stops, the shell goes on.
+ * asked to be kept, and then ?execId= takes it up again, at ?offset=. When the daemon stops, the
+ * shell goes on.
  *
- *   from us    {"type":"ready","execId"}  {"type":"output","data"}  {"type":"closed","reason",...}
+ *   from us    {"type":"ready","execId"}  {"type":"output","data","nextOffset"}
+ *              {"type":"closed","reason",...}
  *   to us      {"type":"input","data"}    {"type":"resize","cols","rows"}  {"type":"close"}
  *
  * `closed` is the last word when the shell has ended; `exitCode` and `signal` say how. */
@@ -157,6 +159,7 @@ static void send_output(struct terminal *t, const char *part, size_t n)
         begin_object(&w, &text, "output");
         jw_key(&w, "data");
         jw_string_n(&w, part, n);
+        jw_kint(&w, "nextOffset", (int64_t)t->at);
         jw_object_end(&w);
         send_object(t, &text);
 }
@@ -461,14 +464,15 @@ static int start_shell(struct call *c, const char **ret_id, struct err *err)
         return r;
 }
 
-static int take_up(struct call *c, const char *id, struct err *err)
+/* A screen that has what was printed must not get it again: it would answer what was asked then. */
+static int take_up(struct call *c, const char *id, int64_t *ret_at, struct err *err)
 {
         struct execution row;
         int r = call_execution_of(c, id, &row, err);
 
         if (r >= 0 && !row.is_terminal)
                 r = err_set(err, ERR_CONFLICT, "That execution has no terminal.");
-        return r;
+        return r < 0 ? r : call_query_int(c, "offset", 0, 0, INT64_MAX, ret_at, err);
 }
 
 static int open_terminal(struct call *c, struct err *err)
@@ -476,15 +480,17 @@ static int open_terminal(struct call *c, struct err *err)
         const char *id = call_query(c, "execId");
         struct lease_record record;
         struct terminal *t;
+        int64_t at = 0;
         int r = call_lease(c, true, &record, err);
 
         if (r >= 0)
-                r = id ? take_up(c, id, err) : start_shell(c, &id, err);
+                r = id ? take_up(c, id, &at, err) : start_shell(c, &id, err);
         if (r < 0)
                 return r;
         t = xcalloc(1, sizeof(*t));
         t->api = c->api;
         t->fd = -1;
+        t->at = (uint64_t)at;
         t->keep = call_query_flag(c, "keep");
         memcpy(t->id, id, UUID_LEN + 1);
         recheck_init(&t->right, c, record.env.company_id, true, checked);

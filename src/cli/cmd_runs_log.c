@@ -15,7 +15,7 @@
 
 #define PAGE_BYTES  262144
 #define RECORD_MAX  ((size_t)4 << 20)
-#define SILENCE_MS  (60 * 1000) /* the daemon says something every 15 seconds */
+#define SILENCE_MS  (60 * 1000) /* the daemon says something at least every 15 seconds */
 #define FIRST_PAUSE 50
 #define LAST_PAUSE  1000
 #define OUTAGE_MAX  (60 * 1000) /* a daemon that is gone for longer is gone */
@@ -137,14 +137,26 @@ int runs_print_log(struct cli *c, const char *run_id, struct err *err)
 
 /* -- Following -------------------------------------------------------------------------------- */
 
+static bool is_final(const char *status)
+{
+        static const char *const ends[] = { "succeeded", "failed", "cancelled", "timed_out" };
+
+        for (size_t i = 0; i < ARRAY_LEN(ends); i++)
+                if (streq(status, ends[i]))
+                        return true;
+        return false;
+}
+
+/* One that does not say how the run ended is no more than the end of the stream. */
 static void take_end(struct tail *t, const struct sse_event *event)
 {
         json_t *end = NULL;
 
-        if (json_parse(event->data, event->len, &end, NULL) >= 0)
-                snprintf(t->status, sizeof(t->status), "%s", cli_text(end, "status"));
+        if (json_parse(event->data, event->len, &end, NULL) >= 0) {
+                (void)snprintf(t->status, sizeof(t->status), "%s", cli_text(end, "status"));
+                t->over = is_final(t->status);
+        }
         json_decref(end);
-        t->over = true;
 }
 
 static int take_event(void *ctx, const struct sse_event *event, struct err *err UNUSED)

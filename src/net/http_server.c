@@ -226,16 +226,15 @@ static unsigned count_of(const struct http_server *s, const void *via)
 /* Whether one more is taken, be it only to be told that it is one too many. */
 static bool admits_carried(struct http_server *s, const void *via, bool *ret_surplus)
 {
-        unsigned own = count_of(s, via);
         bool full = false;
 
-        if (own >= s->config.max_per_carrier)
+        if (count_of(s, via) >= s->config.max_per_carrier)
                 full = !close_an_idle_one(s, DEADLINE_CARRIED_IDLE, via);
         else if (s->n_carried >= s->config.max_carried)
                 full = !close_an_idle_one(s, DEADLINE_CARRIED_IDLE, NULL);
         *ret_surplus = full;
-        return !s->draining && own < s->config.max_per_carrier + CARRIER_SURPLUS_MAX &&
-               s->n_carried < s->config.max_carried + SURPLUS_MAX;
+        return !s->draining && s->n_carried < s->config.max_carried + SURPLUS_MAX &&
+               count_of(s, via) < s->config.max_per_carrier + CARRIER_SURPLUS_MAX;
 }
 
 void http_server_serve(struct http_server *s, struct byte_stream *take_stream,

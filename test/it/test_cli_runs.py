@@ -9,12 +9,15 @@ import unittest
 
 from berthtest import BINARIES, wait_until
 from waketest import WakeTest
+from websockettest import PING_MS
 
 
 Done = collections.namedtuple("Done", "status stdout stderr")
 
 
 class CliRunsTest(WakeTest):
+    daemon_env = {**WakeTest.daemon_env, **PING_MS}
+
     def process(self, script, name="Ada"):
         return self.agent(self.acme, name, wakes=True, adapterConfig={"command": "sh", "args": ["-c", script]})
 
@@ -89,6 +92,26 @@ class CliRunsTest(WakeTest):
         records = [json.loads(line) for line in records.stdout]
         self.assertEqual([r["seq"] for r in records], list(range(1, len(records) + 1)))
         self.assertEqual("".join(r["chunk"] for r in records if r["stream"] == "stdout"), "".join(got))
+
+    # Neither what the log lacks for a while nor what the run is then is its end.
+    def test_following_a_log_that_cannot_be_read_for_a_while(self):
+        gate = self.temp_dir() / "gate"
+        self.process(f"echo one; while [ ! -e {gate} ]; do sleep 0.02; done; echo two")
+        run = self.run_cli("agent", "wake", "Ada").stdout.strip()
+        tail = self.follow(run)
+        self.assertEqual(tail.stdout.readline(), "one\n")
+        (row,) = self.daemon.sql("SELECT log_ref FROM heartbeat_runs WHERE id = ?", (run,))
+        log = self.daemon.data / "run-logs" / row["log_ref"]
+        with self.daemon.events(f"/api/heartbeat-runs/{run}/stream") as stream:
+            self.assertEqual(stream.next().type, "log")
+            log.rename(log.with_suffix(".away"))
+            log.mkdir()
+            gate.touch()
+            self.assertNotIn("end", [event.type for event in stream])
+        log.rmdir()
+        log.with_suffix(".away").rename(log)
+        self.assertEqual(tail.stdout.read(), "two\n")
+        self.assertEqual(tail.wait(30), 0)
 
     def test_interrupting_is_not_ending(self):
         gate = self.temp_dir() / "gate"

@@ -79,6 +79,17 @@ class AgentsTest(WebTest):
         self.assert_accessible(page)
 
 
+# Sockets that are opened from now on hear nothing until release().
+HELD_SOCKETS = """
+    window.held = [];
+    window.release = () => { const all = held; held = null; all.forEach((hear) => hear()); };
+    window.WebSocket = class extends WebSocket {
+        set onmessage(hear) { super.onmessage = (e) => held ? held.push(() => hear(e)) : hear(e); }
+    };
+    0
+"""
+
+
 class TerminalTest(WebTest, SandboxTest):
     def setUp(self):
         # What somebody's login shell reads may take its time.
@@ -152,6 +163,33 @@ class TerminalTest(WebTest, SandboxTest):
         page.link("Lease in Local").click()
         page.heading("Lease in Local")
         self.none_left(lease)
+
+    def test_what_was_asked_is_answered_once(self):
+        page, _ = self.open(self.ok("GET", f"/api/companies/{self.acme['id']}/environments")[0])
+        # The screen says what it is in seven characters.
+        self.type(page, r"stty -icanon -echo; printf '\033[c'; head -c 7 > /dev/null; stty sane; echo asked-$((40+2))")
+        self.see(page, r"(?m)^asked-42")
+        self.daemon.restart()
+        self.type(page, "echo again-$((40+2))")
+        self.see(page, r"(?m)^again-42")
+        self.type(page, "echo clean-$((40+2))")
+        self.see(page, r"(?m)^clean-42")
+        self.assertNotIn("1;2c", self.screen(page))
+
+    def test_its_size_changes_while_it_starts(self):
+        lease = self.acquire(self.ok("GET", f"/api/companies/{self.acme['id']}/environments")[0])["lease"]
+        page = self.page(f"/{self.acme['issuePrefix']}/leases/{lease['id']}")
+        page.evaluate(HELD_SOCKETS)
+        page.link("Terminal").click()
+        page.text("Starting a shell…")
+        wait_until(lambda: page.evaluate("held.length > 0"), "the shell is there")
+        page.set_viewport_size({"width": 700, "height": 500})
+        wait_until(lambda: page.evaluate("document.querySelector('.xterm-screen').clientWidth < 700"), "it is narrow")
+        # What the page puts off is done before what is put off for longer afterwards.
+        page.evaluate("new Promise((done) => setTimeout(done, 200))")
+        page.evaluate("release()")
+        self.type(page, "until set -- $(stty size); [ $2 -lt 85 ]; do :; done; echo narrow-$((40+2))")
+        self.see(page, r"(?m)^narrow-42")
 
     def none_left(self, lease):
         wait_until(lambda: all(c["status"] == "exited" and not marked([c["execId"]]) for c in self.commands(lease)),

@@ -102,6 +102,19 @@ class Following(FollowTest):
         self.edit("UPDATE heartbeat_runs SET log_ref = NULL WHERE id = ?", (run["id"],))
         self.assertEqual(self.rest(self.stream(run))[0], [])
 
+    def test_a_log_that_cannot_be_read_for_a_while(self):
+        run = self.wake(self.runner(HOLD))
+        self.until(self.stream(run), "up\n")
+        log = self.daemon.data / "run-logs" / self.row_of(run)["log_ref"]
+        log.rename(log.with_suffix(".away"))
+        log.mkdir()
+        self.assertIsNone(self.stream(run).next())
+        log.rmdir()
+        log.with_suffix(".away").rename(log)
+        stream = self.stream(run)
+        self.release_held()
+        self.assertEqual(self.rest(stream)[1]["status"], "succeeded")
+
     def test_who_may(self):
         run = self.wake(self.runner("echo hi"))
         self.finished(run)
@@ -127,6 +140,18 @@ class Following(FollowTest):
         page = self.ok("GET", f"/api/heartbeat-runs/{run['id']}/log?limitBytes=999999999")
         self.assertLessEqual(len(page["content"]), 1048576)
         self.assertEqual(page["nextOffset"], len(page["content"]))
+
+
+class Quiet(FollowTest):
+    daemon_env = {**FollowTest.daemon_env, "BERTH_LIVE_PING_MS": "3600000"}
+
+    def test_who_comes_back_hears_something(self):
+        run = self.wake(self.runner(HOLD))
+        _, at = self.until(self.stream(run), "up\n")
+        again = self.stream(run, headers={"Last-Event-ID": at})
+        self.assertEqual(again.answer.readline(), b": still here\n")
+        self.release_held()
+        self.assertEqual(self.rest(again)[1]["status"], "succeeded")
 
 
 class Revoked(FollowTest):

@@ -26,6 +26,7 @@ class TerminalTest:
             message = socket.next()
             self.assertEqual(message["type"], "output", message)
             printed += message["data"]
+            self.offset = message["nextOffset"]
         return printed
 
     def closing(self, socket):
@@ -84,6 +85,12 @@ class TerminalTest:
         self.until(again, "set-2")  # what was printed is there again
         self.type_in(again, "echo X=$((X+1))\n")
         self.until(again, "X=42")
+        again.close()
+        again = self.terminal(f"?execId={exec_id}&keep=1&offset={self.offset}")
+        self.type_in(again, "echo X=$((X+2))\n")
+        printed = self.until(again, "X=43")  # and only what came after it
+        self.assertNotIn("set-2", printed)
+        self.assertNotIn("X=42", printed)
         again.send_json({"type": "close"})
         self.gone(exec_id)
 

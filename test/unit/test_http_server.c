@@ -828,6 +828,32 @@ static void test_limit_carried_idle(void **state)
         hear(f, more, &got, "GET|");
 }
 
+/* Also when as many are being told that they are too many as may be. */
+static void test_limit_carried_surplus(void **state)
+{
+        struct fixture *f = *state;
+        struct buf CLEAN(buf_done) got = BUF_INIT;
+        int fds[1 + CARRIER_SURPLUS_MAX], CLEAN(cleanup_fd) more = -1;
+
+        f->config.max_per_carrier = 1;
+        start(f);
+        for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
+                fds[i] = carry(f, 1);
+                if (i == 0)
+                        say(fds[i], "GET");
+                TURN_UNTIL(f, !link_is_empty(&f->server->deadlines[DEADLINE_HEAD]) &&
+                                      f->server->n_carried == i + 1);
+        }
+        say(fds[0], " /echo HTTP/1.1\r\nHost: a\r\n\r\n");
+        hear(f, fds[0], &got, "GET|");
+        buf_clear(&got);
+        more = carry(f, 1);
+        say(more, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
+        hear(f, more, &got, "GET|");
+        for (size_t i = 0; i < ARRAY_LEN(fds); i++)
+                close(fds[i]);
+}
+
 /* The test lowers the number of descriptors to those in use: the client in the queue is taken on
  * the reserve and dropped, instead of waking the loop for ever. */
 static void test_out_of_descriptors(void **state)
@@ -1704,6 +1730,7 @@ int main(void)
                 TEST(test_limit_surplus),
                 TEST(test_limit_carried),
                 TEST(test_limit_carried_idle),
+                TEST(test_limit_carried_surplus),
                 TEST(test_out_of_descriptors),
                 TEST(test_out_of_reserve),
                 TEST(test_deadline_linger),

@@ -171,6 +171,7 @@ static void test_no_log(void **state)
 {
         CLEAN(buf_done) struct buf page = BUF_INIT;
         struct err e = { 0 };
+        char name[400] = { 0 };
         int64_t next;
 
         (void)state;
@@ -179,6 +180,10 @@ static void test_no_log(void **state)
         assert_string_equal(e.msg, "Run log not found");
         assert_int_equal(run_log_read(&t->rt, "../berth.db", 0, 100, &page, &next, NULL),
                          ERR_NOT_FOUND);
+        /* What cannot be opened may well be there. */
+        run_log_close(open_it());
+        memset(name, 'x', sizeof(name) - 1);
+        assert_int_equal(run_log_read(&t->rt, name, 0, 100, &page, &next, NULL), ERR_IO);
         assert_int_equal(run_log_read(&t->rt, NULL, 0, 100, &page, &next, NULL), ERR_NOT_FOUND);
 }
 

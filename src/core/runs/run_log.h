@@ -59,7 +59,7 @@ int run_log_excerpts(struct runtime *rt, const char *execution_id, char **ret_ou
 
 /* Read whole records from `offset` on, at most `limit` bytes of them (at least one record, however
  * long). An offset in the middle of a record means the next one. *ret_next is the offset after
- * them. Any thread. ERR_NOT_FOUND `Run log not found`. */
+ * them. Any thread. ERR_NOT_FOUND `Run log not found`; ERR_IO: it cannot be read now. */
 int run_log_read(struct runtime *rt, const char *log_ref, int64_t offset, int64_t limit,
                  struct buf *ret, int64_t *ret_next, struct err *err);
 

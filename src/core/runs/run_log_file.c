@@ -195,10 +195,13 @@ static int open_log(struct runtime *rt, const char *log_ref, int *ret, struct er
 {
         CLEAN(cleanup_free) char *dir = xasprintf("%s/" DIR_NAME, rt->data_dir);
         CLEAN(cleanup_fd) int dirfd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        int r = ERR_NOT_FOUND;
 
-        if (!log_ref || dirfd < 0 || path_open_plain(dirfd, log_ref, O_RDONLY, 0, ret, NULL) < 0)
-                return err_set(err, ERR_NOT_FOUND, "Run log not found");
-        return 0;
+        if (dirfd < 0 && errno != ENOENT)
+                return err_sys(err, ERR_IO, errno, "open %s", dir);
+        if (log_ref && dirfd >= 0)
+                r = path_open_plain(dirfd, log_ref, O_RDONLY, 0, ret, err);
+        return r == 0 || r == ERR_IO ? r : err_set(err, ERR_NOT_FOUND, "Run log not found");
 }
 
 int run_log_read(struct runtime *rt, const char *log_ref, int64_t offset, int64_t limit,

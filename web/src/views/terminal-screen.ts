@@ -5,7 +5,6 @@ import { Terminal } from "@xterm/xterm";
 
 export interface ScreenHandle {
 	write(data: string): void;
-	reset(): void;
 	size(): { columns: number; rows: number };
 	focus(): void;
 	close(): void;
@@ -59,7 +58,6 @@ export function openScreen(box: HTMLElement, onData: (data: string) => void, onR
 	watcher.observe(box);
 	return {
 		write: (data) => terminal.write(data),
-		reset: () => terminal.reset(),
 		size: () => ({ columns: terminal.cols, rows: terminal.rows }),
 		focus: () => terminal.focus(),
 		close() {

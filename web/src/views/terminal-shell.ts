@@ -1,5 +1,5 @@
 // The shell behind a terminal: a WebSocket (docs/api.md). The daemon hangs the shell up when the socket goes, so it ends with
-// the tab. A daemon that restarts leaves it alone: then the socket is opened again, and what was printed comes again.
+// the tab. A daemon that restarts leaves it alone: then the socket is opened again, and what is printed goes on.
 import { api, ApiError, session } from "../api";
 
 const RETRY_MS = 700;
@@ -12,13 +12,13 @@ export interface Size {
 
 export interface Output {
 	write(data: string): void;
-	reset(): void;
 }
 
 interface Message {
 	type: "ready" | "output" | "closed";
 	execId?: string;
 	data?: string;
+	nextOffset?: number;
 	reason?: string;
 	exitCode?: number;
 	signal?: string | null;
@@ -35,6 +35,7 @@ function sayEnd(end: Message): string {
 
 export class Shell {
 	private execId = "";
+	private offset = 0; // after what is on the screen
 	private socket: WebSocket | null = null;
 	private ready = false;
 	private over = false;
@@ -52,7 +53,7 @@ export class Shell {
 		let refusals = 0;
 
 		while (!this.over) {
-			const end = await this.connect(size());
+			const end = await this.connect(size);
 
 			if (end) {
 				this.over = true;
@@ -68,12 +69,16 @@ export class Shell {
 	}
 
 	/** One connection; its last word, or null when it broke off. */
-	private connect(size: Size): Promise<Message | null> {
-		const query = new URLSearchParams({ cols: String(size.columns), rows: String(size.rows) });
+	private connect(size: () => Size): Promise<Message | null> {
+		const { columns, rows } = size();
+		const query = new URLSearchParams({ cols: String(columns), rows: String(rows) });
 		const { token } = session.get();
 		const address = new URL(`/api/environment-leases/${this.leaseId}/terminal/ws`, location.href);
 
-		if (this.execId) query.set("execId", this.execId);
+		if (this.execId) {
+			query.set("execId", this.execId);
+			query.set("offset", String(this.offset));
+		}
 		if (token) query.set("token", token);
 		address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
 		address.search = query.toString();
@@ -85,8 +90,8 @@ export class Shell {
 			socket.onmessage = (e: MessageEvent<string>) => {
 				const message = JSON.parse(e.data) as Message;
 
-				if (message.type === "ready") this.begin(message.execId ?? "", size);
-				else if (message.type === "output") this.output.write(message.data ?? "");
+				if (message.type === "ready") this.begin(message.execId ?? "", size());
+				else if (message.type === "output") this.print(message);
 				else end = message;
 			};
 			socket.onclose = () => {
@@ -97,14 +102,16 @@ export class Shell {
 	}
 
 	private begin(execId: string, size: Size): void {
-		const again = this.execId !== "";
-
 		this.execId = execId;
 		this.ready = true;
-		if (again) this.output.reset();
-		if (again) this.resize(size.columns, size.rows);
+		this.resize(size.columns, size.rows); // it may have changed since it was asked for
 		this.opened();
 		this.send();
+	}
+
+	private print(message: Message): void {
+		this.output.write(message.data ?? "");
+		this.offset = message.nextOffset ?? this.offset;
 	}
 
 	/** A socket that is refused does not say why; what was asked for does, when asked for otherwise. */
