@@ -43,6 +43,7 @@ struct terminal {
         unsigned inputs; /* on their way to the box */
         size_t input_bytes;
         bool paused;
+        uint16_t columns, rows; /* what the shell is yet to hear of; 0: nothing */
 
         struct pool_job job; /* reads the row once it has ended */
         bool loading;
@@ -271,12 +272,20 @@ static void load_end(struct terminal *t)
                 socket_end(&t->socket, WEBSOCKET_GOING_AWAY, "the daemon stops");
 }
 
+/* A shell that has not begun, or that a restart has yet to find again, hears of it afterwards. */
+static void tell_size(struct terminal *t)
+{
+        if (t->columns && exec_resize(hub_of(t), t->id, t->columns, t->rows, NULL) >= 0)
+                t->columns = 0;
+}
+
 static void changed(struct exec_watch *watch, const struct exec_view *view)
 {
         struct terminal *t = container_of(watch, struct terminal, watch);
 
         t->len = view->stdout_len;
         if (!view->ended) {
+                tell_size(t);
                 pump(t);
                 return;
         }
@@ -356,7 +365,9 @@ static bool take_message(struct terminal *t, const json_t *message)
                 take_input(t, message);
         } else if (streq(type, "resize") && read_side(message, "cols", &columns) &&
                    read_side(message, "rows", &rows)) {
-                (void)exec_resize(hub_of(t), t->id, columns, rows, NULL);
+                t->columns = columns;
+                t->rows = rows;
+                tell_size(t);
         } else if (streq(type, "close")) {
                 t->keep = false;
                 socket_end(&t->socket, WEBSOCKET_NORMAL, NULL);

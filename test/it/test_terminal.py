@@ -59,6 +59,12 @@ class TerminalTest:
         self.type_in(socket, "exit 7\n")
         self.assertEqual(self.closing(socket), {"type": "closed", "reason": "exited", "exitCode": 7, "signal": None})
 
+    def test_a_size_that_comes_before_the_shell(self):
+        socket = self.terminal()
+        socket.send_json({"type": "resize", "cols": 132, "rows": 43})
+        self.type_in(socket, "until [ \"$(stty size)\" = '43 132' ]; do :; done; echo size is $((43+1))\n")
+        self.until(socket, "size is 44")
+
     def test_the_shell_goes_with_the_socket(self):
         socket = self.terminal()
         self.type_in(socket, "trap '' TERM; echo 'up'-$((1+1)); sleep 1000\n")
