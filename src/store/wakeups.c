@@ -182,6 +182,23 @@ int wakeups_live_run(struct db *db, const char *issue_id, struct arena *arena, c
         return find_run(&s, r, arena, ret, err);
 }
 
+int wakeups_leaving_run(struct db *db, const char *issue_id, const char *aside, const char *but,
+                        struct arena *arena, const char **ret, struct err *err)
+{
+        struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT id FROM heartbeat_runs WHERE issue_id = ?1 AND " RUN_HOLDS
+                         " AND status NOT IN ('queued', 'scheduled_retry', 'running') "
+                         "AND id <> COALESCE(CAST(?3 AS TEXT), '') "
+                         "AND (COALESCE(error_code, '') = 'issue_reassigned' OR NOT EXISTS "
+                         "(SELECT 1 FROM agent_wakeup_requests w "
+                         "WHERE w.id = heartbeat_runs.wakeup_request_id AND w.reason = ?2)) "
+                         "ORDER BY created_at, id LIMIT 1",
+                         DB_ARGS(DB_T(issue_id), DB_T(aside), DB_T(but)), &s, err);
+
+        return find_run(&s, r, arena, ret, err);
+}
+
 int wakeups_set_context(struct db *db, const char *run_id, const char *context_snapshot,
                         int64_t now_us, struct err *err)
 {

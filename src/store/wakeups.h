@@ -60,6 +60,10 @@ int wakeups_waiting_run(struct db *db, const char *agent_id, const char *issue_i
  * those that began come first. NULL: none. */
 int wakeups_live_run(struct db *db, const char *issue_id, struct arena *arena, const char **ret,
                      struct err *err);
+/* One of them that has ended and whose command may not have, unless it was woken for `aside` only
+ * and not ended because of the issue; never `but` (may be NULL). NULL: none. */
+int wakeups_leaving_run(struct db *db, const char *issue_id, const char *aside, const char *but,
+                        struct arena *arena, const char **ret, struct err *err);
 /* What a run that has not begun is to know; 0 when it has begun, or ended. */
 int wakeups_set_context(struct db *db, const char *run_id, const char *context_snapshot,
                         int64_t now_us, struct err *err);

@@ -22,6 +22,16 @@ from providertest import ProviderTest
 
 CHANNEL = "PAPERCLIP_SANDBOX_EXEC_CHANNEL"
 LOWER = {"content-type": "application/json"}
+# Knows nothing of the session that it made; begun anew, it asks as often as it takes a gateway to end.
+FORGETFUL = """#!/bin/sh
+cat >/dev/null
+case "$*" in *--resume*) echo "No conversation found with session ID: s1" >&2; exit 1 ;; esac
+for i in 1 2 3 4 5 6 7 8 9 10; do
+        curl -s -m 20 -o /dev/null -w '%{http_code}\\n' -H "Authorization: Bearer $PAPERCLIP_API_KEY" \\
+                "$PAPERCLIP_API_URL/api/agents/me" >>"$MY_DIARY"
+done
+echo '{"type":"result","subtype":"success","is_error":false,"session_id":"s1","result":"done"}'
+"""
 GATEWAY = SOURCE / "src" / "core" / "callbacks" / "files" / "paperclip-bridge-server.mjs"
 
 
@@ -249,6 +259,27 @@ class QueueTest(ProviderTest):
         run.end()
         with contextlib.suppress(ProcessLookupError):
             os.kill(gateway, 9)
+
+    def test_a_session_that_is_not_known_any_more(self):
+        """The command that is begun anew finds the gateway, and nobody ends it meanwhile."""
+        home = pathlib.Path(self.temp_dir())
+        diary, program = home / "diary", home / "claude"
+        program.write_text(FORGETFUL)
+        program.chmod(0o755)
+        agent = self.agent(self.acme, "Eve", adapterType="claude_local",
+                           defaultEnvironmentId=ident(self.env),
+                           adapterConfig={"command": str(program), "env": {"MY_DIARY": str(diary)}})
+        with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db", timeout=20)) as other, other:
+            # As if each lease were the one before.
+            other.execute("CREATE TRIGGER again AFTER INSERT ON environment_leases BEGIN UPDATE agent_runtime_state SET "
+                          "session_params_json = json_set(session_params_json, '$.remoteExecution.leaseId', NEW.id); END")
+        for times in (10, 20):
+            run = ident(self.ok("POST", f"/api/agents/{agent['id']}/wakeup", {}, status=202))
+            row = wait_until(lambda: self.daemon.sql("SELECT * FROM heartbeat_runs WHERE id = ? AND step = 'done'", (run,)),
+                             "it is done", 60)[0]
+            self.assertEqual((row["status"], row["error"]), ("succeeded", None))
+            self.assertEqual(diary.read_text().split(), ["200"] * times)
+        self.assertEqual(row["session_id_before"], "s1")
 
     def test_in_the_order_of_their_names(self):
         run = self.run_of()

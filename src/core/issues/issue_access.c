@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "core/access/audit.h"
 #include "core/issues/issue_internal.h"
+#include "core/runs/run.h"
 #include "core/runs/run_policy.h"
 #include "store/agents.h"
 #include "store/wakeups.h"
@@ -57,6 +58,29 @@ int issue_lock_holds(struct db *db, const struct op *op, const char *lock_run_id
         if (!lock_run_id || (op->run_id && streq(lock_run_id, op->run_id)))
                 return 0;
         return issue_run_lives(db, lock_run_id, op->arena, ret, &owner, err);
+}
+
+/* Giving an issue to somebody else takes the locks at once, and the command only in time. */
+static int is_being_left(struct db *db, const struct op *op, const struct issue *i, bool *ret,
+                         struct err *err)
+{
+        const char *run = NULL;
+        int r = wakeups_leaving_run(db, i->id, WAKE_MENTIONED, op->run_id, op->arena, &run, err);
+
+        *ret = run != NULL;
+        return r;
+}
+
+int issue_is_held(struct db *db, const struct op *op, const struct issue *i, bool *ret,
+                  struct err *err)
+{
+        int r = issue_lock_holds(db, op, i->checkout_run_id, ret, err);
+
+        if (r >= 0 && !*ret)
+                r = issue_lock_holds(db, op, i->execution_run_id, ret, err);
+        if (r >= 0 && !*ret)
+                r = is_being_left(db, op, i, ret, err);
+        return r;
 }
 
 int issue_active_run(struct db *db, const struct op *op, const struct issue *i, const char **ret,
@@ -139,6 +163,8 @@ static int check_owner(struct db *db, const struct op *op, struct issue *i, stru
         if (i->checkout_run_id && streq(i->checkout_run_id, op->run_id))
                 return 0;
         r = issue_lock_holds(db, op, i->checkout_run_id, &held, err);
+        if (r >= 0 && !held)
+                r = is_being_left(db, op, i, &held, err);
         if (r < 0)
                 return r;
         if (held)

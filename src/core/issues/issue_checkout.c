@@ -107,14 +107,12 @@ static bool is_orphan(const struct request *q)
 static int check_free(struct db *db, const struct request *q, struct err *err)
 {
         const struct issue *i = q->issue;
-        bool checkout, execution;
-        int r = issue_lock_holds(db, q->op, i->checkout_run_id, &checkout, err);
+        bool held;
+        int r = issue_is_held(db, q->op, i, &held, err);
 
-        if (r >= 0)
-                r = issue_lock_holds(db, q->op, i->execution_run_id, &execution, err);
         if (r < 0)
                 return r;
-        if (checkout || execution || i->assignee_user_id || (i->assignee_agent_id && !is_own(q)) ||
+        if (held || i->assignee_user_id || (i->assignee_agent_id && !is_own(q)) ||
             !(is_expected(q) || is_orphan(q)))
                 return issue_conflict(i, "Issue checkout conflict", err);
         return 0;

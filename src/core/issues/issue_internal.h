@@ -16,6 +16,10 @@ int issue_may_write(struct db *db, const struct op *op, struct issue *issue, str
 /* Whether the lock is somebody else's who may still be working. */
 int issue_lock_holds(struct db *db, const struct op *op, const char *lock_run_id, bool *ret,
                      struct err *err);
+/* Whether somebody else may still be working on the issue: by one of its locks, or by a run that
+ * was ended and lost them, and whose command is not gone yet. */
+int issue_is_held(struct db *db, const struct op *op, const struct issue *issue, bool *ret,
+                  struct err *err);
 /* The run that works on the issue, or will next; one that was cancelled and whose command is not
  * gone yet, too. NULL: none. */
 int issue_active_run(struct db *db, const struct op *op, const struct issue *issue,

@@ -359,21 +359,30 @@ static int find_outcome(struct ending *e, struct err *err)
         return 0;
 }
 
+/* The command may be started once more, and needs the channel then: one that is closed does not
+ * open again, and its gateway ends under whoever found it there. */
+static bool may_need_channel(const struct ending *e)
+{
+        return e->t->run.session_id_before && !e->fresh && !run_is_terminal(&e->t->run);
+}
+
 static int finish(struct ending *e, struct err *err)
 {
         struct run_task *t = e->t;
         int r = note_exit(t, err);
 
         FAULT("run.finish.exit");
-        callback_close(t->rt, t->run.id);
         e->fresh = e->execution.idempotency_key &&
                    streq(e->execution.idempotency_key, run_key(t, true));
+        if (!may_need_channel(e))
+                callback_close(t->rt, t->run.id);
         if (r >= 0)
                 r = finish_log(e, err);
         if (r >= 0)
                 r = find_outcome(e, err);
         if (r != 0)
                 return r;
+        callback_close(t->rt, t->run.id);
         return bring_home(e, err);
 }
 

@@ -39,7 +39,7 @@ struct claims {
 static int lock_issue(struct claims *c, const struct run *run, struct err *err)
 {
         struct issue issue, seen;
-        bool held = false, held_too = false;
+        bool held = false;
         struct op op = *c->op;
         int r;
 
@@ -54,10 +54,8 @@ static int lock_issue(struct claims *c, const struct run *run, struct err *err)
         if (r < 0 || issue_is_closed(&issue) || !issue.assignee_agent_id ||
             !streq(issue.assignee_agent_id, run->agent_id))
                 return r;
-        r = issue_lock_holds(c->db, &op, issue.checkout_run_id, &held, err);
-        if (r >= 0)
-                r = issue_lock_holds(c->db, &op, issue.execution_run_id, &held_too, err);
-        if (r < 0 || held || held_too)
+        r = issue_is_held(c->db, &op, &issue, &held, err);
+        if (r < 0 || held)
                 return r;
         if (issue_check_blockers(c->db, &op, &issue, err) < 0) {
                 err_clear(err);
