@@ -332,6 +332,22 @@ class HostTest(Assets):
         self.nothing_held()
 
 
+    def test_a_link_that_leads_elsewhere(self):
+        """What it leads to is not ours to empty."""
+        self.skill("review")
+        there, theirs = self.temp_dir(), self.temp_dir()
+        (theirs / "skills").mkdir()
+        (theirs / "skills" / "file").write_text("x")
+        (there / ".paperclip-runtime").mkdir()
+        (there / ".paperclip-runtime" / "claude").symlink_to(theirs)
+        env = self.host(workspaceMode="in_place", remoteWorkspacePath=str(there))
+        run = self.finished(self.wake(self.coder("claude_local", env)))
+        self.assertEqual((run["status"], run["errorCode"]), ("failed", "asset_staging_failed"))
+        self.assertIn(f"{there}/.paperclip-runtime/claude is a link", run["error"])
+        self.assertEqual([p.name for p in theirs.iterdir()], ["skills"])
+        self.assertEqual([p.name for p in (theirs / "skills").iterdir()], ["file"])
+
+
 class HereTest(Assets):
     def test_claude(self):
         """A directory of links, under the hash of what they lead to; no copy of the user's configuration."""

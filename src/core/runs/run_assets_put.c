@@ -8,6 +8,7 @@
 #include "codec/shell.h"
 #include "core/exec/box_route.h"
 #include "core/exec/box_service.h"
+#include "core/exec/runtime_script.h"
 #include "core/plugins/plugin_box.h"
 #include "core/plugins/plugin_transfer.h"
 #include "core/runs/run_assets.h"
@@ -102,9 +103,25 @@ static int pack(struct putting *p, int archive, struct err *err)
         return r;
 }
 
+static void put_beginning(const struct putting *p, struct buf *s)
+{
+        buf_puts(s, "set -e\numask 077\n");
+        runtime_script(s, p->a->dir);
+}
+
+/* Before the first byte. */
+static int prepare(struct putting *p, const struct exec_transfer *way, struct err *err)
+{
+        CLEAN(buf_done) struct buf script = BUF_INIT;
+
+        put_beginning(p, &script);
+        return exec_transfer_run(p->op, way, buf_str(&script), COMMAND_MS, err);
+}
+
 static void put_unpacking(const struct putting *p, const char *upload, struct buf *s)
 {
-        buf_puts(s, "set -e\numask 077\nd=");
+        put_beginning(p, s);
+        buf_puts(s, "d=");
         shell_quote(s, p->a->dir);
         buf_puts(s, "\na=");
         shell_quote(s, upload);
@@ -134,6 +151,8 @@ static int transfer(struct putting *p, struct err *err)
         if (archive < 0)
                 return err_sys(err, ERR_IO, errno, "create an archive");
         r = pack(p, archive, err);
+        if (r >= 0)
+                r = prepare(p, &way, err);
         if (r >= 0)
                 r = exec_transfer_write(p->op, &way, upload, archive, 0600, err);
         if (r < 0)
@@ -219,6 +238,7 @@ static void put_key_file(const struct run_asset *a, const json_t *part, struct b
 {
         const char *variable = json_get_string(part, "variable");
 
+        runtime_script(s, a->dir);
         buf_puts(s, "f=");
         shell_quote(s, arena_printf(a->t->op->arena, "%s/%s", a->dir,
                                     json_get_string(part, "keyFile")));
@@ -239,8 +259,10 @@ void run_asset_script(const struct run_asset *a, struct buf *script)
         size_t i;
         json_t *part;
 
-        if (to)
+        if (to) {
+                runtime_script(&s, to);
                 put_copying(a, to, &s);
+        }
         json_array_foreach(json_object_get(a->plan, "from"), i, part)
         {
                 if (json_object_get(part, "keyFile"))
