@@ -8,9 +8,11 @@
 #include "base/fd.h"
 #include "base/path.h"
 
-#define DIR_MODE 0755
-#define OPEN     (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-#define PASS     (O_PATH | O_DIRECTORY | O_CLOEXEC)
+#define DIR_MODE    0755
+#define OPEN        (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+#define IGNORE_FILE ".gitignore"
+#define IGNORE_ALL  "*\n" /* and itself */
+#define PASS        (O_PATH | O_DIRECTORY | O_CLOEXEC)
 
 const char *runtime_dir_in(const char *path)
 {
@@ -23,6 +25,16 @@ const char *runtime_dir_in(const char *path)
                         return at;
         }
         return NULL;
+}
+
+bool runtime_dir_is_within(const char *at)
+{
+        static const char part[] = "/" RUNTIME_DIR;
+        size_t len = sizeof(part) - 1;
+
+        if (strncmp(at, part, len) != 0 || (at[len] != '/' && at[len] != '\0'))
+                return false;
+        return strncmp(at + len, "/runs/", 6) != 0 && !streq(at + len, "/runs");
 }
 
 static int not_opened(const char *path, int errno_value, struct err *err)
@@ -62,6 +74,39 @@ static int enter(int *fd, const char *name, const char *path, bool make, int fla
         return 0;
 }
 
+/* 1: it is there by now. */
+static int write_ignore(int dir_fd)
+{
+        CLEAN(cleanup_fd)
+        int fd = openat(dir_fd, IGNORE_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+
+        if (fd < 0)
+                return errno == EEXIST ? 1 : -1;
+        return write(fd, IGNORE_ALL, strlen(IGNORE_ALL)) < 0 ? -1 : 0;
+}
+
+/* One without content, a link, is none. */
+static bool is_file(int dir_fd)
+{
+        struct stat st;
+
+        return fstatat(dir_fd, IGNORE_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+               st.st_size > 0;
+}
+
+static int put_ignore(int dir_fd, const char *path, struct err *err)
+{
+        int r;
+
+        if (is_file(dir_fd))
+                return 0;
+        (void)unlinkat(dir_fd, IGNORE_FILE, 0);
+        r = write_ignore(dir_fd);
+        if (r == 0 || (r > 0 && is_file(dir_fd)))
+                return 0;
+        return err_sys(err, ERR_IO, errno, "write %s/" IGNORE_FILE, path);
+}
+
 /* `at`: the slash in `path` from where on it is done step by step. */
 static int walk(int *fd, char *path, char *at, bool make, struct err *err)
 {
@@ -69,11 +114,14 @@ static int walk(int *fd, char *path, char *at, bool make, struct err *err)
 
         while (at && r >= 0) {
                 char *name = at + 1, *next = strchr(name, '/');
+                bool ignored = make && runtime_dir_is_within(at);
 
                 if (next)
                         *next = '\0';
                 if (*name || !next)
                         r = enter(fd, *name ? name : ".", path, make, next ? PASS : OPEN, err);
+                if (r >= 0 && ignored)
+                        r = put_ignore(*fd, path, err);
                 if (next)
                         *next = '/';
                 at = next;

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import stat
+import subprocess
 import unittest
 
 from berthtest import SOURCE, ident
@@ -163,6 +164,25 @@ class SandboxTest(Assets):
         self.assertEqual((mode, kind, json.loads(line)), ("600", "file", {"OPENAI_API_KEY": key}))
         for path in (self.daemon.data / "companies").rglob("*"):
             self.assertFalse(path.is_file() and key.encode() in path.read_bytes(), path)
+
+    def test_a_commit_of_everything(self):
+        """remote-execution 8.70: a login is in no commit, nor is what a program keeps in its home."""
+        self.users(".codex/auth.json", "LOGIN\n")
+        git = ["git", "-c", "user.name=A", "-c", "user.email=a@b"]
+        subprocess.run([*git, "init", "-q", self.work], check=True)
+        commit = "".join(f"git -c user.name=A -c user.email=a@b {x} >&2\n" for x in ("add -A", "commit -qm all"))
+        box = self.sandbox()
+        for kind in ("codex_local", "gemini_local"):
+            with self.subTest(kind):
+                command = KINDS[kind][0]
+                home = '"$HOME"' if kind == "gemini_local" else '"$CODEX_HOME"'
+                (self.work / command).write_text(f"#!/bin/sh\nmkdir -p {home}\n: >{home}/secret\n{commit}"
+                                                 + AGENT.read_text().removeprefix("#!/bin/sh\n"))
+                self.run_it(self.coder(kind, box))
+                files = subprocess.run([*git, "-C", self.work, "log", "--all", "--name-only", "--format="], check=True,
+                                       capture_output=True, text=True).stdout.split()
+                self.assertIn(command, files)
+                self.assertEqual([f for f in files if "paperclip" in f], [])
 
     def test_homes(self):
         """cursor, gemini and opencode find them in their home, which is beside the work."""

@@ -291,7 +291,13 @@ static void test_a_link_in_the_way(void **state)
         put_link(s, "work/.paperclip-runtime/x", "../../theirs");
         put_link(s, "linked", "work");
         assert_int_equal(run_script(s, "work/.paperclip-runtime/it's/asset"), 0);
+        assert_int_equal(access(at(s, "work/.paperclip-runtime/.gitignore"), F_OK), 0);
         assert_int_equal(run_script(s, "linked/.paperclip-runtime/it's"), 0);
+        assert_int_equal(run_script(s, "host/.paperclip-runtime/runs/1/.paperclip-runtime/x"), 0);
+        assert_int_not_equal(access(at(s, "host/.paperclip-runtime/.gitignore"), F_OK), 0);
+        assert_int_equal(
+                access(at(s, "host/.paperclip-runtime/runs/1/.paperclip-runtime/.gitignore"), F_OK),
+                0);
         assert_int_equal(run_script(s, "linked/x"), 0);
         assert_int_equal(run_script(s, "work/.paperclip-runtime/x"), 1);
         assert_int_equal(run_script(s, "work/.paperclip-runtime/x/asset"), 1);

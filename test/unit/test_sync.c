@@ -373,6 +373,30 @@ static void test_beside_the_work(void **state)
         put_text(w->local_fd, "file", "x");
         assert_pushed(w);
         assert_true(has_text(w->remote_fd, "new/.paperclip-runtime/x/asset/file", "x"));
+        assert_true(has_text(w->remote_fd, "new/.paperclip-runtime/.gitignore", "*\n"));
+        snprintf(there, sizeof(there), "%s/host/.paperclip-runtime/runs/1/workspace", w->remote);
+        assert_pushed(w); /* what has the work in it must not hide it */
+        assert_false(is_there(w->remote_fd, "host/.paperclip-runtime/.gitignore"));
+}
+
+/* Not what somebody else wrote there, but what cannot be one. */
+static void test_beside_the_work_again(void **state)
+{
+        struct world *w = *state;
+        char there[SCRATCH_PATH_MAX + 64];
+        int r = w->remote_fd;
+
+        make_dir(r, ".paperclip-runtime");
+        put_text(r, "mine", "");
+        assert_int_equal(symlinkat("../mine", r, ".paperclip-runtime/.gitignore"), 0);
+        snprintf(there, sizeof(there), "%s/.paperclip-runtime/asset", w->remote);
+        w->options.remote_dir = there;
+        assert_pushed(w);
+        assert_true(has_text(r, "mine", ""));
+        assert_true(has_text(r, ".paperclip-runtime/.gitignore", "*\n"));
+        put_text(r, ".paperclip-runtime/.gitignore", "/x\n");
+        assert_pushed(w);
+        assert_true(has_text(r, ".paperclip-runtime/.gitignore", "/x\n"));
 }
 
 int main(void)
@@ -400,6 +424,8 @@ int main(void)
                 cmocka_unit_test_setup_teardown(test_a_link_in_the_way, world_setup,
                                                 world_teardown),
                 cmocka_unit_test_setup_teardown(test_beside_the_work, world_setup, world_teardown),
+                cmocka_unit_test_setup_teardown(test_beside_the_work_again, world_setup,
+                                                world_teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,8 @@
 #include "base/buf.h"
 
 /* Lines for sh that end it, with an error that names it, when a link is in the way to `dir` below
- * `.paperclip-runtime`. Nothing for a directory that lies elsewhere. */
+ * `.paperclip-runtime`, and put a `.gitignore` into the latter. Nothing for a directory that lies
+ * elsewhere. */
 void runtime_script(struct buf *script, const char *dir);
 
 #endif

@@ -252,6 +252,25 @@ static void put_key_file(const struct run_asset *a, const json_t *part, struct b
                     variable, variable, variable);
 }
 
+static void add_lines(struct buf *script, const struct buf *lines)
+{
+        if (lines->len == 0)
+                return;
+        if (script->len == 0)
+                buf_puts(script, "set -e\numask 077\n");
+        buf_append(script, buf_str(lines), lines->len);
+}
+
+void run_asset_script_empty(const struct run_asset *a, struct buf *script)
+{
+        const char *home = json_get_string(a->plan, "home");
+        CLEAN(buf_done) struct buf s = BUF_INIT;
+
+        if (home)
+                runtime_script(&s, home);
+        add_lines(script, &s);
+}
+
 void run_asset_script(const struct run_asset *a, struct buf *script)
 {
         const char *to = json_get_string(a->plan, "copyTo");
@@ -268,9 +287,5 @@ void run_asset_script(const struct run_asset *a, struct buf *script)
                 if (json_object_get(part, "keyFile"))
                         put_key_file(a, part, &s);
         }
-        if (s.len == 0)
-                return;
-        if (script->len == 0)
-                buf_puts(script, "set -e\numask 077\n");
-        buf_append(script, buf_str(&s), s.len);
+        add_lines(script, &s);
 }
