@@ -332,6 +332,17 @@ class HostTest(Assets):
         self.assertNotIn(f"{home}/stale", seen)
 
 
+    def test_several_in_one_directory(self):
+        """In place, each agent has its own: nobody's key is replaced by another's while he works."""
+        there = self.temp_dir()
+        env = self.host(workspaceMode="in_place", remoteWorkspacePath=str(there))
+        for key in ("one", "two"):
+            agent = self.coder("codex_local", env, look='"$CODEX_HOME"', env={"OPENAI_API_KEY": key})
+            _, homes, _ = self.call(agent)
+            self.assertEqual(homes["CODEX_HOME"], f"{there}/.paperclip-runtime/codex/{agent['id']}/home")
+        keys = [json.loads(p.read_text())["OPENAI_API_KEY"] for p in there.glob(".paperclip-runtime/codex/*/home/auth.json")]
+        self.assertEqual(sorted(keys), ["one", "two"])
+
     def test_a_place_that_does_not_take_them(self):
         """remote-execution 8.84: something is in the way there. What is in the workspace is as it was."""
         self.skill("review")
