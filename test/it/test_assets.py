@@ -9,7 +9,7 @@ import stat
 import subprocess
 import unittest
 
-from berthtest import SOURCE, ident
+from berthtest import SOURCE, ident, wait_until
 from providertest import ProviderTest
 from runtest import RunTest
 from sshtest import Fixture, missing_command
@@ -314,6 +314,43 @@ class HostTest(Assets):
         self.call(agent)
         self.assertIn("two", (skills / "review" / "SKILL.md").read_text())
         self.assertEqual(sorted(p.name for p in skills.iterdir()), ["deploy", "review"])
+
+    def test_what_is_withdrawn(self):
+        """It goes from a home with the next run of the agent, unless another agent has it too; also the last."""
+        for name in ("review", "deploy", "plan"):
+            self.skill(name)
+        env = self.host()
+        skills = self.fixture.home / ".gemini" / "skills"
+        (skills / "own").mkdir(parents=True)
+        all_of_them = self.coder("gemini_local", env)
+        one = self.coder("gemini_local", env, paperclipSkillSync={"desiredSkills": ["deploy"]})
+        self.call(all_of_them)
+        self.call(one)
+        self.assertEqual(sorted(p.name for p in skills.iterdir()), ["deploy", "own", "plan", "review"])
+        for desired, left in ((["review", "gone"], ["deploy", "own", "review"]), ([], ["deploy", "own"])):
+            config = {**all_of_them["adapterConfig"], "paperclipSkillSync": {"desiredSkills": desired}}
+            self.ok("PATCH", f"/api/agents/{all_of_them['id']}", {"adapterConfig": config})
+            self.call(all_of_them)
+            self.assertEqual(sorted(p.name for p in skills.iterdir()), left)
+
+    def test_one_at_a_time(self):
+        """Two that copy into one home wait for each other; but not for one that was killed."""
+        self.skill("review")
+        env = self.host()
+        skills = self.fixture.home / ".gemini" / "skills"
+        (skills / ".berth-lock").mkdir(parents=True)
+        agent = self.coder("gemini_local", env)
+        run = self.wake(agent)
+        there = "workspace/.paperclip-runtime/runs/*/workspace/.paperclip-runtime/gemini/skills/review/SKILL.md"
+        wait_until(lambda: list(self.fixture.home.parent.glob(there)), "they have been brought")
+        self.assertEqual([p.name for p in skills.iterdir()], [".berth-lock"])
+        (skills / ".berth-lock").rmdir()
+        self.assertEqual(self.finished(run)["status"], "succeeded")
+        self.assertEqual([p.name for p in skills.iterdir()], ["review"])
+        (skills / ".berth-lock").mkdir()
+        os.utime(skills / ".berth-lock", (0, 0))
+        self.call(agent)
+        self.assertEqual([p.name for p in skills.iterdir()], ["review"])
 
     def test_codex_keeps_its_sessions(self):
         """remote-execution 8.8: where a directory stays, what the program made of its own stays, and what is not part

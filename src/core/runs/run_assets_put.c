@@ -19,6 +19,8 @@
 #define PAUSE_MS   100
 #define COMMAND_MS 300000
 #define MARK       ".berth-asset"
+#define LOCK       ".berth-lock"
+#define NOTHING    "/dev/null" /* there is nothing in it */
 
 struct putting {
         const struct run_asset *a;
@@ -207,29 +209,82 @@ int run_asset_put(const struct run_asset *a, struct err *err)
 
 /* Afterwards */
 
-/* Each thing in the asset beneath `copyTo`. What the user of a host has there under the same name
- * is his own, unless we put it there. */
-static void put_copying(const struct run_asset *a, const char *to, struct buf *s)
+/* Only one at a time: a home may be that of several runs. Who is killed leaves the lock behind; no
+ * script takes as long as the age at which it does not count any more. */
+static const char take_lock[] =
+        "if [ ! -w \"$to\" ]; then echo \"$to cannot be written to\" >&2; exit 1; fi\n"
+        "l=$to/" LOCK "\ni=0\n"
+        "until mkdir \"$l\" 2>/dev/null; do\n"
+        "if [ -n \"$(find \"$l\" -prune -mmin +3 2>/dev/null)\" ]; then rmdir \"$l\" || :; fi\n"
+        "i=$((i + 1))\n"
+        "if [ $i -gt 60 ]; then echo \"somebody holds $l\" >&2; exit 1; fi\n"
+        "sleep 1\n"
+        "done\n"
+        "trap 'rmdir \"$l\" 2>/dev/null || :' EXIT\n"
+        "trap 'exit 1' HUP INT TERM\n";
+
+static const char drop_lock[] = "rmdir \"$l\"\ntrap - EXIT HUP INT TERM\n";
+
+/* The mark has a line for each agent that has it there. */
+static const char copy_each[] =
+        "new=$to/.berth-new old=$to/.berth-old\n"
+        "rm -rf \"$new\" \"$old\"\n"
+        "for f in \"$from\"/* \"$from\"/.[!.]*; do\n"
+        "[ -e \"$f\" ] || continue\n"
+        "t=$to/${f##*/}\n"
+        "if [ -d \"$t\" ] && [ ! -e \"$t/" MARK "\" ]; then continue; fi\n"
+        "cp -R \"$f\" \"$new\"\n"
+        "if [ -d \"$new\" ]; then\n"
+        "{ cat \"$t/" MARK "\" 2>/dev/null || :; echo \"$me\"; } | sort -u >\"$new/" MARK "\"\n"
+        "fi\n"
+        "if [ -e \"$t\" ] || [ -L \"$t\" ]; then mv \"$t\" \"$old\"; fi\n"
+        "mv \"$new\" \"$t\"\n"
+        "rm -rf \"$old\"\n"
+        "done\n";
+
+static const char remove_withdrawn[] =
+        "for m in \"$to\"/*/" MARK " \"$to\"/.[!.]*/" MARK "; do\n"
+        "d=${m%/*}\n"
+        "if [ -e \"$from/${d##*/}\" ] || ! grep -qxF \"$me\" \"$m\" 2>/dev/null; then continue; fi\n"
+        "grep -vxF \"$me\" \"$m\" >\"$m-new\" || :\n"
+        "if [ -s \"$m-new\" ]; then mv \"$m-new\" \"$m\"; continue; fi\n"
+        "mv \"$d\" \"$old\"\n"
+        "rm -rf \"$old\"\n"
+        "done\n";
+
+static void put_target(const char *to, struct buf *s)
 {
-        buf_puts(s, "from=");
-        shell_quote(s, a->dir);
-        buf_puts(s, "\nto=");
+        buf_puts(s, "to=");
         if (strncmp(to, "~/", 2) == 0) {
                 buf_puts(s, "${HOME:?}/");
                 to += 2;
         }
         shell_quote(s, to);
-        buf_puts(s, "\nmkdir -p \"$to\"\n"
-                    "for f in \"$from\"/* \"$from\"/.[!.]*; do\n"
-                    "[ -e \"$f\" ] || continue\n"
-                    "n=${f##*/}\n"
-                    "if [ -d \"$to/$n\" ] && [ ! -e \"$to/$n/" MARK "\" ]; then continue; fi\n"
-                    "rm -rf \"$to/.$n.$$\"\n"
-                    "cp -R \"$f\" \"$to/.$n.$$\"\n"
-                    "if [ -d \"$to/.$n.$$\" ]; then : >\"$to/.$n.$$/" MARK "\"; fi\n"
-                    "rm -rf \"$to/$n\"\n"
-                    "mv \"$to/.$n.$$\" \"$to/$n\"\n"
-                    "done\n");
+}
+
+/* Each thing in the asset beneath `copyTo`, and nothing that the agent does not have any more. What
+ * the user of a host has there under the same name is his own, unless we put it there. */
+static void put_copying(const struct run_asset *a, const char *from, const char *to, struct buf *s)
+{
+        put_target(to, s);
+        buf_puts(s, "\nfrom=");
+        shell_quote(s, from);
+        buf_puts(s, "\nme=");
+        shell_quote(s, a->t->agent.id);
+        buf_puts(s, "\nmkdir -p \"$to\"\n");
+        buf_puts(s, take_lock);
+        buf_puts(s, copy_each);
+        buf_puts(s, remove_withdrawn);
+        buf_puts(s, drop_lock);
+}
+
+/* Where nothing is, nothing is made. */
+static void put_removing(const struct run_asset *a, const char *to, struct buf *s)
+{
+        put_target(to, s);
+        buf_puts(s, "\nif [ -d \"$to\" ]; then\n");
+        put_copying(a, NOTHING, to, s);
+        buf_puts(s, "fi\n");
 }
 
 /* {"NAME": "value"}, of a variable of the agent's. The value is in no argument: printf is the
@@ -264,10 +319,13 @@ static void add_lines(struct buf *script, const struct buf *lines)
 void run_asset_script_empty(const struct run_asset *a, struct buf *script)
 {
         const char *home = json_get_string(a->plan, "home");
+        const char *to = json_get_string(a->plan, "copyTo");
         CLEAN(buf_done) struct buf s = BUF_INIT;
 
         if (home)
                 runtime_script(&s, home);
+        if (to && strncmp(to, "~/", 2) == 0)
+                put_removing(a, to, &s);
         add_lines(script, &s);
 }
 
@@ -280,7 +338,7 @@ void run_asset_script(const struct run_asset *a, struct buf *script)
 
         if (to) {
                 runtime_script(&s, to);
-                put_copying(a, to, &s);
+                put_copying(a, a->dir, to, &s);
         }
         json_array_foreach(json_object_get(a->plan, "from"), i, part)
         {
