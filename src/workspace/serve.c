@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 
 #include "base/fd.h"
-#include "base/path.h"
 #include "workspace/apply.h"
+#include "workspace/runtime_dir.h"
 #include "workspace/scan.h"
 #include "workspace/sync_file.h"
 
@@ -103,19 +103,6 @@ static int take_excludes(struct serve *s, struct frame_bytes blob, struct err *e
         return r;
 }
 
-static int open_directory(const char *path, bool make, int *ret_fd, struct err *err)
-{
-        int r = make ? path_make_dirs(path, 0755, err) : 0;
-
-        if (r < 0)
-                return r;
-        *ret_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (*ret_fd < 0)
-                return err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, errno, "open %s",
-                               path);
-        return 0;
-}
-
 static int on_tree(struct serve *s, const struct sync_msg *m, struct err *err)
 {
         CLEAN(buf_done) struct buf parts = BUF_INIT;
@@ -124,13 +111,13 @@ static int on_tree(struct serve *s, const struct sync_msg *m, struct err *err)
         if (!s->greeted || s->has_tree || m->text.len == 0 || m->text.len > TREE_MAX_PATH ||
             m->text.p[0] != '/')
                 return not_now(err);
-        r = open_directory(text_of(m->text, s->root), m->flags & SYNC_MAKE_ROOT, &root, err);
+        r = runtime_dir_open(text_of(m->text, s->root), m->flags & SYNC_MAKE_ROOT, &root, err);
         if (r < 0)
                 return r;
         apply_init(&s->apply, root);
         s->has_tree = true;
         if (m->target.len > 0) {
-                r = open_directory(text_of(m->target, s->target), true, &s->parts_fd, err);
+                r = runtime_dir_open(text_of(m->target, s->target), true, &s->parts_fd, err);
                 if (r < 0)
                         return r;
                 s->cache_path = xasprintf("%s/hashes", s->target);

@@ -6,11 +6,12 @@ import json
 import os
 import shutil
 import stat
+import subprocess
 import time
 import unittest
 from pathlib import Path
 
-from berthtest import SOURCE, ident
+from berthtest import SOURCE, ident, wait_until
 from providertest import ProviderTest
 from runtest import RunTest
 from sshtest import Fixture, missing_command
@@ -166,6 +167,25 @@ class SandboxTest(Assets):
         for path in (self.daemon.data / "companies").rglob("*"):
             self.assertFalse(path.is_file() and key.encode() in path.read_bytes(), path)
 
+    def test_a_commit_of_everything(self):
+        """remote-execution 8.70: a login is in no commit, nor is what a program keeps in its home."""
+        self.users(".codex/auth.json", "LOGIN\n")
+        git = ["git", "-c", "user.name=A", "-c", "user.email=a@b"]
+        subprocess.run([*git, "init", "-q", self.work], check=True)
+        commit = "".join(f"git -c user.name=A -c user.email=a@b {x} >&2\n" for x in ("add -A", "commit -qm all"))
+        box = self.sandbox()
+        for kind in ("codex_local", "gemini_local"):
+            with self.subTest(kind):
+                command = KINDS[kind][0]
+                home = '"$HOME"' if kind == "gemini_local" else '"$CODEX_HOME"'
+                (self.work / command).write_text(f"#!/bin/sh\nmkdir -p {home}\n: >{home}/secret\n{commit}"
+                                                 + AGENT.read_text().removeprefix("#!/bin/sh\n"))
+                self.run_it(self.coder(kind, box))
+                files = subprocess.run([*git, "-C", self.work, "log", "--all", "--name-only", "--format="], check=True,
+                                       capture_output=True, text=True).stdout.split()
+                self.assertIn(command, files)
+                self.assertEqual([f for f in files if "paperclip" in f], [])
+
     def test_homes(self):
         """cursor, gemini and opencode find them in their home, which is beside the work."""
         self.skill("review")
@@ -297,6 +317,43 @@ class HostTest(Assets):
         self.assertIn("two", (skills / "review" / "SKILL.md").read_text())
         self.assertEqual(sorted(p.name for p in skills.iterdir()), ["deploy", "review"])
 
+    def test_what_is_withdrawn(self):
+        """It goes from a home with the next run of the agent, unless another agent has it too; also the last."""
+        for name in ("review", "deploy", "plan"):
+            self.skill(name)
+        env = self.host()
+        skills = self.fixture.home / ".gemini" / "skills"
+        (skills / "own").mkdir(parents=True)
+        all_of_them = self.coder("gemini_local", env)
+        one = self.coder("gemini_local", env, paperclipSkillSync={"desiredSkills": ["deploy"]})
+        self.call(all_of_them)
+        self.call(one)
+        self.assertEqual(sorted(p.name for p in skills.iterdir()), ["deploy", "own", "plan", "review"])
+        for desired, left in ((["review", "gone"], ["deploy", "own", "review"]), ([], ["deploy", "own"])):
+            config = {**all_of_them["adapterConfig"], "paperclipSkillSync": {"desiredSkills": desired}}
+            self.ok("PATCH", f"/api/agents/{all_of_them['id']}", {"adapterConfig": config})
+            self.call(all_of_them)
+            self.assertEqual(sorted(p.name for p in skills.iterdir()), left)
+
+    def test_one_at_a_time(self):
+        """Two that copy into one home wait for each other; but not for one that was killed."""
+        self.skill("review")
+        env = self.host()
+        skills = self.fixture.home / ".gemini" / "skills"
+        (skills / ".berth-lock").mkdir(parents=True)
+        agent = self.coder("gemini_local", env)
+        run = self.wake(agent)
+        there = "workspace/.paperclip-runtime/runs/*/workspace/.paperclip-runtime/gemini/skills/review/SKILL.md"
+        wait_until(lambda: list(self.fixture.home.parent.glob(there)), "they have been brought")
+        self.assertEqual([p.name for p in skills.iterdir()], [".berth-lock"])
+        (skills / ".berth-lock").rmdir()
+        self.assertEqual(self.finished(run)["status"], "succeeded")
+        self.assertEqual([p.name for p in skills.iterdir()], ["review"])
+        (skills / ".berth-lock").mkdir()
+        os.utime(skills / ".berth-lock", (0, 0))
+        self.call(agent)
+        self.assertEqual([p.name for p in skills.iterdir()], ["review"])
+
     def test_codex_keeps_its_sessions(self):
         """remote-execution 8.8: where a directory stays, what the program made of its own stays, and what is not part
         of the asset any more goes."""
@@ -313,6 +370,17 @@ class HostTest(Assets):
         self.assertIn(f"{home}/skills/review/SKILL.md", seen)
         self.assertNotIn(f"{home}/stale", seen)
 
+
+    def test_several_in_one_directory(self):
+        """In place, each agent has its own: nobody's key is replaced by another's while he works."""
+        there = self.temp_dir()
+        env = self.host(workspaceMode="in_place", remoteWorkspacePath=str(there))
+        for key in ("one", "two"):
+            agent = self.coder("codex_local", env, look='"$CODEX_HOME"', env={"OPENAI_API_KEY": key})
+            _, homes, _ = self.call(agent)
+            self.assertEqual(homes["CODEX_HOME"], f"{there}/.paperclip-runtime/codex/{agent['id']}/home")
+        keys = [json.loads(p.read_text())["OPENAI_API_KEY"] for p in there.glob(".paperclip-runtime/codex/*/home/auth.json")]
+        self.assertEqual(sorted(keys), ["one", "two"])
 
     def test_a_place_that_does_not_take_them(self):
         """remote-execution 8.84: something is in the way there. What is in the workspace is as it was."""
@@ -332,6 +400,22 @@ class HostTest(Assets):
         self.assertEqual(self.daemon.sql("SELECT id FROM salvages"), [])
         self.assert_nothing_came_home()
         self.nothing_held()
+
+
+    def test_a_link_that_leads_elsewhere(self):
+        """What it leads to is not ours to empty."""
+        self.skill("review")
+        there, theirs = self.temp_dir(), self.temp_dir()
+        (theirs / "skills").mkdir()
+        (theirs / "skills" / "file").write_text("x")
+        (there / ".paperclip-runtime").mkdir()
+        (there / ".paperclip-runtime" / "claude").symlink_to(theirs)
+        env = self.host(workspaceMode="in_place", remoteWorkspacePath=str(there))
+        run = self.finished(self.wake(self.coder("claude_local", env)))
+        self.assertEqual((run["status"], run["errorCode"]), ("failed", "asset_staging_failed"))
+        self.assertIn(f"{there}/.paperclip-runtime/claude is a link", run["error"])
+        self.assertEqual([p.name for p in theirs.iterdir()], ["skills"])
+        self.assertEqual([p.name for p in (theirs / "skills").iterdir()], ["file"])
 
 
 class HereTest(Assets):

@@ -102,6 +102,25 @@ static void check_due(const char *type, const char *kind, const char *config, co
         fixture_done(&f);
 }
 
+/* Where several work in one directory, each has its own beside the work. */
+static void test_apart(void **state)
+{
+        struct adapter_fixture f;
+        const json_t *due;
+
+        (void)state;
+        fixture_init(&f, "codex_local", "ssh", NULL);
+        f.in.target.apart = "agent-1";
+        due = adapter_assets(&f.op, &f.in);
+        assert_string_equal(json_get_string(json_array_get(due, 0), "dir"),
+                            "/w/.paperclip-runtime/codex/agent-1/home");
+        f.in.target.cwd = "/";
+        due = adapter_assets(&f.op, &f.in);
+        assert_string_equal(json_get_string(json_array_get(due, 0), "dir"),
+                            "/.paperclip-runtime/codex/agent-1/home");
+        fixture_done(&f);
+}
+
 static void test_what_is_due(void **state)
 {
         static const char model[] = "{\"model\":\"a/b\"}";
@@ -237,6 +256,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_what_is_refused),
                 cmocka_unit_test(test_what_is_due),
+                cmocka_unit_test(test_apart),
                 cmocka_unit_test(test_parts),
                 cmocka_unit_test(test_how_it_is_told),
                 cmocka_unit_test(test_a_session_belongs_to_its_bundle),

@@ -11,6 +11,7 @@
 #include "base/path.h"
 #include "core/assets/asset_tree.h"
 #include "core/assets/skill.h"
+#include "core/exec/runtime_script.h"
 
 struct scene {
         struct arena arena;
@@ -299,6 +300,37 @@ static void test_which_skills(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
+/* The same where only commands run: its exit status, 0 or 1. */
+static int run_script(struct scene *s, const char *dir)
+{
+        CLEAN(buf_done) struct buf b = BUF_INIT;
+
+        buf_puts(&b, "exec 2>/dev/null; set -e\n");
+        runtime_script(&b, at(s, dir));
+        return system(buf_str(&b)) != 0; /* NOLINT(cert-env33-c): a test's own words */
+}
+
+static void test_a_link_in_the_way(void **state)
+{
+        struct scene *s = *state;
+
+        put(s, "theirs/file", "x", 0644);
+        put(s, "work/.paperclip-runtime/it's/file", "x", 0644);
+        put_link(s, "work/.paperclip-runtime/x", "../../theirs");
+        put_link(s, "linked", "work");
+        assert_int_equal(run_script(s, "work/.paperclip-runtime/it's/asset"), 0);
+        assert_int_equal(access(at(s, "work/.paperclip-runtime/.gitignore"), F_OK), 0);
+        assert_int_equal(run_script(s, "linked/.paperclip-runtime/it's"), 0);
+        assert_int_equal(run_script(s, "host/.paperclip-runtime/runs/1/.paperclip-runtime/x"), 0);
+        assert_int_not_equal(access(at(s, "host/.paperclip-runtime/.gitignore"), F_OK), 0);
+        assert_int_equal(
+                access(at(s, "host/.paperclip-runtime/runs/1/.paperclip-runtime/.gitignore"), F_OK),
+                0);
+        assert_int_equal(run_script(s, "linked/x"), 0);
+        assert_int_equal(run_script(s, "work/.paperclip-runtime/x"), 1);
+        assert_int_equal(run_script(s, "work/.paperclip-runtime/x/asset"), 1);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -313,6 +345,7 @@ int main(void)
                 TEST(test_single_files),
                 TEST(test_descriptions),
                 TEST(test_which_skills),
+                TEST(test_a_link_in_the_way),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

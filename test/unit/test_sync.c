@@ -336,6 +336,69 @@ static void test_why_it_failed(void **state)
         assert_non_null(strstr(err.msg, "/proc/none"));
 }
 
+/* Below `.paperclip-runtime` no link is followed: it may lead to anything. */
+static void test_a_link_in_the_way(void **state)
+{
+        static const char *const places[] = { ".paperclip-runtime/x/asset",
+                                              ".paperclip-runtime/x" };
+        struct world *w = *state;
+        char there[SCRATCH_PATH_MAX + 64], said[SCRATCH_PATH_MAX + 64];
+
+        make_dir(w->remote_fd, "mine");
+        put_text(w->remote_fd, "mine/file", "x");
+        make_dir(w->remote_fd, ".paperclip-runtime");
+        assert_int_equal(symlinkat("../mine", w->remote_fd, ".paperclip-runtime/x"), 0);
+        put_text(w->local_fd, "other", "x");
+        snprintf(said, sizeof(said), "%s/.paperclip-runtime/x is a link", w->remote);
+        for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+                CLEAN(err_done) struct err err = { 0 };
+
+                snprintf(there, sizeof(there), "%s/%s", w->remote, places[i]);
+                w->options.remote_dir = there;
+                assert_int_equal(push(w, &err), ERR_PROVIDER);
+                assert_non_null(strstr(err.msg, said));
+                assert_true(has_text(w->remote_fd, "mine/file", "x"));
+                assert_false(is_there(w->remote_fd, "mine/other"));
+                assert_false(is_there(w->remote_fd, "mine/asset"));
+        }
+}
+
+static void test_beside_the_work(void **state)
+{
+        struct world *w = *state;
+        char there[SCRATCH_PATH_MAX + 64];
+
+        snprintf(there, sizeof(there), "%s/new/.paperclip-runtime//x/asset", w->remote);
+        w->options.remote_dir = there;
+        put_text(w->local_fd, "file", "x");
+        assert_pushed(w);
+        assert_true(has_text(w->remote_fd, "new/.paperclip-runtime/x/asset/file", "x"));
+        assert_true(has_text(w->remote_fd, "new/.paperclip-runtime/.gitignore", "*\n"));
+        snprintf(there, sizeof(there), "%s/host/.paperclip-runtime/runs/1/workspace", w->remote);
+        assert_pushed(w); /* what has the work in it must not hide it */
+        assert_false(is_there(w->remote_fd, "host/.paperclip-runtime/.gitignore"));
+}
+
+/* Not what somebody else wrote there, but what cannot be one. */
+static void test_beside_the_work_again(void **state)
+{
+        struct world *w = *state;
+        char there[SCRATCH_PATH_MAX + 64];
+        int r = w->remote_fd;
+
+        make_dir(r, ".paperclip-runtime");
+        put_text(r, "mine", "");
+        assert_int_equal(symlinkat("../mine", r, ".paperclip-runtime/.gitignore"), 0);
+        snprintf(there, sizeof(there), "%s/.paperclip-runtime/asset", w->remote);
+        w->options.remote_dir = there;
+        assert_pushed(w);
+        assert_true(has_text(r, "mine", ""));
+        assert_true(has_text(r, ".paperclip-runtime/.gitignore", "*\n"));
+        put_text(r, ".paperclip-runtime/.gitignore", "/x\n");
+        assert_pushed(w);
+        assert_true(has_text(r, ".paperclip-runtime/.gitignore", "/x\n"));
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -358,6 +421,11 @@ int main(void)
                 cmocka_unit_test_setup_teardown(test_cuts_anywhere, world_setup, world_teardown),
                 cmocka_unit_test_setup_teardown(test_cancelled, world_setup, world_teardown),
                 cmocka_unit_test_setup_teardown(test_why_it_failed, world_setup, world_teardown),
+                cmocka_unit_test_setup_teardown(test_a_link_in_the_way, world_setup,
+                                                world_teardown),
+                cmocka_unit_test_setup_teardown(test_beside_the_work, world_setup, world_teardown),
+                cmocka_unit_test_setup_teardown(test_beside_the_work_again, world_setup,
+                                                world_teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

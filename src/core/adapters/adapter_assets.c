@@ -1,8 +1,6 @@
 /* What a descriptor says of assets, for one run. */
 #include "core/adapters/adapter_internal.h"
 
-#define RUNTIME_DIR ".paperclip-runtime"
-
 const char *adapter_key(const char *type)
 {
         const struct adapter_descriptor *d = adapter_find(type);
@@ -76,9 +74,8 @@ static json_t *one_asset(struct adapter_draft *draft, const json_t *described)
         if (!adapter_is_local(&draft->in->target))
                 json_object_set_new(
                         asset, "dir",
-                        json_string(arena_printf(draft->arena, "%s/" RUNTIME_DIR "/%s/%s",
-                                                 streq(draft->cwd, "/") ? "" : draft->cwd,
-                                                 draft->d->key, json_get_string(asset, "key"))));
+                        json_string(arena_printf(draft->arena, "%s/%s", adapter_runtime(draft),
+                                                 json_get_string(asset, "key"))));
         if (copy_to)
                 json_object_set_new(
                         asset, "copyTo",

@@ -88,11 +88,19 @@ static const char *sessions_dir(const struct adapter_draft *draft, const char *r
         return arena_printf(draft->arena, "%s/sessions", runtime);
 }
 
+const char *adapter_runtime(const struct adapter_draft *draft)
+{
+        const char *apart = draft->in->target.apart;
+
+        return arena_printf(draft->arena, "%s/" RUNTIME_DIR "/%s%s%s",
+                            streq(draft->cwd, "/") ? "" : draft->cwd, draft->d->key,
+                            apart ? "/" : "", apart ? apart : "");
+}
+
 static json_t *target_scope(const struct adapter_draft *draft)
 {
         const struct adapter_target *t = &draft->in->target;
-        const char *runtime =
-                arena_printf(draft->arena, "%s/" RUNTIME_DIR "/%s", draft->cwd, draft->d->key);
+        const char *runtime = adapter_runtime(draft);
         json_t *target = json_pack("{s:s, s:s, s:s, s:s, s:b}", "kind", t->kind, "cwd", draft->cwd,
                                    "runtime", runtime, "home", t->home ? t->home : runtime,
                                    "isRoot", t->is_root);

@@ -42,6 +42,8 @@ const char *const *adapter_env_hidden(const struct adapter_draft *draft);
 
 /* adapter_build.c: a draft as far as conditions and templates need it. */
 void adapter_draft_begin(struct adapter_draft *draft);
+/* The directory beside the work that is the program's own. */
+const char *adapter_runtime(const struct adapter_draft *draft);
 
 /* adapter_prompt.c: the agent's instructions; NULL: none. */
 const char *adapter_instructions(struct adapter_draft *draft);

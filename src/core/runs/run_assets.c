@@ -51,6 +51,8 @@ static int bring(struct run_asset *a, struct buf *script, bool *ret_empty, struc
 {
         int r = run_asset_gather(a, ret_empty, err);
 
+        if (r >= 0 && *ret_empty)
+                run_asset_script_empty(a, script);
         if (r < 0 || *ret_empty)
                 return r;
         FAULT("run.assets.before");

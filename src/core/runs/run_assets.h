@@ -49,5 +49,8 @@ const char *const *run_asset_names(const struct run_asset *a, const json_t *list
 int run_asset_put(const struct run_asset *a, struct err *err);
 /* What is to be done there once it has arrived is appended, for sh. */
 void run_asset_script(const struct run_asset *a, struct buf *script);
+/* The same when there was nothing to bring: the program's home may lie in the work all the same,
+ * and something of an earlier run in the home. */
+void run_asset_script_empty(const struct run_asset *a, struct buf *script);
 
 #endif

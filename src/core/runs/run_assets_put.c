@@ -8,6 +8,7 @@
 #include "codec/shell.h"
 #include "core/exec/box_route.h"
 #include "core/exec/box_service.h"
+#include "core/exec/runtime_script.h"
 #include "core/plugins/plugin_box.h"
 #include "core/plugins/plugin_transfer.h"
 #include "core/runs/run_assets.h"
@@ -18,6 +19,8 @@
 #define PAUSE_MS   100
 #define COMMAND_MS 300000
 #define MARK       ".berth-asset"
+#define LOCK       ".berth-lock"
+#define NOTHING    "/dev/null" /* there is nothing in it */
 
 struct putting {
         const struct run_asset *a;
@@ -102,9 +105,25 @@ static int pack(struct putting *p, int archive, struct err *err)
         return r;
 }
 
+static void put_beginning(const struct putting *p, struct buf *s)
+{
+        buf_puts(s, "set -e\numask 077\n");
+        runtime_script(s, p->a->dir);
+}
+
+/* Before the first byte. */
+static int prepare(struct putting *p, const struct exec_transfer *way, struct err *err)
+{
+        CLEAN(buf_done) struct buf script = BUF_INIT;
+
+        put_beginning(p, &script);
+        return exec_transfer_run(p->op, way, buf_str(&script), COMMAND_MS, err);
+}
+
 static void put_unpacking(const struct putting *p, const char *upload, struct buf *s)
 {
-        buf_puts(s, "set -e\numask 077\nd=");
+        put_beginning(p, s);
+        buf_puts(s, "d=");
         shell_quote(s, p->a->dir);
         buf_puts(s, "\na=");
         shell_quote(s, upload);
@@ -134,6 +153,8 @@ static int transfer(struct putting *p, struct err *err)
         if (archive < 0)
                 return err_sys(err, ERR_IO, errno, "create an archive");
         r = pack(p, archive, err);
+        if (r >= 0)
+                r = prepare(p, &way, err);
         if (r >= 0)
                 r = exec_transfer_write(p->op, &way, upload, archive, 0600, err);
         if (r < 0)
@@ -188,29 +209,82 @@ int run_asset_put(const struct run_asset *a, struct err *err)
 
 /* Afterwards */
 
-/* Each thing in the asset beneath `copyTo`. What the user of a host has there under the same name
- * is his own, unless we put it there. */
-static void put_copying(const struct run_asset *a, const char *to, struct buf *s)
+/* Only one at a time: a home may be that of several runs. Who is killed leaves the lock behind; no
+ * script takes as long as the age at which it does not count any more. */
+static const char take_lock[] =
+        "if [ ! -w \"$to\" ]; then echo \"$to cannot be written to\" >&2; exit 1; fi\n"
+        "l=$to/" LOCK "\ni=0\n"
+        "until mkdir \"$l\" 2>/dev/null; do\n"
+        "if [ -n \"$(find \"$l\" -prune -mmin +3 2>/dev/null)\" ]; then rmdir \"$l\" || :; fi\n"
+        "i=$((i + 1))\n"
+        "if [ $i -gt 60 ]; then echo \"somebody holds $l\" >&2; exit 1; fi\n"
+        "sleep 1\n"
+        "done\n"
+        "trap 'rmdir \"$l\" 2>/dev/null || :' EXIT\n"
+        "trap 'exit 1' HUP INT TERM\n";
+
+static const char drop_lock[] = "rmdir \"$l\"\ntrap - EXIT HUP INT TERM\n";
+
+/* The mark has a line for each agent that has it there. */
+static const char copy_each[] =
+        "new=$to/.berth-new old=$to/.berth-old\n"
+        "rm -rf \"$new\" \"$old\"\n"
+        "for f in \"$from\"/* \"$from\"/.[!.]*; do\n"
+        "[ -e \"$f\" ] || continue\n"
+        "t=$to/${f##*/}\n"
+        "if [ -d \"$t\" ] && [ ! -e \"$t/" MARK "\" ]; then continue; fi\n"
+        "cp -R \"$f\" \"$new\"\n"
+        "if [ -d \"$new\" ]; then\n"
+        "{ cat \"$t/" MARK "\" 2>/dev/null || :; echo \"$me\"; } | sort -u >\"$new/" MARK "\"\n"
+        "fi\n"
+        "if [ -e \"$t\" ] || [ -L \"$t\" ]; then mv \"$t\" \"$old\"; fi\n"
+        "mv \"$new\" \"$t\"\n"
+        "rm -rf \"$old\"\n"
+        "done\n";
+
+static const char remove_withdrawn[] =
+        "for m in \"$to\"/*/" MARK " \"$to\"/.[!.]*/" MARK "; do\n"
+        "d=${m%/*}\n"
+        "if [ -e \"$from/${d##*/}\" ] || ! grep -qxF \"$me\" \"$m\" 2>/dev/null; then continue; fi\n"
+        "grep -vxF \"$me\" \"$m\" >\"$m-new\" || :\n"
+        "if [ -s \"$m-new\" ]; then mv \"$m-new\" \"$m\"; continue; fi\n"
+        "mv \"$d\" \"$old\"\n"
+        "rm -rf \"$old\"\n"
+        "done\n";
+
+static void put_target(const char *to, struct buf *s)
 {
-        buf_puts(s, "from=");
-        shell_quote(s, a->dir);
-        buf_puts(s, "\nto=");
+        buf_puts(s, "to=");
         if (strncmp(to, "~/", 2) == 0) {
                 buf_puts(s, "${HOME:?}/");
                 to += 2;
         }
         shell_quote(s, to);
-        buf_puts(s, "\nmkdir -p \"$to\"\n"
-                    "for f in \"$from\"/* \"$from\"/.[!.]*; do\n"
-                    "[ -e \"$f\" ] || continue\n"
-                    "n=${f##*/}\n"
-                    "if [ -d \"$to/$n\" ] && [ ! -e \"$to/$n/" MARK "\" ]; then continue; fi\n"
-                    "rm -rf \"$to/.$n.$$\"\n"
-                    "cp -R \"$f\" \"$to/.$n.$$\"\n"
-                    "if [ -d \"$to/.$n.$$\" ]; then : >\"$to/.$n.$$/" MARK "\"; fi\n"
-                    "rm -rf \"$to/$n\"\n"
-                    "mv \"$to/.$n.$$\" \"$to/$n\"\n"
-                    "done\n");
+}
+
+/* Each thing in the asset beneath `copyTo`, and nothing that the agent does not have any more. What
+ * the user of a host has there under the same name is his own, unless we put it there. */
+static void put_copying(const struct run_asset *a, const char *from, const char *to, struct buf *s)
+{
+        put_target(to, s);
+        buf_puts(s, "\nfrom=");
+        shell_quote(s, from);
+        buf_puts(s, "\nme=");
+        shell_quote(s, a->t->agent.id);
+        buf_puts(s, "\nmkdir -p \"$to\"\n");
+        buf_puts(s, take_lock);
+        buf_puts(s, copy_each);
+        buf_puts(s, remove_withdrawn);
+        buf_puts(s, drop_lock);
+}
+
+/* Where nothing is, nothing is made. */
+static void put_removing(const struct run_asset *a, const char *to, struct buf *s)
+{
+        put_target(to, s);
+        buf_puts(s, "\nif [ -d \"$to\" ]; then\n");
+        put_copying(a, NOTHING, to, s);
+        buf_puts(s, "fi\n");
 }
 
 /* {"NAME": "value"}, of a variable of the agent's. The value is in no argument: printf is the
@@ -219,6 +293,7 @@ static void put_key_file(const struct run_asset *a, const json_t *part, struct b
 {
         const char *variable = json_get_string(part, "variable");
 
+        runtime_script(s, a->dir);
         buf_puts(s, "f=");
         shell_quote(s, arena_printf(a->t->op->arena, "%s/%s", a->dir,
                                     json_get_string(part, "keyFile")));
@@ -232,6 +307,28 @@ static void put_key_file(const struct run_asset *a, const json_t *part, struct b
                     variable, variable, variable);
 }
 
+static void add_lines(struct buf *script, const struct buf *lines)
+{
+        if (lines->len == 0)
+                return;
+        if (script->len == 0)
+                buf_puts(script, "set -e\numask 077\n");
+        buf_append(script, buf_str(lines), lines->len);
+}
+
+void run_asset_script_empty(const struct run_asset *a, struct buf *script)
+{
+        const char *home = json_get_string(a->plan, "home");
+        const char *to = json_get_string(a->plan, "copyTo");
+        CLEAN(buf_done) struct buf s = BUF_INIT;
+
+        if (home)
+                runtime_script(&s, home);
+        if (to && strncmp(to, "~/", 2) == 0)
+                put_removing(a, to, &s);
+        add_lines(script, &s);
+}
+
 void run_asset_script(const struct run_asset *a, struct buf *script)
 {
         const char *to = json_get_string(a->plan, "copyTo");
@@ -239,16 +336,14 @@ void run_asset_script(const struct run_asset *a, struct buf *script)
         size_t i;
         json_t *part;
 
-        if (to)
-                put_copying(a, to, &s);
+        if (to) {
+                runtime_script(&s, to);
+                put_copying(a, a->dir, to, &s);
+        }
         json_array_foreach(json_object_get(a->plan, "from"), i, part)
         {
                 if (json_object_get(part, "keyFile"))
                         put_key_file(a, part, &s);
         }
-        if (s.len == 0)
-                return;
-        if (script->len == 0)
-                buf_puts(script, "set -e\numask 077\n");
-        buf_append(script, buf_str(&s), s.len);
+        add_lines(script, &s);
 }

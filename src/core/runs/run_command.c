@@ -72,6 +72,13 @@ static const char *target_cwd(const struct run_task *t)
         return t->cwd ? t->cwd : "/tmp";
 }
 
+/* A host that is worked on in place: runs of others are there at the same time. */
+static bool is_shared(const struct run_task *t)
+{
+        return streq(t->record.env.driver, "ssh") &&
+               !strstr(target_cwd(t), "/.paperclip-runtime/runs/");
+}
+
 /* remote-execution 5.2. */
 static json_t *identity(struct run_task *t)
 {
@@ -121,6 +128,7 @@ void run_input(struct run_task *t, const json_t *session)
                         .kind = t->record.env.driver,
                         .cwd = target_cwd(t),
                         .local_cwd = t->local_cwd,
+                        .apart = is_shared(t) ? t->agent.id : NULL,
                         .identity = identity(t),
                         .timeout_ms = is_local ? 0 : config_timeout(t),
                         .is_root = is_local && geteuid() == 0,

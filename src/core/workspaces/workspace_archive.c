@@ -11,6 +11,7 @@
 
 #include "base/fd.h"
 #include "codec/shell.h"
+#include "core/exec/runtime_script.h"
 #include "core/plugins/plugin_transfer.h"
 #include "core/sandboxes/provider.h"
 #include "core/workspaces/workspace.h"
@@ -104,7 +105,9 @@ static int extract_there(struct moving *m, struct err *err)
 {
         CLEAN(buf_done) struct buf s = BUF_INIT;
 
-        buf_puts(&s, "set -e\nd=");
+        buf_puts(&s, "set -e\n");
+        runtime_script(&s, m->base);
+        buf_puts(&s, "d=");
         shell_quote(&s, m->remote.cwd);
         buf_puts(&s, "\na=");
         shell_quote(&s, m->upload);
