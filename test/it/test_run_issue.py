@@ -79,13 +79,16 @@ class LeftTest(RunTest):
 
     def setUp(self):
         super().setUp()
-        self.addCleanup(self.settled)
-        self.addCleanup((self.work / "end").touch)
-        self.addCleanup(self.release_held)
         self.ada = self.runner(STAYS, adapter={"graceSec": 120})
         self.bob = self.runner(SECOND, "Bob", runtimeConfig={"heartbeat": {"maxConcurrentRuns": 1}})
         self.other = self.wake(self.bob)
         self.up(self.other)
+
+    def tearDown(self):
+        self.release_held()
+        (self.work / "end").touch()
+        self.settled()
+        super().tearDown()
 
     def issue(self, **body):
         return self.ok("POST", f"/api/companies/{self.acme['id']}/issues", {"title": "work", "status": "todo", **body},
