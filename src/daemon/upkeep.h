@@ -13,10 +13,12 @@
 struct upkeep {
         struct runtime *rt; /* with its pool and its mail */
         uv_loop_t *loop;
+        /* Any thread, as the letter. Not beside the loop's own flags: compilers read several such
+         * at a time. */
+        _Atomic bool stock_posted;
+        struct letter stock_letter;
         uv_timer_t timer;
         struct pool_job sweep_job, stock_job;
-        struct letter stock_letter;
-        _Atomic bool stock_posted;
         bool sweeping, stocking, stock_again, stopping;
 };
 

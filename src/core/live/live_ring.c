@@ -183,8 +183,8 @@ void live_rings_add(struct live_rings *all, struct shared_event *take_event)
         resized(all, r);
         while (r->n > 1 && r->bytes > LIVE_RING_BYTES)
                 drop_oldest(all, r);
-        while (all->bytes > LIVE_ALL_BYTES)
-                drop_oldest(all, one_of_the_largest(all));
+        while (all->bytes > LIVE_ALL_BYTES && (r = one_of_the_largest(all)))
+                drop_oldest(all, r);
 }
 
 int64_t live_rings_gone(const struct live_rings *all, const char *company_id)
