@@ -24,6 +24,13 @@ int driver_find(const struct runtime *rt, const char *key, const struct driver *
         return 0;
 }
 
+bool driver_is_isolated(const struct runtime *rt, const char *key)
+{
+        const struct driver *driver = driver_lookup(rt, key);
+
+        return driver && driver->isolated;
+}
+
 bool driver_can_find(const struct runtime *rt, const struct place *place)
 {
         const struct driver *driver = driver_lookup(rt, place->driver);

@@ -64,6 +64,9 @@ typedef int (*driver_found_fn)(void *ctx, const char *provider, const char *owne
 
 struct driver {
         const char *key;
+        /* What runs in its places can reach neither this machine nor other places. Everything that
+         * depends on how far a command is trusted asks this, never the key. */
+        bool isolated;
 
         /* Check the configuration and say what is wanted. No outside effect. */
         int (*plan)(struct op *op, struct runtime *rt, const struct environment *env,
@@ -130,6 +133,10 @@ int driver_find(const struct runtime *rt, const char *key, const struct driver *
                 struct err *err);
 /* NULL when there is none. */
 const struct driver *driver_lookup(const struct runtime *rt, const char *key);
+
+/* Whether an environment with this driver keeps its places apart from the host and from each other.
+ * A driver that is not registered does not. */
+bool driver_is_isolated(const struct runtime *rt, const char *key);
 
 /* Whether what exists for a place can be found by our tag, so that closing what may or may not be
  * there settles it. */
