@@ -59,17 +59,18 @@ int issue_comments_list(struct db *db, const char *issue_id, const struct issue_
 {
         static const char oldest[] =
                 "SELECT " COLUMNS " FROM issue_comments WHERE issue_id = ?1 AND "
-                "(CAST(?2 AS TEXT) IS NULL OR created_at > ?3 OR (created_at = ?3 AND id > ?2)) "
+                "(created_at, id) > (?3, ?2) "
                 "ORDER BY created_at, id LIMIT ?4";
         static const char newest[] =
                 "SELECT " COLUMNS " FROM issue_comments WHERE issue_id = ?1 AND "
-                "(CAST(?2 AS TEXT) IS NULL OR created_at < ?3 OR (created_at = ?3 AND id < ?2)) "
+                "(created_at, id) < (?3, ?2) "
                 "ORDER BY created_at DESC, id DESC LIMIT ?4";
+        int64_t from_us = after ? after->created_at : newest_first ? INT64_MAX : 0;
         CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db, newest_first ? newest : oldest,
-                         DB_ARGS(DB_T(issue_id), DB_T(after ? after->id : NULL),
-                                 DB_I(after ? after->created_at : 0), DB_I(limit)),
-                         &s, err);
+        int r = db_query(
+                db, newest_first ? newest : oldest,
+                DB_ARGS(DB_T(issue_id), DB_T(after ? after->id : ""), DB_I(from_us), DB_I(limit)),
+                &s, err);
 
         while (r >= 0 && (r = stmt_step(s, err)) > 0) {
                 struct issue_comment row;

@@ -113,42 +113,60 @@ int leases_by_key(struct db *db, const char *environment_id, const char *key, st
 /* What a page of a list begins behind, and its order. ?3 and ?4 are the row before it, ?5 the
  * limit. */
 #define PAGE                                                                                       \
-        "AND (?3 = 0 OR last_used_at < ?3 OR (last_used_at = ?3 AND "                              \
-        "(created_at, id) < (SELECT created_at, id FROM environment_leases WHERE id = ?4))) "      \
+        "AND last_used_at <= ?3 AND (last_used_at < ?3 OR "                                        \
+        "(created_at, id) < (SELECT created_at, id FROM environment_leases WHERE id = ?4)) "       \
         "ORDER BY last_used_at DESC, created_at DESC, id DESC LIMIT ?5"
 
-int leases_list(struct db *db, const char *environment_id, const char *status, int64_t before_us,
-                const char *before_id, int64_t limit, struct arena *arena, lease_fn fn, void *ctx,
-                struct err *err)
+/* Texts of their own where a filter has an index of its own; ?2 is then what it may be besides. */
+#define ALIVE "AND (status = 'active' OR status = 'retained') "
+#define BAD   "AND status <> 'active' AND status <> 'retained' AND status <> 'released' "
+
+static int list_page(struct db *db, const char *sql, const char *owner, const char *status,
+                     int64_t before_us, const char *before_id, int64_t limit, struct arena *arena,
+                     lease_fn fn, void *ctx, struct err *err)
 {
         CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " COLUMNS " FROM environment_leases WHERE environment_id = ?1 "
-                         "AND (CAST(?2 AS TEXT) IS NULL OR status = ?2) " PAGE,
-                         DB_ARGS(DB_T(environment_id), DB_T(status), DB_I(before_us),
+        int r = db_query(db, sql,
+                         DB_ARGS(DB_T(owner), DB_T(status), DB_I(before_us ? before_us : INT64_MAX),
                                  DB_T(before_id ? before_id : ""), DB_I(limit ? limit : INT64_MAX)),
                          &s, err);
 
         return r < 0 ? r : each(s, arena, fn, ctx, err);
 }
 
+int leases_list(struct db *db, const char *environment_id, const char *status, int64_t before_us,
+                const char *before_id, int64_t limit, struct arena *arena, lease_fn fn, void *ctx,
+                struct err *err)
+{
+        static const char any[] = "SELECT " COLUMNS " FROM environment_leases "
+                                  "WHERE environment_id = ?1 AND status = COALESCE(CAST(?2 AS "
+                                  "TEXT), status) " PAGE;
+        static const char alive[] = "SELECT " COLUMNS " FROM environment_leases "
+                                    "WHERE environment_id = ?1 " ALIVE "AND status = ?2 " PAGE;
+        static const char bad[] = "SELECT " COLUMNS " FROM environment_leases "
+                                  "WHERE environment_id = ?1 " BAD "AND status = ?2 " PAGE;
+        const char *sql = bad;
+
+        if (!status || streq(status, "released"))
+                sql = any;
+        else if (streq(status, "active") || streq(status, "retained"))
+                sql = alive;
+        return list_page(db, sql, environment_id, status, before_us, before_id, limit, arena, fn,
+                         ctx, err);
+}
+
 int leases_list_company(struct db *db, const char *company_id, bool living, int64_t before_us,
                         const char *before_id, int64_t limit, struct arena *arena, lease_fn fn,
                         void *ctx, struct err *err)
 {
-        /* Two texts, so that each has its index. */
-        static const char all[] =
-                "SELECT " COLUMNS " FROM environment_leases WHERE company_id = ?1 AND ?2 = 0 " PAGE;
+        static const char all[] = "SELECT " COLUMNS " FROM environment_leases "
+                                  "WHERE company_id = ?1 AND CAST(?2 AS TEXT) IS NULL " PAGE;
         static const char alive[] =
-                "SELECT " COLUMNS " FROM environment_leases WHERE company_id = ?1 AND ?2 = 1 "
-                "AND (status = 'active' OR status = 'retained') " PAGE;
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db, living ? alive : all,
-                         DB_ARGS(DB_T(company_id), DB_I(living), DB_I(before_us),
-                                 DB_T(before_id ? before_id : ""), DB_I(limit ? limit : INT64_MAX)),
-                         &s, err);
+                "SELECT " COLUMNS " FROM environment_leases WHERE company_id = ?1 "
+                "AND CAST(?2 AS TEXT) IS NULL " ALIVE PAGE;
 
-        return r < 0 ? r : each(s, arena, fn, ctx, err);
+        return list_page(db, living ? alive : all, company_id, NULL, before_us, before_id, limit,
+                         arena, fn, ctx, err);
 }
 
 int leases_active_of_run(struct db *db, const char *run_id, struct arena *arena, lease_fn fn,

@@ -257,24 +257,51 @@ static int each(struct stmt *s, struct arena *arena, run_fn fn, void *ctx, struc
         return r;
 }
 
+/* The rows behind ?2 and ?3, newest first, at most ?4. */
+#define LIST(where)                                                                                \
+        "SELECT " COLUMNS " FROM heartbeat_runs WHERE " where " AND (created_at, id) < (?2, ?3) "  \
+        "ORDER BY created_at DESC, id DESC LIMIT ?4"
+#define LIST_LIVE(where)                                                                           \
+        LIST("step <> 'done' AND status IN ('queued', 'scheduled_retry', 'running') AND " where)
+
 int runs_list(struct db *db, const struct run_filter *f, struct arena *arena, run_fn fn, void *ctx,
               struct err *err)
 {
+        /* A text for each thing that is listed, so that each has its index: the narrowest filter
+         * leads, the others only check what it finds. */
+        static const char *const by_company[] = { LIST("company_id = ?1"),
+                                                  LIST_LIVE("company_id = ?1") };
+        static const char *const by_agent[] = {
+                LIST("agent_id = ?1 AND company_id = COALESCE(CAST(?5 AS TEXT), company_id)"),
+                LIST_LIVE("agent_id = ?1 AND company_id = COALESCE(CAST(?5 AS TEXT), company_id)"),
+        };
+        static const char *const by_issue[] = {
+                LIST("issue_id = ?1 AND company_id = COALESCE(CAST(?5 AS TEXT), company_id) "
+                     "AND agent_id = COALESCE(CAST(?6 AS TEXT), agent_id)"),
+                LIST_LIVE("issue_id = ?1 AND company_id = COALESCE(CAST(?5 AS TEXT), company_id) "
+                          "AND agent_id = COALESCE(CAST(?6 AS TEXT), agent_id)"),
+        };
         CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " COLUMNS " FROM heartbeat_runs "
-                         "WHERE (CAST(?1 AS TEXT) IS NULL OR company_id = ?1) "
-                         "AND (CAST(?2 AS TEXT) IS NULL OR agent_id = ?2) "
-                         "AND (CAST(?3 AS TEXT) IS NULL OR issue_id = ?3) "
-                         "AND (?4 = 0 OR status IN ('queued', 'scheduled_retry', 'running')) "
-                         "AND (?5 = 0 OR created_at < ?5 OR (created_at = ?5 AND id < ?6)) "
-                         "ORDER BY created_at DESC, id DESC LIMIT ?7",
-                         DB_ARGS(DB_T(f->company_id), DB_T(f->agent_id), DB_T(f->issue_id),
-                                 DB_I(f->live), DB_I(f->before_us),
+        struct db_arg args[] = { DB_T(f->company_id),
+                                 DB_I(f->before_us ? f->before_us : INT64_MAX),
                                  DB_T(f->before_id ? f->before_id : ""),
-                                 DB_I(f->limit ? f->limit : INT64_MAX)),
-                         &s, err);
+                                 DB_I(f->limit ? f->limit : INT64_MAX),
+                                 DB_T(f->company_id),
+                                 DB_T(f->agent_id) };
+        const char *const *texts = by_company;
+        size_t n_args = 4;
+        int r;
 
+        if (f->issue_id) {
+                texts = by_issue;
+                args[0] = DB_T(f->issue_id);
+                n_args = 6;
+        } else if (f->agent_id) {
+                texts = by_agent;
+                args[0] = DB_T(f->agent_id);
+                n_args = 5;
+        }
+        r = db_query(db, texts[f->live], args, n_args, &s, err);
         return r < 0 ? r : each(s, arena, fn, ctx, err);
 }
 
@@ -293,10 +320,11 @@ int runs_waiting_agents(struct db *db, struct arena *arena,
                         int (*fn)(void *ctx, const char *agent_id), void *ctx, struct err *err)
 {
         CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT agent_id FROM heartbeat_runs WHERE step = 'queued' "
-                         "AND status = 'queued' GROUP BY agent_id ORDER BY MIN(created_at)",
-                         DB_NO_ARGS, &s, err);
+        int r = db_query(
+                db,
+                "SELECT agent_id FROM heartbeat_runs WHERE step <> 'done' "
+                "AND step = 'queued' AND status = 'queued' GROUP BY agent_id ORDER BY MIN(created_at)",
+                DB_NO_ARGS, &s, err);
 
         while (r >= 0 && (r = stmt_step(s, err)) > 0)
                 r = fn(ctx, stmt_text(s, 0, arena));
@@ -309,7 +337,8 @@ int runs_queued(struct db *db, const char *agent_id, int64_t limit, struct arena
         CLEAN(stmt_end) struct stmt *s = NULL;
         int r = db_query(db,
                          "SELECT " COLUMNS " FROM heartbeat_runs "
-                         "WHERE step = 'queued' AND status = 'queued' AND agent_id = ?1 "
+                         "WHERE step <> 'done' AND step = 'queued' AND status = 'queued' "
+                         "AND agent_id = ?1 "
                          "ORDER BY created_at, id LIMIT ?2",
                          DB_ARGS(DB_T(agent_id), DB_I(limit ? limit : INT64_MAX)), &s, err);
 
@@ -333,8 +362,8 @@ int runs_live_of(struct db *db, const char *agent_id, struct arena *arena, run_f
         CLEAN(stmt_end) struct stmt *s = NULL;
         int r = db_query(db,
                          "SELECT " COLUMNS " FROM heartbeat_runs WHERE agent_id = ?1 "
-                         "AND status IN ('queued', 'scheduled_retry', 'running') "
-                         "ORDER BY created_at, id",
+                         "AND step <> 'done' AND status IN ('queued', 'scheduled_retry', "
+                         "'running') ORDER BY created_at, id",
                          DB_ARGS(DB_T(agent_id)), &s, err);
 
         return r < 0 ? r : each(s, arena, fn, ctx, err);
@@ -356,8 +385,8 @@ int runs_count_running(struct db *db, const char *agent_id, int64_t *ret, struct
 {
         return db_number(db,
                          "SELECT COUNT(*) FROM heartbeat_runs WHERE agent_id = ?1 "
-                         "AND (status = 'running' OR (step <> 'done' "
-                         "AND step IN ('preparing', 'executing', 'finishing')))",
+                         "AND step <> 'done' AND (status = 'running' "
+                         "OR step IN ('preparing', 'executing', 'finishing'))",
                          DB_ARGS(DB_T(agent_id)), ret, err);
 }
 

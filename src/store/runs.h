@@ -23,8 +23,8 @@
 /* SQL: whether a run may still do something to what it works on. A cancelled one does until its
  * command is gone and its changes are home; giving up its leases is nobody's concern any more. */
 #define RUN_HOLDS                                                                                  \
-        "(status IN ('queued', 'scheduled_retry', 'running') OR "                                  \
-        "(step <> 'done' AND step IN ('preparing', 'executing', 'finishing')))"
+        "(step <> 'done' AND (status IN ('queued', 'scheduled_retry', 'running') OR "              \
+        "step IN ('preparing', 'executing', 'finishing')))"
 
 struct run {
         const char *id, *company_id, *agent_id, *invocation_source, *trigger_detail, *status;

@@ -158,7 +158,8 @@ int wakeups_waiting_run(struct db *db, const char *agent_id, const char *issue_i
 {
         struct stmt *s = NULL;
         int r = db_query(db,
-                         "SELECT id FROM heartbeat_runs WHERE step = 'queued' AND agent_id = ?1 "
+                         "SELECT id FROM heartbeat_runs WHERE step <> 'done' AND step = 'queued' "
+                         "AND agent_id = ?1 "
                          "AND status IN ('queued', 'scheduled_retry') "
                          "AND COALESCE(issue_id, '') = COALESCE(CAST(?2 AS TEXT), '') "
                          "AND (CAST(?2 AS TEXT) IS NOT NULL "
