@@ -77,6 +77,13 @@ struct call {
         size_t n_fields;
         struct buf out;
         char etag[48];
+        /* of a list that is sent in parts (call_list.c) */
+        struct {
+                bool begun;   /* the head is out: an error can only end the connection */
+                bool waiting; /* for the client to read the last part */
+                int64_t last_us;
+                char last_id[UUID_LEN + 1];
+        } part;
 };
 
 typedef int (*call_fn)(struct call *c, struct err *err);
@@ -137,6 +144,9 @@ const struct route *route_find(struct call *c, const char *method, const char *p
 /* All routes one after the other: the first for NULL, NULL after the last. */
 const struct route *route_next(const struct route *route);
 
+/* The end of a list that was sent in parts, instead of an answer. */
+void call_parts_end(struct call *c);
+
 /* For calls that went on in on_loop. Loop thread; each ends the call but call_continue(), which
  * runs one more stage on the pool and then answers (or goes on_loop again). */
 void call_finish(struct call *c);
@@ -161,10 +171,13 @@ void call_field(struct call *c, const char *name, const char *value);
  * came of that. */
 void call_list(struct call *c, struct jw *w);
 int call_list_end(struct jw *w, int r);
-/* A list in pages. A cursor is "<microseconds>.<id>" of the last row shown. */
+/* A list in pages. A cursor is "<microseconds>.<id>" of the last row shown. A list of all rows is
+ * sent in parts: the handler runs once for each, as if the client had asked for one page after the
+ * other, and neither a thread nor memory is kept while the client reads. */
 struct call_page {
         struct jw w;
-        int64_t limit;     /* 0: all rows */
+        bool whole; /* all rows, in parts; limit is then the size of a part */
+        int64_t limit;
         int64_t before_us; /* the cursor that was sent; 0 and NULL without */
         const char *before_id;
         int64_t shown, last_us;
@@ -172,7 +185,8 @@ struct call_page {
         bool more;
 };
 
-/* Read `limit`, `fallback` when absent, and `cursor`; or the cursor alone. */
+/* Read `limit`, `fallback` when absent (0: all rows), and `cursor`; or the cursor alone, for a
+ * limit that is set already. */
 int call_page(struct call *c, struct call_page *p, int64_t fallback, int64_t max, struct err *err);
 int call_cursor(struct call *c, struct call_page *p, struct err *err);
 /* How many rows to ask the store for: one more than fit says that there is another page. */
@@ -180,7 +194,7 @@ int64_t call_page_rows(const struct call_page *p);
 /* As call_list(). Whoever shows a row asks first whether there is room for it. */
 void call_page_begin(struct call *c, struct call_page *p);
 bool call_page_has_room(struct call_page *p, int64_t us, const char *id);
-int call_page_end(struct call *c, struct call_page *p, int r);
+int call_page_end(struct call *c, struct call_page *p, int r, struct err *err);
 /* ERR_NOT_FOUND with the resource's text when a path parameter is no UUID: no row can have that id.
  */
 int call_uuid(struct call *c, size_t param, const char *missing, const char **ret, struct err *err);

@@ -147,6 +147,10 @@ static void answer(struct call *c)
 {
         int status = c->status ? c->status : 200;
 
+        if (c->part.begun) {
+                call_parts_end(c);
+                return;
+        }
         call_field(c, "Content-Type", c->content_type ? c->content_type : JSON_TYPE);
         call_field(c, "X-Content-Type-Options", "nosniff");
         if (c->etag[0]) {

@@ -144,7 +144,7 @@ static int list_executions(struct call *c, struct err *err)
         if (r < 0)
                 return r;
         call_page_begin(c, &l.page);
-        return call_page_end(c, &l.page, store_read(c->op, c->rt->store, list, &l, err));
+        return call_page_end(c, &l.page, store_read(c->op, c->rt->store, list, &l, err), err);
 }
 
 /* Starting */

@@ -87,7 +87,7 @@ static int answer_list(struct list_request *q, int64_t fallback, struct err *err
         if (r < 0)
                 return r;
         call_page_begin(c, &q->page);
-        return call_page_end(c, &q->page, store_read(c->op, c->rt->store, list, q, err));
+        return call_page_end(c, &q->page, store_read(c->op, c->rt->store, list, q, err), err);
 }
 
 static int list_leases(struct call *c, struct err *err)

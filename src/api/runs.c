@@ -131,17 +131,17 @@ static int list(struct call *c, struct err *err)
 
         if (r >= 0)
                 r = call_query_int(c, "limit", 0, INT64_MIN, INT64_MAX, &p.limit, err);
+        if (r >= 0 && call_query(c, "limit"))
+                p.limit = MAX(1, MIN(p.limit, LIST_MAX));
         if (r >= 0)
                 r = call_cursor(c, &p, err);
         if (r < 0)
                 return r;
-        if (call_query(c, "limit"))
-                p.limit = MAX(1, MIN(p.limit, LIST_MAX));
         filter.before_us = p.before_us;
         filter.before_id = p.before_id;
         filter.limit = call_page_rows(&p);
         call_page_begin(c, &p);
-        return call_page_end(c, &p, run_view_list(c->op, c->rt, &filter, show, &p, err));
+        return call_page_end(c, &p, run_view_list(c->op, c->rt, &filter, show, &p, err), err);
 }
 
 struct fill {
@@ -181,16 +181,23 @@ static int list_live(struct call *c, struct err *err)
                 filter.limit = 2 * LIVE_MAX;
                 r = run_view_list(c->op, c->rt, &filter, show_ended, &fill, err);
         }
-        return call_page_end(c, &p, r);
+        return call_page_end(c, &p, r, err);
 }
 
 static int answer_issue(struct call *c, bool live, struct err *err)
 {
+        struct run_filter filter = { .live = live };
         struct call_page p = { 0 };
+        int r = call_cursor(c, &p, err);
 
+        if (r < 0)
+                return r;
+        filter.before_us = p.before_us;
+        filter.before_id = p.before_id;
+        filter.limit = call_page_rows(&p);
         call_page_begin(c, &p);
-        return call_page_end(c, &p,
-                             run_view_issue(c->op, c->rt, c->params[0], live, show, &p, err));
+        r = run_view_issue(c->op, c->rt, c->params[0], &filter, show, &p, err);
+        return call_page_end(c, &p, r, err);
 }
 
 static int list_of_issue(struct call *c, struct err *err)

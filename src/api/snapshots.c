@@ -85,7 +85,7 @@ static int list(struct call *c, struct err *err)
         call_page_begin(c, &p);
         r = snapshot_list(c->op, c->rt, company, p.before_us, p.before_id, call_page_rows(&p), show,
                           &p, err);
-        return call_page_end(c, &p, r);
+        return call_page_end(c, &p, r, err);
 }
 
 static int get(struct call *c, struct err *err)

@@ -11,7 +11,6 @@ struct request {
         struct op *op;
         const char *id; /* of a run, or an issue's reference */
         const struct run_filter *filter;
-        bool live;
         int64_t after_seq, limit;
         struct run_view *view;
         run_view_fn fn;
@@ -132,7 +131,7 @@ int run_view_list(struct op *op, struct runtime *rt, const struct run_filter *fi
 static int list_of_issue(struct db *db, void *arg, struct err *err)
 {
         struct request *q = arg;
-        struct run_filter filter = { .live = q->live };
+        struct run_filter filter = *q->filter;
         struct issue issue;
         int r = issue_load(db, q->op, q->id, false, &issue, err);
 
@@ -140,10 +139,10 @@ static int list_of_issue(struct db *db, void *arg, struct err *err)
         return r < 0 ? r : show_all(db, q, &filter, err);
 }
 
-int run_view_issue(struct op *op, struct runtime *rt, const char *issue, bool live, run_view_fn fn,
-                   void *ctx, struct err *err)
+int run_view_issue(struct op *op, struct runtime *rt, const char *issue,
+                   const struct run_filter *filter, run_view_fn fn, void *ctx, struct err *err)
 {
-        struct request q = { .op = op, .id = issue, .live = live, .fn = fn, .ctx = ctx };
+        struct request q = { .op = op, .id = issue, .filter = filter, .fn = fn, .ctx = ctx };
 
         return store_read(op, rt->store, list_of_issue, &q, err);
 }

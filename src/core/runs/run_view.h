@@ -27,9 +27,9 @@ int run_view_get(struct op *op, struct runtime *rt, const char *run_id, struct r
 /* Newest first. */
 int run_view_list(struct op *op, struct runtime *rt, const struct run_filter *filter,
                   run_view_fn fn, void *ctx, struct err *err);
-/* Of an issue, given by id or identifier; with `live` only those that have not ended. */
-int run_view_issue(struct op *op, struct runtime *rt, const char *issue, bool live, run_view_fn fn,
-                   void *ctx, struct err *err);
+/* Of an issue, given by id or identifier. */
+int run_view_issue(struct op *op, struct runtime *rt, const char *issue,
+                   const struct run_filter *filter, run_view_fn fn, void *ctx, struct err *err);
 /* The one that works on the issue, or will next: 1, or 0 when there is none. */
 int run_view_active(struct op *op, struct runtime *rt, const char *issue, struct run_view *ret,
                     struct err *err);
