@@ -110,6 +110,13 @@ static int64_t number(struct loader *l, struct source s, int64_t fallback, int64
         return n;
 }
 
+static bool is_given(struct loader *l, struct source s)
+{
+        const char *origin;
+
+        return find(l, NULL, &s, &origin) != NULL;
+}
+
 static bool flag_set(struct loader *l, struct source s, bool fallback)
 {
         const char *origin, *value = find(l, NULL, &s, &origin);
@@ -322,6 +329,8 @@ static void load_limits(struct loader *l, struct settings *s)
         s->salvage_ttl_ms =
                 number(l, (struct source){ "salvage_ttl_ms", "BERTH_SALVAGE_TTL_MS", NULL },
                        INT64_C(14) * 86400000, 1, INT64_C(31622400000));
+        s->salvage_ttl_is_set =
+                is_given(l, (struct source){ "salvage_ttl_ms", "BERTH_SALVAGE_TTL_MS", NULL });
         s->run_log_max_bytes =
                 number(l, (struct source){ "run_log_max_bytes", "BERTH_RUN_LOG_MAX_BYTES", NULL },
                        INT64_C(64) << 20, 0, INT64_C(1) << 40);

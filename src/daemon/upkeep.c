@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/exec/exec.h"
+#include "core/leases/age.h"
 #include "core/leases/sweeper.h"
 #include "core/sandboxes/snapshot.h"
 #include "core/sandboxes/stock.h"
@@ -77,6 +78,8 @@ static void sweep_run(struct pool_job *job, struct op *op)
         if (jump_us)
                 log_warn("the wall clock was set; leases keep the time they had left",
                          LOG_I("seconds", jump_us / US_PER_S));
+        if (r >= 0)
+                r = age_mark(op, rt, &err);
         if (r >= 0)
                 r = sweep(op, rt, &res, &err);
         if (r >= 0)

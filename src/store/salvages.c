@@ -1,8 +1,9 @@
 #include "store/salvages.h"
 
-#define COLUMNS                                                                                    \
-        "id, company_id, workspace_id, lease_id, environment_id, state, reason, local_path, "      \
-        "exclude, umask, changes, deletes, bytes, applied_at, expires_at, created_at, updated_at"
+#define COLUMNS                                                                                     \
+        "id, company_id, workspace_id, lease_id, environment_id, state, reason, local_path, "       \
+        "exclude, umask, changes, deletes, bytes, applied_at, expires_at, created_at, updated_at, " \
+        "seen_at"
 
 static void load(struct stmt *s, struct arena *a, struct salvage *row)
 {
@@ -24,6 +25,7 @@ static void load(struct stmt *s, struct arena *a, struct salvage *row)
                 .expires_at = stmt_number(s, 14),
                 .created_at = stmt_number(s, 15),
                 .updated_at = stmt_number(s, 16),
+                .seen_at = stmt_number(s, 17),
         };
 }
 
@@ -123,16 +125,26 @@ int salvages_list(struct db *db, const char *company_id, int64_t before_us, cons
         return r < 0 ? r : each(s, arena, fn, ctx, err);
 }
 
-int salvages_over(struct db *db, int64_t now_us, struct arena *arena, salvage_fn fn, void *ctx,
-                  struct err *err)
+int salvages_note_seen(struct db *db, const char *id, int64_t now_us, int64_t expires_at,
+                       struct err *err)
+{
+        return db_exec(db,
+                       "UPDATE salvages SET seen_at = ?2, expires_at = ?3 "
+                       "WHERE id = ?1 AND seen_at IS NULL",
+                       DB_ARGS(DB_T(id), DB_I(now_us), DB_I(expires_at)), err);
+}
+
+int salvages_over(struct db *db, int64_t before_us, bool unseen, struct arena *arena, salvage_fn fn,
+                  void *ctx, struct err *err)
 {
         CLEAN(stmt_end) struct stmt *s = NULL;
         int r = db_query(db,
                          "SELECT " COLUMNS " FROM salvages WHERE "
-                         "(state = 'ready' AND expires_at <= ?1) OR state = 'dropping' OR "
+                         "(state = 'ready' AND created_at < ?1 AND (seen_at < ?1 OR ?2 = 1)) "
+                         "OR state = 'dropping' OR "
                          "(state = 'saving' AND NOT EXISTS (SELECT 1 FROM workspaces w "
                          "WHERE w.id = workspace_id AND w.state <> 'ended')) ORDER BY id",
-                         DB_ARGS(DB_I(now_us)), &s, err);
+                         DB_ARGS(DB_I(before_us), DB_I(unseen)), &s, err);
 
         return r < 0 ? r : each(s, arena, fn, ctx, err);
 }

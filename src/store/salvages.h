@@ -15,8 +15,9 @@ struct salvage {
         int64_t umask;
         int64_t changes, deletes, bytes;
         int64_t applied_at; /* 0: never */
-        int64_t expires_at;
+        int64_t expires_at; /* 0: not by itself */
         int64_t created_at, updated_at;
+        int64_t seen_at; /* when somebody first looked at it; 0: nobody has */
 };
 
 typedef int (*salvage_fn)(void *ctx, const struct salvage *row);
@@ -37,9 +38,12 @@ int salvages_delete(struct db *db, const char *id, const char *state, struct err
  * given (0, NULL: from the start). */
 int salvages_list(struct db *db, const char *company_id, int64_t before_us, const char *before_id,
                   int64_t limit, struct arena *arena, salvage_fn fn, void *ctx, struct err *err);
-/* Those whose time is up, that are being dropped, or whose workspace has ended while they were
- * saved. */
-int salvages_over(struct db *db, int64_t now_us, struct arena *arena, salvage_fn fn, void *ctx,
-                  struct err *err);
+/* The first look at it. */
+int salvages_note_seen(struct db *db, const char *id, int64_t now_us, int64_t expires_at,
+                       struct err *err);
+/* Those that were seen before `before_us` (`unseen`: or made before it and never seen), that are
+ * being dropped, or whose workspace has ended while they were saved. */
+int salvages_over(struct db *db, int64_t before_us, bool unseen, struct arena *arena, salvage_fn fn,
+                  void *ctx, struct err *err);
 
 #endif

@@ -1,17 +1,20 @@
 """Workspaces in the built-in sandbox, end to end: brought in, changed by commands, brought home, saved when nobody
 brings them home."""
 
+import contextlib
 import fcntl
 import json
 import os
 import pty
+import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import threading
 import unittest
 
-from berthtest import ident, wait_until
+from berthtest import ident, set_clock, wait_until
 from sandboxtest import RUN_A, RUN_B
 from workspacetest import WorkspaceTest, contents, tree
 
@@ -563,6 +566,72 @@ class ExpiredSalvageTest(WorkspaceTest):
         actions = [a["action"] for a in self.ok("GET", f"/api/companies/{ident(self.acme)}/activity")]
         self.assertIn("environment.workspace_salvaged", actions)
         self.assertIn("environment.salvage_deleted", actions)
+
+
+class ClockSalvageTest(WorkspaceTest):
+    """What deletes by age counts time that passed; the wall clock may say what it likes."""
+    daemon_binary = "faults"
+    DAY = 86400 * 1000000
+
+    def setUp(self):
+        self.clock = self.temp_dir() / "clock"
+        self.daemon_env = {**WorkspaceTest.daemon_env, "BERTH_TEST_CLOCK_FILE": str(self.clock),
+                           "BERTH_SWEEP_INTERVAL_MS": "20"}
+        super().setUp()
+        self.put("a", "1\n")
+        self.stage()
+        self.kept = self.sh("echo kept; echo 2 > a")["execId"]
+        self.release(self.held)
+        (self.salvage,) = self.salvages()
+
+    def edit(self, statement, *parameters):
+        with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db", timeout=10)) as db, db:
+            db.execute(statement, parameters)
+
+    def sweeps(self):
+        """Two of them begin after this, and the first is over."""
+        def count():
+            return re.search(r"^berth_sweeps_total (\d+)", self.daemon.req("GET", "/metrics").text, re.MULTILINE)[1]
+        for _ in range(2):
+            before = count()
+            wait_until(lambda before=before: count() != before, "a sweep")
+
+    def is_kept(self):
+        output = self.req("GET", f"/api/environment-leases/{ident(self.held)}/executions/{self.kept}/output")
+        return [s["id"] for s in self.salvages()] == [self.salvage["id"]] and output.status == 200
+
+    def pass_days(self, days):
+        """As if so much time had been counted: the marks are older."""
+        self.edit("UPDATE clock_marks SET counted_us = counted_us - ?, wall_us = wall_us - ?", days * self.DAY,
+                  days * self.DAY)
+        self.edit("UPDATE clock_marks SET boot_id = 'another'")
+        self.sweeps()
+        self.edit("UPDATE clock_marks SET counted_us = counted_us + ? WHERE boot_id <> 'another'", days * self.DAY)
+        for table, column in (("salvages", "created_at"), ("salvages", "seen_at"), ("executions", "ended_at")):
+            self.edit(f"UPDATE {table} SET {column} = {column} - ?", (days + 1) * self.DAY)
+
+    def test_a_clock_that_is_wrong_for_a_while(self):
+        self.ok("GET", f"/api/salvages/{self.salvage['id']}")
+        for days in (20, -20, 400, 0):
+            with self.subTest(days):
+                set_clock(self.clock, days * 86400)
+                self.sweeps()
+                self.assertTrue(self.is_kept())
+
+    def test_a_salvage_that_nobody_saw_stays(self):
+        self.assertIsNone(self.salvage["expiresAt"])
+        self.pass_days(30)
+        wait_until(lambda: not self.daemon.sql("SELECT 1 FROM executions WHERE id = ?", (self.kept,)),
+                   "the old execution has gone")
+        self.sweeps()
+        self.assertEqual(len(self.salvages()), 1)
+
+    def test_one_that_was_seen_goes_when_its_time_has_passed(self):
+        self.assertIsNotNone(self.ok("GET", f"/api/salvages/{self.salvage['id']}")["expiresAt"])
+        self.sweeps()
+        self.assertTrue(self.is_kept())
+        self.pass_days(15)
+        wait_until(lambda: not self.salvages(), "it has gone")
 
 
 if __name__ == "__main__":

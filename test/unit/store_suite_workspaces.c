@@ -126,7 +126,21 @@ static int salvage_rows(struct db *db, void *arg, struct err *err)
         CHECK(salvages_list(db, "c1", 5, "s5", 10, a, collect_salvage, &ids, err) >= 0);
         CHECK(streq(ids.text, "s1"));
         ids = (struct ids){ "" };
-        CHECK(salvages_over(db, 100, a, collect_salvage, &ids, err) >= 0);
+        /* One that nobody has seen goes only when that is wished; the first look counts. */
+        CHECK(salvages_over(db, 5, false, a, collect_salvage, &ids, err) >= 0);
+        CHECK(streq(ids.text, "s2 s4"));
+        ids = (struct ids){ "" };
+        CHECK(salvages_over(db, 5, true, a, collect_salvage, &ids, err) >= 0);
+        CHECK(streq(ids.text, "s1 s2 s4"));
+        ids = (struct ids){ "" };
+        CHECK(salvages_note_seen(db, "s1", 50, 70, err) == 1);
+        CHECK(salvages_note_seen(db, "s1", 60, 80, err) == 0);
+        CHECK(salvages_get(db, "s1", a, &got, err) >= 0 && got.seen_at == 50 &&
+              got.expires_at == 70);
+        CHECK(salvages_over(db, 50, false, a, collect_salvage, &ids, err) >= 0);
+        CHECK(streq(ids.text, "s2 s4"));
+        ids = (struct ids){ "" };
+        CHECK(salvages_over(db, 51, false, a, collect_salvage, &ids, err) >= 0);
         CHECK(streq(ids.text, "s1 s2 s4"));
         CHECK(salvages_saving(db, "w2", a, &got, err) >= 0 && streq(got.id, "s3"));
         to = got;

@@ -3,12 +3,14 @@
 
 #include "base/clock.h"
 #include "core/exec/exec_internal.h"
+#include "core/leases/age.h"
 
 #define PRUNE_AFTER_US (INT64_C(7) * 86400 * US_PER_S)
 #define PRUNE_AT_ONCE  100
 
 struct pruning {
         struct op *op;
+        const struct runtime *rt;
         const char *ids[PRUNE_AT_ONCE];
         size_t n;
 };
@@ -25,9 +27,12 @@ static int note_old(void *ctx, const struct execution *row)
 static int find_old(struct db *db, void *arg, struct err *err)
 {
         struct pruning *p = arg;
+        int64_t before_us;
+        int r = age_cutoff(db, p->rt, PRUNE_AFTER_US, p->op->arena, &before_us, err);
 
-        return executions_ended_before(db, clock_wall_us() - PRUNE_AFTER_US, PRUNE_AT_ONCE,
-                                       p->op->arena, note_old, p, err);
+        return r <= 0 ? r
+                      : executions_ended_before(db, before_us, PRUNE_AT_ONCE, p->op->arena,
+                                                note_old, p, err);
 }
 
 static int delete_old(struct db *db, void *arg, struct err *err)
@@ -59,7 +64,7 @@ static void remove_output(struct exec_hub *hub, const char *id)
 
 int exec_prune(struct op *op, struct runtime *rt, struct err *err)
 {
-        struct pruning p = { .op = op };
+        struct pruning p = { .op = op, .rt = rt };
         int r = store_read(op, rt->store, find_old, &p, err);
 
         if (r < 0 || p.n == 0 || !rt->hub)

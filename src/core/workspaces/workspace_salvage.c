@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "core/access/audit.h"
+#include "core/leases/age.h"
 #include "core/leases/place.h"
 #include "core/workspaces/workspace_internal.h"
 #include "core/workspaces/workspace_root.h"
@@ -100,7 +101,9 @@ static int intend(struct db *db, void *arg, struct err *err)
                 .reason = s->reason,
                 .local_path = j->row.local_path,
                 .exclude = j->row.exclude,
-                .expires_at = clock_wall_us() + j->rt->settings.salvage_ttl_ms * US_PER_MS,
+                .expires_at = j->rt->settings.salvage_ttl_is_set
+                                      ? now + j->rt->settings.salvage_ttl_ms * US_PER_MS
+                                      : 0,
                 .created_at = now,
                 .updated_at = now,
         };
@@ -293,12 +296,25 @@ static int get(struct db *db, void *arg, struct err *err)
         return r;
 }
 
+static int note_seen(struct db *db, void *arg, struct err *err)
+{
+        struct salvage_request *q = arg;
+
+        return salvages_note_seen(db, q->row.id, q->row.seen_at, q->row.expires_at, err);
+}
+
 int salvage_get(struct op *op, struct runtime *rt, const char *id, struct salvage *ret,
                 struct err *err)
 {
         struct salvage_request q = { .op = op, .id = id };
         int r = store_read(op, rt->store, get, &q, err);
 
+        if (r >= 0 && !q.row.seen_at) {
+                q.row.seen_at = clock_now_us();
+                if (!rt->settings.salvage_ttl_is_set)
+                        q.row.expires_at = q.row.seen_at + rt->settings.salvage_ttl_ms * US_PER_MS;
+                r = store_write(op, rt->store, note_seen, &q, err);
+        }
         if (r >= 0)
                 *ret = q.row;
         return r;
@@ -439,6 +455,7 @@ int salvage_drop(struct op *op, struct runtime *rt, const char *id, struct salva
 
 struct over {
         struct op *op;
+        const struct runtime *rt;
         struct salvage *rows;
         size_t n;
 };
@@ -455,14 +472,19 @@ static int add_over(void *ctx, const struct salvage *row)
 static int read_over(struct db *db, void *arg, struct err *err)
 {
         struct over *o = arg;
+        const struct settings *s = &o->rt->settings;
+        int64_t before_us = INT64_MIN;
+        int r = age_cutoff(db, o->rt, s->salvage_ttl_ms * US_PER_MS, o->op->arena, &before_us, err);
 
         o->n = 0;
-        return salvages_over(db, clock_wall_us(), o->op->arena, add_over, o, err);
+        return r < 0 ? r
+                     : salvages_over(db, before_us, s->salvage_ttl_is_set, o->op->arena, add_over,
+                                     o, err);
 }
 
 int salvage_sweep(struct op *op, struct runtime *rt, struct err *err)
 {
-        struct over o = { .op = op };
+        struct over o = { .op = op, .rt = rt };
         int r = store_read(op, rt->store, read_over, &o, err);
 
         for (size_t i = 0; r >= 0 && i < o.n; i++) {
