@@ -9,6 +9,8 @@
 #   make lint, make format  formatting, clang-tidy, cppcheck, gcc -fanalyzer; format in place
 #   make fuzz [SECONDS=20]  every fuzz target, for so long each
 #   make soak [SECONDS=120] load with crashes in between, then a look for leaks
+#   make nightly [STEP=...] what is too long for every change: hostile suites for longer, slow tests under
+#                           sanitizers, valgrind, long fuzzing, soak (scripts/nightly)
 #   make assertions         which assertions of the specifications have a test
 #   make valgrind           unit tests of base and codec under valgrind
 #   make box-arm64          build/berth-box-aarch64, for ssh hosts with such a processor
@@ -67,6 +69,10 @@ fuzz:
 	@scripts/setup fuzz
 	@scripts/fuzz $(SECONDS)
 
+nightly:
+	@scripts/setup test bench fuzz valgrind
+	@scripts/nightly $(STEP)
+
 lint:
 	@scripts/setup lint
 	@scripts/lint
@@ -91,4 +97,4 @@ install:
 clean:
 	@rm -rf build build-*
 
-.PHONY: all box-arm64 run test asan tsan valgrind bench soak fuzz lint format format-check assertions install clean
+.PHONY: all box-arm64 run test asan tsan valgrind bench soak fuzz nightly lint format format-check assertions install clean

@@ -208,7 +208,7 @@ static int take_rights_away(const struct box *b)
         if (!b->sandbox)
                 return 0;
         limits_command(b);
-        return privs_for_command(&b->sandbox->spec);
+        return privs_for_command(b->sandbox);
 }
 
 static NORETURN void run_child(const struct box *b, const struct start *s, const struct ends *ends,

@@ -327,7 +327,8 @@ static void prefer_as_victim(void)
 void limits_command(const struct box *b)
 {
         const struct sandbox *s = b->sandbox;
-        struct rlimit none = { 0, 0 };
+        /* With 1, other than with 0, the kernel does not start the host's crash handler. */
+        struct rlimit no_core = { 1, 1 };
 
         lower(RLIMIT_NPROC, s->spec.limits.processes);
         lower(RLIMIT_NOFILE, s->spec.limits.open_files);
@@ -335,5 +336,5 @@ void limits_command(const struct box *b)
                 lower(RLIMIT_DATA, s->spec.limits.memory_bytes);
         else if (s->report.memory != SANDBOX_BY_NOTHING)
                 prefer_as_victim();
-        (void)setrlimit(RLIMIT_CORE, &none);
+        (void)setrlimit(RLIMIT_CORE, &no_core);
 }

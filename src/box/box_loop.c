@@ -39,6 +39,14 @@ void box_deadline(int64_t *nearest, int64_t candidate)
                 *nearest = candidate;
 }
 
+/* Inner root may signal PID 1, and may write any sender into what it queues (sigqueue); its code is
+ * negative then. The kernel keeps SI_USER to itself and fills in the sender: 0 is one from outside.
+ */
+static bool is_from_host(const struct box *b, const struct signalfd_siginfo *info)
+{
+        return !b->sandbox || (info->ssi_code == SI_USER && info->ssi_pid == 0);
+}
+
 static void read_signals(struct box *b)
 {
         struct signalfd_siginfo info[16];
@@ -48,7 +56,7 @@ static void read_signals(struct box *b)
                 for (size_t i = 0; i < (size_t)n / sizeof(info[0]); i++) {
                         if (info[i].ssi_signo == SIGCHLD)
                                 b->child_died = true;
-                        else if (!b->sandbox || info[i].ssi_pid == 0) /* 0: from outside */
+                        else if (is_from_host(b, &info[i]))
                                 box_stop(b, 5000);
                 }
         }

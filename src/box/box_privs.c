@@ -51,19 +51,25 @@ static int set_caps(uint64_t caps)
         return (int)syscall(SYS_capset, &header, data);
 }
 
+#define SAME_ID UINT32_MAX /* setresgid() leaves it as it is */
+
 /* By the system calls themselves: the library would look for threads. */
-static int become(uint32_t id)
+static int become(uint32_t user, uint32_t group)
 {
-        return syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, id, id, id) < 0 ||
-                               syscall(SYS_setresuid, id, id, id) < 0
+        return syscall(SYS_setgroups, 0, NULL) < 0 ||
+                               syscall(SYS_setresgid, group, group, group) < 0 ||
+                               syscall(SYS_setresuid, user, user, user) < 0
                        ? -1
                        : 0;
 }
 
-int privs_become_supervisor(struct err *err)
+int privs_become_supervisor(const struct sandbox *s, struct err *err)
 {
+        /* A launcher that is root has given us the group before the clone (box_sandbox.c). */
+        uint32_t group = s->rootless ? SANDBOX_SUPERVISOR : SAME_ID;
+
         if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0 ||
-            become(SANDBOX_SUPERVISOR) < 0)
+            become(SANDBOX_SUPERVISOR, group) < 0)
                 return err_sys(err, ERR_PROVIDER, errno, "become the sandbox's supervisor");
         return 0;
 }
@@ -78,18 +84,22 @@ int privs_drop(const struct sandbox_spec *spec, struct err *err)
                                 break;
                         return err_sys(err, ERR_PROVIDER, errno, "drop capabilities");
                 }
+        /* Each change of user has set "dumpable" to fs.suid_dumpable, which may be 1. */
         if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 ||
-            set_caps(SUPERVISOR_CAPS | keep) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+            set_caps(SUPERVISOR_CAPS | keep) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+            prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
                 return err_sys(err, ERR_PROVIDER, errno, "drop capabilities");
         return 0;
 }
 
-int privs_for_command(const struct sandbox_spec *spec)
+int privs_for_command(const struct sandbox *s)
 {
-        unsigned long bits = spec->root_inside ? 0 : AGENT_BITS;
+        unsigned long bits = s->spec.root_inside ? 0 : AGENT_BITS;
+        uint32_t id = s->spec.root_inside ? 0 : SANDBOX_AGENT;
 
-        if (become(spec->root_inside ? 0 : SANDBOX_AGENT) < 0 ||
-            prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0 || set_caps(command_caps(spec)) < 0)
+        /* Until exec this process has the supervisor's memory and descriptors. */
+        if (become(id, id) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
+            prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0 || set_caps(command_caps(&s->spec)) < 0)
                 return -1;
-        return seccomp_install(spec);
+        return seccomp_install(s);
 }

@@ -414,6 +414,8 @@ int root_build(struct box *b, struct err *err)
                 r = fill_root(b, err);
         if (r >= 0)
                 r = change_root(err);
+        /* Where its group is not mapped, its files stay in inner root's. No mode of theirs lets a
+         * group in. */
         setfsuid(SANDBOX_SUPERVISOR);
         setfsgid(SANDBOX_SUPERVISOR);
         umask(077);

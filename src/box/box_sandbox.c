@@ -83,7 +83,7 @@ static void die_with_launcher(int go)
 static int become_pid_1(struct box *b, int go, struct err *err)
 {
         struct sandbox *s = b->sandbox;
-        int r = privs_become_supervisor(err);
+        int r = privs_become_supervisor(s, err);
 
         if (r < 0)
                 return r;
@@ -225,6 +225,13 @@ static int prepare(struct box *b, struct err *err)
 
         if (r < 0)
                 return r;
+        /* Inner root gives a namespace of its own making any id that is mapped here. */
+        if (s->rootless && s->spec.root_inside && s->spec.nested_sandbox)
+                return err_set(
+                        err, ERR_UNPROCESSABLE,
+                        "root inside with nested sandboxes needs a daemon that runs as root: "
+                        "here it could become user %u, who runs the daemon",
+                        geteuid());
         fill_report(s);
         r = setup_directory(b, err);
         if (r >= 0)
@@ -263,6 +270,31 @@ static pid_t clone_pid_1(const struct box *b, bool *ret_joined)
                 *ret_joined = false;
                 pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
         }
+        return pid;
+}
+
+/* As a member of the supervisor's group, which the sandbox's own maps do not have: PID 1 could not
+ * change to it. */
+static pid_t clone_in_group(const struct box *b, bool *ret_joined)
+{
+        gid_t own = getegid(), group = sandbox_host_id(&b->sandbox->spec, SANDBOX_SUPERVISOR);
+        pid_t pid;
+        int e;
+
+        if (b->sandbox->rootless)
+                return clone_pid_1(b, ret_joined);
+        if (syscall(SYS_setresgid, group, group, group) < 0)
+                return -1;
+        pid = clone_pid_1(b, ret_joined);
+        if (pid == 0)
+                return 0;
+        e = errno;
+        if (syscall(SYS_setresgid, own, own, own) < 0 && pid > 0) {
+                (void)kill(pid, SIGKILL);
+                (void)waitpid(pid, NULL, 0);
+                return -1;
+        }
+        errno = e;
         return pid;
 }
 
@@ -326,7 +358,7 @@ static int start(struct box *b, struct err *err)
         r = limits_go_ahead(b, err);
         if (r < 0)
                 return r;
-        pid = clone_pid_1(b, &joined);
+        pid = clone_in_group(b, &joined);
         if (pid < 0)
                 return clone_failed(err);
         if (pid == 0) {

@@ -89,12 +89,12 @@ int etc_amend(const struct box *b, struct err *err); /* of a rootfs */
 int etc_write(const char *path, const char *text);
 
 /* box_privs.c */
-int privs_become_supervisor(struct err *err);
+int privs_become_supervisor(const struct sandbox *s, struct err *err);
 int privs_drop(const struct sandbox_spec *spec, struct err *err); /* PID 1, once it is built */
-int privs_for_command(const struct sandbox_spec *spec);           /* a command, before exec */
+int privs_for_command(const struct sandbox *s);                   /* a command, before exec */
 
 /* box_seccomp.c */
-int seccomp_install(const struct sandbox_spec *spec);
+int seccomp_install(const struct sandbox *s);
 
 /* box_files.c: `berth-box --tree` */
 int files_main(struct sandbox *s, const char *path, const char *what);

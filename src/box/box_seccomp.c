@@ -9,7 +9,8 @@
  *   - clone3: ENOSYS, since its flags lie in memory where a filter cannot look; libc then uses
  * clone
  *   - clone, unshare, setns, mount calls and pivot_root: only in a nested sandbox
- *   - inner root does not become the supervisor
+ *   - inner root does not become the supervisor; where its group is mapped (rootless) it gets no
+ *     supplementary groups at all
  *   - ioctl TIOCSTI and TIOCLINUX: typing into somebody's terminal
  *   - everything on the list: EPERM
  *
@@ -241,6 +242,14 @@ static void put_not_supervisor(struct program *p, int call, int n_args)
         allow(p);
 }
 
+/* Commands have no supplementary groups, and none is added: the list lies in memory, where a filter
+ * cannot look. The answer is "done", since whoever asks (apt, su) wants to get rid of what it has
+ * and would not go on after a refusal. */
+static void put_no_groups(struct program *p)
+{
+        deny(p, SYS_setgroups, 0);
+}
+
 static void put_users(struct program *p)
 {
         put_not_supervisor(p, SYS_setuid, 1);
@@ -253,8 +262,10 @@ static void put_users(struct program *p)
         put_not_supervisor(p, SYS_setresgid, 3);
 }
 
-static void build(struct program *p, const struct sandbox_spec *spec)
+static void build(struct program *p, const struct sandbox *s)
 {
+        const struct sandbox_spec *spec = &s->spec;
+
         put_abi(p);
         deny(p, SYS_clone3, ENOSYS);
         if (!spec->nested_sandbox) {
@@ -267,6 +278,8 @@ static void build(struct program *p, const struct sandbox_spec *spec)
         }
         if (spec->root_inside)
                 put_users(p);
+        if (spec->root_inside && s->rootless)
+                put_no_groups(p);
         put_ioctl(p);
         if (spec->nested_sandbox)
                 put_route_socket(p);
@@ -277,13 +290,13 @@ static void build(struct program *p, const struct sandbox_spec *spec)
         allow(p);
 }
 
-int seccomp_install(const struct sandbox_spec *spec)
+int seccomp_install(const struct sandbox *s)
 {
         static struct program program;
         struct sock_fprog filter = { .filter = program.at };
 
         if (program.len == 0)
-                build(&program, spec);
+                build(&program, s);
         if (program.len == MAX_FILTER) {
                 errno = E2BIG;
                 return -1;

@@ -2,7 +2,9 @@
  *
  * Root writes the maps itself. Anybody else needs the setuid programs newuidmap and newgidmap,
  * which look the range up in /etc/subuid and /etc/subgid; they map the user's own id without being
- * asked for permission, and that is the supervisor. */
+ * asked for permission, and that is the supervisor. Its group has to be in the map there: a rootfs
+ * of that user belongs to it, and inner root may change only files whose owner and group are both
+ * mapped. box_seccomp.c keeps inner root out of it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -26,13 +28,16 @@ static int write_map(pid_t pid, const char *name, const char *text)
         return fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0 : -1;
 }
 
+/* The supervisor's group is in no map: inner root could join it otherwise, by a list of groups that
+ * no system call filter can read. */
 static int map_as_root(const struct sandbox *s, pid_t pid, struct err *err)
 {
-        char text[128];
+        char users[128], groups[64];
 
-        snprintf(text, sizeof(text), "0 %u %u\n%u %u 1\n", s->spec.first_id, s->spec.n_ids - 1,
+        snprintf(users, sizeof(users), "0 %u %u\n%u %u 1\n", s->spec.first_id, s->spec.n_ids - 1,
                  SANDBOX_SUPERVISOR, sandbox_host_id(&s->spec, SANDBOX_SUPERVISOR));
-        if (write_map(pid, "uid_map", text) < 0 || write_map(pid, "gid_map", text) < 0)
+        snprintf(groups, sizeof(groups), "0 %u %u\n", s->spec.first_id, s->spec.n_ids - 1);
+        if (write_map(pid, "uid_map", users) < 0 || write_map(pid, "gid_map", groups) < 0)
                 return err_sys(err, ERR_PROVIDER, errno, "map the ids of the sandbox");
         return 0;
 }

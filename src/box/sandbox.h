@@ -12,7 +12,7 @@
  * gives each sandbox a range of host ids that nobody else uses: inner ids from 0 up are the range
  * from its start, the supervisor is its last id. For another user the range comes from /etc/subuid
  * and /etc/subgid, and the supervisor is that user. sandbox_host_id() does the sum. Host id 0 is
- * never mapped.
+ * never mapped, and neither is the supervisor's group, where the daemon is root.
  *
  * Output. Shared spools (START flag 2) must be `<output_dir>/<execution id>`. The host makes that
  * directory before START, mode 0700, and gives it to sandbox_host_id(spec, SANDBOX_SUPERVISOR);

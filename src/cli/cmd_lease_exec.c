@@ -200,6 +200,7 @@ static int run_output(struct cli *c, const struct args *a, struct err *err)
                 (void)snprintf(m.id, sizeof(m.id), "%s", id);
                 /* To standard output, whichever it is; the other one is not even asked for. */
                 m.out[stream].fd = STDOUT_FILENO;
+                m.out[stream].plain = out_is_terminal() && !args_flag(a, "raw");
                 m.out[1 - stream].fd = -1;
                 m.out[1 - stream].at = INT64_MAX;
                 m.watched = stream;
@@ -279,13 +280,16 @@ const struct cli_command cmd_lease_executions = {
 static const struct cli_option output_options[] = {
         { "stderr", 0, OPTION_FLAG, NULL, "standard error instead of standard output" },
         { "follow", 'f', OPTION_FLAG, NULL, "wait for more until the command has ended" },
+        { "raw", 0, OPTION_FLAG, NULL, "control characters too when it goes to a terminal" },
         { 0 },
 };
 
 const struct cli_command cmd_lease_output = {
         .name = "output",
-        .synopsis = "LEASE EXECUTION [--stderr] [-f]",
+        .synopsis = "LEASE EXECUTION [--stderr] [-f] [--raw]",
         .summary = "Print what a command has written",
+        .notes = "On a terminal what would steer it is left out: the command may be somebody "
+                 "else's.",
         .example = "berth lease output " SOME_LEASE " " SOME_EXECUTION,
         .options = output_options,
         .run = run_output,

@@ -41,14 +41,14 @@ struct tail {
 /* As it is in a pipe; on a terminal nothing that steers it. */
 static void put_text(FILE *f, const char *text, size_t n)
 {
-        bool plain = !isatty(fileno(f));
+        CLEAN(buf_done) struct buf plain = BUF_INIT;
 
-        for (size_t i = 0; i < n; i++) {
-                unsigned char ch = (unsigned char)text[i];
-
-                if (plain || ch == '\n' || ch == '\t' || (ch >= 0x20 && ch != 0x7f))
-                        (void)putc_unlocked(ch, f);
+        if (isatty(fileno(f))) {
+                out_plain(&plain, text, n);
+                text = buf_str(&plain);
+                n = plain.len;
         }
+        (void)fwrite(text, 1, n, f);
 }
 
 static void put_record(const char *line, size_t n)
@@ -76,7 +76,7 @@ static void put_record(const char *line, size_t n)
 static void put_lines(const struct tail *t, const char *at, size_t left)
 {
         if (t->c->json) {
-                (void)fwrite(at, 1, left, stdout);
+                put_text(stdout, at, left);
                 (void)fflush(stdout);
                 return;
         }

@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "cli/duration.h"
 
 #define LABEL_WIDTH 14
@@ -28,15 +29,37 @@ static bool use_colours(void)
         return out_is_terminal() && !(no && *no) && !(term && streq(term, "dumb"));
 }
 
+/* What a terminal obeys instead of showing it: the two blocks of control characters, and those that
+ * change the direction of what follows, so that a name reads as another. */
+static bool steers_terminal(uint32_t c)
+{
+        return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x061c || c == 0x200e || c == 0x200f ||
+               (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+}
+
 char *out_sanitize(char *s)
 {
-        for (unsigned char *p = (unsigned char *)s; *p; p++) {
-                if (*p < 0x20 || *p == 0x7f)
-                        *p = *p == '\n' || *p == '\t' ? ' ' : '?';
-                else if (*p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0) /* C1 controls in UTF-8 */
-                        p[0] = p[1] = '?';
+        size_t left = strlen(s), len;
+        uint32_t c;
+
+        for (char *p = s; left > 0; p += len, left -= len) {
+                if (utf8_next(p, left, &len, &c) && !steers_terminal(c))
+                        continue;
+                memset(p, *p == '\n' || *p == '\t' ? ' ' : '?', len);
         }
         return s;
+}
+
+void out_plain(struct buf *to, const char *text, size_t n)
+{
+        size_t len;
+        uint32_t c;
+
+        for (; n > 0; text += len, n -= len)
+                if (!utf8_next(text, n, &len, &c))
+                        buf_puts(to, UTF8_REPLACEMENT);
+                else if (c == '\n' || c == '\t' || !steers_terminal(c))
+                        buf_append(to, text, len);
 }
 
 /* Colours carry no information of their own: green is at work or well, yellow wants a look, red has
@@ -214,25 +237,29 @@ void out_label(const char *label, enum column_kind kind, const char *value)
                 out_state(text, text);
         else
                 fputs(text, stdout);
-        if (kind == COLUMN_TIME && value && *value && out_is_terminal())
-                printf(" (%s)", value);
+        if (kind == COLUMN_TIME && value && *value && out_is_terminal()) {
+                CLEAN(cleanup_free) char *exact = out_sanitize(xstrdup(value));
+
+                printf(" (%s)", exact);
+        }
         putchar('\n');
 }
 
-/* Indented text of a value. The library escapes what JSON wants escaped; the other controls that a
- * terminal obeys (delete, and C1 in UTF-8) can only stand in strings, and are escaped here. */
+/* Indented text of a value. The library escapes what JSON wants escaped; the rest of what steers a
+ * terminal can only stand in strings, and is escaped here. */
 static char *json_pretty(const json_t *value)
 {
         CLEAN(cleanup_free) char *text = json_dumps(value, JSON_INDENT(2) | JSON_ENCODE_ANY);
         struct buf b = BUF_INIT;
 
-        for (const unsigned char *p = (const unsigned char *)text; p && *p; p++) {
-                bool is_c1 = *p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0;
+        size_t left = text ? strlen(text) : 0, len;
+        uint32_t c;
 
-                if (is_c1 || *p == 0x7f)
-                        buf_appendf(&b, "\\u%04x", is_c1 ? *++p : *p);
+        for (const char *p = text; left > 0; p += len, left -= len) {
+                if (utf8_next(p, left, &len, &c) && c != '\n' && steers_terminal(c))
+                        buf_appendf(&b, "\\u%04x", (unsigned)c);
                 else
-                        buf_putc(&b, (char)*p);
+                        buf_append(&b, p, len);
         }
         return b.len > 0 ? buf_take(&b) : xstrdup("null");
 }

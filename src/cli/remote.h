@@ -46,8 +46,10 @@ struct remote_stream {
         int fd;       /* -1: what comes is dropped */
         size_t piece; /* what a write may take at once without blocking for long */
         struct buf waiting;
-        size_t written; /* of waiting; all of it is dropped at once, because moving is dear */
-        uint64_t at;    /* offset after the last byte that came */
+        size_t written;  /* of waiting; all of it is dropped at once, because moving is dear */
+        uint64_t at;     /* offset after the last byte that came */
+        bool plain;      /* without what steers a terminal */
+        struct buf part; /* then: the beginning of a character whose rest has not come */
 };
 
 enum { REMOTE_MAX_SIGNALS = 8 };

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "cli/output.h"
 #include "cli/remote.h"
 #include "cli/signals.h"
@@ -59,6 +60,17 @@ void remote_write(struct remote *m, int stream)
         }
 }
 
+/* A character may come in two pieces. */
+static void append_plain(struct remote_stream *s, const char *data, size_t len)
+{
+        size_t later;
+
+        buf_append(&s->part, data, len);
+        later = utf8_unfinished(buf_str(&s->part), s->part.len);
+        out_plain(&s->waiting, buf_str(&s->part), s->part.len - later);
+        buf_consume(&s->part, s->part.len - later);
+}
+
 /* Bytes from an offset; what is known already is skipped. */
 static int take_bytes(struct remote *m, int stream, uint64_t offset, const char *data, size_t len,
                       struct err *err)
@@ -79,7 +91,9 @@ static int take_bytes(struct remote *m, int stream, uint64_t offset, const char 
                 buf_consume(&s->waiting, s->written);
                 s->written = 0;
         }
-        if (s->fd >= 0)
+        if (s->fd >= 0 && s->plain)
+                append_plain(s, data + known, len - (size_t)known);
+        else if (s->fd >= 0)
                 buf_append(&s->waiting, data + known, len - (size_t)known);
         return buf_failed(&s->waiting) ? err_set(err, ERR_TOO_LARGE, "the output is too large") : 0;
 }

@@ -138,8 +138,10 @@ void remote_done(struct remote *m)
         sse_decoder_done(&m->sse);
         buf_done(&m->refusal);
         buf_done(&m->piece);
-        buf_done(&m->out[0].waiting);
-        buf_done(&m->out[1].waiting);
+        for (int i = 0; i < 2; i++) {
+                buf_done(&m->out[i].waiting);
+                buf_done(&m->out[i].part);
+        }
 }
 
 /* The request */

@@ -80,12 +80,13 @@ static void wipe_and_free(void *p)
         free(p);
 }
 
-/* No core dump may carry what the daemon knows, and files we make are ours alone. */
+/* No core dump may carry what the daemon knows, and files we make are ours alone. A limit of 1 says
+ * more than 0: a crash, ours or a command's, does not start the program of core_pattern either. */
 static void harden(void)
 {
         json_set_alloc_funcs(malloc, wipe_and_free);
         (void)prctl(PR_SET_DUMPABLE, 0);
-        (void)setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
+        (void)setrlimit(RLIMIT_CORE, &(struct rlimit){ 1, 1 });
         umask(077);
         signal(SIGPIPE, SIG_IGN);
         signal(SIGXFSZ, SIG_IGN); /* a write past a limit is an error like a full disk */

@@ -5,6 +5,7 @@ struct known {
         const struct tree_entry *now, *ours; /* ours: NULL when there is nothing */
         const struct tree_entry *was;        /* NULL: it was not there, or nobody knows */
         uint32_t umask;
+        bool ours_shared;
 };
 
 /* Whether a umask on the way makes `to` out of `from`. */
@@ -78,7 +79,10 @@ static struct merge_verdict decide_same(const struct known *k)
         bool applies = is_file(k->now) && is_file(k->was) && they_changed_mode(k) &&
                        !we_changed_mode(k) && mode_for(k) != k->ours->mode;
 
-        return verdict(k, applies ? MERGE_MODE : MERGE_NOTHING);
+        if (!applies)
+                return verdict(k, MERGE_NOTHING);
+        /* Its other name keeps the mode that it has. */
+        return verdict(k, k->ours_shared ? MERGE_PUT : MERGE_MODE);
 }
 
 static struct merge_verdict decide_put(const struct known *k)
@@ -104,6 +108,7 @@ struct merge_verdict merge_decide(const struct change *c, const struct merge_loc
                 .ours = local->is_there ? &local->entry : NULL,
                 .was = c->has_was ? &c->was : NULL,
                 .umask = umask,
+                .ours_shared = local->is_shared,
         };
 
         /* What is unknown is equal to nothing, so nobody takes it for unchanged. The time of a

@@ -10,6 +10,7 @@ struct merge_local {
         bool is_there;
         struct tree_entry entry; /* TREE_UNKNOWN: something that is no file, link or directory */
         int64_t ctime_ns;
+        bool is_shared; /* a file with another name, maybe outside of the workspace */
 };
 
 enum merge_what {

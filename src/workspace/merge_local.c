@@ -264,6 +264,7 @@ int merge_look(struct merge *m, const struct change *c, struct merge_look *ret, 
         ret->local.is_there = r > 0;
         if (r > 0 && S_ISDIR(ret->st.st_mode))
                 ret->local.entry.kind = TREE_DIR; /* a mount point too; nothing gets beneath it */
+        ret->local.is_shared = S_ISREG(ret->st.st_mode) && ret->st.st_nlink > 1;
         ret->local.ctime_ns = nanoseconds(ret->st.st_ctim);
         if (c->was_by_time)
                 ret->local.ctime_ns = MAX(ret->local.ctime_ns, dir_moved_ns(m));

@@ -14,7 +14,15 @@ const axe = readFileSync(`${modules}/axe-core/axe.min.js`, "utf8");
 const patience = Number(process.env.TEST_PATIENCE ?? 1);
 const browser = await chromium.launch({
 	executablePath: chromiumPath,
-	args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-crash-reporter", "--disable-background-networking"],
+	args: [
+		"--no-sandbox",
+		"--disable-dev-shm-usage",
+		"--disable-gpu",
+		"--disable-crash-reporter",
+		"--disable-background-networking",
+		// Names of nobody, for pages from elsewhere (test_cross_site.py).
+		"--host-resolver-rules=MAP *.example 127.0.0.1",
+	],
 });
 const objects = {};
 let opened = 0;

@@ -18,6 +18,7 @@ import http.client
 import json
 import os
 import pathlib
+import pty
 import re
 import select
 import shutil
@@ -517,6 +518,30 @@ class BerthTest(unittest.TestCase):
         answer = self.req(method, path, body, **more)
         self.assert_status(answer, status)
         return answer.json
+
+    def terminal(self, *args, typed=b"", env=None):
+        """Run it on a terminal of its own: (status, all that arrived there)."""
+        parent, child = pty.openpty()
+        try:
+            process = subprocess.Popen([BINARIES["normal"], *args], stdin=child, stdout=child, stderr=child, close_fds=True,
+                                       env={**os.environ, "BERTH_DATA": str(self.daemon.data), "TERM": "xterm",
+                                            **(env or {})})
+            os.close(child)
+            seen = b""
+            if typed:
+                os.write(parent, typed)
+            while True:
+                self.assertTrue(select.select([parent], [], [], 30)[0], "the command says nothing more")
+                try:
+                    data = os.read(parent, 65536)
+                except OSError:  # the other side is gone
+                    break
+                if not data:
+                    break
+                seen += data
+            return process.wait(30), seen.decode("utf-8", "replace")
+        finally:
+            os.close(parent)
 
     def cli(self, *args, **more):
         return self.daemon.cli(*args, **more)

@@ -47,7 +47,7 @@ class AwsSecretsTest(BerthTest):
         proc = pathlib.Path(f"/proc/{self.daemon.process.pid}")
         for name in ("cmdline", "environ"):
             self.assertNotIn(MARK.encode(), (proc / name).read_bytes())
-        self.assertRegex((proc / "limits").read_text(), r"Max core file size +0 +0 ")
+        self.assertRegex((proc / "limits").read_text(), r"Max core file size +1 +1 ")
         for path in self.daemon.data.rglob("*"):
             if path.is_file():
                 self.assertNotIn(MARK.encode(), path.read_bytes(), path)

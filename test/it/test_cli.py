@@ -3,9 +3,7 @@ when something is wrong, and how it exits."""
 
 import json
 import os
-import pty
 import re
-import select
 import subprocess
 import unittest
 
@@ -14,7 +12,7 @@ from berthtest import BINARIES, BUILD, SOURCE, BerthTest
 BERTH = BINARIES["normal"]
 RUN = "7b2f0a52-8a53-4c8e-9d4e-0a4e3f6f6a11"
 MISSING = "00000000-0000-4000-8000-000000000000"
-ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7fend"
+ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\u202e\u2066end"
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
@@ -39,30 +37,6 @@ class CliTest(BerthTest):
 
     def labels(self, text):
         return {m[1]: m[2] for m in re.finditer(r"^(\S[^:\n]*?) {2,}(.*)$", text, re.M)}
-
-    def terminal(self, *args, typed=b"", env=None):
-        """Run it on a terminal of its own: (status, all that arrived there)."""
-        parent, child = pty.openpty()
-        try:
-            process = subprocess.Popen([BERTH, *args], stdin=child, stdout=child, stderr=child, close_fds=True,
-                                       env={**os.environ, "BERTH_DATA": str(self.daemon.data), "TERM": "xterm",
-                                            **(env or {})})
-            os.close(child)
-            seen = b""
-            if typed:
-                os.write(parent, typed)
-            while True:
-                self.assertTrue(select.select([parent], [], [], 30)[0], "the command says nothing more")
-                try:
-                    data = os.read(parent, 65536)
-                except OSError:  # the other side is gone
-                    break
-                if not data:
-                    break
-                seen += data
-            return process.wait(30), seen.decode("utf-8", "replace")
-        finally:
-            os.close(parent)
 
 
 class CompanyTest(CliTest):
@@ -232,7 +206,7 @@ class HostileTest(CliTest):
     def assert_tame(self, text, colours=False):
         if colours:
             text = re.sub(r"\x1b\[[0-9]*m", "", text)
-        self.assertEqual(re.findall(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", text.replace("\r\n", "\n")), [])
+        self.assertEqual(re.findall(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]", text.replace("\r\n", "\n")), [])
 
     def setUp(self):
         super().setUp()
@@ -256,6 +230,19 @@ class HostileTest(CliTest):
                 _, seen = self.terminal(*args, typed=b"n\n" if "delete" in args else b"")
                 self.assert_tame(seen.replace("^[", ""), colours=True)
                 self.assertNotIn("owned\x07", seen)
+
+    def test_output_of_a_command_of_somebody_else(self):
+        """On a terminal it does not steer it, unless that is asked for; in a pipe it is what was written."""
+        local = next(e for e in self.ok("GET", f"/api/companies/{self.acme['id']}/environments") if e["driver"] == "local")
+        lease = self.acquire(local)["lease"]["id"]
+        self.addCleanup(self.req, "POST", f"/api/environment-leases/{lease}/release", {})
+        said = f"one {ESCAPES}\ttwo \u00e4\n"
+        done = self.ok("POST", f"/api/environment-leases/{lease}/execute",
+                       {"command": "/bin/cat", "stdin": said, "cwd": "/"})
+        self.assertEqual(self.cli("lease", "output", lease, done["execId"])[1], said)
+        status, seen = self.terminal("lease", "output", lease, done["execId"])
+        self.assertEqual((status, seen), (0, "one ]0;owned[2J31mend\ttwo \u00e4\r\n"))
+        self.assertIn("\x1b[2J", self.terminal("lease", "output", lease, done["execId"], "--raw")[1])
 
     def test_nothing_is_lost_in_json(self):
         self.assertEqual(self.json("env", "show", self.env["id"])["name"], f"box{ESCAPES}")

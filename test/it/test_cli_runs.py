@@ -3,6 +3,7 @@
 import collections
 import json
 import os
+import re
 import signal
 import subprocess
 import unittest
@@ -37,6 +38,17 @@ class CliRunsTest(WakeTest):
         self.assertEqual(self.run_cli("runs", "logs", run["id"]).stdout, "hello\n")
         records = [json.loads(line) for line in self.run_cli("runs", "logs", run["id"], "--json").stdout.splitlines()]
         self.assertIn(("stdout", "hello\n"), [(r["stream"], r["chunk"]) for r in records])
+
+    def test_a_log_does_not_steer_a_terminal(self):
+        """What an agent writes is there in a pipe; who looks on a terminal gets no control characters from it."""
+        self.process(r"printf 'a\033]0;owned\007\033[2Jb\302\233 31mc\342\200\256d\n'")
+        done = self.run_cli("agent", "wake", "Ada", "--follow")
+        self.assertEqual(done.stdout, "a\x1b]0;owned\x07\x1b[2Jb\x9b 31mc\u202ed\n")
+        (run,) = self.ok("GET", f"/api/companies/{self.acme['id']}/heartbeat-runs")
+        for args in (["runs", "logs", run["id"]], ["runs", "logs", "-f", run["id"]], ["runs", "logs", "--json", run["id"]]):
+            _, seen = self.terminal(*args)
+            self.assertEqual(re.findall(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", seen.replace("\r\n", "\n")), [], args)
+            self.assertIn("31mc", seen)
 
     def test_a_run_that_fails(self):
         self.process("echo no; exit 3")

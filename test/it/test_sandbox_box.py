@@ -516,6 +516,22 @@ class RootlessTest(unittest.TestCase):
         with self.assertRaisesRegex(AssertionError, "/etc/subuid"):
             self.box(first=FIRST + 2 * IDS)
 
+    def own_root(self):
+        root = small_root(self.folder / "root")
+        for path in (root, *root.rglob("*")):
+            os.chown(path, USER, USER)
+        return str(root)
+
+    def test_root_inside_changes_a_rootfs_of_the_user(self):
+        box = self.box(rootfs=self.own_root(), root=True)
+        out, _ = box.shell("id -u; id -G; echo x >>/etc/group && rm /bin/ls && mkdir /var/x && echo changed", env={"PATH": "/bin"})
+        self.assertEqual(out.split(), ["0", "0", "changed"])
+
+    def test_root_with_nested_sandboxes_is_refused(self):
+        """Root inside could give itself the id of the user who starts the sandbox."""
+        with self.assertRaisesRegex(AssertionError, f"could become user {USER}"):
+            self.box(rootfs=self.own_root(), root=True, nested=True)
+
     def test_killed(self):
         box = self.box(processes=30, memory=1 << 30)
         self.assertEqual(box.report["processes"], "rlimit")

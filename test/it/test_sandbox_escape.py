@@ -18,7 +18,7 @@ import threading
 import unittest
 
 from berthtest import ident, wait_until
-from escapetest import ESCAPE, HostileTest, bare, descendants, ids_of
+from escapetest import ESCAPE, USER_ID, HostileTest, bare, descendants, ids_of
 
 READ_ONLY = ("/usr",)
 
@@ -46,8 +46,39 @@ class Canaries:
             file.unlink(missing_ok=True)
 
 
+SUPERVISOR = 2_000_000_000  # whom PID 1 is, as the box counts
+
+
 class EscapeCases:
     """The cases; the classes below say whose daemon it is."""
+
+    def setUp(self):
+        self.rootfs_dir = self.temp_dir()
+        self.rootfs_dir.chmod(0o755)
+        self.daemon_env = {**self.daemon_env, "BERTH_SANDBOX_ROOTFS_DIRS": str(self.rootfs_dir)}
+        super().setUp()
+
+    def system(self):
+        """The root of a system of the daemon's user, as small as it gets, with the programs in it: setuid, with file
+        capabilities."""
+        rootfs = self.rootfs_dir / "system"
+        rootfs.mkdir(mode=0o755)
+        for name in ("bin", "dev", "proc", "tmp", "etc", "home", "workspace", "usr", "sys", "root", "run", "var"):
+            (rootfs / name).mkdir()
+        program = rootfs / "bin/escape"
+        shutil.copy2(ESCAPE, program)
+        owner = USER_ID if self.as_user else 0
+        for path in (rootfs, *rootfs.rglob("*")):
+            os.chown(path, owner, owner)
+        os.chmod(program, 0o6755)
+        os.setxattr(program, "security.capability", bytes([1, 0, 0, 2, 0, 0, 0x20, 0] + [0] * 12))
+        return str(rootfs)
+
+    def root_box(self, **config):
+        """A box whose commands are root inside."""
+        box = self.box(rootfs=self.system(), user="root", **config)
+        self.home[ident(box)] = "/bin"
+        return box
 
     # Files of the host.
 
@@ -316,6 +347,45 @@ class EscapeCases:
         box, by = self.limited("maxOpenFiles", 256)
         self.flooded(box, by, "open-files", 1024)
 
+    # Root inside: it may do a little more, and none of that reaches beyond the box.
+
+    def test_root_inside(self):
+        box = self.root_box()
+        canaries = self.canaries(self.daemon.data)
+        for case, *args in (("enter-init",), ("exe", "1"), ("keys",), ("bpf",), ("perf",), ("io-uring",), ("userfaultfd",),
+                            ("kernel-image",), ("modules",), ("clock",), ("messages",), ("administration",), ("setns",),
+                            ("unshare",), ("clone3",), ("other-doors",), ("raw",), ("vsock",), ("netlink",), ("families",),
+                            ("mount",), ("mount-api",), ("remount", "/"), ("devices",), ("mknod", "/tmp", "/dev", "/root"),
+                            ("handle",), ("settings",), ("kernel-memory",), ("cgroups",), ("shares",), ("read-child",),
+                            ("descriptors",), ("terminal",), ("find", canaries.word), ("open", *canaries.files)):
+            with self.subTest(case):
+                self.held(box, case, *args)
+        pid = self.box_pid(box)
+        self.held(box, "kill-init")
+        self.held(box, "cwd")
+        self.assertEqual(self.box_pid(box), pid)
+        self.assertNotIn(0, set().union(*(ids_of(p) for p in (pid, *descendants(pid)))))
+
+    def test_root_inside_does_not_become_the_supervisor(self):
+        """Neither its user nor a member of its group, which is the daemon's own where that is no root."""
+        self.held(self.root_box(), "supervisor", SUPERVISOR)
+
+    def test_pid_1_believes_no_forged_sender(self):
+        """A signal from outside has no sender inside; who queues a signal may say so too."""
+        box = self.root_box()
+        pid = self.box_pid(box)
+        for _ in range(3):
+            self.assertRegex(self.held(box, "forge-signal"), r"[1-9]\d* of \d+ signals were accepted")
+        self.held(box, "cwd")  # a box that stops starts nothing
+        self.assertEqual(self.ok("GET", f"/api/environment-leases/{ident(box)}")["status"], "active")
+        os.kill(pid, signal.SIGTERM)  # the host's word still counts
+        wait_until(lambda: not os.path.exists(f"/proc/{pid}"), "the box has stopped")
+
+    def test_a_crash_does_not_start_the_hosts_handler(self):
+        """core(5): with a limit of 1 byte the kernel does not run the program of core_pattern, which is the host's root."""
+        limits = self.sh(self.box(), "cat /proc/self/limits")
+        self.assertRegex(limits, r"Max core file size +1 +1 ")
+
     # Sandboxes inside: allowed when asked for, and then still nothing of the host.
 
     def test_nested_sandboxes(self):
@@ -333,59 +403,28 @@ class EscapeCases:
 class RootDaemonTest(EscapeCases, HostileTest):
     """The daemon is root: boxes get ids of a range of their own."""
 
-    def setUp(self):
-        self.rootfs_dir = self.temp_dir()
-        self.rootfs_dir.chmod(0o755)
-        self.daemon_env = {**self.daemon_env, "BERTH_SANDBOX_ROOTFS_DIRS": str(self.rootfs_dir)}
-        super().setUp()
-
     def test_disk_of_an_image(self):
         box, by = self.limited("diskMb", 32, storage="image")
         self.assertEqual(by, "image")
         self.flooded(box, by, "disk", 96, *(d for d in self.writable(box) if d != "/dev/shm"))  # which is memory
-
-    def system(self):
-        """The root of a system, as small as it gets, with the programs in it: setuid, with file capabilities."""
-        rootfs = self.rootfs_dir / "system"
-        rootfs.mkdir(mode=0o755)
-        for name in ("bin", "dev", "proc", "tmp", "etc", "home", "workspace", "usr", "sys", "root", "run", "var"):
-            (rootfs / name).mkdir()
-        program = rootfs / "bin/escape"
-        shutil.copy2(ESCAPE, program)
-        os.chown(program, 0, 0)
-        os.chmod(program, 0o6755)
-        os.setxattr(program, "security.capability", bytes([1, 0, 0, 2, 0, 0, 0x20, 0] + [0] * 12))
-        return str(rootfs)
 
     def test_setuid_files_of_the_operators_root(self):
         box = self.box(rootfs=self.system())
         self.home[ident(box)] = "/bin"
         self.held(box, "privileged", "/bin/escape")
 
-    def test_root_inside(self):
-        """Commands that are root of the box and may do a little more; none of that reaches beyond it."""
-        box = self.box(rootfs=self.system(), user="root")
-        self.home[ident(box)] = "/bin"
-        canaries = self.canaries(self.daemon.data)
-        for case, *args in (("enter-init",), ("exe", "1"), ("keys",), ("bpf",), ("perf",), ("io-uring",), ("userfaultfd",),
-                            ("kernel-image",), ("modules",), ("clock",), ("messages",), ("administration",), ("setns",),
-                            ("unshare",), ("clone3",), ("other-doors",), ("raw",), ("vsock",), ("netlink",), ("families",),
-                            ("mount",), ("mount-api",), ("remount", "/"), ("devices",), ("mknod", "/tmp", "/dev", "/root"),
-                            ("handle",), ("settings",), ("kernel-memory",), ("cgroups",), ("shares",), ("read-child",),
-                            ("descriptors",), ("terminal",), ("find", canaries.word), ("open", *canaries.files)):
-            with self.subTest(case):
-                self.held(box, case, *args)
-        pid = self.box_pid(box)
-        self.held(box, "kill-init")
-        self.held(box, "cwd")
-        self.assertEqual(self.box_pid(box), pid)
-        self.assertNotIn(0, set().union(*(ids_of(p) for p in (pid, *descendants(pid)))))
-
 
 class UserDaemonTest(EscapeCases, HostileTest):
     """The daemon is an ordinary user's, with ids from /etc/subuid."""
 
     as_user = True
+
+    def test_nested_sandboxes_of_root_are_refused(self):
+        """Root inside gives a namespace of its own making any mapped id, and the supervisor's is the daemon's own."""
+        answer = self.req("POST", f"/api/companies/{ident(self.company())}/environments",
+                          {"name": "deep", "driver": "sandbox",
+                           "config": {"provider": "berth", "rootfs": self.system(), "user": "root", "nestedSandbox": True}})
+        self.assert_error(answer, 422, contains="needs a daemon that runs as root")
 
 
 class WithoutSandboxTest(unittest.TestCase):
@@ -412,7 +451,7 @@ class WithoutSandboxTest(unittest.TestCase):
                      ("keys",), ("bpf",), ("perf",), ("io-uring",), ("userfaultfd",), ("kernel-image",), ("modules",),
                      ("clock",), ("messages",), ("administration",), ("unshare",), ("clone3",), ("setns",), ("raw",),
                      ("netlink",), ("families",), ("mount",), ("mount-api",), ("remount", "/"),
-                     ("devices",), ("mknod", self.folder), ("ids",), ("setuid", self.folder), ("exe", "self"),
+                     ("devices",), ("mknod", self.folder), ("ids",), ("supervisor", SUPERVISOR), ("setuid", self.folder), ("exe", "self"),
                      ("settings",), ("kernel-memory",), ("cgroups",), ("shares",), ("open-files", "256"),
                      ("fork-bomb", "8"), ("memory", "anonymous", "8"), ("memory", "together", "16"),
                      ("memory", "memfd", "8"), ("memory", "shared", "16"), ("disk", "4", self.folder),

@@ -342,6 +342,26 @@ static void test_parents_that_went_away(void **state)
         expect_text(t, KEPT("replaced"), "ours");
 }
 
+/* A file of the workspace may have another name outside of it, in a package manager's store for
+ * one. */
+static void test_other_names_keep_their_mode(void **state)
+{
+        struct trees *t = *state;
+        struct stat st;
+
+        mock_file(&t->was, "f", "text");
+        staged(t);
+        assert_int_equal(linkat(t->w.ws, "f", t->w.root_fd, "outside", 0), 0);
+        mock_file(&t->now, "f", "text");
+        mock_find(&t->now, "f")->mode = 0755;
+        merge(t);
+        assert_int_equal(fstatat(t->w.ws, "f", &st, 0), 0);
+        assert_int_equal(st.st_mode & 0777, 0755);
+        assert_int_equal(fstatat(t->w.root_fd, "outside", &st, 0), 0);
+        assert_int_equal(st.st_mode & 0777, 0644);
+        expect_text(t, "f", "text");
+}
+
 /* Links are never followed: neither on the way nor at the end of it. */
 static void test_links_are_not_followed(void **state)
 {
@@ -945,6 +965,7 @@ int main(void)
                 TEST(test_directory_becomes_file),
                 TEST(test_file_becomes_directory),
                 TEST(test_parents_that_went_away),
+                TEST(test_other_names_keep_their_mode),
                 TEST(test_links_are_not_followed),
                 TEST(test_deletion_behind_a_link),
                 TEST(test_what_is_no_file),

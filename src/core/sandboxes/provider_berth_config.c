@@ -349,6 +349,18 @@ static void check_storage(struct check *c, const json_t *config)
                              "\"memory\".");
 }
 
+/* The supervisor is the daemon's own user there, and mapped: root of a namespace inside could
+ * become it. */
+static void check_nested_root(struct check *c, const json_t *config)
+{
+        if (says(config, "user", "root") &&
+            json_is_true(json_object_get(config, "nestedSandbox")) && geteuid() != 0)
+                check_custom(c, "nestedSandbox",
+                             "nestedSandbox with user \"root\" needs a daemon that runs as root: "
+                             "otherwise root inside could become the daemon's own user. Use user "
+                             "\"agent\", or leave nestedSandbox out.");
+}
+
 static void check_rootfs(struct check *c, const struct runtime *rt, const json_t *config)
 {
         CLEAN(err_done) struct err err = { 0 };
@@ -366,6 +378,7 @@ int berth_check(const struct runtime *rt, const json_t *config, struct err *err)
         check_rootfs(&c, rt, config);
         check_network(&c, rt, config);
         check_storage(&c, config);
+        check_nested_root(&c, config);
         return check_end_config(&c, err);
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
@@ -114,6 +115,34 @@ static void say_ids(char **args)
         refused("still user %u without capabilities", real);
 }
 
+/* Whoever is the supervisor outside: a user with a group. By groups only what the kernel says in
+ * the end counts. */
+static void become_supervisor(char **args)
+{
+        uid_t id = (uid_t)strtoul(args[0], NULL, 10);
+        gid_t list[2] = { id, 0 }, now[64];
+        int n;
+
+        must_fail(setuid(id), "setuid");
+        must_fail(setreuid(id, (uid_t)-1), "setreuid");
+        must_fail(setresuid((uid_t)-1, (uid_t)-1, id), "setresuid");
+        must_fail(setgid(id), "setgid");
+        must_fail(setregid((gid_t)-1, id), "setregid");
+        must_fail(setresgid(id, (gid_t)-1, (gid_t)-1), "setresgid");
+        for (size_t len = 1; len <= 2; len++) {
+                (void)syscall(SYS_setgroups, len, list);
+                n = getgroups(sizeof(now) / sizeof(now[0]), now);
+                for (int i = 0; i < n; i++)
+                        if (now[i] == id)
+                                escaped("joined group %u", id);
+                refused("setgroups: %d groups", n);
+        }
+        (void)syscall(SYS_setfsuid, id);
+        must_fail((uid_t)syscall(SYS_setfsuid, -1) == id ? 0 : -1, "setfsuid");
+        (void)syscall(SYS_setfsgid, id);
+        must_fail((gid_t)syscall(SYS_setfsgid, -1) == id ? 0 : -1, "setfsgid");
+}
+
 static int run_ids(void *ctx)
 {
         execl(ctx, ctx, "ids", NULL);
@@ -173,6 +202,7 @@ const struct escape_case device_cases[] = {
         { "mknod", "DIR...", 1, make_device },
         { "terminal", "", 0, type_for_others },
         { "ids", "", 0, say_ids },
+        { "supervisor", "ID", 1, become_supervisor },
         { "privileged", "FILE...", 1, run_privileged },
         { "setuid", "DIR...", 1, make_privileged },
         { 0 },

@@ -107,6 +107,29 @@ static void kill_init(char **args)
         refused("all others: %d", kill(-1, SIGCONT));
 }
 
+/* Stop signals that claim to come from outside: whoever queues one writes the sender into it. As
+ * above, the test looks from outside. */
+static void forge_signal(char **args)
+{
+        static const int codes[] = { SI_QUEUE, SI_TIMER,   SI_MESGQ, SI_ASYNCIO, SI_SIGIO,
+                                     SI_TKILL, SI_ASYNCNL, SI_USER,  SI_KERNEL };
+        static const int signals[] = { SIGTERM, SIGINT, SIGCHLD };
+        int pidfd = (int)syscall(SYS_pidfd_open, 1, 0);
+        unsigned tried = 0, delivered = 0;
+
+        for (size_t s = 0; s < sizeof(signals) / sizeof(signals[0]); s++)
+                for (size_t c = 0; c < sizeof(codes) / sizeof(codes[0]); c++) {
+                        siginfo_t info = { .si_signo = signals[s], .si_code = codes[c] };
+
+                        tried += 3;
+                        delivered += syscall(SYS_rt_sigqueueinfo, 1, signals[s], &info) == 0;
+                        delivered += syscall(SYS_rt_tgsigqueueinfo, 1, 1, signals[s], &info) == 0;
+                        delivered +=
+                                syscall(SYS_pidfd_send_signal, pidfd, signals[s], &info, 0) == 0;
+                }
+        refused("%u of %u signals were accepted", delivered, tried);
+}
+
 /* The same user's processes by calls that a box has no need for. */
 static void read_child(char **args)
 {
@@ -167,11 +190,8 @@ static void check_status(char **args)
 }
 
 const struct escape_case process_cases[] = {
-        { "find-process", "WORD", 1, find_process },
-        { "signal", "PID...", 1, signal_process },
-        { "enter-init", "[PID]", 0, enter_init },
-        { "kill-init", "", 0, kill_init },
-        { "read-child", "", 0, read_child },
-        { "status", "", 0, check_status },
-        { 0 },
+        { "find-process", "WORD", 1, find_process }, { "signal", "PID...", 1, signal_process },
+        { "enter-init", "[PID]", 0, enter_init },    { "kill-init", "", 0, kill_init },
+        { "forge-signal", "", 0, forge_signal },     { "read-child", "", 0, read_child },
+        { "status", "", 0, check_status },           { 0 },
 };
