@@ -71,7 +71,7 @@ const struct route routes_adapters[] = {
         { "GET", "/api/adapters", list_adapters, 0 },
         { "GET", "/api/adapters/:type", get_adapter, 0 },
         { "POST", "/api/companies/:companyId/adapters/:type/test-environment", test_environment,
-          ROUTE_BODY_FREE },
+          ROUTE_BODY_FREE | ROUTE_OF_COMPANY },
         { "GET", "/api/companies/:companyId/adapters/:type/models", models, 0 },
         { NULL, NULL, NULL, 0 },
 };

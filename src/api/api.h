@@ -69,6 +69,8 @@ struct call {
         void *data;
         struct socket *socket; /* what it became: socket.h */
         int (*stage)(struct call *c, struct err *err);
+        char lane_key[LANE_KEY_MAX + 1]; /* where it waits for a seat, or has one; "": nowhere */
+        bool gone;                       /* the client is */
 
         /* the answer */
         int status; /* 0: 200 */
@@ -93,6 +95,18 @@ enum {
         ROUTE_BODY_FREE = 1 << 1, /* a missing body reads as {} */
         ROUTE_RAW_BODY = 1 << 2,  /* the body is bytes; the handler takes them from the exchange */
         ROUTE_SOCKET = 1 << 3,    /* a WebSocket: socket.h */
+        /* It may wait for somebody else, so it needs a seat in the lane of what its first parameter
+         * names: lane.h. */
+        ROUTE_OF_ENVIRONMENT = 1 << 8,
+        ROUTE_OF_LEASE = 1 << 9,
+        ROUTE_OF_RUN = 1 << 10,
+        ROUTE_OF_PLACE = 1 << 11,
+        ROUTE_OF_SECRET = 1 << 12,
+        ROUTE_OF_VAULT = 1 << 13,
+        ROUTE_OF_COMPANY = 1 << 14,
+        ROUTE_OF_PLUGIN = 1 << 15,
+        ROUTE_HAS_LANE = ROUTE_OF_ENVIRONMENT | ROUTE_OF_LEASE | ROUTE_OF_RUN | ROUTE_OF_PLACE |
+                         ROUTE_OF_SECRET | ROUTE_OF_VAULT | ROUTE_OF_COMPANY | ROUTE_OF_PLUGIN,
 };
 
 struct route {

@@ -6,6 +6,7 @@
 #include "api/api.h"
 #include "api/channel.h"
 #include "api/guard.h"
+#include "api/lane.h"
 #include "api/page.h"
 #include "api/socket.h"
 #include "base/clock.h"
@@ -98,16 +99,37 @@ static int identify(struct call *c, struct err *err)
         return r;
 }
 
+static void enter_lane(struct call *c);
+
 static int first_stage(struct call *c, struct err *err)
 {
         int r = identify(c, err);
 
+        if (r >= 0 && (c->route->flags & ROUTE_HAS_LANE) && !c->lane_key[0]) {
+                r = call_take_lane(c, err);
+                if (r == 0) {
+                        c->on_loop = enter_lane; /* and all of this again, with a seat */
+                        return 0;
+                }
+        }
         /* Rights are checked by the handler; a body is not worth reading for nobody. */
         if (r >= 0 && c->body_text)
                 r = json_parse(c->body_text, c->body_len, &c->body, err);
         if (r >= 0 && !c->body && (c->route->flags & ROUTE_BODY_FREE))
                 c->body = json_object();
         return r < 0 ? r : c->route->fn(c, err);
+}
+
+/* A call that was not given its seat in time is refused, not timed out: nothing was begun. */
+static int check_seat(struct call *c, struct err *err)
+{
+        int r = c->lane_key[0] && !c->job.seat ? op_check(c->op, err) : 0;
+
+        if (r != ERR_TIMEOUT)
+                return r;
+        return err_set(err, ERR_BUSY,
+                       "Other operations of the same environment took all the time there was; try "
+                       "again shortly.");
 }
 
 static void run_handler(struct call *c, struct op *op)
@@ -119,7 +141,9 @@ static void run_handler(struct call *c, struct op *op)
         op->actor = &c->actor;
         op->run_id = c->run_id;
         c->on_loop = NULL;
-        r = c->stage ? c->stage(c, &err) : first_stage(c, &err);
+        r = check_seat(c, &err);
+        if (r >= 0)
+                r = c->stage ? c->stage(c, &err) : first_stage(c, &err);
         if (r >= 0 && buf_failed(&c->out))
                 r = err_set(&err, ERR_TOO_LARGE, "The answer is too large; ask for less.");
         if (r < 0) {
@@ -212,9 +236,20 @@ static void submit(struct call *c)
                         c->is_channel ? channel_timeout_ms() : c->rt->settings.operation_timeout_ms,
                 .urgent = c->stage != NULL,
         };
+        if (c->lane_key[0])
+                pool_job_lane(&c->job, LANE_PEERS, c->lane_key);
         r = pool_submit(c->api->pool, &c->job, &err);
         if (r < 0)
                 call_fail(c, r, &err);
+        else if (c->gone)
+                pool_cancel(c->api->pool, &c->job);
+}
+
+/* It goes on when it has a seat; until then no thread is held. */
+static void enter_lane(struct call *c)
+{
+        c->on_loop = NULL;
+        submit(c);
 }
 
 void call_continue(struct call *c, int (*stage)(struct call *c, struct err *err))
@@ -222,6 +257,7 @@ void call_continue(struct call *c, int (*stage)(struct call *c, struct err *err)
         c->stage = stage;
         c->on_loop = NULL;
         c->on_gone = NULL;
+        c->lane_key[0] = '\0'; /* nobody is waited for any more */
         submit(c);
 }
 
@@ -389,6 +425,8 @@ static void on_abort(void *ctx, struct http_exchange *x)
 {
         struct call *c = http_data(x);
 
+        if (c)
+                c->gone = true;
         if (c && c->job.run)
                 pool_cancel(c->api->pool, &c->job);
         else if (c && c->on_gone)

@@ -126,12 +126,13 @@ static int probe_config(struct call *c, struct err *err)
 const struct route routes_environments[] = {
         { "GET", "/api/companies/:companyId/environments", list_environments, 0 },
         { "GET", "/api/companies/:companyId/environments/capabilities", capabilities, 0 },
-        { "POST", "/api/companies/:companyId/environments", create, 0 },
-        { "POST", "/api/companies/:companyId/environments/probe-config", probe_config, 0 },
+        { "POST", "/api/companies/:companyId/environments", create, ROUTE_OF_COMPANY },
+        { "POST", "/api/companies/:companyId/environments/probe-config", probe_config,
+          ROUTE_OF_COMPANY },
         { "GET", "/api/environments/:id", get, 0 },
-        { "PATCH", "/api/environments/:id", update, 0 },
-        { "DELETE", "/api/environments/:id", remove_environment, 0 },
+        { "PATCH", "/api/environments/:id", update, ROUTE_OF_ENVIRONMENT },
+        { "DELETE", "/api/environments/:id", remove_environment, ROUTE_OF_ENVIRONMENT },
         { "GET", "/api/environments/:id/delete-blast-radius", blast_radius, 0 },
-        { "POST", "/api/environments/:id/probe", probe, 0 },
+        { "POST", "/api/environments/:id/probe", probe, ROUTE_OF_ENVIRONMENT },
         { NULL, NULL, NULL, 0 },
 };

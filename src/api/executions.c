@@ -476,7 +476,7 @@ static int post_resize(struct call *c, struct err *err)
 #define BASE "/api/environment-leases/:id/"
 
 const struct route routes_executions[] = {
-        { "POST", BASE "execute", execute, 0 },
+        { "POST", BASE "execute", execute, ROUTE_OF_LEASE },
         { "GET", BASE "executions", list_executions, 0 },
         { "GET", BASE "executions/:execId", get_execution, 0 },
         { "GET", BASE "executions/:execId/events", exec_stream_events, 0 },

@@ -6,12 +6,28 @@
 /* The seed's version string: its clients compare it. */
 #define SEED_VERSION "0.3.1"
 
+/* Who works and who waits, to tell a slow provider from a slow machine. */
+static void write_load(struct jw *w, const struct pool_stats *pool)
+{
+        jw_key(w, "operations");
+        jw_object(w);
+        jw_kint(w, "busy", pool->busy);
+        jw_kint(w, "queued", pool->queued);
+        jw_kint(w, "withPeers", pool->seats[LANE_PEERS]);
+        jw_kint(w, "waitingForPeers", pool->waiting[LANE_PEERS]);
+        jw_kint(w, "longestWaitMs", pool->longest_wait_ms);
+        jw_object_end(w);
+}
+
 static int get_health(struct call *c, struct err *err)
 {
         const struct settings *s = &c->rt->settings;
         bool trusted = s->mode == MODE_LOCAL_TRUSTED;
         bool anonymous = c->actor.type == ACTOR_NONE;
+        struct pool_stats pool;
         struct jw w;
+
+        pool_stats(c->api->pool, &pool);
 
         jw_init(&w, &c->out);
         jw_object(&w);
@@ -40,6 +56,8 @@ static int get_health(struct call *c, struct err *err)
                 jw_kbool(&w, "companyDeletionEnabled", true);
                 jw_object_end(&w);
                 jw_kstring(&w, "berthVersion", BERTH_VERSION);
+                jw_kbool(&w, "saturated", pool_is_saturated(&pool));
+                write_load(&w, &pool);
         }
         jw_object_end(&w);
         return 0;

@@ -167,14 +167,16 @@ static int trigger_job(struct call *c, struct err *err)
 
 const struct route routes_plugin_bridge[] = {
         { "GET", "/api/plugins/tools", list_tools, 0 },
-        { "POST", "/api/plugins/tools/execute", execute_tool, 0 },
-        { "POST", "/api/plugins/:pluginId/bridge/data", data, 0 },
-        { "POST", "/api/plugins/:pluginId/bridge/action", action, 0 },
+        { "POST", "/api/plugins/tools/execute", execute_tool, ROUTE_OF_PLUGIN },
+        { "POST", "/api/plugins/:pluginId/bridge/data", data, ROUTE_OF_PLUGIN },
+        { "POST", "/api/plugins/:pluginId/bridge/action", action, ROUTE_OF_PLUGIN },
         { "GET", "/api/plugins/:pluginId/bridge/stream/:channel", stream, 0 },
-        { "POST", "/api/plugins/:pluginId/data/:key", data, ROUTE_BODY_FREE },
-        { "POST", "/api/plugins/:pluginId/actions/:key", action, ROUTE_BODY_FREE },
+        { "POST", "/api/plugins/:pluginId/data/:key", data, ROUTE_BODY_FREE | ROUTE_OF_PLUGIN },
+        { "POST", "/api/plugins/:pluginId/actions/:key", action,
+          ROUTE_BODY_FREE | ROUTE_OF_PLUGIN },
         { "GET", "/api/plugins/:pluginId/jobs", list_jobs, 0 },
         { "GET", "/api/plugins/:pluginId/jobs/:job/runs", list_job_runs, 0 },
-        { "POST", "/api/plugins/:pluginId/jobs/:job/trigger", trigger_job, ROUTE_BODY_FREE },
+        { "POST", "/api/plugins/:pluginId/jobs/:job/trigger", trigger_job,
+          ROUTE_BODY_FREE | ROUTE_OF_PLUGIN },
         { NULL, NULL, NULL, 0 },
 };

@@ -178,12 +178,13 @@ static int rekey(struct call *c, struct err *err)
 
 const struct route routes_secrets[] = {
         { "GET", "/api/companies/:companyId/secrets", list_secrets, 0 },
-        { "POST", "/api/companies/:companyId/secrets", create, 0 },
-        { "POST", "/api/companies/:companyId/secrets/import-sealed", import_sealed, 0 },
+        { "POST", "/api/companies/:companyId/secrets", create, ROUTE_OF_COMPANY },
+        { "POST", "/api/companies/:companyId/secrets/import-sealed", import_sealed,
+          ROUTE_OF_COMPANY },
         { "GET", "/api/secrets/:id", get, 0 },
-        { "PATCH", "/api/secrets/:id", update, 0 },
-        { "DELETE", "/api/secrets/:id", remove_secret, 0 },
-        { "POST", "/api/secrets/:id/rotate", rotate, 0 },
+        { "PATCH", "/api/secrets/:id", update, ROUTE_OF_SECRET },
+        { "DELETE", "/api/secrets/:id", remove_secret, ROUTE_OF_SECRET },
+        { "POST", "/api/secrets/:id/rotate", rotate, ROUTE_OF_SECRET },
         { "GET", "/api/secrets/:id/usage", usage, 0 },
         { "GET", "/api/secrets/:id/versions", versions, 0 },
         { "GET", "/api/secrets/:id/access-events", events, 0 },

@@ -113,7 +113,7 @@ static int delete_one(struct call *c, struct err *err)
 }
 
 const struct route routes_snapshots[] = {
-        { "POST", "/api/environment-leases/:id/snapshot", make, 0 },
+        { "POST", "/api/environment-leases/:id/snapshot", make, ROUTE_OF_LEASE },
         { "GET", "/api/companies/:companyId/environment-snapshots", list, 0 },
         { "GET", "/api/companies/:companyId/environment-snapshots/:name", get, 0 },
         { "DELETE", "/api/companies/:companyId/environment-snapshots/:name", delete_one, 0 },

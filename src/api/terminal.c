@@ -511,6 +511,7 @@ static int open_terminal(struct call *c, struct err *err)
 }
 
 const struct route routes_terminal[] = {
-        { "GET", "/api/environment-leases/:id/terminal/ws", open_terminal, ROUTE_SOCKET },
+        { "GET", "/api/environment-leases/:id/terminal/ws", open_terminal,
+          ROUTE_SOCKET | ROUTE_OF_LEASE },
         { NULL, NULL, NULL, 0 },
 };

@@ -140,6 +140,17 @@ static int get_metrics(struct call *c, struct err *err)
                    "Of them, failed: the host was not reached.", atomic_load(&k->proxy.failed));
         put_metric(b, "berth_operations_busy", "gauge", "Operations that run now.", pool.busy);
         put_metric(b, "berth_operations_queued", "gauge", "Operations that wait.", pool.queued);
+        put_metric(b, "berth_operations_with_peers", "gauge",
+                   "Operations that run now and may wait for providers, hosts, boxes and vaults.",
+                   pool.seats[LANE_PEERS]);
+        put_metric(b, "berth_operations_waiting_for_peers", "gauge",
+                   "Operations that wait until one of those is done.", pool.waiting[LANE_PEERS]);
+        put_metric(b, "berth_operations_longest_wait_milliseconds", "gauge",
+                   "How long the operation that came first has waited.",
+                   (uint64_t)pool.longest_wait_ms);
+        put_metric(b, "berth_operations_saturated", "gauge",
+                   "1 while an operation has waited for more than a second.",
+                   pool_is_saturated(&pool));
         put_metric(b, "berth_operations_refused_total", "counter",
                    "Operations refused because the queue was full.", pool.refused);
         return store_read(c->op, c->rt->store, put_gauges, c, err);
@@ -147,7 +158,7 @@ static int get_metrics(struct call *c, struct err *err)
 
 const struct route routes_watch[] = {
         { "GET", "/api/leaks", get_leaks, 0 },
-        { "POST", "/api/places/:id/close", close_place, ROUTE_BODY_FREE },
+        { "POST", "/api/places/:id/close", close_place, ROUTE_BODY_FREE | ROUTE_OF_PLACE },
         { "POST", "/api/places/:id/forget", forget_place, ROUTE_BODY_FREE },
         { "GET", "/metrics", get_metrics, 0 },
         { NULL, NULL, NULL, 0 },

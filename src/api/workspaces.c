@@ -214,9 +214,11 @@ static int discard(struct call *c, struct err *err)
 
 const struct route routes_workspaces[] = {
         { "GET", "/api/environment-leases/:id/workspace", get, 0 },
-        { "GET", "/api/environment-leases/:id/workspace/diff", diff, 0 },
-        { "POST", "/api/environment-leases/:id/workspace/stage", stage, 0 },
-        { "POST", "/api/environment-leases/:id/workspace/restore", restore, ROUTE_BODY_FREE },
-        { "POST", "/api/environment-leases/:id/workspace/discard", discard, ROUTE_BODY_FREE },
+        { "GET", "/api/environment-leases/:id/workspace/diff", diff, ROUTE_OF_LEASE },
+        { "POST", "/api/environment-leases/:id/workspace/stage", stage, ROUTE_OF_LEASE },
+        { "POST", "/api/environment-leases/:id/workspace/restore", restore,
+          ROUTE_BODY_FREE | ROUTE_OF_LEASE },
+        { "POST", "/api/environment-leases/:id/workspace/discard", discard,
+          ROUTE_BODY_FREE | ROUTE_OF_LEASE },
         { NULL, NULL, NULL, 0 },
 };

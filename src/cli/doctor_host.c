@@ -228,6 +228,11 @@ static void add_daemon(struct doctor_report *d, struct berth *api)
                    cli_printf(d->cli, "%s at %s%s%s", cli_text(health, "status"),
                               berth_address(api), *version ? ", version " : "", version),
                    "see the daemon's log");
+        if (json_is_true(json_object_get(health, "saturated")))
+                doctor_add(d, "operations", DOCTOR_LIMITED,
+                           "some wait for others of the same environment, or for a thread",
+                           "find the slow provider or host in the daemon's log; see peer_threads "
+                           "in berth.toml(5)");
 }
 
 /* A handle of its own, because a diagnosis must not wait as long as a request may. */

@@ -320,6 +320,9 @@ static void load_limits(struct loader *l, struct settings *s)
         s->ssh_timeout_ms =
                 number(l, (struct source){ "ssh_timeout_ms", "BERTH_SSH_TIMEOUT_MS", NULL }, 20000,
                        100, 600000);
+        s->peer_silence_ms =
+                number(l, (struct source){ "peer_silence_ms", "BERTH_PEER_SILENCE_MS", NULL },
+                       60000, 100, 3600000);
         s->close_timeout_ms =
                 number(l, (struct source){ "close_timeout_ms", "BERTH_CLOSE_TIMEOUT_MS", NULL },
                        60000, 10, 3600000);
@@ -461,6 +464,13 @@ static int load_all(struct loader *l, const struct cli_serve_options *flags, str
                 l, (struct source){ "op_threads", "BERTH_OP_THREADS", NULL }, 16, 1, 256);
         c->op_queue = (unsigned)number(l, (struct source){ "op_queue", "BERTH_OP_QUEUE", NULL },
                                        1024, 1, 100000);
+        c->peer_threads = (unsigned)number(
+                l, (struct source){ "peer_threads", "BERTH_PEER_THREADS", NULL }, 16, 1, 256);
+        c->peer_threads_each = (unsigned)number(
+                l, (struct source){ "peer_threads_each", "BERTH_PEER_THREADS_EACH", NULL },
+                MIN(8, c->peer_threads), 1, 256);
+        c->peer_queue = (unsigned)number(
+                l, (struct source){ "peer_queue", "BERTH_PEER_QUEUE", NULL }, 256, 1, 100000);
         if (c->is_private) /* what the settings say is for the daemon with a port */
                 c->listen = "127.0.0.1:0";
         load_settings(l, flags, c);

@@ -18,6 +18,9 @@ struct config {
         const char *secrets_key_file; /* NULL: not given */
         bool is_private;              /* no port; ends by itself (daemon/idle.h) */
         unsigned op_threads, op_queue;
+        /* Of operations that wait for providers, hosts and boxes (rt/pool.h): at once, at once in
+         * one environment, and how many more may wait for one environment. */
+        unsigned peer_threads, peer_threads_each, peer_queue;
         struct settings settings;
 };
 

@@ -5,8 +5,9 @@
  * once.
  *
  * Stop (SIGTERM, SIGINT): no new connections; requests under way are finished; after a grace they
- * are cancelled and undo what they began. A second signal ends at once, which is safe at any time.
- */
+ * are cancelled and undo what they began; what does not come to an end then, because a host or a
+ * provider is silent, is left to the next start. A second signal ends at once, which is safe at any
+ * time. */
 #include "daemon/serve.h"
 
 #include <malloc.h>
@@ -41,7 +42,16 @@
 #include "daemon/listen.h"
 #include "daemon/upkeep.h"
 
-#define GRACE_MS 10000
+#define GRACE_MS   10000 /* for requests under way to be finished */
+#define UNDO_MS    5000  /* for those that were cancelled to undo what they began */
+#define LOOK_MS    500
+#define STOP_MAX_S 40 /* whatever happens */
+
+/* Links are made for operations that wait for them, so they need threads of their own. */
+#define LINKS_EACH 2
+#define LINKS_ALL  8
+/* What runs need on this machine, so that requests get their turn. */
+#define RUNS_ALL 8
 
 struct daemon {
         struct arena arena;
@@ -59,6 +69,7 @@ struct daemon {
         struct run_scheduler *scheduler;
         struct upkeep upkeep;
         uv_timer_t grace_timer;
+        int64_t cancelled_ms; /* when requests under way were cancelled; 0: they were not */
         uv_prepare_t idle_check;
         uv_signal_t sigterm, sigint;
         struct idle idle; /* of a private one */
@@ -193,6 +204,19 @@ static unsigned body_timeout_ms(void)
         return 0;
 }
 
+static void limit_lanes(struct daemon *d)
+{
+        const struct config *c = &d->config;
+
+        pool_limit_lanes(d->pool, LANE_RUNS,
+                         (struct lane_limits){ RUNS_ALL, RUNS_ALL, c->op_queue });
+        pool_limit_lanes(
+                d->pool, LANE_PEERS,
+                (struct lane_limits){ c->peer_threads_each, c->peer_threads, c->peer_queue });
+        pool_limit_lanes(d->pool, LANE_LINKS,
+                         (struct lane_limits){ LINKS_EACH, LINKS_ALL, c->op_queue });
+}
+
 static int start_loop(struct daemon *d, struct err *err)
 {
         struct http_server_config http = {
@@ -214,6 +238,7 @@ static int start_loop(struct daemon *d, struct err *err)
         r = pool_new(&d->loop, d->config.op_threads, d->config.op_queue, &d->pool, err);
         if (r < 0)
                 return r;
+        limit_lanes(d);
         d->api = (struct api){
                 .rt = &d->rt,
                 .pool = d->pool,
@@ -397,14 +422,33 @@ static void grace_over(uv_timer_t *timer)
                 uv_stop(&d->loop); /* only idle or slow clients are left */
                 return;
         }
-        log_warn("requests are still under way; cancelling them");
-        pool_drain(d->pool, true);
-        uv_timer_start(timer, grace_over, GRACE_MS / 10, GRACE_MS / 10);
+        if (!d->cancelled_ms) {
+                d->cancelled_ms = clock_mono_ms();
+                log_warn("requests are still under way; cancelling them");
+                pool_drain(d->pool, true);
+        } else if (clock_mono_ms() - d->cancelled_ms >= UNDO_MS) {
+                log_warn("not everything could be undone in time; the next start goes on with it");
+                pool_stop(d->pool);
+        }
+        uv_timer_start(timer, grace_over, LOOK_MS, LOOK_MS);
+}
+
+/* Everything is bounded above. If it is not, killing us is safe, and a daemon that does not end
+ * when it is told to is not. */
+static void end_at_last(int signum UNUSED)
+{
+        static const char text[] = "berth: stopping took too long; the next start goes on with "
+                                   "what is left\n";
+
+        (void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+        _exit(0);
 }
 
 static void stop(struct daemon *d, const char *why)
 {
         d->stopping = true;
+        signal(SIGALRM, end_at_last);
+        (void)alarm(STOP_MAX_S);
         log_info("stopping", LOG_S("why", why));
         run_host_stop(d->rt.runs);
         if (d->config.is_private)
@@ -433,7 +477,7 @@ static void shut_down(struct daemon *d)
                 run_host_stop(d->rt.runs);
                 run_scheduler_stop(d->scheduler);
                 callback_host_stop(d->rt.callbacks);
-                pool_drain(d->pool, true);
+                pool_stop(d->pool);
                 while (!pool_idle(d->pool))
                         uv_run(&d->loop, UV_RUN_ONCE);
                 plugin_registry_free(d->rt.plugins);

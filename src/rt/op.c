@@ -43,6 +43,8 @@ int op_check(const struct op *op, struct err *err)
 {
         if (op->cancel && atomic_load(&op->cancel->set))
                 return err_set(err, ERR_CANCELLED, "The operation was cancelled.");
+        if (op->stop && atomic_load(&op->stop->set))
+                return err_set(err, ERR_CANCELLED, "The daemon is stopping.");
         if (op->deadline_ms != OP_NO_DEADLINE && clock_mono_ms() >= op->deadline_ms)
                 return err_set(err, ERR_TIMEOUT, "The operation ran out of time.");
         return 0;
@@ -74,9 +76,10 @@ int op_wait_fd(const struct op *op, int fd, short events, int64_t limit_ms, stru
         int64_t until = limit_ms < 0 ? OP_NO_DEADLINE : clock_mono_ms() + limit_ms;
 
         for (;;) {
-                struct pollfd fds[2] = {
+                struct pollfd fds[3] = {
                         { .fd = fd, .events = events },
                         { .fd = op->cancel ? op->cancel->fd : -1, .events = POLLIN },
+                        { .fd = op->stop ? op->stop->fd : -1, .events = POLLIN },
                 };
                 int64_t now, wait_ms;
                 bool over;
@@ -91,7 +94,7 @@ int op_wait_fd(const struct op *op, int fd, short events, int64_t limit_ms, stru
                 wait_ms = over ? 0 : MIN(until, op->deadline_ms) - now;
                 if (until == OP_NO_DEADLINE && op->deadline_ms == OP_NO_DEADLINE)
                         wait_ms = -1;
-                r = poll(fds, 2, (int)MIN(wait_ms, INT_MAX));
+                r = poll(fds, ARRAY_LEN(fds), (int)MIN(wait_ms, INT_MAX));
                 if (r < 0 && errno != EINTR)
                         return err_sys(err, ERR_INTERNAL, errno, "poll");
                 if (r > 0 && fds[0].revents)

@@ -2,7 +2,8 @@
  *
  * Every wait inside an operation also watches its deadline and its cancel descriptor; op_check() is
  * the test between steps. Compensation that has to happen although the caller gave up runs under a
- * shield: a copy of the operation with a deadline of its own and no cancel.
+ * shield: a copy of the operation with a deadline of its own and no cancel. The daemon's stop ends
+ * that as well: intent is recorded before every outside effect, so the next start goes on with it.
  *
  * The arena lives as long as the operation. One thread at a time; op_cancel_set() is for any
  * thread. */
@@ -18,6 +19,7 @@
 #define OP_NO_DEADLINE INT64_MAX
 
 struct actor; /* who asks: core/access/access.h */
+struct pool_job;
 
 struct op_cancel {
         _Atomic bool set;
@@ -28,6 +30,8 @@ struct op {
         struct arena *arena;
         int64_t deadline_ms;      /* monotonic */
         struct op_cancel *cancel; /* NULL: cannot be cancelled */
+        struct op_cancel *stop;   /* set when the daemon ends, shield or not; NULL: none */
+        struct pool_job *job;     /* whose operation it is; NULL: not the pool's */
         const struct actor *actor;
         const char *run_id; /* the caller's run, for the audit trail; may be NULL */
 };
@@ -43,7 +47,8 @@ int op_check(const struct op *op, struct err *err);
 /* Milliseconds left, at most `limit_ms`; never negative. */
 int64_t op_time_left(const struct op *op, int64_t limit_ms);
 
-/* The same operation for work that must still be done: `ms` from now, deaf to cancel. */
+/* The same operation for work that must still be done: `ms` from now, deaf to cancel but not to a
+ * stop of the daemon. */
 struct op op_shield(const struct op *op, int64_t ms);
 
 /* Wait until fd has one of `events` (poll(2)), or the operation ends. fd -1 waits for the time

@@ -1,11 +1,16 @@
 #include "rt/pool.h"
 
+#include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
 
 #include "base/clock.h"
 
 /* jansson recurses while parsing and drivers format on the stack; untouched pages cost nothing. */
 #define STACK_SIZE ((size_t)1 << 20)
+
+/* How often those who wait for a seat are looked through for one whose time is over. */
+#define EXPIRE_MS 100
 
 struct pool_worker {
         struct pool *pool;
@@ -20,13 +25,29 @@ struct queue {
         pthread_cond_t more;
 };
 
+/* Exists while a job has a seat in it or waits for one. */
+struct lane {
+        struct lane *next;
+        enum lane_kind kind;
+        char key[LANE_KEY_MAX + 1];
+        unsigned seats; /* taken */
+        struct pool_job *head, **tail;
+        unsigned n; /* that wait */
+};
+
 struct pool {
-        uv_async_t wake; /* tells the loop that `finished` is not empty */
+        uv_async_t wake;   /* tells the loop that `finished` is not empty */
+        uv_timer_t expiry; /* runs while jobs wait for seats */
+        unsigned handles;
+        struct op_cancel stop;
         pthread_mutex_t lock;
         struct queue ordinary, awaited;
+        struct lane *lanes; /* the one whose turn is next comes first */
+        struct lane_limits limits[LANE_KINDS];
+        unsigned seats[LANE_KINDS], waiting[LANE_KINDS];
         struct pool_job *finished, **finished_tail;
         struct pool_worker *workers; /* max_threads, and the kept one behind them */
-        unsigned max_threads, threads, idle, running;
+        unsigned max_threads, threads, starting, idle, running;
         unsigned max_queue;
         bool has_kept;
         uint64_t completed, refused;
@@ -65,6 +86,174 @@ static unsigned queued(const struct pool *p)
         return p->ordinary.n + p->awaited.n;
 }
 
+/* -- Lanes: all with p->lock held -------------------------------------------------------------- */
+
+static struct lane *lane_of(struct pool *p, enum lane_kind kind, const char *key)
+{
+        struct lane *l = p->lanes, **at = &p->lanes;
+
+        while (l && (l->kind != kind || strncmp(l->key, key, LANE_KEY_MAX) != 0))
+                l = l->next;
+        if (l)
+                return l;
+        l = xcalloc(1, sizeof(*l));
+        l->kind = kind;
+        snprintf(l->key, sizeof(l->key), "%s", key);
+        l->tail = &l->head;
+        while (*at)
+                at = &(*at)->next;
+        *at = l;
+        return l;
+}
+
+static void lane_drop_if_empty(struct pool *p, struct lane *l)
+{
+        struct lane **at = &p->lanes;
+
+        if (l->seats > 0 || l->n > 0)
+                return;
+        while (*at != l)
+                at = &(*at)->next;
+        *at = l->next;
+        free(l);
+}
+
+static void lane_to_end(struct pool *p, struct lane *l)
+{
+        struct lane **at = &p->lanes;
+
+        while (*at != l)
+                at = &(*at)->next;
+        *at = l->next;
+        while (*at)
+                at = &(*at)->next;
+        l->next = NULL;
+        *at = l;
+}
+
+static bool has_seat_free(const struct pool *p, const struct lane *l)
+{
+        const struct lane_limits *limits = &p->limits[l->kind];
+
+        return l->seats < limits->each && p->seats[l->kind] < limits->all;
+}
+
+static void sit_down(struct pool *p, struct pool_job *job, struct lane *l)
+{
+        job->seat = l;
+        l->seats++;
+        p->seats[l->kind]++;
+        lane_to_end(p, l);
+}
+
+static void queue_add(struct queue *q, struct pool_job *job)
+{
+        job->state = JOB_QUEUED;
+        q->n++;
+        push(&q->tail, job);
+        pthread_cond_signal(&q->more);
+}
+
+/* It may run. */
+static void make_runnable(struct pool *p, struct pool_job *job)
+{
+        queue_add(job->awaited ? &p->awaited : &p->ordinary, job);
+        if (job->awaited)
+                pthread_cond_signal(&p->ordinary.more);
+}
+
+static void wait_for_seat(struct pool *p, struct pool_job *job, struct lane *l)
+{
+        job->state = JOB_WAITING;
+        l->n++;
+        p->waiting[l->kind]++;
+        push(&l->tail, job);
+}
+
+static struct pool_job *wait_over(struct pool *p, struct lane *l, struct pool_job **at)
+{
+        struct pool_job *job = *at;
+
+        *at = job->next;
+        if (!*at)
+                l->tail = at;
+        l->n--;
+        p->waiting[l->kind]--;
+        return job;
+}
+
+/* Give free seats to those who wait, one lane after the other. */
+static void fill_seats(struct pool *p, enum lane_kind kind)
+{
+        struct lane *l = p->lanes;
+
+        while (l && p->seats[kind] < p->limits[kind].all) {
+                if (l->kind == kind && l->n > 0 && has_seat_free(p, l)) {
+                        struct pool_job *job = wait_over(p, l, &l->head);
+
+                        sit_down(p, job, l);
+                        make_runnable(p, job);
+                        l = p->lanes;
+                } else {
+                        l = l->next;
+                }
+        }
+}
+
+static void stand_up(struct pool *p, struct pool_job *job)
+{
+        struct lane *l = job->seat;
+        enum lane_kind kind;
+
+        if (!l)
+                return;
+        kind = l->kind;
+        job->seat = NULL;
+        l->seats--;
+        p->seats[kind]--;
+        lane_drop_if_empty(p, l);
+        fill_seats(p, kind);
+}
+
+/* Run those for whom there is no reason to wait any longer, without a seat. */
+static void release_waiting(struct pool *p, bool (*is_over)(const struct pool_job *, int64_t now))
+{
+        int64_t now = clock_mono_ms();
+        struct lane *l, *next;
+
+        for (l = p->lanes; l; l = next) {
+                struct pool_job **at = &l->head;
+
+                next = l->next;
+                while (*at) {
+                        if (is_over(*at, now))
+                                make_runnable(p, wait_over(p, l, at));
+                        else
+                                at = &(*at)->next;
+                }
+                lane_drop_if_empty(p, l);
+        }
+}
+
+static bool is_expired(const struct pool_job *job, int64_t now)
+{
+        return job->deadline_ms <= now;
+}
+
+static bool is_cancelled(const struct pool_job *job, int64_t now UNUSED)
+{
+        return job->cancelled;
+}
+
+static unsigned waiting(const struct pool *p)
+{
+        unsigned n = 0;
+
+        for (int i = 0; i < LANE_KINDS; i++)
+                n += p->waiting[i];
+        return n;
+}
+
 static void run_job(struct pool_worker *w, struct pool_job *job)
 {
         struct arena arena;
@@ -72,6 +261,8 @@ static void run_job(struct pool_worker *w, struct pool_job *job)
                 .arena = &arena,
                 .deadline_ms = job->deadline_ms,
                 .cancel = &w->cancel,
+                .stop = &w->pool->stop,
+                .job = job,
         };
 
         arena_init(&arena);
@@ -98,6 +289,8 @@ static struct pool_job *next_job(struct pool_worker *w)
         }
 }
 
+static void ensure_threads(struct pool *p, unsigned free_now);
+
 static void *work(void *arg)
 {
         struct pool_worker *w = arg;
@@ -105,6 +298,7 @@ static void *work(void *arg)
         struct pool_job *job;
 
         pthread_mutex_lock(&p->lock);
+        p->starting -= !w->kept;
         while ((job = next_job(w))) {
                 p->running++;
                 job->state = JOB_RUNNING;
@@ -121,7 +315,9 @@ static void *work(void *arg)
                 job->worker = NULL;
                 p->running--;
                 p->completed++;
+                stand_up(p, job);
                 push(&p->finished_tail, job);
+                ensure_threads(p, !w->kept);
                 /* Under the lock, so that the loop cannot free the handle before we are done with
                  * it. */
                 uv_async_send(&p->wake);
@@ -146,6 +342,18 @@ static void deliver(uv_async_t *handle)
         }
 }
 
+static void expire(uv_timer_t *timer)
+{
+        struct pool *p = container_of(timer, struct pool, expiry);
+
+        pthread_mutex_lock(&p->lock);
+        release_waiting(p, is_expired);
+        ensure_threads(p, 0);
+        if (waiting(p) == 0)
+                uv_timer_stop(timer);
+        pthread_mutex_unlock(&p->lock);
+}
+
 int pool_new(uv_loop_t *loop, unsigned max_threads, unsigned max_queue, struct pool **ret,
              struct err *err)
 {
@@ -158,15 +366,33 @@ int pool_new(uv_loop_t *loop, unsigned max_threads, unsigned max_queue, struct p
         p->workers = xcalloc(max_threads + 1, sizeof(*p->workers));
         queue_init(&p->ordinary);
         queue_init(&p->awaited);
+        for (int i = 0; i < LANE_KINDS; i++)
+                p->limits[i] = (struct lane_limits){ UINT_MAX, UINT_MAX, UINT_MAX };
         pthread_mutex_init(&p->lock, NULL);
-        r = uv_async_init(loop, &p->wake, deliver);
+        r = op_cancel_init(&p->stop, err);
+        if (r >= 0 && (r = uv_async_init(loop, &p->wake, deliver)) < 0) {
+                op_cancel_done(&p->stop);
+                r = err_set(err, ERR_INTERNAL, "event loop: %s", uv_strerror(r));
+        }
         if (r < 0) {
                 free(p->workers);
                 free(p);
-                return err_set(err, ERR_INTERNAL, "event loop: %s", uv_strerror(r));
+                return r;
         }
+        (void)uv_timer_init(loop, &p->expiry);
+        p->handles = 2;
         *ret = p;
         return 0;
+}
+
+void pool_limit_lanes(struct pool *p, enum lane_kind kind, struct lane_limits limits)
+{
+        p->limits[kind] = limits;
+        if (kind == LANE_RUNS)
+                return;
+        p->max_threads += limits.all;
+        free(p->workers);
+        p->workers = xcalloc(p->max_threads + 1, sizeof(*p->workers));
 }
 
 /* With p->lock held. */
@@ -189,48 +415,112 @@ static int start_thread(struct pool *p, bool kept, struct err *err)
                 op_cancel_done(&w->cancel);
                 return err_sys(err, ERR_BUSY, r, "start thread");
         }
-        if (kept)
-                p->has_kept = true;
-        else
-                p->threads++;
+        p->has_kept = p->has_kept || kept;
+        p->threads += !kept;
+        p->starting += !kept;
+        return 0;
+}
+
+/* Threads for all that can run, as far as there may be any; `free_now` are about to take a job
+ * without being idle. A thread that cannot be started is no failure while others work. */
+static void ensure_threads(struct pool *p, unsigned free_now)
+{
+        while (p->idle + p->starting + free_now < queued(p) && p->threads < p->max_threads &&
+               start_thread(p, false, NULL) >= 0)
+                ;
+}
+
+void pool_job_lane(struct pool_job *job, enum lane_kind kind, const char *key)
+{
+        job->lane = kind;
+        snprintf(job->lane_key, sizeof(job->lane_key), "%s", key);
+}
+
+/* Whether there is room for it, or why not. */
+static int admit(struct pool *p, const struct pool_job *job, const struct lane *l, struct err *err)
+{
+        if (p->stopping)
+                return err_set(err, ERR_BUSY, "The server is shutting down.");
+        if (job->urgent)
+                return 0;
+        if (l && !has_seat_free(p, l) && l->n >= p->limits[l->kind].queue)
+                return err_set(err, ERR_BUSY,
+                               "Too many operations wait for this environment's provider; try "
+                               "again shortly.");
+        if (queued(p) >= p->max_queue || waiting(p) >= p->max_queue)
+                return err_set(err, ERR_BUSY,
+                               "Too many operations are waiting; try again shortly.");
         return 0;
 }
 
 int pool_submit(struct pool *p, struct pool_job *job, struct err *err)
 {
-        struct queue *q = job->awaited ? &p->awaited : &p->ordinary;
-        bool awaited;
-        int r = 0;
+        struct lane *l = NULL;
+        int r;
 
         pthread_mutex_lock(&p->lock);
-        if (p->stopping)
-                r = err_set(err, ERR_BUSY, "The server is shutting down.");
-        else if (queued(p) >= p->max_queue && !job->urgent)
-                r = err_set(err, ERR_BUSY, "Too many operations are waiting; try again shortly.");
-        else if (p->idle <= queued(p) && p->threads < p->max_threads)
+        if (job->lane != LANE_NONE)
+                l = lane_of(p, job->lane, job->lane_key);
+        r = admit(p, job, l, err);
+        if (r >= 0 && p->threads == 0) /* with one at least it will be run */
                 r = start_thread(p, false, err);
-        else if (p->idle <= queued(p) && job->awaited && !p->has_kept)
-                r = start_thread(p, true, err);
-        /* A thread that could not be started is no reason to refuse while others work. */
-        if (r < 0 && p->threads > 0 && !p->stopping && (job->urgent || queued(p) < p->max_queue))
-                r = 0;
         if (r < 0) {
                 p->refused++;
+                if (l)
+                        lane_drop_if_empty(p, l);
                 pthread_mutex_unlock(&p->lock);
                 return r;
         }
-        job->deadline_ms = job->timeout_ms > 0 ? clock_mono_ms() + job->timeout_ms : OP_NO_DEADLINE;
-        job->state = JOB_QUEUED;
+        job->submitted_ms = clock_mono_ms();
+        job->deadline_ms =
+                job->timeout_ms > 0 ? job->submitted_ms + job->timeout_ms : OP_NO_DEADLINE;
         job->cancelled = false;
-        q->n++;
-        push(&q->tail, job);
-        awaited = job->awaited; /* it may be gone as soon as the lock is */
+        job->seat = NULL;
+        if (l && (l->n > 0 || !has_seat_free(p, l))) {
+                wait_for_seat(p, job, l);
+                fill_seats(p, l->kind); /* whoever came first may only have waited for a thread */
+                if (!uv_is_active((uv_handle_t *)&p->expiry))
+                        uv_timer_start(&p->expiry, expire, EXPIRE_MS, EXPIRE_MS);
+        } else {
+                if (l)
+                        sit_down(p, job, l);
+                make_runnable(p, job);
+        }
+        ensure_threads(p, 0);
+        if (p->awaited.n > 0 && p->idle + p->starting < queued(p) && !p->has_kept)
+                (void)start_thread(p, true, NULL);
         pthread_mutex_unlock(&p->lock);
-        /* Whoever wakes up takes the lock first. */
-        pthread_cond_signal(&p->ordinary.more);
-        if (awaited)
-                pthread_cond_signal(&p->awaited.more);
         return 0;
+}
+
+bool pool_take_seat(const struct op *op, enum lane_kind kind, const char *key)
+{
+        struct pool_job *job = op->job;
+        struct pool *p;
+        struct lane *l;
+        bool taken;
+
+        if (!job)
+                return true;
+        p = job->worker->pool;
+        pthread_mutex_lock(&p->lock);
+        l = lane_of(p, kind, key);
+        taken = job->seat == l || (l->n == 0 && has_seat_free(p, l));
+        if (taken && job->seat != l) {
+                struct lane *old = job->seat;
+
+                /* The new seat first, so that the lane does not go when the old one is left. */
+                sit_down(p, job, l);
+                if (old) {
+                        struct pool_job left = { .seat = old };
+
+                        stand_up(p, &left);
+                        ensure_threads(p, 0);
+                }
+        }
+        lane_drop_if_empty(p, l);
+        pthread_mutex_unlock(&p->lock);
+        return taken;
 }
 
 void pool_cancel(struct pool *p, struct pool_job *job)
@@ -239,7 +529,24 @@ void pool_cancel(struct pool *p, struct pool_job *job)
         job->cancelled = true;
         if (job->state == JOB_RUNNING)
                 op_cancel_set(&job->worker->cancel);
+        if (job->state == JOB_WAITING) {
+                release_waiting(p, is_cancelled);
+                ensure_threads(p, 0);
+        }
         pthread_mutex_unlock(&p->lock);
+}
+
+/* Each queue is in the order of its jobs, so the first one has waited longest. */
+static int64_t longest_wait(const struct pool *p)
+{
+        int64_t first = INT64_MAX;
+
+        if (p->ordinary.head)
+                first = p->ordinary.head->submitted_ms;
+        for (const struct lane *l = p->lanes; l; l = l->next)
+                if (l->head)
+                        first = MIN(first, l->head->submitted_ms);
+        return first == INT64_MAX ? 0 : MAX(clock_mono_ms() - first, 0);
 }
 
 void pool_stats(struct pool *p, struct pool_stats *ret)
@@ -249,9 +556,12 @@ void pool_stats(struct pool *p, struct pool_stats *ret)
                 .threads = p->threads,
                 .busy = p->running,
                 .queued = queued(p),
+                .longest_wait_ms = longest_wait(p),
                 .completed = p->completed,
                 .refused = p->refused,
         };
+        memcpy(ret->seats, p->seats, sizeof(ret->seats));
+        memcpy(ret->waiting, p->waiting, sizeof(ret->waiting));
         pthread_mutex_unlock(&p->lock);
 }
 
@@ -260,7 +570,7 @@ bool pool_idle(struct pool *p)
         bool idle;
 
         pthread_mutex_lock(&p->lock);
-        idle = queued(p) == 0 && p->running == 0 && !p->finished;
+        idle = queued(p) == 0 && waiting(p) == 0 && p->running == 0 && !p->finished;
         pthread_mutex_unlock(&p->lock);
         return idle;
 }
@@ -274,6 +584,11 @@ void pool_drain(struct pool *p, bool cancel)
                         job->cancelled = true;
                 for (struct pool_job *job = p->awaited.head; job; job = job->next)
                         job->cancelled = true;
+                for (struct lane *l = p->lanes; l; l = l->next)
+                        for (struct pool_job *job = l->head; job; job = job->next)
+                                job->cancelled = true;
+                release_waiting(p, is_cancelled);
+                ensure_threads(p, 0);
                 for (unsigned i = 0; i < p->threads; i++)
                         op_cancel_set(&p->workers[i].cancel);
                 if (p->has_kept)
@@ -282,10 +597,19 @@ void pool_drain(struct pool *p, bool cancel)
         pthread_mutex_unlock(&p->lock);
 }
 
+void pool_stop(struct pool *p)
+{
+        pool_drain(p, true);
+        op_cancel_set(&p->stop);
+}
+
 static void free_pool(uv_handle_t *handle)
 {
-        struct pool *p = container_of((uv_async_t *)handle, struct pool, wake);
+        struct pool *p = handle->data;
 
+        if (--p->handles > 0)
+                return;
+        op_cancel_done(&p->stop);
         pthread_mutex_destroy(&p->lock);
         pthread_cond_destroy(&p->ordinary.more);
         pthread_cond_destroy(&p->awaited.more);
@@ -310,5 +634,7 @@ void pool_free(struct pool *p)
                 join(&p->workers[i]);
         if (p->has_kept)
                 join(&p->workers[p->max_threads]);
+        p->wake.data = p->expiry.data = p;
         uv_close((uv_handle_t *)&p->wake, free_pool);
+        uv_close((uv_handle_t *)&p->expiry, free_pool);
 }

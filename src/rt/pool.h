@@ -4,12 +4,22 @@
  * handed back to the loop thread (`done`). Threads start when they are first needed. A full queue
  * is ERR_BUSY at once: waiting callers are worth more than a longer queue.
  *
+ * Lanes keep those who wait for somebody else from taking all threads. A lane is a kind and a key,
+ * an environment's id for example. A job in a lane runs only while it has a seat there; each lane
+ * has so many seats, and all lanes of a kind together have so many (pool_limit_lanes()). A job
+ * without a seat waits in its lane's queue and has no thread; lanes take turns. Those seats are
+ * threads beyond those of pool_new(), so jobs without a lane always find one. A job that learns
+ * only while it runs that it has to wait for somebody asks for a seat then (pool_take_seat()).
+ *
+ * A job that waits for its seat when its time is over, or when it is cancelled, is run at once,
+ * without a seat: its operation sees that at its first step.
+ *
  * Operations may wait for what a job does (the end of a command is recorded, a box is found dead).
  * Such jobs say so (`awaited`) and must not wait for a job themselves: they go before all others,
  * and there is a thread for them even when every other one waits.
  *
  * A job belongs to the pool from pool_submit() until `done` is called.
- * pool_submit(), pool_cancel(), pool_close(): loop thread only. */
+ * pool_submit(), pool_cancel(), pool_drain(), pool_free(): loop thread only. */
 #ifndef BERTH_RT_POOL_H
 #define BERTH_RT_POOL_H
 
@@ -17,9 +27,26 @@
 
 #include "rt/op.h"
 
-struct pool;
+#define LANE_KEY_MAX 63
 
-enum pool_job_state { JOB_IDLE, JOB_QUEUED, JOB_RUNNING, JOB_DONE };
+struct pool;
+struct lane;
+
+enum lane_kind {
+        LANE_NONE,  /* waits for nobody but the disk and the database */
+        LANE_RUNS,  /* what runs need on this machine; within the threads of pool_new() */
+        LANE_PEERS, /* waits for a provider, a host, or a box */
+        LANE_LINKS, /* makes or mends the connections that jobs in LANE_PEERS wait for */
+        LANE_KINDS,
+};
+
+struct lane_limits {
+        unsigned each;  /* seats of one lane */
+        unsigned all;   /* seats of all lanes of the kind */
+        unsigned queue; /* jobs that wait in one lane; a further one is ERR_BUSY */
+};
+
+enum pool_job_state { JOB_IDLE, JOB_QUEUED, JOB_WAITING, JOB_RUNNING, JOB_DONE };
 
 struct pool_job {
         void (*run)(struct pool_job *job, struct op *op); /* on a pool thread */
@@ -27,8 +54,12 @@ struct pool_job {
         int64_t timeout_ms;                               /* 0: none; counts from submit */
         bool urgent;  /* goes on with work that was accepted before: a full queue takes it still */
         bool awaited; /* operations may wait for it; it waits for none */
+        enum lane_kind lane;
+        char lane_key[LANE_KEY_MAX + 1];
 
         /* the pool's own */
+        struct lane *seat;    /* NULL: none */
+        int64_t submitted_ms; /* or since when it waits for its seat */
         struct pool_job *next;
         int64_t deadline_ms;
         enum pool_job_state state;
@@ -38,12 +69,30 @@ struct pool_job {
 
 struct pool_stats {
         unsigned threads, busy, queued;
+        unsigned seats[LANE_KINDS], waiting[LANE_KINDS]; /* by kind of lane: taken; jobs without */
+        int64_t longest_wait_ms; /* of the jobs that wait now for a thread or a seat */
         uint64_t completed, refused;
 };
 
+/* Something has waited for so long that callers notice. */
+#define POOL_SATURATED_MS 1000
+
+static inline bool pool_is_saturated(const struct pool_stats *s)
+{
+        return s->longest_wait_ms >= POOL_SATURATED_MS;
+}
+
 int pool_new(uv_loop_t *loop, unsigned max_threads, unsigned max_queue, struct pool **ret,
              struct err *err);
+/* Before the first job. Without it a kind of lane has no limits. */
+void pool_limit_lanes(struct pool *p, enum lane_kind kind, struct lane_limits limits);
+/* The lane of a job that is not submitted yet. */
+void pool_job_lane(struct pool_job *job, enum lane_kind kind, const char *key);
 int pool_submit(struct pool *p, struct pool_job *job, struct err *err);
+/* From the job's own operation: change to a seat in that lane. False when none is free: then the
+ * job has the seat that it had, if any, and should end, to be submitted again with that lane. An
+ * operation that is not the pool's needs no seat. */
+bool pool_take_seat(const struct op *op, enum lane_kind kind, const char *key);
 /* Tell a job that nobody waits for it any more; its operation sees ERR_CANCELLED at its next wait.
  * Harmless for a job that is done. */
 void pool_cancel(struct pool *p, struct pool_job *job);
@@ -52,6 +101,9 @@ void pool_stats(struct pool *p, struct pool_stats *ret);
 bool pool_idle(struct pool *p);
 /* Refuse new jobs; cancel what runs when `cancel` is set. */
 void pool_drain(struct pool *p, bool cancel);
+/* End what pool_drain() left: shielded work is cancelled as well. What it was about is recorded,
+ * and the next start takes it up. */
+void pool_stop(struct pool *p);
 /* Join the threads (they must be idle) and free the pool once the loop has closed its handle. */
 void pool_free(struct pool *p);
 

@@ -102,7 +102,10 @@ class ConventionsTest(BerthTest):
 
     def test_health(self):
         answer = self.ok("GET", "/api/health")
-        answer.pop("berthVersion")
+        answer.pop("berthVersion")  # ours: this, and how busy it is
+        self.assertIs(answer.pop("saturated"), False)
+        self.assertEqual(set(answer.pop("operations")),
+                         {"busy", "queued", "withPeers", "waitingForPeers", "longestWaitMs"})
         self.assertEqual(answer, {
             "status": "ok", "version": "0.3.1", "deploymentMode": "local_trusted", "deploymentExposure": "private",
             "authReady": True, "bootstrapStatus": "ready", "bootstrapInviteActive": False,

@@ -117,6 +117,10 @@ static void test_defaults(void **state)
         assert_int_equal(f->config.log_format, LOG_FORMAT_TEXT);
         assert_int_equal(f->config.op_threads, 16);
         assert_int_equal(f->config.op_queue, 1024);
+        assert_int_equal(f->config.peer_threads, 16);
+        assert_int_equal(f->config.peer_threads_each, 8);
+        assert_int_equal(f->config.peer_queue, 256);
+        assert_int_equal(f->config.settings.peer_silence_ms, 60000);
         assert_int_equal(s->mode, MODE_LOCAL_TRUSTED);
         assert_int_equal(s->exposure, EXPOSURE_PRIVATE);
         assert_null(s->public_url);

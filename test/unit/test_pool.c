@@ -411,6 +411,211 @@ static void test_what_others_wait_for(void **state)
         stop(&f);
 }
 
+/* -- Lanes ------------------------------------------------------------------------------------- */
+
+static struct test_job make_in_lane(struct fixture *f, int number, const char *key)
+{
+        struct test_job t = make_job(f, number);
+
+        pool_job_lane(&t.job, LANE_PEERS, key);
+        return t;
+}
+
+/* One lane is full, then all lanes together: who has no lane is still served, by a thread of its
+ * own, and who waits for a seat has no thread. */
+static void test_lanes_leave_threads_to_others(void **state)
+{
+        struct fixture f;
+        struct test_job slow[6], other;
+
+        (void)state;
+        start(&f, 1, 8);
+        pool_limit_lanes(f.pool, LANE_PEERS,
+                         (struct lane_limits){ .each = 2, .all = 3, .queue = 4 });
+        for (int i = 0; i < 4; i++) {
+                slow[i] = make_in_lane(&f, i, "one");
+                assert_int_equal(pool_submit(f.pool, &slow[i].job, NULL), 0);
+        }
+        for (int i = 4; i < 6; i++) {
+                slow[i] = make_in_lane(&f, i, "two");
+                assert_int_equal(pool_submit(f.pool, &slow[i].job, NULL), 0);
+        }
+        wait_started(&f, 3);
+        assert_int_equal(stats_of(&f).seats[LANE_PEERS], 3);
+        assert_int_equal(stats_of(&f).waiting[LANE_PEERS], 3);
+        assert_int_equal(stats_of(&f).threads, 3);
+        assert_true(slow[4].ran);
+        other = make_job(&f, 9);
+        other.wait_cancelled = true; /* does not wait at the gate */
+        other.job.timeout_ms = 1;
+        assert_int_equal(pool_submit(f.pool, &other.job, NULL), 0);
+        while (!other.was_done)
+                uv_run(&f.loop, UV_RUN_ONCE);
+        open_gate(&f);
+        run_until_idle(&f);
+        assert_int_equal(f.done, 7);
+        assert_int_equal(stats_of(&f).seats[LANE_PEERS], 0);
+        stop(&f);
+}
+
+/* A lane with many who wait does not keep another one from its turn. */
+static void test_lanes_take_turns(void **state)
+{
+        struct fixture f;
+        struct test_job jobs[5];
+
+        (void)state;
+        start(&f, 1, 8);
+        pool_limit_lanes(f.pool, LANE_PEERS,
+                         (struct lane_limits){ .each = 1, .all = 1, .queue = 8 });
+        for (int i = 0; i < 5; i++) {
+                jobs[i] = make_in_lane(&f, i, i < 3 ? "many" : "few");
+                assert_int_equal(pool_submit(f.pool, &jobs[i].job, NULL), 0);
+        }
+        open_gate(&f);
+        run_until_idle(&f);
+        for (int i = 0; i < 5; i++)
+                assert_int_equal(f.order[i], ((const int[]){ 0, 1, 3, 2, 4 })[i]);
+        stop(&f);
+}
+
+static void test_a_lane_has_a_bounded_queue(void **state)
+{
+        struct fixture f;
+        struct test_job jobs[3], urgent, elsewhere;
+        struct err err = { 0 };
+
+        (void)state;
+        start(&f, 1, 8);
+        pool_limit_lanes(f.pool, LANE_PEERS,
+                         (struct lane_limits){ .each = 1, .all = 2, .queue = 1 });
+        for (int i = 0; i < 3; i++)
+                jobs[i] = make_in_lane(&f, i, "one");
+        assert_int_equal(pool_submit(f.pool, &jobs[0].job, &err), 0);
+        assert_int_equal(pool_submit(f.pool, &jobs[1].job, &err), 0);
+        assert_int_equal(pool_submit(f.pool, &jobs[2].job, &err), ERR_BUSY);
+        urgent = make_in_lane(&f, 3, "one");
+        urgent.job.urgent = true;
+        assert_int_equal(pool_submit(f.pool, &urgent.job, &err), 0);
+        elsewhere = make_in_lane(&f, 4, "two");
+        assert_int_equal(pool_submit(f.pool, &elsewhere.job, &err), 0);
+        open_gate(&f);
+        run_until_idle(&f);
+        assert_int_equal(f.done, 4);
+        assert_false(jobs[2].ran);
+        stop(&f);
+}
+
+/* Whoever waits for a seat is told when it is cancelled or its time is over, although nobody gives
+ * a seat up. */
+static void test_waiting_for_a_seat_ends(void **state)
+{
+        struct fixture f;
+        struct test_job holder, late, cancelled;
+
+        (void)state;
+        start(&f, 1, 8);
+        pool_limit_lanes(f.pool, LANE_PEERS,
+                         (struct lane_limits){ .each = 1, .all = 1, .queue = 8 });
+        holder = make_in_lane(&f, 0, "one");
+        holder.wait_cancelled = true;
+        late = make_in_lane(&f, 1, "one");
+        late.job.timeout_ms = 1;
+        late.wait_cancelled = true;
+        cancelled = make_in_lane(&f, 2, "one");
+        cancelled.wait_cancelled = true;
+        assert_int_equal(pool_submit(f.pool, &holder.job, NULL), 0);
+        assert_int_equal(pool_submit(f.pool, &late.job, NULL), 0);
+        assert_int_equal(pool_submit(f.pool, &cancelled.job, NULL), 0);
+        wait_started(&f, 1);
+        pool_cancel(f.pool, &cancelled.job);
+        while (!late.was_done || !cancelled.was_done)
+                uv_run(&f.loop, UV_RUN_ONCE);
+        assert_int_equal(late.result, ERR_TIMEOUT);
+        assert_int_equal(cancelled.result, ERR_CANCELLED);
+        assert_false(holder.was_done);
+        pool_cancel(f.pool, &holder.job);
+        stop(&f);
+}
+
+struct seeker {
+        struct test_job t;
+        bool taken;
+};
+
+static void run_take_seat(struct pool_job *job, struct op *op)
+{
+        struct test_job *t = container_of(job, struct test_job, job);
+
+        container_of(t, struct seeker, t)->taken = pool_take_seat(op, LANE_PEERS, "one");
+        run_at_gate(job, op);
+}
+
+/* A job changes lanes while it runs, and gives its old seat to whoever waits for it. */
+static void test_a_seat_is_taken_by_a_running_job(void **state)
+{
+        struct fixture f;
+        struct seeker seekers[3];
+        struct test_job run;
+
+        (void)state;
+        start(&f, 4, 8);
+        pool_limit_lanes(f.pool, LANE_RUNS,
+                         (struct lane_limits){ .each = 1, .all = 1, .queue = 8 });
+        pool_limit_lanes(f.pool, LANE_PEERS,
+                         (struct lane_limits){ .each = 1, .all = 2, .queue = 8 });
+        for (int i = 0; i < 2; i++) {
+                seekers[i] = (struct seeker){ .t = make_job(&f, i) };
+                seekers[i].t.job.run = run_take_seat;
+                pool_job_lane(&seekers[i].t.job, LANE_RUNS, "");
+                assert_int_equal(pool_submit(f.pool, &seekers[i].t.job, NULL), 0);
+                wait_started(&f, (unsigned)i + 1);
+        }
+        assert_true(seekers[0].taken);
+        assert_false(seekers[1].taken); /* and keeps its old one */
+        assert_int_equal(stats_of(&f).seats[LANE_RUNS], 1);
+        run = make_job(&f, 2);
+        pool_job_lane(&run.job, LANE_RUNS, "");
+        assert_int_equal(pool_submit(f.pool, &run.job, NULL), 0);
+        assert_int_equal(stats_of(&f).waiting[LANE_RUNS], 1);
+        open_gate(&f);
+        run_until_idle(&f);
+        assert_true(run.was_done);
+        stop(&f);
+}
+
+static void run_shielded(struct pool_job *job, struct op *op)
+{
+        struct test_job *t = container_of(job, struct test_job, job);
+        struct op shield = op_shield(op, HOUR_MS);
+
+        pthread_mutex_lock(&t->f->lock);
+        t->f->started++;
+        pthread_cond_broadcast(&t->f->changed);
+        pthread_mutex_unlock(&t->f->lock);
+        t->result = op_wait_fd(&shield, -1, 0, -1, NULL);
+}
+
+/* Cancelling leaves what is shielded alone; the end of the daemon does not. */
+static void test_a_stop_ends_shielded_work(void **state)
+{
+        struct fixture f;
+        struct test_job t;
+
+        (void)state;
+        start(&f, 1, 2);
+        t = make_job(&f, 1);
+        t.job.run = run_shielded;
+        assert_int_equal(pool_submit(f.pool, &t.job, NULL), 0);
+        wait_started(&f, 1);
+        pool_drain(f.pool, true);
+        assert_false(pool_idle(f.pool));
+        pool_stop(f.pool);
+        run_until_idle(&f);
+        assert_int_equal(t.result, ERR_CANCELLED);
+        stop(&f);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -426,6 +631,12 @@ int main(void)
                 cmocka_unit_test(test_drain),
                 cmocka_unit_test(test_many_jobs_from_the_loop),
                 cmocka_unit_test(test_freed_without_use),
+                cmocka_unit_test(test_lanes_leave_threads_to_others),
+                cmocka_unit_test(test_lanes_take_turns),
+                cmocka_unit_test(test_a_lane_has_a_bounded_queue),
+                cmocka_unit_test(test_waiting_for_a_seat_ends),
+                cmocka_unit_test(test_a_seat_is_taken_by_a_running_job),
+                cmocka_unit_test(test_a_stop_ends_shielded_work),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

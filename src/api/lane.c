@@ -1,0 +1,157 @@
+/* The table of what a route's first parameter names, and how the lane is found by it. Whoever may
+ * not see the thing is not put into its lane: the handler refuses that call, and it must not fill
+ * the queue of others. */
+#include "api/lane.h"
+
+#include <stdio.h>
+
+#include "store/environments.h"
+#include "store/leases.h"
+#include "store/places.h"
+#include "store/secrets.h"
+#include "store/vault_configs.h"
+
+struct lane_search {
+        struct call *c;
+        const char *id;         /* of the first parameter */
+        const char *company_id; /* NULL: of the instance */
+        const char *environment_id;
+};
+
+static int find_by_environment(struct db *db, struct lane_search *s, struct err *err)
+{
+        struct environment env;
+        int r = environments_get(db, s->id, s->c->op->arena, &env, err);
+
+        if (r >= 0) {
+                s->company_id = env.company_id;
+                s->environment_id = env.id;
+        }
+        return r;
+}
+
+static int find_by_lease(struct db *db, struct lane_search *s, struct err *err)
+{
+        struct lease lease;
+        int r = leases_get(db, s->id, s->c->op->arena, &lease, err);
+
+        if (r >= 0) {
+                s->company_id = lease.company_id;
+                s->environment_id = lease.environment_id;
+        }
+        return r;
+}
+
+static int take_first_lease(void *ctx, const struct lease *lease)
+{
+        struct lane_search *s = ctx;
+
+        if (!s->environment_id) {
+                s->company_id = lease->company_id;
+                s->environment_id = lease->environment_id;
+        }
+        return 0;
+}
+
+/* A run has one lease as a rule. */
+static int find_by_run(struct db *db, struct lane_search *s, struct err *err)
+{
+        int r = leases_active_of_run(db, s->id, s->c->op->arena, take_first_lease, s, err);
+
+        return r >= 0 && !s->company_id ? ERR_NOT_FOUND : r;
+}
+
+static int find_by_place(struct db *db, struct lane_search *s, struct err *err)
+{
+        struct place place;
+        int r = places_get(db, s->id, s->c->op->arena, &place, err);
+
+        if (r >= 0) {
+                s->company_id = place.company_id;
+                s->environment_id = place.environment_id;
+        }
+        return r;
+}
+
+static int find_by_secret(struct db *db, struct lane_search *s, struct err *err)
+{
+        struct secret secret;
+        int r = secrets_get(db, s->id, s->c->op->arena, &secret, err);
+
+        if (r >= 0)
+                s->company_id = secret.company_id;
+        return r;
+}
+
+static int find_by_vault(struct db *db, struct lane_search *s, struct err *err)
+{
+        struct vault_row row;
+        int r = vault_configs_get(db, s->id, s->c->op->arena, &row, err);
+
+        if (r >= 0)
+                s->company_id = row.company_id;
+        return r;
+}
+
+static int find_by_company(struct db *db UNUSED, struct lane_search *s, struct err *err UNUSED)
+{
+        s->company_id = s->id;
+        return 0;
+}
+
+static int find_of_instance(struct db *db UNUSED, struct lane_search *s UNUSED,
+                            struct err *err UNUSED)
+{
+        return 0;
+}
+
+static const struct {
+        unsigned flag;
+        int (*find)(struct db *db, struct lane_search *s, struct err *err);
+} finders[] = {
+        { ROUTE_OF_ENVIRONMENT, find_by_environment },
+        { ROUTE_OF_LEASE, find_by_lease },
+        { ROUTE_OF_RUN, find_by_run },
+        { ROUTE_OF_PLACE, find_by_place },
+        { ROUTE_OF_SECRET, find_by_secret },
+        { ROUTE_OF_VAULT, find_by_vault },
+        { ROUTE_OF_COMPANY, find_by_company },
+        { ROUTE_OF_PLUGIN, find_of_instance },
+};
+
+static int find_lane(struct db *db, void *arg, struct err *err)
+{
+        struct lane_search *s = arg;
+        struct call *c = s->c;
+        int r = access_authenticated(&c->actor, err);
+
+        for (size_t i = 0; r >= 0 && i < ARRAY_LEN(finders); i++)
+                if (c->route->flags & finders[i].flag)
+                        r = finders[i].find(db, s, err);
+        if (r >= 0 && s->company_id)
+                r = access_company(db, &c->actor, s->company_id, false, err);
+        return r;
+}
+
+int call_take_lane(struct call *c, struct err *err)
+{
+        CLEAN(err_done) struct err refused = { 0 };
+        struct lane_search s = { .c = c, .id = c->params[0] ? c->params[0] : "" };
+        char key[LANE_KEY_MAX + 1];
+        int r = op_check(c->op, err);
+
+        if (r >= 0 && store_read(c->op, c->rt->store, find_lane, &s, &refused) < 0)
+                return 1; /* the handler says why */
+        if (r < 0)
+                return r;
+        if (s.environment_id)
+                snprintf(key, sizeof(key), "%s", s.environment_id);
+        else if (s.company_id)
+                snprintf(key, sizeof(key), "company:%s", s.company_id);
+        else
+                snprintf(key, sizeof(key), "plugin:%s", s.id);
+        if (pool_take_seat(c->op, LANE_PEERS, key))
+                return 1;
+        memcpy(c->lane_key, key, sizeof(key));
+        return 0;
+}
