@@ -309,6 +309,43 @@ class GitTest(WorkspaceTest):
         self.assertFalse((self.dir / ".git/hooks/post-commit").exists())
         self.assertIsNone(self.restore()["git"])
 
+    def make_bare_repository(self):
+        """As a place could make one that runs a program on the host; its commits are honest."""
+        done = self.sh("set -e; mkdir lib; git init -q --bare lib; cd lib; git config core.bare false; "
+                       "git config core.worktree .; git config core.fsmonitor 'touch PWNED; false'; "
+                       "ls HEAD config; cd ..; echo 2 > a")
+        self.assertEqual(done["stdout"], "HEAD\nconfig\n", done)
+
+    def assert_bare_repository_is_harmless(self, report):
+        lib = self.dir / "lib"
+        self.assertEqual(contents(self.dir)["a"], "2\n")
+        self.assertTrue((lib / "HEAD").exists())
+        subprocess.run(["git", "status"], cwd=lib, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.assertFalse((lib / "PWNED").exists())
+        self.assertFalse((lib / "config").exists())
+        self.assertGreater(report["git"]["refused"], 0)
+        self.assertTrue(report["git"]["firstRefused"].startswith("lib/"))
+
+    # What a restore and what a salvage brings home, by either way of staging.
+    def test_a_bare_repository_brings_no_configuration_home(self):
+        for isolation in (None, "copy"):
+            with self.subTest(isolation):
+                self.isolation = isolation
+                self.dir = self.temp_dir()
+                self.put("a", "1\n")
+                self.stage()
+                self.make_bare_repository()
+                self.assert_bare_repository_is_harmless(self.restore())
+
+    def test_a_salvaged_bare_repository_brings_no_configuration_home(self):
+        self.put("a", "1\n")
+        self.stage()
+        self.make_bare_repository()
+        self.ok("POST", f"/api/environment-leases/{ident(self.held)}/release", {})
+        saved = wait_until(self.salvages, "a salvage")
+        report = self.ok("POST", f"/api/salvages/{ident(saved[0])}/apply", {})
+        self.assert_bare_repository_is_harmless(report)
+
     def test_both_sides_commit(self):
         self.make_repository()
         head = self.commit_there()

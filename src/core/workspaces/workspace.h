@@ -169,7 +169,8 @@ int salvage_drop(struct op *op, struct runtime *rt, const char *id, struct salva
                  struct err *err);
 
 /* {added, changed, deleted, left, conflicts: [{path, kept}], bytes, git, durationMs}; `git` is
- * null, or {head, merged, conflictRef, kept: [{name, here}], note}. */
+ * null, or {head, merged, conflictRef, indexStale, kept: [{name, here}], refused, firstRefused,
+ * note}. */
 void restore_report_encode(struct jw *w, const struct restore_report *report);
 
 #endif

@@ -92,7 +92,7 @@ int workspace_merge(struct op *op, struct runtime *rt, struct change_set *change
 
 static bool git_says_something(const struct git_report *g)
 {
-        return g->head || g->conflict_ref || g->kept || g->note || g->index_stale;
+        return g->head || g->conflict_ref || g->kept || g->note || g->index_stale || g->refused > 0;
 }
 
 static void encode_git(struct jw *w, const struct git_report *g)
@@ -116,6 +116,8 @@ static void encode_git(struct jw *w, const struct git_report *g)
                 jw_object_end(w);
         }
         jw_array_end(w);
+        jw_kint(w, "refused", (int64_t)g->refused);
+        jw_kstring(w, "firstRefused", g->first_refused);
         jw_kstring(w, "note", g->note);
         jw_object_end(w);
 }
