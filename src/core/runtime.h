@@ -47,9 +47,10 @@ struct settings {
         int64_t close_timeout_ms;     /* what a provider may take to give a place up */
         int64_t workspace_timeout_ms; /* what staging, restoring, and saving may take */
         int64_t salvage_ttl_ms;
-        int64_t run_log_max_bytes;  /* 0: as much as there is */
-        int64_t live_ping_ms;       /* between two signs of life on event streams */
-        int64_t ssh_timeout_ms;     /* what a login to an ssh host may take */
+        int64_t restore_max_files, restore_max_mb; /* what one restore may bring home */
+        int64_t run_log_max_bytes;                 /* 0: as much as there is */
+        int64_t live_ping_ms;                      /* between two signs of life on event streams */
+        int64_t ssh_timeout_ms;                    /* what a login to an ssh host may take */
         const char *api_candidates; /* JSON list of base URLs, for ssh leases; NULL: none */
         const char *plugin_dir;     /* where plugins are kept */
         const char *node, *npm;     /* paths; NULL: looked up in PATH */

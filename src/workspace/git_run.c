@@ -84,6 +84,7 @@ static const char *const *environment(struct git_import *g, const struct git_run
                 "GIT_NO_REPLACE_OBJECTS=1",
                 "GIT_NO_LAZY_FETCH=1",
                 "GIT_ALLOW_PROTOCOL=none",
+                "GIT_ALLOC_LIMIT=1g", /* of one allocation: what a pack or an object claims */
                 "GIT_AUTHOR_NAME=Paperclip",
                 "GIT_AUTHOR_EMAIL=noreply@paperclip.ing",
                 "GIT_COMMITTER_NAME=Paperclip",

@@ -274,6 +274,39 @@ class InterruptTest(WorkspaceTest):
         self.assertEqual(self.salvages(), [])
 
 
+class BudgetTest(WorkspaceTest):
+    daemon_env = {**WorkspaceTest.daemon_env, "BERTH_RESTORE_MAX_MB": "1", "BERTH_RESTORE_MAX_FILES": "3"}
+
+    def fail_to_restore(self, setting):
+        answer = self.req("POST", self.ws("/restore"), {})
+        self.assertEqual(answer.status, 413, answer)
+        self.assertIn(setting, answer.json["error"])
+
+    # At the limit, and one past it.
+    def test_a_restore_has_a_budget(self):
+        self.stage()
+        self.sh("head -c 1048576 /dev/zero > big")
+        self.assertEqual(self.counts(self.restore()), (1, 0, 0, 0))
+        self.sh("echo >> big")
+        self.fail_to_restore("restore_max_mb")
+        self.sh("rm big; touch a b")
+        self.assertEqual(self.counts(self.restore()), (2, 0, 1, 0))
+        self.sh("touch 1 2 3 4")
+        self.fail_to_restore("restore_max_files")
+        self.ok("POST", self.ws("/discard"), {})
+
+    # What was never written costs nothing, and is not lost when nobody brings it home.
+    def test_a_file_that_is_only_said_to_be_large(self):
+        self.stage()
+        self.sh("echo x > small; truncate -s 8T huge")
+        self.fail_to_restore("restore_max_mb")
+        self.assertEqual(contents(self.dir), {})
+        self.req("POST", f"/api/environment-leases/{ident(self.held)}/release", {})
+        wait_until(lambda: "restore_max_mb" in (self.ok("GET", self.ws())["note"] or ""), "it says what to do")
+        self.ok("POST", self.ws("/discard"), {})
+        wait_until(lambda: not self.places(), "the place goes")
+
+
 class GitTest(WorkspaceTest):
     """A workspace that is a git repository. What git makes of hostile ones is for unit tests."""
 

@@ -86,6 +86,9 @@ struct workspace_way {
 
 #define WORKSPACE_BUNDLE "bundle"
 
+/* What one restore or one salvage may be; a new one for each. */
+struct budget workspace_budget(const struct runtime *rt);
+
 /* The way for a place and an isolation, or ERR_UNPROCESSABLE with a text that says what to do. */
 int workspace_way_for(const struct runtime *rt, const struct place *place, const char *isolation,
                       const struct workspace_way **ret, struct err *err);
