@@ -249,6 +249,11 @@ static void report_git(const json_t *git)
         if (*cli_text(git, "conflictRef"))
                 out_note("berth: commits that cannot be merged with yours are kept as %s",
                          cli_text(git, "conflictRef"));
+        if (number(git, "refused") > 0)
+                out_note(
+                        "berth: %lld changes in git directories were not taken over, for git would "
+                        "run what they say; the first is %s",
+                        (long long)number(git, "refused"), cli_text(git, "firstRefused"));
         if (*cli_text(git, "note"))
                 out_note("berth: git: %s", cli_text(git, "note"));
 }

@@ -1,5 +1,61 @@
 #include "codec/git_refs.h"
 
+#include "base/utf8.h"
+
+/* What case-insensitive file systems drop from a name before they compare it: the code points that
+ * Unicode calls default ignorable. */
+static const struct {
+        uint32_t first, last;
+} ignorable[] = {
+        { 0xad, 0xad },       { 0x34f, 0x34f },   { 0x61c, 0x61c },     { 0x115f, 0x1160 },
+        { 0x17b4, 0x17b5 },   { 0x180b, 0x180f }, { 0x200b, 0x200f },   { 0x202a, 0x202e },
+        { 0x2060, 0x206f },   { 0x3164, 0x3164 }, { 0xfe00, 0xfe0f },   { 0xfeff, 0xfeff },
+        { 0xffa0, 0xffa0 },   { 0xfff0, 0xfff8 }, { 0x1bca0, 0x1bca3 }, { 0x1d173, 0x1d17a },
+        { 0xe0000, 0xe0fff },
+};
+
+static bool is_ignorable(uint32_t point)
+{
+        for (size_t i = 0; i < ARRAY_LEN(ignorable); i++)
+                if (point >= ignorable[i].first && point <= ignorable[i].last)
+                        return true;
+        return false;
+}
+
+/* Two letters beyond ASCII are the other case of one within it. */
+static char fold_point(uint32_t point)
+{
+        if (point < 0x80)
+                return (char)(point >= 'A' && point <= 'Z' ? point - 'A' + 'a' : point);
+        return point == 0x17f ? 's' : point == 0x212a ? 'k' : '\0';
+}
+
+static bool folds_to(const char *name, size_t len, const char *plain)
+{
+        while (len > 0) {
+                uint32_t point;
+                size_t n;
+
+                if (!utf8_next(name, len, &n, &point))
+                        return false;
+                name += n;
+                len -= n;
+                if (point >= 0x80 && is_ignorable(point))
+                        continue;
+                if (*plain == '\0' || fold_point(point) != *plain)
+                        return false;
+                plain++;
+        }
+        return *plain == '\0';
+}
+
+bool git_part_is(const char *name, size_t len, const char *plain)
+{
+        while (len > 0 && (name[len - 1] == '.' || name[len - 1] == ' '))
+                len--;
+        return folds_to(name, len, plain) || (streq(plain, ".git") && folds_to(name, len, "git~1"));
+}
+
 static bool part_ok(const char *part, size_t len)
 {
         static const char lock[] = ".lock";

@@ -16,6 +16,11 @@ struct git_ref {
         char oid[GIT_HEX + 1];       /* lower case; "" when it is not known */
 };
 
+/* Whether a file system could take a name of `len` bytes for `plain` (lower case, ASCII): whatever
+ * its case, with characters in it that Unicode calls ignorable, with dots and blanks at its end.
+ * ".git" has a short name too. */
+bool git_part_is(const char *name, size_t len, const char *plain);
+
 /* "refs/…" that git would accept. */
 bool git_ref_name_ok(const char *name);
 bool git_oid_ok(const char *hex);

@@ -52,6 +52,7 @@ struct settings {
         int64_t run_log_max_bytes; /* 0: as much as there is */
         int64_t live_ping_ms;      /* between two signs of life on event streams */
         int64_t ssh_timeout_ms;    /* what a login to an ssh host may take */
+        int64_t restore_max_files, restore_max_mb; /* what one restore may bring home */
         const char *api_candidates; /* JSON list of base URLs, for ssh leases; NULL: none */
         const char *plugin_dir;     /* where plugins are kept */
         const char *node, *npm;     /* paths; NULL: looked up in PATH */

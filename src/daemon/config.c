@@ -334,6 +334,12 @@ static void load_limits(struct loader *l, struct settings *s)
                        INT64_C(14) * 86400000, 1, INT64_C(31622400000));
         s->salvage_ttl_is_set =
                 is_given(l, (struct source){ "salvage_ttl_ms", "BERTH_SALVAGE_TTL_MS", NULL });
+        s->restore_max_files =
+                number(l, (struct source){ "restore_max_files", "BERTH_RESTORE_MAX_FILES", NULL },
+                       1000000, 1, 10000000);
+        s->restore_max_mb =
+                number(l, (struct source){ "restore_max_mb", "BERTH_RESTORE_MAX_MB", NULL }, 16384,
+                       1, INT64_C(1) << 30);
         s->run_log_max_bytes =
                 number(l, (struct source){ "run_log_max_bytes", "BERTH_RUN_LOG_MAX_BYTES", NULL },
                        INT64_C(64) << 20, 0, INT64_C(1) << 40);

@@ -134,6 +134,7 @@ struct unpacking {
         int in_fd;
         uint64_t at;
         struct apply apply;
+        struct budget *budget;
         struct tar_entry entry;
 };
 
@@ -151,7 +152,10 @@ static int put_file(struct unpacking *u, int from_fd, uint64_t offset, uint64_t 
                     struct err *err)
 {
         CLEAN(cleanup_fd) int fd = -1;
-        int r = apply_file(&u->apply, u->entry.path, 0600, u->entry.mtime_ns, "", 0, err);
+        int r = budget_take(u->budget, 0, size, u->entry.path, err);
+
+        if (r >= 0)
+                r = apply_file(&u->apply, u->entry.path, 0600, u->entry.mtime_ns, "", 0, err);
 
         if (r < 0 || size == 0)
                 return r;
@@ -194,7 +198,7 @@ static int unpack_entry(struct unpacking *u, struct err *err)
         return r < 0 ? r : apply_mode(&u->apply, e->path, e->mode, err);
 }
 
-int archive_unpack(struct op *op, int in_fd, int dir_fd, struct err *err)
+int archive_unpack(struct op *op, int in_fd, int dir_fd, struct budget *budget, struct err *err)
 {
         struct unpacking *u = xcalloc(1, sizeof(*u));
         struct tar_reader *reader = xcalloc(1, sizeof(*reader));
@@ -205,6 +209,7 @@ int archive_unpack(struct op *op, int in_fd, int dir_fd, struct err *err)
 
         u->op = op;
         u->in_fd = in_fd;
+        u->budget = budget;
         apply_init(&u->apply, fcntl(dir_fd, F_DUPFD_CLOEXEC, 3));
         tar_reader_init(reader);
         r = fstat(in_fd, &st) < 0 ? err_sys(err, ERR_IO, errno, "read an archive") : 0;
@@ -216,6 +221,8 @@ int archive_unpack(struct op *op, int in_fd, int dir_fd, struct err *err)
                         continue;
                 if (++count > TREE_MAX_COUNT || u->entry.size > (uint64_t)st.st_size - u->at)
                         r = err_set(err, ERR_INVALID, "an archive with more than there is");
+                if (r >= 0)
+                        r = budget_take(budget, 1, 0, u->entry.path, err);
                 if (r >= 0)
                         r = unpack_entry(u, err);
                 u->at += (u->entry.size + TAR_BLOCK - 1) / TAR_BLOCK * TAR_BLOCK;

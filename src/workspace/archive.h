@@ -8,6 +8,7 @@
 #ifndef BERTH_WORKSPACE_ARCHIVE_H
 #define BERTH_WORKSPACE_ARCHIVE_H
 
+#include "workspace/budget.h"
 #include "workspace/bundle.h"
 #include "workspace/scan.h"
 
@@ -16,8 +17,9 @@
 int archive_pack(struct op *op, int tree_fd, struct tree_source *scan, int out_fd, int manifest_dir,
                  const char *name, uint64_t *ret_files, uint64_t *ret_bytes, struct err *err);
 
-/* Unpack from the beginning of in_fd into an empty directory. */
-int archive_unpack(struct op *op, int in_fd, int dir_fd, struct err *err);
+/* Unpack from the beginning of in_fd into an empty directory. All that is in it is taken from the
+ * budget: a hard link is a file of its own, so an archive may unpack to more than it is. */
+int archive_unpack(struct op *op, int in_fd, int dir_fd, struct budget *budget, struct err *err);
 
 /* What differs between the manifests, with content from the directory that `next` was made of. */
 int archive_changes(struct op *op, int manifest_dir, const char *baseline, const char *next,

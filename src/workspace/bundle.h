@@ -9,6 +9,7 @@
 #define BERTH_WORKSPACE_BUNDLE_H
 
 #include "rt/op.h"
+#include "workspace/budget.h"
 #include "workspace/change.h"
 
 struct bundle_writer;
@@ -28,8 +29,10 @@ int bundle_add(struct bundle_writer *w, const struct change *c, struct err *err)
 int bundle_finish(struct bundle_writer *w, struct err *err);
 void bundle_close(struct bundle_writer *w); /* frees; unfinished ones stay for the next try */
 
-/* Copy a whole change set in: reflink where the file system can. */
-int bundle_take(struct op *op, struct bundle_writer *w, struct change_set *from, struct err *err);
+/* Copy a whole change set in: reflink where the file system can. It is taken from the budget (may
+ * be NULL). */
+int bundle_take(struct op *op, struct bundle_writer *w, struct change_set *from,
+                struct budget *budget, struct err *err);
 
 struct bundle_size {
         uint64_t changes, deletes, bytes;

@@ -317,7 +317,7 @@ int bundle_finish(struct bundle_writer *w, struct err *err)
 
 /* The other side may still be writing: what was copied is what the change is. */
 static int take_content(struct op *op, struct bundle_writer *w, struct change_set *from,
-                        struct change *c, struct err *err)
+                        struct budget *budget, struct change *c, struct err *err)
 {
         CLEAN(cleanup_fd) int in = -1;
         struct stat st;
@@ -329,7 +329,10 @@ static int take_content(struct op *op, struct bundle_writer *w, struct change_se
                 return err_set(err, ERR_INVALID, "not a file");
         if ((uint64_t)st.st_size > TREE_MAX_SIZE)
                 return err_set(err, ERR_TOO_LARGE, "larger than a file may be");
-        r = bundle_new_file(w, &out, err);
+        if ((uint64_t)st.st_size > c->now.size)
+                r = budget_take(budget, 0, (uint64_t)st.st_size - c->now.size, c->now.path, err);
+        if (r >= 0)
+                r = bundle_new_file(w, &out, err);
         if (r < 0)
                 return r;
         r = content_copy(op, in, out, (uint64_t)st.st_size, NULL, err);
@@ -343,8 +346,11 @@ static int take_content(struct op *op, struct bundle_writer *w, struct change_se
         return r;
 }
 
-int bundle_take(struct op *op, struct bundle_writer *w, struct change_set *from, struct err *err)
+int bundle_take(struct op *op, struct bundle_writer *w, struct change_set *changes,
+                struct budget *budget, struct err *err)
 {
+        struct budget_set watch;
+        struct change_set *from = budget_watch(&watch, budget, changes);
         struct change c;
         int r;
 
@@ -353,7 +359,7 @@ int bundle_take(struct op *op, struct bundle_writer *w, struct change_set *from,
                 if (r < 0)
                         return r;
                 if (!c.is_delete && c.now.kind == TREE_FILE && !bundle_has(w, c.now.hash)) {
-                        r = take_content(op, w, from, &c, err);
+                        r = take_content(op, w, from, budget, &c, err);
                         if (r == ERR_NOT_FOUND) { /* removed there since: nothing to save */
                                 err_clear(err);
                                 continue;

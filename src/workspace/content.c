@@ -28,6 +28,17 @@ int content_open(int dir_fd, const char *path, int *ret_fd, struct err *err)
         return 0;
 }
 
+/* A run of bytes between holes, at or after `at`: where the file system says what is a hole. One
+ * that was cut off meanwhile looks like a hole to the end. */
+static void next_run(int fd, uint64_t at, uint64_t size, uint64_t *ret_from, uint64_t *ret_to)
+{
+        off_t from = lseek(fd, (off_t)at, SEEK_DATA), to;
+
+        *ret_from = from >= 0 ? MIN((uint64_t)from, size) : errno == ENXIO ? size : at;
+        to = *ret_from < size ? lseek(fd, (off_t)*ret_from, SEEK_HOLE) : -1;
+        *ret_to = to > (off_t)*ret_from ? MIN((uint64_t)to, size) : size;
+}
+
 static bool is_whole(int fd, uint64_t size)
 {
         struct stat st;
@@ -35,12 +46,12 @@ static bool is_whole(int fd, uint64_t size)
         return fstat(fd, &st) == 0 && (uint64_t)st.st_size == size;
 }
 
-/* The kernel copies, without the bytes coming through here. Returns how far it came: it may stop at
- * any point, because it cannot go on between these two. */
-static int copy_in_kernel(struct op *op, int from, int to, uint64_t size, uint64_t *ret_done,
+/* The kernel copies up to `size`, without the bytes coming through here. *done is how far it came:
+ * it may stop at any point, because it cannot go on between these two. */
+static int copy_in_kernel(struct op *op, int from, int to, uint64_t *done_at, uint64_t size,
                           struct err *err)
 {
-        uint64_t done = 0;
+        uint64_t done = *done_at;
 
         while (done < size) {
                 off_t in = (off_t)done, out = (off_t)done;
@@ -59,7 +70,7 @@ static int copy_in_kernel(struct op *op, int from, int to, uint64_t size, uint64
                 if (r < 0)
                         return r;
         }
-        *ret_done = done;
+        *done_at = done;
         return 0;
 }
 
@@ -113,17 +124,24 @@ static int share(int from, int to, uint64_t size, struct err *err)
 
 int content_copy(struct op *op, int from, int to, uint64_t size, bool *ret_shared, struct err *err)
 {
-        uint64_t done = 0;
         int r = size > 0 ? share(from, to, size, err) : 1;
+        struct stat st;
 
         if (ret_shared)
                 *ret_shared = r > 0;
         if (r != 0)
                 return r < 0 ? r : 0;
-        r = copy_in_kernel(op, from, to, size, &done, err);
-        if (r < 0)
-                return r;
-        return copy_bytes(op, from, to, done, size, err);
+        if (ftruncate(to, (off_t)size) < 0) /* holes stay holes */
+                return err_sys(err, ERR_IO, errno, "write");
+        for (uint64_t at = 0, end; at < size && r >= 0; at = end) {
+                next_run(from, at, size, &at, &end);
+                r = copy_in_kernel(op, from, to, &at, end, err);
+                if (r >= 0)
+                        r = copy_bytes(op, from, to, at, end, err);
+        }
+        if (r >= 0 && (fstat(from, &st) < 0 || (uint64_t)st.st_size < size))
+                r = err_set(err, ERR_CONFLICT, "it became shorter while it was read");
+        return r < 0 ? r : 0;
 }
 
 int content_hash(struct op *op, int fd, uint8_t ret_hash[TREE_HASH], uint64_t *ret_size,

@@ -6,8 +6,9 @@
  *
  *   1. git_import_filter() stands in front of the merge. What is in `.git` it takes out of the
  *      change set: objects and packs into a scratch directory of ours, HEAD and refs into memory,
- *      nothing else. In repositories further down, and where the host has none, files come as
- *      always, without what would make git run something (configuration, hooks, links elsewhere).
+ *      nothing else. In repositories further down, of whatever name (git_guard.c), and where the
+ *      host has none, files come as always, without what would make git run something
+ *      (configuration, hooks, links elsewhere).
  *   2. git_import_apply() reads the objects into a repository of our own with a fixed
  *      configuration, where git computes every name anew, packs what is reachable from the new refs
  *      and not from the host's (which fails unless all of it is there), and puts that one pack
@@ -50,7 +51,7 @@ struct git_report {
         const char *conflict_ref; /* histories that could not be merged: theirs is there */
         bool index_stale;         /* what was staged stood in the way: the index is as it was */
         struct git_kept *kept;    /* other branches and tags that came */
-        uint64_t refused;         /* changes in `.git` that are never taken */
+        uint64_t refused;         /* changes in git directories that are never taken */
         const char *first_refused;
         const char *note; /* why commits were not taken, for people; NULL: nothing to say */
 };

@@ -35,53 +35,6 @@ enum git_kind git_kind(int workspace_fd)
         return has_config(workspace_fd) ? GIT_REPOSITORY : GIT_NONE;
 }
 
-/* What is beneath a part called ".git", in any spelling that a file system could take for it: ""
- * for itself, NULL when there is none. *ret_root: it is the workspace's own. */
-static const char *inside_git(const char *path, bool *ret_root)
-{
-        for (const char *part = path;;) {
-                size_t len = strcspn(part, "/");
-
-                *ret_root = part == path;
-                if (len == 4 && strncasecmp(part, ".git", 4) == 0)
-                        return part[len] ? part + len + 1 : part + len;
-                if (part[len] == '\0')
-                        return NULL;
-                part += len + 1;
-        }
-}
-
-static bool is_or_in(const char *path, const char *name)
-{
-        size_t n = strlen(name);
-
-        return strncasecmp(path, name, n) == 0 && (path[n] == '\0' || path[n] == '/');
-}
-
-/* What makes git run a program or look elsewhere. */
-static bool is_dangerous(const char *inside)
-{
-        static const char *const names[] = {
-                "config",
-                "config.worktree",
-                "hooks",
-                "commondir",
-                "gitdir",
-                "worktrees",
-                "modules",
-                "info/attributes",
-                "info/grafts",
-                "refs/replace",
-                "objects/info/alternates",
-                "objects/info/http-alternates",
-        };
-
-        for (size_t i = 0; i < ARRAY_LEN(names); i++)
-                if (is_or_in(inside, names[i]))
-                        return true;
-        return false;
-}
-
 static void refuse(struct git_import *g, const char *path)
 {
         if (g->refused++ == 0)
@@ -241,7 +194,7 @@ static int take_object(struct git_import *g, const char *name, const struct chan
 
 static int take(struct git_import *g, const char *inside, const struct change *c, struct err *err)
 {
-        if (*inside == '\0' || is_dangerous(inside)) {
+        if (*inside == '\0' || git_is_dangerous(inside)) {
                 if (!c->is_delete && (*inside || c->now.kind != TREE_DIR))
                         refuse(g, c->now.path);
                 return 0;
@@ -259,30 +212,23 @@ static int take(struct git_import *g, const char *inside, const struct change *c
         return streq(inside, "packed-refs") ? take_packed(g, c, err) : 0;
 }
 
-/* Links in it would have git write elsewhere; it never makes one itself. */
-static bool is_refused(const struct change *c, const char *inside)
-{
-        if (c->is_delete)
-                return false;
-        return is_dangerous(inside) || c->now.kind == TREE_LINK ||
-               (*inside == '\0' && c->now.kind != TREE_DIR);
-}
-
 /* Whether the merge gets it. */
 static int sort_out(struct git_import *g, const struct change *c, struct err *err)
 {
-        bool root;
-        const char *inside = inside_git(c->now.path, &root);
+        const char *path = c->now.path;
+        size_t first = strcspn(path, "/");
         int r;
 
-        if (!inside)
-                return 1;
-        if (root && g->kind == GIT_REPOSITORY && str_starts(c->now.path, ".git")) {
-                r = take(g, inside, c, err);
-                return r < 0 ? r : 0;
+        if (g->kind != GIT_NONE && git_part_is(path, first, ".git")) {
+                if (g->kind == GIT_REPOSITORY && first == 4 && str_starts(path, ".git")) {
+                        r = take(g, path[first] ? path + first + 1 : path + first, c, err);
+                        return r < 0 ? r : 0;
+                }
+                refuse(g, path);
+                return 0;
         }
-        if ((root && g->kind != GIT_NONE) || is_refused(c, inside)) {
-                refuse(g, c->now.path);
+        if (git_guard_refuses(&g->guard, c)) {
+                refuse(g, path);
                 return 0;
         }
         return 1;
@@ -340,6 +286,7 @@ int git_import_new(struct op *op, int workspace_fd, const char *scratch, struct 
 
         g->op = op;
         g->kind = git_kind(workspace_fd);
+        g->guard.root = workspace_fd;
         g->scratch_fd = -1;
         buf_init(&g->packed_refs, GIT_MAX_PACKED + 16384);
         if (scratch) {

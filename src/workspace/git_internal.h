@@ -10,11 +10,27 @@
 #define GIT_MAX_PACKED ((size_t)8 << 20)
 #define GIT_PACK_EMPTY 32 /* bytes of a pack without objects */
 
+/* git_guard.c: directories that git takes for a repository, whatever they are called. */
+struct git_guard {
+        int root; /* the workspace; borrowed */
+        char last[TREE_MAX_PATH + 1];
+        uint8_t has[TREE_MAX_DEPTH +
+                    1]; /* of each directory on the way to `last`, the root first */
+};
+
+/* Whether the merge must not get this change: it would put something into a repository that makes
+ * git run a program or look elsewhere, or make a repository of a directory that has such a thing.
+ * Changes come in the order of their paths. */
+bool git_guard_refuses(struct git_guard *g, const struct change *c);
+/* Whether a path in a git directory makes git run a program or look elsewhere. */
+bool git_is_dangerous(const char *inside);
+
 struct git_import {
         struct change_set filtered;
         struct change_set *from;
         struct op *op;
         enum git_kind kind;
+        struct git_guard guard;
         char *scratch;
         int scratch_fd;
 

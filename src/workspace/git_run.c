@@ -16,9 +16,23 @@
 /* The host's own configuration is read where its refs are read and moved; what in it could start
  * something is turned off. */
 static const char *const fixed[] = {
-        "-c", "core.hooksPath=/dev/null",      "-c", "core.fsmonitor=false",
-        "-c", "protocol.allow=never",          "-c", "core.sshCommand=false",
-        "-c", "core.attributesFile=/dev/null", "-c", "core.bigFileThreshold=32m",
+        "-c", "safe.bareRepository=explicit",
+        "-c", "core.hooksPath=/dev/null",
+        "-c", "core.fsmonitor=false",
+        "-c", "core.pager=cat",
+        "-c", "core.editor=false",
+        "-c", "core.askPass=false",
+        "-c", "core.sshCommand=false",
+        "-c", "core.alternateRefsCommand=false",
+        "-c", "core.attributesFile=/dev/null",
+        "-c", "core.bigFileThreshold=32m",
+        "-c", "credential.helper=",
+        "-c", "diff.external=false",
+        "-c", "commit.gpgSign=false",
+        "-c", "gpg.program=false",
+        "-c", "gc.auto=0",
+        "-c", "maintenance.auto=false",
+        "-c", "protocol.allow=never",
 };
 
 struct said {
@@ -64,10 +78,13 @@ static const char *const *environment(struct git_import *g, const struct git_run
                 "GIT_CONFIG_GLOBAL=/dev/null",
                 "GIT_ATTR_NOSYSTEM=1",
                 "GIT_TERMINAL_PROMPT=0",
+                "GIT_PAGER=cat",
+                "GIT_EDITOR=false",
                 "GIT_OPTIONAL_LOCKS=0",
                 "GIT_NO_REPLACE_OBJECTS=1",
                 "GIT_NO_LAZY_FETCH=1",
                 "GIT_ALLOW_PROTOCOL=none",
+                "GIT_ALLOC_LIMIT=1g", /* of one allocation: what a pack or an object claims */
                 "GIT_AUTHOR_NAME=Paperclip",
                 "GIT_AUTHOR_EMAIL=noreply@paperclip.ing",
                 "GIT_COMMITTER_NAME=Paperclip",

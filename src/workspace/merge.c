@@ -321,6 +321,7 @@ static void end(struct merge *m, bool is_done)
         for (size_t i = 0; i < m->n_waits; i++)
                 merge_step_drop(m, m->waits[i].step);
         free(m->steps);
+        free(m->conflict_slots);
         merge_forget_dir(m);
         if (!is_done)
                 merge_journal_give_up(&m->journal);

@@ -20,11 +20,13 @@
 #define BERTH_WORKSPACE_MERGE_H
 
 #include "rt/op.h"
+#include "workspace/budget.h"
 #include "workspace/change.h"
 
 struct merge_conflict {
         struct merge_conflict *next;
-        const char *path, *kept; /* in the operation's arena; `kept` relative too */
+        struct merge_conflict *chain; /* the merge's own */
+        const char *path, *kept;      /* in the operation's arena; `kept` relative too */
 };
 
 struct merge_report {
@@ -41,6 +43,8 @@ struct merge_options {
         const struct excludes *excludes;
         /* "20261115T101500Z": the <time> of what is kept; best the same when it is done again. */
         const char *stamp;
+        /* Files that grew since their change was read are taken from it; may be NULL. */
+        struct budget *budget;
         uint32_t umask; /* of the other side: modes that differ by it alone are the same */
         bool set_owner; /* give what is made to the owner of the workspace's root */
         bool dry_run;   /* only report */

@@ -310,16 +310,46 @@ static bool is_same_file(int dir, const char *name, const struct stat *ours)
                st.st_dev == ours->st_dev;
 }
 
+/* Conflicts by their path. The paths are somebody else's: with a key that he does not know they do
+ * not fall into one slot. */
+static struct merge_conflict **conflict_slot(const struct merge *m, const char *path)
+{
+        uint8_t hash[crypto_shorthash_BYTES];
+        uint64_t v;
+
+        (void)crypto_shorthash(hash, (const uint8_t *)path, strlen(path), m->conflict_key);
+        memcpy(&v, hash, sizeof(v));
+        return &m->conflict_slots[v & (m->n_conflict_slots - 1)];
+}
+
+static struct merge_conflict *first_conflict(const struct merge *m, const char *path)
+{
+        return m->n_conflict_slots ? *conflict_slot(m, path) : NULL;
+}
+
+static void grow_slots(struct merge *m)
+{
+        free(m->conflict_slots);
+        if (m->n_conflict_slots == 0)
+                randombytes_buf(m->conflict_key, sizeof(m->conflict_key));
+        m->n_conflict_slots = m->n_conflict_slots ? 2 * m->n_conflict_slots : 64;
+        m->conflict_slots = xcalloc(m->n_conflict_slots, sizeof(*m->conflict_slots));
+        for (struct merge_conflict *c = m->report.conflicts; c; c = c->next) {
+                struct merge_conflict **slot = conflict_slot(m, c->path);
+
+                c->chain = *slot;
+                *slot = c;
+        }
+}
+
 /* A merge that died after it had kept it: the same file has the other name already. */
 static bool kept_before(const struct merge *m, int dir, const char *path, const struct stat *ours,
                         char ret[TREE_MAX_NAME + 1])
 {
-        const char *last = NULL, *kept;
+        for (const struct merge_conflict *c = first_conflict(m, path); c; c = c->chain) {
+                const char *name = merge_name_of(c->kept);
 
-        while ((last = merge_journal_next_kept(&m->journal, last, &kept)) != NULL) {
-                const char *name = merge_name_of(kept);
-
-                if (!streq(last, path) || strlen(name) > TREE_MAX_NAME ||
+                if (!streq(c->path, path) || strlen(name) > TREE_MAX_NAME ||
                     !is_same_file(dir, name, ours))
                         continue;
                 memcpy(ret, name, strlen(name) + 1);
@@ -348,15 +378,24 @@ static int choose_name(const struct merge *m, int dir, const char *path, const s
 
 void merge_report_conflict(struct merge *m, const char *path, const char *kept)
 {
-        struct merge_conflict **at = &m->report.conflicts, *c;
+        struct merge_conflict *c, **slot;
 
-        for (; *at; at = &(*at)->next)
-                if (streq((*at)->path, path) && streq((*at)->kept, kept))
+        for (c = first_conflict(m, path); c; c = c->chain)
+                if (streq(c->path, path) && streq(c->kept, kept))
                         return;
+        if (m->report.n_conflicts >= m->n_conflict_slots)
+                grow_slots(m);
         c = arena_new(m->op->arena, struct merge_conflict);
         c->path = arena_strdup(m->op->arena, path);
         c->kept = arena_strdup(m->op->arena, kept);
-        *at = c;
+        slot = conflict_slot(m, path);
+        c->chain = *slot;
+        *slot = c;
+        if (m->last_conflict)
+                m->last_conflict->next = c;
+        else
+                m->report.conflicts = c;
+        m->last_conflict = c;
         m->report.n_conflicts++;
 }
 

@@ -9,6 +9,7 @@
 #ifndef BERTH_WORKSPACE_MERGE_PARTS_H
 #define BERTH_WORKSPACE_MERGE_PARTS_H
 
+#include <sodium.h>
 #include <sys/stat.h>
 
 #include "workspace/merge.h"
@@ -47,6 +48,9 @@ struct merge {
         struct change_set *changes;
         const struct merge_options *options;
         struct merge_report report;
+        struct merge_conflict *last_conflict, **conflict_slots; /* by path */
+        size_t n_conflict_slots;
+        uint8_t conflict_key[crypto_shorthash_KEYBYTES];
         struct merge_journal journal;
 
         struct merge_step **steps;

@@ -95,6 +95,11 @@ static int fill(struct merge *m, struct merge_step *s, int fd, struct err *err)
         /* The other side may still be writing: all that is there now, not as much as there was. */
         if (fstat(from, &st) < 0 || (uint64_t)st.st_size > TREE_MAX_SIZE)
                 return err_set(err, ERR_CONFLICT, "it changed while it was read");
+        if ((uint64_t)st.st_size > s->change.now.size)
+                r = budget_take(m->options->budget, 0, (uint64_t)st.st_size - s->change.now.size,
+                                s->change.now.path, err);
+        if (r < 0)
+                return r;
         s->change.now.size = (uint64_t)st.st_size;
         r = content_copy(m->op, from, fd, s->change.now.size, NULL, err);
         if (r < 0)

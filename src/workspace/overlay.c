@@ -313,6 +313,13 @@ static int leaf(struct walk *w, const struct frame *f, const char *name,
         return r;
 }
 
+static int take_hole(struct walk *w, const struct stat *st, struct err *err)
+{
+        uint64_t there = (uint64_t)st->st_blocks * 512, size = (uint64_t)st->st_size;
+
+        return size <= there ? 0 : budget_take(w->layers->budget, 0, size - there, w->path, err);
+}
+
 /* 1 with an entry of the upper layer, 0 when the name has none. */
 static int visit(struct walk *w, struct frame *f, const char *name, struct tree_entry *ret,
                  struct err *err)
@@ -325,7 +332,9 @@ static int visit(struct walk *w, struct frame *f, const char *name, struct tree_
                 return gone(w, f, name, err);
         if (S_ISCHR(st.st_mode) && st.st_rdev == makedev(0, 0))
                 return gone(w, f, name, err);
-        r = scan_one(f->upper, name, true, ret, w->target, err);
+        r = S_ISREG(st.st_mode) ? take_hole(w, &st, err) : 0;
+        if (r >= 0)
+                r = scan_one(f->upper, name, true, ret, w->target, err);
         if (r <= 0 || ret->kind == TREE_UNKNOWN) /* does not travel, or gone since */
                 return MIN(r, 0);
         ret->path = w->path;

@@ -7,6 +7,7 @@
 #ifndef BERTH_WORKSPACE_OVERLAY_H
 #define BERTH_WORKSPACE_OVERLAY_H
 
+#include "workspace/budget.h"
 #include "workspace/change.h"
 #include "workspace/scan.h"
 
@@ -20,6 +21,9 @@ struct overlay_layers {
          * same is no change. */
         struct tree_source *applied;
         const struct excludes *excludes;
+        /* Holes in files are taken from it: what was really written is bounded by the disk of the
+         * place, but reading a hole takes as long as it is said to be. May be NULL. */
+        struct budget *budget;
         /* Where to keep the manifest of the upper layer, for the next time. */
         int manifest_dir;
         const char *manifest_name;

@@ -10,6 +10,7 @@
 #ifndef BERTH_WORKSPACE_SYNC_H
 #define BERTH_WORKSPACE_SYNC_H
 
+#include "workspace/budget.h"
 #include "workspace/bundle.h"
 #include "workspace/scan.h"
 
@@ -24,6 +25,7 @@ struct sync_options {
         const char *remote_dir;   /* absolute */
         const char *remote_cache; /* a directory for hashes and parts of files; absolute */
         const struct excludes *excludes;
+        struct budget *budget;       /* of a pull; may be NULL */
         const char *const *preserve; /* direct children that staging leaves alone; may be NULL */
         void (*progress)(void *ctx, const struct sync_progress *p);
         void *ctx;

@@ -52,9 +52,14 @@ struct sync_in {
         int dir_fd; /* where it is; borrowed */
         char name[5 + 2 * TREE_HASH + 12];
         bool had_part, whole, all_chunks;
-        uint64_t size, listed, got;
+        uint64_t size, listed;
         struct chunk_list chunks;
-        uint64_t hashed;                 /* bytes that came in order, from the beginning on */
+        /* What has to come: all of it, or the chunks that were asked for, in order. A file is no
+         * longer than what came, whatever its sender says. */
+        uint8_t *wanted;      /* a bit for each chunk */
+        size_t next_chunk;    /* where the next byte belongs: in this chunk, */
+        uint64_t next_offset; /* and there in the file */
+        uint64_t got, due;
         crypto_generichash_state *state; /* wants an alignment that the heap does not give */
 };
 
@@ -63,11 +68,12 @@ void sync_in_name(struct sync_in *in, const struct sync_msg *big, bool twin);
 /* `twin`: a file with the same content is on its way already, so the part needs another name. */
 int sync_in_begin(struct sync_in *in, int parts_fd, const struct sync_msg *big, bool twin,
                   struct err *err);
-/* 1 when these were the last. */
+/* 1 when these were the last. What a list of chunks says costs the memory of the list alone. */
 int sync_in_chunks(struct sync_in *in, const struct sync_msg *m, struct err *err);
 /* Take what the part and `old_fd` (-1: none) have; the rest is wanted. */
 int sync_in_want(struct sync_io *io, struct sync_in *in, int old_fd, struct buf *ret_bitmap,
                  struct err *err);
+/* Bytes come in the order of the file; ERR_INVALID for those that were not asked for. */
 int sync_in_data(struct sync_in *in, const struct sync_msg *m, struct err *err);
 /* 1 when the file is what the sender says, 0 when it is not. */
 int sync_in_end(struct sync_io *io, struct sync_in *in, const struct sync_msg *end,

@@ -92,6 +92,7 @@ int sync_in_begin(struct sync_in *in, int parts_fd, const struct sync_msg *big, 
         in->whole = big->flags & SYNC_WHOLE;
         in->all_chunks = in->whole;
         in->size = big->size;
+        in->due = in->whole ? in->size : 0;
         in->fd = openat(parts_fd, in->name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
                         0600);
         if (in->fd < 0 || fstat(in->fd, &st) < 0)
@@ -99,6 +100,8 @@ int sync_in_begin(struct sync_in *in, int parts_fd, const struct sync_msg *big, 
         if (!S_ISREG(st.st_mode))
                 return err_set(err, ERR_IO, "a part of a file is none");
         in->had_part = st.st_size > 0;
+        if (in->whole && st.st_size > 0 && ftruncate(in->fd, 0) < 0)
+                return err_sys(err, ERR_IO, errno, "write a file");
         in->state = xaligned(_Alignof(crypto_generichash_state), sizeof(*in->state));
         (void)crypto_generichash_init(in->state, NULL, 0, TREE_HASH);
         return 0;
@@ -131,7 +134,8 @@ int sync_in_chunks(struct sync_in *in, const struct sync_msg *m, struct err *err
         return 1;
 }
 
-/* Whether the part has the chunk already, at its place. */
+/* Whether the part has the chunk already, at its place. A hole is nothing that came: reading it
+ * would take as long as the sender says that it is. */
 static int part_has(struct sync_io *io, const struct sync_in *in, const struct chunk *c,
                     struct err *err)
 {
@@ -139,7 +143,8 @@ static int part_has(struct sync_io *io, const struct sync_in *in, const struct c
         uint64_t len;
         int r;
 
-        if (!in->had_part)
+        if (!in->had_part ||
+            lseek(in->fd, (off_t)c->offset, SEEK_HOLE) < (off_t)(c->offset + c->len))
                 return 0;
         r = chunk_hash(in->fd, c->offset, c->len, id, &len, io->check, io->ctx, err);
         return r < 0 ? r : len == c->len && memcmp(id, c->id, TREE_HASH) == 0;
@@ -172,45 +177,81 @@ int sync_in_want(struct sync_io *io, struct sync_in *in, int old_fd, struct buf 
         CLEAN(chunk_list_done) struct chunk_list list = { 0 };
         CLEAN(free_map) struct chunk_map *old = NULL;
         size_t size = (in->chunks.n + 7) / 8;
-        char *bits = buf_reserve(ret_bitmap, size + 1);
-        int r = bits ? look_at_old(io, in, old_fd, &list, &old, err)
-                     : err_set(err, ERR_BUSY, "no memory for a transfer");
+        int r = look_at_old(io, in, old_fd, &list, &old, err);
 
         if (r < 0)
                 return r;
-        memset(bits, 0, size);
+        in->wanted = xcalloc(1, size + 1);
         for (size_t i = 0; i < in->chunks.n; i++) {
                 const struct chunk *c = &in->chunks.at[i], *have;
 
                 r = part_has(io, in, c, err);
                 if (r == 0) {
                         have = old ? chunk_map_find(old, c->id, c->len) : NULL;
-                        if (have)
+                        if (have) {
                                 r = sync_copy(old_fd, have->offset, in->fd, c->offset, c->len, err);
-                        else
-                                bits[i / 8] = (char)(bits[i / 8] | 1 << (i % 8));
+                        } else {
+                                in->wanted[i / 8] = (uint8_t)(in->wanted[i / 8] | 1 << (i % 8));
+                                in->due += c->len;
+                        }
                 }
                 if (r < 0)
                         return r;
         }
-        buf_grew(ret_bitmap, size);
+        buf_append(ret_bitmap, in->wanted, size);
         in->had_part = true;
         return 0;
 }
 
+static bool is_wanted(const struct sync_in *in, size_t i)
+{
+        return in->wanted && in->wanted[i / 8] & 1 << (i % 8);
+}
+
+/* Whether so many bytes are due at this offset; then they are not due any more. They may reach over
+ * the end of a chunk into the next, if that was asked for too. A sender whose file became shorter
+ * leaves the rest of a chunk out. */
+static bool take_due(struct sync_in *in, uint64_t offset, uint64_t len)
+{
+        if (in->whole) {
+                if (offset != in->got || len > in->size - in->got)
+                        return false;
+                in->got += len;
+                return true;
+        }
+        while (in->next_chunk < in->chunks.n) {
+                const struct chunk *c = &in->chunks.at[in->next_chunk];
+                uint64_t end = c->offset + c->len;
+
+                if (is_wanted(in, in->next_chunk) && offset < end) {
+                        uint64_t now = MIN(len, end - offset);
+
+                        if (offset != MAX(in->next_offset, c->offset))
+                                return false;
+                        in->got += now;
+                        offset += now;
+                        len -= now;
+                        in->next_offset = offset;
+                        if (len == 0)
+                                return true;
+                }
+                in->next_chunk++;
+        }
+        return false;
+}
+
 int sync_in_data(struct sync_in *in, const struct sync_msg *m, struct err *err)
 {
-        if (in->fd < 0 || !in->all_chunks || m->offset > in->size ||
-            m->blob.len > in->size - m->offset || m->blob.len > in->size - in->got)
+        if (in->fd < 0 || !in->all_chunks || m->blob.len == 0 ||
+            !take_due(in, m->offset, m->blob.len))
                 return err_set(err, ERR_INVALID, "bytes that belong to no file");
-        in->got += m->blob.len;
-        if (in->whole && m->offset == in->hashed) {
+        if (in->whole)
                 (void)crypto_generichash_update(in->state, (const uint8_t *)m->blob.p, m->blob.len);
-                in->hashed += m->blob.len;
-        }
         return write_at(in->fd, m->blob.p, m->blob.len, m->offset, err);
 }
 
+/* Only what came is looked at: what is said to be there and did not come is not what the sender
+ * says. */
 int sync_in_end(struct sync_io *io, struct sync_in *in, const struct sync_msg *end, struct err *err)
 {
         uint8_t hash[TREE_HASH];
@@ -219,12 +260,14 @@ int sync_in_end(struct sync_io *io, struct sync_in *in, const struct sync_msg *e
 
         if (in->fd < 0 || !in->all_chunks || end->size > in->size)
                 return err_set(err, ERR_INVALID, "the end of a file that was not begun");
+        if (in->whole) { /* a file that became shorter meanwhile ends where its bytes did */
+                (void)crypto_generichash_final(in->state, hash, TREE_HASH);
+                return end->size == in->got && memcmp(hash, end->hash, TREE_HASH) == 0;
+        }
+        if (in->got != in->due)
+                return 0;
         if (ftruncate(in->fd, (off_t)end->size) < 0)
                 return err_sys(err, ERR_IO, errno, "write a file");
-        if (in->whole && in->hashed == end->size) {
-                (void)crypto_generichash_final(in->state, hash, TREE_HASH);
-                return memcmp(hash, end->hash, TREE_HASH) == 0;
-        }
         r = chunk_hash(in->fd, 0, end->size, hash, &len, io->check, io->ctx, err);
         return r < 0 ? r : len == end->size && memcmp(hash, end->hash, TREE_HASH) == 0;
 }
@@ -237,6 +280,7 @@ void sync_in_done(struct sync_in *in, bool remove)
                         (void)unlinkat(in->dir_fd, in->name, 0);
         }
         chunk_list_done(&in->chunks);
+        free(in->wanted);
         free(in->state);
         *in = (struct sync_in){ .fd = -1 };
 }

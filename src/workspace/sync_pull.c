@@ -21,6 +21,7 @@ struct waiting {
         bool large;
         struct change change; /* paths and targets are ours */
         uint32_t mode;        /* as it came */
+        uint64_t paid;        /* bytes of it that were taken from the budget */
         struct sync_in in;
         int tries;
 };
@@ -83,6 +84,18 @@ static void arrived(struct pull *p, struct waiting *w, const uint8_t hash[TREE_H
         p->s.progress.bytes += size;
 }
 
+/* Before anything is made of a size that the other side says. */
+static int pay(struct pull *p, struct waiting *w, uint64_t size, struct err *err)
+{
+        int r = 0;
+
+        if (size > w->paid) {
+                r = budget_take(p->s.options->budget, 0, size - w->paid, w->change.now.path, err);
+                w->paid = size;
+        }
+        return r;
+}
+
 /* Content from memory, or from a descriptor. */
 static int keep(struct pull *p, const char *content, int from_fd, uint64_t size,
                 const uint8_t hash[TREE_HASH], struct err *err)
@@ -101,8 +114,10 @@ static int keep(struct pull *p, const char *content, int from_fd, uint64_t size,
 
 static int on_small(struct pull *p, struct waiting *w, const struct sync_msg *m, struct err *err)
 {
-        int r = keep(p, m->blob.p, -1, m->blob.len, m->hash, err);
+        int r = pay(p, w, m->blob.len, err);
 
+        if (r >= 0)
+                r = keep(p, m->blob.p, -1, m->blob.len, m->hash, err);
         if (r < 0)
                 return r;
         w->mode = m->mode;
@@ -125,7 +140,10 @@ static bool has_twin(const struct pull *p, const struct sync_msg *big)
 static int on_big(struct pull *p, struct waiting *w, const struct sync_msg *m, struct err *err)
 {
         struct sync_msg big = *m;
+        int r = pay(p, w, m->size, err);
 
+        if (r < 0)
+                return r;
         memcpy(big.hash, w->change.now.hash, TREE_HASH);
         w->state = WAIT_COMING;
         w->mode = m->mode;
@@ -323,6 +341,11 @@ static int on_difference(void *ctx, const struct tree_entry *was, const struct t
         if (was)
                 entry_copy(&w->change.was, was);
         entry_copy(&w->change.now, now ? now : was);
+        r = budget_take(p->s.options->budget, 1, 0, w->change.now.path, err);
+        if (r >= 0 && now && now->kind == TREE_FILE)
+                r = pay(p, w, now->size, err);
+        if (r < 0)
+                return r;
         if (!now || now->kind != TREE_FILE || bundle_has(p->into, now->hash))
                 return 0;
         w->large = large;

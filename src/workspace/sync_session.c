@@ -33,13 +33,31 @@ int sync_result(int r, struct err *err)
         return r == ERR_INVALID ? err_wrap(err, ERR_PROVIDER, "The file worker") : MIN(r, 0);
 }
 
+/* What is no manifest is not kept: a few bytes on the wire may be gigabytes of nonsense. */
+static int check_piece(struct sync_session *s, struct frame_bytes piece, struct err *err)
+{
+        struct tree_entry entry;
+        int r;
+
+        tree_decode_feed(&s->manifest_check, piece.p, piece.len);
+        do
+                r = tree_decode_next(&s->manifest_check, &entry, err);
+        while (r > 0);
+        return r;
+}
+
 static int on_manifest(struct sync_session *s, const struct sync_msg *m, struct err *err)
 {
+        int r;
+
         if (!s->ready || s->scanned)
                 return sync_unasked(err);
         s->manifest_len += m->blob.len;
         if (s->manifest_len > MANIFEST_MAX)
                 return err_set(err, ERR_TOO_LARGE, "The file worker's tree is too large.");
+        r = check_piece(s, m->blob, err);
+        if (r < 0)
+                return r;
         return fd_write_all(s->manifest_fd, m->blob.p, m->blob.len, err);
 }
 
@@ -135,6 +153,7 @@ int sync_session_greet(struct sync_session *s, struct op *op, int fd,
 
         s->op = op;
         s->manifest_fd = -1;
+        tree_decode_init(&s->manifest_check);
         s->options = options;
         s->io = (struct sync_io){ .fd = fd,
                                   .wait = wait_for,
@@ -191,6 +210,7 @@ void sync_session_done(struct sync_session *s)
                 return;
         if (s->manifest_fd >= 0)
                 close(s->manifest_fd);
+        tree_decode_done(&s->manifest_check);
         buf_done(&s->parts);
         sync_io_done(&s->io);
 }
@@ -261,34 +281,43 @@ void sync_manifest_done(struct sync_manifest *m)
 
 void sync_fixes_done(struct sync_fixes *f)
 {
-        struct sync_fix *x;
-
-        while ((x = f->first)) {
-                f->first = x->next;
-                free(x);
-        }
+        for (size_t i = 0; i < f->n; i++)
+                free(f->at[i]);
+        free(f->at);
+        *f = (struct sync_fixes){ 0 };
 }
 
 void sync_fixes_add(struct sync_fixes *f, const char *path, const struct tree_entry *now)
 {
         size_t len = strlen(path) + 1;
-        struct sync_fix *x = xcalloc(1, sizeof(*x) + len), **at = &f->first;
+        struct sync_fix *x = xcalloc(1, sizeof(*x) + len);
 
         memcpy(x->path, path, len);
         x->gone = now == NULL;
         if (now)
                 x->now = *now;
         x->now.path = x->path;
-        while (*at && tree_compare((*at)->path, path) < 0)
-                at = &(*at)->next;
-        x->next = *at;
-        *at = x;
+        x->number = f->n;
+        if (f->n == f->cap) {
+                f->cap = f->cap ? 2 * f->cap : 64;
+                f->at = xrealloc(f->at, f->cap * sizeof(struct sync_fix *));
+        }
+        f->at[f->n++] = x;
+}
+
+static int by_path_latest_first(const void *a, const void *b)
+{
+        const struct sync_fix *x = *(struct sync_fix *const *)a, *y = *(struct sync_fix *const *)b;
+        int order = tree_compare(x->path, y->path);
+
+        return order ? order : x->number < y->number ? 1 : -1;
 }
 
 struct fixed {
         struct tree_source source;
         struct tree_source *from;
-        const struct sync_fix *at;
+        const struct sync_fixes *fixes;
+        size_t at;
 };
 
 static int fixed_next(struct tree_source *source, struct tree_entry *ret, struct err *err)
@@ -296,30 +325,36 @@ static int fixed_next(struct tree_source *source, struct tree_entry *ret, struct
         struct fixed *f = container_of(source, struct fixed, source);
 
         for (;;) {
-                int r = tree_next(f->from, ret, err);
+                int order = 1, r = tree_next(f->from, ret, err);
+                const struct sync_fix *x = NULL;
 
                 if (r <= 0)
                         return r;
-                while (f->at && tree_compare(f->at->path, ret->path) < 0)
-                        f->at = f->at->next;
-                if (!f->at || tree_compare(f->at->path, ret->path) != 0)
+                for (; f->at < f->fixes->n; f->at++) {
+                        x = f->fixes->at[f->at];
+                        order = tree_compare(x->path, ret->path);
+                        if (order >= 0)
+                                break;
+                }
+                if (f->at == f->fixes->n || order != 0)
                         return r;
-                if (f->at->gone)
+                if (x->gone)
                         continue;
-                *ret = f->at->now;
+                *ret = x->now;
                 return r;
         }
 }
 
-int sync_fixes_write(const struct sync_fixes *f, int dir_fd, const char *name, struct err *err)
+int sync_fixes_write(struct sync_fixes *f, int dir_fd, const char *name, struct err *err)
 {
-        struct fixed fixed = { .source.next = fixed_next, .at = f->first };
+        struct fixed fixed = { .source.next = fixed_next, .fixes = f };
         struct manifest_file *old;
         uint64_t count, bytes;
         int r;
 
-        if (!f->first)
+        if (f->n == 0)
                 return 0;
+        qsort(f->at, f->n, sizeof(struct sync_fix *), by_path_latest_first);
         r = manifest_open(dir_fd, name, &old, err);
         if (r < 0)
                 return r;

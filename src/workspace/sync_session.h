@@ -18,6 +18,7 @@ struct sync_session {
         struct buf parts; /* hashes of files that the other side has in part */
         int manifest_fd;
         uint64_t manifest_len;
+        struct tree_decoder manifest_check;
         struct sync_progress progress;
         /* Messages about files. */
         int (*on_file)(void *ctx, const struct sync_msg *m, struct err *err);
@@ -52,22 +53,23 @@ struct sync_manifest {
 void sync_manifest_init(struct sync_manifest *m, const struct sync_session *s);
 void sync_manifest_done(struct sync_manifest *m);
 
-/* What turned out to be different from what a manifest says. In the order of their paths. */
+/* What turned out to be different from what a manifest says. */
 struct sync_fix {
-        struct sync_fix *next;
         bool gone;
+        size_t number;         /* of two for one path, the later one counts */
         struct tree_entry now; /* its path is at the end */
         char path[];
 };
 
 struct sync_fixes {
-        struct sync_fix *first;
+        struct sync_fix **at; /* as they came */
+        size_t n, cap;
 };
 
 void sync_fixes_done(struct sync_fixes *f);
 /* now NULL: it is gone. */
 void sync_fixes_add(struct sync_fixes *f, const char *path, const struct tree_entry *now);
 /* Write the manifest again, if there is anything to correct. */
-int sync_fixes_write(const struct sync_fixes *f, int dir_fd, const char *name, struct err *err);
+int sync_fixes_write(struct sync_fixes *f, int dir_fd, const char *name, struct err *err);
 
 #endif

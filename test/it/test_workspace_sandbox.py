@@ -277,6 +277,39 @@ class InterruptTest(WorkspaceTest):
         self.assertEqual(self.salvages(), [])
 
 
+class BudgetTest(WorkspaceTest):
+    daemon_env = {**WorkspaceTest.daemon_env, "BERTH_RESTORE_MAX_MB": "1", "BERTH_RESTORE_MAX_FILES": "3"}
+
+    def fail_to_restore(self, setting):
+        answer = self.req("POST", self.ws("/restore"), {})
+        self.assertEqual(answer.status, 413, answer)
+        self.assertIn(setting, answer.json["error"])
+
+    # At the limit, and one past it.
+    def test_a_restore_has_a_budget(self):
+        self.stage()
+        self.sh("head -c 1048576 /dev/zero > big")
+        self.assertEqual(self.counts(self.restore()), (1, 0, 0, 0))
+        self.sh("echo >> big")
+        self.fail_to_restore("restore_max_mb")
+        self.sh("rm big; touch a b")
+        self.assertEqual(self.counts(self.restore()), (2, 0, 1, 0))
+        self.sh("touch 1 2 3 4")
+        self.fail_to_restore("restore_max_files")
+        self.ok("POST", self.ws("/discard"), {})
+
+    # What was never written costs nothing, and is not lost when nobody brings it home.
+    def test_a_file_that_is_only_said_to_be_large(self):
+        self.stage()
+        self.sh("echo x > small; truncate -s 8T huge")
+        self.fail_to_restore("restore_max_mb")
+        self.assertEqual(contents(self.dir), {})
+        self.req("POST", f"/api/environment-leases/{ident(self.held)}/release", {})
+        wait_until(lambda: "restore_max_mb" in (self.ok("GET", self.ws())["note"] or ""), "it says what to do")
+        self.ok("POST", self.ws("/discard"), {})
+        wait_until(lambda: not self.places(), "the place goes")
+
+
 class GitTest(WorkspaceTest):
     """A workspace that is a git repository. What git makes of hostile ones is for unit tests."""
 
@@ -311,6 +344,43 @@ class GitTest(WorkspaceTest):
         self.assertNotIn("evil", (self.dir / ".git/config").read_text())
         self.assertFalse((self.dir / ".git/hooks/post-commit").exists())
         self.assertIsNone(self.restore()["git"])
+
+    def make_bare_repository(self):
+        """As a place could make one that runs a program on the host; its commits are honest."""
+        done = self.sh("set -e; mkdir lib; git init -q --bare lib; cd lib; git config core.bare false; "
+                       "git config core.worktree .; git config core.fsmonitor 'touch PWNED; false'; "
+                       "ls HEAD config; cd ..; echo 2 > a")
+        self.assertEqual(done["stdout"], "HEAD\nconfig\n", done)
+
+    def assert_bare_repository_is_harmless(self, report):
+        lib = self.dir / "lib"
+        self.assertEqual(contents(self.dir)["a"], "2\n")
+        self.assertTrue((lib / "HEAD").exists())
+        subprocess.run(["git", "status"], cwd=lib, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.assertFalse((lib / "PWNED").exists())
+        self.assertFalse((lib / "config").exists())
+        self.assertGreater(report["git"]["refused"], 0)
+        self.assertTrue(report["git"]["firstRefused"].startswith("lib/"))
+
+    # What a restore and what a salvage brings home, by either way of staging.
+    def test_a_bare_repository_brings_no_configuration_home(self):
+        for isolation in (None, "copy"):
+            with self.subTest(isolation):
+                self.isolation = isolation
+                self.dir = self.temp_dir()
+                self.put("a", "1\n")
+                self.stage()
+                self.make_bare_repository()
+                self.assert_bare_repository_is_harmless(self.restore())
+
+    def test_a_salvaged_bare_repository_brings_no_configuration_home(self):
+        self.put("a", "1\n")
+        self.stage()
+        self.make_bare_repository()
+        self.ok("POST", f"/api/environment-leases/{ident(self.held)}/release", {})
+        saved = wait_until(self.salvages, "a salvage")
+        report = self.ok("POST", f"/api/salvages/{ident(saved[0])}/apply", {})
+        self.assert_bare_repository_is_harmless(report)
 
     def test_both_sides_commit(self):
         self.make_repository()

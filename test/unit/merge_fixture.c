@@ -427,7 +427,7 @@ static int merge_bundle(struct merge_world *w, struct change_set *changes)
         int r;
 
         assert_int_equal(bundle_create(w->bundle, &writer, &w->err), 0);
-        r = bundle_take(&w->op, writer, changes, &w->err);
+        r = bundle_take(&w->op, writer, changes, NULL, &w->err);
         if (r >= 0)
                 r = bundle_finish(writer, &w->err);
         bundle_close(writer);

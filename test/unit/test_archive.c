@@ -13,7 +13,7 @@ static int unpack(struct world *w, const struct buf *b, struct err *err)
         CLEAN(cleanup_fd) int fd = openat(w->root_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 
         assert_int_equal(fd_write_all(fd, b->data, b->len, NULL), 0);
-        return archive_unpack(&w->op, fd, w->remote_fd, err);
+        return archive_unpack(&w->op, fd, w->remote_fd, NULL, err);
 }
 
 static void add(struct buf *b, const char *path, enum tree_kind kind, const char *text)
@@ -71,7 +71,7 @@ static void test_there_and_back(void **state)
                          0);
         scan_close(scan);
         assert_int_equal(files, 4);
-        assert_int_equal(archive_unpack(&w->op, fd, w->remote_fd, NULL), 0);
+        assert_int_equal(archive_unpack(&w->op, fd, w->remote_fd, NULL, NULL), 0);
         assert_same_trees(w);
 }
 
@@ -127,6 +127,41 @@ static void test_hard_links_are_files(void **state)
         assert_false(is_there(w->remote_fd, ".paperclip-runtime"));
 }
 
+/* Links to one file make an archive that unpacks to many times its size. */
+static void test_budget_of_an_archive(void **state)
+{
+        static const struct {
+                struct budget budget;
+                const char *setting; /* NULL: it is enough */
+        } cases[] = {
+                { { 3, 21, 0, 0 }, NULL },
+                { { 3, 20, 0, 0 }, "restore_max_mb" },
+                { { 2, 21, 0, 0 }, "restore_max_files" },
+        };
+        struct world *w = *state;
+        CLEAN(buf_done) struct buf b = BUF_INIT;
+
+        add(&b, "a", TREE_FILE, "content");
+        for (int i = 0; i < 2; i++) {
+                add(&b, i ? "b" : "c", TREE_LINK, "a");
+                make_hard(&b);
+        }
+        tar_end(&b);
+        for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+                CLEAN(cleanup_fd)
+                int fd = openat(w->root_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+                CLEAN(err_done) struct err err = { 0 };
+                struct budget budget = cases[i].budget;
+                int r;
+
+                assert_int_equal(fd_write_all(fd, b.data, b.len, NULL), 0);
+                r = archive_unpack(&w->op, fd, w->remote_fd, &budget, &err);
+                if (cases[i].setting ? r != ERR_TOO_LARGE || !strstr(err.msg, cases[i].setting)
+                                     : r != 0)
+                        fail_msg("%zu: %d %s", i, r, err.msg);
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -134,6 +169,8 @@ int main(void)
                 cmocka_unit_test_setup_teardown(test_archives_that_reach_out, world_setup,
                                                 world_teardown),
                 cmocka_unit_test_setup_teardown(test_hard_links_are_files, world_setup,
+                                                world_teardown),
+                cmocka_unit_test_setup_teardown(test_budget_of_an_archive, world_setup,
                                                 world_teardown),
         };
 

@@ -233,7 +233,7 @@ static void test_missing_content(void **state)
         mock_file(&now, "f", "text");
         mock_changes_init(&changes, &was, &now);
         assert_int_equal(bundle_create(w->bundle, &b, &w->err), 0);
-        assert_int_equal(bundle_take(&w->op, b, &changes.set, &w->err), 0);
+        assert_int_equal(bundle_take(&w->op, b, &changes.set, NULL, &w->err), 0);
         assert_int_equal(bundle_finish(b, &w->err), 0);
         bundle_close(b);
         snprintf(files, sizeof(files), "%s/files", w->bundle);
@@ -271,7 +271,7 @@ static void test_take_what_is_there(void **state)
         mock_changes_init(&changes, &was, &big);
         changes.edit = change_content;
         assert_int_equal(bundle_create(w->bundle, &b, &w->err), 0);
-        assert_int_equal(bundle_take(&w->op, b, &changes.set, &w->err), 0);
+        assert_int_equal(bundle_take(&w->op, b, &changes.set, NULL, &w->err), 0);
         assert_int_equal(bundle_finish(b, &w->err), 0);
         bundle_close(b);
         assert_int_equal(bundle_open(w->bundle, &set, NULL, &w->err), 0);
@@ -308,7 +308,7 @@ static void test_take_what_is_left(void **state)
         open_quietly = changes.set.open;
         changes.set.open = open_or_gone;
         assert_int_equal(bundle_create(w->bundle, &b, &w->err), 0);
-        assert_int_equal(bundle_take(&w->op, b, &changes.set, &w->err), 0);
+        assert_int_equal(bundle_take(&w->op, b, &changes.set, NULL, &w->err), 0);
         assert_int_equal(bundle_finish(b, &w->err), 0);
         bundle_close(b);
         assert_int_equal(bundle_open(w->bundle, &set, &size, &w->err), 0);
@@ -345,7 +345,7 @@ static void write_bundle(struct merge_world *w, const struct tree *now)
 
         mock_changes_init(&changes, &was, now);
         assert_int_equal(bundle_create(w->bundle, &b, &w->err), 0);
-        assert_int_equal(bundle_take(&w->op, b, &changes.set, &w->err), 0);
+        assert_int_equal(bundle_take(&w->op, b, &changes.set, NULL, &w->err), 0);
         assert_int_equal(bundle_finish(b, &w->err), 0);
         bundle_close(b);
 }

@@ -504,6 +504,112 @@ static void test_shallow(void **state)
         assert_out(w, "cd ws; git status --porcelain", "");
 }
 
+/* Directories of any name that git takes for a repository */
+
+/* `do_evil lib`: what a place could write into the git directory lib. */
+#define EVIL                                                                                       \
+        "do_evil() { printf '[core]\\n\\tbare = false\\n\\tworktree = .\\n"                        \
+        "\\tfsmonitor = touch %s/PWNED; false\\n' \"$HOME\" > $1; }; "
+
+/* As somebody on the host would find out: git is run in every directory. */
+static void assert_harmless(struct world *w)
+{
+        sh(w, "find ws -type d | while read d; do (cd $d; git status > /dev/null 2>&1 || :); done; "
+              "! test -e PWNED");
+}
+
+static void test_bare_repository_comes_home(void **state)
+{
+        struct world *w = *state;
+
+        make_repository(w);
+        sh(w,
+           EVIL "cd box; mkdir deep; git clone -q --bare . deep/lib; do_evil deep/lib/config; "
+                "cp deep/lib/config deep/lib/config.worktree; "
+                "printf '#!/bin/sh\\ntouch %s/PWNED\\n' \"$HOME\" > deep/lib/hooks/pre-commit; "
+                "chmod +x deep/lib/hooks/pre-commit; echo /etc > deep/lib/objects/info/alternates; "
+                "mkdir deep/lib/rebase-merge; echo 'exec touch PWNED' "
+                "> deep/lib/rebase-merge/git-rebase-todo; ln -s /etc deep/lib/logs; "
+                "mkdir -p deep/lib/x/.git; do_evil deep/lib/x/.git/config");
+        restored(w);
+        assert_harmless(w);
+        assert_out(w,
+                   "cd ws/deep/lib; ls -d config* hooks rebase-merge objects/info/alternates "
+                   "x/.git/config logs 2> /dev/null || :",
+                   "");
+        /* Its commits are there all the same. */
+        assert_out(w, "git -C ws/deep/lib log --format=%s main", "one");
+        assert_true(w->report.refused >= 6);
+        assert_true(str_starts(w->report.first_refused, "deep/lib/"));
+        assert_sound(w);
+}
+
+/* A workspace that is a repository itself, without a `.git`. */
+static void test_bare_repository_of_the_host(void **state)
+{
+        struct world *w = *state;
+        const char *before;
+
+        sh(w, "cd ws; git init -q --bare -b main .; mkdir inner; git init -q --bare inner");
+        stage(w);
+        before = out(w, "cat ws/config ws/inner/config");
+        sh(w,
+           EVIL "cd box; do_evil config; do_evil inner/config; do_evil inner/hooks/post-checkout; "
+                "echo x > inner/description; ln -s /etc/hosts refs/heads/link");
+        restored(w);
+        assert_out(w, "cat ws/config ws/inner/config", before);
+        assert_out(w, "cat ws/inner/description", "x");
+        assert_int_equal(w->report.refused, 4);
+        assert_harmless(w);
+}
+
+/* Neither side has a whole one. */
+static void test_repository_made_of_both_sides(void **state)
+{
+        struct world *w = *state;
+
+        sh(w, EVIL
+           "cd ws; mkdir -p a/refs b c d; do_evil a/config; echo 'ref: refs/heads/x' > b/HEAD; "
+           "do_evil c/config; mkdir c/objects; echo ../a > d/commondir");
+        stage(w);
+        sh(w,
+           EVIL "mkdir ws/c/refs ws/b/refs; cd box; "
+                "echo 'ref: refs/heads/x' > a/HEAD; mkdir a/objects; " /* completes a */
+                "do_evil b/config; mkdir b/objects; "                  /* b has a HEAD */
+                "ln -s refs/heads/x c/HEAD; "                          /* the old kind of HEAD */
+                "echo 'ref: refs/heads/x' > d/HEAD; "                  /* a worktree's */
+                "mkdir -p e/objects e/refs; echo 'ref: refs/heads/x' > e/head; do_evil e/Config; "
+                "echo plain > a/config.txt");
+        restored(w);
+        assert_out(w,
+                   "cd ws; ls -d a/HEAD a/objects b/HEAD b/config c/HEAD d/HEAD 2> /dev/null || :",
+                   "a/HEAD\nb/HEAD");
+        assert_out(w, "cat ws/a/config.txt", "plain");
+        /* On a file system that folds case e would be one: its last part stays away. */
+        assert_out(w, "cd ws/e; ls | xargs", "Config head objects");
+        assert_harmless(w);
+        /* What an earlier restore brought is the host's now: a mark that comes later counts too. */
+        stage(w);
+        sh(w, "cd box; mkdir -p a/objects");
+        restored(w);
+        sh(w, "! test -e ws/a/objects");
+        assert_harmless(w);
+}
+
+/* What only looks like it comes as everywhere. */
+static void test_what_is_no_repository(void **state)
+{
+        struct world *w = *state;
+
+        make_repository(w);
+        sh(w, "cd box; mkdir -p app/config app/hooks app/objects app/refs app/head app/modules; "
+              "touch app/config/x app/hooks/y app/objects/z app/refs/r app/head/h app/modules/m; "
+              "ln -s config/x app/link; mkdir docs; echo about > docs/HEAD; echo x > docs/objects");
+        restored(w);
+        assert_int_equal(w->report.refused, 0);
+        assert_out(w, "diff -r box ws --exclude=.git; cat ws/docs/HEAD", "about");
+}
+
 /* Nothing in the place's repository is run or taken over but commits. */
 static void test_hostile_repository(void **state)
 {
@@ -848,6 +954,10 @@ int main(void)
                 TEST(test_first_commit),
                 TEST(test_shallow),
                 TEST(test_hostile_repository),
+                TEST(test_bare_repository_comes_home),
+                TEST(test_bare_repository_of_the_host),
+                TEST(test_repository_made_of_both_sides),
+                TEST(test_what_is_no_repository),
                 TEST(test_nested_repositories),
                 TEST(test_repository_made_there),
                 TEST(test_repository_made_there_is_never_run),

@@ -5,6 +5,34 @@
 #define OID   "0123456789abcdef0123456789abcdef01234567"
 #define OTHER "abcdefabcdefabcdefabcdefabcdefabcdefabcd"
 
+/* Names that some file system takes for another. */
+static void test_parts(void **state)
+{
+        static const char *const git[] = { ".git",
+                                           ".GIT",
+                                           ".Git",
+                                           ".git.",
+                                           ".git . ",
+                                           "git~1",
+                                           "GIT~1",
+                                           ".g\xe2\x80\x8cit",
+                                           "\xef\xbb\xbf.git",
+                                           ".gi\xc2\xadt" };
+        static const char *const other[] = { "git",    ".gita",       ".gi",      ".g\xc3\xaft",
+                                             ".git~1", "git~2",       ".g\xffit", "",
+                                             "...",    "\xe2\x80\x8c" };
+
+        for (size_t i = 0; i < ARRAY_LEN(git); i++)
+                if (!git_part_is(git[i], strlen(git[i]), ".git"))
+                        fail_msg("%s is not taken for .git", git[i]);
+        for (size_t i = 0; i < ARRAY_LEN(other); i++)
+                if (git_part_is(other[i], strlen(other[i]), ".git"))
+                        fail_msg("%s is taken for .git", other[i]);
+        assert_true(git_part_is("hoo\xe2\x84\xaa\xc5\xbf/x", 8, "hooks"));
+        assert_true(git_part_is("CONFIG/x", 6, "config"));
+        assert_false(git_part_is("config", 6, "config.worktree"));
+}
+
 static void test_names(void **state)
 {
         const char *const good[] = { "refs/heads/main",       "refs/heads/a/b.c",
@@ -102,6 +130,7 @@ static void test_packed(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_parts),
                 cmocka_unit_test(test_names),
                 cmocka_unit_test(test_head),
                 cmocka_unit_test(test_packed),

@@ -15,6 +15,8 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "workspace/content.h"
+#include "workspace/merge_parts.h"
 #include "workspace/mirror.h"
 
 #define KEPT(name) name ".berth-local-" STAMP
@@ -870,6 +872,56 @@ static void test_many(void **state)
         assert_int_equal(t->w.report.added, 2550);
 }
 
+/* As many conflicts as a hostile place likes: reporting them ends, and each is told once. */
+static void test_many_conflicts(void **state)
+{
+        enum { MANY = 200000 };
+        struct merge_world *w = &((struct trees *)*state)->w;
+        struct merge *m = xcalloc(1, sizeof(*m));
+        char path[16], kept[32];
+        size_t n = 0;
+
+        m->op = &w->op;
+        for (int i = 0; i < 2 * MANY; i++) {
+                snprintf(path, sizeof(path), "%06d", i % MANY);
+                snprintf(kept, sizeof(kept), "%s.berth-local", path);
+                merge_report_conflict(m, path, kept);
+        }
+        for (const struct merge_conflict *c = m->report.conflicts; c; c = c->next) {
+                snprintf(path, sizeof(path), "%06zu", n++);
+                assert_string_equal(c->path, path);
+        }
+        assert_int_equal(n, MANY);
+        assert_int_equal(m->report.n_conflicts, MANY);
+        free(m->conflict_slots);
+        free(m);
+}
+
+/* A hole comes home as a hole. */
+static void test_holes_stay_holes(void **state)
+{
+        struct merge_world *w = &((struct trees *)*state)->w;
+        const off_t size = (off_t)4 << 30;
+        CLEAN(cleanup_fd) int from = openat(w->root_fd, "from", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        CLEAN(cleanup_fd) int to = openat(w->root_fd, "to", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        char text[8] = { 0 };
+        struct stat st;
+
+        assert_int_equal(pwrite(from, "begin", 5, 0), 5);
+        assert_int_equal(pwrite(from, "middle", 6, size / 2), 6);
+        assert_int_equal(ftruncate(from, size), 0);
+        assert_int_equal(content_copy(&w->op, from, to, (uint64_t)size, NULL, &w->err), 0);
+        assert_int_equal(fstat(to, &st), 0);
+        assert_int_equal(st.st_size, size);
+        assert_true(st.st_blocks * 512 < (off_t)16 << 20);
+        assert_int_equal(pread(to, text, 6, size / 2), 6);
+        assert_string_equal(text, "middle");
+        /* One that became shorter is no file that ends in a hole. */
+        assert_int_equal(ftruncate(from, size / 2), 0);
+        assert_int_equal(content_copy(&w->op, from, to, (uint64_t)size, NULL, &w->err),
+                         ERR_CONFLICT);
+}
+
 static void test_owner(void **state)
 {
         struct trees *t = *state;
@@ -984,6 +1036,8 @@ int main(void)
                 TEST(test_one_at_a_time),
                 TEST(test_before),
                 TEST(test_many),
+                TEST(test_many_conflicts),
+                TEST(test_holes_stay_holes),
                 TEST(test_owner),
                 TEST(test_full_disk_and_mounts),
         };

@@ -57,6 +57,13 @@ static void put(int dir, const char *path, const char *text)
         assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
 }
 
+static int truncate_at(int dir, const char *path, off_t size)
+{
+        CLEAN(cleanup_fd) int fd = openat(dir, path, O_WRONLY | O_CLOEXEC);
+
+        return ftruncate(fd, size);
+}
+
 static void make(int dir, const char *path)
 {
         assert_int_equal(mkdirat(dir, path, 0755), 0);
@@ -367,6 +374,33 @@ static void test_names_at_any_depth_are_hidden(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* A hole costs a sandbox nothing, and us as long as we read it: it is not read beyond the budget.
+ */
+static void test_holes_are_taken_from_a_budget(void **state)
+{
+        struct world *w = *state;
+        struct budget budget = { .max_files = 1, .max_bytes = (uint64_t)1 << 20 };
+        struct overlay_layers layers = { .upper_fd = w->upper,
+                                         .lower_fd = w->lower,
+                                         .staged_ns = w->staged_ns,
+                                         .manifest_dir = w->root_fd,
+                                         .manifest_name = "manifest",
+                                         .budget = &budget };
+        CLEAN(err_done) struct err err = { 0 };
+        struct change_set *set;
+
+        put(w->upper, "a", "");
+        assert_int_equal(truncate_at(w->upper, "a", 1 << 20), 0);
+        assert_int_equal(overlay_open(&layers, &set, &err), 0);
+        set->close(set);
+        put(w->upper, "b", "");
+        assert_int_equal(truncate_at(w->upper, "b", (off_t)15 << 40), 0);
+        budget.bytes = 0;
+        assert_int_equal(overlay_open(&layers, &set, &err), ERR_TOO_LARGE);
+        assert_non_null(strstr(err.msg, "restore_max_mb"));
+        assert_non_null(strstr(err.msg, " b:"));
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -385,6 +419,7 @@ int main(void)
                 TEST(test_nesting_is_bounded),
                 TEST(test_excluded_paths_are_hidden),
                 TEST(test_names_at_any_depth_are_hidden),
+                TEST(test_holes_are_taken_from_a_budget),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

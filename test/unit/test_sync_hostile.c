@@ -16,6 +16,7 @@
 #include "workspace/apply.h"
 #include "workspace/serve.h"
 #include "workspace/sync_io.h"
+#include "workspace/sync_session.h"
 
 /* A worker that lies */
 
@@ -104,6 +105,82 @@ static void wait_for_get(struct liar *l)
         _exit(0);
 }
 
+/* A file of zeros of which nothing is ever sent. Its hash is right. */
+#define SPARSE ((uint64_t)64 << 20)
+
+static void hash_zeros(uint8_t ret[TREE_HASH])
+{
+        CLEAN(cleanup_free) uint8_t *zeros = xcalloc(1, SPARSE);
+
+        (void)crypto_generichash(ret, TREE_HASH, zeros, SPARSE, NULL, 0);
+}
+
+static void claim_sparse(struct liar *l)
+{
+        struct tree_entry file = { .path = "a", .kind = TREE_FILE, .size = SPARSE, .mode = 0644 };
+        const bool in_chunks = streq(l->how, "sparse chunks");
+        struct sync_msg end = { .type = SYNC_BIG_END, .size = SPARSE }, m = { 0 };
+
+        hash_zeros(file.hash);
+        memcpy(end.hash, file.hash, TREE_HASH);
+        greet(l);
+        say_manifest(l, &file, 1);
+        wait_for_get(l);
+        for (;;) {
+                struct sync_msg big = { .type = SYNC_BIG,
+                                        .size = SPARSE,
+                                        .mode = 0644,
+                                        .flags = in_chunks ? 0 : SYNC_WHOLE };
+
+                say(l, big);
+                if (in_chunks) {
+                        CLEAN(buf_done) struct buf list = BUF_INIT;
+                        struct frame_out f = { &list, 0 };
+
+                        frame_put_u64(&f, SPARSE);
+                        frame_put_blob(&f, file.hash, TREE_HASH);
+                        say(l, (struct sync_msg){ .type = SYNC_CHUNKS_ARE,
+                                                  .flags = SYNC_LAST,
+                                                  .blob = { list.data, list.len } });
+                        while (m.type != SYNC_WANT && sync_receive(&l->io, &m, NULL) > 0)
+                                ;
+                        m.type = 0;
+                }
+                if (streq(l->how, "far data"))
+                        say(l, (struct sync_msg){ .type = SYNC_DATA,
+                                                  .offset = SPARSE - 1,
+                                                  .blob = { "", 1 } });
+                say(l, end);
+                wait_for_get(l);
+        }
+}
+
+static void claim_much(struct liar *l)
+{
+        struct tree_entry files[] = {
+                { .path = "a", .kind = TREE_FILE, .size = 3, .mode = 0644 },
+                { .path = "b", .kind = TREE_FILE, .size = 3, .mode = 0644 },
+        };
+        struct sync_msg m;
+
+        if (streq(l->how, "much"))
+                files[1].size = TREE_MAX_SIZE;
+        for (size_t i = 0; i < ARRAY_LEN(files); i++)
+                (void)crypto_generichash(files[i].hash, TREE_HASH, (const uint8_t *)"abc", 3, NULL,
+                                         0);
+        greet(l);
+        say_manifest(l, files, ARRAY_LEN(files));
+        while (sync_receive(&l->io, &m, NULL) > 0) {
+                struct sync_msg file = {
+                        .type = SYNC_FILE, .slot = m.slot, .mode = 0644, .blob = { "abc", 3 }
+                };
+
+                memcpy(file.hash, files[0].hash, TREE_HASH);
+                if (m.type == SYNC_GET)
+                        say(l, file);
+        }
+}
+
 static void lie(struct liar *l)
 {
         static const char big[SYNC_PIECE];
@@ -127,7 +204,16 @@ static void lie(struct liar *l)
                 }
                 return;
         }
-        if (streq(l->how, "version")) {
+        if (str_starts(l->how, "sparse") || streq(l->how, "far data")) {
+                claim_sparse(l);
+        } else if (streq(l->how, "much") || streq(l->how, "six bytes")) {
+                claim_much(l);
+        } else if (streq(l->how, "nonsense manifest")) {
+                greet(l);
+                for (int i = 0; i < 64; i++)
+                        say(l, (struct sync_msg){ .type = SYNC_MANIFEST,
+                                                  .blob = { big, sizeof(big) } });
+        } else if (streq(l->how, "version")) {
                 say(l, (struct sync_msg){ .type = SYNC_HELLO, .number = 77 });
         } else if (streq(l->how, "unasked")) {
                 greet(l);
@@ -256,6 +342,75 @@ static void test_lies_are_refused(void **state)
         assert_refused(w, "wrong hash", "");
         assert_refused(w, "wrong end", "does not get a right");
         assert_refused(w, "endless", "belong to no file");
+        assert_refused(w, "nonsense manifest", "not a manifest");
+}
+
+/* A size costs nothing before the bytes have come. */
+static void test_claimed_sizes(void **state)
+{
+        struct world *w = *state;
+
+        assert_pushed(w);
+        assert_refused(w, "sparse", "does not get a right");
+        assert_refused(w, "sparse chunks", "does not get a right");
+        assert_refused(w, "far data", "belong to no file");
+}
+
+static void assert_over_budget(struct world *w, struct budget budget, const char *how,
+                               const char *setting)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        int r;
+
+        w->options.budget = &budget;
+        r = pull_from_liar(w, how, 1, &err);
+        if (setting ? r != ERR_TOO_LARGE || !strstr(err.msg, setting) : r != 0)
+                fail_msg("%s: %d %s", how, r, err.msg);
+        w->options.budget = NULL;
+}
+
+static void test_budget(void **state)
+{
+        struct world *w = *state;
+
+        assert_pushed(w);
+        assert_over_budget(w, (struct budget){ 2, 6, 0, 0 }, "six bytes", NULL);
+        assert_over_budget(w, (struct budget){ 1, 6, 0, 0 }, "six bytes", "restore_max_files");
+        assert_over_budget(w, (struct budget){ 2, 5, 0, 0 }, "six bytes", "restore_max_mb");
+        assert_over_budget(w, (struct budget){ 2, (uint64_t)16 << 30, 0, 0 }, "much",
+                           "restore_max_mb");
+}
+
+/* As many as a hostile worker likes, each at its place in the order: this ends. */
+static void test_many_corrections(void **state)
+{
+        enum { MANY = 300000 };
+        struct world *w = *state;
+        struct sync_fixes fixes = { 0 };
+        struct manifest_file *after;
+        struct tree_entry entry = { .path = "000000", .kind = TREE_FILE, .size = 1, .mode = 0644 };
+        char path[16];
+        struct scan *scan;
+        int fd = openat(w->local_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+        put_text(w->local_fd, "000000", "x");
+        assert_int_equal(scan_open(fd, NULL, &scan, NULL), 0);
+        assert_int_equal(manifest_write(w->state_fd, "m", scan_source(scan), NULL, NULL, NULL), 0);
+        scan_close(scan);
+        for (int i = 0; i < MANY; i++) {
+                snprintf(path, sizeof(path), "%06d", i);
+                entry.size = (uint64_t)i;
+                sync_fixes_add(&fixes, path, &entry);
+        }
+        entry.size = 77; /* the later one counts */
+        sync_fixes_add(&fixes, "000000", &entry);
+        assert_int_equal(sync_fixes_write(&fixes, w->state_fd, "m", NULL), 0);
+        sync_fixes_done(&fixes);
+        assert_int_equal(manifest_open(w->state_fd, "m", &after, NULL), 0);
+        assert_int_equal(tree_next(manifest_source(after), &entry, NULL), 1);
+        assert_int_equal(entry.size, 77);
+        assert_int_equal(tree_next(manifest_source(after), &entry, NULL), 0);
+        manifest_close(after);
 }
 
 static void test_anything_at_all(void **state)
@@ -488,6 +643,9 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_lies_are_refused, world_setup, world_teardown),
+                cmocka_unit_test_setup_teardown(test_claimed_sizes, world_setup, world_teardown),
+                cmocka_unit_test_setup_teardown(test_budget, world_setup, world_teardown),
+                cmocka_unit_test_setup_teardown(test_many_corrections, world_setup, world_teardown),
                 cmocka_unit_test_setup_teardown(test_anything_at_all, world_setup, world_teardown),
                 cmocka_unit_test_setup_teardown(test_nothing_outside_is_touched, world_setup,
                                                 world_teardown),

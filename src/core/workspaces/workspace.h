@@ -86,6 +86,9 @@ struct workspace_way {
 
 #define WORKSPACE_BUNDLE "bundle"
 
+/* What one restore or one salvage may be; a new one for each. */
+struct budget workspace_budget(const struct runtime *rt);
+
 /* The way for a place and an isolation, or ERR_UNPROCESSABLE with a text that says what to do. */
 int workspace_way_for(const struct runtime *rt, const struct place *place, const char *isolation,
                       const struct workspace_way **ret, struct err *err);
@@ -169,7 +172,8 @@ int salvage_drop(struct op *op, struct runtime *rt, const char *id, struct salva
                  struct err *err);
 
 /* {added, changed, deleted, left, conflicts: [{path, kept}], bytes, git, durationMs}; `git` is
- * null, or {head, merged, conflictRef, kept: [{name, here}], note}. */
+ * null, or {head, merged, conflictRef, indexStale, kept: [{name, here}], refused, firstRefused,
+ * note}. */
 void restore_report_encode(struct jw *w, const struct restore_report *report);
 
 #endif

@@ -218,6 +218,7 @@ static int compare(struct moving *m, int extracted_fd, struct err *err)
 static int unpack_and_compare(struct moving *m, struct err *err)
 {
         CLEAN(cleanup_free) char *path = xasprintf("%s/" EXTRACTED, m->w->dir);
+        struct budget budget = workspace_budget(m->rt);
         CLEAN(cleanup_fd) int fd = -1;
         int r = workspace_remove_dir(m->op, path, err);
 
@@ -226,7 +227,7 @@ static int unpack_and_compare(struct moving *m, struct err *err)
         if (r >= 0)
                 r = open_dir(AT_FDCWD, path, &fd, err);
         if (r >= 0)
-                r = archive_unpack(m->op, m->archive_fd, fd, err);
+                r = archive_unpack(m->op, m->archive_fd, fd, &budget, err);
         if (r == ERR_INVALID)
                 r = err_wrap(err, ERR_PROVIDER, "What the place sent back");
         if (r >= 0)

@@ -82,6 +82,8 @@ bool workspace_is_hopeless(const struct workspace_job *j, int r)
         if (!j->has_changes && (r == ERR_NOT_FOUND || streq(j->place.state, PLACE_GONE) ||
                                 (is_dead(j) && !j->way->works_dead)))
                 return true;
+        if (r == ERR_TOO_LARGE && j->way->works_dead) /* it is here, and a setting lets it come */
+                return false;
         return !is_our_trouble(r) && j->row.attempts + 1 >= MAX_ATTEMPTS;
 }
 

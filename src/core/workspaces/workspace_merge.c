@@ -29,12 +29,20 @@ static void tell_progress(void *ctx, const struct merge_report *so_far)
                                         so_far->added + so_far->changed + so_far->deleted, 0);
 }
 
+struct budget workspace_budget(const struct runtime *rt)
+{
+        return (struct budget){ .max_files = (uint64_t)rt->settings.restore_max_files,
+                                .max_bytes = (uint64_t)rt->settings.restore_max_mb << 20 };
+}
+
 /* Commits come apart from the files: git.h. */
 static int merge_files(struct op *op, int dir, struct git_import *git, struct change_set *changes,
                        const struct merge_request *req, const struct merge_options *options,
                        struct restore_report *ret, struct err *err)
 {
-        struct change_set *files = git_import_filter(git, changes);
+        struct budget_set watch;
+        struct change_set *files =
+                git_import_filter(git, budget_watch(&watch, options->budget, changes));
 
         if (req->watch)
                 files = req->watch(req->ctx, files, dir);
@@ -65,9 +73,11 @@ int workspace_merge(struct op *op, struct runtime *rt, struct change_set *change
                     const struct merge_request *req, struct restore_report *ret, struct err *err)
 {
         int64_t began = clock_mono_ms();
+        struct budget budget = workspace_budget(rt);
         CLEAN(cleanup_free) char *lock = NULL;
         CLEAN(cleanup_fd) int dir = -1;
         struct merge_options options = {
+                .budget = &budget,
                 .excludes = req->excludes,
                 .stamp = stamp_now(op->arena),
                 .umask = req->umask,
@@ -92,7 +102,7 @@ int workspace_merge(struct op *op, struct runtime *rt, struct change_set *change
 
 static bool git_says_something(const struct git_report *g)
 {
-        return g->head || g->conflict_ref || g->kept || g->note || g->index_stale;
+        return g->head || g->conflict_ref || g->kept || g->note || g->index_stale || g->refused > 0;
 }
 
 static void encode_git(struct jw *w, const struct git_report *g)
@@ -116,6 +126,8 @@ static void encode_git(struct jw *w, const struct git_report *g)
                 jw_object_end(w);
         }
         jw_array_end(w);
+        jw_kint(w, "refused", (int64_t)g->refused);
+        jw_kstring(w, "firstRefused", g->first_refused);
         jw_kstring(w, "note", g->note);
         jw_object_end(w);
 }

@@ -180,11 +180,13 @@ static int copy_stage(struct op *op, struct runtime *rt, const struct place *pla
 
 /* Bringing home */
 
-static int collect_from(struct op *op, const struct workspace *w, struct layers *l,
-                        const char *lower, int64_t staged_ns, struct change_set **ret,
-                        struct err *err)
+static int collect_from(struct op *op, const struct runtime *rt, const struct workspace *w,
+                        struct layers *l, const char *lower, int64_t staged_ns,
+                        struct change_set **ret, struct err *err)
 {
+        struct budget holes = workspace_budget(rt);
         struct overlay_layers layers = {
+                .budget = &holes,
                 .staged_ns = staged_ns,
                 .excludes = &w->excludes,
                 .manifest_name = NEXT,
@@ -220,7 +222,7 @@ static int overlay_collect(struct op *op, struct runtime *rt, const struct place
         int r = find_layers(op, rt, place, w, &l, err);
 
         *ret_umask = 0;
-        return r < 0 ? r : collect_from(op, w, &l, w->local_path, w->staged_ns, ret, err);
+        return r < 0 ? r : collect_from(op, rt, w, &l, w->local_path, w->staged_ns, ret, err);
 }
 
 static int copy_collect(struct op *op, struct runtime *rt, const struct place *place,
@@ -231,7 +233,7 @@ static int copy_collect(struct op *op, struct runtime *rt, const struct place *p
         int r = find_layers(op, rt, place, w, &l, err);
 
         *ret_umask = 0;
-        return r < 0 ? r : collect_from(op, w, &l, l.copy, 0, ret, err);
+        return r < 0 ? r : collect_from(op, rt, w, &l, l.copy, 0, ret, err);
 }
 
 /* After a crash it may have happened already. */

@@ -114,6 +114,7 @@ static int write_bundle(struct saving *s, struct change_set *changes, struct err
 {
         struct workspace_job *j = s->job;
         CLEAN(cleanup_free) char *dir = salvage_dir(j->rt->workspaces, s->row.id);
+        struct budget budget = workspace_budget(j->rt);
         struct bundle_writer *writer = NULL;
         struct change_set *made = NULL;
         int r;
@@ -129,7 +130,7 @@ static int write_bundle(struct saving *s, struct change_set *changes, struct err
         if (r >= 0)
                 r = bundle_create(dir, &writer, err);
         if (r >= 0)
-                r = bundle_take(j->op, writer, changes, err);
+                r = bundle_take(j->op, writer, changes, &budget, err);
         if (r >= 0)
                 r = bundle_finish(writer, err);
         if (writer)

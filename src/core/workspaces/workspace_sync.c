@@ -230,8 +230,10 @@ static int pull(struct moving *m, int fd, struct err *err)
 {
         CLEAN(cleanup_free) char *done = xasprintf("%s/" FETCHING "/changes", m->w->dir);
         CLEAN(cleanup_free) char *path = xasprintf("%s/" FETCHING, m->w->dir);
+        struct budget budget = workspace_budget(m->rt);
         int r;
 
+        m->options.budget = &budget;
         if (unlink(done) < 0 && errno != ENOENT) /* complete, and never put in its place */
                 return err_sys(err, ERR_IO, errno, "remove %s", done);
         r = bundle_create(path, &m->into, err);
@@ -242,6 +244,7 @@ static int pull(struct moving *m, int fd, struct err *err)
                 r = bundle_finish(m->into, err);
         if (m->into)
                 bundle_close(take_ptr(&m->into));
+        m->options.budget = NULL;
         return r;
 }
 
