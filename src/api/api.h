@@ -21,7 +21,7 @@ struct api {
         struct runtime *rt;
         struct pool *pool;
         uv_loop_t *loop;
-        uid_t operator_uid; /* who counts as the operator on the Unix socket, besides root */
+        uid_t operator_uid; /* who runs the daemon: auth_is_operator() */
         int64_t started_ms;
         _Atomic uint64_t requests, errors;
 };
@@ -43,10 +43,11 @@ struct call {
         const char *params[CALL_MAX_PARAMS]; /* decoded; UUIDs in lower case */
         const char *query;
         const char *authorization, *run_id, *if_none_match, *host;
+        const char *client; /* whom limits are counted for: http_peer.client */
         const char *last_event_id;
         const char *body_text; /* NULL when there is no JSON body */
         size_t body_len;
-        bool is_operator;
+        bool is_operator, is_known; /* the peer's uid: auth_is_operator() */
 
         /* of requests that came through the channel of a run (channel.c) */
         bool is_channel;
@@ -86,6 +87,7 @@ enum {
         ROUTE_BODY_FREE = 1 << 1, /* a missing body reads as {} */
         ROUTE_RAW_BODY = 1 << 2,  /* the body is bytes; the handler takes them from the exchange */
         ROUTE_SOCKET = 1 << 3,    /* a WebSocket: socket.h */
+        ROUTE_OPEN = 1 << 4,      /* for everybody who reaches us, also in local trusted mode */
 };
 
 struct route {

@@ -9,6 +9,8 @@
 #include "cli/cli.h"
 #include "core/runtime.h"
 
+#define CONFIG_FILE "berth.toml"
+
 struct config {
         const char *data_dir;
         const char *listen;   /* ADDR:PORT */
@@ -18,6 +20,8 @@ struct config {
         const char *secrets_key_file; /* NULL: not given */
         bool is_private;              /* no port; ends by itself (daemon/idle.h) */
         unsigned op_threads, op_queue;
+        unsigned connections_per_client; /* 0: half of what there is */
+        bool trusted_given;              /* somebody said who is trusted: daemon/trusted.h */
         struct settings settings;
 };
 
