@@ -21,7 +21,7 @@ struct api {
         struct runtime *rt;
         struct pool *pool;
         uv_loop_t *loop;
-        uid_t operator_uid; /* who counts as the operator on the Unix socket, besides root */
+        uid_t operator_uid; /* who runs the daemon: auth_is_operator() */
         int64_t started_ms;
         _Atomic uint64_t requests, errors;
 };
@@ -43,10 +43,11 @@ struct call {
         const char *params[CALL_MAX_PARAMS]; /* decoded; UUIDs in lower case */
         const char *query;
         const char *authorization, *run_id, *if_none_match, *host;
+        const char *client; /* whom limits are counted for: http_peer.client */
         const char *last_event_id;
         const char *body_text; /* NULL when there is no JSON body */
         size_t body_len;
-        bool is_operator;
+        bool is_operator, is_known; /* the peer's uid: auth_is_operator() */
 
         /* of requests that came through the channel of a run (channel.c) */
         bool is_channel;
@@ -107,6 +108,7 @@ enum {
         ROUTE_OF_PLUGIN = 1 << 15,
         ROUTE_HAS_LANE = ROUTE_OF_ENVIRONMENT | ROUTE_OF_LEASE | ROUTE_OF_RUN | ROUTE_OF_PLACE |
                          ROUTE_OF_SECRET | ROUTE_OF_VAULT | ROUTE_OF_COMPANY | ROUTE_OF_PLUGIN,
+        ROUTE_OPEN = 1 << 4, /* for everybody who reaches us, also in local trusted mode */
 };
 
 struct route {

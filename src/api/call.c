@@ -101,10 +101,21 @@ static int identify(struct call *c, struct err *err)
 
 static void enter_lane(struct call *c);
 
+/* In local trusted mode the operator needs no key; everybody else does, but for signing in. */
+static int check_stranger(const struct call *c, struct err *err)
+{
+        if (c->actor.type != ACTOR_NONE || c->rt->settings.mode != MODE_LOCAL_TRUSTED ||
+            (c->route->flags & ROUTE_OPEN))
+                return 0;
+        return auth_refuse_stranger(c->is_known, err);
+}
+
 static int first_stage(struct call *c, struct err *err)
 {
         int r = identify(c, err);
 
+        if (r >= 0)
+                r = check_stranger(c, err);
         if (r >= 0 && (c->route->flags & ROUTE_HAS_LANE) && !c->lane_key[0]) {
                 r = call_take_lane(c, err);
                 if (r == 0) {
@@ -374,7 +385,9 @@ static void on_request(void *ctx, struct http_exchange *x)
                 channel_begin(c);
                 return;
         }
-        c->is_operator = peer->is_unix && (peer->uid == c->api->operator_uid || peer->uid == 0);
+        c->is_operator = auth_is_operator(&c->rt->settings, c->api->operator_uid, peer->uid);
+        c->is_known = peer->uid != (uid_t)-1;
+        c->client = arena_strdup(&c->arena, peer->client);
         r = guard_request(c, peer, http_method(x), &err);
         if (r < 0)
                 answer_refused(c, http_path(x), &err);
@@ -413,7 +426,7 @@ void call_route(struct call *c)
         if (r < 0)
                 call_fail(c, r, &err);
         else if ((c->route->flags & ROUTE_INLINE) && !c->is_channel &&
-                 auth_actor_quick(c->rt, c->authorization, c->is_operator, &ignored))
+                 auth_actor_quick(c->authorization, c->is_operator, &ignored))
                 run_inline(c);
         else
                 submit(c);

@@ -22,7 +22,8 @@ static const char *base_url(struct call *c)
 static int post_challenge(struct call *c, struct err *err)
 {
         c->status = 201;
-        return cli_auth_create(c->op, c->rt, c->body, base_url(c), &c->out, err);
+        return cli_auth_create(c->op, c->rt, c->body, base_url(c),
+                               c->client ? c->client : "channel", &c->out, err);
 }
 
 static int get_challenge(struct call *c, struct err *err)
@@ -108,10 +109,10 @@ static int delete_key(struct call *c, struct err *err)
 }
 
 const struct route routes_cli_auth[] = {
-        { "POST", "/api/cli-auth/challenges", post_challenge, 0 },
-        { "GET", "/api/cli-auth/challenges/:id", get_challenge, 0 },
-        { "POST", "/api/cli-auth/challenges/:id/approve", post_approve, 0 },
-        { "POST", "/api/cli-auth/challenges/:id/cancel", post_cancel, 0 },
+        { "POST", "/api/cli-auth/challenges", post_challenge, ROUTE_OPEN },
+        { "GET", "/api/cli-auth/challenges/:id", get_challenge, ROUTE_OPEN },
+        { "POST", "/api/cli-auth/challenges/:id/approve", post_approve, ROUTE_OPEN },
+        { "POST", "/api/cli-auth/challenges/:id/cancel", post_cancel, ROUTE_OPEN },
         { "GET", "/api/cli-auth/me", get_me, 0 },
         { "POST", "/api/cli-auth/revoke-current", post_revoke_current, 0 },
         { "GET", "/api/auth/get-session", get_session, 0 },

@@ -23,7 +23,7 @@ static void write_pending(struct jw *w, const char *text)
         jw_object_end(w);
 }
 
-static void write_members(struct jw *w, const struct plugin *p)
+static void write_members(struct jw *w, const struct op *op, const struct plugin *p)
 {
         jw_kstring(w, "id", p->id);
         jw_kstring(w, "pluginKey", p->key);
@@ -38,7 +38,7 @@ static void write_members(struct jw *w, const struct plugin *p)
         else
                 jw_knull(w, "installOrder");
         jw_kstring(w, "packagePath", p->package_path);
-        jw_kstring(w, "lastError", p->last_error);
+        jw_kstring(w, "lastError", plugin_shown_error(op, p));
         jw_ktime(w, "installedAt", p->installed_at);
         jw_ktime(w, "updatedAt", p->updated_at);
         jw_kstring(w, "packageVersion", p->package_version);
@@ -52,18 +52,23 @@ static int write_plugin(struct call *c, const struct plugin *p)
 
         jw_init(&w, &c->out);
         jw_object(&w);
-        write_members(&w, p);
+        write_members(&w, c->op, p);
         jw_object_end(&w);
         return 0;
 }
 
+struct listing {
+        struct call *c;
+        struct jw w;
+};
+
 static int show(void *ctx, const struct plugin *p)
 {
-        struct jw *w = ctx;
+        struct listing *l = ctx;
 
-        jw_object(w);
-        write_members(w, p);
-        jw_object_end(w);
+        jw_object(&l->w);
+        write_members(&l->w, l->c->op, p);
+        jw_object_end(&l->w);
         return 0;
 }
 
@@ -71,10 +76,11 @@ static int show(void *ctx, const struct plugin *p)
 
 static int list_plugins(struct call *c, struct err *err)
 {
-        struct jw w;
+        struct listing l = { .c = c };
 
-        call_list(c, &w);
-        return call_list_end(&w, plugin_list(c->op, c->rt, call_query(c, "status"), show, &w, err));
+        call_list(c, &l.w);
+        return call_list_end(&l.w,
+                             plugin_list(c->op, c->rt, call_query(c, "status"), show, &l, err));
 }
 
 static int board_org(struct db *db, void *arg, struct err *err)
@@ -132,7 +138,7 @@ static int get(struct call *c, struct err *err)
                 return r;
         jw_init(&w, &c->out);
         jw_object(&w);
-        write_members(&w, &p);
+        write_members(&w, c->op, &p);
         jw_kbool(&w, "supportsConfigTest", plugin_supports_config_test(c->rt, &p));
         jw_object_end(&w);
         return 0;

@@ -4,6 +4,7 @@
 #define BERTH_CORE_RUNTIME_H
 
 #include <stdatomic.h>
+#include <sys/types.h>
 
 #include "base/uuid.h"
 #include "net/proxy_counters.h"
@@ -36,7 +37,9 @@ struct settings {
         const char *public_url;        /* NULL: none */
         const char *listen_host;       /* host part of the first address we listen on */
         const char *allowed_hostnames; /* comma separated; NULL: none */
-        const char *workspace_roots;   /* colon separated directories */
+        const uid_t *trusted_uids;     /* users who count as the operator, besides the daemon's */
+        size_t n_trusted_uids;
+        const char *workspace_roots; /* colon separated directories */
         const char *local_env; /* names of further variables for local commands; comma separated */
         bool allow_fake_provider;
         const char *fake_world; /* NULL, or the directory where fake sandboxes are files (tests) */

@@ -12,8 +12,7 @@
 #include "codec/json.h"
 #include "codec/toml.h"
 #include "core/sandboxes/host_ids.h"
-
-#define CONFIG_FILE "berth.toml"
+#include "daemon/trusted.h"
 
 /* Where one setting may come from. `seed` is the name that the seed's server reads, or NULL. */
 struct source {
@@ -388,6 +387,16 @@ static void load_settings(struct loader *l, const struct cli_serve_options *flag
         load_callbacks(l, s);
 }
 
+static void load_trusted(struct loader *l, struct config *c)
+{
+        const char *users =
+                list(l, (struct source){ "trusted_uids", "BERTH_TRUSTED_UIDS", NULL }, ',', NULL);
+
+        c->trusted_given = users != NULL;
+        if (!l->failed)
+                l->failed = trusted_parse(users, l->arena, &c->settings, l->err);
+}
+
 static void load_plugin_settings(struct loader *l, struct config *c)
 {
         static const char *const uses[] = { "auto", "always", "off", NULL };
@@ -477,10 +486,15 @@ static int load_all(struct loader *l, const struct cli_serve_options *flags, str
                 MIN(8, c->peer_threads), 1, 256);
         c->peer_queue = (unsigned)number(
                 l, (struct source){ "peer_queue", "BERTH_PEER_QUEUE", NULL }, 256, 1, 100000);
+        c->connections_per_client = (unsigned)number(
+                l,
+                (struct source){ "connections_per_client", "BERTH_CONNECTIONS_PER_CLIENT", NULL },
+                0, 0, 65536);
         if (c->is_private) /* what the settings say is for the daemon with a port */
                 c->listen = "127.0.0.1:0";
         load_settings(l, flags, c);
         load_plugin_settings(l, c);
+        load_trusted(l, c);
         r = check_unasked(l);
         if (r >= 0)
                 r = l->failed;

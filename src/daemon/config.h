@@ -9,6 +9,8 @@
 #include "cli/cli.h"
 #include "core/runtime.h"
 
+#define CONFIG_FILE "berth.toml"
+
 struct config {
         const char *data_dir;
         const char *listen;   /* ADDR:PORT */
@@ -21,6 +23,8 @@ struct config {
         /* Of operations that wait for providers, hosts and boxes (rt/pool.h): at once, at once in
          * one environment, and how many more may wait for one environment. */
         unsigned peer_threads, peer_threads_each, peer_queue;
+        unsigned connections_per_client; /* 0: half of what there is */
+        bool trusted_given;              /* somebody said who is trusted: daemon/trusted.h */
         struct settings settings;
 };
 

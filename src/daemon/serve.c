@@ -40,6 +40,7 @@
 #include "daemon/idle.h"
 #include "daemon/keys.h"
 #include "daemon/listen.h"
+#include "daemon/trusted.h"
 #include "daemon/upkeep.h"
 
 #define GRACE_MS   10000 /* for requests under way to be finished */
@@ -219,11 +220,20 @@ static void limit_lanes(struct daemon *d)
 
 static int start_loop(struct daemon *d, struct err *err)
 {
+        const unsigned capacity = listen_capacity();
         struct http_server_config http = {
                 .loop = &d->loop,
                 .handler = &api_handler,
                 .ctx = &d->api,
-                .max_connections = listen_capacity(),
+                .max_connections = capacity,
+                /* One client leaves the others half of it, and most of that to requests that are
+                 * complete. */
+                .max_per_client = d->config.connections_per_client
+                                          ? d->config.connections_per_client
+                                          : MAX(capacity / 2, 1),
+                .max_unfinished = MAX(capacity / 8, 1),
+                .reserved_path = "/api/health",
+                .find_owner = d->config.settings.mode == MODE_LOCAL_TRUSTED,
                 .body_timeout_ms = body_timeout_ms(),
         };
         int r = uv_loop_init(&d->loop);
@@ -533,6 +543,9 @@ int serve(const struct cli_serve_options *options)
                 r = config_load(options, &d->arena, &d->config, &err);
         if (r >= 0) {
                 log_init(d->config.log_level, d->config.log_format);
+                r = trusted_settle(&d->config, &d->arena, &err);
+        }
+        if (r >= 0) {
                 r = keys_take(d->config.data_dir, d->config.secrets_key_file, &d->arena, &d->keys,
                               &err);
         }

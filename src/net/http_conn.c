@@ -110,6 +110,13 @@ static void begin_request(struct http_conn *c, const struct http1_request *req, 
                 http_answer_continue(c);
 }
 
+static bool is_reserved(const struct http_conn *c, const struct http1_request *req)
+{
+        const char *path = c->server->config.reserved_path;
+
+        return req->path.len == strlen(path) && memcmp(req->path.p, path, req->path.len) == 0;
+}
+
 static size_t take_head(struct http_conn *c, const char *bytes, size_t len)
 {
         struct http1_refusal why;
@@ -127,7 +134,12 @@ static size_t take_head(struct http_conn *c, const char *bytes, size_t len)
         }
         c->head_seen = 0;
         http_deadline_clear(c); /* the next head has its own */
+        if (c->reserved_only && !is_reserved(c, &req)) {
+                refuse(c, 503, "Too many connections");
+                return len;
+        }
         c->x = http_exchange_new(c, &req, bytes);
+        c->x->keep_alive &= !c->reserved_only;
         begin_request(c, &req, len > req.head.len);
         return req.head.len;
 }
@@ -537,7 +549,7 @@ static struct http_conn *new_conn(struct http_server *s, const struct http_peer 
         return c;
 }
 
-static void start(struct http_conn *c, struct byte_stream *stream, bool surplus)
+static void start(struct http_conn *c, struct byte_stream *stream, enum http_admission admission)
 {
         struct http_server *s = c->server;
 
@@ -547,26 +559,30 @@ static void start(struct http_conn *c, struct byte_stream *stream, bool surplus)
         if (http_conn_is_carried(c)) {
                 link_append(&s->carried, &c->kin);
                 s->n_carried++;
+        } else {
+                http_client_join(c);
         }
         s->n_conns++;
         s->n_handles++;
-        if (surplus)
+        c->reserved_only = admission == HTTP_ADMIT_RESERVED;
+        if (admission == HTTP_ADMIT_REFUSED)
                 refuse(c, 503, "Too many connections");
         http_conn_advance(c);
 }
 
-void http_conn_open(struct http_server *s, int take_fd, const struct http_peer *peer, bool surplus)
+void http_conn_open(struct http_server *s, int take_fd, const struct http_peer *peer,
+                    enum http_admission admission)
 {
         struct http_conn *c = new_conn(s, peer);
 
         if (socket_stream_init(&c->socket, s->config.loop, take_fd) < 0)
                 free(c);
         else
-                start(c, &c->socket.stream, surplus);
+                start(c, &c->socket.stream, admission);
 }
 
 void http_conn_open_stream(struct http_server *s, struct byte_stream *take_stream,
-                           const struct http_peer *peer, bool surplus)
+                           const struct http_peer *peer, enum http_admission admission)
 {
-        start(new_conn(s, peer), take_stream, surplus);
+        start(new_conn(s, peer), take_stream, admission);
 }

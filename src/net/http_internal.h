@@ -5,6 +5,7 @@
  *     http_exchange.c  one request: what the handler reads of it
  *     http_answer.c    one answer: heads, bodies, streams
  *     http_listen.c    making listening sockets
+ *     http_client.c    how much of the server one client has
  *
  * Ownership: the server owns its connections; a connection owns its exchange until the answer is
  * complete. When the client goes first, the connection lets go of the exchange (x->conn = NULL) and
@@ -28,8 +29,10 @@
 #define PROBE_MS            1000  /* see http_deadline */
 #define ACCEPT_RETRY_MS     100   /* after a failure to accept that is not the client's */
 #define SURPLUS_MAX         64    /* connections past the limit that are still told so */
-#define CARRIER_SURPLUS_MAX 16    /* the same of one carrier */
+#define CARRIER_SURPLUS_MAX 16    /* the same of one carrier, or of one client */
 #define UNIX_PLACES         64    /* connections past all that, for the Unix socket only */
+#define CLIENT_BUCKETS      256
+#define FEW_CONNECTIONS     8 /* up to here a client may ask for the reserved path */
 
 /* A member of a circular list whose head is a link of its own. */
 struct http_link {
@@ -97,6 +100,13 @@ struct http_listener {
         bool is_unix;
 };
 
+/* One client, as long as it has connections. */
+struct http_client {
+        struct http_link link; /* in its bucket */
+        char key[sizeof(((struct http_peer *)0)->client)];
+        unsigned n_conns, n_unfinished;
+};
+
 struct http_conn {
         struct byte_stream *stream;
         struct socket_stream socket; /* where that is ours; see http_conn_open() */
@@ -114,6 +124,8 @@ struct http_conn {
         bool progress; /* bytes went in or out since the deadline was set */
         bool probed;
         bool sent_since_drained;
+        bool reserved_only;         /* may ask for config.reserved_path, once, and nothing else */
+        struct http_client *client; /* NULL: carried */
         struct http_exchange *x;
         struct buf in; /* bytes received and not yet taken; holds no memory when empty */
         size_t head_seen;
@@ -167,6 +179,8 @@ struct http_server {
         size_t answers;     /* bytes of large answers in memory */
         bool draining;
         bool closing;
+        struct http_link clients[CLIENT_BUCKETS];
+        int netlink_fd; /* for net/sock_owner.h; -1: none */
         int reserve_fd; /* given up to accept and drop a client when descriptors run out */
         uv_timer_t timer;
         uint64_t timer_at; /* when the timer is active */
@@ -195,11 +209,31 @@ void http_deadline_clear(struct http_conn *c);
 void http_server_forget(struct http_conn *c);
 void http_server_handle_closed(struct http_server *s);
 
+/* http_client.c */
+void http_clients_init(struct http_server *s);
+/* Count a connection to its client, and no more. */
+void http_client_join(struct http_conn *c);
+void http_client_leave(struct http_conn *c);
+/* Whether a connection's request is under way and not complete, from its deadline. */
+void http_client_began(struct http_conn *c);
+void http_client_ended(struct http_conn *c);
+unsigned http_client_connections(const struct http_server *s, const char *key);
+/* Make room for a client: give up the oldest unfinished request of one that has more connections.
+ * False: there is none. */
+bool http_client_shed_for(struct http_server *s, const char *key);
+
 /* http_conn.c */
+enum http_admission {
+        HTTP_ADMIT,
+        HTTP_ADMIT_RESERVED, /* for the reserved path only */
+        HTTP_ADMIT_REFUSED,  /* to be told that it is one too many */
+        HTTP_ADMIT_DROPPED,
+};
 /* Over a socket, or over a stream that something else carries. */
-void http_conn_open(struct http_server *s, int take_fd, const struct http_peer *peer, bool surplus);
+void http_conn_open(struct http_server *s, int take_fd, const struct http_peer *peer,
+                    enum http_admission admission);
 void http_conn_open_stream(struct http_server *s, struct byte_stream *take_stream,
-                           const struct http_peer *peer, bool surplus);
+                           const struct http_peer *peer, enum http_admission admission);
 void http_conn_advance(struct http_conn *c);
 void http_conn_expired(struct http_conn *c, enum http_deadline kind);
 void http_conn_close(struct http_conn *c);

@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "net/http_internal.h"
+#include "net/sock_owner.h"
 
 #define ACCEPT_BATCH 64 /* clients taken per turn, so that the others get theirs */
 #define IDLE_TRIES   16 /* connections looked at to find one that may be closed for another */
@@ -91,6 +93,7 @@ static void timer_start(struct http_server *s, uint64_t at)
 
 void http_deadline_clear(struct http_conn *c)
 {
+        http_client_ended(c);
         link_remove(&c->deadline);
         c->deadline_kind = DEADLINE_NONE;
 }
@@ -99,10 +102,11 @@ void http_deadline_set(struct http_conn *c, enum http_deadline kind)
 {
         struct http_server *s = c->server;
 
-        link_remove(&c->deadline);
+        http_deadline_clear(c);
         c->deadline_kind = kind;
         c->deadline_at = uv_now(s->config.loop) + s->limits_ms[kind];
         link_append(&s->deadlines[kind], &c->deadline);
+        http_client_began(c);
         timer_start(s, c->deadline_at);
 }
 
@@ -132,29 +136,55 @@ static void on_timer(uv_timer_t *timer)
 
 /* --- accepting --- */
 
-static void fill_peer(int fd, bool is_unix, const struct sockaddr_storage *from,
-                      struct http_peer *ret)
+/* One who has an IPv6 network has 2^64 addresses: its first half stands for all of them. */
+static void name_client(struct http_peer *peer, const struct in6_addr *v6)
 {
-        *ret = (struct http_peer){ .is_unix = is_unix, .uid = (uid_t)-1 };
-        if (is_unix) {
-                struct ucred cred;
-                socklen_t len = sizeof(cred);
+        char network[INET6_ADDRSTRLEN];
+        struct in6_addr half = { 0 };
+        const char *who = peer->address;
 
-                if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0)
-                        ret->uid = cred.uid;
-                strcpy(ret->address, "unix");
+        if (v6) {
+                memcpy(&half, v6, 8);
+                who = inet_ntop(AF_INET6, &half, network, sizeof(network)) ? network : "";
+        }
+        if (peer->uid != (uid_t)-1)
+                (void)snprintf(peer->client, sizeof(peer->client), "%s %u", who,
+                               (unsigned)peer->uid);
+        else
+                (void)snprintf(peer->client, sizeof(peer->client), "%s", who);
+}
+
+static void fill_unix_peer(int fd, struct http_peer *ret)
+{
+        struct ucred cred;
+        socklen_t len = sizeof(cred);
+
+        *ret = (struct http_peer){ .is_unix = true, .uid = (uid_t)-1, .address = "unix" };
+        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0)
+                ret->uid = cred.uid;
+        name_client(ret, NULL);
+}
+
+static void fill_tcp_peer(const struct http_server *s, int fd, const struct sockaddr_storage *from,
+                          struct http_peer *ret)
+{
+        const struct in6_addr *v6 = from->ss_family == AF_INET6
+                                            ? &((const struct sockaddr_in6 *)from)->sin6_addr
+                                            : NULL;
+
+        *ret = (struct http_peer){ .uid = (uid_t)-1 };
+        if (s->config.find_owner)
+                (void)sock_owner_of_peer(s->netlink_fd, fd, &ret->uid);
+        if (v6 && IN6_IS_ADDR_V4MAPPED(v6)) {
+                (void)inet_ntop(AF_INET, &v6->s6_addr[12], ret->address, sizeof(ret->address));
+                v6 = NULL;
+        } else if (v6) {
+                (void)inet_ntop(AF_INET6, v6, ret->address, sizeof(ret->address));
         } else if (from->ss_family == AF_INET) {
                 (void)inet_ntop(AF_INET, &((const struct sockaddr_in *)from)->sin_addr,
                                 ret->address, sizeof(ret->address));
-        } else if (from->ss_family == AF_INET6) {
-                const struct in6_addr *a = &((const struct sockaddr_in6 *)from)->sin6_addr;
-
-                if (IN6_IS_ADDR_V4MAPPED(a))
-                        (void)inet_ntop(AF_INET, &a->s6_addr[12], ret->address,
-                                        sizeof(ret->address));
-                else
-                        (void)inet_ntop(AF_INET6, a, ret->address, sizeof(ret->address));
         }
+        name_client(ret, v6);
 }
 
 /* Answers are written whole, so Nagle would only delay them. Keep-alive probes find clients that
@@ -170,10 +200,15 @@ static void tune_tcp(int fd)
         (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
 }
 
-/* Close the connection that has been idle longest, of `via` when that is not NULL, so that nobody
- * can shut the others out by holding connections open. One that has just sent something is not
- * idle, only not read yet. */
-static bool close_an_idle_one(struct http_server *s, enum http_deadline kind, const void *via)
+/* Whose connection may be closed to make room: anybody's, a carrier's, or a client's. */
+struct idle_of {
+        const void *via;
+        const char *client;
+};
+
+/* Close the connection that has been idle longest, so that nobody can shut the others out by
+ * holding connections open. One that has just sent something is not idle, only not read yet. */
+static bool close_an_idle_one(struct http_server *s, enum http_deadline kind, struct idle_of of)
 {
         struct http_link *list = &s->deadlines[kind];
         int tries = IDLE_TRIES;
@@ -181,7 +216,8 @@ static bool close_an_idle_one(struct http_server *s, enum http_deadline kind, co
         for (struct http_link *l = list->next; l != list && tries > 0; l = l->next) {
                 struct http_conn *c = container_of(l, struct http_conn, deadline);
 
-                if (via && c->peer.via != via)
+                if ((of.via && c->peer.via != of.via) ||
+                    (of.client && !streq(c->peer.client, of.client)))
                         continue;
                 if (!stream_has_input(c->stream)) {
                         http_conn_close(c);
@@ -192,26 +228,49 @@ static bool close_an_idle_one(struct http_server *s, enum http_deadline kind, co
         return false;
 }
 
+/* Room for one more of this client, among its own and among all. Those who are being told that they
+ * are too many have a place as well, so there is an end to telling. */
+static enum http_admission find_room(struct http_server *s, unsigned limit, const char *client)
+{
+        unsigned own = http_client_connections(s, client);
+
+        if (own >= s->config.max_per_client &&
+            !close_an_idle_one(s, DEADLINE_IDLE, (struct idle_of){ .client = client }))
+                return own - s->config.max_per_client < CARRIER_SURPLUS_MAX ? HTTP_ADMIT_REFUSED
+                                                                            : HTTP_ADMIT_DROPPED;
+        if (s->n_conns - s->n_carried < limit ||
+            close_an_idle_one(s, DEADLINE_IDLE, (struct idle_of){ 0 }) ||
+            http_client_shed_for(s, client))
+                return HTTP_ADMIT;
+        if (s->n_conns - s->n_carried >= limit + SURPLUS_MAX)
+                return HTTP_ADMIT_DROPPED;
+        return s->config.reserved_path && own < FEW_CONNECTIONS ? HTTP_ADMIT_RESERVED
+                                                                : HTTP_ADMIT_REFUSED;
+}
+
 /* Clients of the Unix socket have places of their own: who fills the port must not lock the
  * operator out. */
 static void admit(struct http_listener *l, int take_fd, const struct sockaddr_storage *from)
 {
         struct http_server *s = l->server;
         unsigned limit = s->config.max_connections;
+        enum http_admission admission;
         struct http_peer peer;
-        bool surplus;
 
         if (l->is_unix)
                 limit += SURPLUS_MAX + UNIX_PLACES;
-        surplus = s->n_conns - s->n_carried >= limit && !close_an_idle_one(s, DEADLINE_IDLE, NULL);
-        if (s->n_conns - s->n_carried >= limit + SURPLUS_MAX) {
+        if (l->is_unix)
+                fill_unix_peer(take_fd, &peer);
+        else
+                fill_tcp_peer(s, take_fd, from, &peer);
+        admission = find_room(s, limit, peer.client);
+        if (admission == HTTP_ADMIT_DROPPED) {
                 close(take_fd);
                 return;
         }
         if (!l->is_unix)
                 tune_tcp(take_fd);
-        fill_peer(take_fd, l->is_unix, from, &peer);
-        http_conn_open(s, take_fd, &peer, surplus);
+        http_conn_open(s, take_fd, &peer, admission);
 }
 
 static unsigned count_of(const struct http_server *s, const void *via)
@@ -224,15 +283,15 @@ static unsigned count_of(const struct http_server *s, const void *via)
 }
 
 /* Whether one more is taken, be it only to be told that it is one too many. */
-static bool admits_carried(struct http_server *s, const void *via, bool *ret_surplus)
+static bool admits_carried(struct http_server *s, const void *via, enum http_admission *ret)
 {
         bool full = false;
 
         if (count_of(s, via) >= s->config.max_per_carrier)
-                full = !close_an_idle_one(s, DEADLINE_CARRIED_IDLE, via);
+                full = !close_an_idle_one(s, DEADLINE_CARRIED_IDLE, (struct idle_of){ .via = via });
         else if (s->n_carried >= s->config.max_carried)
-                full = !close_an_idle_one(s, DEADLINE_CARRIED_IDLE, NULL);
-        *ret_surplus = full;
+                full = !close_an_idle_one(s, DEADLINE_CARRIED_IDLE, (struct idle_of){ 0 });
+        *ret = full ? HTTP_ADMIT_REFUSED : HTTP_ADMIT;
         return !s->draining && s->n_carried < s->config.max_carried + SURPLUS_MAX &&
                count_of(s, via) < s->config.max_per_carrier + CARRIER_SURPLUS_MAX;
 }
@@ -240,20 +299,20 @@ static bool admits_carried(struct http_server *s, const void *via, bool *ret_sur
 void http_server_serve(struct http_server *s, struct byte_stream *take_stream,
                        const struct http_peer *peer)
 {
-        bool surplus;
+        enum http_admission admission;
 
-        if (admits_carried(s, peer->via, &surplus))
-                http_conn_open_stream(s, take_stream, peer, surplus);
+        if (admits_carried(s, peer->via, &admission))
+                http_conn_open_stream(s, take_stream, peer, admission);
         else
                 stream_close(take_stream, NULL, NULL);
 }
 
 void http_server_serve_fd(struct http_server *s, int take_fd, const struct http_peer *peer)
 {
-        bool surplus;
+        enum http_admission admission;
 
-        if (admits_carried(s, peer->via, &surplus))
-                http_conn_open(s, take_fd, peer, surplus);
+        if (admits_carried(s, peer->via, &admission))
+                http_conn_open(s, take_fd, peer, admission);
         else
                 close(take_fd);
 }
@@ -375,6 +434,8 @@ static void set_defaults(struct http_server *s, const struct http_server_config 
         c->max_answers = c->max_answers ? c->max_answers : (size_t)256 << 20;
         c->max_bodies = c->max_bodies ? c->max_bodies : (size_t)256 << 20;
         c->max_connections = c->max_connections ? c->max_connections : 4096;
+        c->max_per_client = c->max_per_client ? c->max_per_client : UINT_MAX;
+        c->max_unfinished = c->max_unfinished ? c->max_unfinished : UINT_MAX;
         c->max_carried = c->max_carried ? c->max_carried : 4096;
         c->max_per_carrier = c->max_per_carrier ? c->max_per_carrier : 96;
         c->head_timeout_ms = c->head_timeout_ms ? c->head_timeout_ms : 10000;
@@ -407,7 +468,9 @@ int http_server_new(const struct http_server_config *config, struct http_server 
         link_init(&s->due);
         for (int kind = 0; kind < N_DEADLINES; kind++)
                 link_init(&s->deadlines[kind]);
+        http_clients_init(s);
         s->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        s->netlink_fd = config->find_owner ? sock_owner_open() : -1;
         (void)uv_timer_init(config->loop, &s->timer);
         (void)uv_timer_init(config->loop, &s->accept_retry);
         (void)uv_idle_init(config->loop, &s->due_idle);
@@ -431,6 +494,7 @@ void http_server_forget(struct http_conn *c)
         link_remove(&c->kin);
         link_remove(&c->due);
         http_deadline_clear(c);
+        http_client_leave(c);
         s->n_carried -= http_conn_is_carried(c);
         if (--s->n_conns == 0)
                 (void)uv_timer_stop(&s->timer);
@@ -444,6 +508,7 @@ void http_server_handle_closed(struct http_server *s)
         if (--s->n_handles > 0)
                 return;
         cleanup_fd(&s->reserve_fd);
+        cleanup_fd(&s->netlink_fd);
         free(s);
         if (on_closed)
                 on_closed(arg);

@@ -34,10 +34,13 @@
 struct http_server;
 struct http_exchange;
 
+/* `uid` is the kernel's word for which user of this machine it is; (uid_t)-1: not known. */
 struct http_peer {
-        bool is_unix; /* came through a Unix socket: uid is the kernel's word for who it is */
+        bool is_unix; /* came through a Unix socket */
         uid_t uid;
         char address[64]; /* numeric address without port, or "unix" */
+        /* Whom its limits are counted for: the address, of IPv6 the first half, and the uid. */
+        char client[80];
         void *via; /* what carries the connection, where it is no socket; its owner's business */
 };
 
@@ -78,8 +81,17 @@ struct http_server_config {
         size_t max_bodies;  /* of all large bodies in memory together, default 256 MiB; 503 */
         size_t max_answers; /* of all large answers that wait to be read, default 256 MiB; past
                                it those who have not read for longest are closed */
-        unsigned max_connections;  /* default 4096; the next takes the place of the one that is idle
-                                      longest, or is answered 503 and closed */
+        unsigned max_connections; /* default 4096; the next takes the place of the one that is idle
+                                     longest, or is answered 503 and closed */
+        /* Of these one client (http_peer.client) may have; defaults: all. Past max_per_client the
+         * one of its own that is idle longest makes room, or the next is answered 503; past
+         * max_unfinished, of requests that have begun and are not complete, the oldest of its own
+         * is closed. When all connections are taken and none is idle, an unfinished request of a
+         * client that has more connections than the new one gives way. */
+        unsigned max_per_client, max_unfinished;
+        /* A path that is still answered to a client with few connections when all are taken. */
+        const char *reserved_path;
+        bool find_owner;           /* ask for the uid behind TCP connections: net/sock_owner.h */
         unsigned max_carried;      /* default 4096; the same for http_server_serve(), whose
                                       connections do not count above */
         unsigned max_per_carrier;  /* default 96: of these with one `via` */

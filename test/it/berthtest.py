@@ -96,10 +96,10 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock = _connect(self.path, self.timeout)
 
 
-def _connect(target, timeout):
-    """target: (host, port), or the path of a Unix socket."""
+def _connect(target, timeout, source=None):
+    """target: (host, port), or the path of a Unix socket; source: the address it comes from."""
     if isinstance(target, tuple):
-        return socket.create_connection(target, timeout=timeout * PATIENCE)
+        return socket.create_connection(target, timeout=timeout * PATIENCE, source_address=source and (source, 0))
     sock = socket.socket(socket.AF_UNIX)
     sock.settimeout(timeout * PATIENCE)
     try:
@@ -162,8 +162,8 @@ class Client:
 class RawConnection:
     """A socket for tests of framing: bytes out as they are, answers in one after the other."""
 
-    def __init__(self, target, timeout=10):
-        self.sock = _connect(target, timeout)
+    def __init__(self, target, timeout=10, source=None):
+        self.sock = _connect(target, timeout, source)
         self.reader = self.sock.makefile("rb")
 
     def send(self, data):

@@ -14,6 +14,7 @@ import threading
 from berthtest import FAKE_CONFIG, BerthTest, RawConnection, ident, wait_until
 
 GET = b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+COMPANIES = b"GET /api/companies HTTP/1.1\r\nHost: localhost\r\n\r\n"
 RUN = "7b2f0a52-8a53-4c8e-9d4e-0a4e3f6f6a11"
 
 
@@ -28,12 +29,25 @@ class CrowdTest(BerthTest):
         self.daemon.binary = str(script)
         self.daemon.start()
 
-    def crowd(self, n):
+    def crowd(self, n, source=None):
         many = []
         self.addCleanup(lambda: [raw.close() for raw in many])
         for _ in range(n):
-            many.append(RawConnection(self.daemon.address))
+            many.append(RawConnection(self.daemon.address, source=source))
         return many
+
+    def listeners(self, n, source=None):
+        """Connections that are busy for good: each follows the company's events."""
+        path = f"/api/companies/{self.acme['id']}/events"
+        crowd = self.crowd(n, source)
+        for raw in crowd:
+            raw.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            self.assertIn(b"200 OK", raw.reader.readline())
+        return crowd
+
+    def asked(self, request=GET, source=None):
+        with RawConnection(self.daemon.address, source=source) as raw:
+            return raw.send(request).response()
 
     def test_silent_clients_keep_nobody_out(self):
         self.start_limited(256)
@@ -49,25 +63,41 @@ class CrowdTest(BerthTest):
         self.assertEqual(crowd[-1].send(GET).response().status, 200)
 
     def test_busy_clients_leave_the_operator_in(self):
-        """Connections in the middle of a request are kept; the next are told to come back."""
+        """An address has half of the connections at most. When all are busy the next are told to come back; whether
+        the daemon is well can still be asked."""
         self.start_limited(256)
-        crowd = self.crowd(128)
-        for raw in crowd:
-            raw.send(GET + b"G")
-        for raw in crowd:
-            self.assertEqual(raw.response().status, 200)
-        with self.daemon.raw() as raw:
-            answer = raw.send(GET).response()
-            self.assertEqual((answer.status, answer.headers["Retry-After"]), (503, "1"))
-            self.assertTrue(raw.closed_by_peer())
+        self.acme = self.daemon.req_unix("POST", "/api/companies", {"name": "Acme"}).json
+        crowd = self.listeners(64, "127.0.0.2")
+        answer = self.asked(source="127.0.0.2")
+        self.assertEqual((answer.status, answer.headers["Retry-After"]), (503, "1"))
+        self.assertEqual(self.asked(COMPANIES, "127.0.0.3").status, 200)
+        self.listeners(64, "127.0.0.3")
+        answer = self.asked(COMPANIES, "127.0.0.4")
+        self.assertEqual((answer.status, answer.headers["Retry-After"]), (503, "1"))
+        answer = self.asked(GET, "127.0.0.4")
+        self.assertEqual((answer.status, answer.headers["Connection"]), (200, "close"))
         self.assert_status(self.daemon.req_unix("POST", "/api/companies", {"name": "in"}), 201)
-        self.assertEqual(crowd[0].send(GET[1:]).response().status, 200)
         crowd[1].close()
-        wait_until(lambda: self.served(), "a place is free again")
+        wait_until(lambda: self.asked(COMPANIES, "127.0.0.4").status == 200, "a place is free again")
 
-    def served(self):
-        with self.daemon.raw() as raw:
-            return raw.send(GET).response().status == 200
+    def test_half_open_requests_lock_nobody_out(self):
+        """One who begins requests and does not end them loses his own, not the others theirs."""
+        self.start_limited(256)
+        heads = self.crowd(200, "127.0.0.2")
+        for raw in heads:
+            with contextlib.suppress(OSError):
+                raw.send(b"GET /api/comp")
+        bodies = self.crowd(200, "127.0.0.3")
+        for raw in bodies:
+            with contextlib.suppress(OSError):
+                raw.send(b"POST /api/companies HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                         b"Content-Length: 100\r\n\r\n{")
+        for _ in range(3):
+            self.assertEqual(self.asked(COMPANIES, "127.0.0.4").status, 200)
+            self.assertEqual(self.asked(GET, "127.0.0.4").status, 200)
+        wait_until(lambda: self.daemon.tcp_connections() <= 2 * 16 + 1, "what they began and did not end is given up")
+        for source in ("127.0.0.2", "127.0.0.3"):
+            self.assertEqual(self.asked(COMPANIES, source).status, 200)
 
     def test_the_limit_is_raised(self):
         """The usual 1024 descriptors would be spent on connections alone."""

@@ -165,8 +165,15 @@ class AccessTest(PluginTest):
         self.assertEqual(self.ok("GET", "/api/plugins", token=admin), [])  # the installer was not touched
         plugin = self.ok("POST", "/api/plugins/install", install, token=admin)
         self.assertEqual(plugin["status"], "ready")
-        for suffix in ("", "/health", "/logs", "/config", "/dashboard"):
+        for suffix in ("", "/health", "/dashboard"):
             self.ok("GET", f"/api/plugins/{KEY}{suffix}", token=member)
+        # One worker serves all companies: what it prints, and what it is configured with, is nobody's but the admin's.
+        for method, suffix, body in (("GET", "/logs", None), ("GET", "/config", None),
+                                     ("POST", "/config/test", {"configJson": {}})):
+            self.ok(method, f"/api/plugins/{KEY}{suffix}", body, token=admin)
+            self.assert_error(self.req(method, f"/api/plugins/{KEY}{suffix}", body, token=member), 403,
+                              "Instance admin access required")
+        for suffix in ("", "/health", "/logs", "/config", "/dashboard"):
             self.assert_error(self.req("GET", f"/api/plugins/{KEY}{suffix}", token=agent), 403,
                               "Board access required")
         trail = self.operator("GET", f"/api/companies/{self.acme['id']}/activity")

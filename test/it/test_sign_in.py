@@ -3,7 +3,7 @@
 import unittest
 import uuid
 
-from berthtest import BerthTest
+from berthtest import BerthTest, RawConnection
 
 
 class SignInTest(BerthTest):
@@ -72,6 +72,23 @@ class SignInTest(BerthTest):
         wide = self.challenge(requestedAccess="instance_admin_required")
         self.assert_error(self.approve(wide, user), 403, "Instance admin access required")
         self.assertEqual((self.status(made), self.status(wide)), ("pending", "pending"))
+
+    def test_one_address_does_not_use_all_of_them_up(self):
+        def opened(source):
+            with RawConnection(self.daemon.address, source=source) as raw:
+                body = b'{"command": "berth env list"}'
+                return raw.send(b"POST /api/cli-auth/challenges HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                                b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body).response()
+
+        made = [opened("127.0.0.2").json for _ in range(100)]
+        self.assert_error(opened("127.0.0.2"), 503, contains="Too many sign-in requests from here")
+        self.assert_status(opened("127.0.0.3"), 201)
+        # One that is answered is not open any more.
+        self.ok("POST", f"/api/cli-auth/challenges/{made[0]['id']}/cancel", {"token": made[0]["token"]})
+        self.assert_status(opened("127.0.0.2"), 201)
+        self.operator("POST", f"/api/cli-auth/challenges/{made[1]['id']}/approve", {"token": made[1]["token"]})
+        self.assert_status(opened("127.0.0.2"), 201)
+        self.assert_status(opened("127.0.0.2"), 503)
 
     def test_cancel(self):
         made = self.challenge()

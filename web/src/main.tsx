@@ -155,14 +155,18 @@ function Mark() {
 	);
 }
 
-// Nobody in particular may do nothing in authenticated mode; the refusals (403) would not say that a key helps.
-async function needsKey(): Promise<boolean> {
-	if (session.get().token !== null) return false;
-	const health = await api.get<{ deploymentMode?: string }>("/health").catch(() => null);
+// Why a key is needed; null: it is not. Nobody in particular may do nothing in authenticated mode, where the refusals
+// (403) would not say that a key helps; in local trusted mode only the operator is told a version.
+async function needsKey(): Promise<string | null> {
+	if (session.get().token !== null) return null;
+	const health = await api.get<{ deploymentMode?: string; version?: string }>("/health").catch(() => null);
 
-	return health?.deploymentMode === "authenticated";
+	if (health?.deploymentMode === "authenticated") return "This instance asks for a key.";
+	return health && health.version === undefined ? "This daemon trusts the user who runs it, and you are another one." : null;
 }
 
 startRouter();
-if (await needsKey()) signOut("This instance asks for a key.");
+const why = await needsKey();
+
+if (why !== null) signOut(why);
 render(<Page />, document.getElementById("page") as HTMLElement);

@@ -16,7 +16,7 @@
 enum actor_type { ACTOR_NONE, ACTOR_BOARD, ACTOR_AGENT, ACTOR_SYSTEM };
 enum actor_source {
         SOURCE_NONE,
-        SOURCE_LOCAL_IMPLICIT, /* local trusted mode, or the operator's own socket */
+        SOURCE_LOCAL_IMPLICIT, /* the operator: the kernel says so (auth_is_operator()) */
         SOURCE_BOARD_KEY,
         SOURCE_AGENT_KEY,
         SOURCE_AGENT_JWT, /* a run token, or the channel of a run */

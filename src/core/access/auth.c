@@ -35,16 +35,34 @@ static const struct actor local_board = {
         .is_instance_admin = true,
 };
 
-bool auth_actor_quick(const struct runtime *rt, const char *authorization, bool is_operator,
-                      struct actor *ret)
+bool auth_actor_quick(const char *authorization, bool is_operator, struct actor *ret)
 {
         if (authorization)
                 return false;
-        if (is_operator || rt->settings.mode == MODE_LOCAL_TRUSTED)
-                *ret = local_board;
-        else
-                *ret = (struct actor){ 0 };
+        *ret = is_operator ? local_board : (struct actor){ 0 };
         return true;
+}
+
+bool auth_is_operator(const struct settings *s, uid_t daemon_uid, uid_t uid)
+{
+        if (uid == (uid_t)-1)
+                return false;
+        for (size_t i = 0; i < s->n_trusted_uids; i++)
+                if (s->trusted_uids[i] == uid)
+                        return true;
+        return uid == 0 || uid == daemon_uid;
+}
+
+int auth_refuse_stranger(bool is_known, struct err *err)
+{
+        return err_set(err, ERR_UNAUTHORIZED,
+                       "%s Sign in with a key: the daemon's user makes one with `berth key create "
+                       "--board --user NAME`; send it as a bearer token (BERTH_API_KEY). Or have "
+                       "your user named in trusted_uids, see berth.toml(5).",
+                       is_known ? "This daemon trusts the user who runs it, and you are another "
+                                  "one."
+                                : "This daemon trusts the user who runs it, and the kernel does "
+                                  "not tell which user this connection belongs to.");
 }
 
 struct lookup {
@@ -206,7 +224,7 @@ int auth_actor(struct op *op, struct runtime *rt, const char *authorization, boo
         struct lookup q = { op, digest, ret };
         int r;
 
-        if (auth_actor_quick(rt, authorization, is_operator, ret))
+        if (auth_actor_quick(authorization, is_operator, ret))
                 return 0;
         if (strncasecmp(authorization, "Bearer ", 7) != 0)
                 return err_set(err, ERR_UNAUTHORIZED, "Unauthorized");

@@ -25,8 +25,13 @@ int auth_actor(struct op *op, struct runtime *rt, const char *authorization, boo
                struct actor *ret, struct err *err);
 
 /* Whether such a request needs no look-up: then *ret is filled without touching the store. */
-bool auth_actor_quick(const struct runtime *rt, const char *authorization, bool is_operator,
-                      struct actor *ret);
+bool auth_actor_quick(const char *authorization, bool is_operator, struct actor *ret);
+
+/* Whether a user of this machine counts as the operator: root, the daemon's own, and those that the
+ * setting names. (uid_t)-1 is nobody. */
+bool auth_is_operator(const struct settings *s, uid_t daemon_uid, uid_t uid);
+/* 401 for another user of this machine; `is_known`: the kernel said who it is. */
+int auth_refuse_stranger(bool is_known, struct err *err);
 
 /* The agent of a run that is running: what a run token says and a callback channel stands for. 401
  * when the run has ended, is another's, or the agent may not work. */

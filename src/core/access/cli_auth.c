@@ -1,6 +1,8 @@
 #include "core/access/cli_auth.h"
 
+#include <pthread.h>
 #include <sodium.h>
+#include <stdio.h>
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -10,8 +12,10 @@
 
 #define CHALLENGE_LIFE_US (600 * US_PER_S)
 #define KEY_LIFE_US       (30 * 86400 * US_PER_S)
-/* Anybody may open challenges; more than this at once is somebody filling the disk. */
-#define CHALLENGES_OPEN_MAX 1000
+/* Anybody may open challenges; more than this at once is somebody filling the disk. One client may
+ * have a part of them, so that he shuts nobody out but himself. */
+#define CHALLENGES_OPEN_MAX   1000
+#define CHALLENGES_CLIENT_MAX 100
 
 struct request {
         struct op *op;
@@ -21,6 +25,53 @@ struct request {
         const char *base_url;
         struct buf *out;
 };
+
+/* Who has opened those that are open. In memory: after a restart each client begins anew, and the
+ * limit of all is still the database's. */
+static struct {
+        pthread_mutex_t lock;
+        struct opened {
+                char id[UUID_LEN + 1];
+                char client[80]; /* http_peer.client */
+                int64_t expires_at;
+        } at[CHALLENGES_OPEN_MAX];
+        size_t n;
+} opened = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void opened_forget(const char *id)
+{
+        pthread_mutex_lock(&opened.lock);
+        for (size_t i = 0; i < opened.n; i++)
+                if (streq(opened.at[i].id, id))
+                        opened.at[i] = opened.at[--opened.n];
+        pthread_mutex_unlock(&opened.lock);
+}
+
+/* Count a challenge to its client before it is written; false: that client has enough. */
+static bool opened_add(const char *id, const char *client, int64_t now)
+{
+        size_t own = 0;
+        bool room;
+
+        pthread_mutex_lock(&opened.lock);
+        for (size_t i = 0; i < opened.n;) {
+                if (opened.at[i].expires_at <= now) {
+                        opened.at[i] = opened.at[--opened.n];
+                        continue;
+                }
+                own += streq(opened.at[i++].client, client);
+        }
+        room = own < CHALLENGES_CLIENT_MAX && opened.n < CHALLENGES_OPEN_MAX;
+        if (room) {
+                struct opened *o = &opened.at[opened.n++];
+
+                (void)snprintf(o->id, sizeof(o->id), "%s", id);
+                (void)snprintf(o->client, sizeof(o->client), "%s", client);
+                o->expires_at = now + CHALLENGE_LIFE_US;
+        }
+        pthread_mutex_unlock(&opened.lock);
+        return room;
+}
 
 static const char *status_of(const struct cli_challenge *c, int64_t now)
 {
@@ -92,7 +143,7 @@ static int create(struct db *db, void *arg, struct err *err)
         auth_new_token(BOARD_TOKEN_PREFIX, token);
         auth_hash_token(secret, secret_digest);
         auth_hash_token(token, token_digest);
-        c.id = arena_strdup(q->op->arena, uuid_new().s);
+        c.id = q->id;
         c.created_at = now;
         c.expires_at = now + CHALLENGE_LIFE_US;
         r = challenges_insert(db, &c, err);
@@ -104,14 +155,21 @@ static int create(struct db *db, void *arg, struct err *err)
 }
 
 int cli_auth_create(struct op *op, struct runtime *rt, json_t *body, const char *base_url,
-                    struct buf *ret_json, struct err *err)
+                    const char *client, struct buf *ret_json, struct err *err)
 {
         struct request q = { .op = op, .body = body, .base_url = base_url, .out = ret_json };
         int r;
 
+        q.id = arena_strdup(op->arena, uuid_new().s);
+        if (!opened_add(q.id, client, clock_now_us()))
+                return err_set(err, ERR_BUSY,
+                               "Too many sign-in requests from here are open; answer or cancel "
+                               "them, or try again in ten minutes.");
         FAULT("cli_auth.create.before");
         r = store_write(op, rt->store, create, &q, err);
         FAULT("cli_auth.create.after");
+        if (r < 0)
+                opened_forget(q.id);
         return r;
 }
 
@@ -265,6 +323,8 @@ int cli_auth_approve(struct op *op, struct runtime *rt, const char *id, json_t *
         FAULT("cli_auth.approve.before");
         r = store_write(op, rt->store, approve, &q, err);
         FAULT("cli_auth.approve.after");
+        if (r >= 0)
+                opened_forget(id);
         return r;
 }
 
@@ -296,7 +356,11 @@ int cli_auth_cancel(struct op *op, struct runtime *rt, const char *id, json_t *b
         struct request q = { .op = op, .id = id, .body = body, .out = ret_json };
         int r = check_token(&q, err);
 
-        return r < 0 ? r : store_write(op, rt->store, cancel, &q, err);
+        if (r >= 0)
+                r = store_write(op, rt->store, cancel, &q, err);
+        if (r >= 0)
+                opened_forget(id);
+        return r;
 }
 
 int cli_auth_revoke_current(struct op *op, struct runtime *rt, struct buf *ret_json,

@@ -7,9 +7,10 @@
 #include "codec/json.h"
 #include "core/access/access.h"
 
-/* base_url is what the browser should open, without a trailing slash. */
+/* base_url is what the browser should open, without a trailing slash; `client` is whom it is
+ * counted for (http_peer.client). */
 int cli_auth_create(struct op *op, struct runtime *rt, json_t *body, const char *base_url,
-                    struct buf *ret_json, struct err *err);
+                    const char *client, struct buf *ret_json, struct err *err);
 /* A wrong token is 404, as if there were no such challenge. */
 int cli_auth_show(struct op *op, struct runtime *rt, const char *id, const char *token,
                   struct buf *ret_json, struct err *err);

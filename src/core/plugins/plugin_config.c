@@ -27,8 +27,10 @@ int plugin_read_config(struct op *op, struct runtime *rt, const char *id_or_key,
 {
         struct plugin p;
         struct config_request q = { op, &p, ret };
-        int r = plugin_get(op, rt, id_or_key, &p, err);
+        int r = access_admin(op->actor, "Instance admin access required", err);
 
+        if (r >= 0)
+                r = plugin_get(op, rt, id_or_key, &p, err);
         if (r < 0)
                 return r;
         r = store_read(op, rt->store, read_row, &q, err);
@@ -221,8 +223,10 @@ int plugin_test_config(struct op *op, struct runtime *rt, const char *id_or_key,
         CLEAN(json_decrefp) json_t *answer = NULL;
         struct plugin p;
         json_t *config;
-        int r = plugin_get(op, rt, id_or_key, &p, err);
+        int r = access_admin(op->actor, "Instance admin access required", err);
 
+        if (r >= 0)
+                r = plugin_get(op, rt, id_or_key, &p, err);
         if (r >= 0 && !plugin_status_runs(p.status))
                 r = err_set(err, ERR_INVALID, "Plugin is not ready (current status: %s)", p.status);
         if (r >= 0)

@@ -13,6 +13,9 @@
 
 int plugin_list(struct op *op, struct runtime *rt, const char *status, plugin_fn fn, void *ctx,
                 struct err *err);
+/* What is shown of the last error, which may end with what the worker printed: all of it to an
+ * instance admin only, as with the logs. */
+const char *plugin_shown_error(const struct op *op, const struct plugin *p);
 /* By id or key. */
 int plugin_get(struct op *op, struct runtime *rt, const char *id_or_key, struct plugin *ret,
                struct err *err);

@@ -26,6 +26,13 @@ static bool is_status(const char *status)
         return false;
 }
 
+const char *plugin_shown_error(const struct op *op, const struct plugin *p)
+{
+        return !p->last_error || op->actor->is_instance_admin
+                       ? p->last_error
+                       : "The plugin failed; an instance admin sees why.";
+}
+
 int plugin_list(struct op *op, struct runtime *rt, const char *status, plugin_fn fn, void *ctx,
                 struct err *err)
 {
@@ -103,7 +110,7 @@ static bool write_checks(struct op *op, struct jw *w, struct runtime *rt, const 
         if (runs)
                 good = check_worker(op, w, rt, p) && good;
         if (p->last_error && !runs)
-                good = check(w, "error_state", false, p->last_error) && good;
+                good = check(w, "error_state", false, plugin_shown_error(op, p)) && good;
         jw_array_end(w);
         return good;
 }
@@ -122,7 +129,7 @@ static void write_health(struct op *op, struct jw *w, struct runtime *rt, const 
         jw_kbool(w, "healthy", good);
         jw_kraw(w, "checks", buf_str(&checks));
         if (p->last_error)
-                jw_kstring(w, "lastError", p->last_error);
+                jw_kstring(w, "lastError", plugin_shown_error(op, p));
         jw_object_end(w);
 }
 

@@ -53,7 +53,7 @@ export function SignIn(props: { why: string }) {
 				<p role="status">{session.get().needsKey ?? props.why}</p>
 				<TextField label="Board key" type="password" value={key} onInput={setKey} error={error} required
 					placeholder="pcp_board_…" autoComplete="current-password"
-					help={<>Make one on the daemon's machine: <code>berth key create</code></>} />
+					help={<>Make one on the daemon's machine: <code>berth key create --board --user NAME</code></>} />
 				<button type="submit" class="button primary" disabled={busy} aria-busy={busy}>
 					Sign in
 				</button>

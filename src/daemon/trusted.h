@@ -1,0 +1,19 @@
+/* Which users of this machine count as the operator, besides root and the daemon's own user
+ * (auth_is_operator()): the setting trusted_uids.
+ *
+ * A daemon that root runs is usually somebody's, who asks as himself. Where the setting says
+ * nothing, it asks on the terminal once and writes the answer into berth.toml; without a terminal
+ * it takes who called sudo, and says so in its log. */
+#ifndef BERTH_DAEMON_TRUSTED_H
+#define BERTH_DAEMON_TRUSTED_H
+
+#include "daemon/config.h"
+
+/* Read a list of names and numbers, separated by commas, into the settings. ERR_INVALID names the
+ * one that is no user. */
+int trusted_parse(const char *list, struct arena *arena, struct settings *s, struct err *err);
+
+/* After config_load(): ask, where somebody has to be asked. */
+int trusted_settle(struct config *c, struct arena *arena, struct err *err);
+
+#endif
