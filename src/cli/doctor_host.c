@@ -233,6 +233,8 @@ static void add_daemon(struct doctor_report *d, struct berth *api)
                            "some wait for others of the same environment, or for a thread",
                            "find the slow provider or host in the daemon's log; see peer_threads "
                            "in berth.toml(5)");
+        if (response.status == 200)
+                doctor_places(d, api);
 }
 
 /* A handle of its own, because a diagnosis must not wait as long as a request may. */

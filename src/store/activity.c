@@ -22,10 +22,11 @@ int activity_insert(struct db *db, const struct activity *row, struct err *err)
         "AND COALESCE(agent_id, '') = COALESCE(CAST(?2 AS TEXT), agent_id, '') "                   \
         "AND entity_type = COALESCE(CAST(?3 AS TEXT), entity_type) "                               \
         "AND entity_id = COALESCE(CAST(?4 AS TEXT), entity_id) "                                   \
-        "ORDER BY created_at DESC, id DESC LIMIT ?5"
+        "AND action = COALESCE(CAST(?5 AS TEXT), action) "                                         \
+        "ORDER BY created_at DESC, id DESC LIMIT ?6"
 
 int activity_list(struct db *db, const char *company_id, const char *agent_id,
-                  const char *entity_type, const char *entity_id, int64_t limit,
+                  const char *entity_type, const char *entity_id, const char *action, int64_t limit,
                   struct arena *arena, activity_fn fn, void *ctx, struct err *err)
 {
         const char *sql = entity_id     ? LIST("entity_id = ?4")
@@ -35,7 +36,7 @@ int activity_list(struct db *db, const char *company_id, const char *agent_id,
         CLEAN(stmt_end) struct stmt *s = NULL;
         int r = db_query(db, sql,
                          DB_ARGS(DB_T(company_id), DB_T(agent_id), DB_T(entity_type),
-                                 DB_T(entity_id), DB_I(limit)),
+                                 DB_T(entity_id), DB_T(action), DB_I(limit)),
                          &s, err);
 
         while (r >= 0 && (r = stmt_step(s, err)) > 0) {
