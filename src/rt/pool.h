@@ -33,10 +33,11 @@ struct pool;
 struct lane;
 
 enum lane_kind {
-        LANE_NONE,  /* waits for nobody but the disk and the database */
-        LANE_RUNS,  /* what runs need on this machine; within the threads of pool_new() */
-        LANE_PEERS, /* waits for a provider, a host, or a box */
-        LANE_LINKS, /* makes or mends the connections that jobs in LANE_PEERS wait for */
+        LANE_NONE,     /* waits for nobody but the disk and the database */
+        LANE_RUNS,     /* what runs need on this machine; within the threads of pool_new() */
+        LANE_PEERS,    /* waits for a provider, a host, or a box */
+        LANE_REQUESTS, /* waits for the answer of an agent that is an HTTP server */
+        LANE_LINKS,    /* makes or mends the connections that jobs in LANE_PEERS wait for */
         LANE_KINDS,
 };
 
