@@ -3,7 +3,11 @@
  */
 #include <stdatomic.h>
 
+#include "base/clock.h"
 #include "box/mux.h"
+
+/* A relay that answers pings and no questions is not waited for. */
+#define ASK_MS 60000
 
 struct asking {
         struct letter letter;
@@ -58,6 +62,7 @@ int mux_ask_wait(struct op *op, struct mail *mail,
                  struct err *err)
 {
         struct promise *promise = promise_new(err);
+        struct op limited = *op;
         struct asked *answer;
         struct asking *a;
         int r;
@@ -78,7 +83,8 @@ int mux_ask_wait(struct op *op, struct mail *mail,
                                              .done = asking_done };
         memcpy(a->question.box_id, box_id, UUID_LEN + 1);
         mail_post(mail, &a->letter, ask_on_loop);
-        r = promise_wait(promise, op, err);
+        limited.deadline_ms = MIN(op->deadline_ms, clock_mono_ms() + ASK_MS);
+        r = promise_wait(promise, &limited, err);
         if (r >= 0)
                 r = answer->value;
         promise_unref(promise);

@@ -41,6 +41,7 @@ static const unsigned fields_of[] = {
         [SYNC_FINISHED] = 0,
         [SYNC_FAIL] = HAS_TEXT,
         [SYNC_CLEAR] = 0,
+        [SYNC_ALIVE] = 0,
 };
 
 void sync_msg_write(struct buf *b, const struct sync_msg *m)

@@ -27,7 +27,7 @@
 #define SYNC_CHUNK_SIZE  (8 + TREE_HASH) /* one chunk as it is sent */
 
 enum sync_type {
-        SYNC_HELLO = 1, /* both: number (version), mode (the worker's umask) */
+        SYNC_HELLO = 1, /* both: number (version), mode (the worker's umask; the daemon's wishes) */
         SYNC_TREE = 2, /* h→w: text (root), target (cache, may be empty), flags, blob (excludes) */
         SYNC_READY = 3,       /* w→h: blob (hashes of files that arrived in part) */
         SYNC_SCAN = 4,        /* h→w */
@@ -50,7 +50,11 @@ enum sync_type {
         SYNC_FINISHED = 21,   /* w→h: and is there */
         SYNC_FAIL = 22,       /* w→h: text; it ends here */
         SYNC_CLEAR = 23,      /* h→w: remove the root and all in it; FINISHED follows */
+        SYNC_ALIVE = 24, /* w→h, when it is wished for: it works, and there is nothing to say */
 };
+
+/* HELLO of the daemon: say ALIVE now and then. */
+enum { SYNC_WISH_ALIVE = 1 };
 
 /* TREE: make the root. GET: we have something like it. */
 enum { SYNC_MAKE_ROOT = 1, SYNC_HAVE_SOME = 1 };

@@ -480,7 +480,7 @@ static int load_all(struct loader *l, const struct cli_serve_options *flags, str
         c->op_queue = (unsigned)number(l, (struct source){ "op_queue", "BERTH_OP_QUEUE", NULL },
                                        1024, 1, 100000);
         c->peer_threads = (unsigned)number(
-                l, (struct source){ "peer_threads", "BERTH_PEER_THREADS", NULL }, 16, 1, 256);
+                l, (struct source){ "peer_threads", "BERTH_PEER_THREADS", NULL }, 32, 1, 256);
         c->peer_threads_each = (unsigned)number(
                 l, (struct source){ "peer_threads_each", "BERTH_PEER_THREADS_EACH", NULL },
                 MIN(8, c->peer_threads), 1, 256);

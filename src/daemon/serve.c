@@ -51,6 +51,9 @@
 /* Links are made for operations that wait for them, so they need threads of their own. */
 #define LINKS_EACH 2
 #define LINKS_ALL  8
+/* Requests to agents may take long. */
+#define REQUESTS_EACH 4
+#define REQUESTS_ALL  8
 /* What runs need on this machine, so that requests get their turn. */
 #define RUNS_ALL 8
 
@@ -214,6 +217,8 @@ static void limit_lanes(struct daemon *d)
         pool_limit_lanes(
                 d->pool, LANE_PEERS,
                 (struct lane_limits){ c->peer_threads_each, c->peer_threads, c->peer_queue });
+        pool_limit_lanes(d->pool, LANE_REQUESTS,
+                         (struct lane_limits){ REQUESTS_EACH, REQUESTS_ALL, c->op_queue });
         pool_limit_lanes(d->pool, LANE_LINKS,
                          (struct lane_limits){ LINKS_EACH, LINKS_ALL, c->op_queue });
 }

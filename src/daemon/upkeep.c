@@ -10,6 +10,9 @@
 #include "core/secrets/secret.h"
 #include "core/workspaces/workspace.h"
 
+/* How long the port stays closed for what the last daemon left in places that do not answer. */
+#define FIRST_PASS_MS 5000
+
 /* -- Sandboxes in advance ---------------------------------------------------------------------- */
 
 static void stock_start(struct upkeep *u);
@@ -44,6 +47,7 @@ static void stock_start(struct upkeep *u)
         if (u->stocking || u->stopping)
                 return;
         u->stock_job = (struct pool_job){ .run = stock_run, .done = stock_done };
+        pool_job_lane(&u->stock_job, LANE_PEERS, "stock");
         u->stocking = pool_submit(u->rt->pool, &u->stock_job, NULL) >= 0;
 }
 
@@ -63,13 +67,121 @@ void upkeep_want_stock(void *arg)
                 mail_post(u->rt->mail, &u->stock_letter, stock_on_loop);
 }
 
-/* -- Sweeping ---------------------------------------------------------------------------------- */
+/* -- Secrets ----------------------------------------------------------------------------------- */
+
+static void secrets_run(struct pool_job *job, struct op *op)
+{
+        struct runtime *rt = container_of(job, struct upkeep, secrets_job)->rt;
+        CLEAN(err_done) struct err err = { 0 };
+
+        op->actor = &actor_system;
+        if (secret_sweep(op, rt, &err) < 0 && err.code != ERR_CANCELLED)
+                log_error("could not look after left-over secrets", LOG_S("error", err.msg));
+}
+
+static void secrets_done(struct pool_job *job)
+{
+        container_of(job, struct upkeep, secrets_job)->tidying_secrets = false;
+}
+
+static void secrets_start(struct upkeep *u)
+{
+        if (u->tidying_secrets || u->stopping)
+                return;
+        u->secrets_job = (struct pool_job){ .run = secrets_run, .done = secrets_done };
+        pool_job_lane(&u->secrets_job, LANE_PEERS, "vaults");
+        u->tidying_secrets = pool_submit(u->rt->pool, &u->secrets_job, NULL) >= 0;
+}
+
+/* -- Sweeping: one environment ----------------------------------------------------------------- */
+
+/* One pass: over when all environments are that it found something to do in. */
+struct upkeep_pass {
+        struct upkeep *u;
+        unsigned open;
+};
+
+struct upkeep_sweep {
+        struct upkeep_sweep *next;
+        struct upkeep_pass *pass;
+        struct pool_job job;
+        char environment_id[UUID_LEN + 1];
+};
+
+static void pass_close(struct upkeep_pass *pass)
+{
+        if (--pass->open > 0)
+                return;
+        atomic_fetch_add(&pass->u->rt->counters.sweeps, 1);
+        free(pass);
+}
+
+static void environment_run(struct pool_job *job, struct op *op)
+{
+        struct upkeep_sweep *s = container_of(job, struct upkeep_sweep, job);
+        struct runtime *rt = s->pass->u->rt;
+        CLEAN(err_done) struct err err = { 0 };
+        struct sweep_result res;
+        int r;
+
+        op->actor = &actor_system;
+        r = sweep(op, rt, s->environment_id, &res, &err);
+        if (r >= 0)
+                r = workspace_sweep(op, rt, s->environment_id, &err);
+        if (r < 0 && r != ERR_CANCELLED)
+                log_error("the sweeper could not finish", LOG_S("environment", s->environment_id),
+                          LOG_S("error", err.msg));
+        else if (res.expired + res.released + res.closed + res.parked + res.failed > 0)
+                log_info("swept", LOG_S("environment", s->environment_id),
+                         LOG_I("expired", res.expired), LOG_I("released", res.released),
+                         LOG_I("closed", res.closed), LOG_I("parked", res.parked),
+                         LOG_I("failed", res.failed));
+}
+
+static void environment_done(struct pool_job *job)
+{
+        struct upkeep_sweep *s = container_of(job, struct upkeep_sweep, job);
+        struct upkeep_sweep **at = &s->pass->u->sweeps;
+
+        while (*at != s)
+                at = &(*at)->next;
+        *at = s->next;
+        pass_close(s->pass);
+        free(s);
+}
+
+/* One that is still worked on is left alone: its provider is slow. */
+static void environment_start(struct upkeep_pass *pass, const char *id)
+{
+        struct upkeep *u = pass->u;
+        struct upkeep_sweep *s = u->sweeps;
+
+        while (s && !streq(s->environment_id, id))
+                s = s->next;
+        if (s)
+                return;
+        s = xcalloc(1, sizeof(*s));
+        s->pass = pass;
+        s->job = (struct pool_job){ .run = environment_run, .done = environment_done };
+        memcpy(s->environment_id, id, MIN(strlen(id), UUID_LEN));
+        pool_job_lane(&s->job, LANE_PEERS, *id ? id : "nowhere");
+        if (pool_submit(u->rt->pool, &s->job, NULL) < 0) {
+                free(s);
+                return;
+        }
+        s->next = u->sweeps;
+        u->sweeps = s;
+        pass->open++;
+}
+
+/* -- Sweeping: a pass -------------------------------------------------------------------------- */
 
 static void sweep_run(struct pool_job *job, struct op *op)
 {
-        struct runtime *rt = container_of(job, struct upkeep, sweep_job)->rt;
+        struct upkeep *u = container_of(job, struct upkeep, sweep_job);
+        struct sweep_list found = { .arena = op->arena };
+        struct runtime *rt = u->rt;
         CLEAN(err_done) struct err err = { 0 };
-        struct sweep_result res;
         int64_t jump_us;
         int r;
 
@@ -81,28 +193,41 @@ static void sweep_run(struct pool_job *job, struct op *op)
         if (r >= 0)
                 r = age_mark(op, rt, &err);
         if (r >= 0)
-                r = sweep(op, rt, &res, &err);
+                r = sweep_look(op, rt, &found, &err);
         if (r >= 0)
-                r = workspace_sweep(op, rt, &err);
+                r = workspace_sweep_look(op, rt, &found, &err);
+        for (size_t i = 0; r >= 0 && i < found.n; i++) {
+                u->due = xrealloc(u->due, (i + 1) * sizeof(*u->due));
+                u->due[i] = xstrdup(found.ids[i]);
+                u->n_due = i + 1;
+        }
+        if (r >= 0)
+                r = workspace_tidy(op, rt, &err);
         if (r >= 0)
                 r = snapshot_sweep(op, rt, &err);
         if (r >= 0)
                 r = exec_prune(op, rt, &err);
-        if (r >= 0)
-                r = secret_sweep(op, rt, &err);
-        if (r < 0)
+        if (r < 0 && r != ERR_CANCELLED)
                 log_error("the sweeper could not finish", LOG_S("error", err.msg));
-        else if (res.expired + res.released + res.closed + res.parked + res.failed > 0)
-                log_info("swept", LOG_I("expired", res.expired), LOG_I("released", res.released),
-                         LOG_I("closed", res.closed), LOG_I("parked", res.parked),
-                         LOG_I("failed", res.failed));
 }
 
 static void sweep_done(struct pool_job *job)
 {
         struct upkeep *u = container_of(job, struct upkeep, sweep_job);
+        struct upkeep_pass *pass = xcalloc(1, sizeof(*pass));
 
+        *pass = (struct upkeep_pass){ .u = u, .open = 1 };
         u->sweeping = false;
+        for (size_t i = 0; i < u->n_due; i++) {
+                if (!u->stopping)
+                        environment_start(pass, u->due[i]);
+                free(u->due[i]);
+        }
+        free(u->due);
+        u->due = NULL;
+        u->n_due = 0;
+        pass_close(pass);
+        secrets_start(u);
         stock_start(u);
 }
 
@@ -128,11 +253,18 @@ void upkeep_init(struct upkeep *u, struct runtime *rt, uv_loop_t *loop)
         uv_timer_init(loop, &u->timer);
 }
 
+static void first_pass_over(uv_timer_t *timer)
+{
+        container_of(timer, struct upkeep, timer)->waited_enough = true;
+}
+
 void upkeep_sweep_now(struct upkeep *u)
 {
+        uv_timer_start(&u->timer, first_pass_over, FIRST_PASS_MS, 0);
         sweep_start(u);
-        while (u->sweeping)
+        while (u->sweeping || ((u->sweeps || u->tidying_secrets) && !u->waited_enough))
                 uv_run(u->loop, UV_RUN_ONCE);
+        uv_timer_stop(&u->timer);
 }
 
 void upkeep_start(struct upkeep *u)
@@ -146,4 +278,11 @@ void upkeep_stop(struct upkeep *u)
 {
         u->stopping = true;
         uv_timer_stop(&u->timer);
+        /* All of it is taken up again by the next start, so nobody has to wait for it. */
+        for (struct upkeep_sweep *s = u->sweeps; s; s = s->next)
+                pool_cancel(u->rt->pool, &s->job);
+        if (u->tidying_secrets)
+                pool_cancel(u->rt->pool, &u->secrets_job);
+        if (u->stocking)
+                pool_cancel(u->rt->pool, &u->stock_job);
 }

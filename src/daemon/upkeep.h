@@ -1,6 +1,8 @@
-/* What the daemon does by itself at intervals: the sweeper's passes, and after each of them, or
- * when one was taken, sandboxes in advance. One pass of each kind at a time, on the pool. Loop
- * thread, except upkeep_want_stock(). */
+/* What the daemon does by itself at intervals: the sweeper's passes, left-over secrets, and after
+ * each pass, or when one was taken, sandboxes in advance. On the pool, one of each kind at a time.
+ * A pass only finds out where something is to be done; that is a job for each environment, in the
+ * environment's lane, so that one whose provider is silent holds up nobody else. Loop thread,
+ * except upkeep_want_stock(). */
 #ifndef BERTH_DAEMON_UPKEEP_H
 #define BERTH_DAEMON_UPKEEP_H
 
@@ -18,13 +20,17 @@ struct upkeep {
         _Atomic bool stock_posted;
         struct letter stock_letter;
         uv_timer_t timer;
-        struct pool_job sweep_job, stock_job;
-        bool sweeping, stocking, stock_again, stopping;
+        struct pool_job sweep_job, stock_job, secrets_job;
+        char **due; /* environments that a pass found; the job's until it is done */
+        size_t n_due;
+        struct upkeep_sweep *sweeps; /* under way */
+        bool sweeping, stocking, stock_again, tidying_secrets, waited_enough, stopping;
 };
 
 /* The timer closes with the loop's other handles. */
 void upkeep_init(struct upkeep *u, struct runtime *rt, uv_loop_t *loop);
-/* One pass of the sweeper; runs the loop until it is over. */
+/* One pass of the sweeper; runs the loop until it is over, or until nothing but environments that
+ * do not answer is left of it. */
 void upkeep_sweep_now(struct upkeep *u);
 void upkeep_start(struct upkeep *u);
 void upkeep_stop(struct upkeep *u);

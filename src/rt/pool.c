@@ -182,7 +182,15 @@ static struct pool_job *wait_over(struct pool *p, struct lane *l, struct pool_jo
         return job;
 }
 
-/* Give free seats to those who wait, one lane after the other. */
+static void set_deadline(struct pool_job *job)
+{
+        job->submitted_ms = clock_mono_ms();
+        job->deadline_ms =
+                job->timeout_ms > 0 ? job->submitted_ms + job->timeout_ms : OP_NO_DEADLINE;
+}
+
+/* Give free seats to those who wait, one lane after the other. The time of a job begins anew with
+ * its seat: one that had little left would only begin what it cannot finish. */
 static void fill_seats(struct pool *p, enum lane_kind kind)
 {
         struct lane *l = p->lanes;
@@ -192,6 +200,7 @@ static void fill_seats(struct pool *p, enum lane_kind kind)
                         struct pool_job *job = wait_over(p, l, &l->head);
 
                         sit_down(p, job, l);
+                        set_deadline(job);
                         make_runnable(p, job);
                         l = p->lanes;
                 } else {
@@ -471,9 +480,7 @@ int pool_submit(struct pool *p, struct pool_job *job, struct err *err)
                 pthread_mutex_unlock(&p->lock);
                 return r;
         }
-        job->submitted_ms = clock_mono_ms();
-        job->deadline_ms =
-                job->timeout_ms > 0 ? job->submitted_ms + job->timeout_ms : OP_NO_DEADLINE;
+        set_deadline(job);
         job->cancelled = false;
         job->seat = NULL;
         if (l && (l->n > 0 || !has_seat_free(p, l))) {

@@ -33,10 +33,11 @@ struct pool;
 struct lane;
 
 enum lane_kind {
-        LANE_NONE,  /* waits for nobody but the disk and the database */
-        LANE_RUNS,  /* what runs need on this machine; within the threads of pool_new() */
-        LANE_PEERS, /* waits for a provider, a host, or a box */
-        LANE_LINKS, /* makes or mends the connections that jobs in LANE_PEERS wait for */
+        LANE_NONE,     /* waits for nobody but the disk and the database */
+        LANE_RUNS,     /* what runs need on this machine; within the threads of pool_new() */
+        LANE_PEERS,    /* waits for a provider, a host, or a box */
+        LANE_REQUESTS, /* waits for the answer of an agent that is an HTTP server */
+        LANE_LINKS,    /* makes or mends the connections that jobs in LANE_PEERS wait for */
         LANE_KINDS,
 };
 
@@ -51,7 +52,7 @@ enum pool_job_state { JOB_IDLE, JOB_QUEUED, JOB_WAITING, JOB_RUNNING, JOB_DONE }
 struct pool_job {
         void (*run)(struct pool_job *job, struct op *op); /* on a pool thread */
         void (*done)(struct pool_job *job);               /* on the loop thread */
-        int64_t timeout_ms;                               /* 0: none; counts from submit */
+        int64_t timeout_ms; /* 0: none; counts from submit, and again from when it has a seat */
         bool urgent;  /* goes on with work that was accepted before: a full queue takes it still */
         bool awaited; /* operations may wait for it; it waits for none */
         enum lane_kind lane;

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "workspace/apply.h"
 #include "workspace/runtime_dir.h"
@@ -16,6 +17,7 @@
 #include "workspace/sync_file.h"
 
 #define GOODBYE_MS 10000 /* for the other side to have read why we end */
+#define ALIVE_MS   5000  /* between two signs of life while we work */
 
 struct incoming {
         struct sync_in in;
@@ -26,7 +28,8 @@ struct incoming {
 
 struct serve {
         struct sync_io io;
-        bool greeted, has_tree;
+        bool greeted, has_tree, says_alive;
+        int64_t said_ms; /* when it was last said */
         struct apply apply;
         int parts_fd;
         char *cache_path; /* of hashes; NULL: none */
@@ -50,6 +53,22 @@ static int wait_for(void *ctx, int fd, short events, struct err *err)
                 if (errno != EINTR)
                         return err_sys(err, ERR_IO, errno, "poll");
         }
+}
+
+/* The daemon gives up a worker that is silent, and reading a large file takes its time. */
+static int say_alive(void *ctx, struct err *err)
+{
+        struct serve *s = ctx;
+        int64_t now = clock_mono_ms();
+        int r;
+
+        if (!s->says_alive || now - s->said_ms < ALIVE_MS)
+                return 0;
+        s->said_ms = now;
+        r = sync_send(&s->io, &(struct sync_msg){ .type = SYNC_ALIVE }, err);
+        if (r >= 0)
+                r = sync_flush(&s->io, err);
+        return MIN(r, 0);
 }
 
 static int not_now(struct err *err)
@@ -83,6 +102,8 @@ static int on_hello(struct serve *s, const struct sync_msg *m, struct err *err)
                 return err_set(err, ERR_VERSION, "version %u of file transfer is not known",
                                m->number);
         s->greeted = true;
+        s->says_alive = m->mode & SYNC_WISH_ALIVE;
+        s->said_ms = clock_mono_ms();
         answer.mode = (uint32_t)mask & 0777;
         return sync_send(&s->io, &answer, err);
 }
@@ -175,7 +196,9 @@ static int send_entries(struct serve *s, struct scan *scan, struct err *err)
 
 static int on_scan(struct serve *s, struct err *err)
 {
-        struct scan_options options = { .excludes = &s->excludes, .cache_path = s->cache_path };
+        struct scan_options options = {
+                .excludes = &s->excludes, .cache_path = s->cache_path, .check = say_alive, .ctx = s
+        };
         struct scan *scan = NULL;
         int fd = openat(s->apply.root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         int r = fd < 0 ? err_sys(err, ERR_IO, errno, "open the workspace")
@@ -430,6 +453,8 @@ static void serve_init(struct serve *s, int fd)
 {
         s->io.fd = fd;
         s->io.wait = wait_for;
+        s->io.check = say_alive;
+        s->io.ctx = s;
         s->parts_fd = s->apply.root_fd = s->apply.dir_fd = -1;
         for (int i = 0; i < SYNC_SLOTS; i++)
                 s->incoming[i].in.fd = -1;

@@ -15,7 +15,8 @@
 #include "workspace/scan.h"
 
 /* The daemon's side. All take a connected descriptor that they neither close nor keep.
- * ERR_UNCERTAIN: the connection was lost, which another try over another one may mend. */
+ * ERR_UNCERTAIN: the connection was lost, which another try over another one may mend. A worker
+ * that is silent for too long is ERR_PROVIDER. */
 
 struct sync_progress {
         uint64_t files, bytes, sent_bytes, total_bytes;
@@ -27,6 +28,8 @@ struct sync_options {
         const struct excludes *excludes;
         struct budget *budget;       /* of a pull; may be NULL */
         const char *const *preserve; /* direct children that staging leaves alone; may be NULL */
+        int64_t silence_ms; /* how long nothing may pass, either way, before it is given up; 0: no
+                             * limit but the operation's */
         void (*progress)(void *ctx, const struct sync_progress *p);
         void *ctx;
 };

@@ -12,8 +12,15 @@
 static int wait_for(void *ctx, int fd, short events, struct err *err)
 {
         struct sync_session *s = ctx;
+        int64_t limit_ms = s->options->silence_ms > 0 ? s->options->silence_ms : -1;
+        int r = op_wait_fd(s->op, fd, events, limit_ms, err);
 
-        return op_wait_fd(s->op, fd, events, -1, err);
+        if (r == 0)
+                return err_set(err, ERR_PROVIDER,
+                               "The file worker has been silent for %lld s, so the transfer was "
+                               "given up.",
+                               (long long)(limit_ms / 1000));
+        return r;
 }
 
 static int check(void *ctx, struct err *err)
@@ -89,6 +96,8 @@ static int on_message(void *ctx, const struct sync_msg *m, struct err *err)
                 s->greeted = true;
                 s->umask = m->mode;
                 return 0;
+        case SYNC_ALIVE:
+                return s->greeted ? 0 : sync_unasked(err);
         case SYNC_READY:
                 return on_ready(s, m, err);
         case SYNC_MANIFEST:
@@ -165,7 +174,9 @@ int sync_session_greet(struct sync_session *s, struct op *op, int fd,
         r = sync_io_init(&s->io, err);
         if (r >= 0)
                 r = sync_send(&s->io,
-                              &(struct sync_msg){ .type = SYNC_HELLO, .number = SYNC_VERSION },
+                              &(struct sync_msg){ .type = SYNC_HELLO,
+                                                  .number = SYNC_VERSION,
+                                                  .mode = SYNC_WISH_ALIVE },
                               err);
         return r < 0 ? r : send_tree(s, make_root, err);
 }
@@ -192,7 +203,8 @@ static int no_file(void *ctx, const struct sync_msg *m, struct err *err)
 
 int sync_clear(struct op *op, int fd, const struct sync_options *options, struct err *err)
 {
-        const struct sync_options bare = { .remote_dir = options->remote_dir };
+        const struct sync_options bare = { .remote_dir = options->remote_dir,
+                                           .silence_ms = options->silence_ms };
         struct sync_session s = { .on_file = no_file };
         int r = sync_session_greet(&s, op, fd, &bare, true, err);
 

@@ -385,7 +385,7 @@ void engine_sweep(struct engine *e)
         struct engine_op o;
 
         engine_op_init(&o);
-        (void)sweep(&o.op, &e->rt, &result, NULL);
+        (void)sweep(&o.op, &e->rt, NULL, &result, NULL);
         engine_op_done(&o);
 }
 

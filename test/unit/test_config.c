@@ -117,7 +117,7 @@ static void test_defaults(void **state)
         assert_int_equal(f->config.log_format, LOG_FORMAT_TEXT);
         assert_int_equal(f->config.op_threads, 16);
         assert_int_equal(f->config.op_queue, 1024);
-        assert_int_equal(f->config.peer_threads, 16);
+        assert_int_equal(f->config.peer_threads, 32);
         assert_int_equal(f->config.peer_threads_each, 8);
         assert_int_equal(f->config.peer_queue, 256);
         assert_int_equal(f->config.settings.peer_silence_ms, 60000);

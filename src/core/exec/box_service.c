@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "core/exec/exec_internal.h"
 #include "core/leases/place.h"
@@ -237,6 +238,7 @@ static int post(struct wanted *w, uint8_t kind, int take_loop_end, struct err *e
 {
         CLEAN(cleanup_fd) int loop_end = take_loop_end;
         struct promise *promise = promise_new(err);
+        struct op limited = *w->op;
         struct service_letter *l;
         int r;
 
@@ -250,7 +252,12 @@ static int post(struct wanted *w, uint8_t kind, int take_loop_end, struct err *e
         l->service->fd = take_fd(&loop_end);
         l->service->promise = promise_ref(promise);
         mail_post(w->rt->hub->config.mail, &l->letter, open_on_loop);
-        r = promise_wait(promise, w->op, err);
+        if (w->rt->settings.peer_silence_ms > 0)
+                limited.deadline_ms =
+                        MIN(limited.deadline_ms, clock_mono_ms() + w->rt->settings.peer_silence_ms);
+        r = promise_wait(promise, &limited, err);
+        if (r == ERR_TIMEOUT && op_check(w->op, NULL) >= 0)
+                r = err_set(err, ERR_PROVIDER, "The box of the place does not answer.");
         promise_unref(promise);
         return r;
 }

@@ -15,23 +15,53 @@
 struct findings {
         struct op *op;
         struct runtime *rt;
+        const char *environment_id; /* NULL: all */
+        struct sweep_list *list;    /* only look: where something is due; NULL: do it */
         int64_t now;
         struct place *places;
         size_t n_places;
         struct due_lease {
-                const char *id, *status;
+                const char *id, *status, *environment_id;
         } * leases;
         size_t n_leases;
         const char *status; /* for the leases being collected */
         const struct place *dead;
 };
 
+void sweep_list_add(struct sweep_list *list, const char *environment_id)
+{
+        const char *id = environment_id ? environment_id : SWEEP_NOWHERE;
+
+        for (size_t i = 0; i < list->n; i++)
+                if (streq(list->ids[i], id))
+                        return;
+        list->ids = arena_more(list->arena, list->ids, list->n, &list->room, sizeof(*list->ids));
+        list->ids[list->n++] = arena_strdup(list->arena, id);
+}
+
+static bool is_meant(const struct findings *f, const char *environment_id)
+{
+        return !f->environment_id ||
+               streq(f->environment_id, environment_id ? environment_id : SWEEP_NOWHERE);
+}
+
+/* Something is due there. True: that was all that was asked. */
+static bool only_looks(struct findings *f, const char *environment_id)
+{
+        if (f->list)
+                sweep_list_add(f->list, environment_id);
+        return f->list != NULL;
+}
+
 static int add_lease(void *ctx, const struct lease *lease)
 {
         struct findings *f = ctx;
 
+        if (!is_meant(f, lease->environment_id))
+                return 0;
         f->leases = xrealloc(f->leases, (f->n_leases + 1) * sizeof(*f->leases));
-        f->leases[f->n_leases++] = (struct due_lease){ lease->id, f->status };
+        f->leases[f->n_leases++] =
+                (struct due_lease){ lease->id, f->status, lease->environment_id };
         return 0;
 }
 
@@ -39,6 +69,8 @@ static int add_place(void *ctx, const struct place *place)
 {
         struct findings *f = ctx;
 
+        if (!is_meant(f, place->environment_id))
+                return 0;
         f->places = xrealloc(f->places, (f->n_places + 1) * sizeof(*f->places));
         f->places[f->n_places++] = *place;
         return 0;
@@ -57,7 +89,9 @@ static int look(struct db *db, void *arg, struct err *err)
         f->status = LEASE_FAILED;
         if (r >= 0)
                 r = leases_of_ended_runs(db, true, f->op->arena, add_lease, f, err);
-        if (r >= 0)
+        if (r >= 0 && f->environment_id && *f->environment_id)
+                r = places_of_environment(db, f->environment_id, f->op->arena, add_place, f, err);
+        else if (r >= 0)
                 r = places_living(db, NULL, f->op->arena, add_place, f, err);
         return r;
 }
@@ -150,6 +184,8 @@ static void close_place(struct findings *f, struct place *place, const char *not
         CLEAN(err_done) struct err err = { 0 };
         struct op limited = limited_op(f);
 
+        if (only_looks(f, place->environment_id))
+                return;
         if (try_move(f, &limited, place, PLACE_CLOSING, note) < 0)
                 return;
         if (lease_finish_closing(&limited, f->rt, place, &err) >= 0) {
@@ -170,7 +206,7 @@ static void heal_intended(struct findings *f, struct place *place, struct sweep_
                 return;
         if (driver_can_find(f->rt, place))
                 close_place(f, place, "left behind while it was opened", res);
-        else
+        else if (!only_looks(f, place->environment_id))
                 (void)try_move(f, f->op, place, PLACE_UNCERTAIN,
                                "left behind while the provider was asked to open it");
 }
@@ -179,8 +215,11 @@ static void end_lease(struct findings *f, const struct due_lease *due, struct sw
 {
         CLEAN(err_done) struct err err = { 0 };
         struct lease_record record;
-        int r = lease_release(f->op, f->rt, due->id, due->status, &record, &err);
+        int r;
 
+        if (only_looks(f, due->environment_id))
+                return;
+        r = lease_release(f->op, f->rt, due->id, due->status, &record, &err);
         if (r < 0) {
                 log_warn("could not end a lease", LOG_S("lease", due->id), LOG_S("error", err.msg));
                 res->failed++;
@@ -199,7 +238,8 @@ static void end_leases_of_dead(struct findings *f, struct place *place, struct s
         size_t first = f->n_leases;
 
         if (place->next_attempt_at || !driver || !driver->is_alive ||
-            !streq(place->owner_node, f->rt->node.id.s) || driver->is_alive(f->rt, place))
+            !streq(place->owner_node, f->rt->node.id.s) || driver->is_alive(f->rt, place) ||
+            only_looks(f, place->environment_id))
                 return;
         log_warn("a sandbox has ended by itself", LOG_S("place", place->id));
         f->status = LEASE_FAILED;
@@ -225,7 +265,7 @@ static void heal_held(struct findings *f, struct place *place, struct sweep_resu
         int r;
 
         end_leases_of_dead(f, place, res);
-        if (!is_abandoned(f, place))
+        if (!is_abandoned(f, place) || only_looks(f, place->environment_id))
                 return;
         FAULT("sweep.unused.before");
         r = store_write(f->op, f->rt->store, take_unused, &s, &err);
@@ -316,24 +356,40 @@ static void heal_place(struct findings *f, struct place *place, struct sweep_res
                 heal_ready(f, place, res);
 }
 
-int sweep(struct op *op, struct runtime *rt, struct sweep_result *ret, struct err *err)
+static int sweep_findings(struct findings *f, struct sweep_result *res, struct err *err)
 {
-        struct findings f = { .op = op, .rt = rt, .now = clock_steady_us() };
-        int r = store_read(op, rt->store, look, &f, err);
+        int r;
+
+        f->now = clock_steady_us();
+        r = store_read(f->op, f->rt->store, look, f, err);
+        for (size_t i = 0; r >= 0 && i < f->n_leases; i++) {
+                end_lease(f, &f->leases[i], res);
+                r = op_check(f->op, err);
+        }
+        for (size_t i = 0; r >= 0 && i < f->n_places; i++) {
+                heal_place(f, &f->places[i], res);
+                r = op_check(f->op, err);
+        }
+        free(f->leases);
+        free(f->places);
+        return r;
+}
+
+int sweep_look(struct op *op, struct runtime *rt, struct sweep_list *list, struct err *err)
+{
+        struct findings f = { .op = op, .rt = rt, .list = list };
+        struct sweep_result nothing = { 0 };
+
+        return sweep_findings(&f, &nothing, err);
+}
+
+int sweep(struct op *op, struct runtime *rt, const char *environment_id, struct sweep_result *ret,
+          struct err *err)
+{
+        struct findings f = { .op = op, .rt = rt, .environment_id = environment_id };
 
         *ret = (struct sweep_result){ 0 };
-        for (size_t i = 0; r >= 0 && i < f.n_leases; i++) {
-                end_lease(&f, &f.leases[i], ret);
-                r = op_check(op, err);
-        }
-        for (size_t i = 0; r >= 0 && i < f.n_places; i++) {
-                heal_place(&f, &f.places[i], ret);
-                r = op_check(op, err);
-        }
-        free(f.leases);
-        free(f.places);
-        atomic_fetch_add(&rt->counters.sweeps, 1);
-        return r;
+        return sweep_findings(&f, ret, err);
 }
 
 struct jump {

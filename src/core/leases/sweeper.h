@@ -13,7 +13,11 @@
  * "Of nobody" means of an earlier instance of this node, or of ours with its time window over. A
  * pass is safe beside everything else: each step is a compare-and-set.
  *
- * Operation threads; one pass at a time. */
+ * A provider or a host may be slow, and its environment is the only one to wait for it:
+ * sweep_look() finds the environments where something is to be done, and each gets a pass of its
+ * own.
+ *
+ * Operation threads; one pass at a time for each environment. */
 #ifndef BERTH_CORE_SWEEPER_H
 #define BERTH_CORE_SWEEPER_H
 
@@ -23,8 +27,23 @@ struct sweep_result {
         unsigned expired, released, closed, parked, failed;
 };
 
-/* One pass. Goes on past single failures; an error means that the store did not work. */
-int sweep(struct op *op, struct runtime *rt, struct sweep_result *ret, struct err *err);
+/* Environments, each once. What belongs to none any more is under SWEEP_NOWHERE. */
+struct sweep_list {
+        struct arena *arena;
+        const char **ids;
+        size_t n, room;
+};
+#define SWEEP_NOWHERE ""
+
+/* environment_id NULL: SWEEP_NOWHERE. */
+void sweep_list_add(struct sweep_list *list, const char *environment_id);
+
+/* Add those where a pass would find something to do. Changes nothing, waits for nobody. */
+int sweep_look(struct op *op, struct runtime *rt, struct sweep_list *list, struct err *err);
+/* One pass over an environment, or over all (NULL). Goes on past single failures; an error means
+ * that the store did not work. */
+int sweep(struct op *op, struct runtime *rt, const char *environment_id, struct sweep_result *ret,
+          struct err *err);
 
 /* Before each pass: when the wall clock was set, move the deadlines of leases and places along, so
  * that each keeps the time it had left. *ret_jump_us is how far they moved (positive: forward), 0

@@ -11,7 +11,7 @@
 
 struct late_lease {
         struct runtime *rt;
-        char place_id[UUID_LEN + 1];
+        char place_id[UUID_LEN + 1], environment_id[UUID_LEN + 1];
         char *provider_lease_id; /* what came late */
         char *metadata;          /* JSON object */
         json_t *secret_paths;
@@ -21,14 +21,16 @@ struct late_lease {
         struct place place;
 };
 
-struct late_lease *late_lease_new(struct runtime *rt, const char *place_id,
+struct late_lease *late_lease_new(struct runtime *rt, const struct place *place,
                                   json_t *take_secret_paths)
 {
         struct late_lease *late = xcalloc(1, sizeof(*late));
 
         late->rt = rt;
         late->secret_paths = take_secret_paths;
-        memcpy(late->place_id, place_id, UUID_LEN + 1);
+        memcpy(late->place_id, place->id, UUID_LEN + 1);
+        if (place->environment_id)
+                memcpy(late->environment_id, place->environment_id, UUID_LEN + 1);
         return late;
 }
 
@@ -115,6 +117,7 @@ static void submit(struct letter *letter)
                                        .done = done,
                                        .timeout_ms = late->rt->settings.close_timeout_ms,
                                        .urgent = true };
+        pool_job_lane(&late->job, LANE_PEERS, late->environment_id);
         if (pool_submit(late->rt->pool, &late->job, NULL) >= 0)
                 return;
         log_warn("a lease came while the daemon stops; its place stays uncertain",

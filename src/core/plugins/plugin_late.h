@@ -7,10 +7,11 @@
 #include "core/runtime.h"
 
 struct late_lease;
+struct place;
 
 /* What is at these paths of the provider's metadata is secret and not kept (codec/secret_refs.h).
  */
-struct late_lease *late_lease_new(struct runtime *rt, const char *place_id,
+struct late_lease *late_lease_new(struct runtime *rt, const struct place *place,
                                   json_t *take_secret_paths);
 void late_lease_free(struct late_lease *late);
 /* For struct plugin_call: takes ctx, a struct late_lease. */

@@ -203,7 +203,7 @@ int plugin_place_open(struct op *op, struct runtime *rt, const struct place *pla
                 return r;
         config = plugin_clean_config(recorded);
         arena_defer(op->arena, unref, config);
-        late = late_lease_new(rt, place->id, secret_paths_of(&target));
+        late = late_lease_new(rt, place, secret_paths_of(&target));
         q = (struct plugin_request){
                 .target = &target,
                 .scope = &scope,

@@ -58,6 +58,7 @@ static int push_once(struct putting *p, struct err *err)
                 .remote_dir = a->dir,
                 .remote_cache = arena_printf(p->op->arena, "%s/.berth", beside),
                 .preserve = p->keep,
+                .silence_ms = p->rt->settings.peer_silence_ms,
         };
         struct sync_progress moved;
         CLEAN(cleanup_fd) int fd = -1;

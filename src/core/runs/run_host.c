@@ -16,8 +16,6 @@
 #include "core/runs/run_assets.h"
 #include "core/runs/run_internal.h"
 
-#define JOBS_MAX     8 /* of one host at a time, so that requests get their turn */
-#define REQUESTS_MAX 4 /* the same of requests, which may take long */
 #define PREPARE_MS   1800000
 #define PUMP_MS      5
 #define NOTE_MS      1000
@@ -59,13 +57,13 @@ struct run_work {
         bool ended, grew; /* of its command */
         bool cancel;
         char id[UUID_LEN + 1];
+        char lane[LANE_KEY_MAX + 1]; /* where its job needs a seat; "": not known */
 };
 
 struct run_host {
         struct runtime *rt;
         uv_loop_t *loop;
         struct run_work *works, **tail;
-        unsigned n_jobs, n_requests;
         struct pool_job pass_job;
         struct run_pass pass;
         bool passing, again, want_strays;
@@ -290,9 +288,24 @@ static void start_watching(struct run_work *w)
 
 /* -- Jobs -------------------------------------------------------------------------------------- */
 
-static unsigned *counter(struct run_work *w)
+static enum lane_kind lane_kind(const struct run_work *w)
 {
-        return w->todo == TODO_HTTP ? &w->host->n_requests : &w->host->n_jobs;
+        return w->todo == TODO_HTTP ? LANE_REQUESTS : LANE_PEERS;
+}
+
+/* What may wait for a provider, a host or a box needs a seat in the lane of its environment. False:
+ * there is none now. A run that cannot be read is its job's to deal with. */
+static bool has_seat(struct run_work *w, struct op *op)
+{
+        char key[LANE_KEY_MAX + 1];
+
+        if (w->todo == TODO_PUMP || w->job.lane != LANE_RUNS ||
+            run_lane(op, w->host->rt, w->id, w->todo == TODO_HTTP, key, NULL) < 0 ||
+            pool_take_seat(op, lane_kind(w), key))
+                return true;
+        w->result.next = RUN_NEXT_LANE;
+        memcpy(w->result.lane, key, sizeof(key));
+        return false;
 }
 
 static void job_run(struct pool_job *job, struct op *op)
@@ -301,6 +314,8 @@ static void job_run(struct pool_job *job, struct op *op)
         struct runtime *rt = w->host->rt;
 
         op->actor = &actor_system;
+        if (!has_seat(w, op))
+                return;
         switch (w->todo) {
         case TODO_PREPARE:
                 run_prepare(op, rt, w->id, &w->result);
@@ -380,7 +395,12 @@ static void after_step(struct run_work *w)
         enum todo did = w->todo;
 
         w->todo = TODO_NOTHING;
+        w->lane[0] = '\0';
         switch (w->result.next) {
+        case RUN_NEXT_LANE:
+                w->todo = did;
+                memcpy(w->lane, w->result.lane, sizeof(w->lane));
+                break;
         case RUN_NEXT_WATCH:
                 watch(w, did);
                 break;
@@ -405,7 +425,6 @@ static void job_done(struct pool_job *job)
         bool was_step = w->todo != TODO_PUMP;
 
         w->busy = false;
-        (*counter(w))--;
         if (was_step)
                 after_step(w);
         else
@@ -424,20 +443,16 @@ static void job_done(struct pool_job *job)
 static void submit(struct run_work *w)
 {
         struct run_host *host = w->host;
-        bool is_request = w->todo == TODO_HTTP;
 
-        w->again_at = NEVER;
-        if (is_request && !w->cancel && host->n_requests >= REQUESTS_MAX)
-                return; /* one that was cancelled makes none */
-        if (!is_request && host->n_jobs >= JOBS_MAX)
-                return;
         w->job = (struct pool_job){ .run = job_run, .done = job_done, .urgent = true };
         if (w->todo == TODO_PREPARE)
                 w->job.timeout_ms = PREPARE_MS;
+        if (w->lane[0])
+                pool_job_lane(&w->job, lane_kind(w), w->lane);
+        else if (w->todo != TODO_HTTP || !w->cancel) /* one that was cancelled makes no request */
+                pool_job_lane(&w->job, LANE_RUNS, "");
         w->busy = pool_submit(host->rt->pool, &w->job, NULL) >= 0;
         w->again_at = w->busy ? NEVER : clock_mono_ms() + AGAIN_MS;
-        if (w->busy)
-                (*counter(w))++;
 }
 
 /* Begin what is next for it, if anything. */

@@ -14,6 +14,7 @@
 #include "core/runs/run.h"
 #include "core/runs/run_log.h"
 #include "core/runs/run_policy.h"
+#include "rt/pool.h"
 #include "store/execution_workspaces.h"
 #include "store/issues.h"
 #include "store/projects.h"
@@ -34,11 +35,13 @@ enum run_next {
         RUN_NEXT_HTTP,   /* it is a request that is to be made */
         RUN_NEXT_FINISH, /* its command is over */
         RUN_NEXT_AGAIN,  /* could not be done now: the same once more, later */
+        RUN_NEXT_LANE,   /* the same once more, with a seat in its environment's lane: run_result */
 };
 
 struct run_result {
         enum run_next next;
         char execution[UUID_LEN + 1]; /* of RUN_NEXT_WATCH */
+        char lane[LANE_KEY_MAX + 1];  /* of RUN_NEXT_LANE */
         int64_t grace_ms;             /* between SIGTERM and SIGKILL */
         char *input; /* of a command that may not have got all of it; heap, or NULL */
         size_t input_len;
@@ -142,6 +145,13 @@ int run_pass(struct op *op, struct runtime *rt, struct run_pass *pass, struct er
 /* Whether its adapter starts a process, which has to be somewhere. */
 bool run_needs_place(const struct run_task *t);
 int run_select(struct run_task *t, struct err *err);
+
+/* Which lane (rt/pool.h) the run's work is in: that of runs in the environment where it is, or
+ * would be if it were chosen now; of a request, that of its agent. Runs and what is asked for by
+ * the API have lanes of their own: setting many runs up must not keep an operator from looking at
+ * one. LANE_KEY_MAX + 1 bytes. */
+int run_lane(struct op *op, struct runtime *rt, const char *id, bool is_request, char *ret_key,
+             struct err *err);
 
 /* -- run_place.c: the lease, the directory, and what makes it ready -- */
 int run_acquire(struct run_task *t, struct err *err);

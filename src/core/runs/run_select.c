@@ -3,6 +3,8 @@
  * comes after that. A run that nobody chose a place for works in the default environment of its
  * company; without one, or with one that cannot be used, it fails. It never comes to this machine
  * unless somebody chose that. */
+#include <stdio.h>
+
 #include "base/clock.h"
 #include "core/adapters/adapter_descriptor.h"
 #include "core/environments/env_default.h"
@@ -247,6 +249,43 @@ static int select_in(struct db *db, void *arg, struct err *err)
                 kept = c->config ? json_get_string(c->config, "environmentId") : NULL;
         }
         t->run.environment_id = kept ? kept : id;
+        return 0;
+}
+
+/* Nothing is written: between this and the choice itself another one may be made, and then the run
+ * has a seat in the wrong lane, which does no harm. */
+static int guess_environment(struct db *db, void *arg, struct err *err)
+{
+        struct run_task *t = arg;
+        struct run_choice *c = &t->choice;
+        bool isolated = false;
+        int r = isolated_enabled(db, t, &isolated, err);
+
+        if (r >= 0)
+                r = load_work(db, t, err);
+        if (r < 0)
+                return r;
+        c->config = run_keep(t->op->arena, execution_workspace_config(c->workspace.metadata));
+        t->run.environment_id = choose(t, isolated, NULL);
+        return 0;
+}
+
+int run_lane(struct op *op, struct runtime *rt, const char *id, bool is_request, char *ret_key,
+             struct err *err)
+{
+        struct run_task t;
+        int r = run_task_load(op, rt, id, &t, err);
+
+        if (r >= 0 && !is_request && !t.run.environment_id)
+                r = store_read(op, rt->store, guess_environment, &t, err);
+        if (r < 0)
+                return r;
+        if (is_request)
+                snprintf(ret_key, LANE_KEY_MAX + 1, "%s", t.run.agent_id);
+        else if (t.run.environment_id)
+                snprintf(ret_key, LANE_KEY_MAX + 1, "runs:%s", t.run.environment_id);
+        else
+                snprintf(ret_key, LANE_KEY_MAX + 1, "runs of %s", t.run.company_id);
         return 0;
 }
 

@@ -150,8 +150,13 @@ bool workspace_is_busy(struct op *op, struct runtime *rt, const char *place_id);
 int workspace_end_worldless(struct db *db, const struct runtime *rt, const char *place_id,
                             struct arena *arena, struct err *err);
 
-/* What nobody works on is taken up, what is over is removed. Also the first thing at start. */
-int workspace_sweep(struct op *op, struct runtime *rt, struct err *err);
+/* What nobody works on is taken up, one environment at a time, as in sweeper.h; first at start. */
+struct sweep_list;
+int workspace_sweep_look(struct op *op, struct runtime *rt, struct sweep_list *list,
+                         struct err *err);
+int workspace_sweep(struct op *op, struct runtime *rt, const char *environment_id, struct err *err);
+/* What is over is removed from this machine. */
+int workspace_tidy(struct op *op, struct runtime *rt, struct err *err);
 
 /* The directory in which commands of a lease start when they name none: that of its workspace, from
  * the lease's metadata; NULL: there is none. */

@@ -5,11 +5,14 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "core/leases/place.h"
+#include "core/leases/sweeper.h"
 #include "core/workspaces/workspace_internal.h"
 
 struct findings {
         struct op *op;
         const struct runtime *rt;
+        const char *environment_id; /* whose workspaces are taken up */
+        struct sweep_list *list;    /* only look: where something is due; NULL: do it */
         struct due {
                 const char *id, *lease_id;
                 bool orphaned; /* its lease has ended, and nobody gives its place up */
@@ -46,11 +49,21 @@ static int consider(void *ctx, const struct workspace_row *row)
         struct due due = { .id = row->id, .lease_id = row->lease_id };
         bool waits = row->next_attempt_at > clock_steady_us() &&
                      streq(row->owner_instance, f->rt->node.instance.s);
+        const char *environment_id;
         int r = is_orphaned(f, row, &due);
 
         if (r < 0)
                 return r;
         if (waits || (!due.orphaned && streq(row->state, WORKSPACE_STAGED)))
+                return 0;
+        if (!due.place.id)
+                r = places_get(f->db, row->place_id, f->op->arena, &due.place, f->err);
+        if (r < 0 && r != ERR_NOT_FOUND)
+                return r;
+        environment_id = due.place.environment_id ? due.place.environment_id : SWEEP_NOWHERE;
+        if (f->list)
+                sweep_list_add(f->list, environment_id);
+        if (f->list || !streq(environment_id, f->environment_id))
                 return 0;
         f->rows = xrealloc(f->rows, (f->n + 1) * sizeof(*f->rows));
         f->rows[f->n++] = due;
@@ -170,9 +183,17 @@ static int remove_leftovers(struct op *op, struct runtime *rt, struct err *err)
         return r;
 }
 
-int workspace_sweep(struct op *op, struct runtime *rt, struct err *err)
+int workspace_sweep_look(struct op *op, struct runtime *rt, struct sweep_list *list,
+                         struct err *err)
 {
-        struct findings f = { .op = op, .rt = rt };
+        struct findings f = { .op = op, .rt = rt, .list = list };
+
+        return rt->workspaces ? store_read(op, rt->store, look, &f, err) : 0;
+}
+
+int workspace_sweep(struct op *op, struct runtime *rt, const char *environment_id, struct err *err)
+{
+        struct findings f = { .op = op, .rt = rt, .environment_id = environment_id };
         int r;
 
         if (!rt->workspaces)
@@ -191,7 +212,12 @@ int workspace_sweep(struct op *op, struct runtime *rt, struct err *err)
                 r = op_check(op, err);
         }
         free(f.rows);
-        if (r >= 0)
-                r = remove_leftovers(op, rt, err);
-        return r < 0 ? r : salvage_sweep(op, rt, err);
+        return r;
+}
+
+int workspace_tidy(struct op *op, struct runtime *rt, struct err *err)
+{
+        int r = rt->workspaces ? remove_leftovers(op, rt, err) : 0;
+
+        return r < 0 || !rt->workspaces ? r : salvage_sweep(op, rt, err);
 }

@@ -83,6 +83,7 @@ static int find_remote(struct moving *m, struct err *err)
 
 static int find_there(struct moving *m, struct err *err)
 {
+        m->options.silence_ms = m->rt->settings.peer_silence_ms;
         m->options.excludes = &m->w->excludes;
         if (!streq(m->place->driver, "local"))
                 return find_remote(m, err);
