@@ -20,7 +20,7 @@ struct update {
         bool has_description, has_metadata;
         bool replace; /* the configuration stands alone */
         /* the row as it will be */
-        struct environment env;
+        struct environment before, env;
         json_t *stored;       /* its configuration; NULL: not touched */
         const json_t *schema; /* which members of it are secret; NULL: none */
         struct env_secrets secrets;
@@ -146,6 +146,7 @@ static int load(struct db *db, void *arg, struct err *err)
         if (r >= 0)
                 r = access_manage_environments(db, u->op->actor, u->env.company_id, err);
         u->seen = u->env.updated_at;
+        u->before = u->env;
         return r;
 }
 
@@ -156,6 +157,9 @@ static int write_row(struct db *db, void *arg, struct err *err)
         struct environment *env = &u->env;
         int r = access_manage_environments(db, u->op->actor, env->company_id, err);
 
+        if (r >= 0)
+                r = environment_check_fields(db, u->op, u->rt, &u->before, env->driver, env->status,
+                                             u->stored, err);
         if (r < 0)
                 return r;
         env->updated_at = clock_now_us();

@@ -112,7 +112,7 @@ static int create(struct db *db, void *arg, struct err *err)
         i.updated_at = i.created_at;
         r = issue_check_assignee(db, q->op, &i, err);
         if (r >= 0)
-                r = issue_check_relations(db, q->op, NULL, &i, &change, err);
+                r = issue_check_relations(db, q->rt, q->op, NULL, &i, &change, err);
         if (r >= 0)
                 r = insert(db, q, &i, &change, err);
         if (r >= 0)

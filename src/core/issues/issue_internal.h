@@ -60,15 +60,19 @@ int issue_read_body(struct op *op, json_t *body, bool creating, struct issue *is
                     struct issue_change *ret, struct err *err);
 /* That project, parent, blockers, environment and workspace may be chosen; `before` is NULL for a
  * new one. */
-int issue_check_relations(struct db *db, const struct op *op, const struct issue *before,
-                          const struct issue *issue, const struct issue_change *change,
-                          struct err *err);
+int issue_check_relations(struct db *db, struct runtime *rt, const struct op *op,
+                          const struct issue *before, const struct issue *issue,
+                          const struct issue_change *change, struct err *err);
 int issue_write_blockers(struct db *db, const struct issue *issue,
                          const struct issue_change *change, struct err *err);
 
 /* That the workspace is one of the company's, and the actor may choose it. */
 int issue_check_workspace(struct db *db, const struct op *op, const struct issue *issue,
                           struct err *err);
+/* Whether the workspace that the issue names keeps its work in an isolated place. One that names no
+ * environment does not say. */
+int issue_workspace_is_isolated(struct db *db, const struct runtime *rt, const struct op *op,
+                                const struct issue *issue, bool *ret, struct err *err);
 /* Tell the workspace that the issue works in again what was set; nothing without one. */
 int issue_tell_workspace(struct db *db, const struct op *op, const struct issue *issue,
                          const json_t *settings, struct err *err);
