@@ -18,7 +18,6 @@ const char *const field_object_names[FIELD_OBJECTS] = {
         [FIELD_OF_WORKSPACE_CONFIG] = "config of an execution workspace",
         [FIELD_OF_ENVIRONMENT] = "environment",
         [FIELD_OF_ENVIRONMENT_CONFIG] = "config of an environment",
-        [FIELD_OF_WAKE_UP] = "wake-up",
         [FIELD_OF_ANY] = "any of them, at any depth",
 };
 
@@ -27,16 +26,18 @@ const enum field_rule field_object_rules[FIELD_OBJECTS] = {
         [FIELD_OF_PERMISSIONS] = FIELD_BOARD,
         [FIELD_OF_ADAPTER_CONFIG] = FIELD_ISOLATED,
         [FIELD_OF_RUNTIME_CONFIG] = FIELD_ISOLATED,
-        [FIELD_OF_PROJECT] = FIELD_BOARD,
+        [FIELD_OF_PROJECT] = FIELD_OPEN,
         [FIELD_OF_PROJECT_POLICY] = FIELD_BOARD,
-        [FIELD_OF_ISSUE] = FIELD_BOARD,
+        /* What the work is. An agent's own configuration does not follow it into a project of the
+         * host: run_check_place(). */
+        [FIELD_OF_ISSUE] = FIELD_OPEN,
         [FIELD_OF_ISSUE_SETTINGS] = FIELD_BOARD,
-        [FIELD_OF_WORKSPACE] = FIELD_BOARD,
-        [FIELD_OF_WORKSPACE_METADATA] = FIELD_OPEN, /* notes; nothing reads them */
+        /* Told to the agent; the host fetches nothing. */
+        [FIELD_OF_WORKSPACE] = FIELD_OPEN,
+        [FIELD_OF_WORKSPACE_METADATA] = FIELD_OPEN,
         [FIELD_OF_WORKSPACE_CONFIG] = FIELD_BOARD,
         [FIELD_OF_ENVIRONMENT] = FIELD_BOARD,
         [FIELD_OF_ENVIRONMENT_CONFIG] = FIELD_ISOLATED,
-        [FIELD_OF_WAKE_UP] = FIELD_BOARD,
         [FIELD_OF_ANY] = FIELD_OPEN,
 };
 
@@ -48,9 +49,10 @@ const char *const field_rule_texts[FIELD_RULES] = {
         [FIELD_INSTRUCTIONS] = "no agent",
         [FIELD_BOARD] = "no agent",
         [FIELD_OTHERS] = "an agent that may change the object, but for itself",
-        [FIELD_RIGHT] = "a CEO, for others, and only what it has itself",
-        [FIELD_PLACE] =
-                "an agent that may change the object, but for itself, and an isolated place",
+        [FIELD_RIGHT] =
+                "an agent that may change the object, but for itself; what gives a right (`ceo`, "
+                "`true`) a CEO, and only what it has",
+        [FIELD_PLACE] = "an agent that manages environments, but for itself, and an isolated place",
         [FIELD_ISOLATED] = "an agent that may change the object, in an isolated place",
 };
 
@@ -145,9 +147,6 @@ const struct agent_field agent_fields[] = {
 
         OPEN(FIELD_OF_RUNTIME_CONFIG, "heartbeat"),
 
-        OPEN(FIELD_OF_PROJECT, "name"),
-        OPEN(FIELD_OF_PROJECT, "description"),
-        OPEN(FIELD_OF_PROJECT, "status"),
         /* The variables of everybody who works in it. */
         RULE(FIELD_OF_PROJECT, "env", FIELD_BOARD),
         IN(FIELD_OF_PROJECT, "executionWorkspacePolicy", FIELD_OF_PROJECT_POLICY),
@@ -166,36 +165,11 @@ const struct agent_field agent_fields[] = {
         RULE(FIELD_OF_ISSUE, "executionWorkspaceId", FIELD_PLACE),
         RULE(FIELD_OF_ISSUE, "executionWorkspacePreference", FIELD_PLACE),
         IN(FIELD_OF_ISSUE, "executionWorkspaceSettings", FIELD_OF_ISSUE_SETTINGS),
-        /* Work, not where or how it is done. An agent's own configuration does not follow it into a
-         * project of the host: see run_check_place(). */
-        OPEN(FIELD_OF_ISSUE, "title"),
-        OPEN(FIELD_OF_ISSUE, "description"),
-        OPEN(FIELD_OF_ISSUE, "status"),
-        OPEN(FIELD_OF_ISSUE, "priority"),
-        OPEN(FIELD_OF_ISSUE, "workMode"),
-        OPEN(FIELD_OF_ISSUE, "projectId"),
-        OPEN(FIELD_OF_ISSUE, "parentId"),
-        OPEN(FIELD_OF_ISSUE, "assigneeAgentId"),
-        OPEN(FIELD_OF_ISSUE, "assigneeUserId"),
-        OPEN(FIELD_OF_ISSUE, "blockedByIssueIds"),
-        OPEN(FIELD_OF_ISSUE, "billingCode"),
-        OPEN(FIELD_OF_ISSUE, "requestDepth"),
-        OPEN(FIELD_OF_ISSUE, "executionPolicy"),
-        OPEN(FIELD_OF_ISSUE, "hiddenAt"),
-        OPEN(FIELD_OF_ISSUE, "comment"),
 
         OPEN(FIELD_OF_ISSUE_SETTINGS, "mode"),
         RULE(FIELD_OF_ISSUE_SETTINGS, "environmentId", FIELD_PLACE),
         OPEN(FIELD_OF_ISSUE_SETTINGS, "workspaceStrategy"),
 
-        OPEN(FIELD_OF_WORKSPACE, "name"),
-        OPEN(FIELD_OF_WORKSPACE, "status"),
-        OPEN(FIELD_OF_WORKSPACE, "repoUrl"), /* told to the agent; the host fetches nothing */
-        OPEN(FIELD_OF_WORKSPACE, "baseRef"),
-        OPEN(FIELD_OF_WORKSPACE, "branchName"),
-        OPEN(FIELD_OF_WORKSPACE, "providerRef"),
-        OPEN(FIELD_OF_WORKSPACE, "cleanupEligibleAt"),
-        OPEN(FIELD_OF_WORKSPACE, "cleanupReason"),
         IN(FIELD_OF_WORKSPACE, "metadata", FIELD_OF_WORKSPACE_METADATA),
         IN(FIELD_OF_WORKSPACE, "config", FIELD_OF_WORKSPACE_CONFIG),
         IN(FIELD_OF_WORKSPACE_METADATA, "config", FIELD_OF_WORKSPACE_CONFIG),
@@ -214,10 +188,6 @@ const struct agent_field agent_fields[] = {
         { FIELD_OF_ENVIRONMENT_CONFIG, "allowedHosts", FIELD_BOARD, FIELD_OF_ANY, "[]" },
         { FIELD_OF_ENVIRONMENT_CONFIG, "nestedSandbox", FIELD_BOARD, FIELD_OF_ANY, "false" },
         { FIELD_OF_ENVIRONMENT_CONFIG, "user", FIELD_BOARD, FIELD_OF_ANY, "\"agent\"" },
-
-        /* The agent reads it; nothing of it becomes a setting. */
-        OPEN(FIELD_OF_WAKE_UP, "payload"),
-        OPEN(FIELD_OF_WAKE_UP, "reason"),
 
         RULE(FIELD_OF_ANY, "provisionCommand", FIELD_COMMAND),
         RULE(FIELD_OF_ANY, "teardownCommand", FIELD_COMMAND),

@@ -33,7 +33,6 @@ enum field_object {
         FIELD_OF_WORKSPACE_CONFIG,
         FIELD_OF_ENVIRONMENT,
         FIELD_OF_ENVIRONMENT_CONFIG,
-        FIELD_OF_WAKE_UP,
         FIELD_OF_ANY, /* a member of that name in any of them, at any depth */
         FIELD_OBJECTS,
 };
