@@ -17,6 +17,7 @@ struct live;
 struct mail;
 struct plugin_registry;
 struct pool;
+struct private_hosts;
 struct run_host;
 struct run_keys;
 struct sandbox_host;
@@ -34,10 +35,12 @@ enum deployment_exposure { EXPOSURE_PRIVATE, EXPOSURE_PUBLIC };
 struct settings {
         enum deployment_mode mode;
         enum deployment_exposure exposure;
-        const char *public_url;        /* NULL: none */
-        const char *listen_host;       /* host part of the first address we listen on */
-        const char *allowed_hostnames; /* comma separated; NULL: none */
-        const uid_t *trusted_uids;     /* users who count as the operator, besides the daemon's */
+        const char *public_url;                    /* NULL: none */
+        const char *listen_host;                   /* host part of the first address we listen on */
+        const char *allowed_hostnames;             /* comma separated; NULL: none */
+        const struct private_hosts *private_hosts; /* what requests of agents may reach although it
+                                                    * is not public; NULL: nothing */
+        const uid_t *trusted_uids; /* users who count as the operator, besides the daemon's */
         size_t n_trusted_uids;
         const char *workspace_roots; /* colon separated directories */
         const char *local_env; /* names of further variables for local commands; comma separated */

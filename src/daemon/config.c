@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "codec/json.h"
+#include "codec/private_hosts.h"
 #include "codec/toml.h"
 #include "core/sandboxes/host_ids.h"
 #include "daemon/trusted.h"
@@ -169,6 +170,21 @@ static const char *list(struct loader *l, struct source s, char separator, const
                 buf_puts(&joined, json_string_value(item));
         }
         return arena_strdup(l->arena, buf_str(&joined));
+}
+
+static const struct private_hosts *load_private_hosts(struct loader *l)
+{
+        const struct source s = { "private_hosts", "BERTH_PRIVATE_HOSTS", NULL };
+        struct private_hosts *hosts = arena_new(l->arena, struct private_hosts);
+        CLEAN(err_done) struct err why = { 0 };
+        const char *text = list(l, s, ',', "");
+
+        if (private_hosts_parse(text, hosts, &why) < 0 && !l->failed)
+                l->failed = err_set(l->err, ERR_INVALID,
+                                    "private_hosts (BERTH_PRIVATE_HOSTS): %s. Each entry is "
+                                    "\"address:port\".",
+                                    why.msg);
+        return hosts;
 }
 
 static const char *home_directory(void)
@@ -372,6 +388,7 @@ static void load_settings(struct loader *l, const struct cli_serve_options *flag
                                     ',', NULL);
         s->workspace_roots = list(
                 l, (struct source){ "workspace_roots", "BERTH_WORKSPACE_ROOTS", NULL }, ':', roots);
+        s->private_hosts = load_private_hosts(l);
         s->local_env = list(l, (struct source){ "local_env", "BERTH_LOCAL_ENV", NULL }, ',', NULL);
         s->allow_fake_provider =
                 flag_set(l, (struct source){ NULL, "BERTH_ALLOW_FAKE_PROVIDER", NULL }, false);

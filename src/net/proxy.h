@@ -3,7 +3,8 @@
  *
  * It speaks HTTP/1.1 as a proxy to byte streams: CONNECT, and requests for whole http:// URLs. A
  * host is read strictly (codec/host_pattern.h), looked for among the patterns, and resolved once;
- * every address of the answer has to be a public one (codec/net_addr.h), and it is these addresses
+ * every address of the answer has to be a public one or one that the operator allows
+ * (codec/private_hosts.h), and it is these addresses
  * that are connected to, so a name cannot mean something else a moment later.
  *
  * A plain request is not passed on but written anew from what our parser understood, one per
@@ -18,6 +19,7 @@
 #define BERTH_NET_PROXY_H
 
 #include "codec/host_pattern.h"
+#include "codec/private_hosts.h"
 #include "net/proxy_counters.h"
 #include "net/resolve.h"
 #include "rt/byte_stream.h"
@@ -31,9 +33,11 @@ struct proxy_config {
         const char *name; /* of the place, for the log */
         const struct host_pattern *patterns;
         size_t n_patterns;
-        unsigned max_connections;    /* default 256; the next is closed */
-        unsigned head_timeout_ms;    /* default 10000 */
-        unsigned resolve_timeout_ms; /* default 10000; 504 */
+        const struct private_hosts *private_hosts; /* allowed although not public; NULL: none. Lives
+                                                    * longer than the proxy */
+        unsigned max_connections;                  /* default 256; the next is closed */
+        unsigned head_timeout_ms;                  /* default 10000 */
+        unsigned resolve_timeout_ms;               /* default 10000; 504 */
         unsigned connect_timeout_ms; /* default 10000 for all addresses together; 504 */
         unsigned idle_timeout_ms;    /* default 300000 without a byte in either direction */
 };

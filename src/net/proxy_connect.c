@@ -140,11 +140,13 @@ static void connect_first(struct proxy_conn *c)
 
 /* Judging */
 
-/* One address that is not public is enough: who owns the name decides which one comes first. */
-static bool all_public(struct proxy_conn *c)
+/* One address that may not be reached is enough: who owns the name decides which one comes first.
+ */
+static bool all_reachable(struct proxy_conn *c)
 {
         for (size_t i = 0; i < c->answer.n; i++) {
-                const char *special = net_addr_special(&c->answer.addrs[i]);
+                const char *special = private_hosts_refusal(c->proxy->config.private_hosts,
+                                                            &c->answer.addrs[i], c->port);
                 char address[NET_ADDR_TEXT];
 
                 if (!special)
@@ -168,7 +170,7 @@ static void on_answer(void *arg, const struct lookup_answer *answer)
         if (answer->error)
                 proxy_fail(c, 502, "The host \"%s\" could not be resolved: %s.", c->target.name,
                            answer->error);
-        else if (all_public(c))
+        else if (all_reachable(c))
                 connect_first(c);
 }
 
@@ -176,7 +178,7 @@ static void resolve(struct proxy_conn *c)
 {
         switch (test_hosts_find(c->target.name, &c->answer, &c->port)) {
         case TEST_HOST_ANSWER:
-                if (all_public(c))
+                if (all_reachable(c))
                         connect_first(c);
                 return;
         case TEST_HOST_EXEMPT:
@@ -205,6 +207,6 @@ void proxy_reach(struct proxy_conn *c)
                 return;
         }
         c->answer = (struct lookup_answer){ .n = 1, .addrs = { c->target.addr } };
-        if (all_public(c))
+        if (all_reachable(c))
                 connect_first(c);
 }

@@ -5,10 +5,12 @@
 #include <ctype.h>
 #include <curl/curl.h>
 #include <dlfcn.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sodium.h>
 #include <strings.h>
+#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "codec/http1.h"
@@ -119,6 +121,9 @@ struct running {
         struct curl_slist *headers;
         struct transfer_answer *answer;
         bool too_large;
+        const struct private_hosts *private_hosts;
+        char refused[PRIVATE_HOST_TEXT]; /* the last address that was not connected to; "": none */
+        const char *refusal;             /* and what kind of address it is */
         struct err *err;
 };
 
@@ -236,6 +241,31 @@ static int add_headers(struct running *r, const struct transfer *t)
         return e;
 }
 
+/* Who wants to be reached is known here, whatever the URL or the name server said. */
+static curl_socket_t open_public_socket(void *arg, curlsocktype purpose,
+                                        struct curl_sockaddr *address)
+{
+        struct running *r = arg;
+        struct net_addr addr = { .is_v6 = address->family == AF_INET6 };
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)&address->addr;
+        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&address->addr;
+        uint16_t port = ntohs(addr.is_v6 ? v6->sin6_port : v4->sin_port);
+
+        if (purpose != CURLSOCKTYPE_IPCXN ||
+            (address->family != AF_INET && address->family != AF_INET6))
+                return CURL_SOCKET_BAD;
+        if (addr.is_v6)
+                memcpy(addr.bytes, &v6->sin6_addr, 16);
+        else
+                memcpy(addr.bytes, &v4->sin_addr, 4);
+        r->refusal = private_hosts_refusal(r->private_hosts, &addr, port);
+        if (r->refusal) {
+                private_host_format(&addr, port, r->refused);
+                return CURL_SOCKET_BAD;
+        }
+        return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+}
+
 #define SET(option, value)                                                                         \
         do {                                                                                       \
                 if (curl.easy_setopt(r->easy, (option), (value)) != CURLE_OK)                      \
@@ -258,10 +288,15 @@ static int set_rules(struct running *r, const struct transfer *t)
         SET(CURLOPT_TIMEOUT_MS, (long)t->total_ms);
         if (t->ca_file)
                 SET(CURLOPT_CAINFO, t->ca_file);
-        if (t->once)
+        if (t->once || t->public_only)
                 SET(CURLOPT_FRESH_CONNECT, 1L);
-        if (t->direct)
+        if (t->direct || t->public_only)
                 SET(CURLOPT_PROXY, "");
+        if (t->public_only) {
+                r->private_hosts = t->private_hosts;
+                SET(CURLOPT_OPENSOCKETFUNCTION, open_public_socket);
+                SET(CURLOPT_OPENSOCKETDATA, r);
+        }
         return 0;
 }
 
@@ -337,6 +372,11 @@ static int finish(struct running *r)
         if (r->too_large)
                 return err_set(r->err, ERR_TOO_LARGE, "the answer is larger than %zu KiB",
                                TRANSFER_MAX_ANSWER >> 10);
+        if (result != CURLE_OK && *r->refused)
+                return err_set(r->err, ERR_FORBIDDEN,
+                               "The address %s is not public (%s). To let agents reach it, the "
+                               "operator adds \"%s\" to private_hosts.",
+                               r->refused, r->refusal, r->refused);
         if (result != CURLE_OK)
                 return err_set(r->err, ERR_UNREACHABLE, "%s", curl.easy_strerror(result));
         (void)curl.easy_getinfo(r->easy, CURLINFO_RESPONSE_CODE, &status);

@@ -9,6 +9,7 @@
 #ifndef BERTH_SECRET_TRANSFER_H
 #define BERTH_SECRET_TRANSFER_H
 
+#include "codec/private_hosts.h"
 #include "codec/sigv4.h"
 #include "rt/op.h"
 #include "secret/value.h"
@@ -27,6 +28,12 @@ struct transfer {
         const char *ca_file; /* trust these instead of the system's; NULL: the system's */
         bool once;   /* on a new connection: never sent again when an idle one turns out dead */
         bool direct; /* no proxy, whatever the environment says */
+        /* Connect to public addresses and to those that `private_hosts` lists (NULL: to none of
+         * them); ERR_FORBIDDEN otherwise. It is the address of the connection that is judged, so
+         * what a name means a moment later does not matter. Implies `once` and `direct`: a proxy
+         * would connect for us to wherever it likes. */
+        bool public_only;
+        const struct private_hosts *private_hosts;
 };
 
 struct transfer_answer {

@@ -4,7 +4,7 @@
         "id, company_id, name, url_key, role, title, icon, status, reports_to, "                   \
         "capabilities, adapter_type, adapter_config, runtime_config, permissions, "                \
         "default_environment_id, budget_monthly_cents, spent_monthly_cents, pause_reason, "        \
-        "paused_at, last_heartbeat_at, metadata, created_at, updated_at"
+        "paused_at, last_heartbeat_at, metadata, created_at, updated_at, configured_by_agent_id"
 #define KEY_COLUMNS "id, agent_id, company_id, name, token_sha256, revoked_at, created_at"
 
 static void load(struct stmt *s, struct arena *a, struct agent *g)
@@ -33,6 +33,7 @@ static void load(struct stmt *s, struct arena *a, struct agent *g)
                 .metadata = stmt_text(s, 20, a),
                 .created_at = stmt_number(s, 21),
                 .updated_at = stmt_number(s, 22),
+                .configured_by_agent_id = stmt_text(s, 23, a),
         };
 }
 
@@ -55,7 +56,7 @@ int agents_insert(struct db *db, const struct agent *row, struct err *err)
                 db,
                 "INSERT INTO agents (" COLUMNS
                 ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, "
-                "?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)",
+                "?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)",
                 DB_ARGS(DB_T(row->id), DB_T(row->company_id), DB_T(row->name), DB_T(row->url_key),
                         DB_T(row->role), DB_T(row->title), DB_T(row->icon), DB_T(row->status),
                         DB_T(row->reports_to), DB_T(row->capabilities), DB_T(row->adapter_type),
@@ -64,7 +65,7 @@ int agents_insert(struct db *db, const struct agent *row, struct err *err)
                         DB_I(row->budget_monthly_cents), DB_I(row->spent_monthly_cents),
                         DB_T(row->pause_reason), DB_TIME(row->paused_at),
                         DB_TIME(row->last_heartbeat_at), DB_T(row->metadata), DB_I(row->created_at),
-                        DB_I(row->updated_at)),
+                        DB_I(row->updated_at), DB_T(row->configured_by_agent_id)),
                 err);
 }
 
@@ -134,13 +135,15 @@ int agents_update(struct db *db, const struct agent *g, const char *seen_status,
                 "status = ?7, reports_to = ?8, capabilities = ?9, adapter_type = ?10, "
                 "adapter_config = ?11, runtime_config = ?12, permissions = ?13, "
                 "default_environment_id = ?14, budget_monthly_cents = ?15, pause_reason = ?16, "
-                "paused_at = ?17, metadata = ?18, updated_at = ?19 WHERE id = ?1 AND status = ?20",
+                "paused_at = ?17, metadata = ?18, updated_at = ?19, configured_by_agent_id = ?21 "
+                "WHERE id = ?1 AND status = ?20",
                 DB_ARGS(DB_T(g->id), DB_T(g->name), DB_T(g->url_key), DB_T(g->role), DB_T(g->title),
                         DB_T(g->icon), DB_T(g->status), DB_T(g->reports_to), DB_T(g->capabilities),
                         DB_T(g->adapter_type), DB_T(g->adapter_config), DB_T(g->runtime_config),
                         DB_T(g->permissions), DB_T(g->default_environment_id),
                         DB_I(g->budget_monthly_cents), DB_T(g->pause_reason), DB_TIME(g->paused_at),
-                        DB_T(g->metadata), DB_I(g->updated_at), DB_T(seen_status)),
+                        DB_T(g->metadata), DB_I(g->updated_at), DB_T(seen_status),
+                        DB_T(g->configured_by_agent_id)),
                 err);
 }
 

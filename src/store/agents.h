@@ -9,6 +9,7 @@ struct agent {
         const char *capabilities, *adapter_type;
         const char *adapter_config, *runtime_config, *permissions; /* JSON objects */
         const char *default_environment_id;
+        const char *configured_by_agent_id; /* whose key last set what it runs; NULL: the board */
         int64_t budget_monthly_cents, spent_monthly_cents;
         const char *pause_reason;
         int64_t paused_at, last_heartbeat_at;

@@ -153,12 +153,12 @@ class RunTest(SandboxTest):
 
 
 class HookTest(RunTest):
-    """With a web service that is an agent: `requests` has what it was asked, `gate` keeps it from answering."""
+    """With a web service that is an agent: `requests` has what it was asked, `gate` keeps it from answering. It is on
+    loopback, so the daemon is told that agents may reach it."""
 
     def setUp(self):
-        super().setUp()
         self.requests = requests = []
-        self.status = 200
+        self.status, self.location = 200, None
         self.gate = threading.Event()
         self.gate.set()
 
@@ -168,6 +168,8 @@ class HookTest(RunTest):
                 requests.append((handler.path, dict(handler.headers), body))
                 self.gate.wait()
                 handler.send_response(self.status)
+                if self.location:
+                    handler.send_header("Location", self.location)
                 handler.end_headers()
                 handler.wfile.write(b'{"ok": true}')
 
@@ -181,6 +183,8 @@ class HookTest(RunTest):
         self.addCleanup(self.server.server_close)
         self.addCleanup(self.server.shutdown)
         self.addCleanup(self.gate.set)
+        self.daemon_env = {**self.daemon_env, "BERTH_PRIVATE_HOSTS": f"127.0.0.1:{self.server.server_port}"}
+        super().setUp()
 
     def hook(self):
         return self.agent(self.acme, adapterType="http",

@@ -6,7 +6,7 @@ import sqlite3
 import unittest
 import uuid
 
-from berthtest import BerthTest, new_company
+from berthtest import FAKE_CONFIG, BerthTest, new_company
 
 SSH = {"host": "h", "username": "u", "remoteWorkspacePath": "/w"}
 
@@ -65,7 +65,7 @@ class TrustedTest(BerthTest):
         company = self.company()
         agent = self.agent(company, grants=["environments:manage"])
         path = f"/api/companies/{company['id']}/environments"
-        body = {"name": "x", "driver": "ssh", "config": SSH}
+        body = {"name": "x", "driver": "sandbox", "config": FAKE_CONFIG}
         self.ok("POST", path, body, status=201, token=agent["token"])
         # another right that is taken leaves this one alone
         self.ok("PATCH", f"/api/agents/{agent['id']}/permissions",

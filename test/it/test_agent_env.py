@@ -124,7 +124,8 @@ class AgentEnvTest(Variables, BerthTest):
 
     # An agent could otherwise give itself any secret of its company.
     def test_agents_cannot_give_secrets(self):
-        ada = self.agent(self.acme, name="Ada")
+        box = self.environment(self.acme, config={"provider": "berth"})["id"]
+        ada = self.agent(self.acme, name="Ada", defaultEnvironmentId=box)
         boss = self.agent(self.acme, name="Boss", permissions={"canCreateAgents": True})
         self.patch(ada, {"env": {"A": ref(self.key)}})
         path = f"/api/agents/{ada['id']}"

@@ -299,16 +299,16 @@ class AgentTest(WorkTest):
         self.assertEqual(self.agent_ok(agent, "GET", "/api/agents/me")["status"], "idle")
 
     def test_what_agents_may(self):
-        ada, boss = self.agent(self.acme), self.agent(self.acme, "Boss", role="ceo")
+        box = self.sandbox()["id"]
+        ada, boss = self.agent(self.acme, defaultEnvironmentId=box), self.agent(self.acme, "Boss", role="ceo")
         maker = self.agent(self.acme, "Maker", permissions={"canCreateAgents": True})
         path = f"/api/agents/{ada['id']}"
         self.assertEqual(self.agent_ok(ada, "PATCH", path, {"title": "me", "adapterConfig": {"command": "sh"}})["title"],
                          "me")
-        for body in ({"role": "ceo"}, {"reportsTo": None}, {"adapterType": "http"}, {"budgetMonthlyCents": 1},
+        for body in ({"role": "ceo"}, {"reportsTo": boss["id"]}, {"adapterType": "codex_local"}, {"budgetMonthlyCents": 1},
                      {"defaultEnvironmentId": None}):
             with self.subTest(body=body):
-                self.assert_error(self.as_agent(ada, "PATCH", path, body), 403,
-                                  f"Agents cannot change their own {next(iter(body))}; ask the board")
+                self.assert_error(self.as_agent(ada, "PATCH", path, body), 403)
         self.assert_error(self.as_agent(ada, "PATCH", path, {"status": "paused"}), 403, "Board access required")
         self.assert_error(self.as_agent(maker, "PATCH", path, {"status": "paused"}), 403, "Board access required")
         self.assert_error(self.as_agent(ada, "PATCH", f"/api/agents/{boss['id']}", {"title": "x"}), 403,
@@ -330,7 +330,7 @@ class AgentTest(WorkTest):
 
     # http-api 8.79
     def test_host_commands(self):
-        ada = self.agent(self.acme)
+        ada = self.agent(self.acme, defaultEnvironmentId=self.sandbox()["id"])
         maker = self.agent(self.acme, "Maker", permissions={"canCreateAgents": True})
         path = f"/api/agents/{ada['id']}"
         for body, named in (

@@ -4,7 +4,7 @@ import concurrent.futures
 import unittest
 import uuid
 
-from berthtest import BerthTest
+from berthtest import FAKE_CONFIG, BerthTest
 
 RUN = "7e0a33f4-5a5c-4d55-9c5e-3f3f6f4d9b01"
 SSH = {"host": "ssh.example.test", "username": "deploy", "remoteWorkspacePath": "/srv/work"}
@@ -173,17 +173,20 @@ class CreatingTest(EnvironmentsTest):
         self.assertEqual([row["details"] for row in self.activity("environment.created")],
                          [{"name": "box", "driver": "ssh", "status": "active"}])
 
-    # environment-runtime 7.68; http-api 8.9, 8.10
+    # environment-runtime 7.68; http-api 8.9, 8.10: for isolated kinds
     def test_by_a_permitted_agent(self):
         agent = self.agent(self.acme, permissions={"canCreateAgents": True})
-        made = self.ok("POST", self.environments, {"name": "box", "driver": "ssh", "config": SSH}, status=201,
+        made = self.ok("POST", self.environments, {"name": "box", "driver": "sandbox", "config": FAKE_CONFIG}, status=201,
                        token=agent["token"], headers={"X-Paperclip-Run-Id": RUN})
         self.assertEqual(made["status"], "active")
         row = self.activity("environment.created")[0]
         self.assertEqual((row["actorType"], row["actorId"], row["agentId"], row["runId"]),
                          ("agent", agent["id"], agent["id"], RUN))
         self.assertEqual((row["entityType"], row["entityId"]), ("environment", made["id"]))
-        self.assertEqual(row["details"], {"name": "box", "driver": "ssh", "status": "active"})
+        self.assertEqual(row["details"], {"name": "box", "driver": "sandbox", "status": "active"})
+        self.assert_error(self.req("POST", self.environments, {"name": "host", "driver": "ssh", "config": SSH},
+                                   token=agent["token"]), 403,
+                          "Agent keys choose isolated environments only (driver). Name one, or ask the board")
 
     # environment-runtime 7.69; http-api 8.11
     def test_by_a_board_user_with_the_permission(self):
@@ -211,12 +214,15 @@ class CreatingTest(EnvironmentsTest):
         self.assertEqual([e["name"] for e in self.list()], ["Local"])
         self.assertEqual(self.activity("environment.created"), [])
 
-    # environment-runtime 7.71; http-api 8.13
+    # environment-runtime 7.71; http-api 8.13: for isolated kinds
     def test_by_an_agent_with_a_grant(self):
         agent = self.agent(self.acme, grants=["environments:manage"])
-        self.ok("POST", self.environments, {"name": "box", "driver": "ssh", "config": SSH}, status=201,
+        self.ok("POST", self.environments, {"name": "box", "driver": "sandbox", "config": FAKE_CONFIG}, status=201,
                 token=agent["token"])
-        self.assertEqual(len(self.list("?driver=ssh")), 1)
+        self.assertEqual(len(self.list("?driver=sandbox")), 1)
+        self.assert_error(self.req("POST", self.environments, {"name": "host", "driver": "ssh", "config": SSH},
+                                   token=agent["token"]), 403, contains="isolated environments only")
+        self.assertEqual(self.list("?driver=ssh"), [])
 
     # environment-runtime 7.72; http-api 8.15
     def test_ssh_without_a_path(self):

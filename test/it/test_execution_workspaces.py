@@ -125,7 +125,7 @@ class ExecutionWorkspaceTest(BerthTest):
         self.assert_status(self.req("PATCH", self.path(), {"name": "theirs"}, token=token), 200)
         for body, paths in (({"config": {"provisionCommand": "x", "cleanupCommand": "y"}},
                              "config.provisionCommand, config.cleanupCommand"),
-                            ({"metadata": {"config": {"workspaceRuntime": {}}}}, "metadata.config.workspaceRuntime")):
+                            ({"metadata": {"config": {"workspaceRuntime": {}}}}, "metadata.config.workspaceRuntime, metadata.config.provisionCommand")):
             self.assert_error(self.req("PATCH", self.path(), body, token=token), 403,
                               f"Agent keys cannot modify host-executed workspace commands ({paths}).")
         # It could otherwise leave its sandbox, or have another directory brought into it.
@@ -135,15 +135,24 @@ class ExecutionWorkspaceTest(BerthTest):
         for id, text in ((fake, 'Environment sandbox provider "fake" is not allowed here.'),
                          (foreign, "Environment not found."), (MISSING, "Environment not found.")):
             self.assert_error(self.req("PATCH", self.path(), {"config": {"environmentId": id}}), 422, contains=text)
-        for body, text in (({"config": {"environmentId": None}}, "Missing permission: environments:manage"),
-                           ({"metadata": {"config": {"desiredState": "running"}}},
-                            "Missing permission: environments:manage"),
+        kept = self.ok("GET", self.path())["config"]
+        chosen = "Agent keys choose isolated environments only ({}). Name one, or ask the board"
+        for body, text in (({"config": {"environmentId": None}}, chosen.format("config.environmentId")),
+                           ({"metadata": {"config": {**kept, "environmentId": None}}},
+                            chosen.format("metadata.config.environmentId")),
                            ({"cwd": "/root"}, "Agent keys cannot choose directories of the host (cwd).")):
             self.assert_error(self.req("PATCH", self.path(), body, token=token), 403, text)
         self.assertEqual(self.ok("GET", self.path())["config"]["environmentId"], box)
         self.ok("PATCH", self.path(), {"config": {"environmentId": box, "desiredState": "running"}}, token=token)
         keeper = self.agent(self.c, "Keeper", grants=("environments:manage",))["token"]
-        self.ok("PATCH", self.path(), {"config": {"environmentId": None}}, token=keeper)
+        local = next(e for e in self.ok("GET", f"/api/companies/{self.c['id']}/environments") if e["driver"] == "local")
+        for id in (None, local["id"]):
+            self.assert_error(self.req("PATCH", self.path(), {"config": {"environmentId": id}}, token=keeper), 403,
+                              chosen.format("config.environmentId"))
+        second = self.environment(self.c, name="second")["id"]
+        self.assert_error(self.req("PATCH", self.path(), {"config": {"environmentId": second}}, token=token), 403,
+                          "Missing permission: environments:manage")
+        self.ok("PATCH", self.path(), {"config": {"environmentId": second}}, token=keeper)
         stranger = self.agent(self.other, "Bob")["token"]
         for method, rest in (("GET", ""), ("GET", "/close-readiness"), ("GET", "/workspace-operations")):
             self.assert_error(self.req(method, self.path(rest=rest), token=stranger), 403,

@@ -539,12 +539,16 @@ class SelectionTest(WorkTest):
         path = f"/api/issues/{issue['id']}"
         self.agent_ok(ada, "PATCH", path, {"executionWorkspaceSettings": {"environmentId": box, "mode": "x"}})
         local = next(e for e in self.ok("GET", f"/api/companies/{self.acme['id']}/environments") if e["driver"] == "local")
-        self.assert_error(self.as_agent(ada, "PATCH", path, {"executionWorkspaceSettings": {"environmentId": local["id"]}}),
-                          403, refused)
+        refused = ("Agent keys choose isolated environments only (executionWorkspaceSettings.environmentId). Name one, "
+                   "or ask the board")
+        for who in (ada, keeper):
+            self.assert_error(self.as_agent(who, "PATCH", path, {
+                "executionWorkspaceSettings": {"environmentId": local["id"]}}), 403, refused)
         # Nor by leaving it out: then it would be the agent's own, or this machine.
         for less in (None, {"environmentId": None}, {"mode": "x"}):
             self.assert_error(self.as_agent(ada, "PATCH", path, {"executionWorkspaceSettings": less}), 403, refused)
-        self.agent_ok(keeper, "PATCH", path, {"executionWorkspaceSettings": {"environmentId": local["id"]}})
+        second = self.sandbox(name="second")["id"]
+        self.agent_ok(keeper, "PATCH", path, {"executionWorkspaceSettings": {"environmentId": second}})
         self.assert_error(self.as_agent(ada, "PATCH", path, {"executionWorkspaceSettings": {
             "workspaceStrategy": {"provisionCommand": "x"}}}), 403,
             "Agent keys cannot modify host-executed workspace commands "

@@ -51,7 +51,10 @@ class ProjectTest(WorkTest):
         path = f"/api/projects/{made['id']}"
         self.assert_error(self.as_agent(ada, "PATCH", path, {"env": {"C": ref}}), 403,
                           contains="Only board users may give secrets to agents (C)")
-        self.agent_ok(ada, "PATCH", path, {"env": {"B": {**ref, "version": "latest"}, "D": "d"}})
+        # A variable makes programs run (LD_PRELOAD), wherever the project's agents work.
+        self.assert_error(self.as_agent(ada, "PATCH", path, {"env": {**made["env"], "D": "d"}}), 403,
+                          "Agent keys cannot set this (env); ask the board")
+        self.agent_ok(ada, "PATCH", path, {"env": made["env"], "description": "same"})
         self.assertIsNone(self.ok("PATCH", path, {"env": None})["env"])
         self.assertEqual(self.ok("GET", f"/api/secrets/{secret['id']}/usage")["bindings"], [])
 

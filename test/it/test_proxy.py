@@ -12,7 +12,7 @@ import unittest
 import berthtest
 from berthtest import wait_until
 from exectest import memory_tells
-from proxytest import Answer, ProxyTest, read_head
+from proxytest import Answer, Origin, ProxyTest, read_head
 
 
 def plain_answer(body=b"hello", extra=b""):
@@ -142,6 +142,28 @@ class AddressTest(ProxyTest):
     def test_the_product_knows_no_test_hosts(self):
         with open(berthtest.BINARIES["normal"], "rb") as file:
             self.assertNotIn(b"BERTH_TEST_", file.read())
+
+
+class PrivateHostTest(ProxyTest):
+    """An address of the operator's own network: both lists have to name it."""
+
+    def setUp(self):
+        self.server = Origin(self, echo)
+        self.allowed = [f"127.0.0.1:{self.server.port}", "127.0.0.1:1"]
+        super().setUp()
+        self.daemon.stop()
+        self.daemon.env["BERTH_PRIVATE_HOSTS"] = f"127.0.0.1:{self.server.port},127.0.0.1:2"
+        self.daemon.start()
+        self.sh("true")
+
+    def test_private_hosts(self):
+        sock = self.tunnel(f"127.0.0.1:{self.server.port}")
+        sock.sendall(b"hello")
+        self.assertEqual(sock.recv(5), b"hello")
+        for port, words in ((1, "loopback"), (2, "not among the allowed hosts")):
+            answer = self.ask(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            self.assertEqual(answer.status, 403)
+            self.assertIn(words, answer.text)
 
 
 class PlainTest(ProxyTest):

@@ -6,6 +6,7 @@
 #include "core/access/audit.h"
 #include "core/access/auth.h"
 #include "core/agents/agent_env.h"
+#include "core/agents/agent_fields.h"
 #include "core/agents/agent_internal.h"
 #include "core/environments/env_select.h"
 #include "core/slug.h"
@@ -106,6 +107,8 @@ static int create(struct db *db, void *arg, struct err *err)
                 r = check_new(db, q, &g, err);
         if (r >= 0)
                 r = agent_apply_config(db, q->op, q->rt, NULL, &change, &g, &config, err);
+        if (r >= 0)
+                r = agent_check_fields(db, q->op, q->rt, NULL, &change, &g, err);
         if (r >= 0)
                 r = insert(db, q, &g, config, err);
         json_decref(config);
@@ -278,7 +281,9 @@ static int set_permissions(struct db *db, void *arg, struct err *err)
 {
         CLEAN(check_done) struct check c = { 0 };
         struct request *q = arg;
-        bool can_create, can_assign, has_assign;
+        bool could_create, could_assign, can_create, can_assign, has_assign;
+        struct field_change rights = { .of = FIELD_OF_PERMISSIONS };
+        CLEAN(json_decrefp) json_t *before = NULL, *after = NULL, *had = NULL;
         int64_t now = clock_now_us();
         int r = agents_get(db, q->id, q->op->arena, q->agent, err);
 
@@ -292,6 +297,22 @@ static int set_permissions(struct db *db, void *arg, struct err *err)
         can_assign = check_bool(&c, "canAssignTasks", CHECK_OPTIONAL, false);
         check_unknown(&c, (const char *[]){ "canCreateAgents", "canAssignTasks", NULL });
         r = check_end(&c, err);
+        if (r >= 0)
+                r = json_parse(q->agent->permissions, strlen(q->agent->permissions), &had, err);
+        if (r >= 0)
+                r = grants_has(db, q->agent->company_id, "agent", q->id, "tasks:assign",
+                               &could_assign, err);
+        if (r < 0)
+                return r;
+        could_create = json_is_true(json_object_get(had, "canCreateAgents"));
+        before = json_pack("{s:b, s:b}", "canCreateAgents", could_create, "canAssignTasks",
+                           could_assign);
+        after = json_pack("{s:b, s:b}", "canCreateAgents", can_create, "canAssignTasks",
+                          has_assign ? can_assign : could_assign);
+        rights.before = before;
+        rights.after = after;
+        rights.is_own = q->op->actor->type == ACTOR_AGENT && streq(q->op->actor->agent_id, q->id);
+        r = agent_fields_check(db, q->op, &rights, NULL, err);
         if (r < 0)
                 return r;
         q->agent->permissions =

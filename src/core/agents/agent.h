@@ -1,7 +1,7 @@
 /* Agents: who they are, what they may, how they are configured, and what becomes of them. What they
  * do is the business of runs.
  *
- * An agent's key changes the agent itself and little else; agent_limits.h says what no such key may
+ * An agent's key changes the agent itself and little else; agent_fields.h says what no such key may
  * set. Operation threads; results in the operation's arena. */
 #ifndef BERTH_CORE_AGENT_H
 #define BERTH_CORE_AGENT_H

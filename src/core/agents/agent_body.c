@@ -2,8 +2,8 @@
 #include "codec/check.h"
 #include "core/adapters/adapter.h"
 #include "core/agents/agent_env.h"
+#include "core/agents/agent_fields.h"
 #include "core/agents/agent_internal.h"
-#include "core/agents/agent_limits.h"
 #include "core/patch.h"
 #include "core/runs/run_policy.h"
 #include "core/slug.h"
@@ -131,20 +131,13 @@ static const char *runtime_config(struct arena *arena, const json_t *given)
 static int apply_runtime(struct op *op, const struct agent_change *change, struct agent *g,
                          struct err *err)
 {
-        json_t *before = NULL;
-        int r = 0;
+        int r;
 
         if (!change->runtime_config && g->runtime_config)
                 return 0;
         r = run_policy_check(change->runtime_config, err);
-        if (r >= 0 && g->runtime_config)
-                r = json_parse(g->runtime_config, strlen(g->runtime_config), &before, err);
-        if (r >= 0)
-                r = agent_limits_workspace(op, "runtimeConfig", change->runtime_config, before,
-                                           err);
         if (r >= 0)
                 g->runtime_config = runtime_config(op->arena, change->runtime_config);
-        json_decref(before);
         return r;
 }
 
@@ -166,12 +159,8 @@ int agent_apply_config(struct db *db, struct op *op, struct runtime *rt, const j
                        struct err *err)
 {
         json_t *config = merged(before, change);
-        int r = agent_limits_workspace(op, "adapterConfig", config, before, err);
+        int r = agent_env_check(db, op, rt, g->company_id, before, config, err);
 
-        if (r >= 0)
-                r = agent_limits_instructions(op, config, before, err);
-        if (r >= 0)
-                r = agent_env_check(db, op, rt, g->company_id, before, config, err);
         if (r >= 0)
                 r = apply_runtime(op, change, g, err);
         if (r < 0) {
@@ -205,5 +194,36 @@ int agent_check_manager(struct db *db, struct op *op, const struct agent *g, str
                                        "Reporting relationship would create cycle");
                 next = manager.reports_to;
         }
+        return 0;
+}
+
+static json_t *fields_of(const struct agent *g)
+{
+        json_t *fields = g ? agent_snapshot(g) : NULL, *permissions = NULL;
+
+        if (g && json_parse(g->permissions, strlen(g->permissions), &permissions, NULL) >= 0)
+                json_object_set_new(fields, "permissions", permissions);
+        return fields;
+}
+
+int agent_check_fields(struct db *db, struct op *op, struct runtime *rt, const struct agent *before,
+                       const struct agent_change *change, struct agent *g, struct err *err)
+{
+        const struct actor *a = op->actor;
+        CLEAN(json_decrefp) json_t *was = fields_of(before), *is = fields_of(g);
+        struct field_change fields = { .of = FIELD_OF_AGENT, .before = was, .after = is };
+        bool runs;
+        int r = agent_place_is_isolated(db, rt, op->arena, g, &fields.is_isolated, err);
+
+        fields.is_own = a->type == ACTOR_AGENT && before && streq(before->id, a->agent_id);
+        if (r >= 0)
+                r = agent_fields_check(db, op, &fields, &runs, err);
+        if (r < 0)
+                return r;
+        if (runs)
+                g->configured_by_agent_id = a->agent_id;
+        else if (a->type != ACTOR_AGENT &&
+                 (change->adapter_config || change->has_adapter || change->has_environment))
+                g->configured_by_agent_id = NULL;
         return 0;
 }

@@ -24,6 +24,10 @@ int agent_read_body(struct op *op, json_t *body, bool creating, struct agent *g,
 int agent_apply_config(struct db *db, struct op *op, struct runtime *rt, const json_t *before,
                        const struct agent_change *change, struct agent *g, json_t **ret,
                        struct err *err);
+/* Whether the acting agent may set what differs (agent_fields.h); `before` is NULL for a new agent.
+ * Sets g->configured_by_agent_id: who answers for what the agent runs. */
+int agent_check_fields(struct db *db, struct op *op, struct runtime *rt, const struct agent *before,
+                       const struct agent_change *change, struct agent *g, struct err *err);
 /* That the manager exists, in the same company, and reports to nobody who reports to the agent. */
 int agent_check_manager(struct db *db, struct op *op, const struct agent *g, struct err *err);
 

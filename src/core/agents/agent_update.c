@@ -25,22 +25,8 @@ int agent_actor_is_ceo(struct db *db, const struct op *op, bool *ret, struct err
         return r;
 }
 
-/* What an agent may not say about itself: who it is, what it costs, where it works. */
-static int check_self(const struct request *q, struct err *err)
-{
-        static const char *const members[] = { "role",        "reportsTo",
-                                               "adapterType", "budgetMonthlyCents",
-                                               "status",      "defaultEnvironmentId" };
-
-        for (size_t i = 0; i < ARRAY_LEN(members); i++)
-                if (json_object_get(q->body, members[i]))
-                        return err_set(err, ERR_FORBIDDEN,
-                                       "Agents cannot change their own %s; ask the board",
-                                       members[i]);
-        return 0;
-}
-
-/* An agent changes itself; others only as CEO or with the right to make agents. */
+/* An agent changes itself; others only as CEO or with the right to make agents. What it may change
+ * is in agent_fields.h. */
 static int check_changer(struct db *db, const struct request *q, struct err *err)
 {
         const struct actor *a = q->op->actor;
@@ -55,10 +41,8 @@ static int check_changer(struct db *db, const struct request *q, struct err *err
         if (r < 0 || a->can_create_agents)
                 return r;
         r = agent_actor_is_ceo(db, q->op, &is_ceo, err);
-        if (r < 0 || is_ceo)
+        if (r < 0 || is_ceo || streq(a->agent_id, q->id))
                 return r;
-        if (streq(a->agent_id, q->id))
-                return check_self(q, err);
         return err_set(err, ERR_FORBIDDEN, "Only CEO or agent creators can modify other agents");
 }
 
@@ -106,6 +90,8 @@ int agent_change_row(struct db *db, struct op *op, struct runtime *rt, struct ag
                 r = check_relations(db, op, rt, &before, &change, g, err);
         if (r >= 0)
                 r = agent_apply_config(db, op, rt, had, &change, g, &config, err);
+        if (r >= 0)
+                r = agent_check_fields(db, op, rt, &before, &change, g, err);
         /* A terminated agent keeps its configuration, but no secret comes back to it. */
         if (r >= 0 && !streq(before.status, "terminated"))
                 r = agent_env_bind(db, op, g->company_id, g->id, config, err);

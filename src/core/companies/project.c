@@ -4,7 +4,7 @@
 #include "base/fault.h"
 #include "core/access/audit.h"
 #include "core/agents/agent_env.h"
-#include "core/agents/agent_limits.h"
+#include "core/agents/agent_fields.h"
 #include "core/environments/env_select.h"
 #include "core/patch.h"
 #include "core/slug.h"
@@ -164,21 +164,39 @@ static int apply_env(struct db *db, struct request *q, struct project *p, struct
 
 static int apply_policy(struct db *db, struct request *q, struct project *p, struct err *err)
 {
-        const char *had = p->execution_workspace_policy;
-        json_t *before;
         int r;
 
         if (!q->has_policy)
                 return 0;
-        before = document(had);
-        r = agent_limits_workspace(q->op, "executionWorkspacePolicy", q->policy, before, err);
-        json_decref(before);
-        if (r >= 0)
-                r = env_select_in(db, q->rt, q->op, p->company_id, q->policy, had, err);
+        r = env_select_in(db, q->rt, q->op, p->company_id, q->policy, p->execution_workspace_policy,
+                          err);
         if (r >= 0)
                 p->execution_workspace_policy =
                         q->policy ? json_to_arena(q->op->arena, q->policy) : NULL;
         return r;
+}
+
+/* Whether the acting agent may set what differs. Without an environment the project's work is done
+ * wherever its agents work. */
+static int check_fields(struct db *db, struct request *q, const struct project *before,
+                        const struct project *p, struct err *err)
+{
+        CLEAN(json_decrefp)
+        json_t *was =
+                json_pack("{s:o?, s:o?}", "env", document(before->env), "executionWorkspacePolicy",
+                          document(before->execution_workspace_policy));
+        CLEAN(json_decrefp)
+        json_t *is = json_pack("{s:o?, s:o?}", "env", document(p->env), "executionWorkspacePolicy",
+                               document(p->execution_workspace_policy));
+        struct field_change change = { .of = FIELD_OF_PROJECT, .before = was, .after = is };
+        const char *id =
+                json_get_string(json_get_object(is, "executionWorkspacePolicy"), "environmentId");
+        int r = 0;
+
+        if (id)
+                r = agent_environment_is_isolated(db, q->rt, q->op->arena, p->company_id, id,
+                                                  &change.is_isolated, err);
+        return r < 0 ? r : agent_fields_check(db, q->op, &change, NULL, err);
 }
 
 static int create(struct db *db, void *arg, struct err *err)
@@ -195,6 +213,8 @@ static int create(struct db *db, void *arg, struct err *err)
                 r = apply_policy(db, q, &p, err);
         if (r >= 0)
                 r = apply_env(db, q, &p, err);
+        if (r >= 0)
+                r = check_fields(db, q, &(struct project){ 0 }, &p, err);
         if (r >= 0)
                 r = projects_insert(db, &p, err);
         if (r >= 0)
@@ -222,15 +242,18 @@ int project_create(struct op *op, struct runtime *rt, const char *company_id, js
 static int update(struct db *db, void *arg, struct err *err)
 {
         struct request *q = arg;
-        struct project *p = q->project;
+        struct project *p = q->project, before;
         int r = find(db, q, true, err);
 
+        before = *p;
         if (r >= 0)
                 r = read_body(q, false, p, err);
         if (r >= 0)
                 r = apply_policy(db, q, p, err);
         if (r >= 0)
                 r = apply_env(db, q, p, err);
+        if (r >= 0)
+                r = check_fields(db, q, &before, p, err);
         if (r < 0)
                 return r;
         p->updated_at = clock_now_us();

@@ -4,6 +4,8 @@
 #include "base/fault.h"
 #include "codec/check.h"
 #include "core/access/audit.h"
+#include "core/agents/agent_fields.h"
+#include "core/environments/driver.h"
 #include "core/environments/env_config.h"
 #include "core/environments/env_secrets.h"
 #include "core/plugins/plugin_validate.h"
@@ -116,6 +118,32 @@ static int guard_create(struct db *db, void *arg, struct err *err)
         return access_manage_environments(db, q->op->actor, q->company_id, err);
 }
 
+int environment_check_fields(struct db *db, const struct op *op, const struct runtime *rt,
+                             const struct environment *before, const char *driver,
+                             const char *status, json_t *config, struct err *err)
+{
+        CLEAN(json_decrefp) json_t *had = NULL, *was = NULL, *is = NULL;
+        struct field_change change = { .of = FIELD_OF_ENVIRONMENT };
+        int r = 0;
+
+        if (op->actor->type != ACTOR_AGENT)
+                return 0;
+        if (before) {
+                r = json_parse(before->config, strlen(before->config), &had, err);
+                if (r < 0)
+                        return r;
+                was = json_pack("{s:s, s:s, s:O}", "driver", before->driver, "status",
+                                before->status, "config", had);
+        }
+        is = json_pack("{s:s, s:s?, s:O?}", "driver", driver, "status", status, "config",
+                       config ? config : had);
+        change.before = was;
+        change.after = is;
+        change.is_isolated = driver_is_isolated(rt, driver) &&
+                             (!before || driver_is_isolated(rt, before->driver));
+        return agent_fields_check(db, op, &change, NULL, err);
+}
+
 /* The row, its secrets and their bindings are there together or not at all. */
 static int insert(struct db *db, void *arg, struct err *err)
 {
@@ -123,6 +151,9 @@ static int insert(struct db *db, void *arg, struct err *err)
         struct environment *env = &q->env;
         int r = guard_create(db, q, err);
 
+        if (r >= 0)
+                r = environment_check_fields(db, q->op, q->rt, NULL, env->driver, env->status,
+                                             q->config, err);
         if (r < 0)
                 return r;
         env->created_at = env->updated_at = clock_now_us();

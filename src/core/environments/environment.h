@@ -53,6 +53,12 @@ int environment_persist_config(struct op *op, struct runtime *rt, const char *dr
                                json_t *config, json_t **ret, const json_t **ret_schema,
                                struct err *err);
 
+/* Whether an acting agent may make or change an environment so (agent_fields.h). `before` is NULL
+ * for a new one; a `config` of NULL stays as it is. */
+int environment_check_fields(struct db *db, const struct op *op, const struct runtime *rt,
+                             const struct environment *before, const char *driver,
+                             const char *status, json_t *config, struct err *err);
+
 /* Unknown enumeration values in a row are refused rather than passed on. */
 int environment_check_row(const struct environment *env, struct err *err);
 

@@ -23,7 +23,7 @@ struct update {
         bool replace; /* the configuration stands alone */
         const char *old_driver, *old_status;
         /* the row as it will be */
-        struct environment env;
+        struct environment before, env;
         json_t *stored;       /* its configuration; NULL: not touched */
         const json_t *schema; /* which members of it are secret; NULL: none */
         struct env_secrets secrets;
@@ -152,6 +152,7 @@ static int load(struct db *db, void *arg, struct err *err)
         u->seen = u->env.updated_at;
         u->old_driver = u->env.driver;
         u->old_status = u->env.status;
+        u->before = u->env;
         return r;
 }
 
@@ -185,6 +186,9 @@ static int write_row(struct db *db, void *arg, struct err *err)
 
         if (r >= 0)
                 r = guard_references(db, u, err);
+        if (r >= 0)
+                r = environment_check_fields(db, u->op, u->rt, &u->before, env->driver, env->status,
+                                             u->stored, err);
         if (r < 0)
                 return r;
         env->updated_at = clock_now_us();

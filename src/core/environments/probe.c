@@ -132,14 +132,22 @@ int probe_saved(struct op *op, struct runtime *rt, const char *id, struct buf *r
 
 struct guard {
         struct op *op;
+        struct runtime *rt;
         const char *company_id;
+        const char *driver; /* NULL: not read yet */
+        json_t *config;
 };
 
+/* Who may not save it, may not have us connect to it either. */
 static int guard_company(struct db *db, void *arg, struct err *err)
 {
         struct guard *g = arg;
+        int r = access_manage_environments(db, g->op->actor, g->company_id, err);
 
-        return access_manage_environments(db, g->op->actor, g->company_id, err);
+        if (r >= 0 && g->driver)
+                r = environment_check_fields(db, g->op, g->rt, NULL, g->driver, NULL, g->config,
+                                             err);
+        return r;
 }
 
 static int check_unsaved(json_t *body, struct arena *arena, const char **ret_driver,
@@ -163,7 +171,7 @@ static int check_unsaved(json_t *body, struct arena *arena, const char **ret_dri
 int probe_unsaved(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
                   struct buf *ret_json, struct err *err)
 {
-        struct guard g = { op, company_id };
+        struct guard g = { .op = op, .rt = rt, .company_id = company_id };
         struct audit_entry entry = {
                 .op = op,
                 .company_id = company_id,
@@ -175,6 +183,10 @@ int probe_unsaved(struct op *op, struct runtime *rt, const char *company_id, jso
 
         if (r >= 0)
                 r = check_unsaved(body, op->arena, &entry.driver, &given, err);
+        g.driver = entry.driver;
+        g.config = given;
+        if (r >= 0)
+                r = store_read(op, rt->store, guard_company, &g, err);
         if (r >= 0)
                 r = env_config_normalize(entry.driver, given, CONFIG_SUBMITTED, &config, err);
         if (r >= 0)

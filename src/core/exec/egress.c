@@ -171,6 +171,7 @@ struct egress *egress_new(uv_loop_t *loop, struct resolver *resolver, struct run
                 .name = place_id,
                 .patterns = take_policy->patterns,
                 .n_patterns = take_policy->n,
+                .private_hosts = rt->settings.private_hosts,
                 .head_timeout_ms = take_policy->timeout_ms,
                 .resolve_timeout_ms = take_policy->timeout_ms,
                 .connect_timeout_ms = take_policy->timeout_ms,

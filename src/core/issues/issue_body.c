@@ -1,7 +1,7 @@
 /* What callers send to make or change an issue, and what follows from a status. */
 #include "base/clock.h"
 #include "core/access/audit.h"
-#include "core/agents/agent_limits.h"
+#include "core/agents/agent_fields.h"
 #include "core/environments/env_select.h"
 #include "core/issues/issue_internal.h"
 #include "core/patch.h"
@@ -227,28 +227,46 @@ static int check_settings(struct db *db, struct runtime *rt, const struct op *op
                           const struct issue_change *change, struct err *err)
 {
         const char *had = before ? before->execution_workspace_settings : NULL;
-        json_t *old = NULL;
+        const char *id = json_get_string(change->settings, "environmentId");
+        CLEAN(json_decrefp) json_t *old = NULL;
+        struct field_change fields = { .of = FIELD_OF_ISSUE_SETTINGS,
+                                       .path = "executionWorkspaceSettings",
+                                       .after = change->settings };
         int r = had ? json_parse(had, strlen(had), &old, err) : 0;
 
+        fields.before = old;
+        if (r >= 0 && id) /* without one the work is done wherever its agent works */
+                r = agent_environment_is_isolated(db, rt, op->arena, i->company_id, id,
+                                                  &fields.is_isolated, err);
         if (r >= 0)
-                r = agent_limits_workspace(op, "executionWorkspaceSettings", change->settings, old,
-                                           err);
-        if (r >= 0)
-                r = env_select_in(db, rt, op, i->company_id, change->settings, had, err);
-        json_decref(old);
-        return r;
+                r = agent_fields_check(db, op, &fields, NULL, err);
+        return r < 0 ? r : env_select_in(db, rt, op, i->company_id, change->settings, had, err);
 }
 
-/* The workspace that an issue works in says in which environment: whether it counts is not for an
- * agent to choose either. */
-static int check_place(struct db *db, const struct op *op, const struct issue *before,
-                       const struct issue *i, struct err *err)
+/* The workspace that an issue works in says in which environment: neither that nor whether it
+ * counts is for an agent to choose freely. */
+static int check_place(struct db *db, struct runtime *rt, const struct op *op,
+                       const struct issue *before, const struct issue *i, struct err *err)
 {
-        if (op->actor->type != ACTOR_AGENT || !before->execution_workspace_id ||
-            (same(before->execution_workspace_id, i->execution_workspace_id) &&
-             same(before->execution_workspace_preference, i->execution_workspace_preference)))
+        const char *had = before ? before->execution_workspace_id : NULL;
+        const char *has = i->execution_workspace_id;
+        CLEAN(json_decrefp)
+        json_t *was = json_pack("{s:s?, s:s?}", "executionWorkspaceId", had,
+                                "executionWorkspacePreference",
+                                had ? before->execution_workspace_preference : NULL);
+        CLEAN(json_decrefp)
+        json_t *is = json_pack("{s:s?, s:s?}", "executionWorkspaceId", has,
+                               "executionWorkspacePreference",
+                               had || has ? i->execution_workspace_preference : NULL);
+        struct field_change fields = { .of = FIELD_OF_ISSUE, .before = was, .after = is };
+        int r;
+
+        if (op->actor->type != ACTOR_AGENT || json_equal(was, is))
                 return 0;
-        return access_manage_environments(db, op->actor, i->company_id, err);
+        r = access_manage_environments(db, op->actor, i->company_id, err);
+        if (r >= 0)
+                r = issue_workspace_is_isolated(db, rt, op, i, &fields.is_isolated, err);
+        return r < 0 ? r : agent_fields_check(db, op, &fields, NULL, err);
 }
 
 int issue_check_relations(struct db *db, struct runtime *rt, const struct op *op,
@@ -270,8 +288,8 @@ int issue_check_relations(struct db *db, struct runtime *rt, const struct op *op
         }
         if (r >= 0 && change->has_settings)
                 r = check_settings(db, rt, op, before, i, change, err);
-        if (r >= 0 && before)
-                r = check_place(db, op, before, i, err);
+        if (r >= 0)
+                r = check_place(db, rt, op, before, i, err);
         if (r >= 0 && change->has_workspace && i->execution_workspace_id &&
             !(before && same(before->execution_workspace_id, i->execution_workspace_id)))
                 r = issue_check_workspace(db, op, i, err);

@@ -69,6 +69,10 @@ int issue_write_blockers(struct db *db, const struct issue *issue,
 /* That the workspace is one of the company's, and the actor may choose it. */
 int issue_check_workspace(struct db *db, const struct op *op, const struct issue *issue,
                           struct err *err);
+/* Whether the workspace that the issue names keeps its work in an isolated place. One that names no
+ * environment does not say. */
+int issue_workspace_is_isolated(struct db *db, const struct runtime *rt, const struct op *op,
+                                const struct issue *issue, bool *ret, struct err *err);
 /* Tell the workspace that the issue works in again what was set; nothing without one. */
 int issue_tell_workspace(struct db *db, const struct op *op, const struct issue *issue,
                          const json_t *settings, struct err *err);

@@ -1,6 +1,8 @@
 /* The workspace that an issue works in again: what the issue says about it is said to the
  * workspace, too, so that the next run sees it. */
+#include "core/agents/agent_fields.h"
 #include "core/issues/issue_internal.h"
+#include "core/workspaces/execution_workspace.h"
 #include "store/execution_workspaces.h"
 
 #define REUSE "reuse_existing"
@@ -9,16 +11,36 @@ int issue_check_workspace(struct db *db, const struct op *op, const struct issue
                           struct err *err)
 {
         struct execution_workspace workspace;
-        int r = 0;
+        int r = execution_workspaces_get(db, i->execution_workspace_id, op->arena, &workspace, err);
 
-        /* A workspace carries an environment with it. */
-        if (op->actor->type == ACTOR_AGENT)
-                r = access_manage_environments(db, op->actor, i->company_id, err);
-        if (r >= 0)
-                r = execution_workspaces_get(db, i->execution_workspace_id, op->arena, &workspace,
-                                             err);
         if (r == ERR_NOT_FOUND || (r >= 0 && !streq(workspace.company_id, i->company_id)))
                 return err_set(err, ERR_UNPROCESSABLE, "Execution workspace not found");
+        return r;
+}
+
+int issue_workspace_is_isolated(struct db *db, const struct runtime *rt, const struct op *op,
+                                const struct issue *i, bool *ret, struct err *err)
+{
+        struct execution_workspace workspace;
+        const char *id;
+        json_t *config;
+        int r;
+
+        *ret = false;
+        if (!i->execution_workspace_id)
+                return 0;
+        r = execution_workspaces_get(db, i->execution_workspace_id, op->arena, &workspace, err);
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                return 0;
+        }
+        if (r < 0)
+                return r;
+        config = execution_workspace_config(workspace.metadata);
+        id = json_get_string(config, "environmentId");
+        if (id)
+                r = agent_environment_is_isolated(db, rt, op->arena, i->company_id, id, ret, err);
+        json_decref(config);
         return r;
 }
 

@@ -146,6 +146,8 @@ int run_build(struct run_task *t, bool fresh, struct err *err)
         const json_t *session;
         int r = find_session(t, fresh, &session, err);
 
+        if (r >= 0)
+                r = run_check_place(t, &t->record.env, err);
         if (r < 0)
                 return r;
         run_input(t, session);

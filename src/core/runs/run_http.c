@@ -46,6 +46,8 @@ static int describe(struct call *c, struct err *err)
                 .connect_ms = MIN(limit, CONNECT_MS),
                 .total_ms = limit,
                 .once = true,
+                .public_only = true,
+                .private_hosts = t->rt->settings.private_hosts,
         };
         if (!c->transfer.url)
                 return err_set(err, ERR_UNPROCESSABLE, "HTTP adapter missing url");

@@ -158,6 +158,11 @@ int run_acquire(struct run_task *t, struct err *err);
 int run_stage(struct run_task *t, struct err *err);
 /* An error as `Failed to resolve execution <what> for "<environment>": …`. */
 int run_fail_transport(struct run_task *t, int r, const char *what, struct err *err);
+/* An agent may choose its command in a sandbox and then have work on the host, by an issue in
+ * another project for example: what its key wrote does not follow it there. Asked before a place is
+ * taken, and again when the command is made, since the configuration may have changed in between.
+ */
+int run_check_place(struct run_task *t, const struct environment *env, struct err *err);
 /* Where commands start, for a run whose place is there already. */
 void run_find_cwd(struct run_task *t);
 

@@ -51,6 +51,19 @@ static int check_adapter(struct run_task *t, struct err *err)
                        t->agent.adapter_type, env->name, env->driver);
 }
 
+int run_check_place(struct run_task *t, const struct environment *env, struct err *err)
+{
+        if (!t->agent.configured_by_agent_id ||
+            (env->driver && driver_is_isolated(t->rt, env->driver)))
+                return 0;
+        t->failure_code = "environment_not_isolated";
+        return err_set(err, ERR_FORBIDDEN,
+                       "What the agent \"%s\" runs was written with an agent's key, so it does not "
+                       "run outside an isolated environment. To let it run in \"%s\", a board user "
+                       "looks at the agent's configuration and saves it.",
+                       t->agent.name, env->name ? env->name : "this machine");
+}
+
 static int note_lease(struct run_task *t, struct err *err)
 {
         t->run.environment_id = t->choice.env.id;
@@ -70,6 +83,8 @@ int run_acquire(struct run_task *t, struct err *err)
         };
         int r = check_adapter(t, err);
 
+        if (r >= 0)
+                r = run_check_place(t, &t->choice.env, err);
         if (r < 0)
                 return r;
         FAULT("run.acquire.before");

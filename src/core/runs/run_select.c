@@ -266,8 +266,10 @@ static int guess_environment(struct db *db, void *arg, struct err *err)
         if (r < 0)
                 return r;
         c->config = run_keep(t->op->arena, execution_workspace_config(c->workspace.metadata));
-        t->run.environment_id = choose(t, isolated, NULL);
-        return 0;
+        t->run.environment_id = choose(t, isolated);
+        return t->run.environment_id ? 0
+                                     : env_default_get(db, t->run.company_id, t->op->arena,
+                                                       &t->run.environment_id, err);
 }
 
 int run_lane(struct op *op, struct runtime *rt, const char *id, bool is_request, char *ret_key,

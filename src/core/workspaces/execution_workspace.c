@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "codec/check.h"
 #include "core/access/audit.h"
+#include "core/agents/agent_fields.h"
 #include "core/environments/env_select.h"
 
 #define ARCHIVED "archived"
@@ -13,9 +14,6 @@ static const char *const statuses[] = { "active",   "idle",           "in_review
                                         "archived", "cleanup_failed", NULL };
 static const char *const texts[] = { "environmentId", "provisionCommand", "teardownCommand",
                                      "cleanupCommand", NULL };
-/* What is executed on this machine, so that no agent may set it. */
-static const char *const host_commands[] = { "provisionCommand", "teardownCommand",
-                                             "cleanupCommand", "workspaceRuntime", NULL };
 
 /* The configuration */
 
@@ -239,29 +237,6 @@ static int check_body(json_t *body, struct err *err)
         return check_end(&c, err);
 }
 
-static void list_host_commands(const json_t *config, const char *prefix, struct buf *ret)
-{
-        for (size_t i = 0; host_commands[i]; i++)
-                if (json_object_get(config, host_commands[i]))
-                        buf_appendf(ret, "%s%s.%s", ret->len ? ", " : "", prefix, host_commands[i]);
-}
-
-static int guard_agent(const struct actor *actor, const json_t *body, struct err *err)
-{
-        CLEAN(buf_done) struct buf paths = BUF_INIT;
-
-        if (actor->type != ACTOR_AGENT)
-                return 0;
-        list_host_commands(json_get_object(body, "config"), "config", &paths);
-        list_host_commands(json_get_object(json_get_object(body, "metadata"), "config"),
-                           "metadata.config", &paths);
-        if (paths.len == 0)
-                return 0;
-        return err_set(err, ERR_FORBIDDEN,
-                       "Agent keys cannot modify host-executed workspace commands (%s).",
-                       buf_str(&paths));
-}
-
 /* Metadata as given, or as it is; the members of `config` that are given go over those it has. */
 static const char *merge_metadata(struct arena *arena, const char *old, const json_t *body)
 {
@@ -325,37 +300,42 @@ static void merge(struct update *u, struct execution_workspace *row)
         row->metadata = merge_metadata(a, row->metadata, u->body);
 }
 
-/* Where runs in it take place: an environment, the company's default ("") when it has a
- * configuration without one, or wherever they are sent otherwise (NULL). */
-static const char *place_of(struct arena *arena, const char *metadata)
-{
-        json_t *config = execution_workspace_config(metadata);
-        const char *id = json_get_string(config, "environmentId");
-        const char *place = config ? arena_strdup(arena, id ? id : "") : NULL;
-
-        json_decref(config);
-        return place;
-}
-
 /* An agent could otherwise move its work out of its sandbox, or have another directory brought into
- * it. */
-static int guard_place(struct db *db, struct runtime *rt, const struct op *op,
-                       const struct execution_workspace *from, const struct execution_workspace *to,
-                       struct err *err)
+ * it. Members of the configuration are named where the body has them. */
+static int check_fields(struct db *db, const struct update *u,
+                        const struct execution_workspace *from,
+                        const struct execution_workspace *to, struct err *err)
 {
-        const char *was = place_of(op->arena, from->metadata);
-        const char *is = place_of(op->arena, to->metadata);
+        const struct op *op = u->request.op;
+        json_t *given = json_object_get(u->body, "metadata");
+        CLEAN(json_decrefp) json_t *had = execution_workspace_config(from->metadata);
+        CLEAN(json_decrefp) json_t *has = execution_workspace_config(to->metadata);
+        CLEAN(json_decrefp) json_t *was = json_pack("{s:s?}", "cwd", from->cwd);
+        CLEAN(json_decrefp) json_t *is = json_pack("{s:s?}", "cwd", to->cwd);
+        struct field_change change = { .of = FIELD_OF_WORKSPACE, .before = was, .after = is };
+        const char *id = json_get_string(has, "environmentId");
+        const char *old = json_get_string(had, "environmentId");
+        int r = 0;
 
-        if (op->actor->type == ACTOR_AGENT && to->cwd && !(from->cwd && streq(from->cwd, to->cwd)))
-                return err_set(err, ERR_FORBIDDEN,
-                               "Agent keys cannot choose directories of the host (cwd).");
-        if (!is || (was && streq(was, is)))
-                return 0;
-        if (*is)
-                return env_select(db, rt, op, to->company_id, is, ENV_FOR_WORK, NULL, err);
-        return op->actor->type == ACTOR_AGENT
-                       ? access_manage_environments(db, op->actor, to->company_id, err)
-                       : 0;
+        if (op->actor->type != ACTOR_AGENT)
+                goto select;
+        if (given) {
+                json_object_set_new(was, "metadata", json_pack("{s:O?}", "config", had));
+                json_object_set(is, "metadata", given);
+        }
+        if (json_object_get(u->body, "config")) {
+                json_object_set(was, "config", had);
+                json_object_set(is, "config", has);
+        }
+        if (id)
+                r = agent_environment_is_isolated(db, u->rt, op->arena, to->company_id, id,
+                                                  &change.is_isolated, err);
+        if (r >= 0)
+                r = agent_fields_check(db, op, &change, NULL, err);
+select:
+        if (r >= 0 && id && !(old && streq(old, id)))
+                r = env_select(db, u->rt, op, to->company_id, id, ENV_FOR_WORK, NULL, err);
+        return r;
 }
 
 static json_t *changed_keys(const json_t *body)
@@ -379,13 +359,11 @@ static int write_update(struct db *db, void *arg, struct err *err)
         bool closes;
         int r = get(db, q, err);
 
-        if (r >= 0)
-                r = guard_agent(q->op->actor, u->body, err);
         if (r < 0)
                 return r;
         to = q->row;
         merge(u, &to);
-        r = guard_place(db, u->rt, q->op, &q->row, &to, err);
+        r = check_fields(db, u, &q->row, &to, err);
         if (r < 0)
                 return r;
         to.updated_at = clock_now_us();

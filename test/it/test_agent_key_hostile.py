@@ -1,0 +1,188 @@
+"""An agent's key in the wrong hands: what it is used for to get out of a sandbox, onto this machine, or into its network.
+
+The table of docs/agent-keys.md, field by field and role by role, is in test_agent_fields.py; these are whole attacks."""
+
+import json
+import unittest
+
+from runtest import HookTest, RunTest
+
+HIRE = r"""
+H="Authorization: Bearer $PAPERCLIP_API_KEY"; J="Content-Type: application/json"; U=$PAPERCLIP_API_URL/api
+R=$(curl -s -w ' HTTP-%{http_code}' -H "$H" -H "$J" -d @hire.json $U/companies/$PAPERCLIP_COMPANY_ID/agent-hires)
+echo "$R"
+"""
+
+
+class EscapeTest(RunTest):
+    def setUp(self):
+        super().setUp()
+        self.mark = self.temp_dir() / "escaped"
+        self.evil = {"command": "/bin/sh", "args": ["-c", f"id > {self.mark}"]}
+
+    def as_(self, who, method, path, body=None):
+        return self.req(method, path, body, token=who["token"])
+
+    def refused(self, who, method, path, body, contains=None):
+        self.assert_error(self.as_(who, method, path, body), 403, contains=contains)
+
+    def never_ran(self):
+        self.settled()
+        self.assertFalse(self.mark.exists(), "an agent's key ran a command on this machine")
+
+    def isolated_workspaces(self):
+        self.ok("PATCH", "/api/instance/settings/experimental", {"enableIsolatedWorkspaces": True})
+
+    # From inside a sandbox, through the callback channel.
+    def test_a_hire_without_environment(self):
+        box = self.sandbox()
+        (self.work / "hire.json").write_text(json.dumps(
+            {"name": "Helper", "adapterType": "process", "adapterConfig": self.evil}))
+        boss = self.runner(HIRE, "Boss", environment=box, permissions={"canCreateAgents": True})
+        run = self.wake(boss)
+        self.assertEqual(self.finished(run)["status"], "succeeded")
+        self.assertIn("HTTP-403", self.log_text(run))
+        self.assertEqual(self.daemon.sql("SELECT id FROM agents WHERE name = 'Helper'"), [])
+        self.never_ran()
+
+    # The same with a key, whatever the hire says about its place, and whatever its adapter does of itself.
+    def test_hires_outside(self):
+        local = self.ok("GET", f"/api/companies/{self.acme['id']}/environments?driver=local")[0]["id"]
+        ssh = self.environment(self.acme, name="host", driver="ssh", config={
+            "host": "127.0.0.1", "username": "u", "remoteWorkspacePath": "/srv"})["id"]
+        maker = self.agent(self.acme, "Maker", permissions={"canCreateAgents": True})
+        for body in ({"adapterConfig": self.evil}, {"adapterConfig": self.evil, "defaultEnvironmentId": local},
+                     {"adapterConfig": self.evil, "defaultEnvironmentId": ssh}, {"adapterType": "codex_local"},
+                     {"adapterType": "http", "adapterConfig": {"url": "http://127.0.0.1:1/"}}, {}):
+            for route in ("agents", "agent-hires"):
+                with self.subTest(body=body, route=route):
+                    self.refused(maker, "POST", f"/api/companies/{self.acme['id']}/{route}", {"name": "x", **body})
+        self.assertEqual(len(self.daemon.sql("SELECT id FROM agents")), 1)
+
+    def test_a_ceo(self):
+        box = self.sandbox()
+        ceo = self.agent(self.acme, "Ceo", role="ceo", adapterType="process", defaultEnvironmentId=box["id"],
+                         adapterConfig={"command": "true"})
+        local = self.agent(self.acme, "Loc", adapterType="process", adapterConfig={"command": "true"})
+        own, other = f"/api/agents/{ceo['id']}", f"/api/agents/{local['id']}"
+        self.refused(ceo, "PATCH", other, {"adapterConfig": self.evil}, "adapterConfig.command")
+        self.refused(ceo, "PATCH", other, {"adapterConfig": {"env": {"LD_PRELOAD": "/tmp/x.so"}}}, "adapterConfig.env")
+        self.refused(ceo, "PATCH", own, {"defaultEnvironmentId": None})
+        self.refused(ceo, "PATCH", own + "/permissions", {"canCreateAgents": True, "canAssignTasks": True})
+        self.refused(ceo, "PATCH", other + "/permissions", {"canCreateAgents": True})
+        self.refused(ceo, "PATCH", own, {"budgetMonthlyCents": 1000000})
+        self.assertEqual(self.as_(ceo, "POST", f"/api/companies/{self.acme['id']}/issues", {
+            "title": "x", "status": "todo", "assigneeAgentId": local["id"]}).status, 201)
+        self.never_ran()
+        row = self.ok("GET", own)
+        self.assertEqual((row["defaultEnvironmentId"], row["permissions"]["canCreateAgents"], row["budgetMonthlyCents"]),
+                         (box["id"], False, 0))
+
+    def test_rights_by_a_hire(self):
+        box = self.sandbox()
+        maker = self.agent(self.acme, "Maker", permissions={"canCreateAgents": True})
+        hires = f"/api/companies/{self.acme['id']}/agent-hires"
+        self.refused(maker, "POST", hires, {"name": "x", "defaultEnvironmentId": box["id"], "role": "ceo"}, "role")
+        self.refused(maker, "POST", hires, {"name": "x", "defaultEnvironmentId": box["id"],
+                                            "permissions": {"canCreateAgents": True}}, "canCreateAgents")
+        self.assertEqual(self.as_(maker, "POST", hires, {"name": "x", "defaultEnvironmentId": box["id"],
+                                                         "adapterConfig": self.evil}).status, 201)
+        self.never_ran()
+
+    # What was the board's once is not the agent's to bring back.
+    def test_rolling_back_to_a_command_of_this_machine(self):
+        box = self.sandbox()
+        maker = self.agent(self.acme, "Maker", permissions={"canCreateAgents": True})
+        agent = self.agent(self.acme, "Was", adapterType="process", adapterConfig={"command": "true"})
+        path = f"/api/agents/{agent['id']}"
+        self.ok("PATCH", path, {"adapterConfig": {"command": "false"}})
+        self.ok("PATCH", path, {"defaultEnvironmentId": box["id"]})
+        old = self.ok("GET", path + "/config-revisions")[-1]["id"]
+        self.refused(maker, "POST", f"{path}/config-revisions/{old}/rollback", {})
+        self.assertEqual(self.ok("GET", path)["defaultEnvironmentId"], box["id"])
+
+    # A sandboxed agent may write its own command; that does not follow it out of the sandbox.
+    def test_own_command_in_a_project_of_this_machine(self):
+        self.isolated_workspaces()
+        local = self.ok("GET", f"/api/companies/{self.acme['id']}/environments?driver=local")[0]["id"]
+        project = self.ok("POST", f"/api/companies/{self.acme['id']}/projects", {
+            "name": "p", "executionWorkspacePolicy": {"enabled": True, "environmentId": local}}, status=201)
+        ada = self.agent(self.acme, adapterType="process", defaultEnvironmentId=self.sandbox()["id"],
+                         adapterConfig={"command": "true"})
+        self.assertEqual(self.as_(ada, "PATCH", f"/api/agents/{ada['id']}", {"adapterConfig": self.evil}).status, 200)
+        issue = self.as_(ada, "POST", f"/api/companies/{self.acme['id']}/issues", {
+            "title": "x", "status": "todo", "projectId": project["id"], "assigneeAgentId": ada["id"]})
+        self.assert_status(issue, 201)
+        self.as_(ada, "POST", f"/api/agents/{ada['id']}/wakeup", {"payload": {"issueId": issue.json["id"]}})
+        self.never_ran()
+        self.assertTrue(self.runs())
+        for run in self.runs():
+            self.assertEqual((run["status"], run["error_code"]), ("failed", "environment_not_isolated"))
+            self.assertIn("written with an agent's key", run["error"])
+        # A board user who saves the configuration answers for it.
+        self.ok("PATCH", f"/api/agents/{ada['id']}", {"adapterConfig": {"command": "true"}, "replaceAdapterConfig": True})
+        again = self.wake(ada, payload={"issueId": issue.json["id"]})
+        self.assertEqual(self.finished(again)["status"], "succeeded")
+
+    def test_environments_of_its_own(self):
+        maker = self.agent(self.acme, "Maker", permissions={"canCreateAgents": True})
+        path = f"/api/companies/{self.acme['id']}/environments"
+        box, local = self.sandbox(), self.ok("GET", path + "?driver=local")[0]
+        ssh = {"host": "127.0.0.1", "username": "u", "remoteWorkspacePath": "/srv"}
+        self.refused(maker, "POST", path, {"name": "h", "driver": "ssh", "config": ssh}, "driver")
+        self.refused(maker, "POST", path + "/probe-config", {"driver": "ssh", "config": ssh}, "driver")
+        self.refused(maker, "POST", path, {"name": "h", "driver": "sandbox", "config": {
+            "provider": "berth", "network": "allowlist", "allowedHosts": ["example.org"]}}, "config.network, config.allowedHosts")
+        self.refused(maker, "PATCH", f"/api/environments/{box['id']}", {"driver": "ssh", "config": ssh}, "driver")
+        self.refused(maker, "PATCH", f"/api/environments/{box['id']}", {
+            "config": {"network": "allowlist", "allowedHosts": ["example.org"]}}, "config.network")
+        self.refused(maker, "PATCH", f"/api/environments/{local['id']}", {"config": {"env": {"PATH": "/tmp"}}})
+        self.refused(maker, "POST", f"/api/companies/{self.acme['id']}/adapters/process/test-environment", {
+            "environmentId": local["id"], "adapterConfig": self.evil})
+        self.never_ran()
+
+    def test_work_that_is_moved(self):
+        self.isolated_workspaces()
+        box = self.sandbox()
+        local = self.ok("GET", f"/api/companies/{self.acme['id']}/environments?driver=local")[0]["id"]
+        maker = self.agent(self.acme, "Maker", permissions={"canCreateAgents": True}, defaultEnvironmentId=box["id"])
+        project = self.ok("POST", f"/api/companies/{self.acme['id']}/projects", {
+            "name": "p", "executionWorkspacePolicy": {"enabled": True, "environmentId": box["id"]}}, status=201)
+        issue = self.ok("POST", f"/api/companies/{self.acme['id']}/issues", {
+            "title": "x", "projectId": project["id"], "executionWorkspaceSettings": {"environmentId": box["id"]}}, status=201)
+        for id in (local, None):
+            with self.subTest(id=id):
+                self.refused(maker, "PATCH", f"/api/projects/{project['id']}", {
+                    "executionWorkspacePolicy": {"enabled": True, "environmentId": id}}, "environmentId")
+                self.refused(maker, "PATCH", f"/api/issues/{issue['id']}", {
+                    "executionWorkspaceSettings": {"environmentId": id}}, "environmentId")
+        self.refused(maker, "PATCH", f"/api/projects/{project['id']}", {"executionWorkspacePolicy": None}, "environmentId")
+        self.refused(maker, "PATCH", f"/api/projects/{project['id']}", {"env": {"LD_PRELOAD": "/tmp/x.so"}}, "env")
+        elsewhere = self.provisioned_issue(local, "true")
+        workspace = self.daemon.sql("SELECT execution_workspace_id AS id FROM issues WHERE id = ?",
+                                    (elsewhere["id"],))[0]["id"]
+        self.refused(maker, "PATCH", f"/api/issues/{issue['id']}", {
+            "executionWorkspaceId": workspace, "executionWorkspacePreference": "reuse_existing"})
+        inside = self.provisioned_issue(box, "true")
+        workspace = self.daemon.sql("SELECT execution_workspace_id AS id FROM issues WHERE id = ?",
+                                    (inside["id"],))[0]["id"]
+        for config in ({"environmentId": local}, {"environmentId": None}):
+            with self.subTest(config=config):
+                self.refused(maker, "PATCH", f"/api/execution-workspaces/{workspace}", {"config": config})
+        self.refused(maker, "PATCH", f"/api/execution-workspaces/{workspace}", {"metadata": None})
+
+
+class RequestTest(HookTest):
+    """What agents of type http make the daemon ask for."""
+
+    def test_an_agent_chooses_no_url(self):
+        agent = self.hook()
+        for config in ({"url": "http://127.0.0.1:9/latest/meta-data/iam", "method": "GET"}, {"headers": {"X": "y"}},
+                       {"payloadTemplate": {"x": 1}}, {"unheardOf": 1}):
+            with self.subTest(config=config):
+                self.assert_error(self.req("PATCH", f"/api/agents/{agent['id']}", {"adapterConfig": config},
+                                           token=agent["token"]), 403, contains=f"adapterConfig.{next(iter(config))}")
+
+
+if __name__ == "__main__":
+    unittest.main()
