@@ -260,7 +260,7 @@ static int realize(struct call *c, struct err *err)
         check_unknown(&k, (const char *[]){ "workspace", NULL });
         r = check_end(&k, err);
         if (r >= 0 && local)
-                r = workspace_root_check(c->rt, local, err);
+                r = workspace_root_check(c->rt, record.env.company_id, local, err);
         return r < 0 ? r : lease_realize(c->op, c->rt, c->params[0], workspace, &c->out, err);
 }
 

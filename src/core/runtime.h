@@ -39,7 +39,8 @@ struct settings {
         const char *allowed_hostnames; /* comma separated; NULL: none */
         const uid_t *trusted_uids;     /* users who count as the operator, besides the daemon's */
         size_t n_trusted_uids;
-        const char *workspace_roots; /* colon separated directories */
+        const char *workspace_roots;  /* colon separated: core/workspaces/workspace_root.h */
+        const char *const *own_paths; /* NULL-terminated: core/workspaces/own_files.h */
         const char *local_env; /* names of further variables for local commands; comma separated */
         bool allow_fake_provider;
         const char *fake_world; /* NULL, or the directory where fake sandboxes are files (tests) */

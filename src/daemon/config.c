@@ -333,8 +333,7 @@ static void load_settings(struct loader *l, const struct cli_serve_options *flag
         static const char *const modes[] = { "local_trusted", "authenticated", NULL };
         static const char *const exposures[] = { "private", "public", NULL };
         struct settings *s = &c->settings;
-        const char *roots = arena_printf(l->arena, "%s:%s", home_directory(),
-                                         getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+        const char *roots;
 
         s->mode = (enum deployment_mode)word(
                 l, flags->mode,
@@ -352,6 +351,11 @@ static void load_settings(struct loader *l, const struct cli_serve_options *flag
                                     (struct source){ "allowed_hostnames", "BERTH_ALLOWED_HOSTNAMES",
                                                      "PAPERCLIP_ALLOWED_HOSTNAMES" },
                                     ',', NULL);
+        /* Where companies have owners of their own, each has directories of its own. */
+        roots = s->mode == MODE_AUTHENTICATED
+                        ? arena_printf(l->arena, "%s/berth/{company}", home_directory())
+                        : arena_printf(l->arena, "%s:%s", home_directory(),
+                                       getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
         s->workspace_roots = list(
                 l, (struct source){ "workspace_roots", "BERTH_WORKSPACE_ROOTS", NULL }, ':', roots);
         s->local_env = list(l, (struct source){ "local_env", "BERTH_LOCAL_ENV", NULL }, ',', NULL);
