@@ -174,7 +174,7 @@ static int apply_policy(struct db *db, struct request *q, struct project *p, str
         r = agent_limits_workspace(q->op, "executionWorkspacePolicy", q->policy, before, err);
         json_decref(before);
         if (r >= 0)
-                r = env_select_in(db, q->op, p->company_id, q->policy, had, err);
+                r = env_select_in(db, q->rt, q->op, p->company_id, q->policy, had, err);
         if (r >= 0)
                 p->execution_workspace_policy =
                         q->policy ? json_to_arena(q->op->arena, q->policy) : NULL;

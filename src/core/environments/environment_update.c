@@ -4,6 +4,8 @@
 #include "base/fault.h"
 #include "codec/check.h"
 #include "core/access/audit.h"
+#include "core/environments/driver.h"
+#include "core/environments/env_move.h"
 #include "core/environments/env_secrets.h"
 #include "core/environments/environment.h"
 
@@ -15,10 +17,11 @@ struct update {
         const char *id;
         json_t *body;
         /* what the body asks for; has_* for members that may be null */
-        const char *name, *description, *driver, *status;
+        const char *name, *description, *driver, *status, *move_to;
         json_t *config, *metadata;
         bool has_description, has_metadata;
         bool replace; /* the configuration stands alone */
+        const char *old_driver, *old_status;
         /* the row as it will be */
         struct environment env;
         json_t *stored;       /* its configuration; NULL: not touched */
@@ -43,8 +46,9 @@ static int check_body(struct update *u, struct err *err)
         u->has_metadata = check_has(&c, "metadata");
         u->metadata = check_record(&c, "metadata", CHECK_NULLABLE);
         u->replace = check_bool(&c, "replaceConfig", CHECK_OPTIONAL, false);
+        u->move_to = arena_strdup(a, check_uuid(&c, "moveTo", CHECK_OPTIONAL));
         check_unknown(&c, (const char *[]){ "name", "description", "driver", "status", "config",
-                                            "metadata", "replaceConfig", NULL });
+                                            "metadata", "replaceConfig", "moveTo", NULL });
         return check_end(&c, err);
 }
 
@@ -146,7 +150,30 @@ static int load(struct db *db, void *arg, struct err *err)
         if (r >= 0)
                 r = access_manage_environments(db, u->op->actor, u->env.company_id, err);
         u->seen = u->env.updated_at;
+        u->old_driver = u->env.driver;
+        u->old_status = u->env.status;
         return r;
+}
+
+/* What points at it must not lose its place, nor its walls. */
+static int guard_references(struct db *db, const struct update *u, struct err *err)
+{
+        const struct environment *env = &u->env;
+        bool archives = streq(env->status, "archived") && !streq(u->old_status, "archived");
+        bool opens =
+                driver_is_isolated(u->rt, u->old_driver) && !driver_is_isolated(u->rt, env->driver);
+        struct environment_references refs;
+        int r;
+
+        if (!archives && !opens && !u->move_to)
+                return 0;
+        r = environments_references(db, env, &refs, err);
+        if (r < 0 || refs.pointing == 0)
+                return r;
+        if (u->move_to)
+                return env_move(db, u->rt, u->op, env, &refs, u->move_to, err);
+        return env_move_refuse(
+                env, &refs, archives ? "archived" : "changed to a kind that is not isolated", err);
 }
 
 /* The row, its secrets and their bindings change together or not at all. */
@@ -156,6 +183,8 @@ static int write_row(struct db *db, void *arg, struct err *err)
         struct environment *env = &u->env;
         int r = access_manage_environments(db, u->op->actor, env->company_id, err);
 
+        if (r >= 0)
+                r = guard_references(db, u, err);
         if (r < 0)
                 return r;
         env->updated_at = clock_now_us();

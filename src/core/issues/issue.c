@@ -112,7 +112,7 @@ static int create(struct db *db, void *arg, struct err *err)
         i.updated_at = i.created_at;
         r = issue_check_assignee(db, q->op, &i, err);
         if (r >= 0)
-                r = issue_check_relations(db, q->op, NULL, &i, &change, err);
+                r = issue_check_relations(db, q->rt, q->op, NULL, &i, &change, err);
         if (r >= 0)
                 r = insert(db, q, &i, &change, err);
         if (r >= 0)
@@ -244,7 +244,7 @@ static int list_activity(struct db *db, void *arg, struct err *err)
         int r = issue_load(db, q->op, q->reference, false, &i, err);
 
         return r < 0 ? r
-                     : activity_list(db, i.company_id, NULL, "issue", i.id, ACTIVITY_MAX,
+                     : activity_list(db, i.company_id, NULL, "issue", i.id, NULL, ACTIVITY_MAX,
                                      q->op->arena, q->activity, q->ctx, err);
 }
 

@@ -222,8 +222,9 @@ static int check_blocker(struct db *db, const struct op *op, const struct issue 
         return r;
 }
 
-static int check_settings(struct db *db, const struct op *op, const struct issue *before,
-                          const struct issue *i, const struct issue_change *change, struct err *err)
+static int check_settings(struct db *db, struct runtime *rt, const struct op *op,
+                          const struct issue *before, const struct issue *i,
+                          const struct issue_change *change, struct err *err)
 {
         const char *had = before ? before->execution_workspace_settings : NULL;
         json_t *old = NULL;
@@ -233,7 +234,7 @@ static int check_settings(struct db *db, const struct op *op, const struct issue
                 r = agent_limits_workspace(op, "executionWorkspaceSettings", change->settings, old,
                                            err);
         if (r >= 0)
-                r = env_select_in(db, op, i->company_id, change->settings, had, err);
+                r = env_select_in(db, rt, op, i->company_id, change->settings, had, err);
         json_decref(old);
         return r;
 }
@@ -250,8 +251,9 @@ static int check_place(struct db *db, const struct op *op, const struct issue *b
         return access_manage_environments(db, op->actor, i->company_id, err);
 }
 
-int issue_check_relations(struct db *db, const struct op *op, const struct issue *before,
-                          const struct issue *i, const struct issue_change *change, struct err *err)
+int issue_check_relations(struct db *db, struct runtime *rt, const struct op *op,
+                          const struct issue *before, const struct issue *i,
+                          const struct issue_change *change, struct err *err)
 {
         json_t *item;
         size_t at;
@@ -267,7 +269,7 @@ int issue_check_relations(struct db *db, const struct op *op, const struct issue
                         r = check_blocker(db, op, i, json_string_value(item), err);
         }
         if (r >= 0 && change->has_settings)
-                r = check_settings(db, op, before, i, change, err);
+                r = check_settings(db, rt, op, before, i, change, err);
         if (r >= 0 && before)
                 r = check_place(db, op, before, i, err);
         if (r >= 0 && change->has_workspace && i->execution_workspace_id &&

@@ -60,9 +60,9 @@ int issue_read_body(struct op *op, json_t *body, bool creating, struct issue *is
                     struct issue_change *ret, struct err *err);
 /* That project, parent, blockers, environment and workspace may be chosen; `before` is NULL for a
  * new one. */
-int issue_check_relations(struct db *db, const struct op *op, const struct issue *before,
-                          const struct issue *issue, const struct issue_change *change,
-                          struct err *err);
+int issue_check_relations(struct db *db, struct runtime *rt, const struct op *op,
+                          const struct issue *before, const struct issue *issue,
+                          const struct issue_change *change, struct err *err);
 int issue_write_blockers(struct db *db, const struct issue *issue,
                          const struct issue_change *change, struct err *err);
 

@@ -72,7 +72,7 @@ static int apply(struct db *db, struct update *u, const struct issue *before, st
         int r = moved ? issue_may_assign(db, u->op, i->company_id, err) : 0;
 
         if (r >= 0)
-                r = issue_check_relations(db, u->op, before, i, &u->change, err);
+                r = issue_check_relations(db, u->rt, u->op, before, i, &u->change, err);
         if (r >= 0)
                 r = apply_status(db, u, before, i, err);
         if (r >= 0 && (moved || !streq(i->status, before->status)))

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "codec/check.h"
 #include "core/access/audit.h"
+#include "core/environments/env_select.h"
 
 #define ARCHIVED "archived"
 
@@ -191,6 +192,7 @@ int execution_workspace_operations(struct op *op, struct runtime *rt, const char
 
 struct update {
         struct request request;
+        struct runtime *rt;
         json_t *body;
         bool blocked;
 };
@@ -323,8 +325,8 @@ static void merge(struct update *u, struct execution_workspace *row)
         row->metadata = merge_metadata(a, row->metadata, u->body);
 }
 
-/* Where runs in it take place: an environment, this machine ("") when it has a configuration
- * without one, or wherever they are sent otherwise (NULL). */
+/* Where runs in it take place: an environment, the company's default ("") when it has a
+ * configuration without one, or wherever they are sent otherwise (NULL). */
 static const char *place_of(struct arena *arena, const char *metadata)
 {
         json_t *config = execution_workspace_config(metadata);
@@ -337,20 +339,23 @@ static const char *place_of(struct arena *arena, const char *metadata)
 
 /* An agent could otherwise move its work out of its sandbox, or have another directory brought into
  * it. */
-static int guard_place(struct db *db, const struct op *op, const struct execution_workspace *from,
-                       const struct execution_workspace *to, struct err *err)
+static int guard_place(struct db *db, struct runtime *rt, const struct op *op,
+                       const struct execution_workspace *from, const struct execution_workspace *to,
+                       struct err *err)
 {
         const char *was = place_of(op->arena, from->metadata);
         const char *is = place_of(op->arena, to->metadata);
 
-        if (op->actor->type != ACTOR_AGENT)
-                return 0;
-        if (to->cwd && !(from->cwd && streq(from->cwd, to->cwd)))
+        if (op->actor->type == ACTOR_AGENT && to->cwd && !(from->cwd && streq(from->cwd, to->cwd)))
                 return err_set(err, ERR_FORBIDDEN,
                                "Agent keys cannot choose directories of the host (cwd).");
         if (!is || (was && streq(was, is)))
                 return 0;
-        return access_manage_environments(db, op->actor, to->company_id, err);
+        if (*is)
+                return env_select(db, rt, op, to->company_id, is, ENV_FOR_WORK, NULL, err);
+        return op->actor->type == ACTOR_AGENT
+                       ? access_manage_environments(db, op->actor, to->company_id, err)
+                       : 0;
 }
 
 static json_t *changed_keys(const json_t *body)
@@ -380,7 +385,7 @@ static int write_update(struct db *db, void *arg, struct err *err)
                 return r;
         to = q->row;
         merge(u, &to);
-        r = guard_place(db, q->op, &q->row, &to, err);
+        r = guard_place(db, u->rt, q->op, &q->row, &to, err);
         if (r < 0)
                 return r;
         to.updated_at = clock_now_us();
@@ -409,7 +414,9 @@ int execution_workspace_update(struct op *op, struct runtime *rt, const char *id
                                struct execution_workspace *ret,
                                struct close_readiness *ret_readiness, struct err *err)
 {
-        struct update u = { .request = { .op = op, .id = id, .write = true }, .body = body };
+        struct update u = { .request = { .op = op, .id = id, .write = true },
+                            .rt = rt,
+                            .body = body };
         int r = store_read(op, rt->store, get, &u.request, err); /* 404 and 403 come before 400 */
 
         if (r >= 0)
