@@ -2,12 +2,11 @@
 is the daemon's own, nor what is another company's."""
 
 import os
-import pathlib
 import subprocess
 import unittest
 import uuid
 
-from berthtest import BerthTest, ident
+from berthtest import BerthTest, ident, wait_until
 
 KEY = "secrets/master.key"
 
@@ -51,7 +50,7 @@ class OwnerTest(BerthTest):
 
     def give_up(self, lease):
         daemon = self.daemon
-        self.addCleanup(lambda: daemon.running() and daemon.req_unix("POST", f"/api/environment-leases/{lease['id']}/destroy"))
+        self.addCleanup(lambda: daemon.running() and daemon.req_unix("POST", f"/api/environment-leases/{lease['id']}/release"))
 
     def stage(self, lease, path, **body):
         return self.asks("POST", f"/api/environment-leases/{lease['id']}/workspace/stage", {"localPath": str(path), **body})
@@ -243,6 +242,177 @@ class DefaultRootsTest(OwnerTest):
         self.assert_status(self.stage(lease, own), 200)
         for path in (self.home, self.home / "private", self.home / "berth", "/tmp"):
             self.assert_error(self.stage(lease, path), 422, contains="beneath the allowed roots")
+
+
+class HostTest(OwnerTest):
+    """This machine is the instance admin's."""
+
+    NO = "takes an instance admin"
+
+    def setUp(self):
+        super().setUp()
+        self.admin = self.board_user(self.acme, "root", role="owner", admin=True)["token"]
+        self.here = self.local()
+
+    def as_admin(self, method, path, body=None, status=200):
+        return self.ok(method, path, body, status=status, token=self.admin)
+
+    def company_agents(self):
+        return f"/api/companies/{self.acme['id']}/agents"
+
+    def test_leasing(self):
+        self.assert_error(self.asks("POST", f"/api/environments/{self.here['id']}/leases", {}), 403, contains=self.NO)
+        self.assertEqual(self.own("GET", f"/api/environments/{self.here['id']}/leases"), [])
+
+    def test_a_lease_of_the_admins(self):
+        lease = self.operator("POST", f"/api/environments/{self.here['id']}/leases", {}, 201)["lease"]
+        at = f"/api/environment-leases/{lease['id']}"
+        execution = self.operator("POST", f"{at}/execute", {"command": "sleep", "args": ["600"], "detach": True}, 202)["execId"]
+        for method, path, body in (
+                ("POST", "/execute", {"command": "id"}),
+                ("POST", "/realize-workspace", {"workspace": {}}),
+                ("POST", "/workspace/stage", {"localPath": str(self.home)}),
+                ("POST", "/workspace/restore", {}),
+                ("GET", "/workspace/diff", None),
+                ("GET", "/executions", None),
+                ("GET", f"/executions/{execution}", None),
+                ("POST", f"/executions/{execution}/stdin", {"data": "x"}),
+                ("POST", f"/executions/{execution}/signal", {"signal": "SIGKILL"})):
+            self.assert_error(self.asks(method, at + path, body), 403, contains=self.NO)
+        self.assert_status(self.asks("GET", at), 200)
+        self.own("POST", f"{at}/release", {})  # giving it up harms nobody
+
+    def test_environments(self):
+        where = f"/api/environments/{self.here['id']}"
+        for body in ({"config": {"env": {"LD_PRELOAD": "/tmp/x.so"}}}, {"name": "Mine"}):
+            self.assert_error(self.asks("PATCH", where, body), 403, contains=self.NO)
+        self.assert_error(self.asks("PATCH", f"/api/environments/{self.env()['id']}", {"driver": "local", "config": {}}),
+                          403, contains=self.NO)
+        self.assert_error(self.asks("POST", f"/api/companies/{self.acme['id']}/environments",
+                                    {"name": "mine", "driver": "local"}), 403, contains=self.NO)
+
+    def test_choosing(self):
+        agents, here = self.company_agents(), self.here["id"]
+        for body in ({"defaultEnvironmentId": here}, {"defaultEnvironmentId": here, "adapterType": "process"}):
+            self.assert_error(self.asks("POST", agents, {"name": "Ada", **body}), 403, contains=self.NO)
+        box = self.env()
+        ada = self.own("POST", agents, {"name": "Ada", "defaultEnvironmentId": box["id"],
+                                        "adapterConfig": {"command": "true"}}, 201)
+        self.assert_error(self.asks("PATCH", f"/api/agents/{ada['id']}", {"defaultEnvironmentId": here}), 403,
+                          contains=self.NO)
+        project = self.own("POST", f"/api/companies/{self.acme['id']}/projects", {"name": "P"}, 201)
+        self.assert_error(self.asks("PATCH", f"/api/projects/{project['id']}",
+                                    {"executionWorkspacePolicy": {"enabled": True, "environmentId": here}}), 403,
+                          contains=self.NO)
+        issue = self.own("POST", f"/api/companies/{self.acme['id']}/issues", {"title": "I"}, 201)
+        self.assert_error(self.asks("PATCH", f"/api/issues/{issue['id']}",
+                                    {"executionWorkspaceSettings": {"environmentId": here}}), 403, contains=self.NO)
+        self.assert_error(self.asks("PATCH", f"/api/companies/{self.acme['id']}", {"defaultEnvironmentId": here}), 403,
+                          contains=self.NO)
+        self.assert_error(self.asks("DELETE", f"/api/environments/{box['id']}?moveTo={here}"), 403, contains=self.NO)
+
+    def test_what_an_agent_runs_here(self):
+        """The admin chose this machine for an agent as it was; what it runs is the admin's choice from then on."""
+        agents = self.company_agents()
+        ada = self.as_admin("POST", agents, {"name": "Ada", "defaultEnvironmentId": self.here["id"],
+                                             "adapterConfig": {"command": "true"}}, 201)
+        where = f"/api/agents/{ada['id']}"
+        for body in ({"adapterConfig": {"command": "id"}}, {"adapterConfig": {"env": {"PATH": "/tmp"}}},
+                     {"adapterConfig": {"cwd": "/"}}, {"adapterType": "codex_local"}):
+            self.assert_error(self.asks("PATCH", where, body), 403, contains=self.NO)
+        self.own("PATCH", where, {"title": "Engineer"})
+        self.as_admin("PATCH", where, {"adapterConfig": {"command": "id"}})
+        # Where the company's default is this machine, an agent without an environment works there.
+        self.as_admin("PATCH", f"/api/companies/{self.acme['id']}", {"defaultEnvironmentId": self.here["id"]})
+        self.assert_error(self.asks("POST", agents, {"name": "Bob", "adapterConfig": {"command": "id"}}), 403,
+                          contains=self.NO)
+        bob = self.own("POST", agents, {"name": "Bob", "adapterConfig": {"command": "id"},
+                                        "defaultEnvironmentId": self.env()["id"]}, 201)
+        self.assert_error(self.asks("PATCH", f"/api/agents/{bob['id']}", {"defaultEnvironmentId": None}), 403,
+                          contains=self.NO)
+        self.own("POST", agents, {"name": "Web", "adapterType": "http", "adapterConfig": {"url": "https://a.example/"}}, 201)
+
+    def test_trying_a_command_here(self):
+        seen = self.asks("POST", f"/api/companies/{self.acme['id']}/adapters/process/test-environment",
+                         {"adapterConfig": {"command": "id"}, "environmentId": self.here["id"]})
+        self.assertIn(self.NO, seen.text)
+        self.assertNotIn("uid=0", seen.text)
+
+    def test_an_issue_does_not_move_an_agent_here(self):
+        """The admin chose this machine for an issue; the owner assigns it to an agent whose command is his."""
+        self.operator("PATCH", "/api/instance/settings/experimental", {"enableIsolatedWorkspaces": True})
+        flag = self.home / "escaped"
+        bob = self.own("POST", self.company_agents(),
+                       {"name": "Bob", "defaultEnvironmentId": self.env()["id"],
+                        "adapterConfig": {"command": "touch", "args": [str(flag)]}}, 201)
+        issue = self.own("POST", f"/api/companies/{self.acme['id']}/issues", {"title": "I"}, 201)
+        self.as_admin("PATCH", f"/api/issues/{issue['id']}",
+                      {"executionWorkspaceSettings": {"environmentId": self.here["id"]}})
+        self.own("PATCH", f"/api/issues/{issue['id']}", {"assigneeAgentId": bob["id"], "status": "todo"})
+        run = wait_until(lambda: next((r for r in self.own("GET", f"/api/companies/{self.acme['id']}/heartbeat-runs")
+                                       if r["status"] in ("failed", "succeeded")), None), "the run is over")
+        self.assertEqual(run["status"], "failed", run)
+        self.assertIn("does not work there by itself", run["error"])
+        self.assertFalse(flag.exists())
+
+    def test_a_run_of_what_the_admin_chose(self):
+        flag = self.home / "done"
+        ada = self.as_admin("POST", self.company_agents(),
+                            {"name": "Ada", "defaultEnvironmentId": self.here["id"],
+                             "adapterConfig": {"command": "touch", "args": [str(flag)], "cwd": str(self.home)}}, 201)
+        self.own("POST", f"/api/agents/{ada['id']}/wakeup", {"source": "on_demand"}, 202)
+        wait_until(flag.exists, "it ran here")
+
+    def test_the_setting(self):
+        self.daemon.stop()
+        self.daemon.env["BERTH_LOCAL_FOR_OWNERS"] = "1"
+        self.daemon.start()
+        lease = self.lease(self.here)
+        self.assertEqual(self.sh(lease, "echo here"), "here\n")
+
+
+class ForeignIdTest(OwnerTest):
+    def test_a_lease_takes_no_id_of_another_company(self):
+        globex = self.operator("POST", "/api/companies", {"name": "Globex"}, 201)
+        agent = self.operator("POST", f"/api/companies/{globex['id']}/agents", {"name": "Gus"}, 201)
+        issue = self.operator("POST", f"/api/companies/{globex['id']}/issues", {"title": "theirs"}, 201)
+        self.operator("POST", f"/api/agents/{agent['id']}/wakeup", {"source": "on_demand"}, 202)
+        run = wait_until(lambda: self.operator("GET", f"/api/companies/{globex['id']}/heartbeat-runs"), "a run")[0]
+        env = self.own("POST", f"/api/companies/{self.acme['id']}/environments",
+                       {"name": "fake", "driver": "sandbox", "config": {"provider": "fake"}}, 201)
+        where = f"/api/environments/{env['id']}/leases"
+        for member, theirs in (("heartbeatRunId", run["id"]), ("issueId", issue["id"])):
+            self.assert_error(self.asks("POST", where, {member: theirs}), 422, f"{member} is another company's")
+        own = self.own("POST", f"/api/companies/{self.acme['id']}/issues", {"title": "ours"}, 201)
+        for body in ({"issueId": own["id"]}, {"heartbeatRunId": str(uuid.uuid4())}, {}):
+            self.give_up(self.own("POST", where, body, 201)["lease"])
+
+
+@unittest.skipUnless(os.geteuid() == 0, "needs a daemon that is root")
+class InstructionsTest(OwnerTest):
+    """Instructions are read by the daemon and told to the agent."""
+
+    def told(self, path):
+        """What an agent with these instructions is told."""
+        heard = self.home / f"heard-{os.urandom(3).hex()}"
+        program = self.home / "codex"
+        program.write_text(f"#!/bin/sh\ncat >'{heard}.new'\nmv '{heard}.new' '{heard}'\n")
+        program.chmod(0o755)
+        agent = self.operator("POST", f"/api/companies/{self.acme['id']}/agents",
+                              {"name": f"A{os.urandom(3).hex()}", "adapterType": "codex_local",
+                               "defaultEnvironmentId": self.local()["id"],
+                               "adapterConfig": {"command": str(program), "cwd": str(self.home),
+                                                 "instructionsFilePath": str(path)}}, 201)
+        self.operator("POST", f"/api/agents/{agent['id']}/wakeup", {"source": "on_demand"}, 202)
+        wait_until(heard.exists, "it was told something")
+        return heard.read_text()
+
+    def test_whose_they_are(self):
+        (self.home / "AGENTS.md").write_text("be kind")
+        self.assertIn("be kind", self.told(self.home / "AGENTS.md"))
+        key = (self.daemon.data / KEY).read_text().strip()
+        self.assertNotIn(key, self.told(self.daemon.data / KEY))
+        self.assertNotIn("root:", self.told("/etc/passwd"))
 
 
 if __name__ == "__main__":
