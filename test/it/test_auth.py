@@ -820,7 +820,7 @@ class SettingsTest(AuthTest):
         before = self.operator("GET", self.experimental)
         self.assertEqual(before, {"enableEnvironments": False, "enableIsolatedWorkspaces": False,
                                   "autoRestartDevServerWhenIdle": False, "enableIssueGraphLivenessAutoRecovery": False,
-                                  "issueGraphLivenessAutoRecoveryLookbackHours": 24})
+                                  "issueGraphLivenessAutoRecoveryLookbackHours": 24, "enableManagedSandboxOnly": False})
         after = self.operator("PATCH", self.experimental, {"enableEnvironments": True})
         self.assertEqual(after, {**before, "enableEnvironments": True})
         self.daemon.restart(crash=True)

@@ -149,7 +149,7 @@ class RunningTest(DefaultTest):
         self.assertFalse((self.work / "who").exists())
 
     def test_a_reused_workspace_without_an_environment(self):
-        """environment-runtime 5.1 step 1, superseded: it stands for the company's default, not for this machine."""
+        """Environment-runtime, section 5.1 step 1, is superseded: it stands for the company's default, not for this machine."""
         self.choose_default(None)
         env = self.environment(self.acme, config={"provider": "berth"})
         issue = self.provisioned_issue(env, "true")
@@ -188,7 +188,7 @@ class RequestTest(HookTest, DefaultTest):
 
 
 class DeletingTest(DefaultTest):
-    """http-api 3.4, superseded: neither deleting nor archiving takes away the place of anybody's work."""
+    """Section 3.4 of the HTTP API is superseded: neither deleting nor archiving takes away the place of anybody's work."""
 
     def setUp(self):
         super().setUp()
@@ -340,6 +340,56 @@ class IsolatedOnlyTest(DefaultTest):
         self.settings('{"enableManagedSandboxOnly": "no"}')
         self.assertIs(self.ok("GET", "/api/instance/settings/experimental")["enableManagedSandboxOnly"], True)
         self.assertIs(self.restrict(False)["enableManagedSandboxOnly"], False)
+
+
+class CommandLineTest(DefaultTest):
+    def cli_ok(self, *args):
+        status, out, err = self.daemon.cli(*args)
+        self.assertEqual(status, 0, err)
+        return out, err
+
+    def test_it_says_what_is_not_isolated(self):
+        box = self.environment(self.acme, config={"provider": "berth"})
+        self.assertIn("this machine, not isolated", self.cli_ok("env", "list")[0])
+        self.assertIn("this machine, not isolated", self.cli_ok("env", "show", "Local")[0])
+        self.assertIn("Local (this machine, not isolated)", self.cli_ok("company", "show", "Acme")[0])
+        note = "'Local' is this machine, not isolated\n"
+        for args in (("agent", "create", "Ada", "--environment", "Local", "-o", "command=true"),
+                     ("agent", "update", "Ada", "--environment", "Local"),
+                     ("issue", "create", "x", "--environment", "Local"),
+                     ("project", "create", "x", "--environment", "Local"),
+                     ("company", "update", "Acme", "--default-environment", "Local"),
+                     ("lease", "acquire", "Local")):
+            self.assertIn(note, self.cli_ok(*args)[1], args)
+        out, err = self.cli_ok("company", "update", "Acme", "--default-environment", "box")
+        self.assertIn("box (isolated from this machine and from other places)", out)
+        self.assertEqual(err, "")
+        self.assertEqual(self.ok("GET", self.path())["defaultEnvironmentId"], box["id"])
+        self.assertIn("none: agents without an environment do not run",
+                      self.cli_ok("company", "update", "Acme", "--default-environment", "none")[0])
+        self.cli_ok("agent", "create", "Bob", "-o", "command=true")
+        self.assertIn("the default of its company", self.cli_ok("agent", "show", "Bob")[0])
+
+    def test_run_stays_here_and_says_so(self):
+        self.choose_default(None)
+        note = "berth: runs on this machine, not isolated; --sandbox keeps it apart\n"
+        self.assertEqual(self.cli_ok("run", "--", "echo", "here"), ("here\n", note))
+        self.assertEqual(self.cli_ok("run", "--env", "Local", "--", "echo", "here"), ("here\n", ""))
+
+    def test_moving(self):
+        box = self.environment(self.acme, config={"provider": "berth"})
+        self.choose_default(box)
+        status, _, err = self.daemon.cli("env", "delete", "box", "--yes")
+        self.assertEqual(status, 1)
+        self.assertIn("it is the default environment of its company", err)
+        self.assertIn("--move-to", err)
+        self.assertIn("'Local' is this machine, not isolated",
+                      self.cli_ok("env", "update", "box", "--status", "archived", "--move-to", "Local")[1])
+        self.assertEqual(self.ok("GET", self.path())["defaultEnvironmentId"], self.environments()["Local"]["id"])
+        self.cli_ok("env", "update", "box", "--status", "active")
+        self.choose_default(box)
+        self.cli_ok("env", "delete", "box", "--move-to", "Local", "--yes")
+        self.assertEqual(list(self.environments()), ["Local"])
 
 
 class UpgradeTest(RunTest):

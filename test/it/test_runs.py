@@ -1,4 +1,5 @@
 """Runs: an agent is woken, works in its environment, and what it did is recorded."""
+# threads: the run host, its jobs and the sweeper
 
 import contextlib
 import json

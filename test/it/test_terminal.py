@@ -1,4 +1,5 @@
 """A terminal in a lease, over a WebSocket: what is typed and printed, its size, its end, and who may."""
+# threads: sockets that write and read one shell
 
 import unittest
 

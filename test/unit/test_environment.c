@@ -1,3 +1,4 @@
+/* threads: callers that make the same environment at once. */
 #include "runtime.h"
 
 #include <pthread.h>
