@@ -82,8 +82,6 @@ class BearerTest(AuthTest):
     # http-api 8.86: a bearer that is not known never falls back to the trusted board
     def test_bad_tokens_are_nobody(self):
         company = self.company()
-        # Without a default environment: an agent that would work on this machine takes an instance admin.
-        self.operator("PATCH", f"/api/companies/{company["id"]}", {"defaultEnvironmentId": None})
         paths = ("/api/companies", f"/api/companies/{company['id']}", "/api/cli-auth/me", "/api/leaks", "/api/health",
                  "/metrics", "/")
         for token in BAD_BEARERS:
@@ -105,8 +103,6 @@ class BearerTest(AuthTest):
     # http-api 8.86
     def test_the_trusted_board_needs_no_membership(self):
         company = self.company()
-        # Without a default environment: an agent that would work on this machine takes an instance admin.
-        self.operator("PATCH", f"/api/companies/{company["id"]}", {"defaultEnvironmentId": None})
         self.edit("DELETE FROM company_memberships")
         self.ok("GET", f"/api/companies/{company['id']}")
         self.ok("PATCH", f"/api/companies/{company['id']}", {"description": "mine"})
@@ -275,7 +271,7 @@ class AuthenticatedTest(AuthTest):
     def test_roles(self):
         company = self.company()
         # Without a default environment: an agent that would work on this machine takes an instance admin.
-        self.operator("PATCH", f"/api/companies/{company["id"]}", {"defaultEnvironmentId": None})
+        self.operator("PATCH", f"/api/companies/{company['id']}", {"defaultEnvironmentId": None})
         c = f"/api/companies/{company['id']}"
         env = self.environment(company)
         rights = {  # may: read, write, environments, agents, permissions
@@ -369,8 +365,6 @@ class AuthenticatedTest(AuthTest):
     # http-api 8.86
     def test_admin_without_membership(self):
         company = self.company()
-        # Without a default environment: an agent that would work on this machine takes an instance admin.
-        self.operator("PATCH", f"/api/companies/{company["id"]}", {"defaultEnvironmentId": None})
         token = self.token("root", admin=True)
         self.assertEqual(len(self.ok("GET", "/api/companies", token=token)), 1)
         c = f"/api/companies/{company['id']}"
