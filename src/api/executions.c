@@ -77,7 +77,7 @@ int call_execution_of(struct call *c, const char *id, struct execution *ret, str
 {
         struct lease_record record;
         struct row_request q = { .c = c, .row = ret, .id = id };
-        int r = call_lease(c, true, &record, err);
+        int r = call_lease(c, LEASE_USE, &record, err);
 
         if (r >= 0 && !uuid_is_valid(id))
                 r = err_set(err, ERR_NOT_FOUND, MISSING);
@@ -137,7 +137,7 @@ static int list_executions(struct call *c, struct err *err)
 {
         struct lease_record record;
         struct listing l = { .c = c };
-        int r = call_lease(c, true, &record, err);
+        int r = call_lease(c, LEASE_USE, &record, err);
 
         if (r >= 0)
                 r = call_page(c, &l.page, LIST_LIMIT, LIST_MAX, err);
@@ -312,7 +312,7 @@ int call_start_execution(struct call *c, json_t *body, const char **ret_id, stru
         const struct driver *driver = NULL;
         struct lease_record record;
         struct exec_request req;
-        int r = call_lease(c, true, &record, err);
+        int r = call_lease(c, LEASE_USE, &record, err);
 
         if (r >= 0)
                 r = lease_load_usable(c->op, c->rt, c->params[0], &record, &driver, err);

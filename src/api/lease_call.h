@@ -5,8 +5,14 @@
 #include "api/api.h"
 #include "core/leases/lease.h"
 
-/* The lease of the path's first parameter, for a caller that manages environments of its company;
- * actions are for board callers only. */
-int call_lease(struct call *c, bool board_only, struct lease_record *ret, struct err *err);
+enum lease_use {
+        LEASE_LOOK, /* at the lease itself */
+        LEASE_KEEP, /* it is renewed or given up: board callers only */
+        LEASE_USE, /* what happens in its place: those who may have things run there (host_use.h) */
+};
+
+/* The lease of the path's first parameter, for a caller that manages environments of its company.
+ */
+int call_lease(struct call *c, enum lease_use use, struct lease_record *ret, struct err *err);
 
 #endif

@@ -7,6 +7,7 @@
 #include "api/lease_call.h"
 #include "base/clock.h"
 #include "codec/check.h"
+#include "core/environments/host_use.h"
 #include "core/leases/lease.h"
 #include "core/workspaces/workspace_root.h"
 
@@ -29,18 +30,22 @@ static int answer_record(struct call *c, const struct lease_record *record)
         return 0;
 }
 
-int call_lease(struct call *c, bool board_only, struct lease_record *ret, struct err *err)
+int call_lease(struct call *c, enum lease_use use, struct lease_record *ret, struct err *err)
 {
         const char *id;
         struct environment env;
         int r = call_uuid(c, 0, MISSING, &id, err);
 
         if (r >= 0)
-                r = board_only ? access_board(&c->actor, err)
-                               : access_authenticated(&c->actor, err);
+                r = use == LEASE_LOOK ? access_authenticated(&c->actor, err)
+                                      : access_board(&c->actor, err);
         if (r >= 0)
                 r = lease_load(c->op, c->rt, id, ret, err);
-        return r < 0 ? r : environment_manage(c->op, c->rt, ret->env.id, &env, err);
+        if (r >= 0)
+                r = environment_manage(c->op, c->rt, ret->env.id, &env, err);
+        if (r >= 0 && use == LEASE_USE)
+                r = host_use_check(c->rt, &c->actor, lease_driver_key(ret, c->op->arena), err);
+        return r;
 }
 
 /* Listing */
@@ -115,7 +120,7 @@ static int get_lease(struct call *c, struct err *err)
 {
         struct lease_record record;
         struct jw w;
-        int r = call_lease(c, false, &record, err);
+        int r = call_lease(c, LEASE_LOOK, &record, err);
 
         if (r < 0)
                 return r;
@@ -174,7 +179,7 @@ static int renew(struct call *c, struct err *err)
         CLEAN(check_done) struct check k = { 0 };
         struct lease_record record;
         int64_t ttl;
-        int r = call_lease(c, true, &record, err);
+        int r = call_lease(c, LEASE_KEEP, &record, err);
 
         check_init(&k, c->body);
         if (r < 0)
@@ -203,7 +208,7 @@ static int release(struct call *c, struct err *err)
 {
         struct lease_record record;
         const char *status;
-        int r = call_lease(c, true, &record, err);
+        int r = call_lease(c, LEASE_KEEP, &record, err);
 
         if (r >= 0)
                 r = check_status(c, &status, err);
@@ -215,7 +220,7 @@ static int release(struct call *c, struct err *err)
 static int destroy(struct call *c, struct err *err)
 {
         struct lease_record record;
-        int r = call_lease(c, true, &record, err);
+        int r = call_lease(c, LEASE_KEEP, &record, err);
 
         if (r >= 0)
                 r = lease_destroy(c->op, c->rt, c->params[0], &record, err);
@@ -225,7 +230,7 @@ static int destroy(struct call *c, struct err *err)
 static int pause_lease(struct call *c, struct err *err)
 {
         struct lease_record record;
-        int r = call_lease(c, true, &record, err);
+        int r = call_lease(c, LEASE_USE, &record, err);
 
         return r < 0 ? r : lease_pause(c->op, c->rt, c->params[0], &c->out, err);
 }
@@ -233,7 +238,7 @@ static int pause_lease(struct call *c, struct err *err)
 static int resume(struct call *c, struct err *err)
 {
         struct lease_record record;
-        int r = call_lease(c, true, &record, err);
+        int r = call_lease(c, LEASE_USE, &record, err);
 
         return r < 0 ? r : lease_resume(c->op, c->rt, c->params[0], &c->out, err);
 }
@@ -245,7 +250,7 @@ static int realize(struct call *c, struct err *err)
         struct lease_record record;
         json_t *workspace;
         const char *local;
-        int r = call_lease(c, true, &record, err);
+        int r = call_lease(c, LEASE_USE, &record, err);
 
         check_init(&k, c->body);
         if (r < 0)
@@ -260,7 +265,7 @@ static int realize(struct call *c, struct err *err)
         check_unknown(&k, (const char *[]){ "workspace", NULL });
         r = check_end(&k, err);
         if (r >= 0 && local)
-                r = workspace_root_check(c->rt, local, err);
+                r = workspace_root_check(c->rt, record.env.company_id, local, err);
         return r < 0 ? r : lease_realize(c->op, c->rt, c->params[0], workspace, &c->out, err);
 }
 

@@ -49,7 +49,7 @@ static int make(struct call *c, struct err *err)
         struct lease_record record;
         struct snapshot snapshot;
         const char *name;
-        int r = call_lease(c, true, &record, err);
+        int r = call_lease(c, LEASE_USE, &record, err);
 
         if (r >= 0)
                 r = check_name(c, &name, err);

@@ -492,7 +492,7 @@ static int open_terminal(struct call *c, struct err *err)
         struct lease_record record;
         struct terminal *t;
         int64_t at = 0;
-        int r = call_lease(c, true, &record, err);
+        int r = call_lease(c, LEASE_USE, &record, err);
 
         if (r >= 0)
                 r = id ? take_up(c, id, &at, err) : start_shell(c, &id, err);

@@ -19,7 +19,7 @@ void call_take_time(struct call *c)
 static int usable_lease(struct call *c, struct lease_record *ret, struct err *err)
 {
         const struct driver *driver;
-        int r = call_lease(c, true, ret, err);
+        int r = call_lease(c, LEASE_USE, ret, err);
 
         return r < 0 ? r : lease_load_usable(c->op, c->rt, c->params[0], ret, &driver, err);
 }
@@ -184,7 +184,7 @@ static int get(struct call *c, struct err *err)
 {
         struct lease_record record;
         struct workspace_row row;
-        int r = call_lease(c, true, &record, err);
+        int r = call_lease(c, LEASE_KEEP, &record, err);
 
         if (r >= 0)
                 r = workspace_get(c->op, c->rt, record.lease.id, &row, err);
@@ -198,7 +198,7 @@ static int discard(struct call *c, struct err *err)
         CLEAN(check_done) struct check k = { 0 };
         struct lease_record record;
         struct workspace_row row;
-        int r = call_lease(c, true, &record, err);
+        int r = call_lease(c, LEASE_KEEP, &record, err);
 
         check_init(&k, c->body);
         if (r < 0)

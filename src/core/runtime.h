@@ -42,8 +42,10 @@ struct settings {
                                                     * is not public; NULL: nothing */
         const uid_t *trusted_uids; /* users who count as the operator, besides the daemon's */
         size_t n_trusted_uids;
-        const char *workspace_roots; /* colon separated directories */
+        const char *workspace_roots;  /* colon separated: core/workspaces/workspace_root.h */
+        const char *const *own_paths; /* NULL-terminated: core/workspaces/own_files.h */
         const char *local_env; /* names of further variables for local commands; comma separated */
+        bool local_for_owners; /* who owns a company may use this machine: host_use.h */
         bool allow_fake_provider;
         const char *fake_world; /* NULL, or the directory where fake sandboxes are files (tests) */
         int64_t sweep_interval_ms;

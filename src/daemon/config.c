@@ -367,8 +367,7 @@ static void load_settings(struct loader *l, const struct cli_serve_options *flag
         static const char *const modes[] = { "local_trusted", "authenticated", NULL };
         static const char *const exposures[] = { "private", "public", NULL };
         struct settings *s = &c->settings;
-        const char *roots = arena_printf(l->arena, "%s:%s", home_directory(),
-                                         getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+        const char *roots;
 
         s->mode = (enum deployment_mode)word(
                 l, flags->mode,
@@ -386,10 +385,17 @@ static void load_settings(struct loader *l, const struct cli_serve_options *flag
                                     (struct source){ "allowed_hostnames", "BERTH_ALLOWED_HOSTNAMES",
                                                      "PAPERCLIP_ALLOWED_HOSTNAMES" },
                                     ',', NULL);
+        /* Where companies have owners of their own, each has directories of its own. */
+        roots = s->mode == MODE_AUTHENTICATED
+                        ? arena_printf(l->arena, "%s/berth/{company}", home_directory())
+                        : arena_printf(l->arena, "%s:%s", home_directory(),
+                                       getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
         s->workspace_roots = list(
                 l, (struct source){ "workspace_roots", "BERTH_WORKSPACE_ROOTS", NULL }, ':', roots);
         s->private_hosts = load_private_hosts(l);
         s->local_env = list(l, (struct source){ "local_env", "BERTH_LOCAL_ENV", NULL }, ',', NULL);
+        s->local_for_owners = flag_set(
+                l, (struct source){ "local_for_owners", "BERTH_LOCAL_FOR_OWNERS", NULL }, false);
         s->allow_fake_provider =
                 flag_set(l, (struct source){ NULL, "BERTH_ALLOW_FAKE_PROVIDER", NULL }, false);
         s->fake_world = text(l, NULL, (struct source){ NULL, "BERTH_FAKE_WORLD", NULL }, NULL);

@@ -165,6 +165,33 @@ static int load_keys(struct op *op, struct daemon *d, struct err *err)
         return r;
 }
 
+/* What is in no workspace: core/workspaces/own_files.h. */
+static const char *const *own_paths(struct daemon *d)
+{
+        const char *const paths[] = {
+                d->config.data_dir,
+                d->config.settings.plugin_dir,
+                d->keys.source.file,
+                getenv("BERTH_SECRETS_OLD_KEY_FILE"),
+                getenv("CREDENTIALS_DIRECTORY"),
+                strstr(d->config.database, "://") ? NULL : d->config.database,
+        };
+        const char **list = arena_alloc(&d->arena, (ARRAY_LEN(paths) + 1) * sizeof(*list));
+        size_t n = 0;
+
+        for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
+                CLEAN(cleanup_free)
+                char *real = paths[i] && *paths[i] != '/' ? realpath(paths[i], NULL) : NULL;
+
+                if (paths[i] && *paths[i] == '/')
+                        list[n++] = paths[i];
+                else if (real) /* it was given from where we were started */
+                        list[n++] = arena_strdup(&d->arena, real);
+        }
+        list[n] = NULL;
+        return list;
+}
+
 static int open_runtime(struct daemon *d, struct err *err)
 {
         int r = datadir_lock(d->config.data_dir, d->config.is_private, &d->lock_fd, err);
@@ -178,6 +205,7 @@ static int open_runtime(struct daemon *d, struct err *err)
         d->rt.settings = d->config.settings;
         d->rt.settings.trampoline = installed_program(&d->arena);
         d->rt.settings.examples_dir = installed_examples(&d->arena);
+        d->rt.settings.own_paths = own_paths(d);
         d->rt.drivers = drivers;
         r = on_main_thread(d, load_keys, err);
         return r < 0 ? r : on_main_thread(d, ensure_operator, err);

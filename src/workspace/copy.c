@@ -80,12 +80,23 @@ static int copy_dir(struct copying *c, int from, int to, const char *name, const
         return r;
 }
 
+/* What is mounted in a workspace is not part of it, as in a scan and in an overlay. */
+static bool is_mount_point(int dir, const char *name)
+{
+        struct statx st;
+
+        return statx(dir, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, STATX_TYPE, &st) == 0 &&
+               (st.stx_attributes & st.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT);
+}
+
 static int copy_one(struct copying *c, int from, int to, const char *name, struct err *err)
 {
         struct stat st;
 
         if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
                 return errno == ENOENT ? 0 : err_sys(err, ERR_IO, errno, "read %s", c->path);
+        if (excludes_never(c->options->excludes, tree_id_of(&st)) || is_mount_point(from, name))
+                return 0;
         if (S_ISDIR(st.st_mode))
                 return copy_dir(c, from, to, name, &st, err);
         if (S_ISLNK(st.st_mode))

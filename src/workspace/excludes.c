@@ -1,3 +1,6 @@
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
 #include "workspace/scan.h"
 
 #define RUNTIME_DIR ".paperclip-runtime"
@@ -65,6 +68,24 @@ bool excludes_match(const struct excludes *x, const char *path)
                 return true;
         for (const char *const *p = x ? x->patterns : NULL; p && *p; p++)
                 if (matches(*p, path))
+                        return true;
+        return false;
+}
+
+struct tree_id tree_id_of(const struct stat *st)
+{
+        return (struct tree_id){
+                .dev = (uint64_t)major(st->st_dev) << 32 | minor(st->st_dev),
+                .ino = st->st_ino,
+        };
+}
+
+bool excludes_never(const struct excludes *x, struct tree_id id)
+{
+        const struct tree_ids *never = x ? x->never : NULL;
+
+        for (size_t i = 0; never && i < never->n; i++)
+                if (never->at[i].dev == id.dev && never->at[i].ino == id.ino)
                         return true;
         return false;
 }

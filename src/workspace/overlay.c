@@ -320,6 +320,16 @@ static int take_hole(struct walk *w, const struct stat *st, struct err *err)
         return size <= there ? 0 : budget_take(w->layers->budget, 0, size - there, w->path, err);
 }
 
+static bool is_never_below(const struct walk *w, const struct frame *f, const char *name)
+{
+        const struct excludes *x = w->layers->excludes;
+        struct stat st;
+
+        return x && x->never && f->lower >= 0 &&
+               fstatat(f->lower, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+               excludes_never(x, tree_id_of(&st));
+}
+
 /* 1 with an entry of the upper layer, 0 when the name has none. */
 static int visit(struct walk *w, struct frame *f, const char *name, struct tree_entry *ret,
                  struct err *err)
@@ -328,6 +338,8 @@ static int visit(struct walk *w, struct frame *f, const char *name, struct tree_
         bool in_upper = f->upper >= 0 && fstatat(f->upper, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
         int r;
 
+        if (is_never_below(w, f, name)) /* hidden by us, deleted by nobody */
+                return 0;
         if (!in_upper)
                 return gone(w, f, name, err);
         if (S_ISCHR(st.st_mode) && st.st_rdev == makedev(0, 0))

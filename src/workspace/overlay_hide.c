@@ -70,6 +70,14 @@ static int hide_path(const struct hiding *h, const char *path)
         return 0;
 }
 
+static bool is_never(const struct hiding *h, int dir, const char *name)
+{
+        struct stat st;
+
+        return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+               excludes_never(h->excludes, tree_id_of(&st));
+}
+
 /* Everything beneath the directory that is at h->path now. */
 static int hide_beneath(struct hiding *h, int take_dir, size_t depth)
 {
@@ -89,7 +97,7 @@ static int hide_beneath(struct hiding *h, int take_dir, size_t depth)
                 if (streq(name, ".") || streq(name, "..") || at + 1 + strlen(name) > TREE_MAX_PATH)
                         continue;
                 snprintf(h->path + at, sizeof(h->path) - at, "%s%s", at ? "/" : "", name);
-                if (excludes_match(h->excludes, h->path)) {
+                if (excludes_match(h->excludes, h->path) || is_never(h, dirfd(dir), name)) {
                         r = hide_path(h, h->path);
                 } else if (depth < TREE_MAX_DEPTH) {
                         sub = openat(dirfd(dir), name, OPEN_DIR);
@@ -124,7 +132,8 @@ static bool needs_walk(const struct excludes *x)
         for (const char *const *p = x ? x->patterns : NULL; p && *p; p++)
                 if (strchr(*p, '*'))
                         return true;
-        return false;
+        /* Mounts are not seen in an overlay; another name of a file would be. */
+        return x && x->never && x->never->has_links;
 }
 
 int overlay_hide(int upper_fd, int lower_fd, const struct excludes *excludes, struct err *err)

@@ -324,6 +324,9 @@ static int add_name(struct scan *s, const char *name, struct err *err)
 
         if (r < 0)
                 return r;
+        if (look.seen != SEEN_NOTHING &&
+            excludes_never(s->options.excludes, (struct tree_id){ look.id.dev, look.id.ino }))
+                look.seen = SEEN_UNKNOWN;
         switch (look.seen) {
         case SEEN_NOTHING:
                 break;

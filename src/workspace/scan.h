@@ -5,7 +5,8 @@
  * name in the directory before it.
  *
  *   - What cannot be read comes as TREE_UNKNOWN, so that nobody takes it for deleted. So do mount
- *     points: what is mounted in a workspace is not part of it, as in an overlay.
+ *     points: what is mounted in a workspace is not part of it, as in an overlay. So does what is
+ *     never part of a tree (excludes.never).
  *   - Sockets, FIFOs and devices are left out and counted; they are never opened.
  *   - A file that changes while it is read is read again, and taken as it is after the third time.
  *   - That descriptors or memory ran out is an error, never an unreadable file.
@@ -24,9 +25,26 @@
  * without patterns (x may be NULL). Borrowed strings. */
 struct excludes {
         const char *const *patterns; /* NULL-terminated; may be NULL */
+        const struct tree_ids *never;
 };
 
 bool excludes_match(const struct excludes *x, const char *path);
+
+/* Files and directories that are part of no tree, wherever they are met: told by what they are, so
+ * that a mount or another link does not bring them in. */
+struct tree_id {
+        uint64_t dev, ino; /* dev: major << 32 | minor */
+};
+struct tree_ids {
+        size_t n;
+        bool has_links; /* one of the files has several names */
+        struct tree_id at[];
+};
+
+struct stat;
+struct tree_id tree_id_of(const struct stat *st);
+/* Whether it is one of those; x may be NULL. */
+bool excludes_never(const struct excludes *x, struct tree_id id);
 
 /* The cache: what is known of files that were read before. The hash at a path holds while device,
  * inode, size, mtime and ctime are the same. One file, replaced as a whole when the scan came to

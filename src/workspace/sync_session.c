@@ -130,6 +130,7 @@ static void join_excludes(struct sync_session *s)
                         n++;
         all = arena_alloc(s->op->arena, (n + 1) * sizeof(*all));
         s->excludes.patterns = all;
+        s->excludes.never = s->options->excludes ? s->options->excludes->never : NULL;
         for (size_t i = 0; i < ARRAY_LEN(lists); i++)
                 for (size_t k = 0; lists[i] && lists[i][k]; k++)
                         *all++ = lists[i][k];

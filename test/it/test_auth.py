@@ -270,6 +270,8 @@ class AuthenticatedTest(AuthTest):
     # http-api 8.86
     def test_roles(self):
         company = self.company()
+        # Without a default environment: an agent that would work on this machine takes an instance admin.
+        self.operator("PATCH", f"/api/companies/{company['id']}", {"defaultEnvironmentId": None})
         c = f"/api/companies/{company['id']}"
         env = self.environment(company)
         rights = {  # may: read, write, environments, agents, permissions

@@ -120,7 +120,7 @@ static void expect_clear_journal(struct trees *t)
 static void test_restore(void **state)
 {
         static const char *const patterns[] = { ".claude", NULL };
-        static const struct excludes excludes = { patterns };
+        static const struct excludes excludes = { .patterns = patterns };
         struct trees *t = *state;
 
         mock_file(&t->was, "README.md", "local\n");

@@ -351,7 +351,7 @@ static void one_round(struct merge_world *w)
 {
         static const uint32_t umasks[] = { 022, 0, 077, 002 };
         static const char *const patterns[] = { "*/skip", NULL };
-        static const struct excludes excludes = { patterns };
+        static const struct excludes excludes = { .patterns = patterns };
         struct round r = { .w = w, .by_time = roll(3) == 0, .by_bundle = roll(4) == 0 };
         struct model m = { 0 };
 

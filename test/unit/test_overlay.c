@@ -83,7 +83,7 @@ static void opaque(struct world *w, const char *path)
 
 static struct change_set *open_set(struct world *w, struct manifest_file *applied)
 {
-        struct excludes x = { w->excludes };
+        struct excludes x = { .patterns = w->excludes };
         struct overlay_layers layers = {
                 .upper_fd = w->upper,
                 .lower_fd = w->lower,
@@ -341,7 +341,7 @@ static void test_excluded_paths_are_hidden(void **state)
 {
         struct world *w = *state;
         static const char *const patterns[] = { "./secret/", "d/inner", "nothing", NULL };
-        struct excludes x = { patterns };
+        struct excludes x = { .patterns = patterns };
 
         make(w->lower, "secret");
         make(w->lower, "d");
@@ -360,7 +360,7 @@ static void test_names_at_any_depth_are_hidden(void **state)
 {
         struct world *w = *state;
         static const char *const patterns[] = { "*/node_modules", NULL };
-        struct excludes x = { patterns };
+        struct excludes x = { .patterns = patterns };
 
         make(w->lower, "a");
         make(w->lower, "a/node_modules");

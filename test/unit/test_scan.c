@@ -686,7 +686,7 @@ static void test_cache_of_two(void **state)
 static bool excluded(const char *pattern, const char *path)
 {
         const char *const patterns[] = { "zzz", pattern, NULL };
-        const struct excludes x = { patterns };
+        const struct excludes x = { .patterns = patterns };
 
         return excludes_match(&x, path);
 }
@@ -755,7 +755,7 @@ static void test_excluded_is_not_read(void **state)
         put(w, "dist/x", "1");
         put(w, "._junk", "1");
         make_dir(w, ".paperclip-runtime");
-        assert_listing(w, &(struct excludes){ patterns }, "d a\nd dist\n");
+        assert_listing(w, &(struct excludes){ .patterns = patterns }, "d a\nd dist\n");
 }
 
 /* Manifests and differences */

@@ -185,7 +185,7 @@ static void test_what_is_left_out(void **state)
 {
         static const char *const patterns[] = { "*/node_modules", "build", ".claude", NULL };
         static const char *const preserve[] = { ".agent", NULL };
-        struct excludes excludes = { patterns };
+        struct excludes excludes = { .patterns = patterns };
         struct world *w = *state;
         int l = w->local_fd, r = w->remote_fd;
 

@@ -11,6 +11,8 @@
 #include "base/path.h"
 #include "base/utf8.h"
 #include "core/adapters/adapter_internal.h"
+#include "core/workspaces/own_files.h"
+#include "core/workspaces/workspace_root.h"
 
 /* The length of the directory beneath which `path` has to stay. */
 static size_t root_len(const char *path, const char *workspace)
@@ -56,8 +58,23 @@ static int read_text(int fd, size_t max, struct buf *ret, struct err *err)
         return 0;
 }
 
-int adapter_read_file(const char *path, const char *workspace, size_t max, struct buf *ret,
-                      struct err *err)
+/* The daemon's own files are nobody's instructions. Where companies have owners of their own, what
+ * an agent is told comes from a directory of its company's. */
+static int check_allowed(const struct adapter_input *in, const char *path, int fd, struct err *err)
+{
+        CLEAN(cleanup_free) char *dir = xstrndup(path, (size_t)(strrchr(path, '/') - path));
+        int r;
+
+        if (!in->rt)
+                return 0;
+        r = own_files_check_file(in->rt, fd, path, err);
+        if (r < 0 || in->rt->settings.mode == MODE_LOCAL_TRUSTED)
+                return r;
+        return workspace_root_check(in->rt, in->agent->company_id, *dir ? dir : "/", err);
+}
+
+int adapter_read_file(const struct adapter_input *in, const char *path, const char *workspace,
+                      size_t max, struct buf *ret, struct err *err)
 {
         CLEAN(cleanup_fd) int fd = -1;
         struct stat st;
@@ -70,5 +87,8 @@ int adapter_read_file(const char *path, const char *workspace, size_t max, struc
                 return r;
         if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
                 return err_set(err, ERR_INVALID, "is no file");
+        r = check_allowed(in, path, fd, err);
+        if (r < 0)
+                return r;
         return read_text(fd, max, ret, err);
 }

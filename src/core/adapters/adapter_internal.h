@@ -52,8 +52,8 @@ void adapter_prompt(struct adapter_draft *draft);
 
 /* adapter_file.c: a text of at most `max` bytes. `workspace` is the directory of the work here, or
  * NULL. The text of an error says what is wrong with the file. */
-int adapter_read_file(const char *path, const char *workspace, size_t max, struct buf *ret,
-                      struct err *err);
+int adapter_read_file(const struct adapter_input *in, const char *path, const char *workspace,
+                      size_t max, struct buf *ret, struct err *err);
 
 /* adapter_session.c: the session to resume; NULL: none that fits. */
 const char *adapter_session_resume(const struct adapter_input *in, const char *cwd,

@@ -40,7 +40,7 @@ static const char *read_instructions(struct adapter_draft *draft, const char *pa
         CLEAN(buf_done) struct buf text = BUF_INIT;
         CLEAN(err_done) struct err why = { 0 };
 
-        if (adapter_read_file(path, workspace, INSTRUCTIONS_MAX, &text, &why) < 0) {
+        if (adapter_read_file(draft->in, path, workspace, INSTRUCTIONS_MAX, &text, &why) < 0) {
                 json_array_append_new(draft->notes,
                                       json_string(arena_printf(draft->arena,
                                                                "The instructions %s are left out: "

@@ -39,6 +39,7 @@ struct adapter_input {
         /* What was brought to it (run_assets.c): {key: {dir, key?, missing?}}, or NULL. `dir` is
          * where it is there, `key` a hash of its content, `missing` names of skills. */
         const json_t *assets;
+        const struct runtime *rt; /* which files may be read: adapter_file.c; NULL in tests */
         struct adapter_target target;
 };
 

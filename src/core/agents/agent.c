@@ -9,6 +9,7 @@
 #include "core/agents/agent_fields.h"
 #include "core/agents/agent_internal.h"
 #include "core/environments/env_select.h"
+#include "core/environments/host_use.h"
 #include "core/slug.h"
 #include "store/companies.h"
 
@@ -109,6 +110,8 @@ static int create(struct db *db, void *arg, struct err *err)
                 r = agent_apply_config(db, q->op, q->rt, NULL, &change, &g, &config, err);
         if (r >= 0)
                 r = agent_check_fields(db, q->op, q->rt, NULL, &change, &g, err);
+        if (r >= 0)
+                r = host_use_check_agent(db, q->rt, q->op, NULL, &g, err);
         if (r >= 0)
                 r = insert(db, q, &g, config, err);
         json_decref(config);

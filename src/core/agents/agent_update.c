@@ -5,6 +5,7 @@
 #include "core/agents/agent_env.h"
 #include "core/agents/agent_internal.h"
 #include "core/environments/env_select.h"
+#include "core/environments/host_use.h"
 #include "core/runs/run.h"
 #include "store/identity.h"
 
@@ -92,6 +93,8 @@ int agent_change_row(struct db *db, struct op *op, struct runtime *rt, struct ag
                 r = agent_apply_config(db, op, rt, had, &change, g, &config, err);
         if (r >= 0)
                 r = agent_check_fields(db, op, rt, &before, &change, g, err);
+        if (r >= 0)
+                r = host_use_check_agent(db, rt, op, &before, g, err);
         /* A terminated agent keeps its configuration, but no secret comes back to it. */
         if (r >= 0 && !streq(before.status, "terminated"))
                 r = agent_env_bind(db, op, g->company_id, g->id, config, err);

@@ -38,6 +38,13 @@ const char *driver_isolation(const struct runtime *rt, const char *key)
         return driver ? driver->isolation : "not isolated";
 }
 
+bool driver_runs_on_host(const struct runtime *rt, const char *key)
+{
+        const struct driver *driver = driver_lookup(rt, key);
+
+        return driver && driver->runs_on_host;
+}
+
 bool driver_can_find(const struct runtime *rt, const struct place *place)
 {
         const struct driver *driver = driver_lookup(rt, place->driver);

@@ -67,6 +67,9 @@ struct driver {
         /* What runs in its places can reach neither this machine nor other places. Everything that
          * depends on how far a command is trusted asks this, never the key. */
         bool isolated;
+        /* What runs in its places runs on this machine, as the user that the daemon runs as: who
+         * may have that is decided in host_use.h. */
+        bool runs_on_host;
         /* The same in words, said wherever an environment of this kind can be chosen. */
         const char *isolation;
 
@@ -139,6 +142,8 @@ const struct driver *driver_lookup(const struct runtime *rt, const char *key);
 /* Whether an environment with this driver keeps its places apart from the host and from each other.
  * A driver that is not registered does not. */
 bool driver_is_isolated(const struct runtime *rt, const char *key);
+/* Whether it runs things on this machine; one that is not registered runs nothing. */
+bool driver_runs_on_host(const struct runtime *rt, const char *key);
 /* The same in words. */
 const char *driver_isolation(const struct runtime *rt, const char *key);
 

@@ -2,6 +2,7 @@
 
 #include "core/adapters/adapter.h"
 #include "core/companies/instance.h"
+#include "core/environments/host_use.h"
 #include "core/sandboxes/provider.h"
 
 static bool driver_allowed(const char *driver, bool remote)
@@ -98,7 +99,9 @@ int env_select(struct db *db, struct runtime *rt, const struct op *op, const cha
                                        ? "Selected environment must belong to the same company"
                                        : "Environment not found.");
         r = check_environment(&env, purpose, adapter_type, err);
-        return r < 0 ? r : env_allowed(db, rt, op->arena, &env, err);
+        if (r >= 0)
+                r = env_allowed(db, rt, op->arena, &env, err);
+        return r < 0 ? r : host_use_check(rt, op->actor, env.driver, err);
 }
 
 int env_select_in(struct db *db, struct runtime *rt, const struct op *op, const char *company_id,

@@ -8,6 +8,7 @@
 #include "core/environments/driver.h"
 #include "core/environments/env_config.h"
 #include "core/environments/env_secrets.h"
+#include "core/environments/host_use.h"
 #include "core/plugins/plugin_validate.h"
 #include "core/sandboxes/provider.h"
 #include "core/ssh/ssh_config.h"
@@ -107,8 +108,10 @@ static int check_create(struct creation *q, struct err *err)
                 .status = status ? arena_strdup(q->op->arena, status) : "active",
                 .metadata = metadata ? json_to_arena(q->op->arena, metadata) : NULL,
         };
-        return environment_persist_config(q->op, q->rt, q->env.driver, config, &q->config,
-                                          &q->schema, err);
+        r = host_use_check(q->rt, q->op->actor, q->env.driver, err);
+        return r < 0 ? r
+                     : environment_persist_config(q->op, q->rt, q->env.driver, config, &q->config,
+                                                  &q->schema, err);
 }
 
 static int guard_create(struct db *db, void *arg, struct err *err)

@@ -8,6 +8,7 @@
 #include "core/environments/env_move.h"
 #include "core/environments/env_secrets.h"
 #include "core/environments/environment.h"
+#include "core/environments/host_use.h"
 
 #define TRIES 16
 
@@ -184,6 +185,11 @@ static int write_row(struct db *db, void *arg, struct err *err)
         struct environment *env = &u->env;
         int r = access_manage_environments(db, u->op->actor, env->company_id, err);
 
+        /* What is configured there comes to what runs there. */
+        if (r >= 0)
+                r = host_use_check(u->rt, u->op->actor, u->old_driver, err);
+        if (r >= 0)
+                r = host_use_check(u->rt, u->op->actor, env->driver, err);
         if (r >= 0)
                 r = guard_references(db, u, err);
         if (r >= 0)

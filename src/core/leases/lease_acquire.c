@@ -3,9 +3,13 @@
 #include "base/fault.h"
 #include "core/access/audit.h"
 #include "core/environments/env_select.h"
+#include "core/environments/host_use.h"
 #include "core/leases/lease.h"
 #include "core/leases/place.h"
 #include "core/sandboxes/stock.h"
+#include "store/execution_workspaces.h"
+#include "store/issues.h"
+#include "store/runs.h"
 
 #define KEY_POLL_MS 5
 
@@ -228,11 +232,56 @@ static void build_lease(struct acquisition *q)
         q->record->workspace_mode = q->req->execution_workspace_mode;
 }
 
+static int refuse_foreign(const char *member, const char *company_id, const char *owner,
+                          struct err *err)
+{
+        return streq(company_id, owner)
+                       ? 0
+                       : err_set(err, ERR_UNPROCESSABLE, "%s is another company's", member);
+}
+
+/* Ids that nobody has are whatever the caller makes of them; those of another company are not for
+ * this one. */
+static int check_ids(struct db *db, const struct acquisition *q, struct err *err)
+{
+        const struct lease_request *req = q->req;
+        const char *own = q->env->company_id;
+        struct arena *a = q->op->arena;
+        struct run run;
+        struct issue issue;
+        struct execution_workspace workspace;
+        int r = 0;
+
+        if (req->run_id) {
+                r = runs_get(db, req->run_id, a, &run, err);
+                if (r >= 0)
+                        r = refuse_foreign("heartbeatRunId", own, run.company_id, err);
+        }
+        if ((r >= 0 || r == ERR_NOT_FOUND) && req->issue_id) {
+                r = issues_get(db, req->issue_id, a, &issue, err);
+                if (r >= 0)
+                        r = refuse_foreign("issueId", own, issue.company_id, err);
+        }
+        if ((r >= 0 || r == ERR_NOT_FOUND) && req->execution_workspace_id) {
+                r = execution_workspaces_get(db, req->execution_workspace_id, a, &workspace, err);
+                if (r >= 0)
+                        r = refuse_foreign("executionWorkspaceId", own, workspace.company_id, err);
+        }
+        if (r != ERR_NOT_FOUND)
+                return r;
+        err_clear(err);
+        return 0;
+}
+
 static int check_allowed(struct db *db, void *arg, struct err *err)
 {
         const struct acquisition *q = arg;
+        int r = env_allowed(db, q->rt, q->op->arena, q->env, err);
 
-        return env_allowed(db, q->rt, q->op->arena, q->env, err);
+        if (r >= 0)
+                r = host_use_check(q->rt, q->op->actor, q->env->driver, err);
+        /* The daemon's own are its runs'. */
+        return r < 0 || q->op->actor->type == ACTOR_SYSTEM ? r : check_ids(db, q, err);
 }
 
 /* The environment may have been archived, deleted or forbidden while the provider worked. */

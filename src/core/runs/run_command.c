@@ -129,6 +129,7 @@ void run_input(struct run_task *t, const json_t *session)
                 .context = t->context,
                 .session = session,
                 .assets = json_get_object(t->context, RUN_ASSETS_MEMBER),
+                .rt = t->rt,
                 .target = {
                         .kind = target_kind(t),
                         .cwd = target_cwd(t),

@@ -9,6 +9,7 @@
 #include "core/adapters/adapter_descriptor.h"
 #include "core/environments/env_default.h"
 #include "core/environments/env_select.h"
+#include "core/environments/host_use.h"
 #include "core/runs/run_internal.h"
 #include "core/workspaces/execution_workspace.h"
 #include "store/settings.h"
@@ -213,6 +214,8 @@ static int find_environment(struct db *db, void *arg, struct err *err)
                 return fail_select(t, r, "environment_inactive", err);
         }
         r = env_allowed(db, t->rt, t->op->arena, env, err);
+        if (r >= 0)
+                r = host_use_check_run(db, t->rt, t->op->arena, &t->agent, env, err);
         return r < 0 ? fail_select(t, r, "unsupported_environment", err) : r;
 }
 

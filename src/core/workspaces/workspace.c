@@ -1,10 +1,15 @@
 /* Rows, moves, and what readers see of a workspace. */
 #include "core/workspaces/workspace.h"
 
+#include <errno.h>
+#include <fcntl.h>
+
 #include "base/clock.h"
 #include "core/access/audit.h"
 #include "core/sandboxes/tool.h"
+#include "core/workspaces/own_files.h"
 #include "core/workspaces/workspace_internal.h"
+#include "core/workspaces/workspace_root.h"
 
 const char *const *workspace_patterns(struct arena *arena, const char *json)
 {
@@ -36,11 +41,21 @@ void workspace_job_view(struct workspace_job *j)
                 .local_path = row->local_path,
                 .cwd = row->cwd,
                 .isolation = row->isolation,
-                .excludes = { workspace_patterns(j->op->arena, row->exclude) },
+                .excludes = { workspace_patterns(j->op->arena, row->exclude),
+                              own_files_ids(j->rt, j->op->arena) },
                 .dir = arena_strdup(j->op->arena, dir),
                 .staged_ns = row->staged_ns,
         };
         j->way = workspace_way_by_name(row->way);
+}
+
+int workspace_open_local(const struct runtime *rt, const struct workspace *w, int *ret_fd,
+                         struct err *err)
+{
+        if (!str_starts(w->local_path, w->dir))
+                return workspace_root_reopen(rt, w->local_path, ret_fd, err);
+        *ret_fd = open(w->local_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+        return *ret_fd < 0 ? err_sys(err, ERR_IO, errno, "open %s", w->local_path) : 0;
 }
 
 /* Beginning */

@@ -43,6 +43,11 @@ struct workspace {
         int64_t staged_ns; /* realtime clock: what was changed on the host since has a later time */
 };
 
+/* Open its directory of this machine, or what stands in for it (workspace_salvage.c): it is still
+ * the one that was allowed. */
+int workspace_open_local(const struct runtime *rt, const struct workspace *w, int *ret_fd,
+                         struct err *err);
+
 struct stage_result {
         const char *cwd;
         uint64_t files, bytes, sent_bytes;

@@ -73,7 +73,7 @@ static int moving_begin(struct moving *m, struct err *err)
                 return err_sys(err, ERR_IO, errno, "create %s", m->w->dir);
         r = open_dir(AT_FDCWD, m->w->dir, &m->dir_fd, err);
         if (r >= 0)
-                r = open_dir(AT_FDCWD, m->w->local_path, &m->local_fd, err);
+                r = workspace_open_local(m->rt, m->w, &m->local_fd, err);
         if (r < 0)
                 return r;
         m->archive_fd = openat(m->dir_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);

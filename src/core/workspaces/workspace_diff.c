@@ -152,6 +152,7 @@ static int diff(struct workspace_job *j, bool with_text, struct buf *ret_json, s
 {
         struct change_set *changes = NULL;
         struct merge_request req = {
+                .company_id = j->row.company_id,
                 .path = j->row.local_path,
                 .excludes = &j->view.excludes,
                 .work = &j->work,
@@ -189,8 +190,9 @@ int salvage_diff(struct op *op, struct runtime *rt, const struct salvage *s, boo
                  struct buf *ret_json, struct err *err)
 {
         CLEAN(cleanup_free) char *dir = salvage_dir(rt->workspaces, s->id);
-        struct excludes excludes = { workspace_patterns(op->arena, s->exclude) };
+        struct excludes excludes = { .patterns = workspace_patterns(op->arena, s->exclude) };
         struct merge_request req = {
+                .company_id = s->company_id,
                 .path = s->local_path,
                 .excludes = &excludes,
                 .umask = (uint32_t)s->umask,

@@ -59,6 +59,7 @@ const char *const *workspace_patterns(struct arena *arena, const char *json);
 
 /* Merge a change set into a directory beneath a workspace root. Closes nothing. */
 struct merge_request {
+        const char *company_id; /* whose roots count */
         const char *path;
         const struct excludes *excludes;
         uint32_t umask;

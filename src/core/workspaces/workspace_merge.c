@@ -87,7 +87,7 @@ int workspace_merge(struct op *op, struct runtime *rt, struct change_set *change
                 .progress = tell_progress,
         };
         const char *path;
-        int r = workspace_root_open(rt, req->path, op->arena, &dir, &path, err);
+        int r = workspace_root_open(rt, req->company_id, req->path, op->arena, &dir, &path, err);
 
         if (r < 0)
                 return r;

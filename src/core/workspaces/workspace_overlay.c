@@ -121,23 +121,26 @@ static int overlay_stage(struct op *op, struct runtime *rt, const struct place *
                          struct stage_result *ret, struct err *err)
 {
         CLEAN(layers_done) struct layers l;
+        CLEAN(cleanup_fd) int again = -1;
         int r = find_layers(op, rt, place, w, &l, err);
 
         if (r >= 0)
                 r = make_layers(op, w, &l, err);
         if (r >= 0)
-                r = open_dir(w->local_path, &l.lower, err);
+                r = workspace_open_local(rt, w, &l.lower, err);
         if (r >= 0)
                 r = overlay_hide(l.upper, l.lower, &w->excludes, err);
         if (r >= 0)
                 r = show(op, rt, &l, w->local_path, err);
+        if (r >= 0) /* it was mounted by its name */
+                r = workspace_open_local(rt, w, &again, err);
         if (r >= 0)
                 *ret = (struct stage_result){ .cwd = BERTH_WORKSPACE };
         return r;
 }
 
 /* A copy of an earlier attempt may be half of one. */
-static int make_copy(struct op *op, const struct workspace *w, struct layers *l,
+static int make_copy(struct op *op, struct runtime *rt, const struct workspace *w, struct layers *l,
                      struct stage_result *ret, struct err *err)
 {
         struct copy_options options = {
@@ -150,7 +153,7 @@ static int make_copy(struct op *op, const struct workspace *w, struct layers *l,
         int r = berth_remove_tree(op, l->copy, err);
 
         if (r >= 0)
-                r = open_dir(w->local_path, &from, err);
+                r = workspace_open_local(rt, w, &from, err);
         if (r >= 0)
                 r = make_layer(l->copy, 0700, options.uid, err);
         if (r >= 0)
@@ -174,14 +177,15 @@ static int copy_stage(struct op *op, struct runtime *rt, const struct place *pla
         if (r >= 0)
                 r = make_layers(op, w, &l, err);
         if (r >= 0)
-                r = make_copy(op, w, &l, ret, err);
+                r = make_copy(op, rt, w, &l, ret, err);
         return r < 0 ? r : show(op, rt, &l, l.copy, err);
 }
 
 /* Bringing home */
 
-static int collect_from(struct op *op, const struct runtime *rt, const struct workspace *w,
-                        struct layers *l, const char *lower, int64_t staged_ns,
+/* `copy`: the layer below is a copy of ours; NULL: the directory itself. */
+static int collect_from(struct op *op, struct runtime *rt, const struct workspace *w,
+                        struct layers *l, const char *copy, int64_t staged_ns,
                         struct change_set **ret, struct err *err)
 {
         struct budget holes = workspace_budget(rt);
@@ -196,7 +200,8 @@ static int collect_from(struct op *op, const struct runtime *rt, const struct wo
         int r = open_dir(arena_printf(op->arena, "%s/upper", l->store), &l->upper, err);
 
         if (r >= 0)
-                r = open_dir(lower, &l->lower, err);
+                r = copy ? open_dir(copy, &l->lower, err)
+                         : workspace_open_local(rt, w, &l->lower, err);
         if (r >= 0)
                 r = open_dir(w->dir, &dir, err);
         if (r < 0)
@@ -222,7 +227,7 @@ static int overlay_collect(struct op *op, struct runtime *rt, const struct place
         int r = find_layers(op, rt, place, w, &l, err);
 
         *ret_umask = 0;
-        return r < 0 ? r : collect_from(op, rt, w, &l, w->local_path, w->staged_ns, ret, err);
+        return r < 0 ? r : collect_from(op, rt, w, &l, NULL, w->staged_ns, ret, err);
 }
 
 static int copy_collect(struct op *op, struct runtime *rt, const struct place *place,

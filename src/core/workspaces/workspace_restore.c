@@ -69,6 +69,7 @@ static int merge(struct workspace_job *j, struct change_set *changes, struct res
                  struct err *err)
 {
         struct merge_request req = {
+                .company_id = j->row.company_id,
                 .path = j->row.target_path ? j->row.target_path : j->row.local_path,
                 .excludes = &j->view.excludes,
                 .umask = (uint32_t)j->row.umask,
@@ -253,7 +254,7 @@ int workspace_restore(struct op *op, struct runtime *rt, const struct lease_reco
 
         *ret = (struct restore_report){ 0 };
         if (local_path)
-                r = workspace_root_check(rt, local_path, err);
+                r = workspace_root_check(rt, record->lease.company_id, local_path, err);
         if (r >= 0)
                 r = workspace_job_of_lease(&j, record, err);
         if (r >= 0) {

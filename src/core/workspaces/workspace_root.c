@@ -1,11 +1,15 @@
 #define _GNU_SOURCE
 #include "core/workspaces/workspace_root.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 
 #include "base/fd.h"
 #include "base/path.h"
+#include "core/workspaces/own_files.h"
+
+#define COMPANY "{company}"
 
 /* Open `path`, a directory, if it lies beneath the root: asked of the kernel. */
 static bool open_beneath(const char *root, size_t root_len, const char *path, int flags, int *ret)
@@ -35,65 +39,164 @@ static bool open_beneath_root(const char *root, size_t len, const char *path, in
         return real && !streq(real, name) && open_beneath(real, strlen(real), path, flags, ret);
 }
 
-static bool open_beneath_any(const char *roots, const char *path, int flags, int *ret)
+/* The root that an entry of the list stands for, for this company; NULL: it is not for it. */
+static char *root_for(const char *entry, size_t len, const char *company_id)
 {
-        while (*roots) {
-                size_t n = strcspn(roots, ":");
+        struct buf root = BUF_INIT;
+        struct uuid id;
 
-                while (n > 1 && roots[n - 1] == '/')
-                        n--;
-                if (n > 0 && open_beneath_root(roots, n, path, flags, ret))
+        if (len > UUID_LEN && entry[UUID_LEN] == '=') {
+                char owner[UUID_LEN + 1];
+
+                memcpy(owner, entry, UUID_LEN);
+                owner[UUID_LEN] = '\0';
+                if (uuid_parse(owner, &id)) {
+                        if (!company_id || !streq(id.s, company_id))
+                                return NULL;
+                        entry += UUID_LEN + 1;
+                        len -= UUID_LEN + 1;
+                }
+        }
+        while (len > 1 && entry[len - 1] == '/')
+                len--;
+        while (len > 0) {
+                if (len >= strlen(COMPANY) && memcmp(entry, COMPANY, strlen(COMPANY)) == 0) {
+                        if (!company_id) {
+                                buf_done(&root);
+                                return NULL;
+                        }
+                        buf_puts(&root, company_id);
+                        entry += strlen(COMPANY);
+                        len -= strlen(COMPANY);
+                } else {
+                        buf_putc(&root, *entry++);
+                        len--;
+                }
+        }
+        if (root.len > 0)
+                return buf_take(&root);
+        buf_done(&root);
+        return NULL;
+}
+
+/* Calls fn with each root of the company until one returns true. */
+static bool each_root(const char *roots, const char *company_id,
+                      bool (*fn)(void *ctx, const char *root), void *ctx)
+{
+        while (roots && *roots) {
+                size_t n = strcspn(roots, ":");
+                CLEAN(cleanup_free) char *root = root_for(roots, n, company_id);
+
+                if (root && fn(ctx, root))
                         return true;
-                roots += strcspn(roots, ":");
+                roots += n;
                 roots += *roots == ':';
         }
         return false;
 }
 
-static bool lies_beneath_any(const char *roots, const char *path)
-{
-        CLEAN(cleanup_fd) int fd = -1;
+struct opening {
+        const char *path;
+        int flags;
+        int *ret;
+};
 
-        return open_beneath_any(roots, path, O_PATH, &fd);
+static bool try_root(void *ctx, const char *root)
+{
+        struct opening *o = ctx;
+
+        return open_beneath_root(root, strlen(root), o->path, o->flags, o->ret);
 }
 
-static int refuse(const struct runtime *rt, const char *path, struct err *err)
+static bool open_beneath_any(const char *roots, const char *company_id, const char *path, int flags,
+                             int *ret)
 {
+        struct opening o = { path, flags, ret };
+
+        return each_root(roots, company_id, try_root, &o);
+}
+
+static bool list_root(void *ctx, const char *root)
+{
+        struct buf *list = ctx;
+
+        buf_appendf(list, "%s%s", list->len ? ":" : "", root);
+        return false;
+}
+
+static int refuse(const struct runtime *rt, const char *company_id, const char *path,
+                  struct err *err)
+{
+        CLEAN(buf_done) struct buf roots = BUF_INIT;
+
+        (void)each_root(rt->settings.workspace_roots, company_id, list_root, &roots);
         return err_set(err, ERR_UNPROCESSABLE,
                        "Workspace path '%s' is not an existing directory beneath the allowed roots "
                        "(%s). Set BERTH_WORKSPACE_ROOTS to allow more.",
-                       path, rt->settings.workspace_roots);
+                       path, roots.len ? buf_str(&roots) : "none for this company");
 }
 
-int workspace_root_check(const struct runtime *rt, const char *path, struct err *err)
-{
-        return lies_beneath_any(rt->settings.workspace_roots, path) ? 0 : refuse(rt, path, err);
-}
-
-int workspace_root_open(const struct runtime *rt, const char *path, struct arena *arena,
-                        int *ret_fd, const char **ret_path, struct err *err)
+int workspace_root_open(const struct runtime *rt, const char *company_id, const char *path,
+                        struct arena *arena, int *ret_fd, const char **ret_path, struct err *err)
 {
         CLEAN(cleanup_fd) int fd = -1;
         char link[64], real[4096];
         ssize_t n;
+        int r;
 
-        if (!open_beneath_any(rt->settings.workspace_roots, path, O_RDONLY, &fd))
-                return refuse(rt, path, err);
+        if (!open_beneath_any(rt->settings.workspace_roots, company_id, path, O_RDONLY, &fd))
+                return refuse(rt, company_id, path, err);
+        r = own_files_check(rt, fd, path, err);
+        if (r < 0)
+                return r;
         (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
         n = readlink(link, real, sizeof(real));
         if (n <= 0 || n == (ssize_t)sizeof(real) || real[0] != '/')
-                return refuse(rt, path, err);
+                return refuse(rt, company_id, path, err);
         *ret_path = arena_strndup(arena, real, (size_t)n);
         *ret_fd = take_fd(&fd);
         return 0;
 }
 
+int workspace_root_check(const struct runtime *rt, const char *company_id, const char *path,
+                         struct err *err)
+{
+        CLEAN(cleanup_fd) int fd = -1;
+
+        if (!open_beneath_any(rt->settings.workspace_roots, company_id, path, O_PATH, &fd))
+                return refuse(rt, company_id, path, err);
+        return own_files_check(rt, fd, path, err);
+}
+
+int workspace_root_reopen(const struct runtime *rt, const char *path, int *ret_fd, struct err *err)
+{
+        CLEAN(cleanup_fd) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+        char link[64], real[4096];
+        ssize_t n;
+        int r;
+
+        if (fd < 0 && errno != ENOTDIR && errno != ELOOP)
+                return err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, errno, "open %s",
+                               path);
+        (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+        n = fd < 0 ? -1 : readlink(link, real, sizeof(real));
+        if (n <= 0 || (size_t)n != strlen(path) || memcmp(real, path, (size_t)n) != 0)
+                return err_set(err, ERR_CONFLICT,
+                               "%s leads elsewhere by now; a part of it was replaced", path);
+        r = own_files_check(rt, fd, path, err);
+        if (r >= 0)
+                *ret_fd = take_fd(&fd);
+        return r;
+}
+
 int rootfs_check(const struct runtime *rt, const char *path, struct err *err)
 {
         const char *roots = rt->settings.sandbox_rootfs_dirs;
+        CLEAN(cleanup_free) char *ours = rt->data_dir ? xasprintf("%s/rootfs", rt->data_dir) : NULL;
+        CLEAN(cleanup_fd) int fd = -1;
 
-        if (roots && lies_beneath_any(roots, path))
-                return 0;
+        if (open_beneath_any(roots, NULL, path, O_PATH, &fd))
+                return own_files_check_but(rt, fd, path, ours, err);
         return err_set(
                 err, ERR_UNPROCESSABLE,
                 "rootfs '%s' is not an existing directory beneath the allowed ones (%s). Set "

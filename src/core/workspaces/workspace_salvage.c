@@ -5,10 +5,10 @@
  *
  * A crash between these is repeated: the same workspace is saved into the same row and directory,
  * and content that is there already is used. */
-#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/path.h"
 #include "core/access/audit.h"
@@ -190,15 +190,15 @@ static int save_changes(struct saving *s, struct change_set *changes, struct err
         return r;
 }
 
-/* Where the directory on the host is gone, an empty one of ours stands for it: what was changed is
- * then all that was written. */
+/* Where the directory on the host is gone, or is another one by now, an empty one of ours stands
+ * for it: what was changed is then all that was written. */
 static int stand_in(struct workspace_job *j, struct err *err)
 {
         const char *nothing = arena_printf(j->op->arena, "%s/nothing", j->view.dir);
-        struct stat st;
+        CLEAN(cleanup_fd) int fd = -1;
         int r;
 
-        if (stat(j->view.local_path, &st) == 0 && S_ISDIR(st.st_mode))
+        if (workspace_open_local(j->rt, &j->view, &fd, NULL) >= 0)
                 return 0;
         r = path_make_dirs(nothing, 0700, err);
         if (r >= 0)
@@ -356,7 +356,7 @@ int salvage_apply(struct op *op, struct runtime *rt, const char *id, const char 
         struct workspace_work work = { 0 };
         struct change_set *changes = NULL;
         struct bundle_size size;
-        struct excludes excludes;
+        struct excludes excludes = { 0 };
         int r;
 
         *ret = (struct restore_report){ 0 };
@@ -367,6 +367,7 @@ int salvage_apply(struct op *op, struct runtime *rt, const char *id, const char 
                 r = bundle_open(dir, &changes, &size, err);
         if (r >= 0) {
                 struct merge_request req = {
+                        .company_id = a.row.company_id,
                         .path = local_path ? local_path : a.row.local_path,
                         .excludes = &excludes,
                         .umask = (uint32_t)a.row.umask,

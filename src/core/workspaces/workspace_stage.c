@@ -189,7 +189,8 @@ int workspace_stage(struct op *op, struct runtime *rt, const struct lease_record
 {
         struct staging s = { .job = { .op = op, .rt = rt }, .record = record, .req = req };
         CLEAN(cleanup_fd) int fd = -1;
-        int r = workspace_root_open(rt, req->local_path, op->arena, &fd, &s.path, err);
+        int r = workspace_root_open(rt, record->lease.company_id, req->local_path, op->arena, &fd,
+                                    &s.path, err);
 
         if (r >= 0)
                 r = store_read(op, rt->store, read_place, &s, err);

@@ -146,7 +146,7 @@ static int moving_begin(struct moving *m, struct err *err)
         if (mkdir(m->w->dir, 0700) < 0 && errno != EEXIST)
                 return err_sys(err, ERR_IO, errno, "create %s", m->w->dir);
         r = open_dir(m->w->dir, &m->dir_fd, err);
-        return r < 0 ? r : open_dir(m->w->local_path, &m->local_fd, err);
+        return r < 0 ? r : workspace_open_local(m->rt, m->w, &m->local_fd, err);
 }
 
 static int over_one(struct moving *m, int (*work)(struct moving *m, int fd, struct err *err),

@@ -1,0 +1,89 @@
+#include "core/environments/host_use.h"
+
+#include "core/adapters/adapter_descriptor.h"
+#include "core/environments/driver.h"
+#include "core/environments/env_default.h"
+
+int host_use_check(const struct runtime *rt, const struct actor *actor, const char *driver,
+                   struct err *err)
+{
+        if (!driver_runs_on_host(rt, driver) || actor->type != ACTOR_BOARD ||
+            actor->is_instance_admin || rt->settings.local_for_owners)
+                return 0;
+        return err_set(err, ERR_FORBIDDEN,
+                       "Environments of the kind \"%s\" run commands on this machine, as the user "
+                       "that the daemon runs as, which takes an instance admin. Choose a sandbox; "
+                       "or the operator lets owners use it with local_for_owners = true "
+                       "(berth.toml(5)).",
+                       driver);
+}
+
+/* The environment that an agent works in when nothing else says so. */
+static int agent_runs_on_host(struct db *db, const struct runtime *rt, struct arena *arena,
+                              const struct agent *g, struct environment *ret_env, bool *ret,
+                              struct err *err)
+{
+        const char *id = g->default_environment_id;
+        int r = id ? 0 : env_default_get(db, g->company_id, arena, &id, err);
+
+        *ret = false;
+        if (r < 0 || !id)
+                return r;
+        r = environments_get(db, id, arena, ret_env, err);
+        if (r == ERR_NOT_FOUND) { /* its runs fail */
+                err_clear(err);
+                return 0;
+        }
+        *ret = r >= 0 && driver_runs_on_host(rt, ret_env->driver);
+        return r;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+        return a == b || (a && b && streq(a, b));
+}
+
+/* Whether there is anything new about what it runs, or where. */
+static bool runs_the_same(const struct agent *a, const struct agent *b)
+{
+        return a && same_text(a->adapter_type, b->adapter_type) &&
+               same_text(a->adapter_config, b->adapter_config) &&
+               same_text(a->default_environment_id, b->default_environment_id);
+}
+
+int host_use_check_agent(struct db *db, struct runtime *rt, const struct op *op,
+                         const struct agent *before, const struct agent *g, struct err *err)
+{
+        const struct adapter_descriptor *d = adapter_find(g->adapter_type);
+        struct environment env;
+        bool on_host;
+        int r;
+
+        if (runs_the_same(before, g) || (d && d->is_http))
+                return 0;
+        r = agent_runs_on_host(db, rt, op->arena, g, &env, &on_host, err);
+        if (r < 0 || !on_host)
+                return r;
+        r = host_use_check(rt, op->actor, env.driver, err);
+        return r < 0 ? err_wrap(err, r, "Agent \"%s\" works in \"%s\"", g->name, env.name) : r;
+}
+
+int host_use_check_run(struct db *db, struct runtime *rt, struct arena *arena,
+                       const struct agent *g, const struct environment *env, struct err *err)
+{
+        struct environment own;
+        bool on_host;
+        int r;
+
+        if (!driver_runs_on_host(rt, env->driver) || rt->settings.mode == MODE_LOCAL_TRUSTED ||
+            rt->settings.local_for_owners)
+                return 0;
+        r = agent_runs_on_host(db, rt, arena, g, &own, &on_host, err);
+        if (r < 0 || on_host)
+                return r;
+        return err_set(err, ERR_FORBIDDEN,
+                       "Environment \"%s\" is this machine, and agent \"%s\" does not work there "
+                       "by itself: an issue, a project or a workspace alone does not move it onto "
+                       "this machine. An instance admin may choose \"%s\" for the agent.",
+                       env->name, g->name, env->name);
+}

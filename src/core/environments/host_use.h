@@ -1,0 +1,39 @@
+/* Who may have things run on this machine, as the user that the daemon runs as.
+ *
+ * Some kinds of environments do that (driver.runs_on_host). Who decides what runs there has the
+ * daemon's keys, its database, and every company's data. A company's owners and admins do not, by
+ * owning a company: it takes an instance admin, or the setting local_for_owners.
+ *
+ *   leasing one, and using a lease of one (commands, terminals, files)    host_use_check()
+ *   making or changing such an environment                                host_use_check()
+ *   choosing it for a company, agent, project, issue or workspace         env_select()
+ *   what an agent runs whose own environment, or whose company's
+ *   default, is one                                                       host_use_check_agent()
+ *
+ * A run asks nobody: it does what was chosen by somebody who might. But an issue, a project or a
+ * workspace moves onto this machine only agents whose own environment is there already: what such
+ * an agent runs was chosen for this machine (host_use_check_run()).
+ *
+ * Agents' keys are another matter (core/agents). Store functions. */
+#ifndef BERTH_CORE_HOST_USE_H
+#define BERTH_CORE_HOST_USE_H
+
+#include "core/access/access.h"
+#include "store/agents.h"
+#include "store/environments.h"
+
+/* ERR_FORBIDDEN when environments with this driver run things on this machine and the actor, a user
+ * of the board, may not decide what. Any thread, no database. */
+int host_use_check(const struct runtime *rt, const struct actor *actor, const char *driver,
+                   struct err *err);
+
+/* The same about what an agent will run from now on. `before`: as it was; NULL: it is new. */
+int host_use_check_agent(struct db *db, struct runtime *rt, const struct op *op,
+                         const struct agent *before, const struct agent *g, struct err *err);
+
+/* ERR_FORBIDDEN when a run of the agent came to this environment, which is on this machine, without
+ * the agent's own environment being there. */
+int host_use_check_run(struct db *db, struct runtime *rt, struct arena *arena,
+                       const struct agent *g, const struct environment *env, struct err *err);
+
+#endif
