@@ -134,6 +134,7 @@ int plugin_start_worker(struct op *op, struct plugin_registry *reg, const struct
                 .plugin_id = p->id,
                 .plugin_key = p->key,
                 .private_dir = private_dir,
+                .copies = arena_printf(op->arena, "%s/%s", reg->copies_dir, p->id),
         };
         const char *base;
         int r = plugin_locate(op, reg, p, &base, &spec.root, err);

@@ -40,7 +40,11 @@ struct plugin_registry {
         struct plugin_registry_config config;
         struct plugin_host *host;
         struct plugin_tools tools;
-        char *staging_dir, *packages_dir, *private_dir;
+        struct confine_policy policy;
+        char *refusal, *data_dir,
+                *plugin_dir; /* of the policy; the directories by their real paths */
+        const char *never_shown[3];
+        char *staging_dir, *packages_dir, *private_dir, *copies_dir;
         pthread_mutex_t lock;
         struct plugin_held *held;
         unsigned installs;
