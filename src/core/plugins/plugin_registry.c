@@ -274,9 +274,9 @@ static int make_policy(struct plugin_registry *reg, struct err *err)
 
         if (r < 0)
                 return r;
-        reg->data_dir = realpath(reg->config.rt->data_dir, NULL);
         reg->plugin_dir = realpath(s->plugin_dir, NULL);
-        if (!reg->data_dir || !reg->plugin_dir)
+        reg->data_dir = realpath(reg->config.rt->data_dir, NULL);
+        if (!reg->plugin_dir || !reg->data_dir)
                 return err_sys(err, ERR_IO, errno, "look at %s", s->plugin_dir);
         reg->staging_dir = path_in(reg, "staging");
         reg->packages_dir = path_in(reg, "packages");
@@ -305,7 +305,7 @@ int plugin_registry_new(const struct plugin_registry_config *config, struct plug
         struct plugin_registry *reg = xcalloc(1, sizeof(*reg));
         struct plugin_host_config host = {
                 .node = s->node,
-                .policy = &reg->policy,
+                .policy = s->trampoline ? &reg->policy : NULL,
                 .instance_id = config->rt->node.id.s,
                 .host_version = PLUGIN_HOST_VERSION,
                 .ctx = reg,
@@ -320,7 +320,7 @@ int plugin_registry_new(const struct plugin_registry_config *config, struct plug
         reg->tools = (struct plugin_tools){
                 .node = s->node ? s->node : "node",
                 .npm = s->npm ? s->npm : "npm",
-                .policy = &reg->policy,
+                .policy = host.policy,
                 .scratch_dir = reg->staging_dir,
                 .fetch_ms = s->plugin_install_timeout_ms,
                 .manifest_ms = MIN(s->plugin_install_timeout_ms, MANIFEST_LIMIT),
