@@ -4,67 +4,71 @@ ordinary user; what an honest one still needs; and what `berth plugin sandbox-ch
 import json
 import os
 import pathlib
+import shutil
 import signal
 import stat
 import subprocess
 
 import escapetest
 from berthtest import SOURCE, ident, wait_until
-from providertest import ProviderTest
+from providertest import Provider, ProviderTest, write_package
 
 FIRST, COUNT = 0x7fff0000, 0x8000
 
 
-class HostileWorkerTest(ProviderTest):
-    """As root."""
+class Ground(ProviderTest):
+    """The hostile worker on a daemon whose data lie in a home."""
     daemon_binary = "normal"
     worker = SOURCE / "test" / "workers" / "hostile.py"
     as_user = False
+    seen_without_view = ()
     maxDiff = None
 
     def setUp(self):
         if self.as_user:
             if why := escapetest.why_not_as_user():
                 self.skipTest(why)
-            self.daemon_binary = escapetest.user_binary()
+            self.daemon_binary = escapetest.user_binary("berth-faults" if self.daemon_binary == "faults" else "berth")
         elif os.geteuid() != 0:
             self.skipTest("needs root")
         self.uid = escapetest.USER_ID if self.as_user else 0
-        self.ground = self.temp_dir()
+        self.packages = 0
+        self.make_home()
         super().setUp()
 
-    def new_daemon(self, **options):
-        daemon = super().new_daemon(**options)
+    def make_home(self):
+        """A home with a key, with the data of the daemon in it, and with the packages, as `~/package-1`: the directory
+        above the one that a worker's program is in is the home itself."""
+        self.home = super().temp_dir()
+        self.data = self.home / ".berth"
+        for path, text, mode in ((".ssh/id_test", "PRIVATE", 0o600), ("victim", "precious", 0o640),
+                                 (".cloud/credentials", "CLOUD", 0o600), (".cloud/config", "CONFIG", 0o644)):
+            file = self.home / path
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text)
+            file.chmod(mode)
+        self.data.mkdir(mode=0o700)
+        for path in (self.home, *self.home.rglob("*")):
+            os.chown(path, self.uid, self.uid)
         if self.as_user:
-            os.chown(daemon.data, self.uid, self.uid)
-            pathlib.Path(daemon.data).parent.chmod(0o711)
-        return daemon
+            for parent in self.home.parents:
+                if parent.stat().st_uid == os.geteuid() and parent != pathlib.Path("/"):
+                    parent.chmod(parent.stat().st_mode | 0o011)
+
+    def new_daemon(self, **options):
+        return super().new_daemon(data=self.data, **options)
 
     def install_provider(self, worker=None, **more):
-        """In a home, as `~/hostile`: the directory above the one that the program is in is the home itself."""
-        self.home = self.ground / "home"
-        if not self.home.exists():
-            (self.home / ".ssh").mkdir(parents=True)
-            (self.home / ".ssh" / "id_test").write_text("PRIVATE")
-            (self.home / "victim").write_text("precious")
-            (self.home / "victim").chmod(0o640)
-            self.give_away()
-        return super().install_provider(worker, **more)
+        path = write_package(self.home / f"package-{self.packages}", worker or self.worker, **more)
+        self.packages += 1
+        row = self.ok("POST", "/api/plugins/install", {"packageName": str(path), "isLocalPath": True})
+        self.assertEqual(row["status"], "ready", row)
+        return Provider(self, row)
 
-    def temp_dir(self):
-        path = super().temp_dir()
-        if hasattr(self, "home"):  # packages lie there
-            path.rmdir()
-            path = self.home
-        return path
-
-    def give_away(self):
-        """All of it belongs to the daemon's user, who can get there."""
-        for path in (self.ground, *self.ground.rglob("*")):
-            os.chown(path, self.uid, self.uid, follow_symlinks=False)
-        for parent in self.ground.parents:
-            if parent.stat().st_uid == os.geteuid() and parent != pathlib.Path("/"):
-                parent.chmod(parent.stat().st_mode | 0o011)
+    def restart(self, **env):
+        self.daemon.env = {**self.daemon.env, **env}
+        self.daemon.restart()
+        self.provider.wait_running()
 
     def ask(self, command, *args):
         if not hasattr(self, "held"):
@@ -78,7 +82,7 @@ class HostileWorkerTest(ProviderTest):
         stranger = subprocess.Popen(["/bin/sleep", "1000"], user=self.uid, group=self.uid, extra_groups=[])
         self.addCleanup(stranger.wait)
         self.addCleanup(stranger.kill)
-        other = self.daemon.data / "plugins" / "private" / "11111111-1111-4111-8111-111111111111"
+        other = self.data / "plugins" / "private" / "11111111-1111-4111-8111-111111111111"
         other.mkdir()
         (other / "secret").write_text("x")
         for path in (other, other / "secret"):
@@ -107,12 +111,18 @@ class HostileWorkerTest(ProviderTest):
         seen["limits"] = [line for line in limits.splitlines() if line.startswith("Max cpu time")]
         return seen
 
+
+class HostileWorkerTest(Ground):
+    """As root."""
+
     def test_everything_holds(self):
+        """Nothing of the daemon, of its user, of others or of the kernel can be reached, and nothing was changed."""
         self.ok("POST", f"/api/companies/{self.company_id}/secrets", {"name": "one", "value": "x"}, status=201)
         targets = self.targets()
         before = self.look(targets)
         answers = self.ask("attack", json.dumps(targets))
-        reached = {name: text for name, text in answers.items() if not text.startswith("held: ")}
+        reached = {name: text for name, text in answers.items()
+                   if not text.startswith("held: ") and name not in self.seen_without_view}
         self.assertEqual(reached, {})
         self.assertGreater(len(answers), 70)
         self.assertEqual(self.look(targets), before)
@@ -159,8 +169,137 @@ class HostileWorkerTest(ProviderTest):
             self.assertIn(f"Worker process exited ({text})", answer.body.decode())
 
 
+    # Files that it may have.
+
+    def test_what_the_operator_lets_it_read(self):
+        """A key of 0600 is passed as a copy under its own name; a directory with its files; never the data."""
+        paths = [self.home / ".ssh/id_test", self.home / ".cloud", self.home / "not-there", self.data]
+        self.restart(BERTH_PLUGIN_PATHS=",".join(map(str, paths)))
+        wanted = [".ssh/id_test", ".cloud/credentials", ".cloud/config", "victim", ".berth/berth.db"]
+        seen = self.ask("read", *(str(self.home / name) for name in wanted))
+        self.assertEqual([seen[str(self.home / name)] for name in wanted[:3]], ["PRIVATE", "CLOUD", "CONFIG"])
+        for name in wanted[3:]:
+            self.assertIn(seen[str(self.home / name)], ("No such file or directory", "Permission denied"), name)
+        copies = [path for path in (self.data / "plugins/copies").rglob("*") if path.is_file()]
+        self.assertEqual({(stat.S_IMODE(p.stat().st_mode), p.stat().st_uid) for p in copies},
+                         set() if self.as_user else {(0o400, self.provider.dir.stat().st_uid)})
+        self.restart(BERTH_PLUGIN_PATHS="")
+        self.assertFalse((self.data / "plugins/copies").exists())
+
+    def test_a_package_that_others_may_not_read(self):
+        path = write_package(self.home / "closed", self.worker, key="acme.closed")
+        for file in (path, *path.rglob("*")):
+            file.chmod(0o700)
+            os.chown(file, self.uid, self.uid)
+        row = self.ok("POST", "/api/plugins/install", {"packageName": str(path), "isLocalPath": True})
+        self.assertEqual(row["status"], "ready", row)
+
+    def test_a_program_with_an_interpreter_elsewhere(self):
+        """Its package does not decide what else it may read: the operator does."""
+        tools = self.home / "tools" / "bin"
+        tools.mkdir(parents=True)
+        shutil.copy("/bin/sh", tools / "sh")
+        worker = self.home / "with-sh.py"
+        worker.write_text(f"#!{tools}/sh\nexec /usr/bin/python3 {SOURCE}/none\n")
+        worker.chmod(0o755)
+        path = write_package(self.home / "elsewhere", worker, key="acme.elsewhere")
+        row = self.ok("POST", "/api/plugins/install", {"packageName": str(path), "isLocalPath": True})
+        self.assertEqual(row["status"], "error")
+        self.assertIn("name that one's directory in plugin_paths", row["lastError"])
+
+    # sandbox-check
+
+    def test_sandbox_check(self):
+        report = json.loads(self.cli("plugin", "sandbox-check", "acme.provider", "--json")[1])
+        self.assertTrue(report["ok"], report)
+        self.assertEqual((report["pluginKey"], report["view"]), ("acme.provider", True))
+        self.assertEqual(report["user"], str(self.provider.dir.stat().st_uid))
+        reached = {(c["name"], c["what"]) for c in report["checks"] if c["reached"]}
+        self.assertEqual(reached, {("network", "the daemon's port")})
+        names = {c["name"] for c in report["checks"]}
+        self.assertLessEqual({"read", "write", "change the mode", "signal", "resource limits", "trace", "namespace",
+                              "mount", "socket", "keys", "kernel"}, names)
+        status, shown, _ = self.cli("plugin", "sandbox-check", "acme.provider")
+        self.assertEqual(status, 0)
+        self.assertRegex(shown, r"network +open +the daemon's port")
+        self.assertRegex(shown, r"read +closed +/etc/shadow")
+        self.assertEqual(list((self.data / "plugins").glob("decoy-*")), [])
+
+    def test_sandbox_check_of_an_open_one(self):
+        self.restart(BERTH_PLUGIN_CONFINE="false")
+        status, shown, _ = self.cli("plugin", "sandbox-check", "acme.provider")
+        self.assertEqual(status, 1)
+        self.assertRegex(shown, r"change the mode +failed +a file of the daemon")
+        self.assertRegex(shown, r"resource limits +closed +the daemon")
+
+    def test_sandbox_check_is_for_admins(self):
+        token = self.agent(self.company_id)["token"]
+        answer = self.req("POST", f"/api/plugins/{self.provider.id}/sandbox-check", {}, token=token)
+        self.assert_status(answer, 403)
+
+
+class WorkerUsersTest(Ground):
+    """What only a daemon of root has."""
+
+    def test_users_of_their_own(self):
+        other = self.install_provider(key="acme.other")
+        users = [p.dir.stat().st_uid for p in (self.provider, other)]
+        self.assertEqual(len(set(users)), 2)
+        self.restart()
+        self.assertEqual([p.dir.stat().st_uid for p in (self.provider, other)], users)
+
+    def test_files_of_an_older_version(self):
+        """They belong to root, and the worker gets them; not what has another name elsewhere."""
+        self.daemon.stop()
+        kept, foreign = self.provider.dir / "kept", self.home / "victim"
+        kept.write_text("kept")
+        os.link(foreign, self.provider.dir / "linked")
+        for path in (self.provider.dir, *self.provider.dir.rglob("*")):
+            os.chown(path, 0, 0)
+        self.daemon.start()
+        self.provider.wait_running()
+        self.assertEqual(self.ask("read", str(kept)), {str(kept): "kept"})
+        self.assertEqual((kept.stat().st_uid, foreign.stat().st_uid), (self.provider.dir.stat().st_uid, 0))
+
+    def test_a_range_that_is_somebodys(self):
+        self.daemon.stop()
+        self.daemon.env = {**self.daemon.env, "BERTH_PLUGIN_UID_FIRST": "1000", "BERTH_PLUGIN_UID_COUNT": "70000"}
+        self.daemon.start()
+        wait_until(lambda: self.ok("GET", f"/api/plugins/{self.provider.id}")["status"] == "error", "it cannot start")
+        self.assertIn("plugin_uid_first", self.ok("GET", f"/api/plugins/{self.provider.id}")["lastError"])
+
+
 class UserHostileWorkerTest(HostileWorkerTest):
     """As an ordinary user, whose own user the worker has."""
+    as_user = True
+
+
+class WithoutViewTest(Ground):
+    """Where no namespaces can be made Landlock and the filter are left. That a file is there, and what processes are
+    called, can be seen."""
+    daemon_binary = "faults"
+    daemon_env = {**Ground.daemon_env, "BERTH_TEST_NO_VIEW": "1"}
+    seen_without_view = {"stat_master_key", "roots_of_processes", "read_command_line"}
+
+    test_everything_holds = HostileWorkerTest.test_everything_holds
+
+    def test_an_honest_one(self):
+        """With the daemon's user it cannot change modes and times, even of its own files; with one of its own it can."""
+        if self.as_user:
+            self.assertIn("Operation not permitted", self.req(
+                "POST", f"/api/environment-leases/{ident(self.acquire(self.sandbox()))}/execute",
+                {"command": "work", "args": []}).body.decode())
+        else:
+            self.assertEqual(self.ask("work"), -15)
+
+    def test_it_is_said(self):
+        wait_until(lambda: "plugin workers have no view of their own" in self.daemon.log(), "the log says so")
+        report = self.ok("POST", f"/api/plugins/{self.provider.id}/sandbox-check", {})
+        self.assertFalse(report["view"])
+        self.assertTrue(report["ok"], [c for c in report["checks"] if c["reached"]])
+
+
+class UserWithoutViewTest(WithoutViewTest):
     as_user = True
 
 
