@@ -171,8 +171,9 @@ const char *const *confine_argv(const struct op *op, struct confine_policy *poli
                 for (const char *const *p = policy->never_shown; p && *p; p++)
                         argv[n++] = arena_printf(arena, "--never=%s", *p);
                 argv[n++] = arena_printf(arena, "--write=%s", c->private_dir);
-                argv[n++] = arena_printf(arena, "--read=%s", c->program);
-                if (libraries && c->entry)
+                if (c->entry)
+                        argv[n++] = arena_printf(arena, "--read=%s", c->program);
+                if (c->entry && libraries)
                         argv[n++] = arena_printf(arena, "--read=%s", libraries);
         }
         for (const struct confine_path *p = c->reads;

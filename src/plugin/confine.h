@@ -62,7 +62,7 @@ struct confine_path {
 
 struct confinement {
         const char *program;              /* real path of the interpreter, or the worker itself */
-        const char *entry;                /* its argument; NULL: none */
+        const char *entry;                /* its argument; NULL: the program is the worker itself */
         const char *private_dir;          /* may be written */
         const struct confine_path *reads; /* ends with one without a path */
         uid_t uid;                        /* 0: the daemon's */

@@ -122,14 +122,15 @@ int files_own_dir(const struct op *op, struct confine_policy *policy, const char
 
 /* Reading */
 
-static int copy_path(const struct op *op, uid_t uid, const char *path, const char *into,
-                     struct arena *arena, const char **ret, struct err *err)
+static int copy_path(const struct op *op, const struct confine_policy *policy, uid_t uid,
+                     const char *path, const char *into, struct arena *arena, const char **ret,
+                     struct err *err)
 {
         const char *slash = strrchr(path, '/');
         int r = path_make_dirs(into, 0700, err);
 
         if (r >= 0)
-                r = tree_copy_for(op, path, into, uid, err);
+                r = tree_copy_for(op, path, policy->never_shown, into, uid, err);
         if (r == ERR_TOO_LARGE)
                 return err_wrap(err, r,
                                 "the worker's user cannot read it, and a copy would be too large; "
@@ -172,9 +173,9 @@ int files_for_reading(const struct op *op, struct confine_policy *policy, uid_t 
         for (size_t i = 0; r >= 0 && i < n; i++) {
                 if (!realpath(list[i].path, real))
                         continue; /* not there: not shown */
-                r = tree_is_open(op, real, err);
+                r = tree_is_open(op, real, policy->never_shown, err);
                 if (r == 0)
-                        r = copy_path(op, uid, arena_strdup(arena, real),
+                        r = copy_path(op, policy, uid, arena_strdup(arena, real),
                                       arena_printf(arena, "%s/%zu", copies, i), arena,
                                       &list[i].copy, err);
         }

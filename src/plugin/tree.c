@@ -266,6 +266,7 @@ struct walk {
         const struct op *op;
         int (*visit)(struct walk *w, int at, const char *name, const struct stat *st,
                      struct err *err);
+        const char *const *without; /* directories; NULL: none */
         uid_t owner;
         int to; /* the directory of the copy; -1: there is none */
         int64_t files, bytes;
@@ -292,10 +293,23 @@ static int walk_below(struct walk *w, int at, const char *name, struct err *err)
         return r;
 }
 
+/* By identity: what has another name is the same directory. */
+static bool is_left_out(const struct walk *w, const struct stat *st)
+{
+        struct stat other;
+
+        for (const char *const *p = w->without; p && *p; p++)
+                if (stat(*p, &other) == 0 && other.st_dev == st->st_dev &&
+                    other.st_ino == st->st_ino)
+                        return true;
+        return false;
+}
+
 /* An entry, then what is below it. More than 0 ends the walk without an error. */
 static int walk_entry(struct walk *w, int at, const char *name, struct err *err)
 {
         int to = w->to, r = op_check(w->op, err);
+        bool left_out;
         struct stat st;
 
         if (r < 0)
@@ -303,10 +317,13 @@ static int walk_entry(struct walk *w, int at, const char *name, struct err *err)
         if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
                 return err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, errno, "look at %s",
                                name);
+        left_out = S_ISDIR(st.st_mode) && is_left_out(w, &st);
+        if (left_out && w->to < 0)
+                return 0;
         if (++w->files > TREE_MAX_FILES)
                 return err_set(err, ERR_TOO_LARGE, "it has more than %d files", TREE_MAX_FILES);
         r = w->visit(w, at, name, &st, err);
-        if (r == 0 && S_ISDIR(st.st_mode))
+        if (r == 0 && S_ISDIR(st.st_mode) && !left_out)
                 r = walk_below(w, at, name, err);
         if (w->to != to) {
                 close(w->to);
@@ -332,9 +349,9 @@ static int look_if_closed(struct walk *w UNUSED, int at UNUSED, const char *name
         return (st->st_mode & needed) != needed;
 }
 
-int tree_is_open(const struct op *op, const char *path, struct err *err)
+int tree_is_open(const struct op *op, const char *path, const char *const *without, struct err *err)
 {
-        struct walk w = { .op = op, .visit = look_if_closed, .to = -1 };
+        struct walk w = { .op = op, .visit = look_if_closed, .without = without, .to = -1 };
         int r = walk_tree(&w, path, err);
 
         return r < 0 ? r : !r;
@@ -466,10 +483,10 @@ static int copy_entry(struct walk *w, int at, const char *name, const struct sta
         return S_ISREG(st->st_mode) ? copy_file(w, at, name, as, st, err) : 0;
 }
 
-int tree_copy_for(const struct op *op, const char *path, const char *into, uid_t owner,
-                  struct err *err)
+int tree_copy_for(const struct op *op, const char *path, const char *const *without,
+                  const char *into, uid_t owner, struct err *err)
 {
-        struct walk w = { .op = op, .visit = copy_entry, .owner = owner };
+        struct walk w = { .op = op, .visit = copy_entry, .without = without, .owner = owner };
         CLEAN(cleanup_fd) int to = -1;
         int r = open_dir(AT_FDCWD, into, &to, err);
 

@@ -172,8 +172,8 @@ class HostileWorkerTest(Ground):
     # Files that it may have.
 
     def test_what_the_operator_lets_it_read(self):
-        """A key of 0600 is passed as a copy under its own name; a directory with its files; never the data."""
-        paths = [self.home / ".ssh/id_test", self.home / ".cloud", self.home / "not-there", self.data]
+        """A key of 0600 is passed as a copy under its own name; a directory with its files."""
+        paths = [self.home / ".ssh/id_test", self.home / ".cloud", self.home / "not-there"]
         self.restart(BERTH_PLUGIN_PATHS=",".join(map(str, paths)))
         wanted = [".ssh/id_test", ".cloud/credentials", ".cloud/config", "victim", ".berth/berth.db"]
         seen = self.ask("read", *(str(self.home / name) for name in wanted))
@@ -185,6 +185,17 @@ class HostileWorkerTest(Ground):
                          set() if self.as_user else {(0o400, self.provider.dir.stat().st_uid)})
         self.restart(BERTH_PLUGIN_PATHS="")
         self.assertFalse((self.data / "plugins/copies").exists())
+
+    def test_the_data_directory_is_never_read(self):
+        """Neither when the operator names the home that it is in, nor when he names it itself."""
+        self.restart(BERTH_PLUGIN_PATHS=f"acme.provider:{self.home}")
+        names = ["victim", ".berth/berth.db", ".berth/secrets/master.key"]
+        seen = list(self.ask("read", *(str(self.home / name) for name in names)).values())
+        self.assertEqual(seen, ["precious"] + ["No such file or directory"] * 2)
+        self.daemon.env = {**self.daemon.env, "BERTH_PLUGIN_PATHS": str(self.data / "berth.db")}
+        self.daemon.restart()
+        wait_until(lambda: self.ok("GET", f"/api/plugins/{self.provider.id}")["status"] == "error", "it cannot start")
+        self.assertIn("plugin_paths names", self.ok("GET", f"/api/plugins/{self.provider.id}")["lastError"])
 
     def test_a_package_that_others_may_not_read(self):
         path = write_package(self.home / "closed", self.worker, key="acme.closed")

@@ -107,6 +107,8 @@ static void unref_json(void *v)
 struct path_list {
         const char **items;
         size_t n;
+        const struct plugin_registry *reg;
+        const char *refused; /* one that no worker gets */
 };
 
 static void add_path(void *ctx, const char *item)
@@ -117,17 +119,42 @@ static void add_path(void *ctx, const char *item)
                 l->items[l->n++] = item;
 }
 
-/* What the operator lets this plugin read besides. */
-static const char *const *add_paths(struct op *op, const struct runtime *rt, const struct plugin *p,
-                                    const char *const *reads)
+static bool is_beneath(const char *dir, const char *path)
 {
-        struct path_list l = { .n = 0 };
+        size_t n = strlen(dir);
+
+        return strncmp(dir, path, n) == 0 && (path[n] == '/' || path[n] == '\0');
+}
+
+static void add_granted(void *ctx, const char *item)
+{
+        struct path_list *l = ctx;
+        char real[PATH_MAX];
+
+        if (realpath(item, real) &&
+            (is_beneath(l->reg->data_dir, real) || is_beneath(l->reg->plugin_dir, real)))
+                l->refused = item;
+        add_path(ctx, item);
+}
+
+/* What the operator lets this plugin read besides. */
+static int add_paths(struct op *op, const struct plugin_registry *reg, const struct plugin *p,
+                     const char *const *reads, const char *const **ret, struct err *err)
+{
+        struct path_list l = { .reg = reg };
 
         l.items = arena_alloc(op->arena, (PATHS_MAX + 1) * sizeof(*l.items));
         for (; *reads; reads++)
                 add_path(&l, *reads);
-        plugin_setting_each(rt->settings.plugin_paths, p->key, op->arena, add_path, &l);
-        return l.items;
+        plugin_setting_each(reg->config.rt->settings.plugin_paths, p->key, op->arena, add_granted,
+                            &l);
+        if (l.refused)
+                return err_set(err, ERR_INVALID,
+                               "the setting plugin_paths names %s, which is in the daemon's own "
+                               "directory: no worker gets that; put what it needs elsewhere",
+                               l.refused);
+        *ret = l.items;
+        return 0;
 }
 
 int plugin_make_spec(struct op *op, struct plugin_registry *reg, const struct plugin *p,
@@ -158,10 +185,11 @@ int plugin_make_spec(struct op *op, struct plugin_registry *reg, const struct pl
                 return r;
         spec.manifest = manifest;
         spec.env = worker_env(op, reg->config.rt, p, private_dir);
-        spec.extra_reads =
-                add_paths(op, reg->config.rt, p, package_find_reads(op->arena, base, spec.root));
-        *ret = spec;
-        return 0;
+        r = add_paths(op, reg, p, package_find_reads(op->arena, base, spec.root), &spec.extra_reads,
+                      err);
+        if (r >= 0)
+                *ret = spec;
+        return r;
 }
 
 int plugin_start_worker(struct op *op, struct plugin_registry *reg, const struct plugin *p,
