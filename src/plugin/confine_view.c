@@ -214,6 +214,14 @@ static int link_streams(const struct view *v)
         return 0;
 }
 
+/* Where programs that know of no other directory begin. Nothing can be put there: TMPDIR is. */
+static int make_tmp(const struct view *v)
+{
+        CLEAN(cleanup_fd) int fd = mount_point(v, "/tmp", true);
+
+        return fd < 0 ? confine_complain("make", "/tmp") : 0;
+}
+
 static int change_root(const struct view *v)
 {
         struct stat wanted, got;
@@ -250,7 +258,7 @@ int view_enter(const struct trampoline *t)
                 else if (v.mounts[i] >= 0)
                         r = attach(&v, v.mounts[i], v.shown[i].path);
         }
-        if (r < 0 || write_accounts(&v) < 0 || link_streams(&v) < 0 ||
+        if (r < 0 || write_accounts(&v) < 0 || link_streams(&v) < 0 || make_tmp(&v) < 0 ||
             attach_new(&v, "proc", QUIET | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_RDONLY, NULL, "/proc",
                        &proc) < 0)
                 return -1;

@@ -426,6 +426,8 @@ static int copy_file(struct walk *w, int at, const char *name, const char *as,
         int to = openat(w->to, as, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         int r;
 
+        if (st->st_size > TREE_COPY_MAX_BYTES - w->bytes) /* before any of it is on the disk */
+                return err_set(err, ERR_TOO_LARGE, "it has more than 256 MiB to copy");
         if (from < 0)
                 return err_sys(err, ERR_IO, errno, "open %s", name);
         if (to < 0)

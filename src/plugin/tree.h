@@ -34,8 +34,8 @@ int tree_is_open(const struct op *op, const char *path, const char *const *witho
 /* Let everybody read it, and execute what the owner may. */
 int tree_open_up(const struct op *op, const char *path, struct err *err);
 /* A copy in the directory `into`, under its own name, that belongs to `owner`, who may read it and
- * nobody else. Devices, pipes and sockets are left out, and the directories `without`.
- * ERR_TOO_LARGE past the limits above. */
+ * nobody else. Devices, pipes and sockets are left out, and the directories `without` are empty in
+ * it. ERR_TOO_LARGE past the limits above. */
 int tree_copy_for(const struct op *op, const char *path, const char *const *without,
                   const char *into, uid_t owner, struct err *err);
 /* Make `owner` the owner of all of it. Files with several names are left alone: one of them may lie

@@ -148,6 +148,14 @@ def write_tmp(t):
 
 
 @probe
+def list_tmp(t):
+    """The one of the host has at least the directory of this test."""
+    if not os.listdir("/tmp"):
+        raise PermissionError(errno.EACCES, "it is empty")
+    return os.listdir("/tmp")
+
+
+@probe
 def write_shm(t):
     with open("/dev/shm/berth-hostile", "w"):
         os.unlink("/dev/shm/berth-hostile")
