@@ -57,7 +57,9 @@ static const struct shown system_paths[] = {
         { "/sys/devices/system", NULL, SHOWN_READ },
         { "/etc/ssl/certs", NULL, SHOWN_READ },
         { "/etc/ssl/cert.pem", NULL, SHOWN_READ },
+        { "/etc/ssl/ca-bundle.pem", NULL, SHOWN_READ },
         { "/etc/ssl/openssl.cnf", NULL, SHOWN_READ },
+        { "/var/lib/ca-certificates", NULL, SHOWN_READ },
         { "/etc/pki/tls/certs", NULL, SHOWN_READ },
         { "/etc/pki/tls/openssl.cnf", NULL, SHOWN_READ },
         { "/etc/pki/ca-trust", NULL, SHOWN_READ },
@@ -457,7 +459,6 @@ static _Noreturn void run_first(int leader)
         /* A leader that died before this process was tied to it sends no signal any more. */
         if (die_with_parent() < 0 || poll(&gone, 1, 0) != 0)
                 _exit(STATUS_FAILED);
-        (void)prctl(PR_SET_DUMPABLE, 0);
         let_go_of_streams();
         sigemptyset(&child);
         sigaddset(&child, SIGCHLD);
@@ -512,6 +513,8 @@ static int run_view(const struct trampoline *t)
         }
         if (view_leave_host() < 0)
                 return STATUS_FAILED;
+        /* All three, until the worker is another program: their /proc/PID leads to the host. */
+        (void)prctl(PR_SET_DUMPABLE, 0);
         first = fork();
         if (first == 0)
                 run_first(self);

@@ -92,6 +92,18 @@ static int choose_user(const struct op *op, struct confine_policy *policy, const
         return r;
 }
 
+/* Without users of their own workers leave files of root there: whoever gets the directory next
+ * gets those, too. */
+static int take_back(const struct confine_policy *policy, const char *dir, int fd, struct err *err)
+{
+        struct stat st;
+
+        if (geteuid() == 0 && fstat(fd, &st) == 0 && is_in_range(policy, st.st_uid) &&
+            fchown(fd, 0, 0) < 0)
+                return err_sys(err, ERR_IO, errno, "take %s back", dir);
+        return 0;
+}
+
 int files_own_dir(const struct op *op, struct confine_policy *policy, const char *dir,
                   const char *id, uid_t *ret, struct err *err)
 {
@@ -109,6 +121,8 @@ int files_own_dir(const struct op *op, struct confine_policy *policy, const char
                 return err_set(err, ERR_UNPROCESSABLE, "%s", policy->refusal);
         if (policy && confine_has_users(policy))
                 r = choose_user(op, policy, dir, fd, id, ret, err);
+        else if (policy)
+                r = take_back(policy, dir, fd, err);
         if (r < 0)
                 return r;
         /* The directory is the worker's: what it put there under this name is not followed. */

@@ -271,6 +271,7 @@ struct walk {
         int to; /* the directory of the copy; -1: there is none */
         int64_t files, bytes;
         int depth;
+        bool all; /* there are no limits: what is too deep is left alone */
 };
 
 static int walk_entry(struct walk *w, int at, const char *name, struct err *err);
@@ -282,10 +283,10 @@ static int walk_below(struct walk *w, int at, const char *name, struct err *err)
         int r;
 
         if (w->depth >= TREE_MAX_DEPTH)
-                return err_set(err, ERR_TOO_LARGE, "%s is too deep", name);
+                return w->all ? 0 : err_set(err, ERR_TOO_LARGE, "%s is too deep", name);
         r = open_dir(at, name, &fd, err);
         if (r >= 0)
-                r = read_names(fd, TREE_MAX_FILES, &names, err);
+                r = read_names(fd, w->all ? SIZE_MAX : TREE_MAX_FILES, &names, err);
         w->depth++;
         for (size_t i = 0; r == 0 && i < names.n; i++)
                 r = walk_entry(w, fd, names.list[i], err);
@@ -320,7 +321,7 @@ static int walk_entry(struct walk *w, int at, const char *name, struct err *err)
         left_out = S_ISDIR(st.st_mode) && is_left_out(w, &st);
         if (left_out && w->to < 0)
                 return 0;
-        if (++w->files > TREE_MAX_FILES)
+        if (++w->files > TREE_MAX_FILES && !w->all)
                 return err_set(err, ERR_TOO_LARGE, "it has more than %d files", TREE_MAX_FILES);
         r = w->visit(w, at, name, &st, err);
         if (r == 0 && S_ISDIR(st.st_mode) && !left_out)
@@ -390,7 +391,7 @@ static int give_entry(struct walk *w, int at, const char *name, const struct sta
 
 int tree_give(const struct op *op, const char *path, uid_t owner, struct err *err)
 {
-        struct walk w = { .op = op, .visit = give_entry, .owner = owner, .to = -1 };
+        struct walk w = { .op = op, .visit = give_entry, .owner = owner, .to = -1, .all = true };
 
         return walk_tree(&w, path, err);
 }

@@ -272,6 +272,16 @@ class WorkerUsersTest(Ground):
         self.assertEqual(self.ask("read", str(kept)), {str(kept): "kept"})
         self.assertEqual((kept.stat().st_uid, foreign.stat().st_uid), (self.provider.dir.stat().st_uid, 0))
 
+    def test_turned_off_and_on_again(self):
+        """Meanwhile root wrote there."""
+        user = self.provider.dir.stat().st_uid
+        self.restart(BERTH_PLUGIN_CONFINE="false")
+        self.assertEqual(self.ask("work"), -15)
+        self.assertEqual((self.provider.dir / "work").stat().st_uid, 0)
+        self.restart(BERTH_PLUGIN_CONFINE="true")
+        self.assertEqual(self.ask("work"), -15)
+        self.assertEqual({p.stat().st_uid for p in (self.provider.dir, self.provider.dir / "work/deep/file")}, {user})
+
     def test_a_range_that_is_somebodys(self):
         self.daemon.stop()
         self.daemon.env = {**self.daemon.env, "BERTH_PLUGIN_UID_FIRST": "1000", "BERTH_PLUGIN_UID_COUNT": "70000"}
