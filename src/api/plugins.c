@@ -149,6 +149,11 @@ static int health(struct call *c, struct err *err)
         return plugin_health(c->op, c->rt, c->params[0], &c->out, err);
 }
 
+static int sandbox_check(struct call *c, struct err *err)
+{
+        return plugin_sandbox_check(c->op, c->rt, c->params[0], &c->out, err);
+}
+
 static int dashboard(struct call *c, struct err *err)
 {
         return plugin_dashboard(c->op, c->rt, c->params[0], &c->out, err);
@@ -331,6 +336,8 @@ const struct route routes_plugins[] = {
         { "POST", "/api/plugins/:pluginId/disable", disable, ROUTE_BODY_FREE | ROUTE_OF_PLUGIN },
         { "POST", "/api/plugins/:pluginId/upgrade", upgrade, ROUTE_BODY_FREE | ROUTE_OF_PLUGIN },
         { "POST", "/api/plugins/:pluginId/approve", approve, ROUTE_BODY_FREE | ROUTE_OF_PLUGIN },
+        { "POST", "/api/plugins/:pluginId/sandbox-check", sandbox_check,
+          ROUTE_BODY_FREE | ROUTE_OF_PLUGIN },
         { "GET", "/api/plugins/:pluginId/health", health, 0 },
         { "GET", "/api/plugins/:pluginId/logs", logs, 0 },
         { "GET", "/api/plugins/:pluginId/config", get_config, 0 },

@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 
 #include "base/fd.h"
-#include "box/box_mount.h"
+#include "base/mount.h"
 #include "box/box_sandbox.h"
 
 enum weight { REQUIRED, USEFUL };

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/fd.h"
-#include "box/box_mount.h"
+#include "base/mount.h"
 #include "box/box_sandbox.h"
 
 #define READ_ONLY (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)

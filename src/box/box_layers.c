@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 
 #include "base/fd.h"
-#include "box/box_mount.h"
+#include "base/mount.h"
 #include "box/box_sandbox.h"
 
 #define SAFE (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)

@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 
 #include "base/fd.h"
-#include "box/box_mount.h"
+#include "base/mount.h"
 #include "box/box_sandbox.h"
 
 #define MAX_MOUNTINFO ((size_t)4 << 20)

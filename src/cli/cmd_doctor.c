@@ -56,6 +56,7 @@ static int run_doctor(struct cli *c, const struct args *a UNUSED, struct err *er
         doctor_cgroup(&d);
         doctor_subids(&d);
         doctor_sandbox(&d);
+        doctor_workers(&d);
         doctor_programs(&d);
         doctor_data(&d);
         doctor_daemon(&d);

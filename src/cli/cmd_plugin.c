@@ -149,6 +149,54 @@ static int run_health(struct cli *c, const struct args *a, struct err *err)
         return healthy ? 0 : 1;
 }
 
+/* -- sandbox-check ------------------------------------------------------------------------------
+ */
+
+static const char *check_result(const json_t *check)
+{
+        if (!json_is_true(json_object_get(check, "reached")))
+                return "closed";
+        return json_is_true(json_object_get(check, "allowed")) ? "open" : "failed";
+}
+
+/* Status 1 when something can be reached that should not be. */
+static int run_sandbox_check(struct cli *c, const struct args *a, struct err *err)
+{
+        static const struct column columns[] = { { "CHECK", COLUMN_TEXT },
+                                                 { "RESULT", COLUMN_STATE },
+                                                 { "WHAT", COLUMN_TEXT },
+                                                 { "", COLUMN_TEXT } };
+        CLEAN(table_done) struct table t;
+        json_t *report, *check;
+        const char *why;
+        bool ok;
+        size_t i;
+        int r;
+
+        table_init(&t, columns, ARRAY_LEN(columns));
+        r = cli_call(c, "POST", plugin_path(c, a->words[0], "/sandbox-check"), NULL, &report, err);
+        if (r < 0)
+                return r;
+        ok = json_is_true(json_object_get(report, "ok"));
+        if (c->json) {
+                out_json(report);
+                return ok ? 0 : 1;
+        }
+        json_array_foreach(json_object_get(report, "checks"), i, check) table_row(
+                &t, (const char *[]){ cli_text(check, "name"), check_result(check),
+                                      cli_text(check, "what"), cli_text(check, "detail") });
+        table_print(&t, "no checks");
+        why = cli_text(report, "viewReason");
+        out_label("User", COLUMN_TEXT, cli_text(report, "user"));
+        out_label("View", COLUMN_TEXT, *why ? cli_printf(c, "none: %s", why) : "its own");
+        out_label("Landlock", COLUMN_TEXT,
+                  cli_printf(c, "version %lld",
+                             (long long)json_integer_value(json_object_get(report, "landlock"))));
+        if (!ok)
+                out_error("the worker can reach what it should not: see the lines that failed");
+        return ok ? 0 : 1;
+}
+
 /* -- logs ------------------------------------------------------------------------------------- */
 
 static int run_logs(struct cli *c, const struct args *a, struct err *err)
@@ -220,6 +268,21 @@ static const struct cli_command health = {
         .max_words = 1,
 };
 
+static const struct cli_command sandbox_check = {
+        .name = "sandbox-check",
+        .synopsis = "KEY|ID",
+        .summary = "Try what the worker of a plugin could reach",
+        .notes =
+                "The probes run in the place of the worker, confined as it is: files of the daemon "
+                "and of\n"
+                "others, its process, namespaces, sockets, the kernel. `open` may be reached: the\n"
+                "network, and what plugin_paths names. Exit status 1 when anything else can be.",
+        .example = "berth plugin sandbox-check acme.sandbox",
+        .run = run_sandbox_check,
+        .min_words = 1,
+        .max_words = 1,
+};
+
 static const struct cli_command logs = {
         .name = "logs",
         .synopsis = "KEY|ID [--limit N] [--level LEVEL]",
@@ -241,5 +304,6 @@ const struct cli_command cmd_plugin = {
                                                     &cmd_plugin_enable, &cmd_plugin_disable,
                                                     &cmd_plugin_upgrade, &cmd_plugin_approve,
                                                     &cmd_plugin_uninstall, &cmd_plugin_config,
-                                                    &logs, &health, &cmd_plugin_conformance, NULL },
+                                                    &logs, &health, &sandbox_check,
+                                                    &cmd_plugin_conformance, NULL },
 };

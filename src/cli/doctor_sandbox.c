@@ -1,5 +1,6 @@
 /* The built-in sandbox: berth-box tries what it needs, as the user who asks, and says in lines of
- * name, verdict (ok, bad, weaker), what was found, what to do, separated by tabs. */
+ * name, verdict (ok, bad, weaker), what was found, what to do, separated by tabs. And the workers
+ * of plugins, which our own program confines. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -36,18 +37,19 @@ static const char *ids_argument(struct cli *c)
         return cli_printf(c, "%lld:%lld", (long long)range.first, (long long)range.count);
 }
 
-/* What it prints, or an errno value. */
-static int run_box(const char *program, const char *ids, struct buf *out)
+/* What it prints to that stream, and its exit status; or an errno value. */
+static int run_check(const char *program, const char *const *argv, int stream, struct buf *out,
+                     int *ret_status)
 {
-        int fds[2], status;
+        int fds[2], status = -1;
         pid_t pid;
 
         if (pipe2(fds, O_CLOEXEC) < 0)
                 return errno;
         pid = fork();
         if (pid == 0) {
-                if (dup2(fds[1], 1) >= 0)
-                        (void)execl(program, "berth-box", "--check", "--ids", ids, (char *)NULL);
+                if (dup2(fds[1], stream) >= 0)
+                        (void)execv(program, (char *const *)argv);
                 _exit(127);
         }
         close(fds[1]);
@@ -61,6 +63,7 @@ static int run_box(const char *program, const char *ids, struct buf *out)
         close(fds[0]);
         if (pid > 0)
                 (void)waitpid(pid, &status, 0);
+        *ret_status = status;
         return pid > 0 ? 0 : EAGAIN;
 }
 
@@ -89,15 +92,17 @@ void doctor_sandbox(struct doctor_report *d)
 {
         CLEAN(buf_done) struct buf out = { .max = TEXT_MAX };
         const char *program = installed_box(&d->cli->arena);
+        const char *argv[] = { "berth-box", "--check", "--ids", ids_argument(d->cli), NULL };
         bool usable = true;
         char *rest, *line;
+        int status;
 
         if (!program) {
                 doctor_add(d, "sandbox", DOCTOR_MISSING, "berth-box is not beside berth",
                            "install both programs together");
                 return;
         }
-        if (run_box(program, ids_argument(d->cli), &out) != 0 || out.len == 0) {
+        if (run_check(program, argv, STDOUT_FILENO, &out, &status) != 0 || out.len == 0) {
                 doctor_add(d, "sandbox", DOCTOR_MISSING, "berth-box does not run",
                            "install the berth-box of this version");
                 return;
@@ -109,4 +114,26 @@ void doctor_sandbox(struct doctor_report *d)
                    usable ? "the built-in one works; it shares the kernel with the host"
                           : "the built-in one does not start here",
                    "mend what is missing above");
+}
+
+/* Workers of plugins: our own program tries, as it would confine one (plugin/confine.h). */
+void doctor_workers(struct doctor_report *d)
+{
+        static const char *const argv[] = { "berth-worker", "--check", NULL };
+        CLEAN(buf_done) struct buf out = { .max = TEXT_MAX };
+        const char *program = installed_program(&d->cli->arena);
+        int status = -1;
+
+        if (program && run_check(program, argv, STDERR_FILENO, &out, &status) == 0 && status == 0)
+                doctor_add(d, "plugin workers", DOCTOR_OK,
+                           geteuid() == 0 ? "confined: users, files and processes of their own"
+                                          : "confined: files and processes of their own, the user "
+                                            "of the daemon",
+                           NULL);
+        else
+                doctor_add(d, "plugin workers", DOCTOR_LIMITED,
+                           cli_printf(d->cli, "confined by Landlock and a filter only: %.*s",
+                                      (int)strcspn(buf_str(&out), "\n"), buf_str(&out)),
+                           "allow user namespaces, or mounts in the container; `berth plugin "
+                           "sandbox-check` shows what a worker can reach");
 }

@@ -68,7 +68,8 @@ struct settings {
         const char *plugin_paths;   /* further paths that workers may read; the same form */
         int64_t plugin_install_timeout_ms;
         enum plugin_box_use plugin_box;
-        bool plugin_confine;          /* Landlock for workers, where the kernel has it */
+        bool plugin_confine; /* workers have users and views of their own (plugin/confine.h) */
+        int64_t plugin_uid_first, plugin_uid_count; /* those users, of a daemon that is root */
         const char *trampoline;       /* our own program, to confine others; NULL: none */
         const char *examples_dir;     /* NULL: not installed */
         const char *secrets_provider; /* for secrets that name none; NULL: local_encrypted */

@@ -14,6 +14,7 @@
 #include "codec/toml.h"
 #include "core/sandboxes/host_ids.h"
 #include "daemon/trusted.h"
+#include "plugin/confine.h"
 
 /* Where one setting may come from. `seed` is the name that the seed's server reads, or NULL. */
 struct source {
@@ -439,6 +440,12 @@ static void load_plugin_settings(struct loader *l, struct config *c)
                        120000, 1000, 3600000);
         s->plugin_confine = flag_set(
                 l, (struct source){ "plugin_confine", "BERTH_PLUGIN_CONFINE", NULL }, true);
+        s->plugin_uid_first =
+                number(l, (struct source){ "plugin_uid_first", "BERTH_PLUGIN_UID_FIRST", NULL },
+                       CONFINE_UID_FIRST, 1000, UINT32_MAX - 1);
+        s->plugin_uid_count =
+                number(l, (struct source){ "plugin_uid_count", "BERTH_PLUGIN_UID_COUNT", NULL },
+                       CONFINE_UID_COUNT, 1, UINT32_MAX - s->plugin_uid_first);
         s->plugin_box = (enum plugin_box_use)word(
                 l, NULL, (struct source){ "plugin_box", "BERTH_PLUGIN_BOX", NULL }, uses,
                 PLUGIN_BOX_AUTO);

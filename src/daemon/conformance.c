@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "daemon/conformance.h"
 
+#include <limits.h>
 #include <sodium.h>
 #include <stdio.h>
 
@@ -143,23 +144,27 @@ static int read_config(struct conformance *c, struct err *err)
 static int prepare(struct conformance *c, const char *scratch, struct err *err)
 {
         struct arena *a = c->op.arena;
-        const char *node = getenv("BERTH_NODE"), *trampoline = installed_program(a);
+        const char *node = getenv("BERTH_NODE");
         struct plugin_tools tools = {
                 .node = node ? node : "node",
-                .trampoline = trampoline,
-                .confine = true,
+                .policy = &c->policy,
                 .scratch_dir = scratch,
                 .manifest_ms = MANIFEST_LIMIT_MS,
         };
-        struct plugin_host_config host = {
+        int r;
+
+        c->host_config = (struct plugin_host_config){
                 .node = node,
-                .trampoline = trampoline,
+                .policy = &c->policy,
                 .instance_id = "conformance",
                 .host_version = PLUGIN_HOST_VERSION,
-                .confine = true,
         };
-        int r = package_open(&c->op, &tools, c->options->path, c->options->path, &c->package, err);
-
+        c->policy = (struct confine_policy){ .trampoline = installed_program(a),
+                                             .confine = true,
+                                             .uid_first = CONFINE_UID_FIRST,
+                                             .uid_count = CONFINE_UID_COUNT };
+        pthread_mutex_init(&c->policy.lock, NULL);
+        r = package_open(&c->op, &tools, c->options->path, c->options->path, &c->package, err);
         if (r >= 0)
                 r = pick_driver(c, err);
         if (r >= 0)
@@ -174,6 +179,7 @@ static int prepare(struct conformance *c, const char *scratch, struct err *err)
                 .manifest = c->package.manifest,
                 .private_dir = arena_printf(a, "%s/worker", scratch),
                 .extra_reads = c->package.reads,
+                .copies = arena_printf(a, "%s/copies", scratch),
         };
         c->spec.env = plugin_env(&(struct plugin_env_spec){ .plugin_id = CONFORMANCE_PLUGIN,
                                                             .plugin_key = c->spec.plugin_key,
@@ -182,7 +188,7 @@ static int prepare(struct conformance *c, const char *scratch, struct err *err)
                                                             .private_dir = c->spec.private_dir,
                                                             .allowed = getenv("BERTH_PLUGIN_ENV") },
                                  a);
-        return plugin_host_new(&host, &c->host, err);
+        return plugin_host_new(&c->host_config, &c->host, err);
 }
 
 /* Running */
@@ -263,11 +269,13 @@ int conformance(const struct cli_conformance_options *options)
                                  .op = { .arena = &arena,
                                          .deadline_ms = clock_mono_ms() + RUN_LIMIT_MS } };
         struct op shield;
-        char *scratch;
+        char real[PATH_MAX], *scratch;
         int r;
 
         arena_init(&arena);
+        /* What a worker sees is decided by real paths. */
         scratch = mkdtemp(arena_printf(&arena, "%s/berth-conformance-XXXXXX", tmp ? tmp : "/tmp"));
+        scratch = scratch ? realpath(scratch, real) : NULL;
         r = sodium_init() < 0 || !scratch
                     ? err_set(&err, ERR_INTERNAL, "cannot make a temporary directory")
                     : prepare(&c, scratch, &err);

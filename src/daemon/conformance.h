@@ -20,6 +20,8 @@ struct conformance {
         const struct cli_conformance_options *options;
         struct op op;
         struct package package;
+        struct confine_policy policy;
+        struct plugin_host_config host_config;
         struct plugin_host *host;
         struct worker_spec spec;
         const char *driver;

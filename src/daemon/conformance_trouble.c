@@ -114,17 +114,17 @@ static int side_by_side(struct conformance *c, struct err *err)
         return r;
 }
 
-/* Hang: a worker that stands still, and goes on. */
+/* Hang: a worker that stands still with all its processes, and goes on. */
 static int hang(struct conformance *c, struct err *err)
 {
         pid_t pid = (pid_t)worker_pid(c);
         json_t *answer;
         int r;
 
-        if (pid <= 0 || kill(pid, SIGSTOP) < 0)
+        if (pid <= 0 || kill(-pid, SIGSTOP) < 0)
                 return err_set(err, ERR_PROVIDER, "the worker does not run");
         r = conformance_call(c, "health", NULL, 500, &answer, err);
-        (void)kill(pid, SIGCONT);
+        (void)kill(-pid, SIGCONT);
         if (r != ERR_TIMEOUT)
                 return err_set(err, ERR_PROVIDER, "it answered while it was stopped");
         err_clear(err);
@@ -213,15 +213,13 @@ struct raw {
 
 static int raw_start(struct conformance *c, struct raw *raw, struct err *err)
 {
-        size_t len = strlen(c->spec.entry);
-        bool is_js = len > 3 && (streq(c->spec.entry + len - 3, ".js") ||
-                                 streq(c->spec.entry + len - 4, ".mjs") ||
-                                 streq(c->spec.entry + len - 4, ".cjs"));
-        const char *node = getenv("BERTH_NODE") ? getenv("BERTH_NODE") : "node";
-        const char *const argv[] = { is_js ? "node" : c->spec.entry, is_js ? c->spec.entry : NULL,
-                                     NULL };
+        const char *const *argv;
+        const char *path;
         int in[2], out[2], r;
 
+        r = plugin_host_command(&c->op, &c->host_config, &c->spec, c->op.arena, &path, &argv, err);
+        if (r < 0)
+                return r;
         if (pipe2(in, O_CLOEXEC) < 0)
                 return err_sys(err, ERR_INTERNAL, errno, "pipe");
         if (pipe2(out, O_CLOEXEC) < 0) {
@@ -231,7 +229,7 @@ static int raw_start(struct conformance *c, struct raw *raw, struct err *err)
         }
         raw->in = in[1];
         raw->out = out[0];
-        r = proc_spawn(&(struct proc_spec){ .path = is_js ? node : c->spec.entry,
+        r = proc_spawn(&(struct proc_spec){ .path = path,
                                             .argv = argv,
                                             .env = c->spec.env,
                                             .cwd = c->spec.private_dir,

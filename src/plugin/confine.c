@@ -1,33 +1,30 @@
+/* The trampoline: its command line, the processes of a worker with a view, and giving up rights. */
 #define _GNU_SOURCE
 #include "plugin/confine.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/audit.h>
+#include <grp.h>
 #include <linux/capability.h>
-#include <linux/filter.h>
 #include <linux/landlock.h>
-#include <linux/seccomp.h>
+#include <poll.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
+#include "base/buf.h"
 #include "base/fd.h"
+#include "plugin/confine_internal.h"
+#include "rt/tool.h"
 
-#define ARGS_MAX       256
 #define OPEN_FILES_MAX 4096
-
-#ifdef __x86_64__
-#define NATIVE_ARCH AUDIT_ARCH_X86_64
-#else
-#define NATIVE_ARCH AUDIT_ARCH_AARCH64
-#endif
-#define X32_BIT 0x40000000U
+#define CHECK_LIMIT_MS 20000
+#define STATUS_FAILED  126
 
 /* In newer headers than Debian 12 has. */
 #define ACCESS_REFER     (UINT64_C(1) << 13) /* version 2 */
@@ -47,62 +44,155 @@ static const uint64_t access_file = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS
                                     LANDLOCK_ACCESS_FS_WRITE_FILE | ACCESS_TRUNCATE |
                                     ACCESS_IOCTL_DEV;
 
-/* What any program needs to start, to find hosts and to check certificates. */
-static const char *const system_reads[] = {
-        "/usr",
-        "/lib",
-        "/lib32",
-        "/lib64",
-        "/bin",
-        "/sbin",
-        "/proc",
-        "/sys/fs/cgroup",
-        "/sys/devices/system",
-        "/etc/ssl",
-        "/etc/pki",
-        "/etc/ca-certificates",
-        "/etc/crypto-policies",
-        "/etc/resolv.conf",
-        "/etc/hosts",
-        "/etc/host.conf",
-        "/etc/hostname",
-        "/etc/nsswitch.conf",
-        "/etc/gai.conf",
-        "/etc/services",
-        "/etc/protocols",
-        "/etc/passwd",
-        "/etc/group",
-        "/etc/localtime",
-        "/etc/ld.so.cache",
-        "/etc/os-release",
-        "/etc/alternatives",
-        "/etc/bash.bashrc",
-        "/etc/profile",
-        "/run/systemd/resolve",
-        "/dev/random",
-        "/dev/urandom",
-        NULL,
+/* What any program needs to start, to find hosts and to check certificates. Of /etc/ssl not the
+ * whole: it has private keys. */
+static const struct shown system_paths[] = {
+        { "/usr", NULL, SHOWN_READ },
+        { "/lib", NULL, SHOWN_READ },
+        { "/lib32", NULL, SHOWN_READ },
+        { "/lib64", NULL, SHOWN_READ },
+        { "/bin", NULL, SHOWN_READ },
+        { "/sbin", NULL, SHOWN_READ },
+        { "/sys/fs/cgroup", NULL, SHOWN_READ },
+        { "/sys/devices/system", NULL, SHOWN_READ },
+        { "/etc/ssl/certs", NULL, SHOWN_READ },
+        { "/etc/ssl/cert.pem", NULL, SHOWN_READ },
+        { "/etc/ssl/ca-bundle.pem", NULL, SHOWN_READ },
+        { "/etc/ssl/openssl.cnf", NULL, SHOWN_READ },
+        { "/var/lib/ca-certificates", NULL, SHOWN_READ },
+        { "/etc/pki/tls/certs", NULL, SHOWN_READ },
+        { "/etc/pki/tls/openssl.cnf", NULL, SHOWN_READ },
+        { "/etc/pki/ca-trust", NULL, SHOWN_READ },
+        { "/etc/ca-certificates", NULL, SHOWN_READ },
+        { "/etc/crypto-policies", NULL, SHOWN_READ },
+        { "/etc/resolv.conf", NULL, SHOWN_READ },
+        { "/etc/hosts", NULL, SHOWN_READ },
+        { "/etc/host.conf", NULL, SHOWN_READ },
+        { "/etc/hostname", NULL, SHOWN_READ },
+        { "/etc/nsswitch.conf", NULL, SHOWN_READ },
+        { "/etc/gai.conf", NULL, SHOWN_READ },
+        { "/etc/services", NULL, SHOWN_READ },
+        { "/etc/protocols", NULL, SHOWN_READ },
+        { "/etc/passwd", NULL, SHOWN_READ },
+        { "/etc/group", NULL, SHOWN_READ },
+        { "/etc/localtime", NULL, SHOWN_READ },
+        { "/etc/ld.so.cache", NULL, SHOWN_READ },
+        { "/etc/os-release", NULL, SHOWN_READ },
+        { "/etc/alternatives", NULL, SHOWN_READ },
+        { "/etc/bash.bashrc", NULL, SHOWN_READ },
+        { "/etc/profile", NULL, SHOWN_READ },
+        { "/run/systemd/resolve", NULL, SHOWN_READ },
+        { "/dev/random", NULL, SHOWN_DEVICE },
+        { "/dev/urandom", NULL, SHOWN_DEVICE },
+        { "/dev/null", NULL, SHOWN_DEVICE },
+        { "/dev/zero", NULL, SHOWN_DEVICE },
+        { "/dev/full", NULL, SHOWN_DEVICE },
 };
-static const char *const system_writes[] = { "/dev/null", "/dev/zero", "/dev/full", NULL };
 
 /* The host's side */
 
-const char *const *confine_argv(const struct confinement *c, struct arena *arena)
+bool confine_has_users(const struct confine_policy *policy)
 {
-        const char **argv = arena_alloc(arena, (ARGS_MAX + 8) * sizeof(*argv));
+        return policy->confine && policy->uid_count > 0 && geteuid() == 0;
+}
+
+/* BERTH_TEST_NO_VIEW: tests see what is left where there can be none. */
+static bool is_view_forbidden(void)
+{
+#ifdef BERTH_FAULTS
+        return getenv("BERTH_TEST_NO_VIEW") != NULL;
+#else
+        return false;
+#endif
+}
+
+static void keep_last_line(void *ctx, const char *line)
+{
+        struct confine_policy *policy = ctx;
+
+        snprintf(policy->view_failure, sizeof(policy->view_failure), "%s", line);
+}
+
+bool confine_has_view(const struct op *op, struct confine_policy *policy)
+{
+        const char *const argv[] = { PLUGIN_TRAMPOLINE, "--check", NULL };
+        const char *const env[] = { NULL };
+        CLEAN(buf_done) struct buf out = { .max = 4096 };
+        struct proc_status status = { 0 };
+        bool works;
+
+        if (!policy->confine || is_view_forbidden())
+                return false;
+        pthread_mutex_lock(&policy->lock);
+        if (policy->view == VIEW_UNKNOWN && tool_run(op,
+                                                     &(struct tool){ .path = policy->trampoline,
+                                                                     .argv = argv,
+                                                                     .env = env,
+                                                                     .cwd = "/",
+                                                                     .limit_ms = CHECK_LIMIT_MS,
+                                                                     .out = &out,
+                                                                     .line = keep_last_line,
+                                                                     .ctx = policy },
+                                                     &status, NULL) >= 0)
+                policy->view = status.exit_code == 0 ? VIEW_WORKS : VIEW_FAILS;
+        works = policy->view == VIEW_WORKS;
+        pthread_mutex_unlock(&policy->lock);
+        return works;
+}
+
+/* An interpreter outside /usr has its libraries beside its bin directory. Nothing else of that
+ * prefix: it may be somebody's home. */
+static const char *libraries_of(const char *program, struct arena *arena)
+{
+        const char *slash = strrchr(program, '/');
+        size_t dir = slash ? (size_t)(slash - program) : 0;
+
+        if (dir < strlen("/bin") || strncmp(slash - strlen("/bin"), "/bin", strlen("/bin")) != 0)
+                return NULL;
+        return arena_printf(arena, "%.*s/lib", (int)(dir - strlen("/bin")), program);
+}
+
+const char *const *confine_argv(const struct op *op, struct confine_policy *policy,
+                                const struct confinement *c, const char *const *probes,
+                                struct arena *arena)
+{
+        const char **argv = arena_alloc(arena, 2 * SHOWN_MAX * sizeof(*argv));
+        const char *libraries = libraries_of(c->program, arena);
         size_t n = 0;
 
         argv[n++] = PLUGIN_TRAMPOLINE;
         argv[n++] = arena_printf(arena, "--parent=%d", (int)getpid());
-        if (c->landlock) {
-                argv[n++] = arena_printf(arena, "--read=%s", c->root);
+        if (!policy->confine) {
+                argv[n++] = "--open-files";
+        } else {
+                argv[n++] = "--landlock";
+                if (confine_has_view(op, policy))
+                        argv[n++] = "--view";
+                if (c->uid)
+                        argv[n++] = arena_printf(arena, "--uid=%u", (unsigned)c->uid);
+                for (const char *const *p = policy->never_shown; p && *p; p++)
+                        argv[n++] = arena_printf(arena, "--never=%s", *p);
                 argv[n++] = arena_printf(arena, "--write=%s", c->private_dir);
-                for (const char *const *p = c->extra_reads; p && *p && n < ARGS_MAX; p++)
-                        argv[n++] = arena_printf(arena, "--read=%s", *p);
+                if (c->entry)
+                        argv[n++] = arena_printf(arena, "--read=%s", c->program);
+                if (c->entry && libraries)
+                        argv[n++] = arena_printf(arena, "--read=%s", libraries);
         }
+        for (const struct confine_path *p = c->reads;
+             policy->confine && p && p->path && n < 2 * SHOWN_MAX - 64; p++) {
+                if (p->copy)
+                        argv[n++] = arena_printf(arena, "--copy=%s", p->copy);
+                argv[n++] = arena_printf(arena, "--read=%s", p->path);
+        }
+        if (probes)
+                argv[n++] = "--probe";
         argv[n++] = "--";
-        argv[n++] = c->program;
-        argv[n++] = c->entry;
+        if (!probes) {
+                argv[n++] = c->program;
+                argv[n++] = c->entry;
+        }
+        for (; probes && *probes && n < 2 * SHOWN_MAX - 1; probes++)
+                argv[n++] = *probes;
         argv[n] = NULL;
         return argv;
 }
@@ -115,20 +205,71 @@ int confine_landlock_version(void)
         return version > 0 ? (int)version : 0;
 }
 
-/* The trampoline's side. It is a process of one thread that is about to exec, and says what goes
- * wrong on standard error, which the host keeps. */
+/* The trampoline's side */
 
 bool confine_is_trampoline(const char *argv0)
 {
         return argv0 && streq(argv0, PLUGIN_TRAMPOLINE);
 }
 
-static int complain(const char *what, const char *about)
+int confine_complain(const char *what, const char *about)
 {
         fprintf(stderr, "berth-worker: %s%s%s: %s\n", what, about ? " " : "", about ? about : "",
                 strerror(errno));
         return -1;
 }
+
+static void add_shown(struct trampoline *t, const char *path, const char *copy, enum shown_how how)
+{
+        if (t->n_shown < SHOWN_MAX)
+                t->shown[t->n_shown++] = (struct shown){ path, copy, how };
+}
+
+/* The value of --NAME=VALUE, or NULL when it is another option. */
+static const char *option_value(const char *arg, const char *name)
+{
+        return str_starts(arg, name) ? arg + strlen(name) : NULL;
+}
+
+static bool read_options(struct trampoline *t, int argc, char **argv)
+{
+        const char *value, *copy = NULL;
+        int i;
+
+        for (size_t k = 0; k < ARRAY_LEN(system_paths); k++)
+                t->shown[t->n_shown++] = system_paths[k];
+        for (i = 1; i < argc && !streq(argv[i], "--"); i++) {
+                if ((value = option_value(argv[i], "--parent=")))
+                        t->parent = (pid_t)strtol(value, NULL, 10);
+                else if ((value = option_value(argv[i], "--uid=")))
+                        t->uid = (uid_t)strtoul(value, NULL, 10);
+                else if ((value = option_value(argv[i], "--copy=")))
+                        copy = value;
+                else if ((value = option_value(argv[i], "--never=")))
+                        add_shown(t, value, NULL, SHOWN_NEVER);
+                else if ((value = option_value(argv[i], "--write=")))
+                        add_shown(t, t->private_dir = value, NULL, SHOWN_WRITE);
+                else if ((value = option_value(argv[i], "--read="))) {
+                        add_shown(t, value, copy, SHOWN_READ);
+                        copy = NULL;
+                } else if (streq(argv[i], "--check"))
+                        t->check = t->view = true;
+                else if (streq(argv[i], "--view"))
+                        t->view = true;
+                else if (streq(argv[i], "--landlock"))
+                        t->landlock = true;
+                else if (streq(argv[i], "--open-files"))
+                        t->open_files = true;
+                else if (streq(argv[i], "--probe"))
+                        t->probe = true;
+                else
+                        return false;
+        }
+        t->program = argv + i + (i < argc);
+        return t->check || t->probe || *t->program;
+}
+
+/* Landlock */
 
 static uint64_t handled_access(int version)
 {
@@ -144,7 +285,7 @@ static uint64_t handled_access(int version)
 }
 
 /* What is not there cannot be read, and needs no rule. */
-static int allow(int ruleset, const char *path, uint64_t access)
+static int landlock_allow(int ruleset, const char *path, uint64_t access)
 {
         CLEAN(cleanup_fd) int fd = open(path, O_PATH | O_CLOEXEC);
         struct landlock_path_beneath_attr rule = { .parent_fd = fd };
@@ -153,40 +294,16 @@ static int allow(int ruleset, const char *path, uint64_t access)
         if (fd < 0)
                 return errno == ENOENT || errno == ENOTDIR || errno == EACCES
                                ? 0
-                               : complain("open", path);
+                               : confine_complain("open", path);
         if (fstat(fd, &st) < 0)
-                return complain("look at", path);
+                return confine_complain("look at", path);
         rule.allowed_access = S_ISDIR(st.st_mode) ? access : access & access_file;
         if (syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0)
-                return complain("allow", path);
+                return confine_complain("allow", path);
         return 0;
 }
 
-static int allow_all(int ruleset, const char *const *paths, uint64_t access)
-{
-        int r = 0;
-
-        for (; r >= 0 && *paths; paths++)
-                r = allow(ruleset, *paths, access);
-        return r;
-}
-
-/* An interpreter outside /usr has its files in the prefix that its bin directory is in. */
-static int allow_prefix(int ruleset, const char *program)
-{
-        char prefix[4096];
-
-        snprintf(prefix, sizeof(prefix), "%s", program);
-        for (int i = 0; i < 2; i++) {
-                char *slash = strrchr(prefix, '/');
-
-                if (slash)
-                        *slash = '\0';
-        }
-        return allow(ruleset, prefix[0] ? prefix : program, access_read);
-}
-
-static int make_ruleset(int version, uint64_t *ret_handled)
+static int landlock_ruleset(int version, uint64_t *ret_handled)
 {
         struct ruleset_attr attr = { .handled_access_fs = handled_access(version) };
         size_t size = version >= 6   ? sizeof(attr)
@@ -199,7 +316,7 @@ static int make_ruleset(int version, uint64_t *ret_handled)
         return (int)syscall(SYS_landlock_create_ruleset, &attr, size, 0);
 }
 
-static int restrict_files(char **options, const char *program)
+static int restrict_files(const struct trampoline *t)
 {
         CLEAN(cleanup_fd) int ruleset = -1;
         int version = confine_landlock_version(), r;
@@ -207,24 +324,27 @@ static int restrict_files(char **options, const char *program)
 
         if (version == 0)
                 return 0;
-        ruleset = make_ruleset(version, &handled);
+        ruleset = landlock_ruleset(version, &handled);
         if (ruleset < 0)
-                return complain("landlock", NULL);
-        r = allow_all(ruleset, system_reads, access_read);
-        if (r >= 0)
-                r = allow_all(ruleset, system_writes, access_read | LANDLOCK_ACCESS_FS_WRITE_FILE);
-        if (r >= 0)
-                r = allow_prefix(ruleset, program);
-        for (; r >= 0 && *options; options++) {
-                if (str_starts(*options, "--read="))
-                        r = allow(ruleset, *options + strlen("--read="), access_read);
-                else if (str_starts(*options, "--write="))
-                        r = allow(ruleset, *options + strlen("--write="), handled);
+                return confine_complain("landlock", NULL);
+        r = landlock_allow(ruleset, "/proc", access_read);
+        for (size_t i = 0; r >= 0 && i < t->n_shown; i++) {
+                const struct shown *s = &t->shown[i];
+
+                if (s->how == SHOWN_READ)
+                        r = landlock_allow(ruleset, s->path, access_read);
+                else if (s->how == SHOWN_WRITE)
+                        r = landlock_allow(ruleset, s->path, handled);
+                else if (s->how == SHOWN_DEVICE)
+                        r = landlock_allow(ruleset, s->path,
+                                           access_read | LANDLOCK_ACCESS_FS_WRITE_FILE);
         }
         if (r >= 0 && syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
-                r = complain("landlock", NULL);
+                r = confine_complain("landlock", NULL);
         return r;
 }
+
+/* Giving up rights */
 
 static int limit_self(void)
 {
@@ -237,86 +357,189 @@ static int limit_self(void)
         }
         umask(077);
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-                return complain("no new privileges", NULL);
+                return confine_complain("no new privileges", NULL);
         return 0;
 }
 
-/* As root a program could read the memory and the environment of every other one: Landlock stands
- * in the way of tracing, but the kernel lets CAP_PERFMON past it. What is kept lets it read a
- * package that belongs to somebody else. Without capabilities there is nothing to drop. */
-static int drop_capabilities(void)
+/* Which capabilities are left. None, but
+ *   with all files open to it, root keeps its way past modes;
+ *   without a view another user could not reach its package in a directory of root: it may search
+ *   and read, and Landlock says where. */
+static uint32_t kept_capabilities(const struct trampoline *t)
 {
-        const uint32_t kept = (1u << CAP_DAC_OVERRIDE) | (1u << CAP_DAC_READ_SEARCH);
+        if (t->open_files)
+                return (1u << CAP_DAC_OVERRIDE) | (1u << CAP_DAC_READ_SEARCH);
+        return t->view || geteuid() != 0 ? 0 : 1u << CAP_DAC_READ_SEARCH;
+}
+
+static int become_user(uid_t uid)
+{
+        if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 ||
+            setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0)
+                return confine_complain("become the user of the worker", NULL);
+        return 0;
+}
+
+static int drop_rights(const struct trampoline *t)
+{
+        const uint32_t kept = kept_capabilities(t);
         struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
         struct __user_cap_data_struct data[2] = { { 0 } };
 
         for (int cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
                 if (cap >= 32 || !(kept & (1u << cap)))
                         (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+        if (t->uid && become_user(t->uid) < 0)
+                return -1;
         if (syscall(SYS_capget, &header, data) < 0)
-                return complain("capabilities", NULL);
+                return confine_complain("capabilities", NULL);
         data[0].permitted &= kept;
-        data[0].effective &= kept;
-        data[0].inheritable = data[1].inheritable = 0;
-        data[1].permitted = data[1].effective = 0;
+        data[0].effective = data[0].permitted;
+        data[0].inheritable = t->uid ? data[0].permitted : 0;
+        data[1].permitted = data[1].effective = data[1].inheritable = 0;
         if (syscall(SYS_capset, &header, data) < 0)
-                return complain("capabilities", NULL);
+                return confine_complain("capabilities", NULL);
+        for (int cap = 0; t->uid && cap < 32; cap++)
+                if ((data[0].permitted & (1u << cap)) &&
+                    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap, 0, 0) < 0)
+                        return confine_complain("capabilities", NULL);
         return 0;
 }
 
-/* The daemon's own socket knows its user by his id, which a worker has too, and Landlock does not
- * stand before sockets with a path. So there are none; pairs are there for a worker's children, and
- * io_uring, which could make one without asking, is not. Other ABIs have other numbers. */
-static int restrict_sockets(void)
+/* From here on this process is the worker. */
+static int become_worker(const struct trampoline *t)
 {
-        static struct sock_filter filter[] = {
-                BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
-                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, NATIVE_ARCH, 0, 6),
-                BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-                BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, X32_BIT, 4, 0),
-                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 3, 0),
-                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 4),
-                BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
-                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, 1, 2),
-                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES),
-                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-        };
-        struct sock_fprog program = { ARRAY_LEN(filter), filter };
-
-        if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) < 0)
-                return complain("seccomp", NULL);
-        return 0;
+        if (limit_self() < 0 || (t->landlock && restrict_files(t) < 0) || drop_rights(t) < 0)
+                return STATUS_FAILED;
+        (void)syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0);
+        if (filter_install(t) < 0)
+                return STATUS_FAILED;
+        if (t->probe)
+                return probe_main(t);
+        execv(t->program[0], t->program);
+        if (errno == ENOENT || errno == EACCES)
+                fprintf(stderr,
+                        "berth-worker: start %s: %s; when its #! line names an interpreter outside "
+                        "/usr, name that one's directory in plugin_paths\n",
+                        t->program[0], strerror(errno));
+        else
+                (void)confine_complain("start", t->program[0]);
+        return 127;
 }
+
+/* A worker with a view: three processes
+ *
+ *   the leader   what the host started and signals. Stays on the host, passes signals on, and ends
+ *                as the worker did.
+ *   the first    of the new namespace of processes. Collects whatever loses its parent there. Its
+ *                end, which is that of the leader, is the end of all.
+ *   the worker
+ *
+ * The worker cannot be the first one itself: the kernel keeps signals from that one. */
+
+static const int passed_on[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 };
 
 /* A worker that does not look at its standard input would outlive a daemon that was killed. */
-static bool die_with(long parent)
+static int die_with_parent(void)
 {
-        return prctl(PR_SET_PDEATHSIG, SIGKILL) >= 0 && getppid() == parent;
+        return prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+/* Nobody is told by a pipe that it closed while one of us holds it. */
+static void let_go_of_streams(void)
+{
+        (void)syscall(SYS_close_range, STDIN_FILENO, ~0U, 0);
+}
+
+static _Noreturn void run_first(int leader)
+{
+        struct pollfd gone = { .fd = leader, .events = POLLIN };
+        sigset_t child;
+
+        /* A leader that died before this process was tied to it sends no signal any more. */
+        if (die_with_parent() < 0 || poll(&gone, 1, 0) != 0)
+                _exit(STATUS_FAILED);
+        let_go_of_streams();
+        sigemptyset(&child);
+        sigaddset(&child, SIGCHLD);
+        while (true) {
+                while (waitpid(-1, NULL, WNOHANG) > 0)
+                        ;
+                (void)sigwaitinfo(&child, NULL);
+        }
+}
+
+static _Noreturn void end_like(int status)
+{
+        sigset_t none;
+
+        if (WIFSIGNALED(status)) {
+                sigemptyset(&none);
+                (void)signal(WTERMSIG(status), SIG_DFL);
+                (void)sigprocmask(SIG_SETMASK, &none, NULL);
+                (void)raise(WTERMSIG(status));
+        }
+        _exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
+}
+
+static _Noreturn void lead(pid_t worker, const sigset_t *awaited)
+{
+        int status, signal;
+
+        let_go_of_streams();
+        while (waitpid(worker, &status, WNOHANG) == 0) {
+                signal = sigwaitinfo(awaited, NULL);
+                if (signal > 0 && signal != SIGCHLD)
+                        (void)kill(worker, signal);
+        }
+        end_like(status);
+}
+
+static int run_view(const struct trampoline *t)
+{
+        CLEAN(cleanup_fd) int self = (int)syscall(SYS_pidfd_open, getpid(), 0);
+        sigset_t awaited, none;
+        pid_t first, worker;
+
+        sigemptyset(&none);
+        sigemptyset(&awaited);
+        sigaddset(&awaited, SIGCHLD);
+        for (size_t i = 0; i < ARRAY_LEN(passed_on); i++)
+                sigaddset(&awaited, passed_on[i]);
+        (void)sigprocmask(SIG_BLOCK, &awaited, NULL);
+        if (self < 0) {
+                (void)confine_complain("pidfd_open", NULL);
+                return STATUS_FAILED;
+        }
+        if (view_leave_host() < 0)
+                return STATUS_FAILED;
+        /* All three, until the worker is another program: their /proc/PID leads to the host. */
+        (void)prctl(PR_SET_DUMPABLE, 0);
+        first = fork();
+        if (first == 0)
+                run_first(self);
+        worker = first < 0 ? -1 : fork();
+        if (worker == 0) {
+                (void)sigprocmask(SIG_SETMASK, &none, NULL);
+                _exit(view_enter(t) < 0 ? STATUS_FAILED : t->check ? 0 : become_worker(t));
+        }
+        if (worker < 0) {
+                (void)confine_complain("fork", NULL);
+                return STATUS_FAILED;
+        }
+        lead(worker, &awaited);
 }
 
 int confine_main(int argc, char **argv)
 {
-        bool landlock = false;
-        long parent = 0;
-        int i;
+        static struct trampoline t;
 
-        for (i = 1; i < argc && !streq(argv[i], "--"); i++) {
-                if (str_starts(argv[i], "--parent="))
-                        parent = strtol(argv[i] + strlen("--parent="), NULL, 10);
-                else
-                        landlock = true;
-        }
-        if (i + 1 >= argc) {
+        (void)syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0);
+        if (!read_options(&t, argc, argv)) {
                 fprintf(stderr, "berth-worker: not meant to be started by hand\n");
-                return 126;
+                return STATUS_FAILED;
         }
-        argv[i] = NULL;
-        if (!die_with(parent) || limit_self() < 0 ||
-            (landlock && restrict_files(argv + 1, argv[i + 1]) < 0) || drop_capabilities() < 0 ||
-            restrict_sockets() < 0)
-                return 126;
-        execv(argv[i + 1], argv + i + 1);
-        (void)complain("start", argv[i + 1]);
-        return 127;
+        if (die_with_parent() < 0 || (t.parent && getppid() != t.parent))
+                return STATUS_FAILED;
+        return t.view ? run_view(&t) : become_worker(&t);
 }

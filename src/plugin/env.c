@@ -81,5 +81,7 @@ const char *const *plugin_env(const struct plugin_env_spec *spec, struct arena *
         if (spec->private_dir)
                 put(&l, "TMPDIR", arena_printf(arena, "%s/tmp", spec->private_dir));
         plugin_setting_each(spec->allowed, spec->plugin_key, arena, allow, &l);
+        if (spec->private_dir && !has_name(&l, "HOME"))
+                put(&l, "HOME", spec->private_dir);
         return l.items;
 }

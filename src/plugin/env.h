@@ -1,7 +1,7 @@
 /* The environment of a worker: built from nothing, never inherited. A fixed table (PATH, NODE_PATH,
- * PAPERCLIP_PLUGIN_ID, NODE_ENV, TZ, PAPERCLIP_DEPLOYMENT_MODE and _EXPOSURE), TMPDIR in the
- * worker's own directory because it may not write elsewhere, and what the operator allowed.
- * Operation threads. */
+ * PAPERCLIP_PLUGIN_ID, NODE_ENV, TZ, PAPERCLIP_DEPLOYMENT_MODE and _EXPOSURE), TMPDIR and
+ * HOME in the worker's own directory because it may not write elsewhere, and what the operator
+ * allowed, HOME among it if he wants. Operation threads. */
 #ifndef BERTH_PLUGIN_ENV_H
 #define BERTH_PLUGIN_ENV_H
 
@@ -10,7 +10,7 @@
 struct plugin_env_spec {
         const char *plugin_id, *plugin_key;
         const char *deployment_mode, *deployment_exposure; /* NULL: empty */
-        const char *private_dir;                           /* NULL: no TMPDIR */
+        const char *private_dir;                           /* NULL: no TMPDIR and HOME */
         const char *allowed; /* see plugin_setting_each(); names of variables; NULL: none */
 };
 

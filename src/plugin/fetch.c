@@ -228,5 +228,5 @@ int package_fetch(struct op *op, const struct plugin_tools *tools, const char *p
                 return err_set(err, ERR_INVALID,
                                "Package directory not found after installation: %s",
                                package_root(op->arena, prefix, name));
-        return 0;
+        return tree_open_up(op, prefix, err); /* a worker may have a user of its own */
 }

@@ -193,7 +193,9 @@ int plugin_host_start(struct op *op, struct plugin_host *host, const struct work
                 r = worker_new(host, &host->config, spec, &w, err);
         if (r < 0)
                 return r;
-        r = enter(host, w, err);
+        r = worker_prepare(op, w, spec, err);
+        if (r >= 0)
+                r = enter(host, w, err);
         if (r < 0) {
                 worker_free(w);
                 return r;

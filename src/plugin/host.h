@@ -18,6 +18,7 @@
 #define BERTH_PLUGIN_HOST_H
 
 #include "codec/json.h"
+#include "plugin/confine.h"
 #include "rt/op.h"
 
 #define PLUGIN_CALL_MS       30000
@@ -52,6 +53,8 @@ struct worker_spec {
         const char *const *env;         /* NAME=value, complete; from plugin_env() */
         const char *private_dir;        /* the worker's own directory; made when missing */
         const char *const *extra_reads; /* more paths it may read; NULL-terminated, may be NULL */
+        const char *copies;        /* a directory for those that its user has to get a copy of */
+        const char *const *probes; /* instead of running it: confine_argv(); NULL: none */
 };
 
 /* How long things may take, in milliseconds; 0 stands for the value in the comment. */
@@ -70,11 +73,10 @@ struct worker_times {
 };
 
 struct plugin_host_config {
-        const char *node;       /* path of the interpreter; NULL: node in PATH */
-        const char *trampoline; /* program that confines and execs (plugin/confine.h); NULL: none */
-        const char *instance_id; /* for initialize */
+        const char *node;              /* path of the interpreter; NULL: node in PATH */
+        struct confine_policy *policy; /* NULL: workers are not confined */
+        const char *instance_id;       /* for initialize */
         const char *host_version;
-        bool confine; /* Landlock where the kernel has it */
         struct worker_times times;
         void *ctx;
         /* A line of log; bounded, rate-limited and redacted already. meta may be NULL. */
@@ -101,6 +103,12 @@ struct plugin_call {
         void (*late)(void *ctx, const json_t *result);
         void *ctx;
 };
+
+/* Operation: prepare the files of a worker, and say how it is started: for whoever talks to one
+ * itself, and for the probes. In the arena. */
+int plugin_host_command(const struct op *op, const struct plugin_host_config *config,
+                        const struct worker_spec *spec, struct arena *arena, const char **ret_path,
+                        const char *const **ret_argv, struct err *err);
 
 int plugin_host_new(const struct plugin_host_config *config, struct plugin_host **ret,
                     struct err *err);

@@ -10,7 +10,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/uuid.h"
-#include "plugin/confine.h"
+#include "plugin/files.h"
 #include "plugin/package.h"
 #include "rt/tool.h"
 
@@ -39,6 +39,7 @@ struct eval {
         struct op *op;
         const struct plugin_tools *tools;
         const char *dir, *script; /* the scratch directory and the script in it */
+        const char *copies;       /* of files that its user may not read */
         const char *mark;
         struct buf errors; /* the last lines of standard error */
 };
@@ -62,6 +63,7 @@ static int write_script(struct eval *e, const char *file, struct err *err)
         e->mark = arena_strdup(a, mark);
         e->dir = arena_printf(a, "%s/manifest-%s", e->tools->scratch_dir, id.s);
         e->script = arena_printf(a, "%s/eval.mjs", e->dir);
+        e->copies = arena_printf(a, "%s.copies", e->dir);
         text = arena_printf(a, script, quoted(a, file), quoted(a, mark));
         r = path_make_dirs(e->dir, 0700, err);
         if (r >= 0)
@@ -145,25 +147,18 @@ static const char *find_program(struct arena *a, const char *name)
         return NULL;
 }
 
-static int run_node(struct eval *e, const char *root, const char *const *reads, struct buf *out,
+static int run_node(struct eval *e, const char *const *reads, struct buf *out,
                     struct proc_status *ret, struct err *err)
 {
         static const char *const env[] = { "NODE_ENV=production", "TZ=UTC",
                                            "NODE_OPTIONS=--max-old-space-size=256", NULL };
         const char *node = find_program(e->op->arena, e->tools->node);
-        const char *trampoline = e->tools->trampoline;
+        struct confine_policy *policy = e->tools->policy;
         const char *const argv[] = { "node", e->script, NULL };
-        struct confinement confinement = {
-                .program = node,
-                .entry = e->script,
-                .root = root,
-                .private_dir = e->dir,
-                .extra_reads = reads,
-                .landlock = e->tools->confine,
-        };
+        struct confinement c = { .program = node, .entry = e->script, .private_dir = e->dir };
         struct tool tool = {
-                .path = trampoline ? trampoline : node,
-                .argv = trampoline ? confine_argv(&confinement, e->op->arena) : argv,
+                .path = policy ? policy->trampoline : node,
+                .argv = argv,
                 .env = env,
                 .cwd = e->dir,
                 .limit_ms = e->tools->manifest_ms,
@@ -171,18 +166,27 @@ static int run_node(struct eval *e, const char *root, const char *const *reads, 
                 .line = keep_error,
                 .ctx = e,
         };
-        int r;
+        int r = 0;
 
         if (!node)
                 return err_set(err, ERR_INVALID,
                                "%s was not found; install node, or name it with the setting node",
                                e->tools->node);
+        if (policy) {
+                r = files_own_dir(e->op, policy, e->dir, e->dir, &c.uid, err);
+                if (r >= 0)
+                        r = files_for_reading(e->op, policy, c.uid, reads, e->copies, e->op->arena,
+                                              &c.reads, err);
+                if (r < 0)
+                        return r;
+                tool.argv = confine_argv(e->op, policy, &c, NULL, e->op->arena);
+        }
         r = tool_run(e->op, &tool, ret, err);
         return r == ERR_TIMEOUT || r == ERR_TOO_LARGE ? ERR_INVALID : r;
 }
 
-static int eval_module(struct eval *e, const char *root, const char *const *reads, const char *file,
-                       json_t **ret, struct err *err)
+static int eval_module(struct eval *e, const char *const *reads, const char *file, json_t **ret,
+                       struct err *err)
 {
         CLEAN(buf_done) struct buf out;
         struct proc_status status = { 0 };
@@ -190,7 +194,7 @@ static int eval_module(struct eval *e, const char *root, const char *const *read
 
         buf_init(&out, MANIFEST_MAX_BYTES + NOISE_MAX);
         if (r >= 0)
-                r = run_node(e, root, reads, &out, &status, err);
+                r = run_node(e, reads, &out, &status, err);
         if (r >= 0)
                 r = read_answer(e, &out, &status, ret, err);
         return r;
@@ -213,8 +217,8 @@ static bool ends_with(const char *s, const char *end)
         return n >= m && streq(s + n - m, end);
 }
 
-int manifest_eval(struct op *op, const struct plugin_tools *tools, const char *root,
-                  const char *const *reads, const char *file, json_t **ret, struct err *err)
+int manifest_eval(struct op *op, const struct plugin_tools *tools, const char *const *reads,
+                  const char *file, json_t **ret, struct err *err)
 {
         struct eval e = { .op = op, .tools = tools };
         struct op shield;
@@ -222,10 +226,12 @@ int manifest_eval(struct op *op, const struct plugin_tools *tools, const char *r
 
         if (ends_with(file, ".json"))
                 return read_json(file, ret, err);
-        r = eval_module(&e, root, reads, file, ret, err);
+        r = eval_module(&e, reads, file, ret, err);
         shield = op_shield(op, 10000);
-        if (e.dir)
+        if (e.dir) {
                 (void)tree_remove(&shield, e.dir, NULL);
+                (void)tree_remove(&shield, e.copies, NULL);
+        }
         buf_done(&e.errors);
         return r;
 }

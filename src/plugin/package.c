@@ -148,7 +148,7 @@ static int load_manifest(struct op *op, const struct plugin_tools *tools, struct
 
         if (r < 0)
                 return r;
-        r = manifest_eval(op, tools, p->root, p->reads, file, &given, err);
+        r = manifest_eval(op, tools, p->reads, file, &given, err);
         if (r < 0)
                 return err_wrap(err, r, "Failed to load manifest module at %s", file);
         p->warnings = keep(op->arena, json_array());

@@ -9,17 +9,17 @@
 #ifndef BERTH_PLUGIN_PACKAGE_H
 #define BERTH_PLUGIN_PACKAGE_H
 
+#include "plugin/confine.h"
 #include "plugin/manifest.h"
 #include "plugin/tree.h"
 
 /* The programs that we need, and where they may work. */
 struct plugin_tools {
-        const char *node, *npm;  /* paths, or names to be looked up in PATH */
-        const char *trampoline;  /* plugin/confine.h; NULL: none */
-        bool confine;            /* Landlock, where the kernel has it */
-        const char *scratch_dir; /* exists, ours */
-        int64_t fetch_ms;        /* what npm may take */
-        int64_t manifest_ms;     /* what evaluating a manifest may take */
+        const char *node, *npm;        /* paths, or names to be looked up in PATH */
+        struct confine_policy *policy; /* NULL: no program is confined */
+        const char *scratch_dir;       /* exists, ours */
+        int64_t fetch_ms;              /* what npm may take */
+        int64_t manifest_ms;           /* what evaluating a manifest may take */
 };
 
 typedef void (*plugin_progress_fn)(void *ctx, const char *line);
@@ -57,10 +57,10 @@ int package_find_entry(struct arena *arena, const char *root, const json_t *mani
 /* node_modules directories above a local package, where node looks too. NULL-terminated. */
 const char *const *package_find_reads(struct arena *arena, const char *base, const char *root);
 
-/* Evaluate the module `file` of the package at `root` in a short-lived process and parse what it
+/* Evaluate the module `file` in a short-lived process that may read `reads`, and parse what it
  * exports. A .json file is only read. *ret is a new reference. The texts of errors do not name the
  * file. */
-int manifest_eval(struct op *op, const struct plugin_tools *tools, const char *root,
-                  const char *const *reads, const char *file, json_t **ret, struct err *err);
+int manifest_eval(struct op *op, const struct plugin_tools *tools, const char *const *reads,
+                  const char *file, json_t **ret, struct err *err);
 
 #endif

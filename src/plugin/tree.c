@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -257,6 +258,243 @@ static int remove_at(const struct op *op, int at, const char *name, int depth, s
 int tree_remove(const struct op *op, const char *path, struct err *err)
 {
         return remove_at(op, AT_FDCWD, path, 0, err);
+}
+
+/* For another user: one walk, what is done with each entry, and where a copy goes */
+
+struct walk {
+        const struct op *op;
+        int (*visit)(struct walk *w, int at, const char *name, const struct stat *st,
+                     struct err *err);
+        const char *const *without; /* directories; NULL: none */
+        uid_t owner;
+        int to; /* the directory of the copy; -1: there is none */
+        int64_t files, bytes;
+        int depth;
+        bool all; /* there are no limits: what is too deep is left alone */
+};
+
+static int walk_entry(struct walk *w, int at, const char *name, struct err *err);
+
+static int walk_below(struct walk *w, int at, const char *name, struct err *err)
+{
+        CLEAN(names_done) struct names names = { 0 };
+        CLEAN(cleanup_fd) int fd = -1;
+        int r;
+
+        if (w->depth >= TREE_MAX_DEPTH)
+                return w->all ? 0 : err_set(err, ERR_TOO_LARGE, "%s is too deep", name);
+        r = open_dir(at, name, &fd, err);
+        if (r >= 0)
+                r = read_names(fd, w->all ? SIZE_MAX : TREE_MAX_FILES, &names, err);
+        w->depth++;
+        for (size_t i = 0; r == 0 && i < names.n; i++)
+                r = walk_entry(w, fd, names.list[i], err);
+        w->depth--;
+        return r;
+}
+
+/* By identity: what has another name is the same directory. */
+static bool is_left_out(const struct walk *w, const struct stat *st)
+{
+        struct stat other;
+
+        for (const char *const *p = w->without; p && *p; p++)
+                if (stat(*p, &other) == 0 && other.st_dev == st->st_dev &&
+                    other.st_ino == st->st_ino)
+                        return true;
+        return false;
+}
+
+/* An entry, then what is below it. More than 0 ends the walk without an error. */
+static int walk_entry(struct walk *w, int at, const char *name, struct err *err)
+{
+        int to = w->to, r = op_check(w->op, err);
+        bool left_out;
+        struct stat st;
+
+        if (r < 0)
+                return r;
+        if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+                return err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, errno, "look at %s",
+                               name);
+        left_out = S_ISDIR(st.st_mode) && is_left_out(w, &st);
+        if (left_out && w->to < 0)
+                return 0;
+        if (++w->files > TREE_MAX_FILES && !w->all)
+                return err_set(err, ERR_TOO_LARGE, "it has more than %d files", TREE_MAX_FILES);
+        r = w->visit(w, at, name, &st, err);
+        if (r == 0 && S_ISDIR(st.st_mode) && !left_out)
+                r = walk_below(w, at, name, err);
+        if (w->to != to) {
+                close(w->to);
+                w->to = to;
+        }
+        return r;
+}
+
+static int walk_tree(struct walk *w, const char *path, struct err *err)
+{
+        int r = walk_entry(w, AT_FDCWD, path, err);
+
+        return r < 0 ? err_wrap(err, r, "%s", path) : r;
+}
+
+static int look_if_closed(struct walk *w UNUSED, int at UNUSED, const char *name UNUSED,
+                          const struct stat *st, struct err *err UNUSED)
+{
+        mode_t needed = S_ISDIR(st->st_mode)   ? S_IROTH | S_IXOTH
+                        : S_ISREG(st->st_mode) ? S_IROTH
+                                               : 0;
+
+        return (st->st_mode & needed) != needed;
+}
+
+int tree_is_open(const struct op *op, const char *path, const char *const *without, struct err *err)
+{
+        struct walk w = { .op = op, .visit = look_if_closed, .without = without, .to = -1 };
+        int r = walk_tree(&w, path, err);
+
+        return r < 0 ? r : !r;
+}
+
+static int open_entry(struct walk *w UNUSED, int at, const char *name, const struct stat *st,
+                      struct err *err)
+{
+        mode_t mode = (st->st_mode & 07777) | S_IRGRP | S_IROTH;
+
+        if (!S_ISDIR(st->st_mode) && !S_ISREG(st->st_mode))
+                return 0;
+        if (mode & S_IXUSR)
+                mode |= S_IXGRP | S_IXOTH;
+        if (mode != (st->st_mode & 07777) && fchmodat(at, name, mode, 0) < 0)
+                return err_sys(err, ERR_IO, errno, "change the mode of %s", name);
+        return 0;
+}
+
+int tree_open_up(const struct op *op, const char *path, struct err *err)
+{
+        struct walk w = { .op = op, .visit = open_entry, .to = -1 };
+
+        return walk_tree(&w, path, err);
+}
+
+static int give_entry(struct walk *w, int at, const char *name, const struct stat *st,
+                      struct err *err)
+{
+        if (st->st_nlink > 1 && !S_ISDIR(st->st_mode))
+                return 0;
+        if (fchownat(at, name, w->owner, w->owner, AT_SYMLINK_NOFOLLOW) < 0)
+                return err_sys(err, ERR_IO, errno, "change the owner of %s", name);
+        return 0;
+}
+
+int tree_give(const struct op *op, const char *path, uid_t owner, struct err *err)
+{
+        struct walk w = { .op = op, .visit = give_entry, .owner = owner, .to = -1, .all = true };
+
+        return walk_tree(&w, path, err);
+}
+
+static int copy_bytes(struct walk *w, int from, int to, struct err *err)
+{
+        char chunk[16384];
+        ssize_t n;
+
+        while ((n = read(from, chunk, sizeof(chunk))) > 0) {
+                int r = op_check(w->op, err);
+
+                if (r < 0)
+                        return r;
+                w->bytes += n;
+                if (w->bytes > TREE_COPY_MAX_BYTES)
+                        return err_set(err, ERR_TOO_LARGE, "it has more than 256 MiB to copy");
+                for (ssize_t done = 0, m; done < n; done += m) {
+                        m = write(to, chunk + done, (size_t)(n - done));
+                        if (m < 0)
+                                return err_sys(err, ERR_IO, errno, "write a copy");
+                }
+        }
+        return n < 0 ? err_sys(err, ERR_IO, errno, "read") : 0;
+}
+
+static int copy_file(struct walk *w, int at, const char *name, const char *as,
+                     const struct stat *st, struct err *err)
+{
+        CLEAN(cleanup_fd)
+        int from = openat(at, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        CLEAN(cleanup_fd)
+        int to = openat(w->to, as, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        int r;
+
+        if (st->st_size > TREE_COPY_MAX_BYTES - w->bytes) /* before any of it is on the disk */
+                return err_set(err, ERR_TOO_LARGE, "it has more than 256 MiB to copy");
+        if (from < 0)
+                return err_sys(err, ERR_IO, errno, "open %s", name);
+        if (to < 0)
+                return err_sys(err, ERR_IO, errno, "copy %s", name);
+        r = copy_bytes(w, from, to, err);
+        if (r >= 0 && (fchown(to, w->owner, w->owner) < 0 ||
+                       fchmod(to, st->st_mode & S_IXUSR ? 0500 : 0400) < 0))
+                r = err_sys(err, ERR_IO, errno, "give a copy of %s away", name);
+        return r;
+}
+
+static int copy_link(const struct walk *w, int at, const char *name, const char *as,
+                     struct err *err)
+{
+        char target[PATH_MAX];
+        ssize_t n = readlinkat(at, name, target, sizeof(target) - 1);
+
+        if (n >= 0)
+                target[n] = '\0';
+        if (n < 0 || symlinkat(target, w->to, as) < 0)
+                return err_sys(err, ERR_IO, errno, "copy link %s", name);
+        return 0;
+}
+
+/* The walk goes on in the directory that was made. */
+static int copy_dir(struct walk *w, const char *as, struct err *err)
+{
+        int to;
+
+        if (mkdirat(w->to, as, 0500) < 0)
+                return err_sys(err, ERR_IO, errno, "make %s", as);
+        to = openat(w->to, as, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (to < 0 || fchown(to, w->owner, w->owner) < 0) {
+                int r = err_sys(err, ERR_IO, errno, "make %s", as);
+
+                cleanup_fd(&to);
+                return r;
+        }
+        w->to = to;
+        return 0;
+}
+
+static int copy_entry(struct walk *w, int at, const char *name, const struct stat *st,
+                      struct err *err)
+{
+        const char *slash = strrchr(name, '/'), *as = slash ? slash + 1 : name;
+
+        if (w->files > TREE_COPY_MAX_FILES)
+                return err_set(err, ERR_TOO_LARGE, "it has more than %d files to copy",
+                               TREE_COPY_MAX_FILES);
+        if (S_ISDIR(st->st_mode))
+                return copy_dir(w, as, err);
+        if (S_ISLNK(st->st_mode))
+                return copy_link(w, at, name, as, err);
+        return S_ISREG(st->st_mode) ? copy_file(w, at, name, as, st, err) : 0;
+}
+
+int tree_copy_for(const struct op *op, const char *path, const char *const *without,
+                  const char *into, uid_t owner, struct err *err)
+{
+        struct walk w = { .op = op, .visit = copy_entry, .without = without, .owner = owner };
+        CLEAN(cleanup_fd) int to = -1;
+        int r = open_dir(AT_FDCWD, into, &to, err);
+
+        w.to = to;
+        return r < 0 ? r : walk_tree(&w, path, err);
 }
 
 int tree_each(const char *path, int (*fn)(void *ctx, const char *name), void *ctx, struct err *err)

@@ -353,11 +353,10 @@ void worker_free(struct worker *w)
 {
         free(w->id);
         free(w->key);
-        free(w->root);
-        free(w->entry);
         free(w->private_dir);
+        free(w->program);
+        strv_free(w->argv);
         strv_free(w->env);
-        strv_free(w->reads);
         json_decref(w->initialize);
         json_decref(w->plugin_config);
         buf_done(&w->stderr_tail);
@@ -382,11 +381,8 @@ int worker_new(struct plugin_host *host, const struct plugin_host_config *config
         atomic_init(&w->refs, 1);
         w->id = xstrdup(spec->plugin_id);
         w->key = xstrdup(spec->plugin_key);
-        w->root = xstrdup(spec->root);
-        w->entry = xstrdup(spec->entry);
         w->private_dir = xstrdup(spec->private_dir);
         w->env = xstrv_copy(spec->env);
-        w->reads = xstrv_copy(spec->extra_reads);
         w->initialize = initialize_params(config, &own);
         json_decref(manifest);
         w->plugin_config = spec->config ? json_deep_copy(spec->config) : json_object();

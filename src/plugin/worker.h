@@ -54,9 +54,10 @@ struct worker {
         const struct plugin_host_config *config;
 
         /* immutable */
-        char *id, *key, *root, *entry, *private_dir;
-        char **env, **reads; /* NULL-terminated */
-        json_t *initialize;  /* params; used by the thread only */
+        char *id, *key, *private_dir;
+        char *program;      /* to start, with */
+        char **argv, **env; /* NULL-terminated */
+        json_t *initialize; /* params; used by the thread only */
         json_t *plugin_config;
         pthread_t thread;
 
@@ -132,7 +133,12 @@ void worker_redact(struct worker *w, const char *text, char *ret, size_t size);
 /* The same, with what the worker last said on standard error behind it. */
 void worker_explain(struct worker *w, const char *text, char *ret, size_t size);
 
-/* worker_process.c, for the thread. */
+/* worker_process.c */
+/* Operation: prepare what the worker has of files, and settle its command line. Once, before its
+ * thread is started. */
+int worker_prepare(const struct op *op, struct worker *w, const struct worker_spec *spec,
+                   struct err *err);
+/* The rest is for the thread. */
 int worker_process_start(struct worker *w, struct err *err);
 /* Close and forget what belonged to it. */
 void worker_process_forget(struct worker *w);

@@ -7,11 +7,11 @@
 #include <stdio.h>
 
 #include "base/fd.h"
-#include "base/path.h"
-#include "plugin/confine.h"
+#include "plugin/files.h"
 #include "plugin/worker.h"
 
 #define READ_SIZE ((size_t)256 << 10)
+#define READS_MAX 512
 
 /* Starting the process */
 
@@ -57,41 +57,70 @@ static bool is_for_node(const char *entry)
         return dot && (streq(dot, ".js") || streq(dot, ".mjs") || streq(dot, ".cjs"));
 }
 
-static int prepare_dir(const struct worker *w, struct err *err)
+int plugin_host_command(const struct op *op, const struct plugin_host_config *config,
+                        const struct worker_spec *spec, struct arena *arena, const char **ret_path,
+                        const char *const **ret_argv, struct err *err)
 {
-        CLEAN(cleanup_free) char *tmp = xasprintf("%s/tmp", w->private_dir);
+        struct confine_policy *policy = config->policy;
+        bool node = is_for_node(spec->entry);
+        const char *paths[READS_MAX] = { NULL };
+        const char **direct = arena_alloc(arena, 3 * sizeof(*direct));
+        struct confinement c = { .private_dir = spec->private_dir };
+        size_t n = 0;
+        int r;
 
-        return path_make_dirs(tmp, 0700, err);
+        for (const char *const *p = spec->extra_reads; p && *p && n < READS_MAX - 2; p++)
+                paths[n++] = *p;
+        paths[n] = spec->root;
+        c.program = node ? find_node(config, arena) : spec->entry;
+        c.entry = node ? spec->entry : NULL;
+        r = files_own_dir(op, policy, spec->private_dir, spec->plugin_id, &c.uid, err);
+        if (r >= 0 && policy)
+                r = files_for_reading(op, policy, c.uid, paths, spec->copies, arena, &c.reads, err);
+        if (r < 0)
+                return r;
+        direct[0] = c.program;
+        direct[1] = c.entry;
+        *ret_path = policy ? policy->trampoline : c.program;
+        *ret_argv = policy ? confine_argv(op, policy, &c, spec->probes, arena) : direct;
+        return 0;
 }
 
-static int spawn(struct worker *w, struct arena *arena, int in, int out, int errors,
-                 struct err *err)
+int worker_prepare(const struct op *op, struct worker *w, const struct worker_spec *spec,
+                   struct err *err)
 {
-        bool node = is_for_node(w->entry);
-        struct confinement c = {
-                .program = node ? find_node(w->config, arena) : w->entry,
-                .entry = node ? w->entry : NULL,
-                .root = w->root,
-                .private_dir = w->private_dir,
-                .extra_reads = (const char *const *)w->reads,
-                .landlock = w->config->confine,
-        };
-        const char *direct[] = { c.program, c.entry, NULL };
-        const char *trampoline = w->config->trampoline;
-        int r = prepare_dir(w, err);
+        const char *const *argv;
+        const char *path;
+        struct arena arena;
+        int r;
+
+        arena_init(&arena);
+        r = plugin_host_command(op, w->config, spec, &arena, &path, &argv, err);
+        if (r >= 0) {
+                w->program = xstrdup(path);
+                w->argv = xstrv_copy(argv);
+        }
+        arena_done(&arena);
+        return r;
+}
+
+static int spawn(struct worker *w, int in, int out, int errors, struct err *err)
+{
+        struct op patient = { .deadline_ms = OP_NO_DEADLINE };
+        uid_t uid;
+        int r = files_own_dir(&patient, w->config->policy, w->private_dir, w->id, &uid, err);
 
         if (r < 0)
                 return r;
-        return proc_spawn(
-                &(struct proc_spec){ .path = trampoline ? trampoline : c.program,
-                                     .argv = trampoline ? confine_argv(&c, arena) : direct,
-                                     .env = (const char *const *)w->env,
-                                     .cwd = w->private_dir,
-                                     .fd_in = in,
-                                     .fd_out = out,
-                                     .fd_err = errors,
-                                     .new_session = true },
-                &w->proc, err);
+        return proc_spawn(&(struct proc_spec){ .path = w->program,
+                                               .argv = (const char *const *)w->argv,
+                                               .env = (const char *const *)w->env,
+                                               .cwd = w->private_dir,
+                                               .fd_in = in,
+                                               .fd_out = out,
+                                               .fd_err = errors,
+                                               .new_session = true },
+                          &w->proc, err);
 }
 
 void worker_process_forget(struct worker *w)
@@ -115,7 +144,6 @@ void worker_process_forget(struct worker *w)
 int worker_process_start(struct worker *w, struct err *err)
 {
         CLEAN(cleanup_fd) int in = -1, out = -1, errors = -1;
-        struct arena arena;
         int r;
 
         w->out_eof = w->err_eof = w->initialized = w->shutdown_answered = false;
@@ -125,15 +153,13 @@ int worker_process_start(struct worker *w, struct err *err)
         buf_clear(&w->stderr_tail);
         ndjson_init(&w->lines, WORKER_LINE_MAX, rpc_take_line, w);
         ndjson_init(&w->err_lines, WORKER_STDERR_LINE, worker_take_stderr, w);
-        arena_init(&arena);
         r = make_pipe(&in, &w->in_fd, err);
         if (r >= 0)
                 r = make_pipe(&w->out_fd, &out, err);
         if (r >= 0)
                 r = make_pipe(&w->err_fd, &errors, err);
         if (r >= 0)
-                r = spawn(w, &arena, in, out, errors, err);
-        arena_done(&arena);
+                r = spawn(w, in, out, errors, err);
         if (r < 0)
                 return r;
         set_nonblocking(w->in_fd);

@@ -48,17 +48,18 @@ def why_not_as_user():
     return ""
 
 
-def user_binary():
+def user_binary(program="berth"):
     """A daemon that is an ordinary user's: the name of a binary for daemon_binary."""
-    if "user" in berthtest.BINARIES:
-        return "user"
+    kind = f"user-{program}"
+    if kind in berthtest.BINARIES:
+        return kind
     folder = pathlib.Path(tempfile.mkdtemp(prefix="u-"))
     for parent in (folder, *folder.parents):  # our own temporary directories; the system's are open already
         if parent.stat().st_uid == os.geteuid() and parent != pathlib.Path("/"):
             parent.chmod(parent.stat().st_mode | 0o011)
     (folder / "bin").mkdir()
-    for name in ("berth", "berth-box"):
-        shutil.copy2(berthtest.BUILD / name, folder / "bin" / name)
+    for name, of in (("berth", program), ("berth-box", "berth-box")):
+        shutil.copy2(berthtest.BUILD / of, folder / "bin" / name)
     (folder / "home").mkdir(mode=0o700)
     os.chown(folder / "home", USER_ID, USER_ID)
     for file, line in (("passwd", f"{USER}:x:{USER_ID}:{USER_ID}::{folder}/home:/bin/sh\n"),
@@ -70,8 +71,8 @@ def user_binary():
     berth = folder / "berth"
     berth.write_text(f'#!/bin/sh\nexec unshare --mount --propagation private sh "{folder}/as-user" "$@"\n')
     berth.chmod(0o755)
-    berthtest.BINARIES["user"] = str(berth)
-    return "user"
+    berthtest.BINARIES[kind] = str(berth)
+    return kind
 
 
 class HostileTest(BerthTest):

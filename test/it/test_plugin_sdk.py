@@ -125,7 +125,7 @@ class SdkTest(PluginTest):
         pid = self.plugin(plugin, "/dashboard")["worker"]["pid"]
         names = {v.split(b"=")[0].decode() for v in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if v}
         self.assertEqual(names, {"PATH", "NODE_PATH", "PAPERCLIP_PLUGIN_ID", "NODE_ENV", "TZ",
-                                 "PAPERCLIP_DEPLOYMENT_MODE", "PAPERCLIP_DEPLOYMENT_EXPOSURE", "TMPDIR"})
+                                 "PAPERCLIP_DEPLOYMENT_MODE", "PAPERCLIP_DEPLOYMENT_EXPOSURE", "TMPDIR", "HOME"})
 
 
 class NewSdkTest(SdkTest):
@@ -141,8 +141,11 @@ class NewSdkTest(SdkTest):
         plugin = self.install(self.path)
         package = json.loads((self.path / "node_modules/@paperclipai/plugin-sdk/package.json").read_text())
         self.assertEqual(package["version"], NEW_SDK)
-        self.assertEqual(os.path.realpath(f"/proc/{self.worker(plugin)['pid']}/exe"),
-                         os.path.realpath(self.daemon.env["BERTH_NODE"]))
+        # The process that is known leads the worker, in its namespaces.
+        leader = self.worker(plugin)["pid"]
+        children = pathlib.Path(f"/proc/{leader}/task/{leader}/children").read_text().split()
+        self.assertIn(os.path.realpath(self.daemon.env["BERTH_NODE"]),
+                      [os.path.realpath(f"/proc/{child}/exe") for child in children])
 
     # plugin-protocol 6.3.8
     def test_line_separators_with_the_older_sdk(self):

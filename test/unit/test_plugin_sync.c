@@ -114,6 +114,7 @@ static int setup(void **state)
         snprintf(t.plugins, sizeof(t.plugins), "%.*s/plugins", (int)sizeof(t.plugins) - 16,
                  t.base->dir);
         t.rt->settings.plugin_dir = t.plugins;
+        t.rt->data_dir = t.base->dir;
         config = (struct plugin_registry_config){ .rt = t.rt };
         assert_int_equal(plugin_registry_new(&config, &t.rt->plugins, NULL), 0);
         assert_int_equal(plugin_registry_recover(t.op, t.rt->plugins, NULL), 0);

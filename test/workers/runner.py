@@ -104,6 +104,7 @@ def sync(params):
 provider.METHODS += ["environmentSyncIn", "environmentSyncOut"]
 provider.DO.update({
     "environmentAcquireLease": acquire,
+    "environmentRealizeWorkspace": lambda p: {"cwd": p["lease"]["metadata"].get("remoteCwd", "/")},
     "environmentReleaseLease": remove,
     "environmentDestroyLease": remove,
     "environmentExecute": execute,

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 
 #include "base/fault.h"
@@ -98,9 +99,16 @@ static const char *const *worker_env(struct op *op, const struct runtime *rt,
                 op->arena);
 }
 
+static void unref_json(void *v)
+{
+        json_decref(v);
+}
+
 struct path_list {
         const char **items;
         size_t n;
+        const struct plugin_registry *reg;
+        const char *refused; /* one that no worker gets */
 };
 
 static void add_path(void *ctx, const char *item)
@@ -111,52 +119,107 @@ static void add_path(void *ctx, const char *item)
                 l->items[l->n++] = item;
 }
 
-/* What the operator lets this plugin read besides. */
-static const char *const *add_paths(struct op *op, const struct runtime *rt, const struct plugin *p,
-                                    const char *const *reads)
+static bool is_beneath(const char *dir, const char *path)
 {
-        struct path_list l = { .n = 0 };
+        size_t n = strlen(dir);
+
+        return strncmp(dir, path, n) == 0 && (path[n] == '/' || path[n] == '\0');
+}
+
+static void add_granted(void *ctx, const char *item)
+{
+        struct path_list *l = ctx;
+        char real[PATH_MAX];
+
+        if (realpath(item, real) &&
+            (is_beneath(l->reg->data_dir, real) || is_beneath(l->reg->plugin_dir, real)))
+                l->refused = item;
+        add_path(ctx, item);
+}
+
+/* What the operator lets this plugin read besides. */
+static int add_paths(struct op *op, const struct plugin_registry *reg, const struct plugin *p,
+                     const char *const *reads, const char *const **ret, struct err *err)
+{
+        struct path_list l = { .reg = reg };
 
         l.items = arena_alloc(op->arena, (PATHS_MAX + 1) * sizeof(*l.items));
         for (; *reads; reads++)
                 add_path(&l, *reads);
-        plugin_setting_each(rt->settings.plugin_paths, p->key, op->arena, add_path, &l);
-        return l.items;
+        plugin_setting_each(reg->config.rt->settings.plugin_paths, p->key, op->arena, add_granted,
+                            &l);
+        if (l.refused)
+                return err_set(err, ERR_INVALID,
+                               "the setting plugin_paths names %s, which is in the daemon's own "
+                               "directory: no worker gets that; put what it needs elsewhere",
+                               l.refused);
+        *ret = l.items;
+        return 0;
 }
 
-int plugin_start_worker(struct op *op, struct plugin_registry *reg, const struct plugin *p,
-                        struct err *err)
+int plugin_make_spec(struct op *op, struct plugin_registry *reg, const struct plugin *p,
+                     struct worker_spec *ret, struct err *err)
 {
-        CLEAN(json_decrefp) json_t *manifest = NULL;
-        CLEAN(json_decrefp) json_t *config = NULL;
         const char *private_dir = arena_printf(op->arena, "%s/%s", reg->private_dir, p->id);
         struct worker_spec spec = {
                 .plugin_id = p->id,
                 .plugin_key = p->key,
                 .private_dir = private_dir,
+                .copies = arena_printf(op->arena, "%s/%s", reg->copies_dir, p->id),
         };
+        json_t *manifest = NULL;
         const char *base;
         int r = plugin_locate(op, reg, p, &base, &spec.root, err);
 
         if (r >= 0)
                 r = check_files(op, p, base, err);
+        if (r >= 0 && p->install_id && !p->package_path)
+                r = tree_open_up(op, base, err); /* older versions kept others from reading it */
         if (r >= 0)
                 r = json_parse(p->manifest, strlen(p->manifest), &manifest, err);
+        if (r < 0)
+                return r;
+        arena_defer(op->arena, unref_json, manifest);
+        r = package_find_entry(op->arena, spec.root, manifest, &spec.entry, err);
+        if (r < 0)
+                return r;
+        spec.manifest = manifest;
+        spec.env = worker_env(op, reg->config.rt, p, private_dir);
+        r = add_paths(op, reg, p, package_find_reads(op->arena, base, spec.root), &spec.extra_reads,
+                      err);
         if (r >= 0)
-                r = package_find_entry(op->arena, spec.root, manifest, &spec.entry, err);
+                *ret = spec;
+        return r;
+}
+
+int plugin_start_worker(struct op *op, struct plugin_registry *reg, const struct plugin *p,
+                        struct err *err)
+{
+        CLEAN(json_decrefp) json_t *config = NULL;
+        struct worker_spec spec;
+        int r = plugin_make_spec(op, reg, p, &spec, err);
+
         if (r >= 0)
                 r = load_config(op, reg->config.rt, p, &config, err);
         if (r < 0)
                 return r;
-        spec.manifest = manifest;
         spec.config = config;
-        spec.env = worker_env(op, reg->config.rt, p, private_dir);
-        spec.extra_reads =
-                add_paths(op, reg->config.rt, p, package_find_reads(op->arena, base, spec.root));
         FAULT("registry.start.before");
         r = plugin_host_start(op, reg->host, &spec, err);
         FAULT("registry.start.after");
         return r;
+}
+
+/* Once: it is the machine's doing and not the plugin's. */
+static void warn_without_view(const struct op *op, struct plugin_registry *reg)
+{
+        static atomic_flag warned = ATOMIC_FLAG_INIT;
+
+        if (reg->policy.confine && !confine_has_view(op, &reg->policy) &&
+            !atomic_flag_test_and_set(&warned))
+                log_warn("plugin workers have no view of their own; Landlock and a filter confine "
+                         "them. `berth doctor` says what to do",
+                         LOG_S("error", reg->policy.view_failure));
 }
 
 int plugin_activate(struct op *op, struct runtime *rt, struct plugin *p, struct err *err)
@@ -165,8 +228,10 @@ int plugin_activate(struct op *op, struct runtime *rt, struct plugin *p, struct 
         struct plugin next = *p;
         int r = plugin_start_worker(op, rt->plugins, p, &why);
 
-        if (r >= 0)
+        if (r >= 0) {
+                warn_without_view(op, rt->plugins);
                 return 0;
+        }
         next.status = PLUGIN_ERROR;
         next.last_error = arena_printf(op->arena, "Activation failed: %s", why.msg);
         log_warn("a plugin could not be activated", LOG_S("plugin", p->key),

@@ -40,7 +40,11 @@ struct plugin_registry {
         struct plugin_registry_config config;
         struct plugin_host *host;
         struct plugin_tools tools;
-        char *staging_dir, *packages_dir, *private_dir;
+        struct confine_policy policy;
+        char *refusal, *data_dir,
+                *plugin_dir; /* of the policy; the directories by their real paths */
+        const char *never_shown[3];
+        char *staging_dir, *packages_dir, *private_dir, *copies_dir;
         pthread_mutex_t lock;
         struct plugin_held *held;
         unsigned installs;
@@ -78,6 +82,9 @@ int plugin_audit(struct db *db, struct op *op, const struct plugin *p, const cha
 /* Where the files of a plugin are. `ret_base` is what its checksum is over. */
 int plugin_locate(struct op *op, struct plugin_registry *reg, const struct plugin *p,
                   const char **ret_base, const char **ret_root, struct err *err);
+/* Check the files and say what there is to run, without the configuration. In the arena. */
+int plugin_make_spec(struct op *op, struct plugin_registry *reg, const struct plugin *p,
+                     struct worker_spec *ret, struct err *err);
 /* Check the files and start the worker. Does not touch the row. */
 int plugin_start_worker(struct op *op, struct plugin_registry *reg, const struct plugin *p,
                         struct err *err);

@@ -203,6 +203,8 @@ static int clear_away(struct op *op, struct runtime *rt, const struct plugin *se
                 (void)tree_remove(
                         &shield,
                         arena_printf(op->arena, "%s/%s", rt->plugins->private_dir, seen->id), NULL);
+        (void)tree_remove(
+                &shield, arena_printf(op->arena, "%s/%s", rt->plugins->copies_dir, seen->id), NULL);
         return r;
 }
 

@@ -35,6 +35,11 @@ struct plugin_log_filter {
 int plugin_logs(struct op *op, struct runtime *rt, const char *id_or_key,
                 const struct plugin_log_filter *filter, struct buf *ret_json, struct err *err);
 
+/* Try from inside what the worker of a plugin could reach: {pluginId, pluginKey, ok, user, view,
+ * viewReason?, landlock, checks: [{name, what, reached, allowed, detail}]}. For administrators. */
+int plugin_sandbox_check(struct op *op, struct runtime *rt, const char *id_or_key,
+                         struct buf *ret_json, struct err *err);
+
 /* -- Changing --------------------------------------------------------------------------------- */
 
 /* {packageName, version?, isLocalPath?} */

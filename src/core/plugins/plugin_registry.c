@@ -12,6 +12,7 @@
 #include "core/access/audit.h"
 #include "core/plugins/plugin_internal.h"
 #include "core/plugins/plugin_sync.h"
+#include "core/sandboxes/host_ids.h"
 #include "store/companies.h"
 
 #define NODE_FILE      "node-id"
@@ -246,9 +247,56 @@ static void worker_log(void *ctx, const char *plugin_key, const char *level, con
 
 /* Life cycle */
 
-static const char *path_in(struct plugin_registry *reg, const char *name)
+static char *path_in(struct plugin_registry *reg, const char *name)
 {
-        return xasprintf("%s/%s", reg->config.rt->settings.plugin_dir, name);
+        return xasprintf("%s/%s", reg->plugin_dir, name);
+}
+
+/* Users of workers are nobody else's: no account's, and no sandbox's. */
+static char *refuse_users(const struct settings *s)
+{
+        CLEAN(err_done) struct err why = { 0 };
+        struct id_range range = { s->plugin_uid_first, s->plugin_uid_count };
+
+        if (!s->plugin_confine || geteuid() != 0)
+                return NULL;
+        if (range.first < s->sandbox_uid_first + s->sandbox_uid_count &&
+            s->sandbox_uid_first < range.first + range.count)
+                return xstrdup("the ranges that plugin workers and sandboxes get overlap: set "
+                               "plugin_uid_first and plugin_uid_count to one that is nobody's");
+        return host_ids_are_free(range, "plugin workers", "plugin", &why) < 0 ? xstrdup(why.msg)
+                                                                              : NULL;
+}
+
+static int make_policy(struct plugin_registry *reg, struct err *err)
+{
+        const struct settings *s = &reg->config.rt->settings;
+        int r = path_make_dirs(s->plugin_dir, 0700, err);
+
+        if (r < 0)
+                return r;
+        reg->plugin_dir = realpath(s->plugin_dir, NULL);
+        reg->data_dir = realpath(reg->config.rt->data_dir, NULL);
+        if (!reg->plugin_dir || !reg->data_dir)
+                return err_sys(err, ERR_IO, errno, "look at %s", s->plugin_dir);
+        reg->staging_dir = path_in(reg, "staging");
+        reg->packages_dir = path_in(reg, "packages");
+        reg->private_dir = path_in(reg, "private");
+        reg->copies_dir = path_in(reg, "copies");
+        reg->never_shown[0] = reg->data_dir;
+        reg->never_shown[1] = reg->plugin_dir;
+        reg->refusal = refuse_users(s);
+        reg->policy = (struct confine_policy){
+                .trampoline = s->trampoline,
+                .confine = s->plugin_confine,
+                .uid_first = s->plugin_uid_first,
+                .uid_count = s->plugin_uid_count,
+                .refusal = reg->refusal,
+                .private_dir = reg->private_dir,
+                .never_shown = reg->never_shown,
+        };
+        pthread_mutex_init(&reg->policy.lock, NULL);
+        return 0;
 }
 
 int plugin_registry_new(const struct plugin_registry_config *config, struct plugin_registry **ret,
@@ -258,10 +306,9 @@ int plugin_registry_new(const struct plugin_registry_config *config, struct plug
         struct plugin_registry *reg = xcalloc(1, sizeof(*reg));
         struct plugin_host_config host = {
                 .node = s->node,
-                .trampoline = s->trampoline,
+                .policy = s->trampoline ? &reg->policy : NULL,
                 .instance_id = config->rt->node.id.s,
                 .host_version = PLUGIN_HOST_VERSION,
-                .confine = s->plugin_confine,
                 .ctx = reg,
                 .log = worker_log,
                 .changed = worker_changed,
@@ -270,19 +317,17 @@ int plugin_registry_new(const struct plugin_registry_config *config, struct plug
 
         reg->config = *config;
         pthread_mutex_init(&reg->lock, NULL);
-        reg->staging_dir = (char *)path_in(reg, "staging");
-        reg->packages_dir = (char *)path_in(reg, "packages");
-        reg->private_dir = (char *)path_in(reg, "private");
+        r = make_policy(reg, err);
         reg->tools = (struct plugin_tools){
                 .node = s->node ? s->node : "node",
                 .npm = s->npm ? s->npm : "npm",
-                .trampoline = s->trampoline,
-                .confine = s->plugin_confine,
+                .policy = host.policy,
                 .scratch_dir = reg->staging_dir,
                 .fetch_ms = s->plugin_install_timeout_ms,
                 .manifest_ms = MIN(s->plugin_install_timeout_ms, MANIFEST_LIMIT),
         };
-        r = plugin_host_new(&host, &reg->host, err);
+        if (r >= 0)
+                r = plugin_host_new(&host, &reg->host, err);
         if (r < 0) {
                 plugin_registry_free(reg);
                 return r;
@@ -318,6 +363,11 @@ void plugin_registry_free(struct plugin_registry *reg)
         free(reg->staging_dir);
         free(reg->packages_dir);
         free(reg->private_dir);
+        free(reg->copies_dir);
+        free(reg->refusal);
+        free(reg->data_dir);
+        free(reg->plugin_dir);
+        pthread_mutex_destroy(&reg->policy.lock);
         free(reg);
 }
 
@@ -458,6 +508,8 @@ int plugin_registry_recover(struct op *op, struct plugin_registry *reg, struct e
                 r = path_make_dirs(reg->packages_dir, 0700, err);
         if (r >= 0)
                 r = path_make_dirs(reg->private_dir, 0700, err);
+        if (r >= 0)
+                r = tree_remove(op, reg->copies_dir, err); /* workers get new ones */
         if (r >= 0)
                 plugin_sync_recover(op, reg->private_dir);
         if (r >= 0)

@@ -28,6 +28,14 @@ bool plugin_sync_is_native(struct runtime *rt, const struct plugin_lease *lease)
 
 /* The directory of a call */
 
+/* The worker may have a user of its own, who has to get at what is put there. */
+static int give_to_worker(const struct plugin_sync *sync, int fd, struct err *err)
+{
+        if (sync->owner != geteuid() && fchown(fd, sync->owner, sync->owner) < 0)
+                return err_sys(err, ERR_IO, errno, "give files to a plugin");
+        return 0;
+}
+
 int plugin_sync_begin(struct op *op, struct runtime *rt, const struct plugin_lease *lease,
                       struct plugin_sync *ret, struct err *err)
 {
@@ -35,16 +43,20 @@ int plugin_sync_begin(struct op *op, struct runtime *rt, const struct plugin_lea
                                        lease->target.plugin_id);
         const char *name = arena_printf(op->arena, DIR_NAME "%s", uuid_new().s);
         CLEAN(cleanup_fd) int dir = open(own, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+        struct stat st;
         int r;
 
         *ret = (struct plugin_sync){ .fd = -1 };
-        if (dir < 0)
+        if (dir < 0 || fstat(dir, &st) < 0)
                 return err_sys(err, ERR_IO, errno, "open the private directory of a plugin");
         if (mkdirat(dir, name, 0700) < 0)
                 return err_sys(err, ERR_IO, errno, "make a directory for files of a plugin");
         ret->lease = lease;
+        ret->owner = st.st_uid;
         ret->path = arena_printf(op->arena, "%s/%s", own, name);
         r = path_open_plain(dir, name, O_RDONLY | O_DIRECTORY, 0, &ret->fd, err);
+        if (r >= 0)
+                r = give_to_worker(ret, ret->fd, err);
         if (r < 0)
                 (void)tree_remove(op, ret->path, NULL);
         return r;
@@ -71,7 +83,7 @@ void plugin_sync_end(struct op *op, struct plugin_sync *sync)
 }
 
 /* Made as far as they are missing; a link among them is refused when the file is opened. */
-static void make_parents(int fd, const char *here)
+static void make_parents(const struct plugin_sync *sync, const char *here)
 {
         CLEAN(cleanup_free) char *path = xstrdup(here);
 
@@ -83,9 +95,11 @@ static void make_parents(int fd, const char *here)
                 name = strrchr(path, '/');
                 if (name)
                         *name = '\0';
-                if (path_open_plain(fd, name ? path : ".", O_PATH | O_DIRECTORY, 0, &parent,
-                                    NULL) >= 0)
-                        (void)mkdirat(parent, name ? name + 1 : path, 0700);
+                if (path_open_plain(sync->fd, name ? path : ".", O_PATH | O_DIRECTORY, 0, &parent,
+                                    NULL) >= 0 &&
+                    mkdirat(parent, name ? name + 1 : path, 0700) == 0 && sync->owner != geteuid())
+                        (void)!fchownat(parent, name ? name + 1 : path, sync->owner, sync->owner,
+                                        AT_SYMLINK_NOFOLLOW);
                 if (name)
                         *name = '/';
                 *slash = '/';
@@ -100,7 +114,7 @@ int plugin_sync_open(const struct plugin_sync *sync, const char *here, int flags
         int r;
 
         if (flags & O_CREAT) {
-                make_parents(sync->fd, here);
+                make_parents(sync, here);
                 flags |= O_EXCL;
         }
         r = path_open_plain(sync->fd, here, flags | O_NONBLOCK | O_NOCTTY, 0600, &fd, err);
@@ -108,6 +122,10 @@ int plugin_sync_open(const struct plugin_sync *sync, const char *here, int flags
                 return r;
         if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
                 return err_set(err, ERR_FORBIDDEN, "%s is no ordinary file", here);
+        if (flags & O_CREAT)
+                r = give_to_worker(sync, fd, err);
+        if (r < 0)
+                return r;
         *ret_fd = take_fd(&fd);
         return 0;
 }

@@ -55,6 +55,7 @@ struct plugin_sync_operation {
 struct plugin_sync {
         const struct plugin_lease *lease;
         const char *path; /* of the directory */
+        uid_t owner;      /* of what is in it: the worker's user */
         int fd;
 };
 

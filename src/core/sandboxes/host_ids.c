@@ -21,17 +21,19 @@ static bool has(struct id_range range, int64_t id)
         return id >= range.first && id < range.first + range.count;
 }
 
-static int refuse_account(const char *kind, const char *name, int64_t id, struct err *err)
+static int refuse_account(const char *kind, const char *name, int64_t id, const char *whose,
+                          const char *setting, struct err *err)
 {
         return err_set(err, ERR_UNPROCESSABLE,
-                       "%s '%s' has the id %lld, which lies in the range that sandboxes get: set "
-                       "sandbox_uid_first and sandbox_uid_count to one that is nobody's",
-                       kind, name, (long long)id);
+                       "%s '%s' has the id %lld, which lies in the range that %s get: set "
+                       "%s_uid_first and %s_uid_count to one that is nobody's",
+                       kind, name, (long long)id, whose, setting, setting);
 }
 
 /* The files and not the name service: a directory of a company must not be read through for this.
  */
-static int refuse_users(struct id_range range, struct err *err)
+int host_ids_are_free(struct id_range range, const char *whose, const char *setting,
+                      struct err *err)
 {
         FILE *users = fopen("/etc/passwd", "re"), *groups = fopen("/etc/group", "re");
         struct passwd *pw, user;
@@ -41,10 +43,10 @@ static int refuse_users(struct id_range range, struct err *err)
 
         while (users && r >= 0 && fgetpwent_r(users, &user, text, sizeof(text), &pw) == 0)
                 if (has(range, pw->pw_uid))
-                        r = refuse_account("user", pw->pw_name, pw->pw_uid, err);
+                        r = refuse_account("user", pw->pw_name, pw->pw_uid, whose, setting, err);
         while (groups && r >= 0 && fgetgrent_r(groups, &group, text, sizeof(text), &gr) == 0)
                 if (has(range, gr->gr_gid))
-                        r = refuse_account("group", gr->gr_name, gr->gr_gid, err);
+                        r = refuse_account("group", gr->gr_name, gr->gr_gid, whose, setting, err);
         if (users)
                 (void)fclose(users);
         if (groups)
@@ -95,7 +97,7 @@ int host_ids_find(int64_t first, int64_t count, struct id_range *ret, struct err
 
         if (geteuid() != 0)
                 return find_subids(ret, err);
-        r = refuse_users(range, err);
+        r = host_ids_are_free(range, "sandboxes", "sandbox", err);
         if (r >= 0)
                 *ret = range;
         return r;

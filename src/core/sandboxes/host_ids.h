@@ -21,6 +21,11 @@
  * ERR_UNPROCESSABLE with what to do about it. */
 int host_ids_find(int64_t first, int64_t count, struct id_range *ret, struct err *err);
 
+/* Whether no user and no group of the machine has an id of the range. The message says that `whose`
+ * get it, by the settings SETTING_uid_first and SETTING_uid_count. */
+int host_ids_are_free(struct id_range range, const char *whose, const char *setting,
+                      struct err *err);
+
 /* How many ids one sandbox gets: those of a whole system where there are plenty, else enough. */
 int64_t host_ids_slice(struct id_range range);
 

@@ -1,9 +1,10 @@
-/* The mount calls that a sandbox is built with: file-descriptor based, so that a mount is finished
- * (read-only, without setuid and devices, with its owners) before anybody can see it.
+/* The mount calls that sandboxes and the views of plugin workers are built with: file-descriptor
+ * based, so that a mount is finished (read-only, without setuid and devices, with its owners)
+ * before anybody can see it.
  *
  * All return a descriptor or 0, and -1 with errno. */
-#ifndef BERTH_BOX_MOUNT_H
-#define BERTH_BOX_MOUNT_H
+#ifndef BERTH_BASE_MOUNT_H
+#define BERTH_BASE_MOUNT_H
 
 #include <sys/mount.h>
 #include <sys/types.h>

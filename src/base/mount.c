@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "box/box_mount.h"
+#include "base/mount.h"
 
 #include <errno.h>
 #include <fcntl.h>

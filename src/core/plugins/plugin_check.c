@@ -1,0 +1,234 @@
+/* `berth plugin sandbox-check`: what a worker could reach. The probes run in the place of the
+ * worker, confined as it is (plugin/confine_probe.c); which of them may succeed is decided here. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "base/uuid.h"
+#include "core/plugins/plugin_internal.h"
+#include "plugin/env.h"
+#include "rt/tool.h"
+
+#define PROBES_MAX     200
+#define PROBE_LIMIT_MS 30000
+#define OUTPUT_MAX     ((size_t)256 << 10)
+
+struct check {
+        struct op *op;
+        struct plugin_registry *reg;
+        const struct plugin *p;
+        const struct worker_spec *spec;
+        const char *probes[PROBES_MAX + 1];
+        size_t n;
+        struct buf errors; /* what the trampoline said */
+        const char *user;
+        bool ok;
+};
+
+static void add_probe(struct check *k, const char *kind, const char *value)
+{
+        if (k->n < PROBES_MAX && value)
+                k->probes[k->n++] = arena_printf(k->op->arena, "%s=%s", kind, value);
+}
+
+static int add_other(void *ctx, const char *name)
+{
+        struct check *k = ctx;
+
+        if (!streq(name, k->p->id))
+                add_probe(k, "read",
+                          arena_printf(k->op->arena, "%s/%s", k->reg->private_dir, name));
+        return 0;
+}
+
+/* What is none of its business. What is not there counts as refused, and its line says so. */
+static void choose_probes(struct check *k, const char *decoy)
+{
+        struct arena *a = k->op->arena;
+        const struct runtime *rt = k->reg->config.rt;
+        const char *home = getenv("HOME"), *port = rt->api_url ? strrchr(rt->api_url, ':') : NULL;
+
+        add_probe(k, "read", k->reg->data_dir);
+        add_probe(k, "read", arena_printf(a, "%s/secrets/master.key", k->reg->data_dir));
+        add_probe(k, "read", arena_printf(a, "%s/berth.db", k->reg->data_dir));
+        add_probe(k, "read", k->reg->packages_dir);
+        if (home)
+                add_probe(k, "read", home);
+        if (home)
+                add_probe(k, "read", arena_printf(a, "%s/.ssh", home));
+        add_probe(k, "read", "/etc/shadow");
+        (void)tree_each(k->reg->private_dir, add_other, k, NULL);
+        add_probe(k, "read", decoy);
+        add_probe(k, "decoy", decoy);
+        add_probe(k, "process", arena_printf(a, "%d", (int)getpid()));
+        if (port)
+                add_probe(k, "connect", port + 1);
+}
+
+struct granted {
+        const char *path;
+        bool is;
+};
+
+static void look_at_grant(void *ctx, const char *item)
+{
+        struct granted *g = ctx;
+        size_t n = strlen(item);
+
+        if (strncmp(item, g->path, n) == 0 && (g->path[n] == '/' || !g->path[n]))
+                g->is = true;
+}
+
+/* The network is what workers are for, and what the operator named may be read. */
+static bool is_allowed(const struct check *k, const char *name, const char *what)
+{
+        const struct settings *s = &k->reg->config.rt->settings;
+        struct granted g = { .path = what };
+
+        if (streq(name, "read"))
+                plugin_setting_each(s->plugin_paths, k->p->key, k->op->arena, look_at_grant, &g);
+        return g.is || streq(name, "network");
+}
+
+/* name, what, reached or refused, why: a line that is not like this ends it. */
+static int write_check(struct check *k, struct jw *w, char *line, struct err *err)
+{
+        char *field[4];
+        bool reached, allowed;
+
+        for (size_t i = 0; i < ARRAY_LEN(field); i++) {
+                field[i] = strsep(&line, "\t");
+                if (!field[i])
+                        return err_set(err, ERR_PROVIDER, "the probes ended in the middle");
+        }
+        reached = streq(field[2], "reached");
+        allowed = is_allowed(k, field[0], field[1]);
+        k->ok = k->ok && (!reached || allowed);
+        jw_object(w);
+        jw_kstring(w, "name", field[0]);
+        jw_kstring(w, "what", field[1]);
+        jw_kbool(w, "reached", reached);
+        jw_kbool(w, "allowed", allowed);
+        jw_kstring(w, "detail", field[3]);
+        jw_object_end(w);
+        return 0;
+}
+
+static int write_checks(struct check *k, struct buf *out, struct jw *w, struct err *err)
+{
+        char *rest = arena_strdup(k->op->arena, buf_str(out)), *line;
+        int r = 0;
+
+        jw_array(w);
+        while (r >= 0 && (line = strsep(&rest, "\n")))
+                if (*line)
+                        r = write_check(k, w, line, err);
+        jw_array_end(w);
+        return r;
+}
+
+static void keep_error(void *ctx, const char *line)
+{
+        struct check *k = ctx;
+
+        if (k->errors.len < 1000)
+                buf_appendf(&k->errors, "%s%s", k->errors.len ? "; " : "", line);
+}
+
+static int run_probes(struct check *k, struct buf *out, struct err *err)
+{
+        struct plugin_host_config config = { .node = k->reg->config.rt->settings.node,
+                                             .policy = &k->reg->policy };
+        struct worker_spec spec = *k->spec;
+        struct proc_status status = { 0 };
+        struct tool tool = { .env = spec.env,
+                             .cwd = spec.private_dir,
+                             .limit_ms = PROBE_LIMIT_MS,
+                             .out = out,
+                             .line = keep_error,
+                             .ctx = k };
+        struct op shield = op_shield(k->op, PLUGIN_SHIELD_MS);
+        struct stat st;
+        int r;
+
+        /* The worker that runs has its own copies in use. */
+        spec.copies = arena_printf(k->op->arena, "%s.check", spec.copies);
+        spec.probes = k->probes;
+        r = plugin_host_command(k->op, &config, &spec, k->op->arena, &tool.path, &tool.argv, err);
+        if (r >= 0)
+                r = tool_run(k->op, &tool, &status, err);
+        if (r >= 0 && (status.exit_code != 0 || out->len == 0))
+                r = err_set(err, ERR_PROVIDER, "the probes could not be run: %s",
+                            k->errors.len ? buf_str(&k->errors) : "they said nothing");
+        k->user = arena_printf(
+                k->op->arena, "%u",
+                (unsigned)(confine_has_users(&k->reg->policy) && stat(spec.private_dir, &st) == 0
+                                   ? st.st_uid
+                                   : geteuid()));
+        (void)tree_remove(&shield, spec.copies, NULL);
+        return r;
+}
+
+static int check_worker(struct check *k, struct buf *ret_json, struct err *err)
+{
+        CLEAN(buf_done) struct buf out = { .max = OUTPUT_MAX };
+        CLEAN(buf_done) struct buf checks = BUF_INIT;
+        struct confine_policy *policy = &k->reg->policy;
+        struct jw w;
+        int r = run_probes(k, &out, err);
+
+        k->ok = true;
+        jw_init(&w, &checks);
+        if (r >= 0)
+                r = write_checks(k, &out, &w, err);
+        if (r < 0)
+                return r;
+        jw_init(&w, ret_json);
+        jw_object(&w);
+        jw_kstring(&w, "pluginId", k->p->id);
+        jw_kstring(&w, "pluginKey", k->p->key);
+        jw_kbool(&w, "ok", k->ok);
+        jw_kstring(&w, "user", k->user);
+        jw_kbool(&w, "view", confine_has_view(k->op, policy));
+        if (!confine_has_view(k->op, policy))
+                jw_kstring(&w, "viewReason",
+                           policy->confine ? policy->view_failure : "plugin_confine is false");
+        jw_kint(&w, "landlock", policy->confine ? confine_landlock_version() : 0);
+        jw_kraw(&w, "checks", buf_str(&checks));
+        jw_object_end(&w);
+        return 0;
+}
+
+int plugin_sandbox_check(struct op *op, struct runtime *rt, const char *id_or_key,
+                         struct buf *ret_json, struct err *err)
+{
+        struct plugin_registry *reg = rt->plugins;
+        struct check k = { .op = op, .reg = reg };
+        struct worker_spec spec;
+        struct plugin p;
+        const char *decoy;
+        int r = access_admin(op->actor, "Instance admin access required", err);
+
+        if (r >= 0)
+                r = plugin_load_row(op, rt, id_or_key, &p, err);
+        if (r >= 0 && !reg->policy.trampoline)
+                r = err_set(err, ERR_UNPROCESSABLE, "the program that confines was not found");
+        if (r >= 0)
+                r = plugin_make_spec(op, reg, &p, &spec, err);
+        if (r < 0)
+                return r;
+        k.p = &p;
+        k.spec = &spec;
+        decoy = arena_printf(op->arena, "%s/decoy-%s", reg->plugin_dir, uuid_new().s);
+        r = file_write_at(AT_FDCWD, decoy, "", 0, 0600, err);
+        if (r < 0)
+                return r;
+        choose_probes(&k, decoy);
+        r = check_worker(&k, ret_json, err);
+        (void)unlink(decoy);
+        buf_done(&k.errors);
+        return r;
+}
