@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "box/mux.h"
+#include "rt/pool.h"
 
 /* A relay that answers pings and no questions is not waited for. */
 #define ASK_MS 60000
@@ -69,6 +70,7 @@ int mux_ask_wait(struct op *op, struct mail *mail,
 
         if (!promise)
                 return ERR_BUSY;
+        pool_needs_seat(op, "a relay");
         answer = xcalloc(1, sizeof(*answer));
         atomic_init(&answer->refs, 2);
         a = xcalloc(1, sizeof(*a));

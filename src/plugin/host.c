@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "plugin/worker.h"
 #include "rt/mail.h"
+#include "rt/pool.h"
 
 struct plugin_host {
         struct plugin_host_config config;
@@ -356,6 +357,7 @@ int plugin_call(struct op *op, struct plugin_host *host, const struct plugin_cal
 
         if (!wait.promise)
                 return ERR_BUSY;
+        pool_needs_seat(op, call->method);
         if (limited.timeout_ms == 0)
                 limited.timeout_ms = host->config.times.call;
         limited.timeout_ms = MAX(op_time_left(op, limited.timeout_ms), 1);

@@ -530,6 +530,20 @@ bool pool_take_seat(const struct op *op, enum lane_kind kind, const char *key)
         return taken;
 }
 
+void pool_needs_seat(const struct op *op, const char *what)
+{
+#ifdef BERTH_FAULTS
+        if (op->job && (!op->job->seat || op->job->seat->kind == LANE_RUNS) &&
+            op_check(op, NULL) >= 0) {
+                fprintf(stderr, "%s is waited for without a seat\n", what);
+                abort();
+        }
+#else
+        (void)op;
+        (void)what;
+#endif
+}
+
 void pool_cancel(struct pool *p, struct pool_job *job)
 {
         pthread_mutex_lock(&p->lock);

@@ -94,6 +94,10 @@ int pool_submit(struct pool *p, struct pool_job *job, struct err *err);
  * job has the seat that it had, if any, and should end, to be submitted again with that lane. An
  * operation that is not the pool's needs no seat. */
 bool pool_take_seat(const struct op *op, enum lane_kind kind, const char *key);
+/* Whoever is about to wait for a provider, a host, a box or a vault says so. In the build with
+ * crash points an operation without a seat ends the daemon there: its route or its job lacks a
+ * lane. */
+void pool_needs_seat(const struct op *op, const char *what);
 /* Tell a job that nobody waits for it any more; its operation sees ERR_CANCELLED at its next wait.
  * Harmless for a job that is done. */
 void pool_cancel(struct pool *p, struct pool_job *job);

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "codec/http1.h"
+#include "rt/pool.h"
 
 #define FIRST_ROOM      ((size_t)16 << 10)
 #define MAX_POLL        1000 /* ms between looks at the clock */
@@ -393,6 +394,7 @@ int transfer_run(struct op *op, const struct transfer *t, struct transfer_answer
 
         if (pthread_once(&load_once, load) != 0 || !loaded)
                 return err_set(err, ERR_NOT_IMPLEMENTED, "libcurl.so.4 is not installed");
+        pool_needs_seat(op, "an HTTP server");
         e = op_check(op, err);
         if (e == 0)
                 e = prepare(&r, t);

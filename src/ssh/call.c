@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/path.h"
+#include "rt/pool.h"
 #include "ssh/command.h"
 #include "ssh/hostkey.h"
 #include "ssh/text.h"
@@ -267,6 +268,7 @@ static int run(struct op *caller, const struct writer *w, const char *record, ta
         char mark[sizeof(c->session.mark)];
         int r;
 
+        pool_needs_seat(caller, "an ssh host");
         c->deadline_ms = caller->deadline_ms;
         op->deadline_ms = MIN(caller->deadline_ms, clock_mono_ms() + w->setup->timeout_ms);
         /* The mark has a fixed length, so how long the text is is known before it is. */

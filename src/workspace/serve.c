@@ -29,7 +29,7 @@ struct incoming {
 struct serve {
         struct sync_io io;
         bool greeted, has_tree, says_alive;
-        int64_t said_ms; /* when it was last said */
+        int64_t said_ms; /* when it was last said; 0: never */
         struct apply apply;
         int parts_fd;
         char *cache_path; /* of hashes; NULL: none */
@@ -62,7 +62,7 @@ static int say_alive(void *ctx, struct err *err)
         int64_t now = clock_mono_ms();
         int r;
 
-        if (!s->says_alive || now - s->said_ms < ALIVE_MS)
+        if (!s->says_alive || (s->said_ms && now - s->said_ms < ALIVE_MS))
                 return 0;
         s->said_ms = now;
         r = sync_send(&s->io, &(struct sync_msg){ .type = SYNC_ALIVE }, err);
@@ -103,7 +103,6 @@ static int on_hello(struct serve *s, const struct sync_msg *m, struct err *err)
                                m->number);
         s->greeted = true;
         s->says_alive = m->mode & SYNC_WISH_ALIVE;
-        s->said_ms = clock_mono_ms();
         answer.mode = (uint32_t)mask & 0777;
         return sync_send(&s->io, &answer, err);
 }

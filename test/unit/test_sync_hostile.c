@@ -204,6 +204,15 @@ static void lie(struct liar *l)
                 }
                 return;
         }
+        if (streq(l->how, "silent")) { /* and does not end either */
+                char rest[4096];
+
+                greet(l);
+                (void)sync_flush(&l->io, NULL);
+                while (read(l->io.fd, rest, sizeof(rest)) > 0)
+                        ;
+                _exit(0);
+        }
         if (str_starts(l->how, "sparse") || streq(l->how, "far data")) {
                 claim_sparse(l);
         } else if (streq(l->how, "much") || streq(l->how, "six bytes")) {
@@ -213,6 +222,8 @@ static void lie(struct liar *l)
                 for (int i = 0; i < 64; i++)
                         say(l, (struct sync_msg){ .type = SYNC_MANIFEST,
                                                   .blob = { big, sizeof(big) } });
+        } else if (streq(l->how, "alive first")) {
+                say(l, (struct sync_msg){ .type = SYNC_ALIVE });
         } else if (streq(l->how, "version")) {
                 say(l, (struct sync_msg){ .type = SYNC_HELLO, .number = 77 });
         } else if (streq(l->how, "unasked")) {
@@ -336,6 +347,7 @@ static void test_lies_are_refused(void **state)
         assert_refused(w, "garbage", "no compressed stream");
         assert_refused(w, "zeros", "not a message");
         assert_refused(w, "version", "not asked for");
+        assert_refused(w, "alive first", "not asked for");
         assert_refused(w, "unasked", "not asked for");
         assert_refused(w, "broken manifest", "");
         assert_refused(w, "cut manifest", "incomplete");
@@ -413,6 +425,20 @@ static void test_many_corrections(void **state)
         manifest_close(after);
 }
 
+/* A worker that says no more is given up, in either direction. */
+static void test_silence_is_limited(void **state)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        struct world *w = *state;
+
+        assert_pushed(w);
+        w->options.silence_ms = 20;
+        assert_refused(w, "silent", "silent");
+        put_bytes(w->local_fd, "large", 3 << 20, 1);
+        assert_int_equal(push_to_liar(w, "silent", 1, &err), ERR_PROVIDER);
+        assert_non_null(strstr(err.msg, "silent"));
+}
+
 static void test_anything_at_all(void **state)
 {
         struct world *w = *state;
@@ -482,6 +508,37 @@ static void ask_anything(struct world *w, unsigned seed)
         close(l.io.fd);
         assert_int_equal(waitpid(pid, &status, 0), pid);
         assert_true(WIFEXITED(status));
+}
+
+static bool scan_says_alive(struct world *w, uint32_t wishes)
+{
+        struct liar l = { .io.wait = wait_for };
+        int pid = open_worker(&l.io.fd);
+        struct sync_msg m = { 0 };
+        bool alive = false;
+
+        assert_int_equal(sync_io_init(&l.io, NULL), 0);
+        say(&l, (struct sync_msg){ .type = SYNC_HELLO, .number = SYNC_VERSION, .mode = wishes });
+        say(&l, (struct sync_msg){ .type = SYNC_TREE, .text = sync_text(w->remote) });
+        say(&l, (struct sync_msg){ .type = SYNC_SCAN });
+        while (m.type != SYNC_SCANNED) {
+                assert_int_equal(sync_receive(&l.io, &m, NULL), 1);
+                alive = alive || m.type == SYNC_ALIVE;
+        }
+        sync_io_done(&l.io);
+        close(l.io.fd);
+        assert_int_equal(waitpid(pid, NULL, 0), pid);
+        return alive;
+}
+
+/* Reading a large file takes longer than a daemon waits for a silent worker. */
+static void test_a_worker_that_works_says_so(void **state)
+{
+        struct world *w = *state;
+
+        put_bytes(w->remote_fd, "large", 3 << 20, 1);
+        assert_true(scan_says_alive(w, SYNC_WISH_ALIVE));
+        assert_false(scan_says_alive(w, 0)); /* an older daemon knows no such word */
 }
 
 /* Whatever it is told, a worker stays beneath its root. */
@@ -646,6 +703,10 @@ int main(void)
                 cmocka_unit_test_setup_teardown(test_claimed_sizes, world_setup, world_teardown),
                 cmocka_unit_test_setup_teardown(test_budget, world_setup, world_teardown),
                 cmocka_unit_test_setup_teardown(test_many_corrections, world_setup, world_teardown),
+                cmocka_unit_test_setup_teardown(test_silence_is_limited, world_setup,
+                                                world_teardown),
+                cmocka_unit_test_setup_teardown(test_a_worker_that_works_says_so, world_setup,
+                                                world_teardown),
                 cmocka_unit_test_setup_teardown(test_anything_at_all, world_setup, world_teardown),
                 cmocka_unit_test_setup_teardown(test_nothing_outside_is_touched, world_setup,
                                                 world_teardown),

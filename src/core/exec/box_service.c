@@ -15,6 +15,7 @@
 #include "core/exec/exec_internal.h"
 #include "core/leases/place.h"
 #include "core/leases/place_state.h"
+#include "rt/pool.h"
 #include "rt/stream_pump.h"
 
 #define MAX_DEATHS 3 /* of the box, before it was reached */
@@ -244,6 +245,7 @@ static int post(struct wanted *w, uint8_t kind, int take_loop_end, struct err *e
 
         if (!promise)
                 return ERR_BUSY;
+        pool_needs_seat(w->op, "a service of a box");
         l = xcalloc(1, sizeof(*l));
         l->hub = w->rt->hub;
         l->place = kept_place_new(&w->place);
