@@ -63,14 +63,17 @@ static void on_started(void *ctx, uint32_t channel, uint32_t pid, uint64_t start
         box_link_ack(a->link, CHANNEL, BOX_STDERR, 0, ALL);
 }
 
-static void on_data(void *ctx, uint32_t channel, uint8_t stream, uint64_t offset, const char *data,
-                    size_t len)
+static int on_data(void *ctx, uint32_t channel, uint8_t stream, uint64_t offset, const char *data,
+                   size_t len, struct err *err)
 {
         struct asking *a = ctx;
 
+        if (offset != a->seen[stream])
+                return err_set(err, ERR_INVALID, "the box sent output with a gap");
         buf_append(a->out, data, len);
         a->seen[stream] = offset + len;
         box_link_ack(a->link, CHANNEL, stream, a->seen[stream], ALL);
+        return 0;
 }
 
 static void on_failed(void *ctx, uint32_t channel, uint16_t code, const char *text)
@@ -89,7 +92,7 @@ static void on_exit_frame(void *ctx, uint32_t channel, const struct box_exit *e)
         finish(a, 0);
 }
 
-static void on_closed(void *ctx, const char *why)
+static void on_closed(void *ctx, const char *why, bool is_breach)
 {
         struct asking *a = ctx;
 

@@ -35,7 +35,6 @@
 #include "codec/frame.h"
 #include "codec/redact.h"
 
-#define BOX_MAX_EXECS   1024
 #define BOX_MAX_CONNS   16
 #define BOX_MAX_PROCS   65536 /* processes that one pass over /proc looks at */
 #define BOX_OUT_SIZE    ((size_t)512 << 10)

@@ -4,8 +4,21 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
+#include "codec/peer_state.h"
+
 #define READ_SIZE   (256 * 1024)
 #define PENDING_MAX ((size_t)64 << 20)
+
+/* An execution on this link, from START or ATTACH to its end: FORGET, FAILED, or ERROR 4. */
+struct channel {
+        uint32_t number;
+        enum peer_phase phase;
+        uint8_t id[FRAME_UUID];
+        bool is_shared;   /* GREW comes, and no DATA; else the other way round */
+        bool takes_input; /* as far as we know */
+        uint64_t grown[2];
+        uint64_t input_sent, taken, limit;
+};
 
 struct box_link {
         uv_poll_t poll;
@@ -14,7 +27,13 @@ struct box_link {
         void *ctx;
         struct buf in, out;
         size_t out_sent;
-        bool welcomed, closed;
+        enum peer_phase phase;
+        unsigned pings;           /* that were not answered */
+        uint32_t listed;          /* STATE frames of the list that is coming */
+        struct channel *channels; /* by their numbers */
+        size_t n_channels, room;
+        uint32_t first_channel, last_channel; /* ever used; 0: none */
+        bool closed;
         bool sent_secrets; /* out holds values; wiped when it was sent */
         int watching;      /* UV_READABLE | UV_WRITABLE */
 };
@@ -34,6 +53,7 @@ static void freed(uv_handle_t *handle)
         close(l->fd);
         buf_done(&l->in);
         buf_wipe(&l->out);
+        free(l->channels);
         free(l);
 }
 
@@ -46,11 +66,11 @@ void box_link_close(struct box_link *l)
         uv_close((uv_handle_t *)&l->poll, freed);
 }
 
-static void give_up(struct box_link *l, const char *why)
+static void give_up(struct box_link *l, const char *why, bool is_breach)
 {
         if (l->closed)
                 return;
-        EVENT(l, on_closed, why);
+        EVENT(l, on_closed, why, is_breach);
         box_link_close(l);
 }
 
@@ -97,7 +117,62 @@ size_t box_link_pending(const struct box_link *l)
         return l->out.len - l->out_sent;
 }
 
-/* Frames from the box */
+/* Channels */
+
+/* Where it is, or where it would be. */
+static size_t channel_place(const struct box_link *l, uint32_t number)
+{
+        size_t from = 0, to = l->n_channels;
+
+        while (from < to) {
+                size_t middle = from + (to - from) / 2;
+
+                if (l->channels[middle].number < number)
+                        from = middle + 1;
+                else
+                        to = middle;
+        }
+        return from;
+}
+
+static struct channel *channel_find(struct box_link *l, uint32_t number)
+{
+        size_t at = channel_place(l, number);
+
+        return at < l->n_channels && l->channels[at].number == number ? &l->channels[at] : NULL;
+}
+
+static struct channel *channel_add(struct box_link *l, uint32_t number, enum peer_phase phase,
+                                   const uint8_t id[FRAME_UUID])
+{
+        struct channel *c;
+
+        if (l->n_channels == l->room) {
+                l->room = MAX(2 * l->room, (size_t)8);
+                l->channels = xrealloc(l->channels, l->room * sizeof(*l->channels));
+        }
+        c = &l->channels[l->n_channels++];
+        *c = (struct channel){ .number = number, .phase = phase };
+        memcpy(c->id, id, FRAME_UUID);
+        if (!l->first_channel)
+                l->first_channel = number;
+        l->last_channel = number;
+        return c;
+}
+
+static void channel_remove(struct box_link *l, uint32_t number)
+{
+        struct channel *c = channel_find(l, number);
+
+        if (!c)
+                return;
+        memmove(c, c + 1, (size_t)(l->channels + l->n_channels - (c + 1)) * sizeof(*c));
+        l->n_channels--;
+}
+
+/* Frames from the box. What each may hold and when it may come was checked before (got_frame());
+ * here is checked what takes knowledge of the channel. `c` is NULL for one that is over: what the
+ * box sent before it heard of that is dropped. */
 
 static const char *copy_text(struct frame_bytes b, char *out, size_t size)
 {
@@ -113,175 +188,209 @@ static int got_welcome(struct box_link *l, struct frame_in *f, struct err *err)
         struct box_welcome w;
         uint8_t box[FRAME_UUID];
         uint16_t version = frame_get_u16(f);
-        int r;
 
         w.features = frame_get_u32(f);
         frame_get_uuid(f, box);
         w.pid = frame_get_u32(f);
         w.kill_method = frame_get_u8(f);
         w.spool_limit = frame_get_u64(f);
-        (void)frame_get_u32(f);
-        r = frame_in_end(f, err);
-        if (r >= 0 && (l->welcomed || version != FRAME_VERSION))
-                r = err_set(err, ERR_INVALID, "the box speaks version %u", version);
-        if (r >= 0) {
-                l->welcomed = true;
-                EVENT(l, on_welcome, &w);
-        }
-        return r;
+        if (version != FRAME_VERSION)
+                return err_set(err, ERR_INVALID, "the box speaks version %u", version);
+        EVENT(l, on_welcome, &w);
+        return 0;
 }
 
-static int got_text(struct box_link *l, const struct frame_header *h, struct frame_in *f,
-                    struct err *err)
+/* Errors 1 to 3 are about the connection, and the last that it carries. */
+static int got_text(struct box_link *l, const struct frame_header *h, const struct channel *c,
+                    struct frame_in *f, struct err *err)
 {
         char text[512];
         uint16_t code = frame_get_u16(f);
-        struct frame_bytes bytes = frame_get_str(f);
-        int r = frame_in_end(f, err);
 
-        if (r < 0)
-                return r;
-        copy_text(bytes, text, sizeof(text));
-        if (h->type == FRAME_FAILED)
+        copy_text(frame_get_str(f), text, sizeof(text));
+        if (h->type == FRAME_FAILED) {
                 EVENT(l, on_failed, h->channel, code, text);
-        else if (h->channel == 0 && !l->welcomed)
-                r = err_set(err, ERR_PROVIDER, "the box refused: %s", text);
-        else
+                return 0;
+        }
+        if (l->phase == LINK_GREETING)
+                return err_set(err, ERR_PROVIDER, "the box refused: %s", text);
+        if (c || h->channel == 0)
                 EVENT(l, on_error, h->channel, code, text);
-        return r;
+        return code <= BOX_ERR_FRAME
+                       ? err_set(err, ERR_PROVIDER, "the box ended the connection: %s", text)
+                       : 0;
 }
 
-static int got_output(struct box_link *l, const struct frame_header *h, struct frame_in *f,
-                      struct err *err)
+static int got_data(struct box_link *l, const struct channel *c, struct frame_in *f,
+                    struct err *err)
 {
         uint8_t stream = frame_get_u8(f);
         uint64_t at = frame_get_u64(f);
-        struct frame_bytes data = { "", 0 };
-        int r;
+        struct frame_bytes data = frame_get_blob(f);
 
-        if (h->type == FRAME_DATA)
-                data = frame_get_blob(f);
-        r = frame_in_end(f, err);
-        if (r >= 0 && stream != BOX_STDOUT && stream != BOX_STDERR)
-                r = err_set(err, ERR_INVALID, "there is no stream %u", stream);
-        if (r < 0)
-                return r;
-        if (h->type == FRAME_DATA)
-                EVENT(l, on_data, h->channel, stream, at, data.p, data.len);
-        else
-                EVENT(l, on_grew, h->channel, stream, at);
+        if (c->is_shared)
+                return err_set(err, ERR_INVALID, "DATA of output that is in shared files");
+        return l->ev->on_data ? l->ev->on_data(l->ctx, c->number, stream, at, data.p, data.len, err)
+                              : 0;
+}
+
+static int got_grew(struct box_link *l, struct channel *c, struct frame_in *f, struct err *err)
+{
+        uint8_t stream = frame_get_u8(f);
+        uint64_t len = frame_get_u64(f);
+
+        if (!c->is_shared)
+                return err_set(err, ERR_INVALID, "GREW of output that is not in shared files");
+        if (len < c->grown[stream - BOX_STDOUT])
+                return err_set(err, ERR_INVALID, "GREW of output that became less");
+        c->grown[stream - BOX_STDOUT] = len;
+        EVENT(l, on_grew, c->number, stream, len);
         return 0;
 }
 
-static int got_started(struct box_link *l, const struct frame_header *h, struct frame_in *f,
-                       struct err *err)
-{
-        uint32_t pid = frame_get_u32(f);
-        uint64_t started = frame_get_u64(f);
-        uint8_t method = frame_get_u8(f);
-        int r = frame_in_end(f, err);
-
-        if (r >= 0)
-                EVENT(l, on_started, h->channel, pid, started, method);
-        return r;
-}
-
-static int got_state(struct box_link *l, const struct frame_header *h, struct frame_in *f,
-                     struct err *err)
+static int got_state(struct box_link *l, const struct frame_header *h, struct channel *c,
+                     struct frame_in *f, struct err *err)
 {
         struct box_state state;
-        int r;
 
         frame_get_state(f, &state);
-        r = frame_in_end(f, err);
-        if (r >= 0)
-                EVENT(l, on_state, h->channel, &state);
-        return r;
+        if (h->channel == 0 && ++l->listed > BOX_MAX_EXECS)
+                return err_set(err, ERR_INVALID, "STATE of more executions than a box can have");
+        if (h->channel != 0 && !c)
+                return 0;
+        if (c && memcmp(c->id, state.id, FRAME_UUID) != 0)
+                return err_set(err, ERR_INVALID, "STATE of another execution than was asked for");
+        if (c) {
+                c->takes_input = state.state == BOX_RUNNING;
+                c->input_sent = c->taken = c->limit = state.stdin_len;
+                c->grown[0] = state.stdout_len;
+                c->grown[1] = state.stderr_len;
+        }
+        return l->ev->on_state ? l->ev->on_state(l->ctx, h->channel, &state, err) : 0;
 }
 
-static int got_exit(struct box_link *l, const struct frame_header *h, struct frame_in *f,
-                    struct err *err)
-{
-        struct box_exit e;
-        int r;
-
-        frame_get_exit(f, &e);
-        r = frame_in_end(f, err);
-        if (r >= 0)
-                EVENT(l, on_exit, h->channel, &e);
-        return r;
-}
-
-static int got_taken(struct box_link *l, const struct frame_header *h, struct frame_in *f,
-                     struct err *err)
+static int got_taken(struct box_link *l, struct channel *c, struct frame_in *f, struct err *err)
 {
         uint64_t taken = frame_get_u64(f);
         uint64_t limit = frame_get_u64(f);
-        int r = frame_in_end(f, err);
 
-        if (r >= 0)
-                EVENT(l, on_taken, h->channel, taken, limit);
-        return r;
+        if (!c)
+                return 0;
+        if (!c->takes_input)
+                return err_set(err, ERR_INVALID, "TAKEN of an execution without input");
+        if (taken < c->taken || taken > c->input_sent || limit < taken || limit < c->limit)
+                return err_set(err, ERR_INVALID,
+                               "TAKEN goes back, or is of input that was never sent");
+        c->taken = taken;
+        c->limit = limit;
+        EVENT(l, on_taken, c->number, taken, limit);
+        return 0;
 }
 
-static int got_ping(struct box_link *l, const struct frame_header *h, struct frame_in *f,
-                    struct err *err)
+static int got_listed(struct box_link *l, struct frame_in *f, struct err *err)
 {
-        uint64_t token = frame_get_u64(f);
-        struct frame_out out;
-        int r = frame_in_end(f, err);
+        uint32_t count = frame_get_u32(f);
 
-        if (r < 0)
-                return r;
-        if (h->type == FRAME_PONG) {
-                EVENT(l, on_pong, token);
-                return 0;
-        }
-        frame_begin(&out, &l->out, FRAME_PONG, 0);
-        frame_put_u64(&out, token);
-        frame_end(&out);
+        if (count != l->listed)
+                return err_set(err, ERR_INVALID, "LISTED counts %u executions of %u", count,
+                               l->listed);
+        EVENT(l, on_listed);
         return 0;
+}
+
+static void got_ping(struct box_link *l, struct frame_in *f)
+{
+        struct frame_out out;
+
+        frame_begin(&out, &l->out, FRAME_PONG, 0);
+        frame_put_u64(&out, frame_get_u64(f));
+        frame_end(&out);
+}
+
+static void got_started(struct box_link *l, const struct channel *c, struct frame_in *f)
+{
+        uint32_t pid = frame_get_u32(f);
+        uint64_t started = frame_get_u64(f);
+
+        EVENT(l, on_started, c->number, pid, started, frame_get_u8(f));
+}
+
+static void got_exit(struct box_link *l, const struct channel *c, struct frame_in *f)
+{
+        struct box_exit e;
+
+        frame_get_exit(f, &e);
+        if (c)
+                EVENT(l, on_exit, c->number, &e);
+}
+
+static int act_on(struct box_link *l, const struct frame_header *h, struct channel *c,
+                  struct frame_in *f, struct err *err)
+{
+        switch (h->type) {
+        case FRAME_WELCOME:
+                return got_welcome(l, f, err);
+        case FRAME_ERROR:
+        case FRAME_FAILED:
+                return got_text(l, h, c, f, err);
+        case FRAME_DATA:
+                return got_data(l, c, f, err);
+        case FRAME_GREW:
+                return got_grew(l, c, f, err);
+        case FRAME_STARTED:
+                got_started(l, c, f);
+                return 0;
+        case FRAME_STATE:
+                return got_state(l, h, c, f, err);
+        case FRAME_EXIT:
+                got_exit(l, c, f);
+                return 0;
+        case FRAME_TAKEN:
+                return got_taken(l, c, f, err);
+        case FRAME_PING:
+                got_ping(l, f);
+                return 0;
+        case FRAME_PONG:
+                EVENT(l, on_pong, frame_get_u64(f));
+                return 0;
+        case FRAME_LISTED:
+                return got_listed(l, f, err);
+        case FRAME_STOPPED:
+                EVENT(l, on_stopped);
+                return 0;
+        default:
+                return l->ev->on_tunnel ? l->ev->on_tunnel(l->ctx, h, f, err)
+                                        : err_set(err, ERR_INVALID, "%s without a tunnel",
+                                                  peer_frame_name(h->type));
+        }
 }
 
 static int got_frame(struct box_link *l, const struct frame_header *h, const char *payload,
                      struct err *err)
 {
+        bool is_control = h->channel == 0 || frame_is_tunnel(h->type) ||
+                          l->phase == LINK_GREETING || l->phase == LINK_OVER;
+        enum peer_phase over = CHANNEL_OVER;
+        struct channel *c = is_control ? NULL : channel_find(l, h->channel);
+        enum peer_phase *phase = is_control ? &l->phase : c ? &c->phase : &over;
         struct frame_in f;
+        int r = peer_frame_fits(h, payload, err);
 
+        if (r >= 0 && !is_control &&
+            (h->channel < l->first_channel || h->channel > l->last_channel))
+                r = err_set(err, ERR_INVALID, "%s on a channel that nobody opened",
+                            peer_frame_name(h->type));
+        if (r >= 0)
+                r = peer_move(phase, h->type, &l->pings, err);
+        if (r < 0)
+                return r;
         frame_in_init(&f, payload, h->len);
-        if (!l->welcomed && h->type != FRAME_WELCOME && h->type != FRAME_ERROR)
-                return err_set(err, ERR_INVALID, "the box said %u before WELCOME", h->type);
-        switch (h->type) {
-        case FRAME_WELCOME:
-                return got_welcome(l, &f, err);
-        case FRAME_ERROR:
-        case FRAME_FAILED:
-                return got_text(l, h, &f, err);
-        case FRAME_DATA:
-        case FRAME_GREW:
-                return got_output(l, h, &f, err);
-        case FRAME_STARTED:
-                return got_started(l, h, &f, err);
-        case FRAME_STATE:
-                return got_state(l, h, &f, err);
-        case FRAME_EXIT:
-                return got_exit(l, h, &f, err);
-        case FRAME_TAKEN:
-                return got_taken(l, h, &f, err);
-        case FRAME_PING:
-        case FRAME_PONG:
-                return got_ping(l, h, &f, err);
-        case FRAME_LISTED:
-                EVENT(l, on_listed);
-                return 0;
-        case FRAME_STOPPED:
-                EVENT(l, on_stopped);
-                return 0;
-        default:
-                if (frame_is_tunnel(h->type) && l->ev->on_tunnel)
-                        return l->ev->on_tunnel(l->ctx, h, &f, err);
-                return err_set(err, ERR_INVALID, "the box sent a frame of type %u", h->type);
-        }
+        r = act_on(l, h, c, &f, err);
+        /* Looked up again: a callback may have used the link. */
+        c = is_control ? NULL : channel_find(l, h->channel);
+        if (c && c->phase == CHANNEL_OVER)
+                channel_remove(l, h->channel);
+        return r;
 }
 
 /* Handle every whole frame in the buffer; what is left is the start of the next one. */
@@ -303,14 +412,27 @@ static int take_frames(struct box_link *l, struct err *err)
         return r;
 }
 
+/* So that whoever looks at the box's side learns why the link ended. */
+static void say_breach(struct box_link *l, const char *why)
+{
+        struct frame_out f;
+
+        frame_begin(&f, &l->out, FRAME_ERROR, 0);
+        frame_put_u16(&f, BOX_ERR_FRAME);
+        frame_put_str(&f, why, strlen(why));
+        frame_end(&f);
+        flush(l);
+}
+
 static void read_some(struct box_link *l)
 {
         CLEAN(err_done) struct err err = { 0 };
         char *at = buf_reserve(&l->in, READ_SIZE);
         ssize_t n;
+        int r;
 
         if (!at) {
-                give_up(l, "the box sent too much at once");
+                give_up(l, "the box sent too much at once", true);
                 return;
         }
         do
@@ -319,12 +441,16 @@ static void read_some(struct box_link *l)
         if (n < 0 && errno == EAGAIN)
                 return;
         if (n <= 0) {
-                give_up(l, n == 0 ? "the box closed the connection" : strerror(errno));
+                give_up(l, n == 0 ? "the box closed the connection" : strerror(errno), false);
                 return;
         }
         buf_grew(&l->in, (size_t)n);
-        if (take_frames(l, &err) < 0)
-                give_up(l, err.msg);
+        r = take_frames(l, &err);
+        if (r < 0 && !l->closed) {
+                if (r == ERR_INVALID)
+                        say_breach(l, err.msg);
+                give_up(l, err.msg, r == ERR_INVALID);
+        }
         /* An idle link keeps no big buffer. */
         if (!l->closed && l->in.len == 0)
                 buf_done(&l->in);
@@ -335,7 +461,7 @@ static void on_ready(uv_poll_t *poll, int status, int events)
         struct box_link *l = container_of(poll, struct box_link, poll);
 
         if (status < 0) {
-                give_up(l, uv_strerror(status));
+                give_up(l, uv_strerror(status), false);
                 return;
         }
         if (events & UV_READABLE)
@@ -345,7 +471,7 @@ static void on_ready(uv_poll_t *poll, int status, int events)
         if (events & UV_WRITABLE)
                 EVENT(l, on_drained);
         if (!l->closed && l->out.failed)
-                give_up(l, "the box does not take what it is sent");
+                give_up(l, "the box does not take what it is sent", false);
 }
 
 /* Frames to the box */
@@ -361,6 +487,7 @@ int box_link_open(uv_loop_t *loop, int take_fd, const uint8_t node[FRAME_UUID], 
         l->fd = take_fd;
         l->ev = events;
         l->ctx = ctx;
+        l->phase = LINK_GREETING;
         l->in.max = READ_SIZE + FRAME_MAX_PAYLOAD + FRAME_HEADER;
         l->out.max = PENDING_MAX;
         (void)fcntl(take_fd, F_SETFL, O_NONBLOCK);
@@ -393,11 +520,14 @@ static void send_empty(struct box_link *l, enum frame_type type, uint32_t channe
 
 void box_link_list(struct box_link *l)
 {
+        l->phase = LINK_LISTING;
+        l->listed = 0;
         send_empty(l, FRAME_LIST, 0);
 }
 
 void box_link_forget(struct box_link *l, uint32_t channel)
 {
+        channel_remove(l, channel);
         send_empty(l, FRAME_FORGET, channel);
 }
 
@@ -405,6 +535,7 @@ void box_link_ping(struct box_link *l, uint64_t token)
 {
         struct frame_out f;
 
+        l->pings++;
         frame_begin(&f, &l->out, FRAME_PING, 0);
         frame_put_u64(&f, token);
         frame_end(&f);
@@ -429,8 +560,11 @@ static void put_list(struct frame_out *f, const char *const *list)
 
 void box_link_start(struct box_link *l, uint32_t channel, const struct box_start *s)
 {
+        struct channel *c = channel_add(l, channel, CHANNEL_STARTING, s->id);
         struct frame_out f;
 
+        c->is_shared = s->flags & BOX_START_SHARED;
+        c->takes_input = s->flags & (BOX_START_STDIN | BOX_START_TERMINAL);
         frame_begin(&f, &l->out, FRAME_START, channel);
         frame_put_uuid(&f, s->id);
         frame_put_u32(&f, s->flags);
@@ -450,10 +584,12 @@ void box_link_start(struct box_link *l, uint32_t channel, const struct box_start
         flush(l);
 }
 
-void box_link_attach(struct box_link *l, uint32_t channel, const uint8_t id[FRAME_UUID])
+void box_link_attach(struct box_link *l, uint32_t channel, const uint8_t id[FRAME_UUID],
+                     uint32_t flags)
 {
         struct frame_out f;
 
+        channel_add(l, channel, CHANNEL_ATTACHING, id)->is_shared = flags & BOX_START_SHARED;
         frame_begin(&f, &l->out, FRAME_ATTACH, channel);
         frame_put_uuid(&f, id);
         frame_end(&f);
@@ -476,8 +612,11 @@ void box_link_ack(struct box_link *l, uint32_t channel, uint8_t stream, uint64_t
 void box_link_stdin(struct box_link *l, uint32_t channel, uint64_t offset, bool eof,
                     const void *data, size_t len)
 {
+        struct channel *c = channel_find(l, channel);
         struct frame_out f;
 
+        if (c)
+                c->input_sent = MAX(c->input_sent, offset + len);
         frame_begin(&f, &l->out, FRAME_STDIN, channel);
         frame_put_u64(&f, offset);
         frame_put_u8(&f, eof);
@@ -511,6 +650,7 @@ void box_link_stop(struct box_link *l, uint32_t grace_ms)
 {
         struct frame_out f;
 
+        l->phase = LINK_STOPPING;
         frame_begin(&f, &l->out, FRAME_STOP, 0);
         frame_put_u32(&f, grace_ms);
         frame_end(&f);

@@ -1,12 +1,14 @@
 /* The host's end of the box protocol (docs/box-protocol.md) on one byte stream.
  *
  * A link is made from a connected descriptor, says HELLO and is usable after on_welcome. Channels
- * are numbers of the caller's choice, unique on the link. Every callback may come after any call;
- * none comes before the call returns. After on_closed nothing comes any more; box_link_close() is
- * silent.
+ * are numbers of the caller's choice, each higher than the one before. Every callback may come
+ * after any call; none comes before the call returns. After on_closed nothing comes any more;
+ * box_link_close() is silent.
  *
- * The box is not trusted: a frame that does not fit closes the link, sizes are bounded, and what is
- * sent is bounded by the caller (box_link_pending()).
+ * The box is not trusted. The link knows the phase of each channel and holds every frame against
+ * codec/peer_state.h before a callback sees it: on_started comes once and only after START, nothing
+ * but on_taken after on_exit, and so on. A breach is told to the box (ERROR 3) and ends the link.
+ * What is sent is bounded by the caller (box_link_pending()).
  *
  * Loop thread only. */
 #ifndef BERTH_BOX_LINK_H
@@ -40,26 +42,28 @@ struct box_start {
 struct box_link_events {
         void (*on_welcome)(void *ctx, const struct box_welcome *welcome);
         void (*on_listed)(void *ctx);
-        /* channel 0: an answer to LIST */
-        void (*on_state)(void *ctx, uint32_t channel, const struct box_state *state);
+        /* channel 0: an answer to LIST. Below 0: a breach, as for the others that return. */
+        int (*on_state)(void *ctx, uint32_t channel, const struct box_state *state,
+                        struct err *err);
         void (*on_started)(void *ctx, uint32_t channel, uint32_t pid, uint64_t started_ms,
                            uint8_t kill_method);
         void (*on_failed)(void *ctx, uint32_t channel, uint16_t code, const char *text);
-        void (*on_data)(void *ctx, uint32_t channel, uint8_t stream, uint64_t offset,
-                        const char *data, size_t len);
+        int (*on_data)(void *ctx, uint32_t channel, uint8_t stream, uint64_t offset,
+                       const char *data, size_t len, struct err *err);
         void (*on_grew)(void *ctx, uint32_t channel, uint8_t stream, uint64_t len);
         void (*on_taken)(void *ctx, uint32_t channel, uint64_t taken, uint64_t limit);
         void (*on_exit)(void *ctx, uint32_t channel, const struct box_exit *e);
         void (*on_error)(void *ctx, uint32_t channel, uint16_t code, const char *text);
         void (*on_stopped)(void *ctx);
         void (*on_pong)(void *ctx, uint64_t token);
-        /* A frame of the tunnel (box/tunnel.h); below 0 ends the link. */
+        /* A frame of the tunnel (box/tunnel.h). */
         int (*on_tunnel)(void *ctx, const struct frame_header *h, struct frame_in *f,
                          struct err *err);
         /* Some of what waited was sent. */
         void (*on_drained)(void *ctx);
-        /* The stream ended or was given up; `why` is for people. */
-        void (*on_closed)(void *ctx, const char *why);
+        /* The stream ended or was given up; `why` is for people. `is_breach`: the box does not keep
+         * to the protocol, which says nothing of what runs there. */
+        void (*on_closed)(void *ctx, const char *why, bool is_breach);
 };
 
 /* Takes the descriptor (non-blocking or not). Members of *events that are NULL are skipped. */
@@ -72,7 +76,9 @@ void box_link_close(struct box_link *l);
 void box_link_list(struct box_link *l);
 void box_link_ping(struct box_link *l, uint64_t token);
 void box_link_start(struct box_link *l, uint32_t channel, const struct box_start *start);
-void box_link_attach(struct box_link *l, uint32_t channel, const uint8_t id[FRAME_UUID]);
+/* flags: BOX_START_SHARED when it was started so. */
+void box_link_attach(struct box_link *l, uint32_t channel, const uint8_t id[FRAME_UUID],
+                     uint32_t flags);
 void box_link_ack(struct box_link *l, uint32_t channel, uint8_t stream, uint64_t stored,
                   uint64_t limit);
 /* len at most FRAME_MAX_PAYLOAD / 2. */

@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "codec/credit.h"
 #include "codec/frame_relay.h"
+#include "codec/peer_state.h"
 
 #define READ_SIZE   (256 * 1024)
 #define CHATTER_MAX ((size_t)64 << 10)
@@ -25,7 +26,8 @@ struct stream {
         uv_poll_t poll;
         int fd, watching;
         uint32_t channel;
-        bool accepted, closing;
+        enum peer_phase phase; /* STREAM_*: what may come */
+        bool closing;
         struct credit credit;
         struct buf in;
 };
@@ -44,6 +46,7 @@ struct mux {
         size_t n_streams, n_questions;
         uint32_t next_channel;
         int64_t heard_ms;
+        unsigned pings; /* that were not answered */
         bool ready, closed;
 };
 
@@ -119,12 +122,12 @@ void mux_close(struct mux *m)
                 shut(m, "the connection to the host was closed");
 }
 
-static void give_up(struct mux *m, const char *why)
+static void give_up(struct mux *m, const char *why, bool is_breach)
 {
         if (m->closed)
                 return;
         shut(m, why);
-        m->ev->on_closed(m->ctx, why);
+        m->ev->on_closed(m->ctx, why, is_breach);
 }
 
 /* To the carrier */
@@ -173,13 +176,18 @@ static bool is_full(const struct mux *m)
 
 /* Streams */
 
+static bool is_accepted(const struct stream *s)
+{
+        return s->phase != STREAM_ASKED;
+}
+
 static void watch_stream(struct stream *s)
 {
         int wanted = 0;
 
         if (s->mux->closed || s->closing)
                 return;
-        if (s->accepted && credit_room(&s->credit) > 0 && !is_full(s->mux))
+        if (is_accepted(s) && credit_room(&s->credit) > 0 && !is_full(s->mux))
                 wanted |= UV_READABLE;
         if (s->in.len > 0)
                 wanted |= UV_WRITABLE;
@@ -237,7 +245,7 @@ static bool take_from(struct stream *s)
         size_t room = (size_t)MIN(credit_room(&s->credit), (uint64_t)sizeof(bytes));
         ssize_t n;
 
-        if (!s->accepted || room == 0 || is_full(s->mux))
+        if (!is_accepted(s) || room == 0 || is_full(s->mux))
                 return true;
         do
                 n = recv(s->fd, bytes, room, MSG_DONTWAIT);
@@ -268,7 +276,7 @@ static void on_stream(uv_poll_t *poll, int status, int events)
         if (events & (UV_READABLE | UV_DISCONNECT) && !take_from(s))
                 return;
         if (events & UV_DISCONNECT &&
-            (!s->accepted || credit_room(&s->credit) == 0 || is_full(m))) {
+            (!is_accepted(s) || credit_room(&s->credit) == 0 || is_full(m))) {
                 reset_stream(s);
                 return;
         }
@@ -289,6 +297,7 @@ int mux_connect(struct mux *m, const char *box_id, int *ret_fd, struct err *err)
         s = xcalloc(1, sizeof(*s));
         s->mux = m;
         s->fd = fds[0];
+        s->phase = STREAM_ASKED;
         s->poll.data = s;
         if (uv_poll_init(uv_handle_get_loop((uv_handle_t *)&m->timer), &s->poll, s->fd) < 0) {
                 close(fds[0]);
@@ -347,8 +356,8 @@ static int got_answer(struct mux *m, const struct frame_header *h, struct frame_
         char text[256];
         int r = relay_frame_read(h, in, &f, err);
 
-        if (r < 0 || f.type != FRAME_ANSWER)
-                return r < 0 ? r : err_set(err, ERR_INVALID, "the relay asks");
+        if (r < 0)
+                return r;
         while (*at && (*at)->channel != f.channel)
                 at = &(*at)->next;
         q = *at;
@@ -366,39 +375,40 @@ static int got_answer(struct mux *m, const struct frame_header *h, struct frame_
 
 /* From the carrier */
 
-static int got_accept(struct stream *s, const struct tunnel_frame *f, struct err *err)
-{
-        if (s->accepted)
-                return err_set(err, ERR_INVALID, "the relay accepted a stream twice");
-        s->accepted = true;
-        s->credit.limit = f->limit;
-        return 0;
-}
-
 static int got_for_stream(struct stream *s, const struct tunnel_frame *f, struct err *err)
 {
-        int r;
+        int r = peer_move(&s->phase, f->type, NULL, err);
 
+        if (r < 0)
+                return r;
         if (f->type == FRAME_RESET) {
                 end_stream(s);
                 return 0;
         }
-        if (f->type == FRAME_ACCEPT) {
-                r = got_accept(s, f, err);
-        } else {
-                r = s->accepted ? credit_take(&s->credit, f, err)
-                                : err_set(err, ERR_INVALID, "bytes of a stream that is not open");
-                if (r >= 0 && f->type == FRAME_BYTES)
-                        buf_append(&s->in, f->data.p, f->data.len);
-        }
+        if (f->type == FRAME_ACCEPT)
+                s->credit.limit = f->limit;
+        else
+                r = credit_take(&s->credit, f, err);
+        if (r >= 0 && f->type == FRAME_BYTES)
+                buf_append(&s->in, f->data.p, f->data.len);
         if (r >= 0 && pass_on(s))
                 watch_stream(s);
         return r;
 }
 
+static bool is_question(const struct mux *m, uint32_t channel)
+{
+        const struct mux_question *q = m->questions;
+
+        while (q && q->channel != channel)
+                q = q->next;
+        return q != NULL;
+}
+
 static int got_tunnel(struct mux *m, const struct frame_header *h, struct frame_in *in,
                       struct err *err)
 {
+        enum peer_phase phase = is_question(m, h->channel) ? QUESTION_ASKED : STREAM_OVER;
         struct stream *s = m->streams;
         struct tunnel_frame f;
         int r = tunnel_frame_read(h, in, &f, err);
@@ -409,22 +419,27 @@ static int got_tunnel(struct mux *m, const struct frame_header *h, struct frame_
                 return err_set(err, ERR_INVALID, "the relay sent for a stream nobody asked for");
         while (s && s->channel != f.channel)
                 s = s->next;
-        return s ? got_for_stream(s, &f, err) : 0; /* one that is over, which it did not know */
+        /* One that is over, which it did not know */
+        return s ? got_for_stream(s, &f, err) : peer_move(&phase, f.type, NULL, err);
 }
 
 static int got_frame(struct mux *m, const struct frame_header *h, const char *payload,
                      struct err *err)
 {
+        enum peer_phase phase = RELAY_READY;
         struct frame_in f;
+        int r = peer_frame_fits(h, payload, err);
 
+        if (r < 0)
+                return r;
         frame_in_init(&f, payload, h->len);
-        if (h->type == FRAME_PONG) {
-                (void)frame_get_u64(&f);
-                return frame_in_end(&f, err);
-        }
-        if (frame_is_relay(h->type))
+        if (h->type == FRAME_ANSWER)
                 return got_answer(m, h, &f, err);
-        return got_tunnel(m, h, &f, err);
+        if (h->channel != 0 && frame_is_tunnel(h->type))
+                return got_tunnel(m, h, &f, err);
+        return h->channel == 0 ? peer_move(&phase, h->type, &m->pings, err)
+                               : err_set(err, ERR_INVALID, "the relay sent %s on a stream",
+                                         peer_frame_name(h->type));
 }
 
 static int take_frames(struct mux *m, struct err *err)
@@ -468,7 +483,7 @@ static void read_some(struct mux *m)
         int r = 0;
 
         if (!at) {
-                give_up(m, "the relay sent too much at once");
+                give_up(m, "the relay sent too much at once", true);
                 return;
         }
         do
@@ -477,7 +492,7 @@ static void read_some(struct mux *m)
         if (n < 0 && errno == EAGAIN)
                 return;
         if (n <= 0) {
-                give_up(m, n == 0 ? "the relay ended" : strerror(errno));
+                give_up(m, n == 0 ? "the relay ended" : strerror(errno), false);
                 return;
         }
         m->heard_ms = clock_mono_ms();
@@ -487,7 +502,7 @@ static void read_some(struct mux *m)
         if (r >= 0 && m->ready && !m->closed)
                 r = take_frames(m, &err);
         if (r < 0)
-                give_up(m, err.msg);
+                give_up(m, err.msg, r == ERR_INVALID);
         if (!m->closed && m->in.len == 0)
                 buf_done(&m->in);
 }
@@ -497,7 +512,7 @@ static void on_carrier(uv_poll_t *poll, int status, int events)
         struct mux *m = poll->data;
 
         if (status < 0) {
-                give_up(m, uv_strerror(status));
+                give_up(m, uv_strerror(status), false);
                 return;
         }
         if (events & UV_READABLE)
@@ -506,7 +521,7 @@ static void on_carrier(uv_poll_t *poll, int status, int events)
                 return;
         flush(m);
         if (m->out.failed) {
-                give_up(m, "the relay does not take what it is sent");
+                give_up(m, "the relay does not take what it is sent", false);
                 return;
         }
         if (!is_full(m))
@@ -523,9 +538,10 @@ static void on_timer(uv_timer_t *timer)
         if (!m->ready)
                 return;
         if (clock_mono_ms() - m->heard_ms > SILENCE_MS) {
-                give_up(m, "the relay does not answer");
+                give_up(m, "the relay does not answer", false);
                 return;
         }
+        m->pings++;
         frame_begin(&f, &m->out, FRAME_PING, 0);
         frame_put_u64(&f, 1);
         frame_end(&f);

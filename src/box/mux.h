@@ -6,7 +6,8 @@
  * what is kept on either side; one that stalls stops nobody else. When the carrier ends, every
  * stream ends: descriptors read end-of-file, and questions are answered with ERR_BUSY.
  *
- * The relay is not trusted: what does not fit ends the carrier.
+ * The relay is not trusted: what codec/peer_state.h does not allow, and what breaks the credit,
+ * ends the carrier.
  *
  * Loop thread only, except mux_ask_wait(). */
 #ifndef BERTH_BOX_MUX_H
@@ -26,9 +27,9 @@ struct mux;
 struct mux_events {
         /* The relay answers: the way is open. Optional. */
         void (*on_ready)(void *ctx);
-        /* The carrier ended or was given up; `why` is for people. Nothing comes after it, and the
-         * mux frees itself. */
-        void (*on_closed)(void *ctx, const char *why);
+        /* The carrier ended or was given up; `why` is for people. `is_breach`: the relay does not
+         * keep to the protocol. Nothing comes after it, and the mux frees itself. */
+        void (*on_closed)(void *ctx, const char *why, bool is_breach);
 };
 
 /* Takes both descriptors, which may be one and the same; also when it fails. Whatever comes before

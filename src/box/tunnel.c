@@ -2,6 +2,8 @@
 
 #include <errno.h>
 
+#include "codec/peer_state.h"
+
 #define FEW_CONNS    32 /* up to here each has the large window, past it the small one */
 #define WINDOW_LARGE ((uint64_t)256 << 10)
 #define WINDOW_SMALL ((uint64_t)64 << 10)
@@ -14,11 +16,12 @@ struct conn {
         struct conn *due_next; /* in tunnel->due */
         struct tunnel_listener *listener;
         uint32_t channel;
+        enum peer_phase phase; /* CONN_*: what may come */
         struct buf in;
         size_t in_taken; /* of `in` */
         uint64_t got, told_limit;
         uint64_t sent, send_limit;
-        bool accepted, end_got, end_sent, broken, told_broken, closed, is_due;
+        bool end_sent, broken, told_broken, closed, is_due;
         int watched;
         void (*on_closed)(void *);
         void *on_closed_arg;
@@ -32,10 +35,16 @@ struct tunnel {
         unsigned n_conns;
         uint32_t last_channel;   /* of those that the box made */
         uint32_t last_from_host; /* of those that we made */
+        unsigned unanswered;     /* LISTEN frames on this link */
         struct conn *due, **due_tail;
         struct conn *closing; /* closed by their consumers, to be freed from the loop */
         bool is_freed;        /* by its owner; it stays until the last stream is closed */
 };
+
+static bool end_came(const struct conn *k)
+{
+        return k->phase == CONN_ENDED;
+}
 
 /* What is ready, and telling it from the loop */
 
@@ -54,7 +63,7 @@ static int ready_events(const struct conn *k)
 
         if (k->broken)
                 return k->told_broken ? 0 : STREAM_BROKEN;
-        if (k->in.len > k->in_taken || k->end_got)
+        if (k->in.len > k->in_taken || end_came(k))
                 events |= STREAM_READABLE;
         if (k->send_limit > k->sent && !k->end_sent && k->tunnel->link &&
             box_link_pending(k->tunnel->link) < LINK_FULL)
@@ -153,7 +162,7 @@ static void give_credit(struct conn *k)
         uint64_t size = window(k->tunnel);
         uint64_t limit = k->got - (k->in.len - k->in_taken) + size;
 
-        if (k->end_got || k->broken || limit < k->told_limit + size / 2)
+        if (end_came(k) || k->broken || limit < k->told_limit + size / 2)
                 return;
         k->told_limit = limit;
         say(k, (struct tunnel_frame){ .type = FRAME_WINDOW, .limit = limit });
@@ -162,6 +171,7 @@ static void give_credit(struct conn *k)
 static void break_conn(struct conn *k)
 {
         k->broken = true;
+        k->phase = CONN_OVER;
         buf_done(&k->in);
         k->in_taken = 0;
         make_due(k);
@@ -180,7 +190,7 @@ static ssize_t conn_read(struct byte_stream *s, void *p, size_t len)
         if (k->broken)
                 return -ECONNRESET;
         if (n == 0)
-                return k->end_got || len == 0 ? 0 : -EAGAIN;
+                return end_came(k) || len == 0 ? 0 : -EAGAIN;
         memcpy(p, k->in.data + k->in_taken, n);
         k->in_taken += n;
         if (k->in_taken == k->in.len) {
@@ -243,7 +253,7 @@ static void conn_close(struct byte_stream *s, void (*closed)(void *), void *arg)
         struct conn *k = conn_of(s), **at;
         struct tunnel *t = k->tunnel;
 
-        if (!k->broken && !(k->end_got && k->end_sent))
+        if (!k->broken && !(end_came(k) && k->end_sent))
                 say(k, (struct tunnel_frame){ .type = FRAME_RESET, .reason = TUNNEL_RESET_PEER });
         k->closed = true;
         k->on_closed = closed;
@@ -278,13 +288,14 @@ static struct tunnel_listener *find_listener(struct tunnel *t, const uint8_t id[
         return l;
 }
 
-static struct conn *conn_new(struct tunnel *t, uint32_t channel)
+static struct conn *conn_new(struct tunnel *t, uint32_t channel, enum peer_phase phase)
 {
         struct conn *k = xcalloc(1, sizeof(*k));
 
         k->stream.ops = &conn_ops;
         k->tunnel = t;
         k->channel = channel;
+        k->phase = phase;
         k->next = t->conns;
         t->conns = k;
         t->n_conns++;
@@ -299,20 +310,10 @@ struct byte_stream *tunnel_connect(struct tunnel *t, uint8_t service)
 
         if (!t->link || t->n_conns >= TUNNEL_MAX_CONNS)
                 return NULL;
-        k = conn_new(t, ++t->last_from_host);
+        k = conn_new(t, ++t->last_from_host, CONN_ASKED);
         say(k, (struct tunnel_frame){
                        .type = FRAME_CONNECT, .kind = service, .limit = k->told_limit });
         return &k->stream;
-}
-
-static int got_accept(struct conn *k, const struct tunnel_frame *f, struct err *err)
-{
-        if (k->accepted)
-                return err_set(err, ERR_INVALID, "the box accepted a connection of its own");
-        k->accepted = true;
-        k->send_limit = f->limit;
-        make_due(k);
-        return 0;
 }
 
 static int got_open(struct tunnel *t, const struct tunnel_frame *f, struct err *err)
@@ -329,9 +330,8 @@ static int got_open(struct tunnel *t, const struct tunnel_frame *f, struct err *
                 box_link_tunnel(t->link, &no);
                 return 0;
         }
-        k = conn_new(t, f->channel);
+        k = conn_new(t, f->channel, CONN_OPEN);
         k->listener = l;
-        k->accepted = true;
         k->send_limit = f->limit;
         say(k, (struct tunnel_frame){ .type = FRAME_ACCEPT, .limit = k->told_limit });
         l->on_stream(l, &k->stream);
@@ -340,44 +340,40 @@ static int got_open(struct tunnel *t, const struct tunnel_frame *f, struct err *
 
 static int got_bytes(struct conn *k, const struct tunnel_frame *f, struct err *err)
 {
-        if (k->end_got || f->offset != k->got || f->data.len > k->told_limit - k->got)
+        if (f->offset != k->got || f->data.len > k->told_limit - k->got)
                 return err_set(err, ERR_INVALID,
-                               "the box sent bytes with a gap, past their end or past its credit");
+                               "the box sent BYTES with a gap or past its credit");
         k->got += f->data.len;
         buf_append(&k->in, f->data.p, f->data.len);
         if (k->in.failed)
                 return err_set(err, ERR_BUSY, "no memory for what the box sent");
-        make_due(k);
         return 0;
 }
 
 static int got_for_conn(struct conn *k, const struct tunnel_frame *f, struct err *err)
 {
-        if (!k->accepted && f->type != FRAME_ACCEPT && f->type != FRAME_RESET)
-                return err_set(err, ERR_INVALID, "the box used a connection before accepting it");
+        int r = 0;
+
         switch (f->type) {
         case FRAME_ACCEPT:
-                return got_accept(k, f, err);
-        case FRAME_BYTES:
-                return got_bytes(k, f, err);
         case FRAME_WINDOW:
                 if (f->limit < k->send_limit)
                         return err_set(err, ERR_INVALID, "the box took credit back");
                 k->send_limit = f->limit;
-                make_due(k);
-                return 0;
+                break;
+        case FRAME_BYTES:
+                r = got_bytes(k, f, err);
+                break;
         case FRAME_END:
-                if (k->end_got || f->offset != k->got)
+                if (f->offset != k->got)
                         return err_set(err, ERR_INVALID, "the box ended a connection elsewhere");
-                k->end_got = true;
-                make_due(k);
-                return 0;
-        case FRAME_RESET:
+                break;
+        default: /* RESET */
                 break_conn(k);
-                return 0;
-        default:
-                return err_set(err, ERR_INVALID, "the box sent a frame of type %u", f->type);
         }
+        if (r >= 0)
+                make_due(k);
+        return r;
 }
 
 static void got_listening(struct tunnel *t, const struct tunnel_frame *f)
@@ -396,6 +392,7 @@ static void got_listening(struct tunnel *t, const struct tunnel_frame *f)
 int tunnel_frame_in(struct tunnel *t, const struct frame_header *h, struct frame_in *in,
                     struct err *err)
 {
+        enum peer_phase phase = TUNNEL_UP;
         struct tunnel_frame f;
         struct conn *k = t->conns;
         int r = tunnel_frame_read(h, in, &f, err);
@@ -404,19 +401,22 @@ int tunnel_frame_in(struct tunnel *t, const struct frame_header *h, struct frame
                 return r;
         if (!t->link)
                 return err_set(err, ERR_INVALID, "the box used a tunnel that it does not have");
-        if (f.type == FRAME_LISTENING) {
-                got_listening(t, &f);
-                return 0;
+        if (f.type == FRAME_LISTENING || f.type == FRAME_OPEN) {
+                r = peer_move(&phase, f.type, &t->unanswered, err);
+                if (r >= 0 && f.type == FRAME_OPEN)
+                        return got_open(t, &f, err);
+                if (r >= 0)
+                        got_listening(t, &f);
+                return r;
         }
-        if (f.type == FRAME_OPEN)
-                return got_open(t, &f, err);
-        if (f.channel == 0 ||
-            f.channel > (f.channel & TUNNEL_FROM_HOST ? t->last_from_host : t->last_channel))
+        if (f.channel > (f.channel & TUNNEL_FROM_HOST ? t->last_from_host : t->last_channel))
                 return err_set(err, ERR_INVALID, "the box sent for a connection it never offered");
         while (k && (k->broken || k->channel != f.channel))
                 k = k->next;
         /* What the box sent before it heard of a connection's end means nothing any more. */
-        return k ? got_for_conn(k, &f, err) : 0;
+        phase = CONN_OVER;
+        r = peer_move(k ? &k->phase : &phase, f.type, NULL, err);
+        return k && r >= 0 ? got_for_conn(k, &f, err) : r;
 }
 
 /* Listeners and links */
@@ -428,8 +428,10 @@ static void say_listen(struct tunnel *t, const struct tunnel_listener *l, uint8_
         };
 
         memcpy(f.id, l->id, FRAME_UUID);
-        if (t->link)
-                box_link_tunnel(t->link, &f);
+        if (!t->link)
+                return;
+        t->unanswered += type == FRAME_LISTEN;
+        box_link_tunnel(t->link, &f);
 }
 
 void tunnel_listen(struct tunnel *t, struct tunnel_listener *l)
@@ -462,6 +464,7 @@ void tunnel_up(struct tunnel *t, struct box_link *link)
         t->link = link;
         t->last_channel = 0;
         t->last_from_host = TUNNEL_FROM_HOST;
+        t->unanswered = 0;
         for (struct tunnel_listener *l = t->listeners; l; l = l->next)
                 say_listen(t, l, FRAME_LISTEN);
 }

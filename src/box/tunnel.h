@@ -6,7 +6,8 @@
  * the consumer reads, so what is kept for one that does not is bounded; what may be written is
  * bounded by the box's credit and by what the link still has to send.
  *
- * The box is not trusted: what does not fit ends the link (an error from tunnel_frame_in()).
+ * The box is not trusted: what codec/peer_state.h does not allow, and what breaks the credit, is an
+ * error of tunnel_frame_in() and ends the link.
  *
  * Loop thread only. */
 #ifndef BERTH_BOX_TUNNEL_H

@@ -15,6 +15,7 @@
 #define FRAME_MAX_STR     131072            /* of one str */
 #define FRAME_VERSION     1
 #define FRAME_UUID        16
+#define BOX_MAX_EXECS     1024 /* that a box knows at a time */
 
 enum frame_type {
         FRAME_HELLO = 1,

@@ -40,32 +40,52 @@ static const char no_way_text[] = "if [ -z \"$h\" ] && [ \"$tar\" = no ]; then\n
                                   "fi\n";
 
 /* A place counts when the box really runs there: that finds mounts without exec, and machines that
- * say they are another. In a directory that others write to, only one of our own. */
+ * say they are another. In a directory that others write to, only one of our own.
+ *
+ * What lies in the cache may have been replaced by a command that ran here, so its name is not
+ * believed: a private copy is made, and what is run is the open file whose hash was compared, after
+ * the copy has lost its name. Tools come from the system's own path (command -p). Where there is
+ * none that can tell a hash, the box is brought anew each time. */
 static const char box_text[] =
         "if [ -z \"$h\" ]; then say \"plain no box for $os $a\"; exit 0; fi\n"
         "umask 077\n"
         "own() { mkdir -p \"$1/bin\" 2>/dev/null && [ ! -h \"$1\" ] && [ -O \"$1\" ] && chmod 700 \"$1\" "
         "2>/dev/null; }\n"
+        "sum() {\n"
+        "  { command -p sha256sum || command -p openssl dgst -sha256 -r || command -p shasum -a 256; } "
+        "<\"$1\" 2>/dev/null\n"
+        "}\n"
+        "same() { s=$(sum \"$1\"); [ \"${s%% *}\" = \"$2\" ]; }\n"
+        "nothing=e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\n"
+        "sums=; same /dev/null $nothing && sums=yes\n"
+        "runs() { chmod 700 \"$x\" && \"$x\" --version >/dev/null 2>&1; }\n"
+        "take() {\n"
+        "  [ -n \"$sums\" ] && [ -f \"$f\" ] && dd if=\"$f\" of=\"$x\" bs=65536 count=256 2>/dev/null &&\n"
+        "    same \"$x\" \"$hash\" && runs\n"
+        "}\n"
         "fetch() {\n"
         "  say \"need $a\"\n"
         "  read -r n || exit 1\n"
-        "  if [ \"$(printf ab | head -c 1 2>/dev/null)\" = a ]; then head -c \"$n\" >\"$f.$$\"\n"
-        "  else dd bs=1 count=\"$n\" of=\"$f.$$\" 2>/dev/null; fi\n"
-        "  [ \"$(($(wc -c <\"$f.$$\")))\" = \"$n\" ] && chmod 700 \"$f.$$\" &&\n"
-        "    \"$f.$$\" --version >/dev/null 2>&1 && mv -f \"$f.$$\" \"$f\" && return 0\n"
-        "  rm -f \"$f.$$\"\n"
-        "  return 1\n"
+        "  rm -f \"$x\"\n"
+        "  if [ \"$(printf ab | head -c 1 2>/dev/null)\" = a ]; then head -c \"$n\" >\"$x\"\n"
+        "  else dd bs=1 count=\"$n\" of=\"$x\" 2>/dev/null; fi\n"
+        "  [ \"$(($(wc -c <\"$x\")))\" = \"$n\" ] && runs || return 1\n"
+        "  cp \"$x\" \"$f.$$\" && [ ! -d \"$f\" ] && mv -f \"$f.$$\" \"$f\" || rm -f \"$f.$$\"\n"
         "}\n"
         "for d in \"${XDG_CACHE_HOME:-$HOME/.cache}/berth\" \"$p/.paperclip-runtime/berth\" "
         "\"/tmp/berth-$(id -u)\"; do\n"
         "  own \"$d\" || continue\n"
-        "  f=$d/bin/berth-box-$h\n"
-        "  \"$f\" --version >/dev/null 2>&1 || fetch || continue\n"
-        "  find \"$d/bin\" -name 'berth-box-*' ! -name \"berth-box-$h\" -mtime +30 -exec rm -f {} + "
-        "2>/dev/null\n"
+        "  f=$d/bin/berth-box-$h x=$d/bin/.box-$$\n"
+        "  rm -f \"$x\"\n"
+        "  take || fetch || { rm -f \"$x\"; continue; }\n"
+        "  find \"$d/bin\" \\( -name 'berth-box-*' ! -name \"berth-box-$h\" -mtime +30 -o -name '.box-*' "
+        "-mtime +1 \\) -exec rm -f {} + 2>/dev/null\n"
         "  say \"ready $d\"\n"
-        "  read -r go || exit 1\n"
-        "  exec \"$f\" --relay --dir \"$d\"\n"
+        "  read -r go || { rm -f \"$x\"; exit 1; }\n"
+        "  exec 9<\"$x\"\n"
+        "  if [ -e /proc/self/fd/9 ]; then rm -f \"$x\"; x=/proc/self/fd/9; fi\n"
+        "  [ -z \"$sums\" ] || same \"$x\" \"$hash\" || exit 1\n"
+        "  exec \"$x\" --relay --dir \"$d\"\n"
         "done\n"
         "say 'plain no place on the host where the box can be written and run'\n";
 
@@ -81,8 +101,8 @@ static void begin(const char *mark, const char *path, const struct ssh_box *boxe
         buf_puts(out, "h=\ncase \"$os $a\" in\n");
         for (size_t i = 0; i < SSH_N_BOXES; i++)
                 if (boxes[i].hash[0])
-                        buf_appendf(out, "'Linux %s') h=%.32s ;;\n", boxes[i].machine,
-                                    boxes[i].hash);
+                        buf_appendf(out, "'Linux %s') h=%.32s hash=%s ;;\n", boxes[i].machine,
+                                    boxes[i].hash, boxes[i].hash);
         buf_puts(out, "esac\n");
         buf_puts(out, no_way_text);
 }

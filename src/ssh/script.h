@@ -10,7 +10,7 @@
 struct ssh_box {
         const char *machine; /* as `uname -m` says it */
         const char *path;    /* here */
-        char hash[65];       /* of its content; empty: there is none for that machine */
+        char hash[65];       /* SHA-256 of its content; empty: there is none for that machine */
 };
 
 #define SSH_N_BOXES 2
@@ -22,7 +22,7 @@ void ssh_script_launcher(size_t len, struct buf *out);
  * is. mark: session.h. */
 void ssh_script_ready(const char *mark, const char *path, const struct ssh_box *boxes,
                       struct buf *out);
-/* The same, then the box: found or fetched, and become the relay to it. */
+/* The same, then the box: found with the right content or fetched, and become the relay to it. */
 void ssh_script_stream(const char *mark, const char *path, const struct ssh_box *boxes,
                        struct buf *out);
 

@@ -175,36 +175,31 @@ static int on_file(void *ctx, const struct sync_msg *m, struct err *err)
 {
         struct pull *p = ctx;
         struct waiting *w = m->slot < SYNC_MAX_GETS ? &p->queue[m->slot] : NULL;
-        int r;
+        enum peer_phase phase = w && w->state == WAIT_ASKED    ? GET_ASKED
+                                : w && w->state == WAIT_COMING ? GET_COMING
+                                                               : PEER_QUIET;
+        int r = sync_slot_move(phase, m, err);
 
-        if (w && w->state == WAIT_ASKED) {
-                switch (m->type) {
-                case SYNC_FILE:
-                        return on_small(p, w, m, err);
-                case SYNC_BIG:
-                        return on_big(p, w, m, err);
-                case SYNC_GONE:
-                        w->state = WAIT_GONE;
-                        return 0;
-                default:
-                        break;
-                }
-        } else if (w && w->state == WAIT_COMING) {
-                switch (m->type) {
-                case SYNC_CHUNKS_ARE:
-                        r = sync_in_chunks(&w->in, m, err);
-                        if (r > 0)
-                                w->state = WAIT_CHUNKS;
-                        return r;
-                case SYNC_DATA:
-                        return sync_in_data(&w->in, m, err);
-                case SYNC_BIG_END:
-                        return on_big_end(p, w, m, err);
-                default:
-                        break;
-                }
+        if (r < 0)
+                return r;
+        switch (m->type) {
+        case SYNC_FILE:
+                return on_small(p, w, m, err);
+        case SYNC_BIG:
+                return on_big(p, w, m, err);
+        case SYNC_GONE:
+                w->state = WAIT_GONE;
+                return 0;
+        case SYNC_CHUNKS_ARE:
+                r = sync_in_chunks(&w->in, m, err);
+                if (r > 0)
+                        w->state = WAIT_CHUNKS;
+                return r;
+        case SYNC_DATA:
+                return sync_in_data(&w->in, m, err);
+        default: /* BIG_END */
+                return on_big_end(p, w, m, err);
         }
-        return sync_unasked(err);
 }
 
 /* The queue */

@@ -53,18 +53,21 @@ static int on_file(void *ctx, const struct sync_msg *m, struct err *err)
 {
         struct push *p = ctx;
         struct push_slot *k = m->slot < SYNC_SLOTS ? &p->slots[m->slot] : NULL;
+        enum peer_phase phase = k && k->state == SLOT_OFFERED                ? PUT_OFFERED
+                                : k && k->state == SLOT_SENT && !k->answered ? PUT_SENT
+                                                                             : PEER_QUIET;
+        int r = sync_slot_move(phase, m, err);
 
-        if (k && m->type == SYNC_WANT && k->state == SLOT_OFFERED) {
+        if (r < 0)
+                return r;
+        if (m->type == SYNC_WANT) {
                 buf_append(&k->wanted, m->blob.p, m->blob.len);
                 k->state = SLOT_WANTED;
-                return 0;
-        }
-        if (k && m->type == SYNC_DONE && k->state == SLOT_SENT && !k->answered) {
+        } else {
                 k->answered = true;
                 k->again = m->flags & SYNC_AGAIN;
-                return 0;
         }
-        return sync_unasked(err);
+        return 0;
 }
 
 /* What arrived was something else: the file changed while its chunks were sent. */
@@ -330,7 +333,7 @@ static int finish(struct push *p, struct err *err)
         if (r >= 0)
                 r = slots_wait(p, err);
         if (r >= 0)
-                r = sync_send(&p->s.io, &(struct sync_msg){ .type = SYNC_FINISH }, err);
+                r = sync_session_ask_end(&p->s, SYNC_FINISH, err);
         p->over = true;
         return r < 0 ? r : sync_session_wait(&p->s, &p->s.finished, err);
 }

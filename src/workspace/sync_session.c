@@ -30,11 +30,6 @@ static int check(void *ctx, struct err *err)
         return op_check(s->op, err);
 }
 
-int sync_unasked(struct err *err)
-{
-        return err_set(err, ERR_PROVIDER, "The file worker sent what was not asked for.");
-}
-
 int sync_result(int r, struct err *err)
 {
         return r == ERR_INVALID ? err_wrap(err, ERR_PROVIDER, "The file worker") : MIN(r, 0);
@@ -57,8 +52,8 @@ static int on_manifest(struct sync_session *s, const struct sync_msg *m, struct 
 {
         int r;
 
-        if (!s->ready || s->scanned)
-                return sync_unasked(err);
+        if (s->manifest_fd < 0) /* no scan was asked for */
+                return sync_slot_move(PEER_QUIET, m, err);
         s->manifest_len += m->blob.len;
         if (s->manifest_len > MANIFEST_MAX)
                 return err_set(err, ERR_TOO_LARGE, "The file worker's tree is too large.");
@@ -68,42 +63,33 @@ static int on_manifest(struct sync_session *s, const struct sync_msg *m, struct 
         return fd_write_all(s->manifest_fd, m->blob.p, m->blob.len, err);
 }
 
-static int on_scanned(struct sync_session *s, struct err *err)
-{
-        if (!s->ready || s->scanned)
-                return sync_unasked(err);
-        s->scanned = true;
-        return 0;
-}
-
-static int on_ready(struct sync_session *s, const struct sync_msg *m, struct err *err)
-{
-        if (!s->greeted || s->ready || m->blob.len > MAX_PARTS)
-                return sync_unasked(err);
-        s->ready = true;
-        buf_append(&s->parts, m->blob.p, m->blob.len);
-        return 0;
-}
-
+/* When each may come is in codec/peer_state.c. */
 static int on_message(void *ctx, const struct sync_msg *m, struct err *err)
 {
         struct sync_session *s = ctx;
 
+        if (peer_move(&s->phase, m->type, &s->asked, err) < 0)
+                return ERR_PROVIDER;
         switch (m->type) {
         case SYNC_HELLO:
-                if (s->greeted || m->number != SYNC_VERSION)
-                        return sync_unasked(err);
-                s->greeted = true;
+                if (m->number != SYNC_VERSION)
+                        return err_set(err, ERR_PROVIDER, "The file worker speaks version %u.",
+                                       m->number);
                 s->umask = m->mode;
                 return 0;
         case SYNC_ALIVE:
-                return s->greeted ? 0 : sync_unasked(err);
+                return 0;
         case SYNC_READY:
-                return on_ready(s, m, err);
+                if (m->blob.len > MAX_PARTS)
+                        return err_set(err, ERR_PROVIDER,
+                                       "The file worker names too many parts of files.");
+                buf_append(&s->parts, m->blob.p, m->blob.len);
+                return 0;
         case SYNC_MANIFEST:
                 return on_manifest(s, m, err);
         case SYNC_SCANNED:
-                return on_scanned(s, err);
+                s->scanned = true;
+                return 0;
         case SYNC_FINISHED:
                 s->finished = true;
                 return 0;
@@ -111,8 +97,6 @@ static int on_message(void *ctx, const struct sync_msg *m, struct err *err)
                 return err_set(err, ERR_PROVIDER, "The file worker failed: %.*s",
                                (int)MIN(m->text.len, (size_t)500), m->text.p);
         default:
-                if (!s->scanned)
-                        return sync_unasked(err);
                 return s->on_file(s->ctx, m, err);
         }
 }
@@ -162,6 +146,7 @@ int sync_session_greet(struct sync_session *s, struct op *op, int fd,
         int r;
 
         s->op = op;
+        s->phase = WORKER_GREETING;
         s->manifest_fd = -1;
         tree_decode_init(&s->manifest_check);
         s->options = options;
@@ -197,9 +182,10 @@ int sync_session_open(struct sync_session *s, struct op *op, int fd,
         return r < 0 ? r : sync_flush(&s->io, err);
 }
 
+/* Nothing is asked for, and nothing offered. */
 static int no_file(void *ctx, const struct sync_msg *m, struct err *err)
 {
-        return sync_unasked(err);
+        return sync_slot_move(PEER_QUIET, m, err);
 }
 
 int sync_clear(struct op *op, int fd, const struct sync_options *options, struct err *err)
@@ -210,7 +196,7 @@ int sync_clear(struct op *op, int fd, const struct sync_options *options, struct
         int r = sync_session_greet(&s, op, fd, &bare, true, err);
 
         if (r >= 0)
-                r = sync_send(&s.io, &(struct sync_msg){ .type = SYNC_CLEAR }, err);
+                r = sync_session_ask_end(&s, SYNC_CLEAR, err);
         if (r >= 0)
                 r = sync_session_wait(&s, &s.finished, err);
         sync_session_done(&s);
@@ -226,6 +212,17 @@ void sync_session_done(struct sync_session *s)
         tree_decode_done(&s->manifest_check);
         buf_done(&s->parts);
         sync_io_done(&s->io);
+}
+
+int sync_session_ask_end(struct sync_session *s, uint8_t type, struct err *err)
+{
+        s->asked++;
+        return sync_send(&s->io, &(struct sync_msg){ .type = type }, err);
+}
+
+int sync_slot_move(enum peer_phase phase, const struct sync_msg *m, struct err *err)
+{
+        return peer_move(&phase, m->type, NULL, err) < 0 ? ERR_PROVIDER : 0;
 }
 
 int sync_session_wait(struct sync_session *s, const bool *flag, struct err *err)

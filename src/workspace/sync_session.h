@@ -5,6 +5,7 @@
 #ifndef BERTH_WORKSPACE_SYNC_SESSION_H
 #define BERTH_WORKSPACE_SYNC_SESSION_H
 
+#include "codec/peer_state.h"
 #include "workspace/sync.h"
 #include "workspace/sync_io.h"
 
@@ -13,7 +14,9 @@ struct sync_session {
         struct op *op;
         const struct sync_options *options;
         struct excludes excludes; /* with what is preserved */
-        bool pulls, greeted, ready, scanned, finished;
+        enum peer_phase phase;    /* WORKER_*: what may come */
+        unsigned asked;           /* FINISH or CLEAR was sent, and not answered */
+        bool pulls, scanned, finished;
         uint32_t umask;
         struct buf parts; /* hashes of files that the other side has in part */
         int manifest_fd;
@@ -38,7 +41,10 @@ void sync_session_done(struct sync_session *s);
 int sync_session_wait(struct sync_session *s, const bool *flag, struct err *err);
 bool sync_session_has_part(const struct sync_session *s, const uint8_t hash[TREE_HASH]);
 void sync_session_tell(struct sync_session *s);
-int sync_unasked(struct err *err); /* a message that makes no sense now */
+/* Send FINISH or CLEAR: FINISHED may come from now on. */
+int sync_session_ask_end(struct sync_session *s, uint8_t type, struct err *err);
+/* Whether a message may come for a file that is in this phase; 0 or ERR_PROVIDER. */
+int sync_slot_move(enum peer_phase phase, const struct sync_msg *m, struct err *err);
 /* 0 or the error as the caller of push or pull gets it. */
 int sync_result(int r, struct err *err);
 

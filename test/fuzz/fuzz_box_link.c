@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include "box/tunnel.h"
+#include "codec/peer_state.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -26,6 +27,7 @@ struct host {
         size_t fed;
         bool answers, closes, closed;
         unsigned calls;
+        uint32_t channels;
 };
 
 static void check(bool ok, const char *what)
@@ -36,21 +38,29 @@ static void check(bool ok, const char *what)
         }
 }
 
-/* Every callback comes through here. */
-static void heard(struct host *h, uint32_t channel)
+static void start_and_attach(struct host *h)
 {
         static const uint8_t id[FRAME_UUID] = { 1 };
         static const char *const none[] = { NULL };
 
+        box_link_start(
+                h->link, ++h->channels,
+                &(struct box_start){ .id = { 1 }, .command = "x", .args = none, .env = none });
+        box_link_attach(h->link, ++h->channels, id, BOX_START_SHARED);
+}
+
+/* Every callback comes through here. */
+static void heard(struct host *h, uint32_t channel)
+{
         check(!h->closed, "nothing comes after the end");
         h->calls++;
         if (h->answers && h->calls < 64) {
                 box_link_ack(h->link, channel, BOX_STDOUT, h->calls, h->calls);
                 box_link_stdin(h->link, channel, 0, false, "input", 5);
-                box_link_attach(h->link, channel, id);
-                box_link_start(h->link, channel,
-                               &(struct box_start){ .command = "x", .args = none, .env = none });
-                box_link_forget(h->link, channel);
+                start_and_attach(h);
+                box_link_ping(h->link, channel);
+                if (h->calls % 4 == 0)
+                        box_link_forget(h->link, channel);
         }
         if (h->closes && h->calls == 3) {
                 h->closed = true;
@@ -64,6 +74,8 @@ static void on_welcome(void *ctx, const struct box_welcome *welcome)
         struct host *h = ctx;
 
         tunnel_up(h->tunnel, h->link);
+        start_and_attach(h); /* channels 1 and 2 */
+        box_link_list(h->link);
         heard(ctx, 0);
 }
 
@@ -72,10 +84,12 @@ static void on_listed(void *ctx)
         heard(ctx, 0);
 }
 
-static void on_state(void *ctx, uint32_t channel, const struct box_state *state)
+static int on_state(void *ctx, uint32_t channel, const struct box_state *state, struct err *err)
 {
         check(state->state == BOX_RUNNING || state->state == BOX_ENDED, "a state that exists");
+        check(state->started_ms <= PEER_MAX_TIME && state->stdout_len <= PEER_MAX_LENGTH, "bounds");
         heard(ctx, channel);
+        return 0;
 }
 
 static void on_started(void *ctx, uint32_t channel, uint32_t pid, uint64_t started_ms,
@@ -90,8 +104,8 @@ static void on_text(void *ctx, uint32_t channel, uint16_t code, const char *text
         heard(ctx, channel);
 }
 
-static void on_data(void *ctx, uint32_t channel, uint8_t stream, uint64_t offset, const char *data,
-                    size_t len)
+static int on_data(void *ctx, uint32_t channel, uint8_t stream, uint64_t offset, const char *data,
+                   size_t len, struct err *err)
 {
         struct host *h = ctx;
         volatile char sum = 0;
@@ -101,6 +115,7 @@ static void on_data(void *ctx, uint32_t channel, uint8_t stream, uint64_t offset
         for (size_t i = 0; i < len; i++)
                 sum = (char)(sum ^ data[i]); /* the sanitizer looks at each */
         heard(ctx, channel);
+        return 0;
 }
 
 static void on_grew(void *ctx, uint32_t channel, uint8_t stream, uint64_t len)
@@ -168,7 +183,7 @@ static void on_drained(void *ctx)
         tunnel_drained(h->tunnel);
 }
 
-static void on_closed(void *ctx, const char *why)
+static void on_closed(void *ctx, const char *why, bool is_breach)
 {
         struct host *h = ctx;
 

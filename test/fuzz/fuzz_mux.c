@@ -56,7 +56,7 @@ static void on_ready(void *ctx)
         h->ready = true;
 }
 
-static void on_closed(void *ctx, const char *why)
+static void on_closed(void *ctx, const char *why, bool is_breach)
 {
         struct host *h = ctx;
 

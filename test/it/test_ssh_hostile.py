@@ -7,7 +7,7 @@ import socket
 import threading
 import unittest
 
-from berthtest import wait_until
+from berthtest import ident, wait_until
 from sshtest import SshTest, processes
 
 
@@ -107,6 +107,81 @@ class HostileRelayTest(SshTest):
                 self.assert_error(self.acquire_with(then), 502)
                 wait_until(lambda: not processes(self.daemon.process.pid), "ssh is ended")
         self.assertEqual(self.ok("GET", "/api/leaks")["total"], 0)
+
+
+class CachedBoxTest(SshTest):
+    """A command on the host has the same rights as the login, and can write to where the box is kept."""
+
+    def setUp(self):
+        super().setUp()
+        self.env = self.ssh_environment(self.company())
+        self.lease = self.acquire(self.env)
+        self.run_true()
+        (self.cached,) = (self.fixture.home / ".cache/berth/bin").glob("berth-box-*")
+        self.good = self.cached.read_bytes()
+        self.mark = self.temp_dir() / "it-ran"
+
+    def run_true(self):
+        self.assertEqual(self.ok("POST", f"/api/environment-leases/{ident(self.lease)}/execute", {"command": "true"})["exitCode"], 0)
+
+    def log_in_again(self):
+        logins = self.fixture.log().count("Accepted publickey")
+        self.fixture.kill_sessions()
+        wait_until(lambda: self.fixture.log().count("Accepted publickey") > logins, "the daemon logs in again")
+        wait_until(lambda: self.ok_now(), "commands run again")
+
+    def ok_now(self):
+        return self.req("POST", f"/api/environment-leases/{ident(self.lease)}/execute", {"command": "true"}).status == 200
+
+    def replace(self, content):
+        new = self.cached.with_name("other")
+        new.write_bytes(content)
+        new.chmod(0o755)
+        os.replace(new, self.cached)
+
+    def test_another_program_in_its_place(self):
+        self.replace(f"#!/bin/sh\n: >{self.mark}\nexec cat\n".encode())
+        self.log_in_again()
+        self.assertFalse(self.mark.exists(), "what a command put there is not run as the box")
+        self.assertEqual(self.cached.read_bytes(), self.good)
+
+    def test_a_program_that_still_works(self):
+        """One byte more, and it does what it did: only its hash tells."""
+        self.replace(self.good + b"x")
+        self.log_in_again()
+        self.assertEqual(self.cached.read_bytes(), self.good)
+
+    def test_things_that_are_no_file(self):
+        def fifo():
+            os.mkfifo(self.cached)
+        for make in (fifo, self.cached.mkdir, lambda: self.cached.symlink_to("/dev/zero")):
+            if self.cached.is_dir():
+                self.cached.rmdir()
+            else:
+                self.cached.unlink()
+            make()
+            self.log_in_again()
+
+    def test_the_one_that_is_right_is_not_brought_again(self):
+        before = self.cached.stat()
+        self.log_in_again()
+        self.assertEqual((self.cached.stat().st_ino, self.cached.stat().st_mtime_ns), (before.st_ino, before.st_mtime_ns))
+        self.assertEqual([p.name for p in self.cached.parent.iterdir()], [self.cached.name], "no copy is left")
+
+    def test_a_host_that_cannot_tell_a_hash(self):
+        """The box is brought anew, and what lies there is not believed."""
+        shell = self.script("n=$(echo \"$SSH_ORIGINAL_COMMAND\" | sed 's/.*count=\\([0-9]*\\).*/\\1/')\n"
+                            "command() { [ \"$1\" != -p ]; }\n"
+                            "eval \"$(dd bs=1 count=$n 2>/dev/null)\"\n")
+        self.fixture = self.new_fixture(shell)
+        lease = self.acquire(self.ssh_environment(self.company("Other")))
+        self.lease = lease
+        self.run_true()
+        (self.cached,) = (self.fixture.home / ".cache/berth/bin").glob("berth-box-*")
+        self.replace(f"#!/bin/sh\n: >{self.mark}\nexec cat\n".encode())
+        self.log_in_again()
+        self.assertFalse(self.mark.exists())
+        self.assertEqual(self.cached.read_bytes(), self.good)
 
 
 class HostileServerTest(SshTest):

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "box/tunnel.h"
+#include "codec/peer_state.h"
 #include "net/http_server.h"
 
 #define WINDOW (256 << 10)
@@ -47,7 +48,7 @@ static void on_drained(void *ctx)
         tunnel_drained(((struct fixture *)ctx)->tunnel);
 }
 
-static void on_closed(void *ctx, const char *why)
+static void on_closed(void *ctx, const char *why, bool is_breach)
 {
         struct fixture *f = ctx;
 
@@ -404,8 +405,8 @@ static void test_what_ends_the_link(void **state)
                 { { .type = FRAME_BYTES, .channel = 2, .data = { "x", 1 } }, "never offered" },
                 { { .type = FRAME_OPEN, .channel = 1 }, "out of order" },
                 { { .type = FRAME_OPEN, .channel = 9 }, "out of order" },
-                { { .type = FRAME_ACCEPT, .channel = 1, .limit = 9 }, "its own" },
-                { { .type = FRAME_LISTEN, .kind = TUNNEL_PROXY }, "never offered" },
+                { { .type = FRAME_ACCEPT, .channel = 1, .limit = 9 }, "ACCEPT on a connection" },
+                { { .type = FRAME_LISTEN, .kind = TUNNEL_PROXY }, "only a host" },
         };
         struct fixture *f = *state;
 
@@ -501,7 +502,7 @@ static void test_a_full_link(void **state)
         uint64_t sent = 0, got = 0;
         ssize_t n;
 
-        accept_one(f, UINT64_MAX);
+        accept_one(f, PEER_MAX_LENGTH);
         while ((n = stream_write(f->stream, block, TUNNEL_BYTES_MAX)) > 0)
                 sent += (uint64_t)n;
         assert_int_equal(n, -EAGAIN);

@@ -84,7 +84,7 @@ static const struct box_route there = {
 
 static struct mux *the_mux;
 
-static void on_mux_closed(void *ctx, const char *why)
+static void on_mux_closed(void *ctx, const char *why, bool is_breach)
 {
         the_mux = NULL;
 }

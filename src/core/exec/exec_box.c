@@ -3,7 +3,11 @@
  *
  * A link that breaks is not yet a box that died: a pool job asks the kernel (the box's lock).
  * Alive: the link is opened again and every execution attached again. Dead: what it ran is killed,
- * and its open executions are settled from the exit records it left, or as lost. */
+ * and its open executions are settled from the exit records it left, or as lost.
+ *
+ * A box that does not keep to the protocol loses its link and nothing else: its executions stay
+ * open, and it is reached again with growing pauses. Which frame may come when is the link's
+ * business (box/link.h); what comes here has its order. */
 #include "core/exec/exec_internal.h"
 
 #include <stdio.h>
@@ -16,7 +20,6 @@
 #define LOOK_AFTER_MS 10000 /* at a box that is not on this machine */
 
 static void look_after(struct box *box);
-static void drop_link(struct box *box, const char *why);
 
 static struct exec *exec_of_channel(struct box *box, uint32_t channel)
 {
@@ -61,7 +64,8 @@ static void go_live(struct exec *e, int64_t pid, uint64_t started_ms, uint8_t ki
         pthread_mutex_lock(&e->hub->lock);
         e->view.status = EXEC_RUNNING;
         e->view.pid = pid;
-        e->view.started_at = (int64_t)started_ms * US_PER_MS;
+        /* Its clock may not be ours, but nothing began in the future. */
+        e->view.started_at = MIN((int64_t)started_ms * US_PER_MS, clock_wall_us());
         if (kill_method)
                 e->view.kill_method = kill_method;
         pthread_mutex_unlock(&e->hub->lock);
@@ -89,7 +93,7 @@ static void on_started(void *ctx, uint32_t channel, uint32_t pid, uint64_t start
 {
         struct exec *e = exec_of_channel(ctx, channel);
 
-        if (!e)
+        if (!e || e->phase == EXEC_ENDING)
                 return;
         go_live(e, pid, started_ms, method);
         if (!e->box->route->is_here)
@@ -101,7 +105,7 @@ static void on_failed(void *ctx, uint32_t channel, uint16_t code, const char *te
 {
         struct exec *e = exec_of_channel(ctx, channel);
 
-        if (!e)
+        if (!e || e->phase == EXEC_ENDING)
                 return;
         /* The statuses by which shells say the same. */
         if (code == BOX_ERR_NOT_FOUND)
@@ -121,15 +125,12 @@ static void on_grew(void *ctx, uint32_t channel, uint8_t stream, uint64_t len)
         exec_changed(e);
 }
 
-static void on_data(void *ctx, uint32_t channel, uint8_t stream, uint64_t offset, const char *data,
-                    size_t len)
+static int on_data(void *ctx, uint32_t channel, uint8_t stream, uint64_t offset, const char *data,
+                   size_t len, struct err *err)
 {
-        CLEAN(err_done) struct err err = { 0 };
-        struct box *box = ctx;
-        struct exec *e = exec_of_channel(box, channel);
+        struct exec *e = exec_of_channel(ctx, channel);
 
-        if (e && exec_spool_data(e, stream, offset, data, len, &err) < 0)
-                drop_link(box, err.msg);
+        return e ? exec_spool_data(e, stream, offset, data, len, err) : 0;
 }
 
 static void on_taken(void *ctx, uint32_t channel, uint64_t taken, uint64_t limit)
@@ -153,6 +154,8 @@ static void on_pong(void *ctx, uint64_t token)
 
 void exec_take_exit(struct exec *e, const struct box_exit *exit, const char *lost_reason)
 {
+        if (e->phase == EXEC_ENDING)
+                return;
         e->has_exit = true;
         e->exit = *exit;
         pthread_mutex_lock(&e->hub->lock);
@@ -170,8 +173,9 @@ static void on_exit_frame(void *ctx, uint32_t channel, const struct box_exit *ex
 {
         struct exec *e = exec_of_channel(ctx, channel);
 
-        if (!e || e->phase == EXEC_ENDING)
+        if (!e)
                 return;
+        e->box->breaches = 0; /* it does what it is there for */
         if (e->box->route->is_here)
                 exec_take_exit(e, exit, EXEC_LOST_REASON);
         else
@@ -180,9 +184,10 @@ static void on_exit_frame(void *ctx, uint32_t channel, const struct box_exit *ex
 
 /* The box's word on one execution: an answer to LIST (channel 0), ATTACH, or a START it knew
  * already. */
-static void on_state(void *ctx, uint32_t channel, const struct box_state *state)
+static int on_state(void *ctx, uint32_t channel, const struct box_state *state, struct err *err)
 {
         struct box *box = ctx;
+        uint32_t flags = box->route->is_here ? BOX_START_SHARED : 0;
         char id[UUID_LEN + 1];
         struct exec *e;
 
@@ -190,24 +195,30 @@ static void on_state(void *ctx, uint32_t channel, const struct box_state *state)
         e = exec_find(box->hub, id);
         if (!e || e->box != box) {
                 /* Its end is recorded already and only the box does not know: let it forget. */
-                uint32_t spare = box->next_channel++;
-
                 if (channel == 0 && state->state == BOX_ENDED) {
-                        box_link_attach(box->link, spare, state->id);
+                        uint32_t spare = box->next_channel++;
+
+                        box_link_attach(box->link, spare, state->id, flags);
                         box_link_forget(box->link, spare);
                 }
-                return;
+                return 0;
         }
-        e->seen = true;
         if (channel == 0) {
+                e->seen = true;
                 if (!e->channel) {
                         e->channel = box->next_channel++;
-                        box_link_attach(box->link, e->channel, state->id);
+                        box_link_attach(box->link, e->channel, state->id, flags);
                 }
-                return;
+                return 0;
         }
         if (e->phase == EXEC_ENDING) /* FORGET follows when its end is recorded */
-                return;
+                return 0;
+        /* What it took is what it said before or more; and no more than there was, unless a daemon
+         * before this one sent it. */
+        if (state->state == BOX_RUNNING &&
+            (state->stdin_len < e->stdin_taken ||
+             (!e->stdin_unsure && state->stdin_len > e->stdin_queued)))
+                return err_set(err, ERR_INVALID, "STATE with input that was never sent");
         go_live(e, state->pid, state->started_ms, box->kill_method);
         if (e->stdin_unsure) /* TAKEN comes right behind, or never */
                 box_link_ping(box->link, channel);
@@ -220,6 +231,7 @@ static void on_state(void *ctx, uint32_t channel, const struct box_state *state)
                 exec_take_exit(e, &state->exit, EXEC_LOST_REASON);
         if (e->phase != EXEC_ENDING)
                 exec_changed(e);
+        return 0;
 }
 
 static void adoption_over(struct box *box)
@@ -320,10 +332,15 @@ static void on_drained(void *ctx)
                 tunnel_drained(box->tunnel);
 }
 
-static void on_closed(void *ctx, const char *why)
+static void on_closed(void *ctx, const char *why, bool is_breach)
 {
         struct box *box = ctx;
 
+        if (is_breach) {
+                box->breaches++;
+                log_warn("a box does not keep to the protocol", LOG_S("place", box->place_id),
+                         LOG_S("why", why));
+        }
         box->link = NULL;
         box->phase = BOX_IDLE;
         box->listing = false;
@@ -342,15 +359,6 @@ static void on_closed(void *ctx, const char *why)
         if (!box->stopping)
                 log_debug("link to a box closed", LOG_S("place", box->place_id), LOG_S("why", why));
         look_after(box);
-}
-
-/* It does what it must not. */
-static void drop_link(struct box *box, const char *why)
-{
-        log_warn("a box does not keep to the protocol", LOG_S("place", box->place_id),
-                 LOG_S("why", why));
-        box_link_close(box->link);
-        on_closed(box, why);
 }
 
 static const struct box_link_events events = {
@@ -377,16 +385,16 @@ static void retry_now(uv_timer_t *timer)
         box_reach(container_of(timer, struct box, retry));
 }
 
-/* A box on this machine is back in a moment or dead; a way that is down may stay so for long. */
+/* A box on this machine is back in a moment or dead; a way that is down may stay so for long, and
+ * so may a box that does not keep to the protocol. */
 static void reach_later(struct box *box)
 {
-        uint64_t pause = RECONNECT_MS;
+        unsigned tries = box->breaches;
 
-        if (!box->route->is_here) {
-                pause = MIN(pause << MIN(box->failures, 16U), (uint64_t)RECONNECT_MAX);
-                box->failures++;
-        }
-        uv_timer_start(&box->retry, retry_now, pause, 0);
+        if (!box->route->is_here)
+                tries = MAX(tries, box->failures++);
+        uv_timer_start(&box->retry, retry_now,
+                       MIN((uint64_t)RECONNECT_MS << MIN(tries, 16U), (uint64_t)RECONNECT_MAX), 0);
 }
 
 void box_reach(struct box *box)

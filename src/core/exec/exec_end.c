@@ -8,6 +8,7 @@
 #include "base/fault.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "codec/peer_state.h"
 #include "core/exec/exec_internal.h"
 #include "core/plugins/plugin_place.h"
 
@@ -117,6 +118,8 @@ static void record_done(struct pool_job *job)
 
 void exec_finish(struct exec *e, const char *status, const char *reason)
 {
+        if (e->phase == EXEC_ENDING) /* its record is being written, by a job that is in the pool */
+                return;
         e->phase = EXEC_ENDING;
         e->final_status = status;
         snprintf(e->reason, sizeof(e->reason), "%s", reason ? reason : "");
@@ -172,6 +175,15 @@ static int64_t file_size(const char *dir, const char *name)
         return stat(path, &st) < 0 ? -1 : (int64_t)st.st_size;
 }
 
+/* A box wrote it: its numbers are held against the same bounds as those of EXIT. */
+static bool read_exit_record(const struct buf *record, struct box_exit *ret)
+{
+        static const struct frame_header h = { .len = BOX_EXIT_RECORD - 4, .type = FRAME_EXIT };
+
+        return frame_exit_record_parse(buf_str(record), record->len, ret, NULL) >= 0 &&
+               peer_frame_fits(&h, record->data + 4, NULL) >= 0;
+}
+
 /* The exit record tells how it ended; without one nobody will ever know. The box makes the files
  * before the process: where there are none, it never began. */
 static void judge(const struct settlement *s, struct execution *row)
@@ -185,7 +197,7 @@ static void judge(const struct settlement *s, struct execution *row)
         row->ended_at = clock_wall_us();
         row->exit_code = -1;
         if (file_read_at(AT_FDCWD, path, 256, &record, NULL) >= 0 &&
-            frame_exit_record_parse(buf_str(&record), record.len, &e, NULL) >= 0) {
+            read_exit_record(&record, &e)) {
                 row->status = EXEC_EXITED;
                 fill_exit(row, &e);
                 return;

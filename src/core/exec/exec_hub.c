@@ -327,11 +327,16 @@ static int exec_reachable(struct exec_hub *hub, const char *id, struct exec **re
 
         if (!e || !e->box)
                 return err_set(err, ERR_CONFLICT, "The execution has ended or has not begun.");
-        if (!e->box->link || !e->channel)
-                return err_set(err, ERR_BUSY,
-                               "The supervisor of the command cannot be reached just now; try "
-                               "again.");
-        return 0;
+        if (e->box->link && e->channel)
+                return 0;
+        if (e->box->breaches)
+                return err_set(
+                        err, ERR_BUSY,
+                        "The supervisor of the command does not keep to the protocol, and "
+                        "its connection was ended; it is opened again. The daemon's log says "
+                        "what it did.");
+        return err_set(err, ERR_BUSY,
+                       "The supervisor of the command cannot be reached just now; try again.");
 }
 
 int exec_signal(struct exec_hub *hub, const char *id, int signal, struct err *err)

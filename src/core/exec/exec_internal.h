@@ -94,6 +94,7 @@ struct box {
         uint32_t pid;         /* as it said on the link */
         uint64_t spool_limit; /* the same */
         unsigned failures;    /* since it was last reached; not on this machine */
+        unsigned breaches;    /* of the protocol, since a command last ended in it */
         uint32_t next_channel;
         struct exec *execs;
         bool listing;  /* adopting: LIST was sent */
@@ -188,7 +189,7 @@ void box_callbacks_end(struct box *box);
 /* The box has just begun it (NULL), or tells on a new link how far it is. */
 void exec_spool_attach(struct exec *e, const struct box_state *state);
 void exec_spool_detach(struct exec *e);
-/* Below 0: the box does what it must not. */
+/* ERR_INVALID: the box does what it must not. */
 int exec_spool_data(struct exec *e, uint8_t stream, uint64_t offset, const char *data, size_t len,
                     struct err *err);
 /* exec_take_exit() follows when everything is in the files. */
@@ -207,6 +208,7 @@ int exec_remote_begin(struct exec_hub *hub, const struct execution *row,
 void exec_remote_abandon(struct exec *e);
 
 /* exec_end.c: recording the end */
+/* The first call decides; later ones change nothing. */
 void exec_finish(struct exec *e, const char *status, const char *reason);
 void exec_record_again(uv_timer_t *timer);
 /* What the disk or the pool refused is tried again soon. */

@@ -86,7 +86,7 @@ static void let_go(struct ssh_carrier *k)
         kill_session(k);
 }
 
-static void on_closed(void *ctx, const char *why)
+static void on_closed(void *ctx, const char *why, bool is_breach)
 {
         struct ssh_carrier *k = ctx;
         struct ssh_conn *c = k->conn;
@@ -99,8 +99,13 @@ static void on_closed(void *ctx, const char *why)
                 let_go(k);
         }
         if (c && k->was_ready) { /* else whoever logged in says what became of it */
-                log_info("ssh connection lost", LOG_S("environment", c->environment_id),
-                         LOG_S("why", why));
+                c->breaches = is_breach ? c->breaches + 1 : 0;
+                if (is_breach)
+                        log_warn("the relay on an ssh host does not keep to the protocol",
+                                 LOG_S("environment", c->environment_id), LOG_S("why", why));
+                else
+                        log_info("ssh connection lost", LOG_S("environment", c->environment_id),
+                                 LOG_S("why", why));
                 ssh_conn_set(c, CONN_DOWN, ERR_PROVIDER, "the connection to the host was lost");
                 ssh_carrier_reopen(c);
         }
@@ -314,7 +319,7 @@ void ssh_carrier_reopen(struct ssh_conn *c)
         if (c->job_running || c->hosts->closing || !has_users(c) ||
             (c->has_timer && c->timer_reopens && uv_is_active((uv_handle_t *)&c->timer)))
                 return;
-        for (unsigned i = 0; i < c->failures && pause < REOPEN_MAX_MS; i++)
+        for (unsigned i = 0; i < MAX(c->failures, c->breaches) && pause < REOPEN_MAX_MS; i++)
                 pause *= 2;
         c->failures++;
         set_timer(c, MIN(pause, REOPEN_MAX_MS), true);

@@ -59,6 +59,7 @@ struct ssh_conn {
         /* loop thread */
         struct ssh_carrier *carrier;
         unsigned failures; /* in a row */
+        unsigned breaches; /* of the protocol by its relay, in a row */
         uv_timer_t timer;  /* opens it again, or closes it when it is idle */
         bool has_timer, timer_reopens;
         struct pool_job job;
