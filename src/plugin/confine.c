@@ -113,28 +113,39 @@ static void keep_last_line(void *ctx, const char *line)
         snprintf(policy->view_failure, sizeof(policy->view_failure), "%s", line);
 }
 
-bool confine_has_view(const struct op *op, struct confine_policy *policy)
+int confine_try_view(const struct op *op, struct confine_policy *policy, struct err *err)
 {
-        const char *const argv[] = { PLUGIN_TRAMPOLINE, "--check", NULL };
-        const char *const env[] = { NULL };
+        static const char *const argv[] = { PLUGIN_TRAMPOLINE, "--check", NULL };
+        static const char *const env[] = { NULL };
         CLEAN(buf_done) struct buf out = { .max = 4096 };
+        struct tool tool = { .path = policy->trampoline,
+                             .argv = argv,
+                             .env = env,
+                             .cwd = "/",
+                             .limit_ms = CHECK_LIMIT_MS,
+                             .out = &out,
+                             .line = keep_last_line,
+                             .ctx = policy };
         struct proc_status status = { 0 };
+        int r = 0;
+
+        pthread_mutex_lock(&policy->lock);
+        if (!policy->confine || is_view_forbidden())
+                policy->view = VIEW_FAILS;
+        if (policy->view == VIEW_UNKNOWN) {
+                r = tool_run(op, &tool, &status, err);
+                if (r >= 0)
+                        policy->view = status.exit_code == 0 ? VIEW_WORKS : VIEW_FAILS;
+        }
+        pthread_mutex_unlock(&policy->lock);
+        return r < 0 ? err_wrap(err, r, "find out how workers can be confined") : 0;
+}
+
+bool confine_has_view(struct confine_policy *policy)
+{
         bool works;
 
-        if (!policy->confine || is_view_forbidden())
-                return false;
         pthread_mutex_lock(&policy->lock);
-        if (policy->view == VIEW_UNKNOWN && tool_run(op,
-                                                     &(struct tool){ .path = policy->trampoline,
-                                                                     .argv = argv,
-                                                                     .env = env,
-                                                                     .cwd = "/",
-                                                                     .limit_ms = CHECK_LIMIT_MS,
-                                                                     .out = &out,
-                                                                     .line = keep_last_line,
-                                                                     .ctx = policy },
-                                                     &status, NULL) >= 0)
-                policy->view = status.exit_code == 0 ? VIEW_WORKS : VIEW_FAILS;
         works = policy->view == VIEW_WORKS;
         pthread_mutex_unlock(&policy->lock);
         return works;
@@ -152,9 +163,8 @@ static const char *libraries_of(const char *program, struct arena *arena)
         return arena_printf(arena, "%.*s/lib", (int)(dir - strlen("/bin")), program);
 }
 
-const char *const *confine_argv(const struct op *op, struct confine_policy *policy,
-                                const struct confinement *c, const char *const *probes,
-                                struct arena *arena)
+const char *const *confine_argv(struct confine_policy *policy, const struct confinement *c,
+                                const char *const *probes, struct arena *arena)
 {
         const char **argv = arena_alloc(arena, 2 * SHOWN_MAX * sizeof(*argv));
         const char *libraries = libraries_of(c->program, arena);
@@ -166,7 +176,7 @@ const char *const *confine_argv(const struct op *op, struct confine_policy *poli
                 argv[n++] = "--open-files";
         } else {
                 argv[n++] = "--landlock";
-                if (confine_has_view(op, policy))
+                if (confine_has_view(policy))
                         argv[n++] = "--view";
                 if (c->uid)
                         argv[n++] = arena_printf(arena, "--uid=%u", (unsigned)c->uid);
@@ -376,7 +386,8 @@ static int become_user(uid_t uid)
 {
         if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 ||
             setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0)
-                return confine_complain("become the user of the worker", NULL);
+                return confine_complain(
+                        "become the worker's user (it takes CAP_SETUID and CAP_SETGID)", NULL);
         return 0;
 }
 

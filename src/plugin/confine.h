@@ -48,9 +48,11 @@ struct confine_policy {
         char view_failure[256];
 };
 
-/* Whether workers have views of their own here; the first call tries. The reason is in
- * policy->view_failure when they have not. */
-bool confine_has_view(const struct op *op, struct confine_policy *policy);
+/* Operation: find out once whether workers can have views of their own here. An error: it could not
+ * be found out, and nothing that depends on it may be started. */
+int confine_try_view(const struct op *op, struct confine_policy *policy, struct err *err);
+/* What was found; the reason is in policy->view_failure when they cannot. */
+bool confine_has_view(struct confine_policy *policy);
 /* Whether workers have users of their own. */
 bool confine_has_users(const struct confine_policy *policy);
 
@@ -68,11 +70,10 @@ struct confinement {
         uid_t uid;                        /* 0: the daemon's */
 };
 
-/* The command line of the trampoline. `probes`: try what can be reached instead of running the
- * program; NULL, or its NULL-terminated arguments (confine_probe.c). */
-const char *const *confine_argv(const struct op *op, struct confine_policy *policy,
-                                const struct confinement *c, const char *const *probes,
-                                struct arena *arena);
+/* The command line of the trampoline, after confine_try_view(). `probes`: try what can be reached
+ * instead of running the program; NULL, or its NULL-terminated arguments (confine_probe.c). */
+const char *const *confine_argv(struct confine_policy *policy, const struct confinement *c,
+                                const char *const *probes, struct arena *arena);
 
 /* Whether this process was started as the trampoline. */
 bool confine_is_trampoline(const char *argv0);

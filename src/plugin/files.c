@@ -119,6 +119,10 @@ int files_own_dir(const struct op *op, struct confine_policy *policy, const char
                 return err_sys(err, ERR_IO, errno, "open %s", dir);
         if (policy && policy->refusal)
                 return err_set(err, ERR_UNPROCESSABLE, "%s", policy->refusal);
+        if (policy)
+                r = confine_try_view(op, policy, err);
+        if (r < 0)
+                return r;
         if (policy && confine_has_users(policy))
                 r = choose_user(op, policy, dir, fd, id, ret, err);
         else if (policy)
@@ -181,7 +185,7 @@ int files_for_reading(const struct op *op, struct confine_policy *policy, uid_t 
                 if (!is_covered(list, n, paths[i]))
                         list[n++].path = paths[i];
         *ret = list;
-        if (uid == 0 || !confine_has_view(op, policy))
+        if (uid == 0 || !confine_has_view(policy))
                 return 0;
         r = tree_remove(op, copies, err);
         for (size_t i = 0; r >= 0 && i < n; i++) {

@@ -13,9 +13,9 @@
 
 #include "plugin/confine.h"
 
-/* Make the directory where it is missing, with `tmp` in it, and give it with all that is in it to
- * the user, which is chosen for `id` unless it has one. *ret is 0 where workers have no users of
- * their own. */
+/* First of all for a worker: make the directory where it is missing, with `tmp` in it, and give it
+ * with all that is in it to the user, which is chosen for `id` unless it has one. *ret is 0 where
+ * workers have no users of their own. */
 int files_own_dir(const struct op *op, struct confine_policy *policy, const char *dir,
                   const char *id, uid_t *ret, struct err *err);
 

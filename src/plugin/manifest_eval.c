@@ -179,7 +179,7 @@ static int run_node(struct eval *e, const char *const *reads, struct buf *out,
                                               &c.reads, err);
                 if (r < 0)
                         return r;
-                tool.argv = confine_argv(e->op, policy, &c, NULL, e->op->arena);
+                tool.argv = confine_argv(policy, &c, NULL, e->op->arena);
         }
         r = tool_run(e->op, &tool, ret, err);
         return r == ERR_TIMEOUT || r == ERR_TOO_LARGE ? ERR_INVALID : r;

@@ -82,7 +82,7 @@ int plugin_host_command(const struct op *op, const struct plugin_host_config *co
         direct[0] = c.program;
         direct[1] = c.entry;
         *ret_path = policy ? policy->trampoline : c.program;
-        *ret_argv = policy ? confine_argv(op, policy, &c, spec->probes, arena) : direct;
+        *ret_argv = policy ? confine_argv(policy, &c, spec->probes, arena) : direct;
         return 0;
 }
 

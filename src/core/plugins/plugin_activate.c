@@ -211,11 +211,11 @@ int plugin_start_worker(struct op *op, struct plugin_registry *reg, const struct
 }
 
 /* Once: it is the machine's doing and not the plugin's. */
-static void warn_without_view(const struct op *op, struct plugin_registry *reg)
+static void warn_without_view(struct plugin_registry *reg)
 {
         static atomic_flag warned = ATOMIC_FLAG_INIT;
 
-        if (reg->policy.confine && !confine_has_view(op, &reg->policy) &&
+        if (reg->policy.confine && !confine_has_view(&reg->policy) &&
             !atomic_flag_test_and_set(&warned))
                 log_warn("plugin workers have no view of their own; Landlock and a filter confine "
                          "them. `berth doctor` says what to do",
@@ -229,7 +229,7 @@ int plugin_activate(struct op *op, struct runtime *rt, struct plugin *p, struct 
         int r = plugin_start_worker(op, rt->plugins, p, &why);
 
         if (r >= 0) {
-                warn_without_view(op, rt->plugins);
+                warn_without_view(rt->plugins);
                 return 0;
         }
         next.status = PLUGIN_ERROR;

@@ -192,8 +192,8 @@ static int check_worker(struct check *k, struct buf *ret_json, struct err *err)
         jw_kstring(&w, "pluginKey", k->p->key);
         jw_kbool(&w, "ok", k->ok);
         jw_kstring(&w, "user", k->user);
-        jw_kbool(&w, "view", confine_has_view(k->op, policy));
-        if (!confine_has_view(k->op, policy))
+        jw_kbool(&w, "view", confine_has_view(policy));
+        if (!confine_has_view(policy))
                 jw_kstring(&w, "viewReason",
                            policy->confine ? policy->view_failure : "plugin_confine is false");
         jw_kint(&w, "landlock", policy->confine ? confine_landlock_version() : 0);
