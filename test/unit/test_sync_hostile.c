@@ -347,7 +347,7 @@ static void test_lies_are_refused(void **state)
         assert_refused(w, "garbage", "no compressed stream");
         assert_refused(w, "zeros", "not a message");
         assert_refused(w, "version", "speaks version");
-        assert_refused(w, "alive first", "not asked for");
+        assert_refused(w, "alive first", "before HELLO");
         assert_refused(w, "unasked", "not asked for");
         assert_refused(w, "broken manifest", "");
         assert_refused(w, "cut manifest", "incomplete");
