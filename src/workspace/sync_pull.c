@@ -175,12 +175,15 @@ static int on_file(void *ctx, const struct sync_msg *m, struct err *err)
 {
         struct pull *p = ctx;
         struct waiting *w = m->slot < SYNC_MAX_GETS ? &p->queue[m->slot] : NULL;
-        enum peer_phase phase = w && w->state == WAIT_ASKED    ? GET_ASKED
-                                : w && w->state == WAIT_COMING ? GET_COMING
-                                                               : PEER_QUIET;
-        int r = sync_slot_move(phase, m, err);
+        enum peer_phase phase = PEER_QUIET;
+        int r;
 
-        if (r < 0)
+        if (w && w->state == WAIT_ASKED)
+                phase = GET_ASKED;
+        else if (w && w->state == WAIT_COMING)
+                phase = GET_COMING;
+        r = sync_slot_move(phase, m, err);
+        if (r < 0 || !w)
                 return r;
         switch (m->type) {
         case SYNC_FILE:

@@ -53,12 +53,15 @@ static int on_file(void *ctx, const struct sync_msg *m, struct err *err)
 {
         struct push *p = ctx;
         struct push_slot *k = m->slot < SYNC_SLOTS ? &p->slots[m->slot] : NULL;
-        enum peer_phase phase = k && k->state == SLOT_OFFERED                ? PUT_OFFERED
-                                : k && k->state == SLOT_SENT && !k->answered ? PUT_SENT
-                                                                             : PEER_QUIET;
-        int r = sync_slot_move(phase, m, err);
+        enum peer_phase phase = PEER_QUIET;
+        int r;
 
-        if (r < 0)
+        if (k && k->state == SLOT_OFFERED)
+                phase = PUT_OFFERED;
+        else if (k && k->state == SLOT_SENT && !k->answered)
+                phase = PUT_SENT;
+        r = sync_slot_move(phase, m, err);
+        if (r < 0 || !k)
                 return r;
         if (m->type == SYNC_WANT) {
                 buf_append(&k->wanted, m->blob.p, m->blob.len);

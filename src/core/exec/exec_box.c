@@ -391,8 +391,10 @@ static void reach_later(struct box *box)
 {
         unsigned tries = box->breaches;
 
-        if (!box->route->is_here)
-                tries = MAX(tries, box->failures++);
+        if (!box->route->is_here) {
+                tries = MAX(tries, box->failures);
+                box->failures++;
+        }
         uv_timer_start(&box->retry, retry_now,
                        MIN((uint64_t)RECONNECT_MS << MIN(tries, 16U), (uint64_t)RECONNECT_MAX), 0);
 }
