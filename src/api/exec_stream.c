@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/utf8.h"
 #include "codec/sse.h"
+#include "core/exec/exec_output.h"
 
 #define PART_MAX     ((size_t)32 * 1024)
 #define RAW_PART_MAX ((size_t)256 * 1024)
@@ -26,6 +27,7 @@ struct follow {
         bool only_stderr;
         int fd[2];
         uint64_t at[2], len[2];
+        uint64_t dropped[2]; /* right before `at`: gone by a limit, and to be told */
         bool watching, ended, closed, loading;
         struct pool_job job; /* reads the row once it has ended */
         struct {
@@ -166,12 +168,17 @@ static void put_exit_event(struct follow *f)
 static size_t read_part(struct follow *f, int stream, char *out, size_t max)
 {
         CLEAN(err_done) struct err err = { 0 };
-        size_t want = (size_t)MIN((uint64_t)max, f->len[stream] - f->at[stream]);
+        uint64_t from;
+        size_t want;
         ssize_t n;
 
         if (f->fd[stream] < 0 &&
             exec_open_output(f->c->rt, f->id, stream == 1, &f->fd[stream], &err) < 0)
                 return 0;
+        from = MIN(exec_output_from(f->fd[stream], f->at[stream]), f->len[stream]);
+        f->dropped[stream] += from - f->at[stream];
+        f->at[stream] = from;
+        want = (size_t)MIN((uint64_t)max, f->len[stream] - f->at[stream]);
         n = pread(f->fd[stream], out, want, (off_t)f->at[stream]);
         return n > 0 ? (size_t)n : 0;
 }
@@ -189,6 +196,9 @@ static void put_output_event(struct follow *f, int stream, const char *part, siz
         jw_init(&w, &data);
         jw_object(&w);
         jw_kint(&w, "offset", (int64_t)offset);
+        if (f->dropped[stream] > 0)
+                jw_kint(&w, "dropped", (int64_t)f->dropped[stream]);
+        f->dropped[stream] = 0;
         jw_key(&w, "data");
         if (text) {
                 jw_string_n(&w, part, n);

@@ -7,12 +7,14 @@
 #include "base/fd.h"
 #include "codec/check.h"
 #include "core/exec/exec_agent.h"
+#include "core/exec/exec_output.h"
 #include "core/workspaces/workspace.h"
 
-#define MISSING    "Execution not found"
-#define OUTPUT_MAX ((size_t)16 << 20)
-#define LIST_LIMIT 100
-#define LIST_MAX   500
+#define MISSING     "Execution not found"
+#define OUTPUT_MAX  ((size_t)16 << 20)
+#define OUTPUT_STEP (1 << 20) /* the oldest goes in steps of this */
+#define LIST_LIMIT  100
+#define LIST_MAX    500
 
 /* One execution as the API shows it: the row, and over it what is known of one that runs. */
 
@@ -21,10 +23,22 @@ static const char *status_of(const struct execution *row, const struct exec_view
         return live && !live->ended ? live->status : row->status;
 }
 
-static void encode_execution(struct jw *w, const struct execution *row,
+/* Only a long output can have lost its beginning. */
+static int64_t first_kept(const struct runtime *rt, const char *id, bool want_stderr, int64_t len)
+{
+        CLEAN(cleanup_fd) int fd = -1;
+
+        if (len < OUTPUT_STEP || exec_open_output(rt, id, want_stderr, &fd, NULL) < 0)
+                return 0;
+        return (int64_t)exec_output_from(fd, 0);
+}
+
+static void encode_execution(const struct runtime *rt, struct jw *w, const struct execution *row,
                              const struct exec_view *live)
 {
         bool running = live && !live->ended;
+        int64_t out = running ? (int64_t)live->stdout_len : row->stdout_len;
+        int64_t errors = running ? (int64_t)live->stderr_len : row->stderr_len;
 
         jw_object(w);
         jw_kstring(w, "execId", row->id);
@@ -45,8 +59,10 @@ static void encode_execution(struct jw *w, const struct execution *row,
         jw_kstring(w, "signal", signal_name((int)row->signal));
         jw_kbool(w, "timedOut", row->timed_out);
         jw_kbool(w, "incomplete", row->is_incomplete);
-        jw_kint(w, "stdoutBytes", running ? (int64_t)live->stdout_len : row->stdout_len);
-        jw_kint(w, "stderrBytes", running ? (int64_t)live->stderr_len : row->stderr_len);
+        jw_kint(w, "stdoutBytes", out);
+        jw_kint(w, "stderrBytes", errors);
+        jw_kint(w, "stdoutStart", first_kept(rt, row->id, false, out));
+        jw_kint(w, "stderrStart", first_kept(rt, row->id, true, errors));
         jw_kstring(w, "reason", row->reason);
         jw_kstring(w, "killMethod", running ? kill_method_name(live->kill_method) : NULL);
         jw_ktime(w, "startedAt", running ? live->started_at : row->started_at);
@@ -102,7 +118,7 @@ static int get_execution(struct call *c, struct err *err)
                 return r;
         open = exec_snapshot(c->rt->hub, row.id, &live);
         jw_init(&w, &c->out);
-        encode_execution(&w, &row, open ? &live : NULL);
+        encode_execution(c->rt, &w, &row, open ? &live : NULL);
         return 0;
 }
 
@@ -120,7 +136,7 @@ static int show(void *ctx, const struct execution *row)
         if (!call_page_has_room(&l->page, row->created_at, row->id))
                 return 0;
         open = exec_snapshot(l->c->rt->hub, row->id, &live);
-        encode_execution(&l->page.w, row, open ? &live : NULL);
+        encode_execution(l->c->rt, &l->page.w, row, open ? &live : NULL);
         return 0;
 }
 

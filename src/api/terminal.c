@@ -18,6 +18,7 @@
 #include "api/socket.h"
 #include "base/fd.h"
 #include "base/utf8.h"
+#include "core/exec/exec_output.h"
 #include "core/live/live.h"
 
 #define MESSAGE_MAX   ((size_t)256 * 1024)
@@ -191,6 +192,7 @@ static bool send_part(struct terminal *t)
                 return false;
         if (t->fd < 0 && exec_open_output(t->api->rt, t->id, false, &t->fd, NULL) < 0)
                 return false;
+        t->at = MIN(exec_output_from(t->fd, t->at), t->len);
         n = pread(t->fd, part, (size_t)MIN((uint64_t)PART_MAX, t->len - t->at), (off_t)t->at);
         if (n <= 0)
                 return false;

@@ -74,7 +74,8 @@ struct stream {
         bool broken;      /* the disk refused it; the execution is being killed */
         uint64_t written; /* bytes in the spool */
         uint64_t stored;  /* acknowledged by a host; written - stored is bounded */
-        uint64_t punched; /* given back to the file system; own spool only */
+        uint64_t punched; /* given back to the file system: what a host has of an own spool, what is
+                           * over the limit of a shared one */
         /* Of the attachment, own spool: DATA goes from `sent` up to `limit` once `open`. */
         bool open;
         uint64_t sent, limit;
@@ -102,6 +103,9 @@ struct exec {
         int64_t give_up_at;
         int64_t sync_at; /* when the exit record has to be on disk; 0: it is */
         int step_pause_ms;
+        struct box_output output; /* limit 0: none */
+        int64_t full_until; /* there is no room for output: how long that is waited for; 0: there is
+                             */
         bool ending;
         uint8_t end_flags; /* BOX_EXIT_* */
 
@@ -163,6 +167,8 @@ struct box {
         char dir[4096]; /* absolute */
         char cgroup_path[4096];
         uint64_t spool_limit;
+        uint64_t output_limit; /* of the whole place, as the last START said; 0: none */
+        uint64_t output_taken; /* of that, by executions that were forgotten */
         int64_t idle_exit_ms;
         struct rlimit nofile; /* as inherited */
 
@@ -286,6 +292,7 @@ struct start {
         uint32_t grace_ms;
         uint16_t columns, rows;
         char *cwd, *spool, *command;
+        struct box_output output;
         char **argv, **envp, **redact; /* owned arrays of borrowed strings */
 };
 /* Make the process; its word on exec comes through e->status_pipe. On failure e is EXEC_FAILED, or
@@ -308,7 +315,14 @@ void spool_close(struct exec *e);
 bool spool_redact(struct exec *e, char *const *values);
 /* Move what the pipe has; below 0 when the disk does not take it. */
 int spool_move(struct box *b, struct exec *e, int stream);
-int spool_drain(struct exec *e, int stream);
+/* What is in the pipe now, as far as it may be kept; below 0 when something was lost. */
+int spool_drain(struct box *b, struct exec *e, int stream);
+/* Bytes of it that are on the disk. */
+uint64_t spool_kept(const struct exec *e);
+/* Bytes that may still be kept of it, by the limits of the execution and of the place. */
+uint64_t spool_output_room(const struct box *b, const struct exec *e);
+/* Whether it waits with something to say. */
+bool spool_is_pending(const struct exec *e);
 void spool_poll(struct box *b, struct exec *e, int stream);
 void spool_stored(struct box *b, struct exec *e, int stream, uint64_t stored);
 void spool_write_exit(struct box *b, struct exec *e);

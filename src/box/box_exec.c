@@ -250,7 +250,7 @@ static void fill_exit(struct exec *e)
 static void end(struct box *b, struct exec *e)
 {
         for (int i = 0; i < 2; i++)
-                if (spool_drain(e, i) < 0)
+                if (spool_drain(b, e, i) < 0)
                         e->end_flags |= BOX_EXIT_INCOMPLETE;
         close_process_side(b, e);
         fill_exit(e);
@@ -264,12 +264,26 @@ static void end(struct box *b, struct exec *e)
                 spool_close(e);
 }
 
+/* A command that has printed exactly what it may, and no more, waits for nothing. */
+static void end_wait_for_room(struct box *b, struct exec *e)
+{
+        e->full_until = 0;
+        if (e->ending || spool_output_room(b, e) > 0)
+                return;
+        if (spool_is_pending(e))
+                exec_kill(b, e, BOX_EXIT_OUTPUT | BOX_EXIT_INCOMPLETE);
+        else
+                e->full_until = b->now + e->output.wait_ms;
+}
+
 void exec_turn(struct box *b, struct exec *e, int64_t *nearest)
 {
         if (!exec_is_live(e))
                 return;
         if (e->limit_at && b->now >= e->limit_at)
                 exec_terminate(b, e, BOX_EXIT_TIMED_OUT, e->grace_ms);
+        if (e->full_until && b->now >= e->full_until)
+                end_wait_for_room(b, e);
         if (e->kill_at && b->now >= e->kill_at)
                 exec_kill(b, e, 0);
         if (e->ending && b->now >= e->step_at) {
@@ -288,6 +302,7 @@ void exec_turn(struct box *b, struct exec *e, int64_t *nearest)
         }
         box_deadline(nearest, e->limit_at);
         box_deadline(nearest, e->kill_at);
+        box_deadline(nearest, e->full_until);
         if (e->ending)
                 box_deadline(nearest, e->step_at);
 }

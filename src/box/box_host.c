@@ -174,10 +174,12 @@ static int parse_start(struct frame_in *f, struct start *s, struct err *err)
         s->envp = get_list(f, 1);
         if (s->flags & BOX_START_REDACT)
                 s->redact = get_list(f, 0);
+        if (s->flags & BOX_START_OUTPUT)
+                frame_get_output(f, &s->output);
         if (end_of(f, err))
                 return BOX_ERR_FRAME;
-        if (s->flags &
-            ~(uint32_t)(BOX_START_TERMINAL | BOX_START_SHARED | BOX_START_STDIN | BOX_START_REDACT))
+        if (s->flags & ~(uint32_t)(BOX_START_TERMINAL | BOX_START_SHARED | BOX_START_STDIN |
+                                   BOX_START_REDACT | BOX_START_OUTPUT))
                 return malformed(err, "START has flags that this version does not know");
         if ((s->flags & BOX_START_SHARED) ? s->spool[0] != '/' : s->spool[0] != '\0')
                 return malformed(err,
@@ -222,6 +224,18 @@ static void attach(struct exec *e, uint32_t channel)
                 e->out[i].open = false;
 }
 
+/* The place's numbers are the host's, which knows what was forgotten and what was removed since:
+ * who waits for room may have it now. */
+static void set_output(struct box *b, struct exec *e, const struct box_output *output)
+{
+        e->output = *output;
+        b->output_limit = output->place_limit;
+        b->output_taken = output->place_taken;
+        for (int i = 0; i < b->n_execs; i++)
+                for (int k = 0; k < 2 && b->execs[i].state == EXEC_RUNNING; k++)
+                        spool_poll(b, &b->execs[i], k);
+}
+
 static void start_new(struct box *b, struct conn *c, uint32_t channel, struct start *s)
 {
         char marker[64];
@@ -239,6 +253,8 @@ static void start_new(struct box *b, struct conn *c, uint32_t channel, struct st
         e->channel = channel;
         e->flags = s->flags;
         e->grace_ms = s->grace_ms;
+        if (s->flags & BOX_START_OUTPUT)
+                set_output(b, e, &s->output);
         if (s->redact && !spool_redact(e, s->redact)) {
                 refuse_start(c, channel, BOX_ERR_RESOURCES, "too many values to replace");
                 exec_free(b, e);
@@ -376,6 +392,7 @@ static int on_forget(struct box *b, struct exec *e, struct frame_in *f, struct e
                 return BOX_ERR_FRAME;
         if (e->state != EXEC_ENDED)
                 return malformed(err, "FORGET for an execution that runs");
+        b->output_taken += spool_kept(e);
         spool_remove(b, e);
         exec_free(b, e);
         return 0;

@@ -31,7 +31,7 @@ void say_welcome(struct box *b, struct conn *c)
         frame_begin(&f, &c->out, FRAME_WELCOME, 0);
         frame_put_u16(&f, FRAME_VERSION);
         frame_put_u32(&f, BOX_FEATURE_SHARED | BOX_FEATURE_TERMINAL | BOX_FEATURE_TUNNEL |
-                                  BOX_FEATURE_REDACT |
+                                  BOX_FEATURE_REDACT | BOX_FEATURE_OUTPUT |
                                   (b->program_fd >= 0 ? BOX_FEATURE_FILES : 0));
         frame_put_uuid(&f, b->id);
         frame_put_u32(&f, (uint32_t)(b->sandbox ? b->sandbox->pid : b->pid));

@@ -8,13 +8,19 @@
  * Bytes go from the pipe to the file by splice(), in the kernel; a terminal, and file systems that
  * cannot do that, take the way through a buffer. When the host does not take what is there
  * (written - stored reaches the limit), the pipe is no longer read, and the command blocks. At the
- * end what is left in the pipe is stored in any case: that is bounded by the pipe itself. */
+ * end what is left in the pipe is stored in any case: that is bounded by the pipe itself.
+ *
+ * What is kept of an execution, and of all executions of the place, may be bounded too. Then the
+ * command blocks in the same way, for a bounded time (exec_turn), or the oldest bytes of a shared
+ * spool are punched out; of an own one the host does that to its copy. That bound is never passed,
+ * at the end neither. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 
 #include "base/clock.h"
@@ -285,18 +291,87 @@ static ssize_t move_up_to(struct exec *e, struct stream *s, size_t max)
         return -1;
 }
 
-static uint64_t room(const struct box *b, const struct stream *s)
+uint64_t spool_kept(const struct exec *e)
 {
-        uint64_t kept = s->written - s->stored;
+        uint64_t kept = 0;
 
-        return kept < b->spool_limit ? b->spool_limit - kept : 0;
+        for (int i = 0; i < 2; i++)
+                kept += e->out[i].written - (is_shared(e) ? e->out[i].punched : 0);
+        return kept;
+}
+
+static uint64_t left_of(uint64_t limit, uint64_t taken)
+{
+        return limit == 0 ? UINT64_MAX : limit > taken ? limit - taken : 0;
+}
+
+uint64_t spool_output_room(const struct box *b, const struct exec *e)
+{
+        uint64_t place = b->output_taken;
+
+        if (!(e->flags & BOX_START_OUTPUT) || (e->output.full == BOX_OUTPUT_DROP && !is_shared(e)))
+                return UINT64_MAX;
+        for (int i = 0; b->output_limit && i < b->n_execs; i++)
+                if (b->execs[i].state != EXEC_FREE)
+                        place += spool_kept(&b->execs[i]);
+        return MIN(left_of(e->output.limit, spool_kept(e)), left_of(b->output_limit, place));
+}
+
+bool spool_is_pending(const struct exec *e)
+{
+        for (int i = 0; i < 2; i++) {
+                int n = 0;
+
+                if (e->out[i].pipe >= 0 && ioctl(e->out[i].pipe, FIONREAD, &n) == 0 && n > 0)
+                        return true;
+        }
+        return false;
+}
+
+/* Where that was chosen, the oldest bytes of the stream that has most of them go. If they cannot,
+ * the command waits like others. */
+static void make_room(const struct box *b, struct exec *e)
+{
+        if (e->output.full != BOX_OUTPUT_DROP || !is_shared(e))
+                return;
+        while (spool_output_room(b, e) == 0) {
+                struct stream *a = &e->out[0], *z = &e->out[1];
+                struct stream *s = a->written - a->punched >= z->written - z->punched ? a : z;
+
+                if (s->written - s->punched < PUNCH ||
+                    fallocate(s->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                              (off_t)s->punched, (off_t)PUNCH) < 0)
+                        return;
+                s->punched += PUNCH;
+        }
+}
+
+/* A value that is not to be seen may be shorter than what stands for it. */
+#define REDACTED_GROWS 4
+
+static uint64_t room(const struct box *b, const struct exec *e, const struct stream *s)
+{
+        uint64_t kept = s->written - s->stored, output = spool_output_room(b, e);
+
+        if (s->redact && output != UINT64_MAX)
+                output = output / REDACTED_GROWS + (output % REDACTED_GROWS != 0);
+        return MIN(kept < b->spool_limit ? b->spool_limit - kept : 0, output);
+}
+
+/* Begin to wait for room, or stop it. */
+static void note_room(const struct box *b, struct exec *e)
+{
+        if (spool_output_room(b, e) > 0)
+                e->full_until = 0;
+        else if (!e->full_until && !e->ending)
+                e->full_until = b->now + e->output.wait_ms;
 }
 
 /* A larger pipe means fewer turns of the loop. Only for streams that need it: a user has 64 MiB of
  * pipe memory, and past it every new pipe, also the command's own, gets the smallest size. */
-static void enlarge_busy(const struct box *b, struct stream *s, ssize_t moved)
+static void enlarge_busy(const struct box *b, const struct exec *e, struct stream *s, ssize_t moved)
 {
-        if (s->enlarged || s->pipe < 0 || (moved < BUSY && room(b, s) > 0))
+        if (s->enlarged || s->pipe < 0 || (moved < BUSY && room(b, e, s) > 0))
                 return;
         s->enlarged = true;
         for (int size = BOX_PIPE_SIZE; size > 65536; size /= 2)
@@ -311,15 +386,15 @@ int spool_move(struct box *b, struct exec *e, int stream)
 
         if (s->pipe < 0 || s->file < 0 || s->broken)
                 return 0;
-        if (room(b, s) > 0)
-                n = move_up_to(e, s, (size_t)MIN(room(b, s), (uint64_t)BOX_PIPE_SIZE));
-        enlarge_busy(b, s, n);
+        if (room(b, e, s) > 0)
+                n = move_up_to(e, s, (size_t)MIN(room(b, e, s), (uint64_t)BOX_PIPE_SIZE));
+        enlarge_busy(b, e, s, n);
         spool_poll(b, e, stream);
         return n < 0 ? -1 : 0;
 }
 
-/* What is in the pipe now; whoever still holds its other end is not waited for. */
-int spool_drain(struct exec *e, int stream)
+/* Whoever still holds the other end of the pipe is not waited for. */
+int spool_drain(struct box *b, struct exec *e, int stream)
 {
         struct stream *s = &e->out[stream];
         uint64_t end = s->written + DRAIN_MAX;
@@ -327,8 +402,17 @@ int spool_drain(struct exec *e, int stream)
         if (s->broken)
                 return -1;
         while (s->pipe >= 0 && s->file >= 0) {
-                ssize_t n = move_up_to(e, s, BOX_PIPE_SIZE);
+                uint64_t output;
+                ssize_t n;
 
+                make_room(b, e);
+                output = spool_output_room(b, e);
+                if (output == 0 && spool_is_pending(e)) {
+                        e->end_flags |= BOX_EXIT_OUTPUT;
+                        return -1;
+                }
+                n = output == 0 ? 0
+                                : move_up_to(e, s, (size_t)MIN(output, (uint64_t)BOX_PIPE_SIZE));
                 if (n < 0 || s->written >= end)
                         return -1;
                 if (n == 0)
@@ -341,8 +425,11 @@ int spool_drain(struct exec *e, int stream)
 void spool_poll(struct box *b, struct exec *e, int stream)
 {
         struct stream *s = &e->out[stream];
-        bool want = s->pipe >= 0 && !s->broken && room(b, s) > 0 && e->state == EXEC_RUNNING;
+        bool want;
 
+        make_room(b, e);
+        note_room(b, e);
+        want = s->pipe >= 0 && !s->broken && room(b, e, s) > 0 && e->state == EXEC_RUNNING;
         if (want == s->polled)
                 return;
         if (!want && s->pipe >= 0)

@@ -579,6 +579,8 @@ void box_link_start(struct box_link *l, uint32_t channel, const struct box_start
         put_list(&f, s->env);
         if (s->flags & BOX_START_REDACT)
                 put_list(&f, s->redact);
+        if (s->flags & BOX_START_OUTPUT)
+                frame_put_output(&f, &s->output);
         l->sent_secrets = l->sent_secrets || s->flags & BOX_START_REDACT;
         frame_end(&f);
         flush(l);

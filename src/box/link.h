@@ -36,6 +36,7 @@ struct box_start {
         const char *cwd, *spool_dir, *command; /* "" for none */
         const char *const *args;               /* NULL-terminated, without argv[0] */
         const char *const *env;                /* NULL-terminated NAME=value */
+        struct box_output output;
         const char *const *redact; /* values to keep out of the output; NULL-terminated, or NULL */
 };
 

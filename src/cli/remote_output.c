@@ -115,9 +115,16 @@ static int take_output(struct remote *m, int stream, const json_t *object, struc
         const json_t *data = json_object_get(object, "data");
         const char *encoding = cli_text(object, "encoding");
         json_int_t offset = json_integer_value(json_object_get(object, "offset"));
+        json_int_t dropped = json_integer_value(json_object_get(object, "dropped"));
 
         if (!json_is_string(data) || offset < 0)
                 return err_set(err, ERR_PROVIDER, "the daemon sent an event without data");
+        if (dropped > 0 && offset == (json_int_t)m->out[stream].at + dropped) {
+                out_note(
+                        "berth: the oldest %lld bytes of its output are gone: its limit was reached",
+                        (long long)dropped);
+                m->out[stream].at = (uint64_t)offset;
+        }
         if (streq(encoding, "base64"))
                 return take_base64(m, stream, (uint64_t)offset, json_string_value(data),
                                    json_string_length(data), err);

@@ -246,6 +246,26 @@ bool frame_uuid_bytes(const char *text, uint8_t ret[FRAME_UUID])
 
 /* Shared payloads */
 
+void frame_put_output(struct frame_out *f, const struct box_output *o)
+{
+        frame_put_u64(f, o->limit);
+        frame_put_u64(f, o->place_limit);
+        frame_put_u64(f, o->place_taken);
+        frame_put_u32(f, o->wait_ms);
+        frame_put_u8(f, o->full);
+}
+
+void frame_get_output(struct frame_in *f, struct box_output *ret)
+{
+        ret->limit = frame_get_u64(f);
+        ret->place_limit = frame_get_u64(f);
+        ret->place_taken = frame_get_u64(f);
+        ret->wait_ms = frame_get_u32(f);
+        ret->full = frame_get_u8(f);
+        if (ret->full != BOX_OUTPUT_WAIT && ret->full != BOX_OUTPUT_DROP)
+                f->bad = true;
+}
+
 void frame_put_exit(struct frame_out *f, const struct box_exit *e)
 {
         frame_put_u32(f, (uint32_t)e->code);
@@ -264,7 +284,8 @@ void frame_get_exit(struct frame_in *f, struct box_exit *ret)
         ret->ended_ms = frame_get_u64(f);
         ret->stdout_len = frame_get_u64(f);
         ret->stderr_len = frame_get_u64(f);
-        if (ret->flags & ~(BOX_EXIT_TIMED_OUT | BOX_EXIT_STOPPED | BOX_EXIT_INCOMPLETE))
+        if (ret->flags &
+            ~(BOX_EXIT_TIMED_OUT | BOX_EXIT_STOPPED | BOX_EXIT_INCOMPLETE | BOX_EXIT_OUTPUT))
                 f->bad = true;
 }
 

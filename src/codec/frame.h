@@ -66,13 +66,21 @@ enum {
         BOX_FEATURE_TERMINAL = 2,
         BOX_FEATURE_FILES = 4,
         BOX_FEATURE_TUNNEL = 8,
-        BOX_FEATURE_REDACT = 16
+        BOX_FEATURE_REDACT = 16,
+        BOX_FEATURE_OUTPUT = 32
 };
 enum { BOX_KILL_CGROUP = 1, BOX_KILL_PIDNS = 2, BOX_KILL_SUBREAPER = 3 };
-enum { BOX_START_TERMINAL = 1, BOX_START_SHARED = 2, BOX_START_STDIN = 4, BOX_START_REDACT = 8 };
+enum {
+        BOX_START_TERMINAL = 1,
+        BOX_START_SHARED = 2,
+        BOX_START_STDIN = 4,
+        BOX_START_REDACT = 8,
+        BOX_START_OUTPUT = 16
+};
 enum { BOX_STDOUT = 1, BOX_STDERR = 2 };
 enum { BOX_RUNNING = 1, BOX_ENDED = 2 };
-enum { BOX_EXIT_TIMED_OUT = 1, BOX_EXIT_STOPPED = 2, BOX_EXIT_INCOMPLETE = 4 };
+enum { BOX_EXIT_TIMED_OUT = 1, BOX_EXIT_STOPPED = 2, BOX_EXIT_INCOMPLETE = 4, BOX_EXIT_OUTPUT = 8 };
+enum { BOX_OUTPUT_WAIT = 1, BOX_OUTPUT_DROP = 2 };
 enum {
         BOX_ERR_VERSION = 1,
         BOX_ERR_STALE = 2,
@@ -143,6 +151,18 @@ void frame_uuid_text(const uint8_t uuid[FRAME_UUID], char ret[37]);
 bool frame_uuid_bytes(const char *text, uint8_t ret[FRAME_UUID]);
 
 /* Payloads that both sides use. */
+
+/* How much output is kept, and what happens at the limit (docs/box-protocol.md, section 4). */
+struct box_output {
+        uint64_t limit;       /* of the execution; 0: none */
+        uint64_t place_limit; /* of all executions of the place; 0: none */
+        uint64_t place_taken; /* of that, by executions that the box may not know any more */
+        uint32_t wait_ms;
+        uint8_t full; /* BOX_OUTPUT_* */
+};
+
+void frame_put_output(struct frame_out *f, const struct box_output *o);
+void frame_get_output(struct frame_in *f, struct box_output *ret);
 
 struct box_exit {
         int32_t code;   /* -1: none */

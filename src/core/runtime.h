@@ -61,6 +61,10 @@ struct settings {
         int64_t live_ping_ms;      /* between two signs of life on event streams */
         int64_t ssh_timeout_ms;    /* what a login to an ssh host may take */
         int64_t restore_max_files, restore_max_mb; /* what one restore may bring home */
+        /* Output of commands on this machine's disk: of one, of all of a place (MiB), and what
+         * happens at the limit. */
+        int64_t output_max_mb, output_place_max_mb, output_wait_ms;
+        bool output_drops;
         const char *api_candidates; /* JSON list of base URLs, for ssh leases; NULL: none */
         const char *plugin_dir;     /* where plugins are kept */
         const char *node, *npm;     /* paths; NULL: looked up in PATH */

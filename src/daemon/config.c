@@ -320,6 +320,23 @@ static void load_callbacks(struct loader *l, struct settings *s)
                 word(l, NULL, (struct source){ "callback", "BERTH_CALLBACK", NULL }, ways, 0) == 1;
 }
 
+static void load_output_limits(struct loader *l, struct settings *s)
+{
+        static const char *const ways[] = { "wait", "drop", NULL };
+
+        s->output_max_mb =
+                number(l, (struct source){ "output_max_mb", "BERTH_OUTPUT_MAX_MB", NULL }, 1024, 1,
+                       INT64_C(1) << 30);
+        s->output_place_max_mb = number(
+                l, (struct source){ "output_place_max_mb", "BERTH_OUTPUT_PLACE_MAX_MB", NULL },
+                4096, 1, INT64_C(1) << 30);
+        s->output_drops = word(l, NULL, (struct source){ "output_full", "BERTH_OUTPUT_FULL", NULL },
+                               ways, 0) == 1;
+        s->output_wait_ms =
+                number(l, (struct source){ "output_wait_ms", "BERTH_OUTPUT_WAIT_MS", NULL }, 60000,
+                       1, 3600000);
+}
+
 static void load_limits(struct loader *l, struct settings *s)
 {
         s->sweep_interval_ms =
@@ -356,6 +373,7 @@ static void load_limits(struct loader *l, struct settings *s)
         s->restore_max_mb =
                 number(l, (struct source){ "restore_max_mb", "BERTH_RESTORE_MAX_MB", NULL }, 16384,
                        1, INT64_C(1) << 30);
+        load_output_limits(l, s);
         s->run_log_max_bytes =
                 number(l, (struct source){ "run_log_max_bytes", "BERTH_RUN_LOG_MAX_BYTES", NULL },
                        INT64_C(64) << 20, 0, INT64_C(1) << 40);

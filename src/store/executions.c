@@ -161,6 +161,24 @@ int executions_ended_before(struct db *db, int64_t before_us, int64_t limit, str
         return r < 0 ? r : each(s, arena, fn, ctx, err);
 }
 
+int executions_output(struct db *db, int64_t most, struct arena *arena,
+                      int (*fn)(void *ctx, const char *place_id, int64_t bytes), void *ctx,
+                      struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(
+                db,
+                "SELECT e.place_id, SUM(CASE WHEN e.stdout_len + e.stderr_len > ?1 THEN ?1 "
+                "ELSE e.stdout_len + e.stderr_len END) FROM executions e "
+                "JOIN places p ON p.id = e.place_id AND p.state <> 'gone' "
+                "WHERE e.ended_at IS NOT NULL GROUP BY e.place_id",
+                DB_ARGS(DB_I(most)), &s, err);
+
+        while (r >= 0 && (r = stmt_step(s, err)) > 0)
+                r = fn(ctx, stmt_text(s, 0, arena), stmt_number(s, 1));
+        return r;
+}
+
 int executions_delete(struct db *db, const char *id, struct err *err)
 {
         return db_exec(db, "DELETE FROM executions WHERE id = ?1", DB_ARGS(DB_T(id)), err);

@@ -20,11 +20,12 @@ import uuid as uuids
 
 HELLO, WELCOME, PING, PONG, LIST, LISTED, STOP_BY, STOP, STOPPED, ERROR, CONT = range(1, 12)
 START, STARTED, ATTACH, STATE, DATA, GREW, ACK, STDIN, TAKEN, SIGNAL, RESIZE, EXIT, FORGET, FAILED = range(16, 30)
-TERMINAL, SHARED, OPEN_STDIN, REDACT = 1, 2, 4, 8
+TERMINAL, SHARED, OPEN_STDIN, REDACT, OUTPUT = 1, 2, 4, 8, 16
 LISTEN, LISTENING, UNLISTEN, OPEN, ACCEPT, BYTES, WINDOW, END, RESET, CONNECT = range(48, 58)
 FILES, FROM_HOST = 1, 0x80000000
 CALLBACK, PROXY = 1, 2
-TIMED_OUT, STOPPED_BY_BOX, INCOMPLETE = 1, 2, 4
+TIMED_OUT, STOPPED_BY_BOX, INCOMPLETE, OUTPUT_LIMIT = 1, 2, 4, 8
+WAIT, DROP = 1, 2
 STDOUT, STDERR = 1, 2
 CGROUP, SUBREAPER = 1, 3
 MAX_PAYLOAD = 65536
@@ -62,14 +63,18 @@ def frame(kind, channel=0, payload=b""):
 
 
 def start_payload(exec_id, command, args=(), env=None, flags=0, limit=0, grace=1000, size=(80, 24), cwd="", spool="",
-                  redact=None):
+                  redact=None, output=None):
+    """`output`: (limit, of the place, taken of that, ms to wait, 1 wait or 2 drop)."""
     if env is None:
         env = {"PATH": PATH}
     if redact is not None:
         flags |= REDACT
+    if output is not None:
+        flags |= OUTPUT
     return (exec_id.bytes + struct.pack(">IQIHH", flags, limit, grace, *size) + string(cwd) + string(spool)
             + string(command) + strings(list(args)) + strings([f"{k}={v}" for k, v in env.items()])
-            + (strings(redact) if redact is not None else b""))
+            + (strings(redact) if redact is not None else b"")
+            + (struct.pack(">QQQIB", *output) if output is not None else b""))
 
 
 def parse_exit(payload):

@@ -12,9 +12,9 @@ import uuid as uuids
 import zlib
 
 from berthtest import wait_until
-from boxproto import (ACK, CONT, DATA, ERROR, EXIT, FAILED, GREW, HELLO, INCOMPLETE, LIST, LISTED, OPEN_STDIN, PATH, PING,
-                      PONG, RESIZE, SHARED, START, STARTED, STATE, STDERR, STDIN, STDOUT, STOPPED_BY_BOX, TAKEN, TERMINAL,
-                      WELCOME, Box, Closed, frame, header, parse_data, parse_error, parse_exit, parse_state,
+from boxproto import (ACK, CONT, DATA, DROP, ERROR, EXIT, FAILED, GREW, HELLO, INCOMPLETE, LIST, LISTED, OPEN_STDIN, OUTPUT_LIMIT, PATH,
+                      PING, PONG, RESIZE, SHARED, START, STARTED, STATE, STDERR, STDIN, STDOUT, STOPPED_BY_BOX, TAKEN, TERMINAL,
+                      WAIT, WELCOME, Box, Closed, frame, header, parse_data, parse_error, parse_exit, parse_state,
                       process_lives, start_payload)
 
 STALE, MALFORMED, UNKNOWN, FULL, NOT_FOUND, REFUSED, BAD_CWD, SPOOL = 2, 3, 4, 5, 6, 7, 8, 10
@@ -107,7 +107,7 @@ class ConnectionTest(BoxTest):
         host = box.connect()
         w = host.welcome
         self.assertEqual((w.version, w.features, w.box, w.pid, w.limit, w.executions),
-                         (1, 1 | 2 | 4 | 8 | 16, box.id, box.pid, 123456, 0))
+                         (1, 1 | 2 | 4 | 8 | 16 | 32, box.id, box.pid, 123456, 0))
         self.assertEqual(w.kill, box.kill_method)
         host.run("true")
         self.assertEqual(box.connect().welcome.executions, 1)
@@ -548,6 +548,98 @@ class OutputTest(BoxTest):
         host.ping()
         self.assertTrue((spool / "exit").exists())
         self.assertEqual(list((box.dir / "spool").iterdir()), [])
+
+    def limited(self, host, script, output, shared=True, **more):
+        """Run a script with an output limit, with all credit there is: (bytes on the disk or sent, Exit)."""
+        if not shared:
+            out, err, end = host.run_shell(script, output=output, **more)
+            return len(out) + len(err), end
+        spool = self.started_box.base / str(uuids.uuid4())
+        channel = host.shell(script, flags=SHARED, spool=str(spool), output=output, **more)
+        host.started(channel)
+        while (f := host.wait(channel, GREW, EXIT)).type == GREW:
+            stream, length = struct.unpack(">BQ", f.payload)
+            host.ack(channel, stream, length)
+        host.forget(channel)
+        return sum((spool / name).stat().st_blocks for name in ("stdout", "stderr")) * 512, parse_exit(f.payload)
+
+    # At the limit, one past it, and far past it; of files and of a spool that is sent.
+    def test_output_stops_at_its_limit(self):
+        self.started_box = self.box()
+        host = self.started_box.connect()
+        limit = 1 << 20
+        for shared in (True, False):
+            with self.subTest(shared=shared):
+                kept, end = self.limited(host, f"head -c {limit} /dev/zero", (limit, 0, 0, 50, WAIT), shared)
+                self.assertEqual((kept, end.code, end.flags), (limit, 0, 0), end)
+                kept, end = self.limited(host, f"head -c {limit - 1} /dev/zero; echo xx >&2; exit 3",
+                                         (limit, 0, 0, 50, WAIT), shared)
+                self.assertEqual((end.out + end.err, end.code, end.flags), (limit, 3, INCOMPLETE | OUTPUT_LIMIT), end)
+                kept, end = self.limited(host, "exec cat /dev/zero", (limit, 0, 0, 50, WAIT), shared)
+                self.assertEqual((kept, end.signal, end.flags), (limit, 9, INCOMPLETE | OUTPUT_LIMIT), end)
+
+    def test_what_printed_no_more_than_its_limit_goes_on(self):
+        self.started_box = self.box()
+        host = self.started_box.connect()
+        channel = host.shell("head -c 5000 /dev/zero; read x; exit 4", flags=OPEN_STDIN, output=(5000, 0, 0, 1, WAIT))
+        host.started(channel)
+        host.open_output(channel)
+        got = 0
+        while got < 5000:
+            got += len(parse_data(host.wait(channel, DATA).payload)[2])
+        for _ in range(20):
+            host.ping()  # turns of the loop, with the time to wait long over
+        host.stdin(channel, 0, b"\n")
+        self.assertEqual(host.exit(channel).code, 4)
+
+    # What a place keeps of commands that are over counts as well, and room lets a command that waits go on.
+    def test_the_limit_of_a_place(self):
+        self.started_box = self.box()
+        host = self.started_box.connect()
+        mib = 1 << 20
+        kept, end = self.limited(host, f"head -c {mib} /dev/zero", (4 * mib, 2 * mib, 0, 50, WAIT))
+        self.assertEqual((kept, end.flags), (mib, 0))
+        kept, end = self.limited(host, "exec cat /dev/zero", (4 * mib, 2 * mib, mib, 50, WAIT))
+        self.assertEqual((kept, end.flags), (mib, INCOMPLETE | OUTPUT_LIMIT))
+        channel = host.shell("head -c 300000 /dev/zero", output=(4 * mib, 2 * mib, 2 * mib, 600000, WAIT))
+        host.started(channel)
+        host.open_output(channel)
+        host.ping()
+        kept, end = self.limited(host, "true", (4 * mib, 2 * mib, 0, 50, WAIT))  # some was removed meanwhile
+        self.assertEqual(host.collect(channel)[2].out, 300000)
+
+    def test_the_oldest_output_goes(self):
+        self.started_box = self.box()
+        host = self.started_box.connect()
+        mib = 1 << 20
+        kept, end = self.limited(host, "i=0; while [ $i -lt 200000 ]; do echo $i 0123456789012345678901234567890123456789; "
+                                       "i=$((i+1)); done", (2 * mib, 0, 0, 50, DROP))
+        self.assertEqual((end.code, end.flags), (0, 0), end)
+        self.assertGreater(end.out, 8 * mib)
+        self.assertLessEqual(kept, 2 * mib + 4096)
+        self.assertGreater(kept, mib - 4096)
+
+    # Values that stand for others are longer than they are.
+    def test_replaced_values_count_as_they_are_kept(self):
+        self.started_box = self.box()
+        host = self.started_box.connect()
+        limit = 1 << 20
+        _, end = self.limited(host, "exec yes hush", (limit, 0, 0, 50, WAIT), redact=["hush"])
+        self.assertEqual((end.signal, end.flags), (9, INCOMPLETE | OUTPUT_LIMIT), end)
+        self.assertLessEqual(end.out, limit + len("***REDACTED***"))
+        self.assertGreater(end.out, limit // 2)
+
+    # The box holds to the limit by itself: no host has to be there.
+    def test_the_limit_without_a_host(self):
+        box = self.started_box = self.box()
+        host = box.connect()
+        spool, exec_id = box.base / "alone", uuids.uuid4()
+        host.started(host.shell("exec cat /dev/zero", exec_id=exec_id, flags=SHARED, spool=str(spool),
+                                output=(5000, 0, 0, 50, WAIT)))
+        host.close()
+        wait_until(lambda: (spool / "exit").exists() and (spool / "exit").stat().st_size == 34, "it ends")
+        end = parse_exit((spool / "exit").read_bytes()[4:])
+        self.assertEqual((end.out, end.flags), (5000, INCOMPLETE | OUTPUT_LIMIT))
 
     def test_a_shared_spool_that_is_in_use(self):
         box = self.box()

@@ -40,6 +40,17 @@ class PlainTest(SshTest):
                           {"command": "cat", "openStdin": True})
         self.assert_error(answer, 422, contains="cannot run a box")
 
+    # Nobody can make it wait: what is over the limit is not kept, and the execution says so.
+    def test_output_over_the_limit_is_not_kept(self):
+        env = self.ssh_environment(self.company(), outputMb=1)
+        lease = self.acquire(env)["lease"]
+        path = f"/api/environment-leases/{lease['id']}"
+        for size, kept, limited in ((1 << 20, 1 << 20, False), ((1 << 20) + 1, 1 << 20, True)):
+            done = self.execute(lease, "sh", "-c", f"head -c {size} /dev/zero | tr '\\0' x")
+            row = self.ok("GET", f"{path}/executions/{done['execId']}")
+            self.assertEqual((row["exitCode"], row["stdoutBytes"], row["incomplete"]), (0, kept, limited), row["reason"])
+            self.assertEqual("output limit" in (row["reason"] or ""), limited)
+
     def test_what_goes_in_and_comes_out(self):
         (self.fixture.home / ".profile").write_text("echo noise; A=profile; B=profile; export A B\n")
         done = self.execute(self.lease_, "sh", "-c", "echo $A $B", env={"A": "mine"})

@@ -4,6 +4,8 @@
  * A command's environment is built from zero: the few variables below as the daemon has them, what
  * the operator names (BERTH_LOCAL_ENV), what the environment's configuration sets (`env`), and what
  * the request sets, later ones winning. Nothing else of the daemon's gets in. */
+#include "codec/json.h"
+#include "core/exec/exec_output.h"
 #include "core/exec/exec_request.h"
 #include "core/workspaces/realization.h"
 
@@ -14,9 +16,15 @@ static const char *const inherited[] = { "PATH", "HOME", "USER", "SHELL", "LANG"
 static int local_plan(struct op *op, struct runtime *rt, const struct environment *env,
                       const struct lease_request *req, struct lease_plan *ret, struct err *err)
 {
+        json_t *config = NULL, *own = json_object();
+
+        (void)json_parse(env->config, strlen(env->config), &config, NULL);
+        exec_output_keep(config, own);
         *ret = (struct lease_plan){ .provider = "local",
                                     .policy = POLICY_EPHEMERAL,
-                                    .config = "{}" };
+                                    .config = json_to_arena(op->arena, own) };
+        json_decref(config);
+        json_decref(own);
         return 0;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/arena.h"
 #include "codec/check.h"
+#include "core/exec/exec_output.h"
 #include "core/sandboxes/provider.h"
 #include "core/ssh/ssh_config.h"
 
@@ -64,6 +65,7 @@ static int normalize_ssh(json_t *config, enum config_form form, json_t **ret, st
         CLEAN(check_done) struct check c = { 0 };
         const char *host, *username, *path, *key = NULL, *hosts;
         json_t *ref, *result;
+        static const char *const output_full[] = { "wait", "drop", NULL };
         bool has_port, strict, own_config, in_place;
         int64_t port;
         int r;
@@ -87,10 +89,14 @@ static int normalize_ssh(json_t *config, enum config_form form, json_t **ret, st
         strict = check_bool(&c, "strictHostKeyChecking", CHECK_OPTIONAL, true);
         own_config = check_bool(&c, "useSshConfig", CHECK_OPTIONAL, false);
         in_place = is_in_place(&c);
-        check_unknown(&c, (const char *[]){ "host", "port", "username", "remoteWorkspacePath",
-                                            "privateKey", "privateKeySecretRef", "knownHosts",
-                                            "strictHostKeyChecking", "useSshConfig",
-                                            "workspaceMode", NULL });
+        (void)check_int(&c, "outputMb", CHECK_OPTIONAL, 1, OUTPUT_MB_MAX, NULL);
+        (void)check_int(&c, "outputPlaceMb", CHECK_OPTIONAL, 1, OUTPUT_MB_MAX, NULL);
+        (void)check_enum(&c, "outputFull", CHECK_OPTIONAL, output_full);
+        check_unknown(&c,
+                      (const char *[]){ "host", "port", "username", "remoteWorkspacePath",
+                                        "privateKey", "privateKeySecretRef", "knownHosts",
+                                        "strictHostKeyChecking", "useSshConfig", "workspaceMode",
+                                        "outputMb", "outputPlaceMb", "outputFull", NULL });
         if (check_failed(&c))
                 result = NULL;
         else
@@ -109,6 +115,7 @@ static int normalize_ssh(json_t *config, enum config_form form, json_t **ret, st
                 json_object_set_new(result, "useSshConfig", json_true());
         if (in_place)
                 json_object_set_new(result, "workspaceMode", json_string(SSH_MODE_IN_PLACE));
+        exec_output_keep(config, result);
         *ret = result;
         return 0;
 }

@@ -132,7 +132,8 @@ int exec_signal(struct exec_hub *hub, const char *id, int signal, struct err *er
 int exec_resize(struct exec_hub *hub, const char *id, uint16_t columns, uint16_t rows,
                 struct err *err);
 
-/* Any thread: open the output file of an execution for reading. */
+/* Any thread: open the output file of an execution, for reading from its first byte that is kept.
+ * Who reads at offsets asks exec_output_from(). */
 int exec_open_output(const struct runtime *rt, const char *id, bool want_stderr, int *ret_fd,
                      struct err *err);
 

@@ -39,6 +39,8 @@ static void send_start(struct exec *e)
         e->channel = box->next_channel++;
         e->phase = EXEC_SENT;
         e->sent_to = box->pid;
+        if (!box->has_output)
+                e->start->flags &= ~(uint32_t)BOX_START_OUTPUT;
         box_link_start(box->link, e->channel, e->start);
 }
 
@@ -293,6 +295,7 @@ static void on_welcome(void *ctx, const struct box_welcome *welcome)
         if (box->tunnel && box->has_tunnel)
                 tunnel_up(box->tunnel, box->link);
         box->has_files = welcome->features & BOX_FEATURE_FILES;
+        box->has_output = welcome->features & BOX_FEATURE_OUTPUT;
         box_services_up(box);
         box_callbacks_up(box);
         box->listing = true;
@@ -564,8 +567,9 @@ static int read_open(struct db *db, void *arg, struct err *err)
 int exec_hub_adopt(struct op *op, struct exec_hub *hub, struct err *err)
 {
         struct adoption a = { op, hub };
+        int r = exec_output_load(op, hub, err);
 
-        return store_read(op, hub->config.rt->store, read_open, &a, err);
+        return r < 0 ? r : store_read(op, hub->config.rt->store, read_open, &a, err);
 }
 
 static void adopted_enough(uv_timer_t *timer)

@@ -69,7 +69,9 @@ int exec_close_place(struct op *op, struct runtime *rt, const struct place *plac
         }
         /* Whatever it said: nothing of it may be left, and every row must have its end. */
         err_clear(err);
-        return exec_settle_place(op, rt->hub, place, true, err);
+        r = exec_settle_place(op, rt->hub, place, true, err);
+        exec_output_took(rt->hub, place->id, -INT64_MAX); /* nothing is started in it any more */
+        return r;
 }
 
 /* Ending what runs, and keeping the box */

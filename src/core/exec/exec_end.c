@@ -12,12 +12,15 @@
 #include "core/exec/exec_internal.h"
 #include "core/plugins/plugin_place.h"
 
+#define REASON_MAX 256
+
 static int write_end(struct db *db, void *arg, struct err *err)
 {
         return executions_end(db, arg, err);
 }
 
-static void fill_exit(struct execution *row, const struct box_exit *e)
+/* `text` is for a reason. */
+static void fill_exit(struct execution *row, const struct box_exit *e, char text[REASON_MAX])
 {
         row->exit_code = e->code;
         row->signal = e->signal;
@@ -28,6 +31,8 @@ static void fill_exit(struct execution *row, const struct box_exit *e)
         row->ended_at = (int64_t)e->ended_ms * US_PER_MS;
         if (e->flags & BOX_EXIT_STOPPED)
                 row->reason = "The lease ended while the command ran.";
+        else if (e->flags & BOX_EXIT_OUTPUT)
+                row->reason = exec_output_reason(e, text, REASON_MAX);
 }
 
 /* From the hub's knowledge */
@@ -45,10 +50,11 @@ static void record_run(struct pool_job *job, struct op *op)
                 .ended_at = clock_wall_us(),
                 .updated_at = clock_now_us(),
         };
+        char text[REASON_MAX];
         int r;
 
         if (e->has_exit)
-                fill_exit(&row, &e->exit);
+                fill_exit(&row, &e->exit, text);
         if (e->reason[0])
                 row.reason = e->reason;
         FAULT("exec.end.before");
@@ -108,6 +114,12 @@ static void record_done(struct pool_job *job)
         }
         if (box && box->link && e->channel && e->has_exit)
                 box_link_forget(box->link, e->channel);
+        if (e->has_exit) {
+                uint64_t bytes = e->exit.stdout_len + e->exit.stderr_len;
+
+                exec_output_took(e->hub, box ? box->place_id : e->remote_place,
+                                 (int64_t)(e->output.limit ? MIN(bytes, e->output.limit) : bytes));
+        }
         pthread_mutex_lock(&e->hub->lock);
         e->view.status = e->final_status;
         e->view.ended = true;
@@ -199,7 +211,7 @@ static void judge(const struct settlement *s, struct execution *row)
         if (file_read_at(AT_FDCWD, path, 256, &record, NULL) >= 0 &&
             read_exit_record(&record, &e)) {
                 row->status = EXEC_EXITED;
-                fill_exit(row, &e);
+                fill_exit(row, &e, arena_alloc(s->op->arena, REASON_MAX));
                 return;
         }
         if (file_size(dir, "stdout") < 0) {

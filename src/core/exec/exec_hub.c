@@ -436,6 +436,7 @@ void exec_hub_free(struct exec_hub *hub)
         hub->config.rt->hub = NULL;
         box_route_test_done();
         resolver_free(hub->resolver);
+        exec_output_free(hub);
         uv_close((uv_handle_t *)&hub->record_timer, timer_closed);
         uv_close((uv_handle_t *)&hub->adopt_timer, timer_closed);
 }
@@ -470,6 +471,7 @@ int exec_open_output(const struct runtime *rt, const char *id, bool want_stderr,
         if (*ret_fd < 0)
                 return err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, errno,
                                "The output is not available");
+        (void)exec_output_from(*ret_fd, 0); /* where reading begins */
         return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "core/exec/box_route.h"
 #include "core/exec/egress.h"
 #include "core/exec/exec.h"
+#include "core/exec/exec_output.h"
 
 #define STOP_GRACE_MS   2000
 #define SIGNAL_GRACE_MS 5000
@@ -53,6 +54,7 @@ struct exec {
         enum exec_phase phase;
         bool seen;                /* the box listed it */
         uint32_t sent_to;         /* the pid of the box that START went to; 0: not sent */
+        struct box_output output; /* limits; 0: not known yet, after a restart */
         struct exec_spool *spool; /* exec_spool.c; NULL: the box writes our files */
         struct box_start *start;  /* until the box took it; owned */
         char *start_memory;
@@ -108,6 +110,7 @@ struct box {
         struct tunnel *tunnel;    /* NULL until something is served through it */
         bool has_tunnel;          /* the link's box knows tunnels */
         bool has_files;           /* and serves files */
+        bool has_output;          /* and holds to limits of output */
         struct service *services; /* streams to it, and who waits for one */
         struct egress *egress;    /* NULL: none */
         struct channel *channels; /* callback.c */
@@ -133,9 +136,10 @@ struct exec_hub {
         struct intended *intended; /* under lock */
         struct box *boxes;
         struct box_locks locks;
-        uv_timer_t record_timer;   /* tries again what the store refused */
-        uv_timer_t adopt_timer;    /* ends the wait for boxes that do not answer */
-        struct resolver *resolver; /* NULL until there is a proxy */
+        uv_timer_t record_timer;      /* tries again what the store refused */
+        uv_timer_t adopt_timer;       /* ends the wait for boxes that do not answer */
+        struct output_taken *outputs; /* exec_output.c; under lock */
+        struct resolver *resolver;    /* NULL until there is a proxy */
         unsigned timers_open;
         unsigned adopting;
         void (*adopted)(void *);
@@ -203,7 +207,7 @@ int exec_spool_prepare(const char *dir, struct err *err);
 
 /* exec_remote.c: commands that a plugin runs */
 /* Operation: `dir` is there for the output. */
-int exec_remote_begin(struct exec_hub *hub, const struct execution *row,
+int exec_remote_begin(struct exec_hub *hub, const struct execution *row, const struct place *place,
                       const struct exec_request *req, const char *dir, struct err *err);
 void exec_remote_abandon(struct exec *e);
 

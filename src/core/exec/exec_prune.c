@@ -12,6 +12,7 @@ struct pruning {
         struct op *op;
         const struct runtime *rt;
         const char *ids[PRUNE_AT_ONCE];
+        struct execution rows[PRUNE_AT_ONCE];
         size_t n;
 };
 
@@ -19,8 +20,10 @@ static int note_old(void *ctx, const struct execution *row)
 {
         struct pruning *p = ctx;
 
-        if (p->n < PRUNE_AT_ONCE)
+        if (p->n < PRUNE_AT_ONCE) {
+                p->rows[p->n] = *row;
                 p->ids[p->n++] = row->id;
+        }
         return 0;
 }
 
@@ -69,7 +72,10 @@ int exec_prune(struct op *op, struct runtime *rt, struct err *err)
 
         if (r < 0 || p.n == 0 || !rt->hub)
                 return r;
-        for (size_t i = 0; i < p.n; i++)
+        for (size_t i = 0; i < p.n; i++) {
                 remove_output(rt->hub, p.ids[i]);
+                exec_output_took(rt->hub, p.rows[i].place_id,
+                                 -(p.rows[i].stdout_len + p.rows[i].stderr_len));
+        }
         return store_write(op, rt->store, delete_old, &p, err);
 }

@@ -33,8 +33,9 @@ struct exec_remote_run {
         char id[UUID_LEN + 1];
         char *dir;
         int fds[2]; /* stdout, stderr */
-        uint64_t written[2];
-        bool write_failed, differs;
+        uint64_t written[2], dropped[2];
+        struct box_output output;
+        bool write_failed, differs, is_full;
         struct redactor *redactor; /* values that are not to be written; NULL: none */
         struct redact_stream redact[2];
         struct letter letter;
@@ -90,12 +91,22 @@ static void grew_on_loop(struct letter *letter)
 
 static void append(struct exec_remote_run *run, bool is_stderr, const char *data, size_t len)
 {
+        const bool drops = run->output.full == BOX_OUTPUT_DROP;
+        uint64_t max = exec_output_max(&run->output), have = run->written[0] + run->written[1];
+
+        /* Nobody can make the command wait: what is over the limit is not kept. */
+        if (!drops && len > max - MIN(have, max)) {
+                run->is_full = true;
+                len = (size_t)(max - MIN(have, max));
+        }
         if (run->write_failed || len == 0)
                 return;
         if (fd_write_all(run->fds[is_stderr], data, len, NULL) < 0)
                 run->write_failed = true;
         else
                 run->written[is_stderr] += len;
+        if (drops)
+                exec_output_drop(run->fds, run->written, run->dropped, max);
 }
 
 /* A piece of the stream. */
@@ -135,11 +146,10 @@ static void on_output(void *ctx, bool is_stderr, const char *chunk, size_t len)
         mail_post(run->hub->config.mail, &g->letter, grew_on_loop);
 }
 
-/* Whether the file holds the first bytes of what came at the end. */
-static bool is_beginning(int fd, uint64_t len, const char *all)
+/* Whether the file holds the first bytes of what came at the end; those before `at` are gone. */
+static bool is_beginning(int fd, uint64_t at, uint64_t len, const char *all)
 {
         CLEAN(cleanup_free) char *part = xcalloc(1, COMPARE_SIZE);
-        uint64_t at = 0;
 
         while (at < len) {
                 ssize_t n = pread(fd, part, (size_t)MIN(len - at, COMPARE_SIZE), (off_t)at);
@@ -164,7 +174,8 @@ static void append_rest(struct exec_remote_run *run, bool is_stderr, const json_
                 all = buf_str(&shown);
                 len = shown.len;
         }
-        if (all && len >= have && is_beginning(run->fds[is_stderr], have, all)) {
+        if (all && len >= have &&
+            is_beginning(run->fds[is_stderr], run->dropped[is_stderr], have, all)) {
                 append(run, is_stderr, all + have, len - have);
                 return;
         }
@@ -191,7 +202,8 @@ static void keep_exit(struct exec_remote_run *run, const json_t *result)
                                 : -1,
                 .signal = signal ? (uint8_t)signal_number(signal) : 0,
                 .flags = (timed_out ? BOX_EXIT_TIMED_OUT : 0) |
-                         (run->differs || run->write_failed ? BOX_EXIT_INCOMPLETE : 0),
+                         (run->differs || run->write_failed ? BOX_EXIT_INCOMPLETE : 0) |
+                         (run->is_full ? BOX_EXIT_INCOMPLETE | BOX_EXIT_OUTPUT : 0),
                 .stdout_len = run->written[0],
                 .stderr_len = run->written[1],
                 .ended_ms = (uint64_t)(clock_wall_us() / US_PER_MS),
@@ -349,7 +361,7 @@ static void set_env(json_t *params, const char *const *env)
         json_decref(all);
 }
 
-int exec_remote_begin(struct exec_hub *hub, const struct execution *row,
+int exec_remote_begin(struct exec_hub *hub, const struct execution *row, const struct place *place,
                       const struct exec_request *req, const char *dir, struct err *err)
 {
         const struct exec_remote *remote = req->remote;
@@ -370,6 +382,7 @@ int exec_remote_begin(struct exec_hub *hub, const struct execution *row,
         run->hub = hub;
         memcpy(run->id, row->id, UUID_LEN + 1);
         run->dir = xstrdup(dir);
+        run->output = exec_output_limits(hub->config.rt, place);
         run->fds[0] = run->fds[1] = -1;
         r = set_redaction(run, req->redact, err);
         if (r >= 0)

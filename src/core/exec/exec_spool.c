@@ -11,6 +11,7 @@
  * is tried again. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 
 #include "base/clock.h"
@@ -45,6 +46,10 @@ struct exec_spool {
         bool want_sync, failed, was_failing;
         bool attaching; /* the box waits for our first ACK */
         bool has_exit, is_lost;
+        uint64_t max;        /* bytes that are taken, both together */
+        uint64_t drops_over; /* the oldest goes when more is kept; 0: it does not */
+        uint64_t dropped[2]; /* of the files; the job's */
+        bool is_over;        /* the box sent more than its limit */
         struct box_exit exit;
         struct spool_stream streams[2];
 };
@@ -93,6 +98,16 @@ static int write_stream(struct spool_stream *t, struct err *err)
         return 0;
 }
 
+/* Where that was chosen, the oldest goes. */
+static void drop_oldest(struct exec_spool *s)
+{
+        const int fds[] = { s->streams[0].fd, s->streams[1].fd };
+        const uint64_t len[] = { s->streams[0].stored, s->streams[1].stored };
+
+        if (s->drops_over)
+                exec_output_drop(fds, len, s->dropped, s->drops_over);
+}
+
 static int sync_stream(struct spool_stream *t, struct err *err)
 {
         if (t->safe == t->stored)
@@ -115,6 +130,8 @@ static void write_run(struct pool_job *job, struct op *op)
         FAULT("exec.data.before");
         for (int i = 0; i < 2 && r >= 0; i++)
                 r = write_stream(&s->streams[i], &err);
+        if (r >= 0)
+                drop_oldest(s);
         FAULT("exec.data.after");
         for (int i = 0; i < 2 && r >= 0 && s->want_sync; i++)
                 r = sync_stream(&s->streams[i], &err);
@@ -247,6 +264,8 @@ static void finish(struct exec_spool *s)
                 exit.ended_ms = now;
         if (exit.stdout_len != s->streams[0].stored || exit.stderr_len != s->streams[1].stored)
                 exit.flags |= BOX_EXIT_INCOMPLETE;
+        if (s->is_over)
+                exit.flags |= BOX_EXIT_OUTPUT;
         exit.stdout_len = s->streams[0].stored;
         exit.stderr_len = s->streams[1].stored;
         exec_take_exit(s->e, &exit, s->is_lost ? EXEC_UNKNOWN_REASON : EXEC_LOST_REASON);
@@ -273,6 +292,33 @@ static void turn(struct exec_spool *s)
 
 /* The hub's calls */
 
+/* A box that keeps to what START said never sends more. Of one that does not, no more is kept. */
+static void set_limits(struct exec_spool *s)
+{
+        struct exec *e = s->e;
+
+        if (e->output.limit == 0)
+                e->output = exec_output_limits(e->hub->config.rt, &e->box->kept->place);
+        s->max = exec_output_max(&e->output);
+        if (e->output.full == BOX_OUTPUT_DROP) {
+                s->drops_over = s->max;
+                s->max = UINT64_MAX;
+        }
+}
+
+/* How many of `len` more bytes are taken; a box that is over its limit is told to end it. */
+static size_t within_limit(struct exec_spool *s, size_t len)
+{
+        uint64_t got = s->streams[0].got + s->streams[1].got;
+
+        if (got <= s->max && len <= s->max - got)
+                return len;
+        if (!s->is_over)
+                box_link_signal(link_of(s), s->e->channel, SIGKILL);
+        s->is_over = true;
+        return got < s->max ? (size_t)(s->max - got) : 0;
+}
+
 void exec_spool_attach(struct exec *e, const struct box_state *state)
 {
         struct exec_spool *s = e->spool;
@@ -282,6 +328,7 @@ void exec_spool_attach(struct exec *e, const struct box_state *state)
                 s->e = e;
                 s->dir = xasprintf("%s/%s", e->hub->output_dir, e->view.id);
                 s->streams[0].fd = s->streams[1].fd = -1;
+                set_limits(s);
         }
         s->streams[0].box_len = state ? state->stdout_len : 0;
         s->streams[1].box_len = state ? state->stderr_len : 0;
@@ -309,11 +356,14 @@ int exec_spool_data(struct exec *e, uint8_t stream, uint64_t offset, const char 
 
         if (!s || !s->streams[stream - BOX_STDOUT].open || s->has_exit)
                 return err_set(err, ERR_INVALID, "the box sent output that nobody asked for");
+        if (s->is_over)
+                return 0;
         t = &s->streams[stream - BOX_STDOUT];
         if (offset > t->got || offset > t->limit || len > t->limit - offset)
                 return err_set(err, ERR_INVALID,
                                "the box sent output with a gap or past its credit");
         known = (size_t)MIN((uint64_t)len, t->got - offset);
+        len = known + within_limit(s, len - known);
         buf_append(&t->waiting, data + known, len - known);
         if (buf_failed(&t->waiting))
                 return err_set(err, ERR_BUSY, "no memory for output");

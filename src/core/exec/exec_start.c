@@ -234,6 +234,7 @@ static void start_on_loop(struct letter *letter)
         box_set_egress(box, s->egress);
         e->start = xcalloc(1, sizeof(*e->start));
         *e->start = s->start;
+        e->output = s->start.output;
         e->start_memory = s->memory;
         e->start_size = s->memory_size;
         e->takes_stdin = s->start.flags & BOX_START_STDIN;
@@ -322,7 +323,8 @@ static void post_start(struct intent *q, const char *spool)
         s->start.flags = (q->route->is_here ? BOX_START_SHARED : 0) |
                          (req->terminal ? BOX_START_TERMINAL : 0) |
                          (req->open_stdin || req->stdin_text ? BOX_START_STDIN : 0) |
-                         (req->redact && req->redact[0] ? BOX_START_REDACT : 0);
+                         (req->redact && req->redact[0] ? BOX_START_REDACT : 0) | BOX_START_OUTPUT;
+        s->start.output = exec_output_limits(q->rt, &q->place);
         s->start.timeout_ms = (uint64_t)req->timeout_ms;
         s->start.grace_ms = SIGNAL_GRACE_MS;
         s->start.columns = req->columns;
@@ -391,7 +393,7 @@ int exec_start(struct op *op, struct runtime *rt, const struct lease_record *rec
         if (r >= 0)
                 r = egress_policy_read(q.place.config, &q.egress, err);
         if (r >= 0)
-                r = req->remote ? exec_remote_begin(rt->hub, &q.row, q.req, spool, err)
+                r = req->remote ? exec_remote_begin(rt->hub, &q.row, &q.place, q.req, spool, err)
                                 : ensure_box(&q, err);
         if (r < 0) {
                 egress_policy_free(q.egress);

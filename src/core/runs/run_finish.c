@@ -140,7 +140,9 @@ static void judge_end(struct ending *e)
         } else {
                 o->status = RUN_FAILED;
                 o->error_code = a->error_code ? a->error_code : RUN_FAILED_CODE;
-                if (!o->error && signal)
+                if (!o->error && x->is_incomplete && x->reason)
+                        o->error = x->reason;
+                else if (!o->error && signal)
                         o->error = arena_printf(t->op->arena, "Process ended by %s", o->signal);
                 else if (!o->error)
                         o->error = arena_printf(t->op->arena, "Process exited with code %lld",

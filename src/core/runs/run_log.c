@@ -1,4 +1,5 @@
 #include "core/runs/run_log.h"
+#include "core/exec/exec_output.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -257,7 +258,7 @@ static ssize_t append_block(struct run_log *log, int stream, const char *bytes, 
 static int pump_stream(struct run_log *log, const char *execution_id, int stream, bool final,
                        bool *ret_more, struct err *err)
 {
-        const struct run_log_source *source = &log->sum.source;
+        struct run_log_source *source = &log->sum.source;
         CLEAN(cleanup_free) char *block = NULL;
         CLEAN(cleanup_fd) int fd = -1;
         size_t sum = 0;
@@ -270,8 +271,10 @@ static int pump_stream(struct run_log *log, const char *execution_id, int stream
         }
         block = xcalloc(1, READ_SIZE);
         while (!log->sum.is_full) {
-                ssize_t n = pread(fd, block, READ_SIZE, (off_t)source->end[stream]);
+                ssize_t n;
 
+                source->end[stream] = (int64_t)exec_output_from(fd, (uint64_t)source->end[stream]);
+                n = pread(fd, block, READ_SIZE, (off_t)source->end[stream]);
                 if (n < 0)
                         return err_sys(err, ERR_IO, errno, "read a run's output");
                 if (n == 0)
@@ -377,7 +380,7 @@ static int excerpt(struct runtime *rt, const char *execution_id, int stream, cha
                 err_clear(err);
                 return 0;
         }
-        n = r < 0 ? 0 : pread(fd, bytes, sizeof(bytes), 0);
+        n = r < 0 ? 0 : pread(fd, bytes, sizeof(bytes), (off_t)exec_output_from(fd, 0));
         if (n < 0)
                 r = err_sys(err, ERR_IO, errno, "read a run's output");
         if (r < 0)

@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "core/adapters/adapter_descriptor.h"
+#include "core/exec/exec_output.h"
 #include "core/runs/run_internal.h"
 #include "store/run_commands.h"
 
@@ -113,6 +114,7 @@ static int look(struct run_task *t, struct run_word *w, bool *ret_more, struct e
         while (n > 0 && !w->said && w->at < until) {
                 int r = 0;
 
+                w->at = (int64_t)exec_output_from(fd, (uint64_t)w->at);
                 n = pread(fd, block, LOOK_SIZE, (off_t)w->at);
                 if (n > 0)
                         r = look_at_block(w, fd, block, (size_t)n, err);

@@ -27,6 +27,7 @@ static const char *const users[] = { "agent", "root", NULL };
 static const char *const networks[] = { "none", "allowlist", "host", NULL };
 static const char *const storages[] = { "memory", "disk", "image", NULL };
 static const char *const workspaces[] = { "private", NULL };
+static const char *const outputs[] = { "wait", "drop", NULL };
 
 /* The first three come first in what is stored, as with every provider. */
 static const struct field fields[] = {
@@ -56,7 +57,16 @@ static const struct field fields[] = {
         { "maxProcesses", INTEGER, "512", 4, 4194304, NULL, "Processes and threads." },
         { "maxOpenFiles", INTEGER, "4096", 64, 1048576, NULL, "Open files of one process." },
         { "diskMb", INTEGER, "2048", 16, 16777216, NULL,
-          "What can be written, in MiB. Enforced with storage memory and image." },
+          "What can be written, in MiB. Enforced with storage memory and image. What commands print "
+          "is kept beside it: outputPlaceMb." },
+        { "outputMb", INTEGER, NULL, 1, 16777216, NULL,
+          "What is kept of one command's output, in MiB. Else output_max_mb of the daemon." },
+        { "outputPlaceMb", INTEGER, NULL, 1, 16777216, NULL,
+          "What is kept of the output of all commands of a sandbox, in MiB. Else "
+          "output_place_max_mb of the daemon, but no more than diskMb." },
+        { "outputFull", CHOICE, NULL, 0, 0, outputs,
+          "What happens at these limits. wait: the command waits for room, for a bounded time, and "
+          "is then ended. drop: its oldest output goes. Else output_full of the daemon." },
         { "storage", CHOICE, "\"memory\"", 0, 0, storages,
           "Where it is written. memory: fast, gone with the sandbox. disk: a directory of the "
           "daemon, for snapshots; its size is not bounded. image: a file with ext4 in it." },

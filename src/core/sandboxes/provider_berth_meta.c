@@ -44,6 +44,8 @@ static void add_limits(json_t *sandbox, const json_t *config, const struct sandb
                 { "maxProcesses", r->processes },
                 { "maxOpenFiles", r->open_files },
                 { "diskMb", r->disk },
+                { "outputMb", SANDBOX_BY_BOX },
+                { "outputPlaceMb", SANDBOX_BY_BOX },
                 { "wallTimeMs", r->wall },
         };
 

@@ -7,6 +7,7 @@
  * A place's configuration is {ssh, remoteCwd, vars, plain?}: the environment's configuration of
  * that moment, without secrets, and what the host said. */
 #include "core/environments/env_config.h"
+#include "core/exec/exec_output.h"
 #include "core/ssh/ssh_config.h"
 #include "core/ssh/ssh_env.h"
 #include "core/ssh/ssh_hosts.h"
@@ -53,6 +54,7 @@ static int ssh_plan(struct op *op, struct runtime *rt, const struct environment 
         if (r < 0)
                 return r;
         own = json_pack("{s:O}", "ssh", config);
+        exec_output_keep(config, own);
         *ret = (struct lease_plan){
                 .provider = "ssh",
                 .policy = POLICY_EPHEMERAL,
@@ -127,6 +129,7 @@ static int ssh_open(struct op *op, struct runtime *rt, const struct place *place
         }
         api_url = ssh_note_api_url(op, rt);
         own = describe_host(config, &hello);
+        exec_output_keep(config, own);
         *ret = (struct provider_lease){
                 .id = arena_printf(
                         op->arena, "ssh://%s@%s:%d%s", json_get_string(config, "username"),

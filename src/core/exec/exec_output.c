@@ -1,0 +1,188 @@
+#define _GNU_SOURCE
+#include "core/exec/exec_output.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "codec/json.h"
+#include "core/exec/exec_internal.h"
+
+#define MIB ((uint64_t)1 << 20)
+
+struct output_taken {
+        struct output_taken *next;
+        char place_id[UUID_LEN + 1];
+        int64_t bytes;
+};
+
+/* Limits */
+
+/* A member of the configuration in MiB, or the setting. */
+static uint64_t mebibytes(const json_t *config, const char *name, int64_t fallback)
+{
+        json_int_t v = json_integer_value(json_object_get(config, name));
+
+        return (uint64_t)(v > 0 && v <= OUTPUT_MB_MAX ? v : fallback) * MIB;
+}
+
+void exec_output_keep(const json_t *from, json_t *to)
+{
+        static const char *const members[] = { "outputMb", "outputPlaceMb", "outputFull" };
+
+        for (size_t i = 0; i < ARRAY_LEN(members); i++) {
+                json_t *v = json_object_get(from, members[i]);
+
+                if (v)
+                        json_object_set(to, members[i], v);
+        }
+}
+
+static struct output_taken *find_taken(struct exec_hub *hub, const char *place_id)
+{
+        struct output_taken *t = hub->outputs;
+
+        while (t && !streq(t->place_id, place_id))
+                t = t->next;
+        return t;
+}
+
+static uint64_t taken(struct exec_hub *hub, const char *place_id)
+{
+        struct output_taken *t;
+        int64_t bytes;
+
+        pthread_mutex_lock(&hub->lock);
+        t = find_taken(hub, place_id);
+        bytes = t ? t->bytes : 0;
+        pthread_mutex_unlock(&hub->lock);
+        return bytes > 0 ? (uint64_t)bytes : 0;
+}
+
+struct box_output exec_output_limits(const struct runtime *rt, const struct place *place)
+{
+        const struct settings *s = &rt->settings;
+        json_t *config = NULL;
+        const char *full;
+        struct box_output o;
+
+        if (place->config)
+                (void)json_parse(place->config, strlen(place->config), &config, NULL);
+        full = json_get_string(config, "outputFull");
+        o = (struct box_output){
+                .limit = mebibytes(config, "outputMb", s->output_max_mb),
+                .place_limit = mebibytes(config, "outputPlaceMb", s->output_place_max_mb),
+                .place_taken = taken(rt->hub, place->id),
+                .wait_ms = (uint32_t)s->output_wait_ms,
+                .full = full              ? streq(full, "drop") ? BOX_OUTPUT_DROP : BOX_OUTPUT_WAIT
+                        : s->output_drops ? BOX_OUTPUT_DROP
+                                          : BOX_OUTPUT_WAIT,
+        };
+        /* Who bounds the disk of a place does not mean "and as much again of output". */
+        if (json_is_integer(json_object_get(config, "diskMb")) &&
+            !json_is_integer(json_object_get(config, "outputPlaceMb")))
+                o.place_limit = MIN(o.place_limit, mebibytes(config, "diskMb", 0));
+        json_decref(config);
+        return o;
+}
+
+uint64_t exec_output_max(const struct box_output *o)
+{
+        uint64_t left = o->place_limit > o->place_taken ? o->place_limit - o->place_taken : 0;
+
+        return MIN(o->limit, left);
+}
+
+/* What places have */
+
+void exec_output_took(struct exec_hub *hub, const char *place_id, int64_t bytes)
+{
+        struct output_taken *t;
+
+        pthread_mutex_lock(&hub->lock);
+        t = find_taken(hub, place_id);
+        if (!t && bytes > 0) {
+                t = xcalloc(1, sizeof(*t));
+                snprintf(t->place_id, sizeof(t->place_id), "%s", place_id);
+                t->next = hub->outputs;
+                hub->outputs = t;
+        }
+        if (t)
+                t->bytes += bytes;
+        if (t && t->bytes <= 0) {
+                struct output_taken **at = &hub->outputs;
+
+                while (*at != t)
+                        at = &(*at)->next;
+                *at = t->next;
+                free(t);
+        }
+        pthread_mutex_unlock(&hub->lock);
+}
+
+struct loading {
+        struct op *op;
+        struct exec_hub *hub;
+};
+
+static int load_one(void *ctx, const char *place_id, int64_t bytes)
+{
+        exec_output_took(((struct loading *)ctx)->hub, place_id, bytes);
+        return 0;
+}
+
+static int load_all(struct db *db, void *arg, struct err *err)
+{
+        struct loading *l = arg;
+        int64_t most = l->hub->config.rt->settings.output_max_mb * (int64_t)MIB;
+
+        return executions_output(db, most, l->op->arena, load_one, l, err);
+}
+
+int exec_output_load(struct op *op, struct exec_hub *hub, struct err *err)
+{
+        struct loading l = { op, hub };
+
+        return store_read(op, hub->config.rt->store, load_all, &l, err);
+}
+
+void exec_output_free(struct exec_hub *hub)
+{
+        while (hub->outputs) {
+                struct output_taken *t = hub->outputs;
+
+                hub->outputs = t->next;
+                free(t);
+        }
+}
+
+const char *exec_output_reason(const struct box_exit *exit, char *ret, size_t size)
+{
+        snprintf(
+                ret, size,
+                "The output limit was reached: %.1f MiB of this command are kept. Raise outputMb or "
+                "outputPlaceMb of the environment (or output_max_mb, output_place_max_mb of the "
+                "daemon), or print less.",
+                (double)(exit->stdout_len + exit->stderr_len) / (double)MIB);
+        return ret;
+}
+
+void exec_output_drop(const int fds[2], const uint64_t len[2], uint64_t punched[2], uint64_t limit)
+{
+        while (len[0] - punched[0] + len[1] - punched[1] > limit) {
+                int i = len[0] - punched[0] >= len[1] - punched[1] ? 0 : 1;
+
+                if (len[i] - punched[i] < MIB ||
+                    fallocate(fds[i], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)punched[i],
+                              (off_t)MIB) < 0)
+                        return;
+                punched[i] += MIB;
+        }
+}
+
+uint64_t exec_output_from(int fd, uint64_t offset)
+{
+        off_t at = lseek(fd, (off_t)offset, SEEK_DATA);
+
+        return at > (off_t)offset ? (uint64_t)at : offset;
+}

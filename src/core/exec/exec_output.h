@@ -1,0 +1,41 @@
+/* How much of what commands print is kept on this machine's disk, of one execution and of all
+ * executions of a place, and what happens at the limit.
+ *
+ * The box beside the work holds to it by itself (box/box_spool.c); of a box elsewhere we take no
+ * more than that either (exec_spool.c), and of a command without a box we keep no more
+ * (exec_remote.c). The limits are those of the place's configuration, else of the daemon's
+ * settings. */
+#ifndef BERTH_CORE_EXEC_OUTPUT_H
+#define BERTH_CORE_EXEC_OUTPUT_H
+
+#include "codec/frame.h"
+#include "core/exec/exec.h"
+
+/* Any thread. With what the place has taken so far. */
+struct box_output exec_output_limits(const struct runtime *rt, const struct place *place);
+/* The members of an environment's configuration that say so: into that of a place. */
+void exec_output_keep(const json_t *from, json_t *to);
+#define OUTPUT_MB_MAX 16777216
+/* What of it one execution may have: the smaller of its limit and of what the place has left. */
+uint64_t exec_output_max(const struct box_output *o);
+
+/* What places have taken: bytes of executions that have ended and were not forgotten. Any thread.
+ */
+
+/* Operation, at start. */
+int exec_output_load(struct op *op, struct exec_hub *hub, struct err *err);
+void exec_output_took(struct exec_hub *hub, const char *place_id, int64_t bytes);
+void exec_output_free(struct exec_hub *hub);
+
+/* Why an execution failed that ended with BOX_EXIT_OUTPUT. */
+const char *exec_output_reason(const struct box_exit *exit, char *ret, size_t size);
+
+/* Give the oldest bytes of both files (stdout, stderr) back, in steps of 1 MiB, until no more than
+ * the limit is kept. punched: how much is gone of each. */
+void exec_output_drop(const int fds[2], const uint64_t len[2], uint64_t punched[2], uint64_t limit);
+
+/* The first byte at or after `offset` that is kept: the oldest may be gone, and would read as
+ * zeros. */
+uint64_t exec_output_from(int fd, uint64_t offset);
+
+#endif
