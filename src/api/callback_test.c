@@ -124,11 +124,12 @@ static int get_run(struct call *c, struct err *err)
         return 0;
 }
 
+/* Channels of runs may be made of files in a plugin's sandbox. */
 const struct route routes_callback_test[] = {
-        { "POST", "/api/test/runs", post_run, 0 },
+        { "POST", "/api/test/runs", post_run, ROUTE_OF_PLUGIN },
         { "GET", "/api/test/runs/:id", get_run, 0 },
-        { "POST", "/api/test/runs/:id/end", post_end, 0 },
-        { "POST", "/api/test/runs/:id/close", post_close, ROUTE_BODY_FREE },
+        { "POST", "/api/test/runs/:id/end", post_end, ROUTE_OF_PLUGIN },
+        { "POST", "/api/test/runs/:id/close", post_close, ROUTE_BODY_FREE | ROUTE_OF_PLUGIN },
         { 0 },
 };
 #else

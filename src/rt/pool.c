@@ -456,7 +456,7 @@ static int admit(struct pool *p, const struct pool_job *job, const struct lane *
                 return err_set(err, ERR_BUSY,
                                "Too many operations wait for this environment's provider; try "
                                "again shortly.");
-        if (queued(p) >= p->max_queue || waiting(p) >= p->max_queue)
+        if (queued(p) >= p->max_queue || (l && waiting(p) >= p->max_queue))
                 return err_set(err, ERR_BUSY,
                                "Too many operations are waiting; try again shortly.");
         return 0;

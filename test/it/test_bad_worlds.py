@@ -636,12 +636,13 @@ class Uncertain(BadWorld):
 
 
 class QueueFull(BadWorld):
-    env = {"BERTH_OP_THREADS": "1", "BERTH_OP_QUEUE": "1", "BERTH_SWEEP_INTERVAL_MS": "3600000"}
+    env = {"BERTH_OP_THREADS": "1", "BERTH_OP_QUEUE": "1", "BERTH_PEER_THREADS": "1", "BERTH_PEER_QUEUE": "1",
+           "BERTH_SWEEP_INTERVAL_MS": "3600000"}
 
     def test_answers_503_and_never_hangs(self):
         self.scene()
         first = self.acquire_held()
-        rest = [Waiting(self.w, "GET", f"/api/environments/{self.environment}/leases") for _ in range(6)]
+        rest = [Waiting(self.w, "POST", f"/api/environments/{self.environment}/leases", {}) for _ in range(6)]
         wait_until(lambda: sum(bool(x.outcome) for x in rest) == 5, "all but the one that waits are answered")
         refused = [x.outcome[0] for x in rest if x.outcome]
         for answer in refused:
@@ -649,9 +650,10 @@ class QueueFull(BadWorld):
             self.assertEqual(answer.headers["Retry-After"], "1")
             self.assertIn("Too many operations", answer.error)
         self.assertEqual(self.w.ask("GET", "/api/health").status, 200)  # needs no operation
+        self.w.expect(200, "GET", f"/api/environments/{self.environment}/leases")  # waits for no provider
         self.w.untell()
         self.assertEqual(first.answer().status, 201)
-        self.assertEqual(sorted(x.answer().status for x in rest), [200] + 5 * [503])
+        self.assertEqual(sorted(x.answer().status for x in rest), [201] + 5 * [503])
         self.w.release_all()
         self.w.settle()
 
