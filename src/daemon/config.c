@@ -485,7 +485,7 @@ static int check_sense(const struct config *c, struct err *err)
         if (s->mode == MODE_LOCAL_TRUSTED && s->exposure == EXPOSURE_PUBLIC)
                 return err_set(
                         err, ERR_INVALID,
-                        "mode local_trusted lets everybody who reaches the port do everything, "
+                        "mode local_trusted asks users of this machine for no key, "
                         "so it needs exposure private; use mode authenticated for public");
         if (s->mode == MODE_LOCAL_TRUSTED && !is_loopback(s->listen_host))
                 return err_set(err, ERR_INVALID,

@@ -164,7 +164,7 @@ class Sandbox(TerminalTest, SandboxTest):
 
 class Revoked(BerthTest):
     daemon_flags = ("--mode", "authenticated")
-    daemon_env = PING_MS
+    daemon_env = {**PING_MS, "BERTH_LOCAL_FOR_OWNERS": "1"}  # the terminal is on this machine
 
     def revoke_key(self, company, board):
         self.operator("DELETE", f"/api/board-api-keys/{board['id']}")
