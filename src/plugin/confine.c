@@ -552,5 +552,7 @@ int confine_main(int argc, char **argv)
         }
         if (die_with_parent() < 0 || (t.parent && getppid() != t.parent))
                 return STATUS_FAILED;
-        return t.view ? run_view(&t) : become_worker(&t);
+        if (t.view)
+                return run_view(&t);
+        _exit(become_worker(&t)); /* what runs at exit is not for a process without rights */
 }

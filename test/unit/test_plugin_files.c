@@ -56,6 +56,7 @@ static int setup(void **state)
         t.policy = (struct confine_policy){ .confine = true,
                                             .uid_first = FIRST,
                                             .uid_count = 3,
+                                            .view = VIEW_FAILS, /* no program is started here */
                                             .private_dir = in_dir("private") };
         pthread_mutex_init(&t.policy.lock, NULL);
         return 0;
