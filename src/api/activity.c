@@ -31,8 +31,9 @@ static int list(struct db *db, void *arg, struct err *err)
         if (r < 0)
                 return r;
         return activity_list(db, q->company, call_query(q->c, "agentId"),
-                             call_query(q->c, "entityType"), call_query(q->c, "entityId"), q->limit,
-                             q->c->op->arena, show, &q->w, err);
+                             call_query(q->c, "entityType"), call_query(q->c, "entityId"),
+                             call_query(q->c, "action"), q->limit, q->c->op->arena, show, &q->w,
+                             err);
 }
 
 static int list_activity(struct call *c, struct err *err)

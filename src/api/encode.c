@@ -18,6 +18,7 @@ void encode_company(struct jw *w, const struct company *c)
         jw_knull(w, "feedbackDataSharingConsentByUserId");
         jw_knull(w, "feedbackDataSharingTermsVersion");
         jw_kstring(w, "brandColor", c->brand_color);
+        jw_kstring(w, "defaultEnvironmentId", c->default_environment_id);
         jw_knull(w, "logoAssetId");
         jw_knull(w, "logoUrl");
         jw_ktime(w, "createdAt", c->created_at);
@@ -25,7 +26,8 @@ void encode_company(struct jw *w, const struct company *c)
         jw_object_end(w);
 }
 
-void encode_environment(struct jw *w, const struct environment *e, bool redacted)
+void encode_environment(struct jw *w, const struct runtime *rt, const struct environment *e,
+                        bool redacted)
 {
         jw_object(w);
         jw_kstring(w, "id", e->id);
@@ -38,6 +40,8 @@ void encode_environment(struct jw *w, const struct environment *e, bool redacted
         jw_kraw(w, "metadata", redacted ? NULL : e->metadata);
         jw_ktime(w, "createdAt", e->created_at);
         jw_ktime(w, "updatedAt", e->updated_at);
+        jw_kbool(w, "isolated", driver_is_isolated(rt, e->driver));
+        jw_kstring(w, "isolation", driver_isolation(rt, e->driver));
         if (redacted) {
                 jw_kbool(w, "configRedacted", true);
                 jw_kbool(w, "metadataRedacted", true);
@@ -70,11 +74,11 @@ void encode_lease(struct jw *w, const struct lease *l)
         jw_object_end(w);
 }
 
-void encode_lease_record(struct jw *w, const struct lease_record *r)
+void encode_lease_record(struct jw *w, const struct runtime *rt, const struct lease_record *r)
 {
         jw_object(w);
         jw_key(w, "environment");
-        encode_environment(w, &r->env, false);
+        encode_environment(w, rt, &r->env, false);
         jw_key(w, "lease");
         encode_lease(w, &r->lease);
         jw_key(w, "leaseContext");

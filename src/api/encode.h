@@ -14,10 +14,11 @@
 #include "store/workspaces.h"
 
 void encode_company(struct jw *w, const struct company *c);
-void encode_environment(struct jw *w, const struct environment *e, bool redacted);
+void encode_environment(struct jw *w, const struct runtime *rt, const struct environment *e,
+                        bool redacted);
 void encode_lease(struct jw *w, const struct lease *l);
 /* {environment, lease, leaseContext} */
-void encode_lease_record(struct jw *w, const struct lease_record *r);
+void encode_lease_record(struct jw *w, const struct runtime *rt, const struct lease_record *r);
 /* Without `full` the configurations are blank. */
 void encode_agent(struct jw *w, const struct agent *a, bool full);
 void encode_agent_detail(struct jw *w, const struct agent_detail *d);

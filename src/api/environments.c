@@ -6,23 +6,30 @@
 #define MISSING         "Environment not found"
 #define MISSING_COMPANY "Company not found"
 
+struct shown {
+        struct jw w;
+        const struct runtime *rt;
+};
+
 static int show(void *ctx, const struct environment_view *view)
 {
-        encode_environment(ctx, &view->env, view->redacted);
+        struct shown *s = ctx;
+
+        encode_environment(&s->w, s->rt, &view->env, view->redacted);
         return 0;
 }
 
 static int list_environments(struct call *c, struct err *err)
 {
         const char *company;
-        struct jw w;
+        struct shown s = { .rt = c->rt };
         int r = call_uuid(c, 0, MISSING_COMPANY, &company, err);
 
         if (r < 0)
                 return r;
-        call_list(c, &w);
-        return call_list_end(&w, environment_list(c->op, c->rt, company, call_query(c, "status"),
-                                                  call_query(c, "driver"), show, &w, err));
+        call_list(c, &s.w);
+        return call_list_end(&s.w, environment_list(c->op, c->rt, company, call_query(c, "status"),
+                                                    call_query(c, "driver"), show, &s, err));
 }
 
 static int guard_company(struct db *db, void *arg, struct err *err)
@@ -49,7 +56,7 @@ static int encode_one(struct call *c, const struct environment *env, bool redact
         struct jw w;
 
         jw_init(&w, &c->out);
-        encode_environment(&w, env, redacted);
+        encode_environment(&w, c->rt, env, redacted);
         return 0;
 }
 
@@ -90,12 +97,14 @@ static int update(struct call *c, struct err *err)
 static int remove_environment(struct call *c, struct err *err)
 {
         struct environment env;
-        const char *id;
+        const char *id, *move_to = call_query(c, "moveTo");
         int r = call_uuid(c, 0, MISSING, &id, err);
 
+        if (r >= 0 && move_to && !uuid_is_valid(move_to))
+                r = err_set(err, ERR_INVALID, "moveTo is no id of an environment");
         if (r >= 0)
-                r = environment_delete(c->op, c->rt, id, call_query_flag(c, "closeLeases"), &env,
-                                       err);
+                r = environment_delete(c->op, c->rt, id, call_query_flag(c, "closeLeases"), move_to,
+                                       &env, err);
         return r < 0 ? r : encode_one(c, &env, false);
 }
 

@@ -25,7 +25,7 @@ static int answer_record(struct call *c, const struct lease_record *record)
         struct jw w;
 
         jw_init(&w, &c->out);
-        encode_lease_record(&w, record);
+        encode_lease_record(&w, c->rt, record);
         return 0;
 }
 
@@ -266,16 +266,23 @@ static int realize(struct call *c, struct err *err)
 
 /* All leases of a run. */
 
+struct released {
+        struct jw w;
+        const struct runtime *rt;
+};
+
 static int show_released(void *ctx, const struct lease_record *record)
 {
-        encode_lease_record(ctx, record);
+        struct released *s = ctx;
+
+        encode_lease_record(&s->w, s->rt, record);
         return 0;
 }
 
 static int release_run(struct call *c, struct err *err)
 {
         const char *run, *status;
-        struct jw w;
+        struct released s = { .rt = c->rt };
         int r = call_uuid(c, 0, MISSING_RUN, &run, err);
 
         if (r >= 0)
@@ -284,9 +291,9 @@ static int release_run(struct call *c, struct err *err)
                 r = check_status(c, &status, err);
         if (r < 0)
                 return r;
-        call_list(c, &w);
-        return call_list_end(&w,
-                             lease_release_run(c->op, c->rt, run, status, show_released, &w, err));
+        call_list(c, &s.w);
+        return call_list_end(&s.w,
+                             lease_release_run(c->op, c->rt, run, status, show_released, &s, err));
 }
 
 const struct route routes_leases[] = {

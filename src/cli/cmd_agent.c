@@ -37,7 +37,7 @@ int agent_fill(struct cli *c, const struct args *a, json_t *body, struct err *er
                         r = body_set(body, "reportsTo", cli_text(found, "id"), err);
         }
         if (r >= 0 && place) {
-                r = cli_environment(c, place, &found, err);
+                r = cli_place(c, place, &found, err);
                 if (r >= 0)
                         r = body_set(body, "defaultEnvironmentId", cli_text(found, "id"), err);
         }

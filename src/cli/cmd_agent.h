@@ -18,7 +18,7 @@ extern const struct cli_command cmd_agent_wake;
                 { "title", 0, OPTION_VALUE, "TEXT", "what it calls itself" },                      \
                 { "reports-to", 0, OPTION_VALUE, "AGENT", "its manager" },                         \
                 { "environment", 0, OPTION_VALUE, "ENV",                                           \
-                  "where it works, unless told otherwise" },                                       \
+                  "where it works (the default of its company)" },                                 \
                 { "every", 0, OPTION_VALUE, "TIME", "wake it so often: 30s, 15m, 2h" },            \
                 { "cron", 0, OPTION_VALUE, "LINE", "wake it at these times, in UTC" },             \
                 { "no-timer", 0, OPTION_FLAG, NULL, "do not wake it by the clock" },               \

@@ -121,10 +121,11 @@ void agent_print(struct cli *c, const json_t *agent)
         out_label("Role", COLUMN_TEXT, cli_text(agent, "role"));
         out_label("Adapter", COLUMN_TEXT, cli_text(agent, "adapterType"));
         out_label("Status", COLUMN_STATE, cli_text(agent, "status"));
-        if (*cli_text(agent, "defaultEnvironmentId"))
-                out_label(
-                        "Environment", COLUMN_ID,
-                        cli_named(c, "/api/environments", cli_text(agent, "defaultEnvironmentId")));
+        out_label(
+                "Environment", *cli_text(agent, "defaultEnvironmentId") ? COLUMN_ID : COLUMN_TEXT,
+                *cli_text(agent, "defaultEnvironmentId")
+                        ? cli_named(c, "/api/environments", cli_text(agent, "defaultEnvironmentId"))
+                        : "the default of its company");
         print_command(c, config);
         print_timer(c, json_get_object(json_get_object(agent, "runtimeConfig"), "heartbeat"));
         if (*cli_text(agent, "lastHeartbeatAt"))

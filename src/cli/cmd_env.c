@@ -13,6 +13,7 @@ void env_print(struct cli *c, const json_t *environment)
         out_label("Name", COLUMN_TEXT, cli_text(environment, "name"));
         out_label("Description", COLUMN_TEXT, cli_text(environment, "description"));
         out_label("Driver", COLUMN_TEXT, cli_text(environment, "driver"));
+        out_label("Isolation", COLUMN_TEXT, cli_text(environment, "isolation"));
         out_label("Status", COLUMN_STATE, cli_text(environment, "status"));
         out_label("Created", COLUMN_TIME, cli_text(environment, "createdAt"));
         out_label("Updated", COLUMN_TIME, cli_text(environment, "updatedAt"));
@@ -27,8 +28,9 @@ void env_print(struct cli *c, const json_t *environment)
 static int run_list(struct cli *c, const struct args *a, struct err *err)
 {
         static const struct column columns[] = {
-                { "ID", COLUMN_ID },        { "NAME", COLUMN_TEXT },    { "DRIVER", COLUMN_TEXT },
-                { "STATUS", COLUMN_STATE }, { "UPDATED", COLUMN_TIME },
+                { "ID", COLUMN_ID },        { "NAME", COLUMN_TEXT },
+                { "DRIVER", COLUMN_TEXT },  { "STATUS", COLUMN_STATE },
+                { "UPDATED", COLUMN_TIME }, { "ISOLATION", COLUMN_TEXT },
         };
         const char *status = args_value(a, "status"), *driver = args_value(a, "driver");
         CLEAN(table_done) struct table t;
@@ -53,10 +55,10 @@ static int run_list(struct cli *c, const struct args *a, struct err *err)
                 out_json(list);
                 return 0;
         }
-        json_array_foreach(list, i, item)
-                table_row(&t, (const char *[]){ cli_text(item, "id"), cli_text(item, "name"),
-                                                cli_text(item, "driver"), cli_text(item, "status"),
-                                                cli_text(item, "updatedAt") });
+        json_array_foreach(list, i, item) table_row(
+                &t, (const char *[]){ cli_text(item, "id"), cli_text(item, "name"),
+                                      cli_text(item, "driver"), cli_text(item, "status"),
+                                      cli_text(item, "updatedAt"), cli_text(item, "isolation") });
         table_print(&t, "no environments");
         return 0;
 }

@@ -1,5 +1,6 @@
 /* `berth env delete`: first says what hangs on the environment, then asks, then deletes. Living
- * leases are never ended as a side effect: --close-leases has to say so. */
+ * leases are never ended as a side effect: --close-leases has to say so. Nor does anybody lose the
+ * place for his work: --move-to has to say where it is done from now on. */
 #include <stdio.h>
 
 #include "cli/cmd_env.h"
@@ -28,8 +29,13 @@ static void print_radius(const char *name, const json_t *radius)
                   "workspaces that select it" },
                 { "staticReferences", "secretBindingCount", "secrets bound to it" },
         };
-        bool any = false;
+        bool any = json_is_true(
+                json_object_get(json_object_get(radius, "staticReferences"), "isCompanyDefault"));
 
+        if (any) {
+                out_note("what hangs on '%s':", name);
+                out_note("  it is the default environment of its company");
+        }
         for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
                 const json_t *from =
                         lines[i].group ? json_object_get(radius, lines[i].group) : radius;
@@ -76,12 +82,14 @@ static int check_radius(struct cli *c, const json_t *environment, bool close_lea
 
 static int run_delete(struct cli *c, const struct args *a, struct err *err)
 {
+        const char *move_to = args_value(a, "move-to"), *name;
         bool close_leases = args_flag(a, "close-leases");
-        json_t *environment, *answer;
-        const char *name;
+        json_t *environment, *answer, *other;
         int r;
 
         r = cli_environment(c, a->words[0], &environment, err);
+        if (r >= 0 && move_to)
+                r = cli_place(c, move_to, &other, err);
         if (r < 0)
                 return r;
         name = cli_text(environment, "name");
@@ -94,8 +102,9 @@ static int run_delete(struct cli *c, const struct args *a, struct err *err)
                         return r;
         }
         r = cli_call(c, "DELETE",
-                     cli_printf(c, "/api/environments/%s%s", cli_text(environment, "id"),
-                                close_leases ? "?closeLeases=true" : ""),
+                     cli_printf(c, "/api/environments/%s?closeLeases=%s%s%s",
+                                cli_text(environment, "id"), close_leases ? "true" : "false",
+                                move_to ? "&moveTo=" : "", move_to ? cli_text(other, "id") : ""),
                      NULL, &answer, err);
         if (r < 0)
                 return r;
@@ -108,15 +117,18 @@ static int run_delete(struct cli *c, const struct args *a, struct err *err)
 
 static const struct cli_option options[] = {
         { "close-leases", 0, OPTION_FLAG, NULL, "end its living leases first" },
+        { "move-to", 0, OPTION_VALUE, "ENV", "what works in it works there from now on" },
         { "yes", 'y', OPTION_FLAG, NULL, "do not ask" },
         { 0 },
 };
 
 const struct cli_command cmd_env_delete = {
         .name = "delete",
-        .synopsis = "ENV [--close-leases] [--yes]",
+        .synopsis = "ENV [--close-leases] [--move-to ENV] [--yes]",
         .summary = "Delete an environment",
-        .notes = "Says first what uses it, and refuses while leases live.",
+        .notes =
+                "Says first what uses it, and refuses while leases live, or while agents, projects, "
+                "issues,\nworkspaces or the company's default name it: --move-to moves these.",
         .example = "berth env delete box --yes",
         .options = options,
         .run = run_delete,

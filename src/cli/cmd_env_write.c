@@ -87,7 +87,8 @@ static int run_create(struct cli *c, const struct args *a, struct err *err)
 
 static int run_update(struct cli *c, const struct args *a, struct err *err)
 {
-        json_t *body, *config, *environment;
+        const char *move_to = args_value(a, "move-to");
+        json_t *body, *config, *environment, *other;
         int r;
 
         r = cli_config(a, &config, err);
@@ -106,10 +107,14 @@ static int run_update(struct cli *c, const struct args *a, struct err *err)
                                "or -o");
         }
         r = cli_environment(c, a->words[0], &environment, err);
+        if (r >= 0 && move_to)
+                r = cli_place(c, move_to, &other, err);
         if (r < 0) {
                 json_decref(body);
                 return r;
         }
+        if (move_to)
+                set_given(body, "moveTo", cli_text(other, "id"));
         r = cli_call(c, "PATCH", cli_printf(c, "/api/environments/%s", cli_text(environment, "id")),
                      body, &environment, err);
         if (r < 0)
@@ -139,6 +144,7 @@ static const struct cli_option update_options[] = {
         { "name", 0, OPTION_VALUE, "NAME", "a new name" },
         { "description", 0, OPTION_VALUE, "TEXT", "a new description" },
         { "status", 0, OPTION_VALUE, "STATUS", "active or archived" },
+        { "move-to", 0, OPTION_VALUE, "ENV", "what works in it works there from now on" },
         CONFIG_OPTIONS,
         { 0 },
 };

@@ -34,7 +34,7 @@ static int set_project(struct cli *c, const char *given, json_t *body, struct er
 static int set_environment(struct cli *c, const char *given, json_t *body, struct err *err)
 {
         json_t *environment;
-        int r = given ? cli_environment(c, given, &environment, err) : 0;
+        int r = given ? cli_place(c, given, &environment, err) : 0;
 
         if (r >= 0 && given)
                 json_object_set_new(

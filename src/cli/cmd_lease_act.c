@@ -38,7 +38,7 @@ static int run_acquire(struct cli *c, const struct args *a, struct err *err)
         if (r >= 0 && !uuid_is_valid(a->words[0])) /* Local comes with the first company */
                 r = cli_company(c, true, &company, err);
         if (r >= 0)
-                r = cli_environment(c, a->words[0], &environment, err);
+                r = cli_place(c, a->words[0], &environment, err);
         if (r >= 0)
                 r = cli_connect(c, &api, err);
         if (r < 0)

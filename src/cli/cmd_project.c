@@ -62,7 +62,7 @@ static int fill(struct cli *c, const struct args *a, json_t *body, struct err *e
                 r = body_set(body, "description", args_value(a, "description"), err);
         if (r < 0 || !given)
                 return r;
-        r = cli_environment(c, given, &environment, err);
+        r = cli_place(c, given, &environment, err);
         if (r >= 0)
                 json_object_set_new(body, "executionWorkspacePolicy",
                                     json_pack("{s:b, s:s}", "enabled", 1, "environmentId",

@@ -97,7 +97,8 @@ static int choose_sandbox(struct run *run, struct err *err)
         return r;
 }
 
-/* The one named, or this machine. */
+/* The one named, or this machine: whoever types the command could run it there without us. It is
+ * said, so that nobody takes it for a sandbox; --env Local says nothing. */
 static int choose_environment(struct run *run, struct err *err)
 {
         const char *company, *given = args_value(run->a, "env");
@@ -131,6 +132,7 @@ static int choose_environment(struct run *run, struct err *err)
                 return err_set(err, ERR_NOT_FOUND,
                                "there is no local environment in use; say which with --env");
         run->environment = found;
+        out_note("berth: runs on %s; --sandbox keeps it apart", cli_text(found, "isolation"));
         return 0;
 }
 
@@ -397,7 +399,8 @@ static int run_run(struct cli *c, const struct args *a, struct err *err)
 }
 
 static const struct cli_option options[] = {
-        { "env", 0, OPTION_VALUE, "NAME|ID", "the environment to lease (this machine)" },
+        { "env", 0, OPTION_VALUE, "NAME|ID",
+          "the environment to lease (this machine, not isolated)" },
         { "sandbox", 's', OPTION_FLAG, NULL, "in a sandbox of its own on this machine" },
         { "workspace", 'w', OPTION_VALUE, "DIR", "bring this directory in, and its changes home" },
         { "exclude", 'x', OPTION_LIST, "PATTERN", "leave this out of the workspace, both ways" },
@@ -421,6 +424,7 @@ const struct cli_command cmd_run = {
                  "was over.\n"
                  "--workspace brings changes home also when the command failed; where a file was "
                  "changed on\nboth sides, yours is kept beside it.\n"
+                 "Without --env and --sandbox it runs on this machine, not isolated, and says so.\n"
                  "--sandbox takes the environment \"Sandbox\", which is made when there is none.\n"
                  "Without a daemon it starts one in the background, which ends by itself.\n"
                  "With --json all output goes to standard error and the result to standard output.",

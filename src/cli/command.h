@@ -125,6 +125,9 @@ int cli_company(struct cli *c, bool create, const char **ret_id, struct err *err
 int cli_company_find(struct cli *c, const char *given, json_t **ret, struct err *err);
 /* By id, by name, or by the beginning of the id. */
 int cli_environment(struct cli *c, const char *given, json_t **ret, struct err *err);
+/* The same for an environment that is chosen as a place for work: says so when it is not isolated.
+ */
+int cli_place(struct cli *c, const char *given, json_t **ret, struct err *err);
 int cli_environments(struct cli *c, json_t **ret_list, struct err *err);
 int cli_lease(struct cli *c, const char *given, json_t **ret, struct err *err);
 int cli_agent(struct cli *c, const char *given, json_t **ret, struct err *err);

@@ -35,5 +35,7 @@ void doctor_programs(struct doctor_report *d);
 void doctor_subids(struct doctor_report *d);
 void doctor_sandbox(struct doctor_report *d); /* the built-in one: doctor_sandbox.c */
 void doctor_daemon(struct doctor_report *d);
+/* Where the agents of a daemon work that answers: doctor_places.c. */
+void doctor_places(struct doctor_report *d, struct berth *api);
 
 #endif

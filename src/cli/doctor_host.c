@@ -228,6 +228,8 @@ static void add_daemon(struct doctor_report *d, struct berth *api)
                    cli_printf(d->cli, "%s at %s%s%s", cli_text(health, "status"),
                               berth_address(api), *version ? ", version " : "", version),
                    "see the daemon's log");
+        if (response.status == 200)
+                doctor_places(d, api);
 }
 
 /* A handle of its own, because a diagnosis must not wait as long as a request may. */

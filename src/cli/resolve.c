@@ -256,6 +256,15 @@ int cli_environment(struct cli *c, const char *given, json_t **ret, struct err *
         return cli_pick("environment", list, given, "name", NULL, ret, err);
 }
 
+int cli_place(struct cli *c, const char *given, json_t **ret, struct err *err)
+{
+        int r = cli_environment(c, given, ret, err);
+
+        if (r >= 0 && json_is_false(json_object_get(*ret, "isolated")))
+                out_note("'%s' is %s", cli_text(*ret, "name"), cli_text(*ret, "isolation"));
+        return r;
+}
+
 /* There is no list of all leases, so each environment is asked; only done for a shortened id. */
 int cli_lease(struct cli *c, const char *given, json_t **ret, struct err *err)
 {

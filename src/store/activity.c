@@ -17,7 +17,7 @@ int activity_insert(struct db *db, const struct activity *row, struct err *err)
 }
 
 int activity_list(struct db *db, const char *company_id, const char *agent_id,
-                  const char *entity_type, const char *entity_id, int64_t limit,
+                  const char *entity_type, const char *entity_id, const char *action, int64_t limit,
                   struct arena *arena, activity_fn fn, void *ctx, struct err *err)
 {
         CLEAN(stmt_end) struct stmt *s = NULL;
@@ -26,9 +26,10 @@ int activity_list(struct db *db, const char *company_id, const char *agent_id,
                          "AND (CAST(?2 AS TEXT) IS NULL OR agent_id = ?2) "
                          "AND (CAST(?3 AS TEXT) IS NULL OR entity_type = ?3) "
                          "AND (CAST(?4 AS TEXT) IS NULL OR entity_id = ?4) "
-                         "ORDER BY created_at DESC, id DESC LIMIT ?5",
+                         "AND (CAST(?5 AS TEXT) IS NULL OR action = ?5) "
+                         "ORDER BY created_at DESC, id DESC LIMIT ?6",
                          DB_ARGS(DB_T(company_id), DB_T(agent_id), DB_T(entity_type),
-                                 DB_T(entity_id), DB_I(limit)),
+                                 DB_T(entity_id), DB_T(action), DB_I(limit)),
                          &s, err);
 
         while (r >= 0 && (r = stmt_step(s, err)) > 0) {

@@ -15,7 +15,7 @@ typedef int (*activity_fn)(void *ctx, const struct activity *row);
 int activity_insert(struct db *db, const struct activity *row, struct err *err);
 /* Newest first; the filters are exact or NULL. */
 int activity_list(struct db *db, const char *company_id, const char *agent_id,
-                  const char *entity_type, const char *entity_id, int64_t limit,
+                  const char *entity_type, const char *entity_id, const char *action, int64_t limit,
                   struct arena *arena, activity_fn fn, void *ctx, struct err *err);
 
 #endif

@@ -3,7 +3,7 @@
 #define COLUMNS                                                                                    \
         "id, name, description, status, issue_prefix, issue_counter, budget_monthly_cents, "       \
         "spent_monthly_cents, attachment_max_bytes, require_board_approval, brand_color, "         \
-        "created_at, updated_at"
+        "default_environment_id, created_at, updated_at"
 
 static void load(struct stmt *s, struct arena *a, struct company *c)
 {
@@ -19,8 +19,9 @@ static void load(struct stmt *s, struct arena *a, struct company *c)
                 .attachment_max_bytes = stmt_number(s, 8),
                 .require_board_approval = stmt_number(s, 9) != 0,
                 .brand_color = stmt_text(s, 10, a),
-                .created_at = stmt_number(s, 11),
-                .updated_at = stmt_number(s, 12),
+                .default_environment_id = stmt_text(s, 11, a),
+                .created_at = stmt_number(s, 12),
+                .updated_at = stmt_number(s, 13),
         };
 }
 
@@ -28,13 +29,13 @@ int companies_insert(struct db *db, const struct company *row, struct err *err)
 {
         return db_exec(db,
                        "INSERT INTO companies (" COLUMNS
-                       ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                       ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
                        DB_ARGS(DB_T(row->id), DB_T(row->name), DB_T(row->description),
                                DB_T(row->status), DB_T(row->issue_prefix), DB_I(row->issue_counter),
                                DB_I(row->budget_monthly_cents), DB_I(row->spent_monthly_cents),
                                DB_I(row->attachment_max_bytes), DB_I(row->require_board_approval),
-                               DB_T(row->brand_color), DB_I(row->created_at),
-                               DB_I(row->updated_at)),
+                               DB_T(row->brand_color), DB_T(row->default_environment_id),
+                               DB_I(row->created_at), DB_I(row->updated_at)),
                        err);
 }
 
@@ -100,16 +101,17 @@ int companies_count_by_status(struct db *db, const char *table, const char *id, 
 
 int companies_update(struct db *db, const struct company *row, struct err *err)
 {
-        return db_exec(
-                db,
-                "UPDATE companies SET name = ?2, description = ?3, status = ?4, "
-                "budget_monthly_cents = ?5, attachment_max_bytes = ?6, "
-                "require_board_approval = ?7, brand_color = ?8, updated_at = ?9 WHERE id = ?1",
-                DB_ARGS(DB_T(row->id), DB_T(row->name), DB_T(row->description), DB_T(row->status),
-                        DB_I(row->budget_monthly_cents), DB_I(row->attachment_max_bytes),
-                        DB_I(row->require_board_approval), DB_T(row->brand_color),
-                        DB_I(row->updated_at)),
-                err);
+        return db_exec(db,
+                       "UPDATE companies SET name = ?2, description = ?3, status = ?4, "
+                       "budget_monthly_cents = ?5, attachment_max_bytes = ?6, "
+                       "require_board_approval = ?7, brand_color = ?8, updated_at = ?9, "
+                       "default_environment_id = ?10 WHERE id = ?1",
+                       DB_ARGS(DB_T(row->id), DB_T(row->name), DB_T(row->description),
+                               DB_T(row->status), DB_I(row->budget_monthly_cents),
+                               DB_I(row->attachment_max_bytes), DB_I(row->require_board_approval),
+                               DB_T(row->brand_color), DB_I(row->updated_at),
+                               DB_T(row->default_environment_id)),
+                       err);
 }
 
 int companies_delete(struct db *db, const char *id, struct err *err)

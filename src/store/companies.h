@@ -6,6 +6,7 @@
 
 struct company {
         const char *id, *name, *description, *status, *issue_prefix, *brand_color;
+        const char *default_environment_id; /* where work is done that names no place; NULL: none */
         int64_t issue_counter, budget_monthly_cents, spent_monthly_cents, attachment_max_bytes;
         bool require_board_approval;
         int64_t created_at, updated_at;

@@ -138,23 +138,84 @@ int environments_delete(struct db *db, const char *id, struct err *err)
         return db_exec(db, "DELETE FROM environments WHERE id = ?1", DB_ARGS(DB_T(id)), err);
 }
 
-/* The selections live inside JSON documents. Both back ends can look into them, each with its own
- * function; a quoted id is unique enough to search for as text and needs neither. */
-#define NAMES_ENVIRONMENT(column)  column " LIKE '%\"' || ?2 || '\"%'"
-#define COUNT(table, condition)    "(SELECT COUNT(*) FROM " table " WHERE " condition ")"
-#define COUNT_NAMED(table, column) COUNT(table, "company_id = ?1 AND " NAMES_ENVIRONMENT(column))
-#define COUNT_PLACES(condition)    COUNT("places", "environment_id = ?2 AND state <> 'gone'" condition)
+/* The selections of workspaces, issues and projects live inside JSON documents. Both back ends can
+ * look into them, each with its own function; a quoted id is unique enough to find candidates by
+ * their text, and the member itself decides: the document of a workspace also tells where it was in
+ * the past. */
+#define CANDIDATES(table, column, condition)                                                       \
+        "SELECT id, " column " FROM " table " WHERE company_id = ?1" condition " AND " column      \
+        " LIKE '%\"' || ?2 || '\"%'"
+#define REPLACE(table, column) "UPDATE " table " SET " column " = ?2, updated_at = ?3 WHERE id = ?1"
+
+enum { OF_WORKSPACES, OF_ISSUES, OF_PROJECTS, N_SELECTIONS };
+
+static const struct {
+        const char *candidates, *replace;
+        const char *inside; /* the member that has the environmentId; NULL: it is at the top */
+} selections[N_SELECTIONS] = {
+        [OF_WORKSPACES] = { CANDIDATES("execution_workspaces", "metadata",
+                                       " AND status <> 'archived'"),
+                            REPLACE("execution_workspaces", "metadata"), "config" },
+        [OF_ISSUES] = { CANDIDATES("issues", "execution_workspace_settings", ""),
+                        REPLACE("issues", "execution_workspace_settings"), NULL },
+        [OF_PROJECTS] = { CANDIDATES("projects", "execution_workspace_policy", ""),
+                          REPLACE("projects", "execution_workspace_policy"), NULL },
+};
+
+struct selection {
+        const char *id;
+        const char *document; /* with the other environment, when there is one */
+};
+
+/* Rows of one kind that select the environment. */
+static int find_selections(struct db *db, size_t kind, const struct environment *env,
+                           const char *to_id, struct arena *arena, struct selection **ret,
+                           int64_t *ret_n, struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        struct selection *found = NULL;
+        size_t n = 0, room = 0;
+        int r = db_query(db, selections[kind].candidates,
+                         DB_ARGS(DB_T(env->company_id), DB_T(env->id)), &s, err);
+
+        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
+                const char *text = stmt_text(s, 1, arena), *id;
+                CLEAN(json_decrefp) json_t *document = NULL;
+                json_t *at;
+
+                r = json_parse(text, strlen(text), &document, err);
+                if (r < 0)
+                        return err_wrap(err, ERR_CORRUPT, "row %s", stmt_text(s, 0, arena));
+                at = selections[kind].inside ? json_get_object(document, selections[kind].inside)
+                                             : document;
+                id = json_get_string(at, "environmentId");
+                if (!id || !streq(id, env->id))
+                        continue;
+                if (to_id)
+                        json_object_set_new(at, "environmentId", json_string(to_id));
+                found = arena_more(arena, found, n, &room, sizeof(*found));
+                found[n++] = (struct selection){ stmt_text(s, 0, arena),
+                                                 json_to_arena(arena, document) };
+        }
+        *ret = found;
+        *ret_n = (int64_t)n;
+        return r;
+}
+
+#define COUNT(table, condition) "(SELECT COUNT(*) FROM " table " WHERE " condition ")"
+#define COUNT_PLACES(condition) COUNT("places", "environment_id = ?2 AND state <> 'gone'" condition)
 
 int environments_references(struct db *db, const struct environment *env,
                             struct environment_references *ret, struct err *err)
 {
         CLEAN(stmt_end) struct stmt *s = NULL;
+        CLEAN(arena_done) struct arena arena;
+        int64_t counts[N_SELECTIONS] = { 0 };
+        struct selection *ignored;
         /* clang-format off */
         static const char sql[] =
                 "SELECT " COUNT("agents", "default_environment_id = ?2")
-                ", " COUNT_NAMED("execution_workspaces", "metadata")
-                ", " COUNT_NAMED("issues", "execution_workspace_settings")
-                ", " COUNT_NAMED("projects", "execution_workspace_policy")
+                ", " COUNT("companies", "default_environment_id = ?2")
                 ", " COUNT("company_secret_bindings", "company_id = ?1 AND target_type = 'environment' AND target_id = ?2")
                 ", " COUNT("environment_leases", "environment_id = ?2 AND (status = 'active' OR status = 'retained')")
                 ", " COUNT_PLACES("")
@@ -163,44 +224,60 @@ int environments_references(struct db *db, const struct environment *env,
         /* clang-format on */
         int r = db_query(db, sql, DB_ARGS(DB_T(env->company_id), DB_T(env->id)), &s, err);
 
+        arena_init(&arena);
         if (r >= 0)
                 r = stmt_step(s, err);
+        for (size_t i = 0; r >= 0 && i < N_SELECTIONS; i++)
+                r = find_selections(db, i, env, NULL, &arena, &ignored, &counts[i], err);
         if (r < 0)
                 return r;
         *ret = (struct environment_references){
                 .agents = stmt_number(s, 0),
-                .execution_workspaces = stmt_number(s, 1),
-                .issues = stmt_number(s, 2),
-                .projects = stmt_number(s, 3),
-                .secret_bindings = stmt_number(s, 4),
-                .active_leases = stmt_number(s, 5),
-                .living_places = stmt_number(s, 6),
-                .closing_places = stmt_number(s, 7),
-                .idle_places = stmt_number(s, 8),
+                .companies = stmt_number(s, 1),
+                .secret_bindings = stmt_number(s, 2),
+                .active_leases = stmt_number(s, 3),
+                .living_places = stmt_number(s, 4),
+                .closing_places = stmt_number(s, 5),
+                .idle_places = stmt_number(s, 6),
+                .execution_workspaces = counts[OF_WORKSPACES],
+                .issues = counts[OF_ISSUES],
+                .projects = counts[OF_PROJECTS],
         };
+        ret->pointing = ret->agents + ret->companies + ret->execution_workspaces + ret->issues +
+                        ret->projects;
         return 0;
 }
 
-#define CLEAR_IN(table, column)                                                                    \
-        "UPDATE " table " SET " column " = REPLACE(" column                                        \
-        ", '\"environmentId\":\"' || ?2 || '\"',"                                                  \
-        " '\"environmentId\":null') WHERE company_id = ?1 AND " NAMES_ENVIRONMENT(column)
-
-int environments_clear_references(struct db *db, const struct environment *env, struct err *err)
+int environments_move_references(struct db *db, const struct environment *env, const char *to_id,
+                                 int64_t now_us, struct err *err)
 {
-        static const char *const statements[] = {
-                CLEAR_IN("execution_workspaces", "metadata"),
-                CLEAR_IN("issues", "execution_workspace_settings"),
-                CLEAR_IN("projects", "execution_workspace_policy"),
+        static const char *const plain[] = {
+                "UPDATE agents SET default_environment_id = ?2, updated_at = ?3 "
+                "WHERE default_environment_id = ?1",
+                "UPDATE companies SET default_environment_id = ?2, updated_at = ?3 "
+                "WHERE default_environment_id = ?1",
         };
+        CLEAN(arena_done) struct arena arena;
+        int r = 0;
 
-        for (size_t i = 0; i < ARRAY_LEN(statements); i++) {
-                int r = db_exec(db, statements[i], DB_ARGS(DB_T(env->company_id), DB_T(env->id)),
-                                err);
+        arena_init(&arena);
+        for (size_t i = 0; r >= 0 && i < ARRAY_LEN(plain); i++)
+                r = db_exec(db, plain[i], DB_ARGS(DB_T(env->id), DB_T(to_id), DB_I(now_us)), err);
+        for (size_t kind = 0; r >= 0 && kind < N_SELECTIONS; kind++) {
+                struct selection *rows;
+                int64_t n = 0;
 
-                if (r < 0)
-                        return r;
+                r = find_selections(db, kind, env, to_id, &arena, &rows, &n, err);
+                for (int64_t i = 0; r >= 0 && i < n; i++)
+                        r = db_exec(db, selections[kind].replace,
+                                    DB_ARGS(DB_T(rows[i].id), DB_T(rows[i].document), DB_I(now_us)),
+                                    err);
         }
+        return r;
+}
+
+int environments_clear_bindings(struct db *db, const struct environment *env, struct err *err)
+{
         return db_exec(db,
                        "DELETE FROM company_secret_bindings WHERE company_id = ?1 "
                        "AND target_type = 'environment' AND target_id = ?2",

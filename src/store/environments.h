@@ -33,15 +33,21 @@ int environments_update(struct db *db, const struct environment *row, int64_t se
                         struct err *err);
 int environments_delete(struct db *db, const char *id, struct err *err);
 
+/* `pointing` counts what names the environment as the place for its work: agents, projects, issues,
+ * execution workspaces that are not archived, and the company with its default. */
 struct environment_references {
-        int64_t agents, execution_workspaces, issues, projects, secret_bindings;
+        int64_t agents, execution_workspaces, issues, projects, companies, pointing;
+        int64_t secret_bindings;
         int64_t active_leases, living_places, closing_places, idle_places;
 };
 
 /* What would be touched by deleting the environment. */
 int environments_references(struct db *db, const struct environment *env,
                             struct environment_references *ret, struct err *err);
-/* Set environmentId to null wherever workspaces, issues and projects of the company name it. */
-int environments_clear_references(struct db *db, const struct environment *env, struct err *err);
+/* Whatever points at `env` points at `to_id` from now on. */
+int environments_move_references(struct db *db, const struct environment *env, const char *to_id,
+                                 int64_t now_us, struct err *err);
+/* The bindings of its secrets go with it. */
+int environments_clear_bindings(struct db *db, const struct environment *env, struct err *err);
 
 #endif

@@ -9,10 +9,18 @@ static int64_t number_of(const struct embedded_file *file)
         return strtoll(file->name, NULL, 10);
 }
 
+static const struct {
+        int64_t number;
+        int (*after)(struct db *db, struct err *err);
+} in_code[] = { { 10, migrate_0010 } };
+
 static int apply(struct db *db, const struct embedded_file *file, struct err *err)
 {
         int r = db_script(db, file->data, err);
 
+        for (size_t i = 0; r >= 0 && i < ARRAY_LEN(in_code); i++)
+                if (in_code[i].number == number_of(file))
+                        r = in_code[i].after(db, err);
         if (r < 0)
                 return err_wrap(err, r, "migration %s", file->name);
         return db_exec(

@@ -57,6 +57,12 @@ def wait_until(condition, what, timeout=10):
         pause = min(pause * 2, 0.05)
 
 
+def new_company(name="Acme"):
+    """The body for a company whose agents run on this machine unless a test gives them another place. It has no
+    environment but Local; one that names no `defaultEnvironment` would get a sandbox."""
+    return {"name": name, "defaultEnvironment": "local"}
+
+
 def set_clock(file, seconds):
     """What a daemon adds to its clock (BERTH_TEST_CLOCK_FILE), which it may read at any time: never half of it."""
     new = file.with_suffix(".new")
@@ -535,7 +541,7 @@ class BerthTest(unittest.TestCase):
     # The first steps of most tests. Objects may be given as dicts or as ids.
 
     def company(self, name="Acme"):
-        return self.ok("POST", "/api/companies", {"name": name}, status=201)
+        return self.ok("POST", "/api/companies", new_company(name), status=201)
 
     def environment(self, company, **body):
         """Default: a sandbox with the fake provider."""

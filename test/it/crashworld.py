@@ -15,7 +15,7 @@ import signal
 import sqlite3
 import tempfile
 
-from berthtest import Daemon, wait_until
+from berthtest import Daemon, new_company, wait_until
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 CONTROLS = ("fail-open", "fail-resume", "fail-close", "lose-open", "hold-open", "hold-resume", "hold-close",
@@ -171,7 +171,7 @@ class World:
     # First steps.
 
     def company(self, name="Acme"):
-        return self.do("company", "POST", "/api/companies", {"name": name})["id"]
+        return self.do("company", "POST", "/api/companies", new_company(name))["id"]
 
     def environment(self, company, name="box", **config):
         body = {"name": name, "driver": "sandbox", "config": {"provider": "fake", **config}}

@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import signal
+import sqlite3
 import unittest
 
 from berthtest import ident, wait_until
@@ -83,8 +84,9 @@ class SandboxTest(ExecTest):
             self.operator("POST", f"/api/places/{place['id']}/close", {})
 
     def nothing_left(self):
-        for env in self.daemon.sql("SELECT id FROM environments WHERE driver = 'sandbox' AND status = 'active'"):
-            self.ok("PATCH", f"/api/environments/{env['id']}", {"status": "archived"})
+        # Behind the daemon's back: agents of the test may still point at them, which the API does not allow.
+        with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db", timeout=10)) as db, db:
+            db.execute("UPDATE environments SET status = 'archived' WHERE driver = 'sandbox'")
         super().nothing_left()
 
     def nothing_in_the_world(self):

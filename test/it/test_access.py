@@ -6,7 +6,7 @@ import sqlite3
 import unittest
 import uuid
 
-from berthtest import FAKE_CONFIG, BerthTest
+from berthtest import FAKE_CONFIG, BerthTest, new_company
 
 SSH = {"host": "h", "username": "u", "remoteWorkspacePath": "/w"}
 
@@ -101,7 +101,7 @@ class AuthenticatedTest(BerthTest):
     daemon_flags = ("--mode", "authenticated")
 
     def company(self, name="Acme"):
-        return self.operator("POST", "/api/companies", {"name": name}, 201)
+        return self.operator("POST", "/api/companies", new_company(name), 201)
 
     def setUp(self):
         super().setUp()

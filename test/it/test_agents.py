@@ -414,12 +414,6 @@ class AgentEnvironmentTest(WorkTest):
         self.assert_error(self.req("PATCH", path, {"defaultEnvironmentId": fake}), 422,
                           'Selected sandbox provider "fake" is not supported for agent defaults yet')
 
-    def test_a_deleted_environment_is_nobodys_default(self):
-        box = self.sandbox()["id"]
-        agent = self.agent(self.acme, defaultEnvironmentId=box)
-        self.ok("DELETE", f"/api/environments/{box}")
-        self.assertIsNone(self.ok("GET", f"/api/agents/{agent['id']}")["defaultEnvironmentId"])
-
 
 if __name__ == "__main__":
     unittest.main()

@@ -5,7 +5,7 @@ import json
 import pathlib
 import re
 
-from berthtest import SOURCE, BerthTest
+from berthtest import SOURCE, BerthTest, new_company
 
 MISSING = "00000000-0000-4000-8000-000000000000"
 
@@ -123,7 +123,7 @@ class RefusedTest(HostileTest):
 
     def setUp(self):
         BerthTest.setUp(self)
-        self.acme = self.as_operator("POST", "/api/companies", {"name": "Acme"})
+        self.acme = self.as_operator("POST", "/api/companies", new_company())
         self.env = self.as_operator("POST", f"/api/companies/{self.acme['id']}/environments",
                                     {"name": "box", "driver": "sandbox", "config": {"provider": "fake"}})
         self.held = self.as_operator("POST", f"/api/environments/{self.env['id']}/leases", {})["lease"]

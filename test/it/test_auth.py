@@ -10,7 +10,7 @@ import sqlite3
 import stat
 import unittest
 
-from berthtest import BerthTest, Client, ident
+from berthtest import BerthTest, Client, ident, new_company
 
 NOBODY = 65534
 RUN = "7b2f0a52-8a53-4c8e-9d4e-0a4e3f6f6a11"
@@ -29,7 +29,7 @@ class AuthTest(BerthTest):
         return answer.json
 
     def company(self, name="Acme"):
-        return self.operator("POST", "/api/companies", {"name": name}, 201)
+        return self.operator("POST", "/api/companies", new_company(name), 201)
 
     def key(self, user=None, company=None, role=None, grants=(), admin=False, **more):
         """A board key; the whole answer."""
@@ -812,7 +812,7 @@ class SettingsTest(AuthTest):
         before = self.operator("GET", self.experimental)
         self.assertEqual(before, {"enableEnvironments": False, "enableIsolatedWorkspaces": False,
                                   "autoRestartDevServerWhenIdle": False, "enableIssueGraphLivenessAutoRecovery": False,
-                                  "issueGraphLivenessAutoRecoveryLookbackHours": 24})
+                                  "issueGraphLivenessAutoRecoveryLookbackHours": 24, "enableManagedSandboxOnly": False})
         after = self.operator("PATCH", self.experimental, {"enableEnvironments": True})
         self.assertEqual(after, {**before, "enableEnvironments": True})
         self.daemon.restart(crash=True)

@@ -1,5 +1,6 @@
 """Callbacks: an agent inside its environment reaches the API as itself. The tunnel carries what the seed's gateway
 script carried in files; what the agent sees is the same."""
+# threads: tunnel connections on the loop, requests on the pool
 
 import base64
 import contextlib

@@ -1,4 +1,5 @@
 """What an agent that means harm sends through its channel: refused, bounded, told once."""
+# plain: the daemon's memory is measured
 
 import contextlib
 import json

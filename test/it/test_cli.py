@@ -109,7 +109,7 @@ class CompanyTest(CliTest):
 class EnvTest(CliTest):
     def setUp(self):
         super().setUp()
-        self.run_ok("company", "create", "Acme")
+        self.run_ok("company", "create", "Acme", "--default-environment", "none")
 
     def box(self, name="box"):
         return self.json("env", "create", "sandbox", name, "-o", "provider=fake")

@@ -10,12 +10,14 @@ from berthtest import BerthTest
 class CompaniesTest(BerthTest):
     def test_shape(self):
         made = self.company("Acme")
+        local, = self.ok("GET", f"/api/companies/{made['id']}/environments")
         self.assertEqual({k: v for k, v in made.items() if k not in ("id", "createdAt", "updatedAt")}, {
             "name": "Acme", "description": None, "status": "active", "issuePrefix": "ACM", "issueCounter": 0,
             "budgetMonthlyCents": 0, "spentMonthlyCents": 0, "attachmentMaxBytes": 10485760,
             "requireBoardApprovalForNewAgents": False, "feedbackDataSharingEnabled": False,
             "feedbackDataSharingConsentAt": None, "feedbackDataSharingConsentByUserId": None,
-            "feedbackDataSharingTermsVersion": None, "brandColor": None, "logoAssetId": None, "logoUrl": None})
+            "feedbackDataSharingTermsVersion": None, "brandColor": None, "defaultEnvironmentId": local["id"],
+            "logoAssetId": None, "logoUrl": None})
         self.assertEqual(made["createdAt"], made["updatedAt"])
         self.assertEqual(self.ok("GET", f"/api/companies/{made['id']}"), made)
         self.assertEqual(self.ok("GET", "/api/companies"), [made])
@@ -28,7 +30,7 @@ class CompaniesTest(BerthTest):
         self.assertEqual(len(environments), 1)
         self.assertEqual({k: environments[0][k] for k in ("name", "driver", "status", "config", "metadata")}, {
             "name": "Local", "driver": "local", "status": "active", "config": {},
-            "metadata": {"managedByPaperclip": True, "defaultForCompany": True}})
+            "metadata": {"managedByPaperclip": True}})
 
     def test_creator_owns_it(self):
         made = self.company()

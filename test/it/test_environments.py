@@ -35,7 +35,7 @@ class ReadingTest(EnvironmentsTest):
         made = self.environment(self.acme, name="box", driver="ssh", config=SSH, description="d",
                                 metadata={"a": [1]})
         self.assertEqual(set(made), {"id", "companyId", "name", "description", "driver", "status", "config",
-                                     "metadata", "createdAt", "updatedAt"})
+                                     "metadata", "createdAt", "updatedAt", "isolated", "isolation"})
         self.assertEqual(uuid.UUID(made["id"]).version, 4)
         self.assertEqual(made["companyId"], self.acme["id"])
         self.assertEqual(made["config"], STORED_SSH)
@@ -446,7 +446,8 @@ class DeletingTest(EnvironmentsTest):
         made = self.environment(self.acme, name="box", driver="ssh", config=SSH)
         self.assertEqual(self.radius(made), {
             "environmentId": made["id"], "canDelete": True, "deleteBlockedReasons": [],
-            "staticReferences": {"isManagedLocal": False, "isInstanceDefault": False, "agentDefaultCount": 0,
+            "staticReferences": {"isManagedLocal": False, "isInstanceDefault": False,
+                                 "isCompanyDefault": False, "agentDefaultCount": 0,
                                  "executionWorkspaceSelectionCount": 0, "issueSelectionCount": 0,
                                  "projectSelectionCount": 0, "secretBindingCount": 0},
             "activeRuntimeUse": {"activeLeaseCount": 0, "activeCustomImageSetupSessionCount": 0,
@@ -464,7 +465,7 @@ class DeletingTest(EnvironmentsTest):
         answer = self.req("DELETE", f"/api/environments/{local['id']}")
         self.assert_error(answer, 409, contains="archive it instead")
         self.assertEqual(answer.json["details"], {"deleteBlockedReasons": ["managed_local"]})
-        self.assertEqual(self.radius(local)["deleteBlockedReasons"], ["managed_local"])
+        self.assertEqual(self.radius(local)["deleteBlockedReasons"], ["managed_local", "company_default"])
         self.assertEqual(self.req("DELETE", f"/api/environments/{local['id']}?closeLeases=true").status, 409)
 
     def test_with_an_active_lease(self):

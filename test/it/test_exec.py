@@ -1,4 +1,6 @@
 """Executions over HTTP, on the real daemon and the real box: every route, what it answers, and what it refuses."""
+# plain: the daemon's memory is measured
+# threads: the loop, the operations that wait and the boxes
 
 import base64
 import concurrent.futures

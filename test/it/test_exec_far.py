@@ -1,5 +1,6 @@
 """Commands in boxes that are not on this machine: output is sent, written to the same files, and goes on where it was
 after whatever happened to the way, the daemon or the box."""
+# threads: the loop and the threads that write what a remote box sends
 
 import contextlib
 import http.client

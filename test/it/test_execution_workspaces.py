@@ -129,8 +129,12 @@ class ExecutionWorkspaceTest(BerthTest):
             self.assert_error(self.req("PATCH", self.path(), body, token=token), 403,
                               f"Agent keys cannot modify host-executed workspace commands ({paths}).")
         # It could otherwise leave its sandbox, or have another directory brought into it.
-        box = self.environment(self.c)["id"]
+        box, fake = self.environment(self.c, config={"provider": "berth"})["id"], self.environment(self.c)["id"]
         self.ok("PATCH", self.path(), {"config": {"environmentId": box}})
+        foreign = self.environment(self.other, config={"provider": "berth"})["id"]
+        for id, text in ((fake, 'Environment sandbox provider "fake" is not allowed here.'),
+                         (foreign, "Environment not found."), (MISSING, "Environment not found.")):
+            self.assert_error(self.req("PATCH", self.path(), {"config": {"environmentId": id}}), 422, contains=text)
         kept = self.ok("GET", self.path())["config"]
         chosen = "Agent keys choose isolated environments only ({}). Name one, or ask the board"
         for body, text in (({"config": {"environmentId": None}}, chosen.format("config.environmentId")),
@@ -145,7 +149,7 @@ class ExecutionWorkspaceTest(BerthTest):
         for id in (None, local["id"]):
             self.assert_error(self.req("PATCH", self.path(), {"config": {"environmentId": id}}, token=keeper), 403,
                               chosen.format("config.environmentId"))
-        second = self.environment(self.c, name="second")["id"]
+        second = self.environment(self.c, name="second", config={"provider": "berth"})["id"]
         self.assert_error(self.req("PATCH", self.path(), {"config": {"environmentId": second}}, token=token), 403,
                           "Missing permission: environments:manage")
         self.ok("PATCH", self.path(), {"config": {"environmentId": second}}, token=keeper)

@@ -297,7 +297,7 @@ class AllowedHostTest(BerthTest):
 class SettingsTest(BerthTest):
     EXPERIMENTAL = {"enableEnvironments": False, "enableIsolatedWorkspaces": False,
                     "autoRestartDevServerWhenIdle": False, "enableIssueGraphLivenessAutoRecovery": False,
-                    "issueGraphLivenessAutoRecoveryLookbackHours": 24}
+                    "issueGraphLivenessAutoRecoveryLookbackHours": 24, "enableManagedSandboxOnly": False}
 
     def test_experimental(self):
         path = "/api/instance/settings/experimental"

@@ -1,5 +1,6 @@
 """Clients that misbehave: too many, silent, slow to read, gone in the middle. The daemon serves the others
 meanwhile, and keeps nothing of them."""
+# threads: many connections, a full queue, a pool that is busy
 
 import contextlib
 import json

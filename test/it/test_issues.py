@@ -481,8 +481,6 @@ class SelectionTest(WorkTest):
         for id in (ssh, box):
             changed = self.ok("PATCH", f"/api/issues/{issue['id']}", {"executionWorkspaceSettings": {"environmentId": id}})
             self.assertEqual(changed["executionWorkspaceSettings"], {"environmentId": id})
-        self.ok("DELETE", f"/api/environments/{box}")
-        self.assertEqual(self.row(issue)["executionWorkspaceSettings"], {"environmentId": None})
         cleared = self.ok("PATCH", f"/api/issues/{issue['id']}", {"executionWorkspaceSettings": None})
         self.assertIsNone(cleared["executionWorkspaceSettings"])
 

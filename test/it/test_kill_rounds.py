@@ -1,4 +1,5 @@
 """kill -9 at random moments under load: nothing that was answered is lost, and in the end record and world agree."""
+# threads: clients beside a daemon that is killed
 
 import unittest
 

@@ -1,4 +1,5 @@
 """Reuse: a place outlives its lease, and who gets it next. The fake provider keeps a file per living sandbox."""
+# threads: two acquirers for one idle place
 
 import concurrent.futures
 import unittest

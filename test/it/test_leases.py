@@ -1,4 +1,5 @@
 """Leases over HTTP: acquiring, renewing, releasing, expiring, listing, and using them."""
+# threads: acquires, releases and the sweeper on the same places
 
 import concurrent.futures
 import datetime

@@ -1,5 +1,7 @@
 """The events of a company, over the socket and as server-sent events: who may, order, coming back, falling
 behind, and clients that do what no client may."""
+# plain: the daemon's memory is measured
+# threads: transactions that announce, and readers on the loop
 
 import subprocess
 import threading

@@ -3,7 +3,7 @@
 import gzip
 import re
 
-from berthtest import BerthTest, set_clock
+from berthtest import BerthTest, new_company, set_clock
 from webtest import PHONE, WebTest
 
 SCRIPTS_MAX = 150_000  # bytes, compressed
@@ -155,7 +155,7 @@ class SignInTest(WebTest):
         self.clock.write_text("0")
         self.daemon_env = {"BERTH_TEST_CLOCK_FILE": str(self.clock)}
         super().setUp()
-        self.acme = self.operator("POST", "/api/companies", {"name": "Acme"}, 201)
+        self.acme = self.operator("POST", "/api/companies", new_company(), 201)
 
     def signed_in(self, key):
         page = self.page(f"/{self.acme['issuePrefix']}/environments")

@@ -28,6 +28,8 @@ class AgentsTest(WebTest):
         page.button("Create agent").click()
         page.text("A name is needed.")
         self.assert_accessible(page)
+        self.assertEqual(page.get_by_label("Environment").locator("option").all_inner_texts(), [
+            "The company's default: Local – this machine, not isolated", "Local – this machine, not isolated"])
         page.get_by_label("Name").fill(EVIL)
         page.get_by_label("Command").fill("echo")
         page.get_by_label("Arguments").fill("""one "two three" 'four "five"'""")

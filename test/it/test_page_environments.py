@@ -246,7 +246,9 @@ class EnvironmentsTest(WebTest):
 
     def test_who_uses_it(self):
         local = self.ok("GET", f"/api/companies/{self.acme['id']}/environments")[0]
-        self.ok("POST", f"/api/companies/{self.acme['id']}/agents", {"name": "Ada", "defaultEnvironmentId": local["id"]}, 201)
+        crate = self.environment(self.acme, name="crate", config={"provider": "berth"})
+        agent = self.ok("POST", f"/api/companies/{self.acme['id']}/agents",
+                        {"name": "Ada", "defaultEnvironmentId": local["id"]}, 201)
         page = self.page(f"{self.at}/environments/{local['id']}")
         page.get_by_role("tab", name="Usage").click()
         page.link("Ada").wait_for()
@@ -256,10 +258,20 @@ class EnvironmentsTest(WebTest):
         page.button("Cancel").click()
         page.button("Archive…").click()
         page.text("default of 1 agent")
-        page.get_by_role("dialog").get_by_role("button", name="Archive").click()
+        dialog = page.get_by_role("dialog")
+        self.assertTrue(dialog.get_by_role("button", name="Archive").is_disabled())  # where would they work?
+        dialog.get_by_label("Move what works here to").select_option("crate")
+        self.assert_accessible(page)
+        dialog.get_by_role("button", name="Archive").click()
         page.text("Archived “Local”.")
+        self.assertEqual(self.ok("GET", f"/api/agents/{agent['id']}")["defaultEnvironmentId"], crate["id"])
+        self.assertEqual(self.ok("GET", f"/api/companies/{self.acme['id']}")["defaultEnvironmentId"], crate["id"])
         page.button("Activate").click()
         page.text("is active again")
+        page.text("this machine, not isolated")
+        page.button("Make default").click()
+        page.text("“Local” is the company's default: this machine, not isolated.")
+        self.assertEqual(self.ok("GET", f"/api/companies/{self.acme['id']}")["defaultEnvironmentId"], local["id"])
 
     def test_what_fails_says_why(self):
         env = self.environment(self.acme, name="box")

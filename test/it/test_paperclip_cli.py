@@ -3,7 +3,7 @@
 
 import json
 
-from berthtest import wait_until
+from berthtest import new_company, wait_until
 from paperclipcli import PaperclipCliTest
 from plugintest import KEY, WORKER, manifest
 
@@ -458,7 +458,7 @@ class SignedInCommands(CliTest):
     daemon_flags = ("--mode", "authenticated")
 
     def company(self, name="Acme"):
-        return self.operator("POST", "/api/companies", {"name": name}, 201)
+        return self.operator("POST", "/api/companies", new_company(name), 201)
 
     def test_signing_in(self):
         self.pc_fails("agent", "list", "-C", self.c, says="API error 401: Unauthorized")

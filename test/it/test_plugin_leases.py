@@ -1,4 +1,5 @@
 """Leases whose place a plugin's worker keeps: what the worker is asked, with what, and what is recorded."""
+# threads: late answers of a worker beside the sweeper
 
 import ctypes
 import json

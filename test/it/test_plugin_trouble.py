@@ -1,4 +1,5 @@
 """Workers that are late, die, lie or are killed: no lease is stuck, no sandbox unaccounted for."""
+# threads: a thread for each worker, and calls that are given up
 
 import os
 import signal

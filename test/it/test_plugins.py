@@ -5,7 +5,7 @@ import os
 import signal
 import unittest
 
-from berthtest import wait_until
+from berthtest import new_company, wait_until
 from plugintest import KEY, WORKER, PluginTest, manifest, need_node
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
@@ -137,7 +137,7 @@ class AccessTest(PluginTest):
     def setUp(self):
         need_node()
         super().setUp()
-        self.acme = self.operator("POST", "/api/companies", {"name": "Acme"}, 201)
+        self.acme = self.operator("POST", "/api/companies", new_company(), 201)
         self.path = self.package()
 
     # http-api 8.68, 8.70, 8.71

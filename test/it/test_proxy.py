@@ -1,4 +1,6 @@
 """The allow-list proxy through the tunnel of a real box: who is reached, who is not, and what arrives."""
+# plain: the daemon's memory is measured
+# threads: the proxy on the loop, names that are looked up on threads
 
 import hashlib
 import os

@@ -1,4 +1,5 @@
 """The log of a run while it is written: followed as events and as lines, over restarts, bounded, and told live."""
+# threads: a log that is read while it is written
 
 import json
 import re

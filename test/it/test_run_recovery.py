@@ -1,4 +1,5 @@
 """Runs over the death of what they stand on: the daemon, the box, the command, the sandbox."""
+# threads: jobs of an earlier daemon beside new ones
 
 import os
 import signal

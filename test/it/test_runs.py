@@ -1,4 +1,5 @@
 """Runs: an agent is woken, works in its environment, and what it did is recorded."""
+# threads: the run host, its jobs and the sweeper
 
 import contextlib
 import json
@@ -11,7 +12,8 @@ from runtest import HOLD, HookTest, RunTest, wait_until
 
 class LocalTest(RunTest):
     def test_a_run_from_wake_to_done(self):
-        """environment-runtime 7.117: one local environment, one lease, released; the context names both."""
+        """environment-runtime 7.117, where the company's default environment is Local: one lease, released; the context
+        names both."""
         agent = self.runner('echo hello; echo "$PAPERCLIP_AGENT_ID"')
         run = self.finished(self.wake(agent))
         self.assertEqual((run["status"], run["exitCode"], run["errorCode"]), ("succeeded", 0, None), run)
@@ -383,7 +385,7 @@ class SandboxRunTest(RunTest):
     def test_an_adapter_that_cannot_work_there(self):
         """H28: it does not run here instead."""
         env = self.sandbox()
-        agent = self.agent(self.acme, adapterType="http", adapterConfig={"url": "http://127.0.0.1:9/"})
+        agent = self.agent(self.acme, adapterType="openclaw_gateway")
         self.edit("UPDATE agents SET default_environment_id = ? WHERE id = ?", (env["id"], agent["id"]))
         run = self.finished(self.wake(agent))
         self.assertEqual((run["status"], run["errorCode"]), ("failed", "unsupported_adapter_environment"))
@@ -438,7 +440,7 @@ class SelectTest(RunTest):
         (workspace,) = self.daemon.sql("SELECT * FROM execution_workspaces")  # and it is told
         self.assertEqual(json.loads(workspace["metadata"])["config"]["environmentId"], self.envs["issue"]["id"])
 
-    def test_then_the_project_then_the_agent_then_local(self):
+    def test_then_the_project_then_the_agent_then_the_company(self):
         for what, wanted in ((("issue",), "project"), (("issue", "project"), "agent"),
                              (("issue", "project", "agent_env"), "local")):
             agent, task = self.select(**{name: False for name in what})
@@ -456,7 +458,7 @@ class SelectTest(RunTest):
         self.edit("UPDATE execution_workspaces SET metadata = ? WHERE id = ?",
                   ('{"config": {"environmentId": "%s"}}' % self.envs["workspace"]["id"], workspace["id"]))
         self.assertEqual(self.chosen(self.wake_for(agent, task)), "workspace")
-        # One whose configuration names none pins the run to this machine, and is left as it is.
+        # One whose configuration names none pins the run to the company's default, and is left as it is.
         self.edit("UPDATE execution_workspaces SET metadata = ? WHERE id = ?",
                   ('{"config": {"desiredState": "running"}}', workspace["id"]))
         self.assertEqual(self.chosen(self.wake_for(agent, task)), "local")

@@ -1,4 +1,5 @@
 """The built-in sandbox from acquire to release: what a command sees, what the lease says, what is left."""
+# threads: sandboxes that are made and given up side by side
 
 import os
 import re

@@ -17,7 +17,7 @@ import threading
 import unittest
 
 from awsfake import AwsFake, refuse
-from berthtest import BINARIES, ident, wait_until
+from berthtest import BINARIES, ident, new_company, wait_until
 from exectest import ExecTest, sanitized
 from providertest import ProviderTest
 from secretscan import Marks, fill, forms, get_routes
@@ -458,7 +458,7 @@ class MemoryScan(ScanCase):
 
     def make_lease_unix(self):
         """A box with a command in it, by the Unix socket."""
-        company = self.operator("POST", "/api/companies", {"name": "Acme"}, 201)["id"]
+        company = self.operator("POST", "/api/companies", new_company(), 201)["id"]
         env = next(e for e in self.operator("GET", f"/api/companies/{company}/environments") if e["driver"] == "local")
         lease = self.operator("POST", f"/api/environments/{env['id']}/leases", {}, 201)["lease"]["id"]
         self.operator("POST", f"/api/environment-leases/{lease}/execute", {"command": "true", "cwd": "/"})

@@ -1,5 +1,6 @@
 """Secrets and vaults over HTTP and on the command line: who may, what is answered, what is recorded, and that no
 value is found anywhere it does not belong."""
+# threads: rotations and resolutions at once
 
 import base64
 import contextlib

@@ -1,4 +1,5 @@
 """Commands on ssh hosts: one connection for all leases of an environment, boxes at its other end, and lines that break."""
+# threads: operations that log in, and the loop that owns the connection
 
 import concurrent.futures
 import json

@@ -1,8 +1,9 @@
 """A terminal in a lease, over a WebSocket: what is typed and printed, its size, its end, and who may."""
+# threads: sockets that write and read one shell
 
 import unittest
 
-from berthtest import BerthTest, ident, wait_until
+from berthtest import BerthTest, ident, new_company, wait_until
 from exectest import ExecTest, marked
 from sandboxtest import SandboxTest
 from websockettest import PING_MS, Refused, WebSocket
@@ -180,7 +181,7 @@ class Revoked(BerthTest):
         self.check(self.revoke_grant)
 
     def check(self, revoke):
-        company = self.operator("POST", "/api/companies", {"name": "Acme"}, 201)
+        company = self.operator("POST", "/api/companies", new_company(), 201)
         env = next(e for e in self.operator("GET", f"/api/companies/{company['id']}/environments")
                    if e["driver"] == "local")
         lease = self.operator("POST", f"/api/environments/{env['id']}/leases", {}, 201)

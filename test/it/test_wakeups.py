@@ -1,4 +1,5 @@
 """Waking agents: by hand, by what happens to issues; coalesced, deferred, skipped, once per key."""
+# threads: wake-ups from several callers at once
 
 import unittest
 import uuid

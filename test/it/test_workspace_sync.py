@@ -1,4 +1,5 @@
 """Workspaces that are moved by the file worker of a box: the local driver with isolation "copy"."""
+# threads: an operation that moves files over a stream of the loop
 
 import contextlib
 import hashlib

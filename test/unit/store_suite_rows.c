@@ -321,8 +321,13 @@ static int add_references(struct db *db, struct err *err)
         CHECK(db_exec(db,
                       "INSERT INTO execution_workspaces (id, company_id, project_id, mode, "
                       "strategy_type, name, last_used_at, opened_at, metadata, created_at, "
-                      "updated_at) VALUES ('x1', 'c1', 'j1', 'm', 's', 'n', 1, 1, " MENTIONS(
-                              "e1") ", 1, 1)",
+                      "updated_at) VALUES ('x1', 'c1', 'j1', 'm', 's', 'n', 1, 1, "
+                      "'{\"config\":{\"environmentId\":\"e1\"}}', 1, 1), "
+                      /* where it was in the past does not count */
+                      "('x2', 'c1', 'j1', 'm', 's', 'n', 1, 1, "
+                      "'{\"config\":{},\"workspaceRealization\":{\"environmentId\":\"e1\"}}', 1, 1)",
+                      DB_NO_ARGS, err) == 2);
+        CHECK(db_exec(db, "UPDATE companies SET default_environment_id = 'e1' WHERE id = 'c1'",
                       DB_NO_ARGS, err) == 1);
         CHECK(db_exec(db,
                       "INSERT INTO company_secrets (id, company_id, key, name, created_at, "
@@ -363,38 +368,44 @@ static int reference_rows(struct db *db, void *arg, struct err *err)
 {
         struct arena *a = arg;
         struct environment e = an_environment("e1", "sandbox", 1);
+        struct environment other = an_environment("e7", "sandbox", 1);
         struct environment_references refs;
         struct agent g;
         int64_t n;
 
         CHECK(environments_references(db, &e, &refs, err) >= 0);
         CHECK(refs.agents + refs.execution_workspaces + refs.issues + refs.projects +
-                      refs.secret_bindings + refs.active_leases + refs.living_places +
-                      refs.closing_places + refs.idle_places ==
+                      refs.companies + refs.secret_bindings + refs.active_leases +
+                      refs.living_places + refs.closing_places + refs.idle_places ==
               0);
         CHECK(add_references(db, err) >= 0 && add_living(db, err) >= 0);
         CHECK(environments_references(db, &e, &refs, err) >= 0);
         CHECK(refs.agents == 1 && refs.execution_workspaces == 1 && refs.issues == 1 &&
-              refs.projects == 1 && refs.secret_bindings == 1);
+              refs.projects == 1 && refs.companies == 1 && refs.pointing == 5 &&
+              refs.secret_bindings == 1);
         CHECK(refs.active_leases == 2 && refs.living_places == 4 && refs.closing_places == 2 &&
               refs.idle_places == 1);
 
-        CHECK(environments_clear_references(db, &e, err) >= 0);
+        CHECK(environments_delete(db, "e1", err) == ERR_CONFLICT); /* the default of the company */
+        CHECK(environments_insert(db, &other, err) == 1);
+        CHECK(environments_move_references(db, &e, "e7", 9, err) >= 0);
+        CHECK(environments_clear_bindings(db, &e, err) >= 0);
         CHECK(environments_references(db, &e, &refs, err) >= 0);
-        CHECK(refs.execution_workspaces == 0 && refs.issues == 0 && refs.projects == 0 &&
-              refs.secret_bindings == 0);
+        CHECK(refs.pointing == 0 && refs.secret_bindings == 0);
+        CHECK(environments_references(db, &other, &refs, err) >= 0);
+        CHECK(refs.pointing == 5);
         CHECK(db_number(db,
                         "SELECT COUNT(*) FROM issues WHERE execution_workspace_settings "
-                        "= '{\"environmentId\":null,\"x\":1}'",
+                        "= '{\"environmentId\":\"e7\",\"x\":1}'",
                         DB_NO_ARGS, &n, err) >= 0 &&
               n == 1);
         CHECK(db_number(db, "SELECT COUNT(*) FROM company_secret_bindings", DB_NO_ARGS, &n, err) >=
                       0 &&
               n == 1);
 
-        /* Leases go with the environment, agents lose their choice; places stay until closed. */
+        /* Leases go with the environment; places stay until closed. */
         CHECK(environments_delete(db, "e1", err) == 1);
-        CHECK(agents_get(db, "g1", a, &g, err) == 0 && !g.default_environment_id);
+        CHECK(agents_get(db, "g1", a, &g, err) == 0 && same(g.default_environment_id, "e7"));
         CHECK_LIST("", leases_list(db, "e1", NULL, 0, NULL, 0, a, collect_lease, &ids, err));
         CHECK_LIST("p1 p2 p3 p4", places_living(db, NULL, a, collect_place, &ids, err));
         return 0;
@@ -799,18 +810,18 @@ static int activity_rows(struct db *db, void *arg, struct err *err)
                 row.entity_id = i == 0 ? "t0" : "t1";
                 CHECK(activity_insert(db, &row, err) == 1);
         }
-        CHECK_LIST("d c b a",
-                   activity_list(db, "c1", NULL, NULL, NULL, 10, a, collect_activity, &ids, err));
-        CHECK_LIST("d c",
-                   activity_list(db, "c1", NULL, NULL, NULL, 2, a, collect_activity, &ids, err));
-        CHECK_LIST("d b",
-                   activity_list(db, "c1", "g1", NULL, NULL, 10, a, collect_activity, &ids, err));
-        CHECK_LIST("c b a", activity_list(db, "c1", NULL, "thing", NULL, 10, a, collect_activity,
-                                          &ids, err));
-        CHECK_LIST("b", activity_list(db, "c1", "g1", "thing", "t1", 10, a, collect_activity, &ids,
-                                      err));
-        CHECK_LIST("",
-                   activity_list(db, "c2", NULL, NULL, NULL, 10, a, collect_activity, &ids, err));
+        CHECK_LIST("d c b a", activity_list(db, "c1", NULL, NULL, NULL, NULL, 10, a,
+                                            collect_activity, &ids, err));
+        CHECK_LIST("d c", activity_list(db, "c1", NULL, NULL, NULL, NULL, 2, a, collect_activity,
+                                        &ids, err));
+        CHECK_LIST("d b", activity_list(db, "c1", "g1", NULL, NULL, NULL, 10, a, collect_activity,
+                                        &ids, err));
+        CHECK_LIST("c b a", activity_list(db, "c1", NULL, "thing", NULL, NULL, 10, a,
+                                          collect_activity, &ids, err));
+        CHECK_LIST("b", activity_list(db, "c1", "g1", "thing", "t1", NULL, 10, a, collect_activity,
+                                      &ids, err));
+        CHECK_LIST("", activity_list(db, "c2", NULL, NULL, NULL, NULL, 10, a, collect_activity,
+                                     &ids, err));
         return 0;
 }
 

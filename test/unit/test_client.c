@@ -1,3 +1,4 @@
+/* threads: a server on another thread. */
 /* The client library against a server that says exactly what the test wrote down: a thread accepts
  * connections on a Unix socket, reads one request after the other and answers with the next line of
  * its script. */

@@ -1,3 +1,4 @@
+/* threads: readers of the clock on several threads. */
 #include "test.h"
 
 #include <pthread.h>

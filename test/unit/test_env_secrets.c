@@ -81,7 +81,7 @@ static void test_a_picked_secret_is_left_alone(void **state)
 
         assert_done(patch(w, env.id, "{\"config\":{\"privateKey\":\"OTHER\"}}", err));
         assert_int_equal(sql_number(w, "SELECT COUNT(*) FROM company_secrets"), 2);
-        assert_done(environment_delete(w->op, w->rt, env.id, false, &gone, err));
+        assert_done(environment_delete(w->op, w->rt, env.id, false, NULL, &gone, err));
         assert_string_equal(sql_text(w, "SELECT id FROM company_secrets"), picked);
         assert_int_equal(sql_number(w, "SELECT COUNT(*) FROM company_secrets"), 1);
         assert_int_equal(sql_number(w, "SELECT COUNT(*) FROM company_secret_bindings"), 0);
@@ -95,7 +95,7 @@ static void test_a_shared_secret_outlives_its_maker(void **state)
         const char *key = key_of(w, &env);
 
         bind(w, key, "agent", "a1", "env.KEY", 0);
-        assert_done(environment_delete(w->op, w->rt, env.id, false, &gone, err));
+        assert_done(environment_delete(w->op, w->rt, env.id, false, NULL, &gone, err));
         assert_string_equal(sql_text(w, "SELECT id FROM company_secrets"), key);
         assert_null(sql_text(w, "SELECT owner_environment_id FROM company_secrets"));
 }

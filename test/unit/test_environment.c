@@ -1,3 +1,4 @@
+/* threads: callers that make the same environment at once. */
 #include "runtime.h"
 
 #include <pthread.h>
@@ -49,8 +50,7 @@ static void test_twice_is_once(void **state)
         assert_string_equal(again.env.driver, "local");
         assert_string_equal(again.env.status, "active");
         assert_string_equal(again.env.config, "{}");
-        assert_string_equal(again.env.metadata,
-                            "{\"managedByPaperclip\":true,\"defaultForCompany\":true}");
+        assert_string_equal(again.env.metadata, "{\"managedByPaperclip\":true}");
         assert_int_equal(test_number(t, "SELECT COUNT(*) FROM environments"), 1);
         arena_done(&first.arena);
         arena_done(&again.arena);

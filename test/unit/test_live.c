@@ -1,3 +1,4 @@
+/* threads: writers and readers of one ring. */
 /* Live events: numbers, the ring, readers that come late or fall behind, and announcements that are
  * published when they are committed. */
 #include "runtime.h"

@@ -1,3 +1,4 @@
+/* threads: operations that another thread cancels. */
 #define _GNU_SOURCE
 #include "test.h"
 

@@ -1,3 +1,4 @@
+/* threads: callers, the thread of a worker, and its end. */
 /* The plugin host with real processes: test/workers/told.py does what each call tells it to. */
 #define _GNU_SOURCE
 #include "test.h"

@@ -1,3 +1,4 @@
+/* threads: the pool itself. */
 #define _GNU_SOURCE
 #include "test.h"
 

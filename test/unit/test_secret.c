@@ -1,3 +1,4 @@
+/* threads: two rotations at once. */
 #include "secret_fixture.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* threads: writers that commit together. */
 /* The store suite on SQLite, and what only SQLite has: a file, and a disk that can be full. */
 #include "store_suite.h"
 

@@ -1,3 +1,4 @@
+/* threads: both ends of a transfer on a thread each. */
 #define _GNU_SOURCE
 #include "sync_fixture.h"
 

@@ -1,3 +1,4 @@
+/* threads: both ends of a transfer on a thread each. */
 /* Either side of a transfer with somebody at the other end who does what he likes. */
 #define _GNU_SOURCE
 #include "sync_fixture.h"

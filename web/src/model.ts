@@ -5,6 +5,8 @@ export interface Company {
 	name: string;
 	status: string;
 	issuePrefix: string;
+	/** Where work is done that names no environment; null: nowhere. */
+	defaultEnvironmentId: string | null;
 }
 
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
@@ -22,6 +24,9 @@ export interface Environment {
 	createdAt: string;
 	updatedAt: string;
 	configRedacted?: boolean;
+	/** Whether what runs there is kept apart from the daemon's machine, and the same in words. */
+	isolated: boolean;
+	isolation: string;
 }
 
 export interface Lease {
@@ -198,6 +203,7 @@ export interface Capabilities {
 	drivers: Record<string, string>;
 	sandboxProviders: Record<string, Provider>;
 	pluginDrivers: PluginDriver[];
+	isolation: Record<string, { isolated: boolean; isolation: string }>;
 }
 
 export interface LeakItem {

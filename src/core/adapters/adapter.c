@@ -161,6 +161,21 @@ static void write_plugin_drivers(struct jw *w, const struct plugin_providers *pl
         jw_array_end(w);
 }
 
+/* Berth's own: how far the places of each kind are kept apart. */
+static void write_isolation(struct jw *w, const struct runtime *rt)
+{
+        jw_key(w, "isolation");
+        jw_object(w);
+        for (const struct driver *const *d = rt->drivers; *d; d++) {
+                jw_key(w, (*d)->key);
+                jw_object(w);
+                jw_kbool(w, "isolated", (*d)->isolated);
+                jw_kstring(w, "isolation", (*d)->isolation);
+                jw_object_end(w);
+        }
+        jw_object_end(w);
+}
+
 int adapter_write_capabilities(struct op *op, struct runtime *rt, struct buf *b, struct err *err)
 {
         struct plugin_providers *plugins = arena_new(op->arena, struct plugin_providers);
@@ -177,6 +192,7 @@ int adapter_write_capabilities(struct op *op, struct runtime *rt, struct buf *b,
                 write_adapter(&w, adapter_at(i), plugins);
         jw_array_end(&w);
         write_drivers(&w, true);
+        write_isolation(&w, rt);
         jw_key(&w, "sandboxProviders");
         jw_object(&w);
         for (const struct provider *const *p = builtin_providers; *p; p++)

@@ -1,10 +1,10 @@
 /* Trying an agent's configuration in an environment, in a lease of its own that is given up
- * afterwards (environment-runtime 5.6). With an environment named, nothing is ever tried here
- * instead. */
+ * afterwards (environment-runtime 5.6). Without an environment it is tried in the company's default
+ * one; nothing is ever tried on this machine instead. */
 #include "base/clock.h"
 #include "codec/check.h"
 #include "core/adapters/adapter_probe.h"
-#include "core/environments/environment.h"
+#include "core/environments/env_default.h"
 
 #define TEST_MS    360000 /* all of it: installing, and waiting for an answer */
 #define RELEASE_MS 30000
@@ -12,7 +12,8 @@
 struct test {
         struct op *op;
         struct runtime *rt;
-        const char *company_id, *environment_id; /* NULL: this machine */
+        const char *company_id, *environment_id; /* NULL: the company has no default */
+        bool is_default;                         /* nobody named it */
         const struct adapter_descriptor *d;
         json_t *config;
         struct environment env;
@@ -27,6 +28,10 @@ static int find_environment(struct db *db, void *arg, struct err *err)
         struct test *t = arg;
         int r = access_manage_agents(db, t->op->actor, t->company_id, err);
 
+        if (r >= 0 && !t->environment_id) {
+                t->is_default = true;
+                r = env_default_get(db, t->company_id, t->op->arena, &t->environment_id, err);
+        }
         if (r < 0 || !t->environment_id)
                 return r;
         r = environments_get(db, t->environment_id, t->op->arena, &t->env, err);
@@ -39,25 +44,21 @@ static int find_environment(struct db *db, void *arg, struct err *err)
         return r;
 }
 
-static int find_local(struct db *db, void *arg, struct err *err)
-{
-        struct test *t = arg;
-
-        return environment_ensure_local(db, t->company_id, t->op->arena, &t->env, err);
-}
-
-/* What is tried is a command of the caller's choice: on this machine only the board may. */
+/* What is tried is a command of the caller's choice: where it is not isolated only the board may.
+ */
 static int choose_environment(struct test *t, struct err *err)
 {
         int r = store_read(t->op, t->rt->store, find_environment, t, err);
 
-        if (r < 0)
-                return r;
-        if (!t->environment_id) {
+        if (r >= 0 && t->env.id && !driver_is_isolated(t->rt, t->env.driver))
                 r = access_board(t->op->actor, err);
-                return r < 0 ? r : store_write(t->op, t->rt->store, find_local, t, err);
-        }
-        return t->env.id && streq(t->env.driver, "local") ? access_board(t->op->actor, err) : 0;
+        return r;
+}
+
+/* Requests are made from here, whatever environment is the default. */
+static bool is_request(const struct test *t)
+{
+        return t->d->is_http && (t->is_default || (t->env.id && streq(t->env.driver, "local")));
 }
 
 /* Where it would work */
@@ -309,11 +310,17 @@ int adapter_test(struct op *op, struct runtime *rt, const char *company_id, cons
         if (!t.d)
                 return err_set(err, ERR_UNPROCESSABLE, "Unknown adapter type: %s", type);
         longer.deadline_ms = clock_mono_ms() + TEST_MS;
-        if (!t.env.id)
+        if (is_request(&t))
+                test_http(&t);
+        else if (!t.environment_id)
+                adapter_check(t.checks, NULL, "environment_not_found", "warn",
+                              "No environment was named, and the company has no default "
+                              "environment. The test did not run.",
+                              "Choose one with: berth company update COMPANY --default-environment "
+                              "ENV");
+        else if (!t.env.id)
                 adapter_check(t.checks, NULL, "environment_not_found", "warn",
                               "Selected environment was not found. The test did not run.", NULL);
-        else if (t.d->is_http && streq(t.env.driver, "local"))
-                test_http(&t);
         else if (is_ssh(&t) && !may_work_there(&t))
                 note(&t, "environment_target_unavailable", "warn",
                      "Could not resolve an execution target for environment \"%s\". The test did "

@@ -64,7 +64,7 @@ static int check_new(struct db *db, const struct request *q, const struct agent 
         int r = agent_check_manager(db, q->op, g, err);
 
         return r < 0 ? r
-                     : env_select(db, q->op, q->company_id, g->default_environment_id,
+                     : env_select(db, q->rt, q->op, q->company_id, g->default_environment_id,
                                   ENV_FOR_NEW_AGENT, g->adapter_type, err);
 }
 

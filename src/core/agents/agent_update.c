@@ -47,16 +47,16 @@ static int check_changer(struct db *db, const struct request *q, struct err *err
 }
 
 /* A new adapter has to get on with the environment that is there. */
-static int check_relations(struct db *db, struct op *op, const struct agent *before,
-                           const struct agent_change *change, const struct agent *g,
-                           struct err *err)
+static int check_relations(struct db *db, struct op *op, struct runtime *rt,
+                           const struct agent *before, const struct agent_change *change,
+                           const struct agent *g, struct err *err)
 {
         bool same = before->default_environment_id && g->default_environment_id &&
                     streq(before->default_environment_id, g->default_environment_id);
         int r = change->has_manager ? agent_check_manager(db, op, g, err) : 0;
 
         if (r >= 0 && (change->has_adapter || (change->has_environment && !same)))
-                r = env_select(db, op, g->company_id, g->default_environment_id,
+                r = env_select(db, rt, op, g->company_id, g->default_environment_id,
                                ENV_FOR_CHANGED_AGENT, g->adapter_type, err);
         return r;
 }
@@ -87,7 +87,7 @@ int agent_change_row(struct db *db, struct op *op, struct runtime *rt, struct ag
         if (r >= 0)
                 r = agent_read_body(op, body, false, g, &change, err);
         if (r >= 0)
-                r = check_relations(db, op, &before, &change, g, err);
+                r = check_relations(db, op, rt, &before, &change, g, err);
         if (r >= 0)
                 r = agent_apply_config(db, op, rt, had, &change, g, &config, err);
         if (r >= 0)

@@ -7,7 +7,8 @@
 #include "base/fault.h"
 #include "codec/check.h"
 #include "core/access/audit.h"
-#include "core/environments/environment.h"
+#include "core/environments/env_default.h"
+#include "core/environments/env_select.h"
 #include "store/identity.h"
 #include "store/leases.h"
 #include "store/places.h"
@@ -20,6 +21,7 @@ struct request {
         const char *id;
         json_t *body;
         struct company *company;
+        struct env_default_plan plan; /* of a new one */
 };
 
 /* Creating */
@@ -42,7 +44,8 @@ static const char *choose_prefix(struct db *db, const char *name, struct arena *
         return prefix;
 }
 
-static int check_create(struct request *q, struct company *c, struct err *err)
+static int check_create(struct request *q, struct company *c, const char **ret_choice,
+                        struct err *err)
 {
         CLEAN(check_done) struct check k = { 0 };
         struct arena *a = q->op->arena;
@@ -56,6 +59,8 @@ static int check_create(struct request *q, struct company *c, struct err *err)
                 check_int(&k, "budgetMonthlyCents", CHECK_OPTIONAL, 0, INT64_MAX, NULL);
         max = check_int(&k, "attachmentMaxBytes", CHECK_OPTIONAL, 1, INT64_MAX, &has_max);
         c->attachment_max_bytes = has_max ? max : ATTACHMENT_MAX_DEFAULT;
+        *ret_choice = arena_strdup(
+                a, check_enum(&k, "defaultEnvironment", CHECK_OPTIONAL, env_default_choices));
         return check_end(&k, err);
 }
 
@@ -80,34 +85,41 @@ static int add_owner(struct db *db, const struct request *q, const struct compan
 static int create(struct db *db, void *arg, struct err *err)
 {
         struct request *q = arg;
-        struct company c = { .status = "active" };
-        struct environment local;
-        int r = check_create(q, &c, err);
+        struct company *c = q->company;
+        int r;
 
-        if (r < 0)
-                return r;
-        c.id = arena_strdup(q->op->arena, uuid_new().s);
-        c.issue_prefix = choose_prefix(db, c.name, q->op->arena);
-        c.created_at = c.updated_at = clock_now_us();
-        r = companies_insert(db, &c, err);
+        c->id = arena_strdup(q->op->arena, uuid_new().s);
+        c->issue_prefix = choose_prefix(db, c->name, q->op->arena);
+        c->created_at = c->updated_at = clock_now_us();
+        c->default_environment_id = NULL;
+        r = companies_insert(db, c, err);
         if (r >= 0)
-                r = add_owner(db, q, &c, err);
+                r = add_owner(db, q, c, err);
         if (r >= 0)
-                r = environment_ensure_local(db, c.id, q->op->arena, &local, err);
+                r = env_default_make(db, q->op, q->rt, c->id, &q->plan, &c->default_environment_id,
+                                     err);
         if (r >= 0)
-                r = audit(db, q->op, c.id, "company.created", "company", c.id,
-                          json_pack("{s:s}", "name", c.name), err);
+                r = companies_update(db, c, err);
         if (r >= 0)
-                *q->company = c;
+                r = audit(db, q->op, c->id, "company.created", "company", c->id,
+                          json_pack("{s:s, s:s?}", "name", c->name, "defaultEnvironmentId",
+                                    c->default_environment_id),
+                          err);
         return r;
 }
 
 int company_create(struct op *op, struct runtime *rt, json_t *body, struct company *ret,
                    struct err *err)
 {
-        struct request q = { op, rt, NULL, body, ret };
+        struct request q = { .op = op, .rt = rt, .body = body, .company = ret };
+        const char *choice = NULL;
         int r = access_admin(op->actor, "Instance admin required", err);
 
+        *ret = (struct company){ .status = "active" };
+        if (r >= 0)
+                r = check_create(&q, ret, &choice, err);
+        if (r >= 0)
+                r = env_default_plan(op, rt, choice, &q.plan, err);
         if (r < 0)
                 return r;
         FAULT("company.create.before");
@@ -129,7 +141,7 @@ static int get(struct db *db, void *arg, struct err *err)
 int company_get(struct op *op, struct runtime *rt, const char *id, struct company *ret,
                 struct err *err)
 {
-        struct request q = { op, rt, id, NULL, ret };
+        struct request q = { .op = op, .rt = rt, .id = id, .company = ret };
 
         return store_read(op, rt->store, get, &q, err);
 }
@@ -206,7 +218,7 @@ int company_stats(struct op *op, struct runtime *rt, struct buf *ret_json, struc
 
 /* Changing */
 
-static int apply(struct request *q, struct company *c, struct err *err)
+static int apply(struct request *q, struct company *c, bool *ret_has_environment, struct err *err)
 {
         static const char *const statuses[] = { "active", "paused", "archived", NULL };
         CLEAN(check_done) struct check k = { 0 };
@@ -236,29 +248,52 @@ static int apply(struct request *q, struct company *c, struct err *err)
         if (check_has(&k, "brandColor"))
                 c->brand_color =
                         arena_strdup(a, check_string(&k, "brandColor", CHECK_NULLABLE, 0, 0));
+        *ret_has_environment = check_has(&k, "defaultEnvironmentId");
+        if (*ret_has_environment)
+                c->default_environment_id =
+                        arena_strdup(a, check_uuid(&k, "defaultEnvironmentId", CHECK_NULLABLE));
         return check_end(&k, err);
+}
+
+/* Everybody's work without an environment moves with it. */
+static int check_default(struct db *db, const struct request *q, const struct company *c,
+                         struct err *err)
+{
+        int r = access_manage_environments(db, q->op->actor, c->id, err);
+
+        return r < 0 ? r
+                     : env_select(db, q->rt, q->op, c->id, c->default_environment_id, ENV_FOR_WORK,
+                                  NULL, err);
 }
 
 static int update(struct db *db, void *arg, struct err *err)
 {
         struct request *q = arg;
         struct company *c = q->company;
+        bool has_environment = false;
+        json_t *details;
         int r = access_company(db, q->op->actor, q->id, true, err);
 
         if (r >= 0)
                 r = companies_get(db, q->id, q->op->arena, c, err);
         if (r >= 0 && q->body)
-                r = apply(q, c, err);
+                r = apply(q, c, &has_environment, err);
         else if (r >= 0)
                 c->status = "archived";
+        if (r >= 0 && has_environment)
+                r = check_default(db, q, c, err);
         if (r < 0)
                 return r;
         c->updated_at = clock_now_us();
         r = companies_update(db, c, err);
-        if (r >= 0)
-                r = audit(db, q->op, c->id, q->body ? "company.updated" : "company.archived",
-                          "company", c->id, json_pack("{s:s}", "status", c->status), err);
-        return r;
+        if (r < 0)
+                return r;
+        details = json_pack("{s:s}", "status", c->status);
+        if (has_environment)
+                json_object_set_new(details, "defaultEnvironmentId",
+                                    json_string_or_null(c->default_environment_id));
+        return audit(db, q->op, c->id, q->body ? "company.updated" : "company.archived", "company",
+                     c->id, details, err);
 }
 
 static int run_update(struct request *q, struct err *err)
@@ -277,7 +312,9 @@ int company_update(struct op *op, struct runtime *rt, const char *id, json_t *bo
                    struct company *ret, struct err *err)
 {
         json_t *empty = body ? NULL : json_object();
-        struct request q = { op, rt, id, body ? body : empty, ret };
+        struct request q = {
+                .op = op, .rt = rt, .id = id, .body = body ? body : empty, .company = ret
+        };
         int r = run_update(&q, err);
 
         json_decref(empty);
@@ -287,7 +324,7 @@ int company_update(struct op *op, struct runtime *rt, const char *id, json_t *bo
 int company_archive(struct op *op, struct runtime *rt, const char *id, struct company *ret,
                     struct err *err)
 {
-        struct request q = { op, rt, id, NULL, ret };
+        struct request q = { .op = op, .rt = rt, .id = id, .company = ret };
 
         return run_update(&q, err);
 }
@@ -325,7 +362,7 @@ static int remove_company(struct db *db, void *arg, struct err *err)
 
 int company_delete(struct op *op, struct runtime *rt, const char *id, struct err *err)
 {
-        struct request q = { op, rt, id, NULL, NULL };
+        struct request q = { .op = op, .rt = rt, .id = id };
         int r = access_board(op->actor, err);
 
         if (r < 0)

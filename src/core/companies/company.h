@@ -6,7 +6,8 @@
 #include "core/access/access.h"
 #include "store/companies.h"
 
-/* Also makes the company's local environment, and its creator the owner. */
+/* Also makes the company's local environment and its default one (env_default.h), and its creator
+ * the owner. */
 int company_create(struct op *op, struct runtime *rt, json_t *body, struct company *ret,
                    struct err *err);
 int company_get(struct op *op, struct runtime *rt, const char *id, struct company *ret,

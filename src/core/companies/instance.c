@@ -5,6 +5,8 @@
 #include "codec/check.h"
 #include "store/settings.h"
 
+#define SANDBOX_ONLY "enableManagedSandboxOnly"
+
 static const char *const defaults[] = {
         [INSTANCE_GENERAL] =
                 "{\"censorUsernameInLogs\":false,\"keyboardShortcuts\":false,"
@@ -14,7 +16,8 @@ static const char *const defaults[] = {
                 "{\"enableEnvironments\":false,\"enableIsolatedWorkspaces\":false,"
                 "\"autoRestartDevServerWhenIdle\":false,"
                 "\"enableIssueGraphLivenessAutoRecovery\":false,"
-                "\"issueGraphLivenessAutoRecoveryLookbackHours\":24}",
+                "\"issueGraphLivenessAutoRecoveryLookbackHours\":24,"
+                "\"" SANDBOX_ONLY "\":false}",
 };
 
 struct request {
@@ -23,6 +26,30 @@ struct request {
         json_t *body;
         struct buf *out;
 };
+
+/* The settings are open only when they say so, or nothing about it. */
+static bool is_closed(const json_t *experimental)
+{
+        const json_t *value = json_object_get(experimental, SANDBOX_ONLY);
+
+        return !json_is_object(experimental) || (value && !json_is_false(value));
+}
+
+int instance_isolated_only(struct db *db, struct arena *arena, bool *ret, struct err *err)
+{
+        struct instance_settings row;
+        json_t *stored = NULL;
+        int r = settings_get(db, arena, &row, err);
+
+        if (r < 0)
+                return r;
+        if (!row.experimental ||
+            json_parse(row.experimental, strlen(row.experimental), &stored, NULL) < 0)
+                stored = NULL;
+        *ret = is_closed(stored);
+        json_decref(stored);
+        return 0;
+}
 
 /* The defaults with what is stored over them. A new reference. */
 static int effective(struct db *db, struct request *q, struct instance_settings *row, json_t **ret,
@@ -40,6 +67,8 @@ static int effective(struct db *db, struct request *q, struct instance_settings 
                 r = json_parse(text, strlen(text), &stored, err);
         if (r >= 0)
                 json_object_update_existing(document, stored);
+        if (r >= 0 && q->section == INSTANCE_EXPERIMENTAL)
+                json_object_set_new(document, SANDBOX_ONLY, json_boolean(is_closed(stored)));
         json_decref(stored);
         *ret = document;
         return r;

@@ -168,7 +168,8 @@ static int apply_policy(struct db *db, struct request *q, struct project *p, str
 
         if (!q->has_policy)
                 return 0;
-        r = env_select_in(db, q->op, p->company_id, q->policy, p->execution_workspace_policy, err);
+        r = env_select_in(db, q->rt, q->op, p->company_id, q->policy, p->execution_workspace_policy,
+                          err);
         if (r >= 0)
                 p->execution_workspace_policy =
                         q->policy ? json_to_arena(q->op->arena, q->policy) : NULL;

@@ -31,6 +31,13 @@ bool driver_is_isolated(const struct runtime *rt, const char *key)
         return driver && driver->isolated;
 }
 
+const char *driver_isolation(const struct runtime *rt, const char *key)
+{
+        const struct driver *driver = driver_lookup(rt, key);
+
+        return driver ? driver->isolation : "not isolated";
+}
+
 bool driver_can_find(const struct runtime *rt, const struct place *place)
 {
         const struct driver *driver = driver_lookup(rt, place->driver);

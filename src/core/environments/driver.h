@@ -67,6 +67,8 @@ struct driver {
         /* What runs in its places can reach neither this machine nor other places. Everything that
          * depends on how far a command is trusted asks this, never the key. */
         bool isolated;
+        /* The same in words, said wherever an environment of this kind can be chosen. */
+        const char *isolation;
 
         /* Check the configuration and say what is wanted. No outside effect. */
         int (*plan)(struct op *op, struct runtime *rt, const struct environment *env,
@@ -137,6 +139,8 @@ const struct driver *driver_lookup(const struct runtime *rt, const char *key);
 /* Whether an environment with this driver keeps its places apart from the host and from each other.
  * A driver that is not registered does not. */
 bool driver_is_isolated(const struct runtime *rt, const char *key);
+/* The same in words. */
+const char *driver_isolation(const struct runtime *rt, const char *key);
 
 /* Whether what exists for a place can be found by our tag, so that closing what may or may not be
  * there settles it. */

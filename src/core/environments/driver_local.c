@@ -137,6 +137,7 @@ static int local_prepare_exec(struct op *op, struct runtime *rt, const struct le
 
 const struct driver driver_local = {
         .key = "local",
+        .isolation = "this machine, not isolated",
         .plan = local_plan,
         .open = local_open,
         .close = local_close,

@@ -1,8 +1,8 @@
 #include "core/environments/env_select.h"
 
 #include "core/adapters/adapter.h"
+#include "core/companies/instance.h"
 #include "core/sandboxes/provider.h"
-#include "store/environments.h"
 
 static bool driver_allowed(const char *driver, bool remote)
 {
@@ -58,7 +58,25 @@ static int check_environment(const struct environment *env, enum env_select_for 
         return streq(env->driver, "sandbox") ? check_provider(env, purpose, err) : 0;
 }
 
-int env_select(struct db *db, const struct op *op, const char *company_id,
+int env_allowed(struct db *db, struct runtime *rt, struct arena *arena,
+                const struct environment *env, struct err *err)
+{
+        bool restricted;
+        int r;
+
+        if (driver_is_isolated(rt, env->driver))
+                return 0;
+        r = instance_isolated_only(db, arena, &restricted, err);
+        if (r < 0 || !restricted)
+                return r;
+        return err_set(err, ERR_FORBIDDEN,
+                       "Environment \"%s\" (%s) is not isolated, and this instance allows only "
+                       "isolated environments (enableManagedSandboxOnly). Choose a sandbox.",
+                       env->name, env->driver);
+}
+
+/* The one place where it is decided whether this actor may choose this environment. */
+int env_select(struct db *db, struct runtime *rt, const struct op *op, const char *company_id,
                const char *environment_id, enum env_select_for purpose, const char *adapter_type,
                struct err *err)
 {
@@ -79,10 +97,11 @@ int env_select(struct db *db, const struct op *op, const char *company_id,
                                purpose == ENV_FOR_CHANGED_AGENT
                                        ? "Selected environment must belong to the same company"
                                        : "Environment not found.");
-        return check_environment(&env, purpose, adapter_type, err);
+        r = check_environment(&env, purpose, adapter_type, err);
+        return r < 0 ? r : env_allowed(db, rt, op->arena, &env, err);
 }
 
-int env_select_in(struct db *db, const struct op *op, const char *company_id,
+int env_select_in(struct db *db, struct runtime *rt, const struct op *op, const char *company_id,
                   const json_t *settings, const char *before, struct err *err)
 {
         const char *id = json_get_string(settings, "environmentId"), *had;
@@ -97,8 +116,9 @@ int env_select_in(struct db *db, const struct op *op, const char *company_id,
         json_decref(old);
         if (same || (!id && had_none))
                 return 0;
-        /* Without it the work is done elsewhere, perhaps on this machine. */
+        /* Without it the work is done in the company's default environment, which may be less than
+         * what somebody chose here. */
         if (!id && op->actor->type == ACTOR_AGENT)
                 return access_manage_environments(db, op->actor, company_id, err);
-        return !id ? 0 : env_select(db, op, company_id, id, ENV_FOR_WORK, NULL, err);
+        return !id ? 0 : env_select(db, rt, op, company_id, id, ENV_FOR_WORK, NULL, err);
 }

@@ -1,26 +1,33 @@
-/* Choosing an environment: for an agent, a project or an issue. Checked when the choice is written;
- * a choice of nothing needs no check. Inside store functions. */
+/* Choosing an environment: for a company, an agent, a project, an issue or an execution workspace.
+ * Checked when the choice is written. A choice of nothing needs no check: it stands for the default
+ * environment of the company, which was checked when it was chosen. Inside store functions. */
 #ifndef BERTH_CORE_ENV_SELECT_H
 #define BERTH_CORE_ENV_SELECT_H
 
 #include "codec/json.h"
 #include "core/access/access.h"
+#include "store/environments.h"
 
 enum env_select_for {
-        ENV_FOR_WORK,         /* a project or an issue: local, ssh, sandbox */
-        ENV_FOR_NEW_AGENT,    /* what its adapter can work in */
+        ENV_FOR_WORK,      /* a project, an issue, a workspace, the company: local, ssh, sandbox */
+        ENV_FOR_NEW_AGENT, /* what its adapter can work in */
         ENV_FOR_CHANGED_AGENT /* the same; the texts differ, as in the seed */
 };
 
 /* 422 with the seed's text. `adapter_type` is for agents. An agent has to manage environments to
  * choose one: it could otherwise leave its sandbox by moving its work. */
-int env_select(struct db *db, const struct op *op, const char *company_id,
+int env_select(struct db *db, struct runtime *rt, const struct op *op, const char *company_id,
                const char *environment_id, enum env_select_for purpose, const char *adapter_type,
                struct err *err);
 
 /* The same for the member environmentId of settings that are about to replace `before` (JSON text
  * or NULL). */
-int env_select_in(struct db *db, const struct op *op, const char *company_id,
+int env_select_in(struct db *db, struct runtime *rt, const struct op *op, const char *company_id,
                   const json_t *settings, const char *before, struct err *err);
+
+/* ERR_FORBIDDEN when the instance allows only isolated kinds of places and this is none. Asked when
+ * an environment is chosen, when it is leased, and by every run. */
+int env_allowed(struct db *db, struct runtime *rt, struct arena *arena,
+                const struct environment *env, struct err *err);
 
 #endif

@@ -218,7 +218,7 @@ int environment_ensure_local(struct db *db, const char *company_id, struct arena
                 .driver = "local",
                 .status = "active",
                 .config = "{}",
-                .metadata = "{\"managedByPaperclip\":true,\"defaultForCompany\":true}",
+                .metadata = "{\"managedByPaperclip\":true}",
                 .created_at = now,
                 .updated_at = now,
         };

@@ -1,8 +1,10 @@
 /* Deleting an environment, and the report of what that would touch. Nothing that lives in the world
- * is forgotten: with living places the delete is refused, or gives them up first when told to. */
+ * is forgotten: with living places the delete is refused, or gives them up first when told to. Nor
+ * does anybody lose the place for his work: what points at it is moved when told to. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "core/access/audit.h"
+#include "core/environments/env_move.h"
 #include "core/environments/env_secrets.h"
 #include "core/environments/environment.h"
 #include "core/leases/lease.h"
@@ -13,6 +15,7 @@ struct deletion {
         struct op *op;
         struct runtime *rt;
         const char *id;
+        const char *move_to; /* NULL: nothing is moved */
         struct environment *env;
         struct environment_references refs;
         struct env_secrets secrets;
@@ -42,6 +45,7 @@ static bool is_managed_local(const struct environment *env)
         return managed && streq(env->driver, "local");
 }
 
+/* What of the world, or of the company, stands against it. */
 static json_t *reasons(const struct deletion *d)
 {
         const struct environment_references *r = &d->refs;
@@ -84,7 +88,11 @@ static int remove_row(struct db *db, void *arg, struct err *err)
                 return r;
         }
         json_decref(blocked);
-        r = environments_clear_references(db, d->env, err);
+        if (d->refs.pointing > 0)
+                r = d->move_to ? env_move(db, d->rt, d->op, d->env, &d->refs, d->move_to, err)
+                               : env_move_refuse(d->env, &d->refs, "deleted", err);
+        if (r >= 0)
+                r = environments_clear_bindings(db, d->env, err);
         if (r >= 0)
                 r = env_secrets_remove(db, d->op, d->rt, d->env, &d->secrets, err);
         if (r >= 0)
@@ -180,11 +188,13 @@ static int load_for_delete(struct db *db, void *arg, struct err *err)
 }
 
 int environment_delete(struct op *op, struct runtime *rt, const char *id, bool close_leases,
-                       struct environment *ret, struct err *err)
+                       const char *move_to, struct environment *ret, struct err *err)
 {
-        struct deletion d = { .op = op, .rt = rt, .id = id, .env = ret };
+        struct deletion d = { .op = op, .rt = rt, .id = id, .move_to = move_to, .env = ret };
         int r = store_read(op, rt->store, load_for_delete, &d, err);
 
+        if (r >= 0 && d.refs.pointing > 0 && !move_to && !is_managed_local(ret))
+                r = env_move_refuse(ret, &d.refs, "deleted", err);
         if (r >= 0 && close_leases && !is_managed_local(ret))
                 r = give_up_everything(&d, err);
         if (r < 0)
@@ -214,6 +224,7 @@ int environment_blast_radius(struct op *op, struct runtime *rt, const char *id,
         if (r < 0)
                 return r;
         blocked = reasons(&d);
+        env_move_reasons(refs, blocked);
         jw_init(&w, ret_json);
         jw_object(&w);
         jw_kstring(&w, "environmentId", id);
@@ -223,6 +234,7 @@ int environment_blast_radius(struct op *op, struct runtime *rt, const char *id,
         jw_object(&w);
         jw_kbool(&w, "isManagedLocal", is_managed_local(&env));
         jw_kbool(&w, "isInstanceDefault", false);
+        jw_kbool(&w, "isCompanyDefault", refs->companies > 0);
         jw_kint(&w, "agentDefaultCount", refs->agents);
         jw_kint(&w, "executionWorkspaceSelectionCount", refs->execution_workspaces);
         jw_kint(&w, "issueSelectionCount", refs->issues);

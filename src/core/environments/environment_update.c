@@ -4,6 +4,8 @@
 #include "base/fault.h"
 #include "codec/check.h"
 #include "core/access/audit.h"
+#include "core/environments/driver.h"
+#include "core/environments/env_move.h"
 #include "core/environments/env_secrets.h"
 #include "core/environments/environment.h"
 
@@ -15,7 +17,7 @@ struct update {
         const char *id;
         json_t *body;
         /* what the body asks for; has_* for members that may be null */
-        const char *name, *description, *driver, *status;
+        const char *name, *description, *driver, *status, *move_to;
         json_t *config, *metadata;
         bool has_description, has_metadata;
         bool replace; /* the configuration stands alone */
@@ -43,8 +45,9 @@ static int check_body(struct update *u, struct err *err)
         u->has_metadata = check_has(&c, "metadata");
         u->metadata = check_record(&c, "metadata", CHECK_NULLABLE);
         u->replace = check_bool(&c, "replaceConfig", CHECK_OPTIONAL, false);
+        u->move_to = arena_strdup(a, check_uuid(&c, "moveTo", CHECK_OPTIONAL));
         check_unknown(&c, (const char *[]){ "name", "description", "driver", "status", "config",
-                                            "metadata", "replaceConfig", NULL });
+                                            "metadata", "replaceConfig", "moveTo", NULL });
         return check_end(&c, err);
 }
 
@@ -150,6 +153,27 @@ static int load(struct db *db, void *arg, struct err *err)
         return r;
 }
 
+/* What points at it must not lose its place, nor its walls. */
+static int guard_references(struct db *db, const struct update *u, struct err *err)
+{
+        const struct environment *env = &u->env;
+        bool archives = streq(env->status, "archived") && !streq(u->before.status, "archived");
+        bool opens = driver_is_isolated(u->rt, u->before.driver) &&
+                     !driver_is_isolated(u->rt, env->driver);
+        struct environment_references refs;
+        int r;
+
+        if (!archives && !opens && !u->move_to)
+                return 0;
+        r = environments_references(db, env, &refs, err);
+        if (r < 0 || refs.pointing == 0)
+                return r;
+        if (u->move_to)
+                return env_move(db, u->rt, u->op, env, &refs, u->move_to, err);
+        return env_move_refuse(
+                env, &refs, archives ? "archived" : "changed to a kind that is not isolated", err);
+}
+
 /* The row, its secrets and their bindings change together or not at all. */
 static int write_row(struct db *db, void *arg, struct err *err)
 {
@@ -160,6 +184,8 @@ static int write_row(struct db *db, void *arg, struct err *err)
         if (r >= 0)
                 r = environment_check_fields(db, u->op, u->rt, &u->before, env->driver, env->status,
                                              u->stored, err);
+        if (r >= 0)
+                r = guard_references(db, u, err);
         if (r < 0)
                 return r;
         env->updated_at = clock_now_us();

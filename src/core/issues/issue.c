@@ -244,7 +244,7 @@ static int list_activity(struct db *db, void *arg, struct err *err)
         int r = issue_load(db, q->op, q->reference, false, &i, err);
 
         return r < 0 ? r
-                     : activity_list(db, i.company_id, NULL, "issue", i.id, ACTIVITY_MAX,
+                     : activity_list(db, i.company_id, NULL, "issue", i.id, NULL, ACTIVITY_MAX,
                                      q->op->arena, q->activity, q->ctx, err);
 }
 

@@ -240,7 +240,7 @@ static int check_settings(struct db *db, struct runtime *rt, const struct op *op
                                                   &fields.is_isolated, err);
         if (r >= 0)
                 r = agent_fields_check(db, op, &fields, NULL, err);
-        return r < 0 ? r : env_select_in(db, op, i->company_id, change->settings, had, err);
+        return r < 0 ? r : env_select_in(db, rt, op, i->company_id, change->settings, had, err);
 }
 
 /* The workspace that an issue works in says in which environment: neither that nor whether it

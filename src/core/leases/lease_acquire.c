@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "core/access/audit.h"
+#include "core/environments/env_select.h"
 #include "core/leases/lease.h"
 #include "core/leases/place.h"
 #include "core/sandboxes/stock.h"
@@ -227,7 +228,14 @@ static void build_lease(struct acquisition *q)
         q->record->workspace_mode = q->req->execution_workspace_mode;
 }
 
-/* The environment may have been archived or deleted while the provider worked. */
+static int check_allowed(struct db *db, void *arg, struct err *err)
+{
+        const struct acquisition *q = arg;
+
+        return env_allowed(db, q->rt, q->op->arena, q->env, err);
+}
+
+/* The environment may have been archived, deleted or forbidden while the provider worked. */
 static int still_active(struct db *db, const struct acquisition *q, struct err *err)
 {
         struct environment now;
@@ -236,7 +244,7 @@ static int still_active(struct db *db, const struct acquisition *q, struct err *
         if (r >= 0 && !streq(now.status, "active"))
                 return err_set(err, ERR_UNPROCESSABLE, "Environment \"%s\" is not active.",
                                now.name);
-        return r;
+        return r < 0 ? r : env_allowed(db, q->rt, q->op->arena, &now, err);
 }
 
 /* A joined place is not ours to move: its lease keeps it, as long as that lease lives. */
@@ -531,6 +539,8 @@ int lease_acquire(struct op *op, struct runtime *rt, const struct environment *e
                 return err_set(err, ERR_UNPROCESSABLE, "Environment \"%s\" is not active.",
                                env->name);
         r = driver_find(rt, env->driver, &q.driver, err);
+        if (r >= 0)
+                r = store_read(op, rt->store, check_allowed, &q, err);
         if (r >= 0)
                 r = q.driver->plan(op, rt, env, req, &q.plan, err);
         if (r >= 0)

@@ -101,6 +101,7 @@ static bool plugin_can_destroy(const struct lease *lease)
 
 const struct driver driver_plugin = {
         .key = "plugin",
+        .isolation = "as its plugin makes it, not isolated",
         .plan = plugin_plan,
         .open = plugin_open,
         .close = plugin_close,

@@ -72,11 +72,16 @@ static const char *target_cwd(const struct run_task *t)
         return t->cwd ? t->cwd : "/tmp";
 }
 
+/* A run without a place is a request that is made from here. */
+static const char *target_kind(const struct run_task *t)
+{
+        return t->record.env.driver ? t->record.env.driver : "none";
+}
+
 /* A host that is worked on in place: runs of others are there at the same time. */
 static bool is_shared(const struct run_task *t)
 {
-        return streq(t->record.env.driver, "ssh") &&
-               !strstr(target_cwd(t), "/.paperclip-runtime/runs/");
+        return streq(target_kind(t), "ssh") && !strstr(target_cwd(t), "/.paperclip-runtime/runs/");
 }
 
 /* remote-execution 5.2. */
@@ -86,7 +91,7 @@ static json_t *identity(struct run_task *t)
         const json_t *metadata = run_parse(t->op->arena, t->record.lease.metadata);
         json_t *id;
 
-        if (streq(env->driver, "local"))
+        if (!env->driver || streq(env->driver, "local"))
                 return NULL;
         if (streq(env->driver, "ssh")) {
                 id = json_pack("{s:s}", "transport", "ssh");
@@ -112,7 +117,7 @@ static int64_t config_timeout(struct run_task *t)
 
 void run_input(struct run_task *t, const json_t *session)
 {
-        bool is_local = streq(t->record.env.driver, "local");
+        bool is_local = streq(target_kind(t), "local");
 
         t->input = (struct adapter_input){
                 .type = t->agent.adapter_type,
@@ -125,7 +130,7 @@ void run_input(struct run_task *t, const json_t *session)
                 .session = session,
                 .assets = json_get_object(t->context, RUN_ASSETS_MEMBER),
                 .target = {
-                        .kind = t->record.env.driver,
+                        .kind = target_kind(t),
                         .cwd = target_cwd(t),
                         .local_cwd = t->local_cwd,
                         .apart = is_shared(t) ? t->agent.id : NULL,

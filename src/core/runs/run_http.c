@@ -166,8 +166,6 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id)
                 return r < 0 && r != ERR_NOT_FOUND ? RUN_NEXT_AGAIN : RUN_NEXT_DONE;
         if (run_is_terminal(&t.run)) /* cancelled while it waited for its turn */
                 r = err_set(&err, ERR_CANCELLED, RUN_CANCELLED_TEXT);
-        if (r >= 0)
-                r = run_task_lease(&t, &err);
         run_find_cwd(&t);
         if (r >= 0)
                 r = run_build(&t, false, &err);

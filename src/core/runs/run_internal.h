@@ -47,6 +47,7 @@ struct run_result {
 /* What was chosen for a run (environment-runtime 5.1). */
 struct run_choice {
         struct environment env;
+        bool is_default;                      /* nobody named it: it is the company's default */
         struct issue issue;                   /* id NULL: none */
         struct project project;               /* id NULL: none */
         struct execution_workspace workspace; /* id NULL: none */
@@ -138,6 +139,8 @@ struct run_pass {
 int run_pass(struct op *op, struct runtime *rt, struct run_pass *pass, struct err *err);
 
 /* -- run_select.c -- */
+/* Whether its adapter starts a process, which has to be somewhere. */
+bool run_needs_place(const struct run_task *t);
 int run_select(struct run_task *t, struct err *err);
 
 /* -- run_place.c: the lease, the directory, and what makes it ready -- */

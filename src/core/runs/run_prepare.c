@@ -39,19 +39,33 @@ static int still_wanted(struct run_task *t, struct err *err)
         return op_check(t->op, err);
 }
 
-static int prepare(struct run_task *t, struct err *err)
+/* Where its command will run. What the context says of a place comes from here and from nowhere
+ * else. */
+static int prepare_place(struct run_task *t, struct err *err)
 {
-        const char *id;
-        int r = still_wanted(t, err);
+        int r;
 
-        if (r >= 0)
-                r = run_select(t, err);
+        json_object_del(t->context, "paperclipWorkspace");
+        json_object_del(t->context, "paperclipEnvironment");
+        if (!run_needs_place(t))
+                return 0;
+        r = run_select(t, err);
         if (r >= 0)
                 r = run_acquire(t, err);
         if (r >= 0)
                 r = still_wanted(t, err);
         if (r >= 0)
                 r = run_stage(t, err);
+        return r;
+}
+
+static int prepare(struct run_task *t, struct err *err)
+{
+        const char *id;
+        int r = still_wanted(t, err);
+
+        if (r >= 0)
+                r = prepare_place(t, err);
         if (r >= 0)
                 r = still_wanted(t, err);
         if (r >= 0)

@@ -1,8 +1,12 @@
 /* Which environment a run works in (environment-runtime 5.1), and the execution workspace that it
  * belongs to, in one transaction: what was chosen is what is written. Whether it can be used
- * comes after that. */
+ * comes after that. A run that nobody chose a place for works in the default environment of its
+ * company; without one, or with one that cannot be used, it fails. It never comes to this machine
+ * unless somebody chose that. */
 #include "base/clock.h"
-#include "core/environments/environment.h"
+#include "core/adapters/adapter_descriptor.h"
+#include "core/environments/env_default.h"
+#include "core/environments/env_select.h"
 #include "core/runs/run_internal.h"
 #include "core/workspaces/execution_workspace.h"
 #include "store/settings.h"
@@ -66,23 +70,20 @@ static bool is_reused(const struct run_choice *c)
                streq(c->issue.execution_workspace_preference, REUSE);
 }
 
-/* The first that says something. A reused workspace always does. */
-static const char *choose(struct run_task *t, bool isolated, const char *local)
+/* The first that says something; NULL: nobody does. A reused workspace without an environment
+ * stands for the default one, whatever issue, project and agent say. */
+static const char *choose(struct run_task *t, bool isolated)
 {
         struct run_choice *c = &t->choice;
         const char *id = NULL;
 
-        if (is_reused(c) && c->config) {
-                id = json_get_string(c->config, "environmentId");
-                return id ? id : local;
-        }
+        if (is_reused(c) && c->config)
+                return json_get_string(c->config, "environmentId");
         if (isolated && c->issue.id)
                 id = id_in(t, c->issue.execution_workspace_settings);
         if (!id && isolated && c->project.id)
                 id = id_in(t, c->project.execution_workspace_policy);
-        if (!id)
-                id = t->agent.default_environment_id;
-        return id ? id : local;
+        return id ? id : t->agent.default_environment_id;
 }
 
 /* -- The execution workspace ------------------------------------------------------------------- */
@@ -158,34 +159,59 @@ static int write_workspace(struct db *db, struct run_task *t, const char *enviro
 
 /* -- The environment --------------------------------------------------------------------------- */
 
+bool run_needs_place(const struct run_task *t)
+{
+        const struct adapter_descriptor *d = adapter_find(t->agent.adapter_type);
+
+        return !d || !d->is_http;
+}
+
+/* An error that says what to do about it. */
+static int fail_select(struct run_task *t, int r, const char *code, struct err *err)
+{
+        t->failure_code = code;
+        return t->choice.is_default
+                       ? err_set(err, r,
+                                 "%s It is the default environment of company \"%s\"; choose "
+                                 "another with: berth company update '%s' --default-environment ENV",
+                                 err->msg, t->company_name, t->company_name)
+                       : r;
+}
+
+static int fail_without(struct run_task *t, struct err *err)
+{
+        t->failure_code = "environment_not_found";
+        return err_set(
+                err, ERR_UNPROCESSABLE,
+                "Agent \"%s\" has no environment, and company \"%s\" has no default "
+                "environment. Choose one with: berth agent update '%s' --environment ENV, or "
+                "berth company update '%s' --default-environment ENV",
+                t->agent.name, t->company_name, t->agent.name, t->company_name);
+}
+
+/* Whether what was chosen can be used. */
 static int find_environment(struct db *db, void *arg, struct err *err)
 {
         struct run_task *t = arg;
         struct environment *env = &t->choice.env;
         const char *id = t->run.environment_id;
-        int r;
+        int r = environments_get(db, id, t->op->arena, env, err);
 
-        if (streq(id, env->id))
-                return 0; /* the local one, which is there */
-        t->failure_code = "environment_not_found";
-        r = environments_get(db, id, t->op->arena, env, err);
         if (r == ERR_NOT_FOUND)
-                return err_set(err, r, "Environment \"%s\" not found.", id);
-        if (r >= 0 && !streq(env->company_id, t->run.company_id))
-                return err_set(err, ERR_NOT_FOUND,
-                               "Environment \"%s\" does not belong to this company.", id);
-        return r;
-}
-
-static int check_active(struct run_task *t, struct err *err)
-{
-        const struct environment *env = &t->choice.env;
-
-        if (streq(env->status, "active"))
-                return 0;
-        t->failure_code = "environment_inactive";
-        return err_set(err, ERR_UNPROCESSABLE, "Environment \"%s\" is not active (status: %s).",
-                       env->name, env->status);
+                r = err_set(err, r, "Environment \"%s\" not found.", id);
+        else if (r >= 0 && !streq(env->company_id, t->run.company_id))
+                r = err_set(err, ERR_NOT_FOUND,
+                            "Environment \"%s\" does not belong to this company.", id);
+        if (r < 0)
+                return fail_select(t, r, "environment_not_found", err);
+        if (!streq(env->status, "active")) {
+                r = err_set(err, ERR_UNPROCESSABLE,
+                            "Environment \"%s\" is not active (status: %s).", env->name,
+                            env->status);
+                return fail_select(t, r, "environment_inactive", err);
+        }
+        r = env_allowed(db, t->rt, t->op->arena, env, err);
+        return r < 0 ? fail_select(t, r, "unsupported_environment", err) : r;
 }
 
 static int select_in(struct db *db, void *arg, struct err *err)
@@ -197,16 +223,21 @@ static int select_in(struct db *db, void *arg, struct err *err)
         int r;
 
         *c = (struct run_choice){ .mode = MODE_SHARED };
-        r = environment_ensure_local(db, t->run.company_id, t->op->arena, &c->env, err);
-        if (r >= 0)
-                r = isolated_enabled(db, t, &isolated, err);
+        r = isolated_enabled(db, t, &isolated, err);
         if (r >= 0)
                 r = load_work(db, t, err);
         if (r < 0)
                 return r;
         c->config = run_keep(t->op->arena, execution_workspace_config(c->workspace.metadata));
-        id = choose(t, isolated, c->env.id);
-        r = write_workspace(db, t, id, err);
+        id = choose(t, isolated);
+        if (!id) {
+                c->is_default = true;
+                r = env_default_get(db, t->run.company_id, t->op->arena, &id, err);
+        }
+        if (r >= 0 && !id)
+                r = fail_without(t, err);
+        if (r >= 0)
+                r = write_workspace(db, t, id, err);
         if (r < 0)
                 return r;
         if (c->workspace.id) {
@@ -223,11 +254,5 @@ int run_select(struct run_task *t, struct err *err)
 {
         int r = store_write(t->op, t->rt->store, select_in, t, err);
 
-        if (r >= 0)
-                r = store_read(t->op, t->rt->store, find_environment, t, err);
-        if (r >= 0) {
-                t->failure_code = NULL;
-                r = check_active(t, err);
-        }
-        return r;
+        return r < 0 ? r : store_read(t->op, t->rt->store, find_environment, t, err);
 }

@@ -302,6 +302,7 @@ static int sandbox_prepare_exec(struct op *op, struct runtime *rt,
 const struct driver driver_sandbox = {
         .key = "sandbox",
         .isolated = true,
+        .isolation = "isolated from this machine and from other places",
         .plan = sandbox_plan,
         .claim = sandbox_claim,
         .open = sandbox_open,

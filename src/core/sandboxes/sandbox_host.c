@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/path.h"
+#include "box/sandbox.h"
 
 /* Where this node begins, so that two daemons with one range hardly meet. */
 static uint64_t first_slice(const struct node *node)
@@ -67,4 +68,27 @@ void sandbox_host_free(struct sandbox_host *host)
         free(host->output_dir);
         free(host->box_program);
         free(host);
+}
+
+int sandbox_host_check(struct op *op, struct sandbox_host *host, struct err *err)
+{
+        struct sandbox_check checks[SANDBOX_MAX_CHECKS];
+        size_t n = 0;
+        int r;
+
+        if (!host)
+                return err_set(err, ERR_UNPROCESSABLE, "this daemon has no sandboxes");
+        if (host->range_code < 0)
+                return err_set(err, ERR_UNPROCESSABLE, "%s", host->range_error);
+        if (atomic_load(&host->is_usable))
+                return 0;
+        r = sandbox_checks(op, host->box_program, (uint32_t)host->range.first,
+                           (uint32_t)host->slice, checks, &n, err);
+        for (size_t i = 0; r >= 0 && i < n; i++)
+                if (checks[i].required && !checks[i].ok)
+                        r = err_set(err, ERR_UNPROCESSABLE, "%s: %s; %s", checks[i].name,
+                                    checks[i].found, checks[i].fix);
+        if (r >= 0)
+                atomic_store(&host->is_usable, true);
+        return r;
 }

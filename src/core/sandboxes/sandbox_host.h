@@ -23,10 +23,15 @@ struct sandbox_host {
         _Atomic bool wants_stock;
         void (*want_stock)(void *arg); /* somebody took one: any thread; NULL: nobody listens */
         void *want_arg;
+        _Atomic bool is_usable; /* sandbox_host_check() said so once */
 };
 
 int sandbox_host_new(const struct runtime *rt, const char *data_dir, const char *box_program,
                      struct sandbox_host **ret, struct err *err);
 void sandbox_host_free(struct sandbox_host *host);
+
+/* 0 when this machine has all that a sandbox needs, as the probe and `berth doctor` judge it; else
+ * what is missing and how to mend it. Starts a process; a yes is remembered. `host` may be NULL. */
+int sandbox_host_check(struct op *op, struct sandbox_host *host, struct err *err);
 
 #endif

@@ -306,6 +306,7 @@ static int ssh_prepare_exec(struct op *op, struct runtime *rt, const struct leas
 
 const struct driver driver_ssh = {
         .key = "ssh",
+        .isolation = "another machine, not isolated",
         .plan = ssh_plan,
         .open = ssh_open,
         .close = ssh_close,

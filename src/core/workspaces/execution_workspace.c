@@ -6,6 +6,7 @@
 #include "codec/check.h"
 #include "core/access/audit.h"
 #include "core/agents/agent_fields.h"
+#include "core/environments/env_select.h"
 
 #define ARCHIVED "archived"
 
@@ -316,23 +317,23 @@ static int check_fields(struct db *db, const struct update *u,
         const char *old = json_get_string(had, "environmentId");
         int r = 0;
 
-        if (op->actor->type != ACTOR_AGENT)
-                return 0;
-        if (given) {
-                json_object_set_new(was, "metadata", json_pack("{s:O?}", "config", had));
-                json_object_set(is, "metadata", given);
+        if (op->actor->type == ACTOR_AGENT) {
+                if (given) {
+                        json_object_set_new(was, "metadata", json_pack("{s:O?}", "config", had));
+                        json_object_set(is, "metadata", given);
+                }
+                if (json_object_get(u->body, "config")) {
+                        json_object_set(was, "config", had);
+                        json_object_set(is, "config", has);
+                }
+                if (id)
+                        r = agent_environment_is_isolated(db, u->rt, op->arena, to->company_id, id,
+                                                          &change.is_isolated, err);
+                if (r >= 0)
+                        r = agent_fields_check(db, op, &change, NULL, err);
         }
-        if (json_object_get(u->body, "config")) {
-                json_object_set(was, "config", had);
-                json_object_set(is, "config", has);
-        }
-        if (id)
-                r = agent_environment_is_isolated(db, u->rt, op->arena, to->company_id, id,
-                                                  &change.is_isolated, err);
-        if (r >= 0)
-                r = agent_fields_check(db, op, &change, NULL, err);
         if (r >= 0 && id && !(old && streq(old, id)))
-                r = access_manage_environments(db, op->actor, to->company_id, err);
+                r = env_select(db, u->rt, op, to->company_id, id, ENV_FOR_WORK, NULL, err);
         return r;
 }
 

@@ -8,6 +8,8 @@ export interface EnvironmentKind {
 	driver: string;
 	title: string;
 	description?: string;
+	/** How far it is kept apart from the daemon's machine; nothing of a kind that is gone. */
+	isolation?: string;
 	schema: Schema;
 	/** Members of the configuration that follow from the kind. */
 	fixed: JsonObject;
@@ -71,12 +73,14 @@ export function kindsOf(capabilities: Capabilities): EnvironmentKind[] {
 	// What agents can work in first; what is for tests last.
 	sandboxes.sort((a, b) => Number(capabilities.sandboxProviders[a.fixed.provider]?.status !== "supported")
 		- Number(capabilities.sandboxProviders[b.fixed.provider]?.status !== "supported"));
-	return [
+	const kinds: EnvironmentKind[] = [
 		...sandboxes,
 		...plugins,
 		{ id: "ssh", driver: "ssh", title: "SSH host", description: "A directory on another machine.", schema: SSH, fixed: {}, path: "config" },
 		{ id: "local", driver: "local", title: "This machine", description: "Commands run as the daemon's user, without walls.", schema: LOCAL, fixed: {}, path: "config" },
 	];
+
+	return kinds.map((k) => ({ ...k, isolation: capabilities.isolation[k.driver]?.isolation }));
 }
 
 /** The kind of an environment that exists, also when its provider is gone. */

@@ -9,6 +9,7 @@ import { Problem, Title } from "../ui/basic";
 import { SelectField, TextField } from "../ui/field";
 import { useForm } from "../ui/form";
 import { toast } from "../ui/toast";
+import { placeOf, placesOf } from "./environment-table";
 
 const KINDS: [string, string, string][] = [
 	["process", "A command", "Any program; what it prints is the log."],
@@ -27,8 +28,9 @@ export function words(line: string): string[] {
 }
 
 export function AgentForm() {
-	const { at, to } = useHere();
+	const { at, company, to } = useHere();
 	const environments = useQuery<Environment[]>(at("/environments"), ["environments"]);
+	const standard = environments.data?.find((e) => e.id === company.defaultEnvironmentId);
 	const [name, setName] = useState("");
 	const [kind, setKind] = useState("process");
 	const [command, setCommand] = useState("");
@@ -61,7 +63,7 @@ export function AgentForm() {
 		url: kind === "http" && !url.trim() && "An address is needed.",
 	}, async () => {
 		const agent = await api.post<Agent>(at("/agents"), {
-			name: name.trim(), adapterType: kind, adapterConfig: config(), ...(environment ? { defaultEnvironmentId: environment } : {}),
+			name: name.trim(), adapterType: kind, adapterConfig: config(), ...(environment && kind !== "http" ? { defaultEnvironmentId: environment } : {}),
 		});
 
 		toast(`Created “${agent.name}”.`);
@@ -87,8 +89,8 @@ export function AgentForm() {
 				{kind !== "process" && kind !== "http" && <TextField label="Model" value={model} onInput={setModel} help="Optional; the program's own choice otherwise." />}
 				{kind !== "http" && <TextField label="Directory" value={cwd} onInput={setCwd} placeholder="/home/ada/project"
 					help="Where it works. In an environment elsewhere it is brought there and back." />}
-				<SelectField label="Environment" value={environment} onChange={setEnvironment} error={errors.defaultEnvironmentId}
-					choices={[{ value: "", label: "The company's own" }, ...(environments.data ?? []).filter((x) => x.status === "active").map((x) => ({ value: x.id, label: x.name }))]} />
+				{kind !== "http" && <SelectField label="Environment" value={environment} onChange={setEnvironment} error={errors.defaultEnvironmentId}
+					choices={[{ value: "", label: `The company's default: ${standard ? placeOf(standard) : "none, it will not run"}` }, ...placesOf(environments.data)]} />}
 				<Problem error={error} />
 				<div class="form-foot">
 					<button type="submit" class="button primary" disabled={busy} aria-busy={busy}>Create agent</button>

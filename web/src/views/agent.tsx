@@ -7,6 +7,7 @@ import type { Agent, Environment, Run } from "../model";
 import { Action, Code, Facts, Loading, Problem, State, Title, When } from "../ui/basic";
 import { Tabs } from "../ui/tabs";
 import { AgentForm } from "./agent-form";
+import { placeOf } from "./environment-table";
 import { RunTable } from "./run-parts";
 import { WakeDialog } from "./wake";
 
@@ -28,7 +29,7 @@ function Existing(props: { id: string }) {
 			<Problem error={error} />
 			<Facts rows={[
 				["State", <State value={agent.status} title={agent.pauseReason ?? undefined} />], ["Kind", agent.adapterType.replaceAll("_", " ")], ["Role", agent.role],
-				["Works in", agent.defaultEnvironmentId ? <a href={to(`/environments/${agent.defaultEnvironmentId}`)}>{environment?.name ?? "…"}</a> : "the company's own environment"],
+				["Works in", agent.defaultEnvironmentId ? <a href={to(`/environments/${agent.defaultEnvironmentId}`)}>{environment ? placeOf(environment) : "…"}</a> : "the company's default environment"],
 				["Last run", <When at={agent.lastHeartbeatAt} none="never" />], ["Id", <code>{agent.id}</code>],
 			]} />
 			<Tabs label="About the agent" tabs={[

@@ -30,7 +30,7 @@ export function AgentsView() {
 						{ title: "Name", main: true, sort: (a) => a.name, cell: (a) => <a href={to(`/agents/${a.id}`)}>{a.name}</a> },
 						{ title: "State", sort: (a) => a.status, cell: (a) => <State value={a.status} /> },
 						{ title: "Kind", wide: true, sort: (a) => a.adapterType, cell: (a) => a.adapterType.replaceAll("_", " ") },
-						{ title: "Works in", wide: true, cell: (a) => (a.defaultEnvironmentId ? (names.get(a.defaultEnvironmentId) ?? "–") : "the company's own") },
+						{ title: "Works in", wide: true, cell: (a) => (a.defaultEnvironmentId ? (names.get(a.defaultEnvironmentId) ?? "–") : "the company's default") },
 						{ title: "Last run", cell: (a) => <When at={a.lastHeartbeatAt} none="never" /> },
 						{ title: "Actions", cell: (a) => (
 							<button type="button" class="button small" aria-label={`Wake ${a.name}`} onClick={() => setWaking(a)}>Wake…</button>

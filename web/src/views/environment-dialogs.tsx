@@ -1,18 +1,21 @@
 // Archiving and deleting: what it would touch is shown first.
 import { useState } from "preact/hooks";
 import { api } from "../api";
+import { useHere } from "../context";
 import { count } from "../format";
-import { useQuery } from "../live";
+import { refresh, useQuery } from "../live";
 import type { Environment } from "../model";
 import { Loading, Problem } from "../ui/basic";
 import { Confirm } from "../ui/dialog";
-import { CheckField } from "../ui/field";
+import { CheckField, SelectField } from "../ui/field";
+import { placesOf } from "./environment-table";
 
 export interface BlastRadius {
 	canDelete: boolean;
 	deleteBlockedReasons: string[];
 	staticReferences: {
 		isManagedLocal: boolean;
+		isCompanyDefault: boolean;
 		agentDefaultCount: number;
 		executionWorkspaceSelectionCount: number;
 		issueSelectionCount: number;
@@ -29,11 +32,34 @@ const REASONS: Record<string, string> = {
 	active_lease: "Somebody uses it now.",
 	reusable_sandbox_lease: "A sandbox is kept for its next run.",
 	pending_sandbox_cleanup: "A sandbox is still being cleaned up.",
+	company_default: "It is the default of its company.",
+	agent_default: "Agents work there.",
+	project_selection: "Projects chose it.",
+	issue_selection: "Issues chose it.",
+	execution_workspace_selection: "Workspaces are there.",
 };
+
+/** What points at it as the place for its work, which can be moved to another one. */
+const POINTING = ["company_default", "agent_default", "project_selection", "issue_selection", "execution_workspace_selection"];
+
+function isPointing(reason: string): boolean {
+	return POINTING.includes(reason);
+}
+
+function MoveField(props: { environment: Environment; value: string; onChange: (id: string) => void }) {
+	const { at } = useHere();
+	const { data } = useQuery<Environment[]>(at("/environments"), ["environments"]);
+
+	return (
+		<SelectField label="Move what works here to" value={props.value} onChange={props.onChange} required
+			choices={[{ value: "", label: "Choose another environment" }, ...placesOf(data?.filter((e) => e.id !== props.environment.id))]} />
+	);
+}
 
 function Radius(props: { radius: BlastRadius }) {
 	const refs = props.radius.staticReferences;
 	const rows: [number, string][] = [
+		[Number(refs.isCompanyDefault), "default of the company"],
 		[refs.agentDefaultCount, `default of ${count(refs.agentDefaultCount, "agent")}`],
 		[refs.projectSelectionCount, `chosen by ${count(refs.projectSelectionCount, "project")}`],
 		[refs.issueSelectionCount, `chosen by ${count(refs.issueSelectionCount, "issue")}`],
@@ -62,14 +88,21 @@ function useRadius(e: Environment) {
 export function ArchiveDialog(props: { environment: Environment; onClose: () => void }) {
 	const { environment: e } = props;
 	const { data, error, loading } = useRadius(e);
+	const [to, setTo] = useState("");
+	const moves = data?.deleteBlockedReasons.some(isPointing) ?? false;
 
 	return (
 		<Confirm title={`Archive “${e.name}”?`} label="Archive" onClose={props.onClose} done={`Archived “${e.name}”.`}
-			run={() => api.patch(`/environments/${e.id}`, { status: "archived" })}>
+			disabled={!data || (moves && !to)}
+			run={async () => {
+				await api.patch(`/environments/${e.id}`, { status: "archived", ...(moves ? { moveTo: to } : {}) });
+				refresh(["companies"]);
+			}}>
 			<p>Nobody can lease it any more. What is leased goes on, and it can be made active again.</p>
 			<Problem error={error} />
 			{loading && <Loading />}
 			{data && <Radius radius={data} />}
+			{moves && <MoveField environment={e} value={to} onChange={setTo} />}
 		</Confirm>
 	);
 }
@@ -78,14 +111,18 @@ export function DeleteDialog(props: { environment: Environment; onClose: () => v
 	const { environment: e } = props;
 	const { data, error, loading } = useRadius(e);
 	const [close, setClose] = useState(false);
+	const [to, setTo] = useState("");
 	const blocked = data?.deleteBlockedReasons ?? [];
+	const moves = blocked.some(isPointing);
+	const lives = blocked.some((r) => !isPointing(r));
 	const hopeless = blocked.includes("managed_local");
 
 	return (
 		<Confirm title={`Delete “${e.name}”?`} label="Delete" danger onClose={props.onClose} done={`Deleted “${e.name}”.`}
-			disabled={!data || hopeless || (blocked.length > 0 && !close)}
+			disabled={!data || hopeless || (lives && !close) || (moves && !to)}
 			run={async () => {
-				await api.delete(`/environments/${e.id}${close ? "?closeLeases=true" : ""}`);
+				await api.delete(`/environments/${e.id}?closeLeases=${String(close)}${moves ? `&moveTo=${to}` : ""}`);
+				refresh(["companies"]);
 				props.onDeleted();
 			}}>
 			<p>This cannot be taken back. Its leases leave the history with it.</p>
@@ -98,7 +135,8 @@ export function DeleteDialog(props: { environment: Environment; onClose: () => v
 					<ul>{blocked.map((r) => <li key={r}>{REASONS[r] ?? r}</li>)}</ul>
 				</>
 			)}
-			{blocked.length > 0 && !hopeless && (
+			{moves && !hopeless && <MoveField environment={e} value={to} onChange={setTo} />}
+			{lives && !hopeless && (
 				<CheckField label="Give up its leases and sandboxes first" checked={close} onChange={setClose}
 					help="Commands that run there end. Changes that were not brought home are saved as salvages." />
 			)}

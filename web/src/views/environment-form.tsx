@@ -118,7 +118,7 @@ function Editor(props: EditorProps) {
 				</p>
 			)}
 			{!environment && (
-				<SelectField label="Kind" value={kind.id} help={kind.description} choices={props.kinds.map((k) => ({ value: k.id, label: k.title }))}
+				<SelectField label="Kind" value={kind.id} help={kind.description && kind.isolation ? `${kind.description} It is ${kind.isolation}.` : kind.description} choices={props.kinds.map((k) => ({ value: k.id, label: k.title }))}
 					onChange={(id) => {
 						setKind(props.kinds.find((k) => k.id === id) ?? kind);
 						setForm({});

@@ -34,7 +34,7 @@ function NewEnvironment() {
 }
 
 function OneEnvironment(props: { id: string }) {
-	const { to } = useHere();
+	const { company, to } = useHere();
 	const { data: e, error, loading } = useQuery<Environment>(`/environments/${props.id}`, ["environments"]);
 	const [probe, setProbe] = useState<Probe | null>(null);
 	const [dialog, setDialog] = useState<"archive" | "delete" | null>(null);
@@ -42,6 +42,7 @@ function OneEnvironment(props: { id: string }) {
 	if (loading) return <Loading />;
 	if (!e) return (<><Title above={<Above />}>Environment</Title><Problem error={error} /></>);
 	const archived = e.status === "archived";
+	const isDefault = e.id === company.defaultEnvironmentId;
 
 	return (
 		<>
@@ -55,6 +56,11 @@ function OneEnvironment(props: { id: string }) {
 
 								navigate(to(`/leases/${made.lease.id}`));
 							}} />
+						{!archived && !isDefault && (
+							<Action label="Make default" title="Agents, issues and projects that name no environment work here from now on"
+								run={async () => { await api.patch(`/companies/${company.id}`, { defaultEnvironmentId: e.id }); refresh(["companies"]); }}
+								done={`“${e.name}” is the company's default: ${e.isolation}.`} />
+						)}
 						{archived
 							? <Action label="Activate" run={() => api.patch(`/environments/${e.id}`, { status: "active" })} done={`“${e.name}” is active again.`} />
 							: <button type="button" class="button" onClick={() => setDialog("archive")}>Archive…</button>}
@@ -64,7 +70,8 @@ function OneEnvironment(props: { id: string }) {
 				{e.name}
 			</Title>
 			<Problem error={error} />
-			<Facts rows={[["State", <State value={e.status} />], ["Kind", kindOf(e)], ["Created", <When at={e.createdAt} />], ["Changed", <When at={e.updatedAt} />]]} />
+			<Facts rows={[["State", <State value={e.status} />], ["Kind", kindOf(e)], ["Isolation", e.isolation],
+				["Default", isDefault ? "of the company: whatever names no environment works here" : "no"], ["Created", <When at={e.createdAt} />], ["Changed", <When at={e.updatedAt} />]]} />
 			{probe && <ProbeResult probe={probe} />}
 			<Tabs label="About the environment" tabs={[
 				{ id: "leases", title: "Leases", view: () => <Leases id={e.id} /> },

@@ -1,0 +1,32 @@
+/* The default environment of a company: where work is done that names no environment. A stored
+ * choice of somebody who manages environments; nothing ever falls back to this machine.
+ *
+ * A new company gets a sandbox where this machine can make one, else none; whoever makes it may say
+ * otherwise. Operation threads; results live in the operation's arena. */
+#ifndef BERTH_CORE_ENV_DEFAULT_H
+#define BERTH_CORE_ENV_DEFAULT_H
+
+#include "core/access/access.h"
+
+extern const char *const env_default_choices[]; /* sandbox local none NULL */
+
+struct env_default_plan {
+        const char *driver; /* of the environment that becomes the default; NULL: there is none */
+        const char *config; /* of the sandbox that is made for it */
+};
+
+/* Decide what a new company gets, outside of a transaction: the machine is asked whether it can
+ * make sandboxes. `choice` is one of the above; NULL: a sandbox, or none where there can be none. A
+ * sandbox that was asked for and cannot be made is ERR_UNPROCESSABLE with the reason. */
+int env_default_plan(struct op *op, struct runtime *rt, const char *choice,
+                     struct env_default_plan *ret, struct err *err);
+/* Make the company's environments, in the transaction that makes the company. *ret_id: its default;
+ * NULL: none. */
+int env_default_make(struct db *db, struct op *op, struct runtime *rt, const char *company_id,
+                     const struct env_default_plan *plan, const char **ret_id, struct err *err);
+
+/* The id of the company's default environment; NULL: it has none. Inside store functions. */
+int env_default_get(struct db *db, const char *company_id, struct arena *arena, const char **ret_id,
+                    struct err *err);
+
+#endif
