@@ -175,16 +175,14 @@ static const char *list(struct loader *l, struct source s, char separator, const
 
 static const struct private_hosts *load_private_hosts(struct loader *l)
 {
-        const struct source s = { "private_hosts", "BERTH_PRIVATE_HOSTS", NULL };
         struct private_hosts *hosts = arena_new(l->arena, struct private_hosts);
         CLEAN(err_done) struct err why = { 0 };
-        const char *text = list(l, s, ',', "");
+        const char *entries =
+                list(l, (struct source){ "private_hosts", "BERTH_PRIVATE_HOSTS", NULL }, ',', "");
 
-        if (private_hosts_parse(text, hosts, &why) < 0 && !l->failed)
+        if (private_hosts_parse(entries, hosts, &why) < 0 && !l->failed)
                 l->failed = err_set(l->err, ERR_INVALID,
-                                    "private_hosts (BERTH_PRIVATE_HOSTS): %s. Each entry is "
-                                    "\"address:port\".",
-                                    why.msg);
+                                    "private_hosts: %s. Each entry is \"address:port\".", why.msg);
         return hosts;
 }
 

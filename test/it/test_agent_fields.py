@@ -235,7 +235,7 @@ class FieldTest(WorkTest):
 
     def test_environments(self):
         path = f"/api/companies/{self.acme['id']}/environments"
-        inside = f"/api/environments/{next(self.boxes)}"
+        inside = f"/api/environments/{self.sandbox(name='unused')['id']}"
         outside = f"/api/environments/{self.environment(self.acme, name='host', driver='ssh', config=SSH)['id']}"
         for role in ROLES:
             who, manages = self.everybody[role, "inside"], role in ("creator", "both")

@@ -141,6 +141,31 @@ class EscapeTest(RunTest):
             "environmentId": local["id"], "adapterConfig": self.evil})
         self.never_ran()
 
+    # Whoever names no environment works in the company's default: what is written while that is a sandbox stays in one.
+    def test_a_default_that_opens(self):
+        box = self.sandbox()
+        company = f"/api/companies/{self.acme['id']}"
+        local = self.ok("GET", company + "/environments?driver=local")[0]["id"]
+        maker = self.agent(self.acme, "Maker", permissions={"canCreateAgents": True})
+        self.ok("PATCH", company, {"defaultEnvironmentId": local})
+        self.refused(maker, "POST", company + "/agent-hires", {"name": "x", "adapterConfig": self.evil})
+        self.refused(maker, "PATCH", company, {"defaultEnvironmentId": box["id"]})
+        self.ok("PATCH", company, {"defaultEnvironmentId": box["id"]})
+        hired = self.as_(maker, "POST", company + "/agent-hires", {"name": "x", "adapterConfig": self.evil})
+        self.assert_status(hired, 201)
+        self.ok("PATCH", company, {"defaultEnvironmentId": local})
+        run = self.finished(self.wake(hired.json["agent"]))
+        self.assertEqual((run["status"], run["errorCode"]), ("failed", "environment_not_isolated"))
+        self.never_ran()
+
+    def test_everybody_moved_at_once(self):
+        box, second = self.sandbox(), self.sandbox("second")
+        local = self.ok("GET", f"/api/companies/{self.acme['id']}/environments?driver=local")[0]["id"]
+        maker = self.agent(self.acme, "Maker", permissions={"canCreateAgents": True}, defaultEnvironmentId=box["id"])
+        for to in (local, second["id"]):
+            self.refused(maker, "DELETE", f"/api/environments/{box['id']}?moveTo={to}", None, "moveTo")
+        self.assertEqual(self.ok("GET", f"/api/agents/{maker['id']}")["defaultEnvironmentId"], box["id"])
+
     def test_work_that_is_moved(self):
         self.isolated_workspaces()
         box = self.sandbox()

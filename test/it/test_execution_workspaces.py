@@ -149,7 +149,7 @@ class ExecutionWorkspaceTest(BerthTest):
         for id in (None, local["id"]):
             self.assert_error(self.req("PATCH", self.path(), {"config": {"environmentId": id}}, token=keeper), 403,
                               chosen.format("config.environmentId"))
-        second = self.environment(self.c, name="second")["id"]
+        second = self.environment(self.c, name="second", config={"provider": "berth"})["id"]
         self.assert_error(self.req("PATCH", self.path(), {"config": {"environmentId": second}}, token=token), 403,
                           "Missing permission: environments:manage")
         self.ok("PATCH", self.path(), {"config": {"environmentId": second}}, token=keeper)

@@ -5,7 +5,7 @@ import socket
 import unittest
 import uuid
 
-from berthtest import BerthTest
+from berthtest import FAKE_CONFIG, BerthTest
 
 RUN = "7e0a33f4-5a5c-4d55-9c5e-3f3f6f4d9b01"
 SSH = {"host": "127.0.0.1", "port": 1, "username": "deploy", "remoteWorkspacePath": "/srv/work"}
@@ -147,7 +147,10 @@ class UnsavedTest(ProbesTest):
             self.assert_error(self.probe_config({"driver": "local"}, token=who["token"]), 403,
                               "Missing permission: environments:manage")
         agent = self.agent(self.acme, name="Bob", permissions={"canCreateAgents": True})
-        self.assert_status(self.probe_config({"driver": "local"}, token=agent["token"]), 200)
+        self.assert_status(self.probe_config({"driver": "sandbox", "config": FAKE_CONFIG}, token=agent["token"]), 200)
+        # It could otherwise have us connect anywhere.
+        self.assert_error(self.probe_config({"driver": "ssh", "config": SSH}, token=agent["token"]), 403,
+                          "Agent keys choose isolated environments only (driver). Name one, or ask the board")
 
 
 if __name__ == "__main__":

@@ -183,6 +183,8 @@ const struct agent_field agent_fields[] = {
         OPEN(FIELD_OF_ENVIRONMENT, "metadata"),
         RULE(FIELD_OF_ENVIRONMENT, "status", FIELD_ISOLATED),
         RULE(FIELD_OF_ENVIRONMENT, "driver", FIELD_PLACE),
+        /* All that works there, the agent itself and the company's default among it. */
+        RULE(FIELD_OF_ENVIRONMENT, "moveTo", FIELD_BOARD),
         IN(FIELD_OF_ENVIRONMENT, "config", FIELD_OF_ENVIRONMENT_CONFIG),
         /* How far the sandbox is closed. */
         { FIELD_OF_ENVIRONMENT_CONFIG, "network", FIELD_BOARD, FIELD_OF_ANY, "\"none\"" },
@@ -375,7 +377,8 @@ int agent_environment_is_isolated(struct db *db, const struct runtime *rt, struc
         if (!environment_id)
                 r = env_default_get(db, company_id, arena, &environment_id, err);
         if (r < 0 || !environment_id)
-                return r; /* without a default nothing runs, until somebody chooses one */
+                return r; /* nowhere: nothing runs, and whatever becomes the default may be the host
+                           */
         r = environments_get(db, environment_id, arena, &env, err);
         if (r == ERR_NOT_FOUND) {
                 err_clear(err);

@@ -79,8 +79,8 @@ struct field_change {
 int agent_fields_check(struct db *db, const struct op *op, const struct field_change *change,
                        bool *ret_runs, struct err *err);
 
-/* Whether an environment keeps its work apart from the host. NULL stands for the company's
- * default environment. */
+/* Whether an environment keeps its work apart from the host. NULL stands for the company's default;
+ * without one nothing is isolated. */
 int agent_environment_is_isolated(struct db *db, const struct runtime *rt, struct arena *arena,
                                   const char *company_id, const char *environment_id, bool *ret,
                                   struct err *err);

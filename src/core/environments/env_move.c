@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "core/access/audit.h"
+#include "core/agents/agent_fields.h"
 #include "core/environments/env_select.h"
 #include "store/agents.h"
 
@@ -87,13 +88,17 @@ int env_move(struct db *db, struct runtime *rt, struct op *op, const struct envi
              const struct environment_references *refs, const char *to_id, struct err *err)
 {
         struct move m = { db, rt, op, env, to_id, err };
+        CLEAN(json_decrefp) json_t *wish = json_pack("{s:s}", "moveTo", to_id);
+        struct field_change change = { .of = FIELD_OF_ENVIRONMENT, .after = wish };
         json_t *details;
         int r;
 
         if (streq(env->id, to_id))
                 return err_set(err, ERR_UNPROCESSABLE,
                                "moveTo names the environment itself; name another one.");
-        r = env_select(db, rt, op, env->company_id, to_id, ENV_FOR_WORK, NULL, err);
+        r = agent_fields_check(db, op, &change, NULL, err);
+        if (r >= 0)
+                r = env_select(db, rt, op, env->company_id, to_id, ENV_FOR_WORK, NULL, err);
         if (r >= 0)
                 r = agents_list(db, env->company_id, op->arena, check_agent, &m, err);
         if (r >= 0)

@@ -22,7 +22,6 @@ struct update {
         json_t *config, *metadata;
         bool has_description, has_metadata;
         bool replace; /* the configuration stands alone */
-        const char *old_driver, *old_status;
         /* the row as it will be */
         struct environment before, env;
         json_t *stored;       /* its configuration; NULL: not touched */
@@ -151,8 +150,6 @@ static int load(struct db *db, void *arg, struct err *err)
         if (r >= 0)
                 r = access_manage_environments(db, u->op->actor, u->env.company_id, err);
         u->seen = u->env.updated_at;
-        u->old_driver = u->env.driver;
-        u->old_status = u->env.status;
         u->before = u->env;
         return r;
 }
@@ -161,9 +158,9 @@ static int load(struct db *db, void *arg, struct err *err)
 static int guard_references(struct db *db, const struct update *u, struct err *err)
 {
         const struct environment *env = &u->env;
-        bool archives = streq(env->status, "archived") && !streq(u->old_status, "archived");
-        bool opens =
-                driver_is_isolated(u->rt, u->old_driver) && !driver_is_isolated(u->rt, env->driver);
+        bool archives = streq(env->status, "archived") && !streq(u->before.status, "archived");
+        bool opens = driver_is_isolated(u->rt, u->before.driver) &&
+                     !driver_is_isolated(u->rt, env->driver);
         struct environment_references refs;
         int r;
 
@@ -187,14 +184,14 @@ static int write_row(struct db *db, void *arg, struct err *err)
 
         /* What is configured there comes to what runs there. */
         if (r >= 0)
-                r = host_use_check(u->rt, u->op->actor, u->old_driver, err);
+                r = host_use_check(u->rt, u->op->actor, u->before.driver, err);
         if (r >= 0)
                 r = host_use_check(u->rt, u->op->actor, env->driver, err);
         if (r >= 0)
-                r = guard_references(db, u, err);
-        if (r >= 0)
                 r = environment_check_fields(db, u->op, u->rt, &u->before, env->driver, env->status,
                                              u->stored, err);
+        if (r >= 0)
+                r = guard_references(db, u, err);
         if (r < 0)
                 return r;
         env->updated_at = clock_now_us();

@@ -317,22 +317,21 @@ static int check_fields(struct db *db, const struct update *u,
         const char *old = json_get_string(had, "environmentId");
         int r = 0;
 
-        if (op->actor->type != ACTOR_AGENT)
-                goto select;
-        if (given) {
-                json_object_set_new(was, "metadata", json_pack("{s:O?}", "config", had));
-                json_object_set(is, "metadata", given);
+        if (op->actor->type == ACTOR_AGENT) {
+                if (given) {
+                        json_object_set_new(was, "metadata", json_pack("{s:O?}", "config", had));
+                        json_object_set(is, "metadata", given);
+                }
+                if (json_object_get(u->body, "config")) {
+                        json_object_set(was, "config", had);
+                        json_object_set(is, "config", has);
+                }
+                if (id)
+                        r = agent_environment_is_isolated(db, u->rt, op->arena, to->company_id, id,
+                                                          &change.is_isolated, err);
+                if (r >= 0)
+                        r = agent_fields_check(db, op, &change, NULL, err);
         }
-        if (json_object_get(u->body, "config")) {
-                json_object_set(was, "config", had);
-                json_object_set(is, "config", has);
-        }
-        if (id)
-                r = agent_environment_is_isolated(db, u->rt, op->arena, to->company_id, id,
-                                                  &change.is_isolated, err);
-        if (r >= 0)
-                r = agent_fields_check(db, op, &change, NULL, err);
-select:
         if (r >= 0 && id && !(old && streq(old, id)))
                 r = env_select(db, u->rt, op, to->company_id, id, ENV_FOR_WORK, NULL, err);
         return r;
