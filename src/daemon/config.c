@@ -337,6 +337,8 @@ static void load_output_limits(struct loader *l, struct settings *s)
 
 static void load_limits(struct loader *l, struct settings *s)
 {
+        struct source salvage_ttl =
+                (struct source){ "salvage_ttl_ms", "BERTH_SALVAGE_TTL_MS", NULL };
         s->sweep_interval_ms =
                 number(l, (struct source){ "sweep_interval_ms", "BERTH_SWEEP_INTERVAL_MS", NULL },
                        5000, 10, 3600000);
@@ -360,11 +362,8 @@ static void load_limits(struct loader *l, struct settings *s)
         s->workspace_timeout_ms = number(
                 l, (struct source){ "workspace_timeout_ms", "BERTH_WORKSPACE_TIMEOUT_MS", NULL },
                 3600000, 100, 86400000);
-        s->salvage_ttl_ms =
-                number(l, (struct source){ "salvage_ttl_ms", "BERTH_SALVAGE_TTL_MS", NULL },
-                       INT64_C(14) * 86400000, 1, INT64_C(31622400000));
-        s->salvage_ttl_is_set =
-                is_given(l, (struct source){ "salvage_ttl_ms", "BERTH_SALVAGE_TTL_MS", NULL });
+        s->salvage_ttl_ms = number(l, salvage_ttl, INT64_C(14) * 86400000, 1, INT64_C(31622400000));
+        s->salvage_ttl_is_set = is_given(l, salvage_ttl);
         s->restore_max_files =
                 number(l, (struct source){ "restore_max_files", "BERTH_RESTORE_MAX_FILES", NULL },
                        1000000, 1, 10000000);
@@ -481,10 +480,9 @@ static int check_sense(const struct config *c, struct err *err)
         const struct settings *s = &c->settings;
 
         if (s->mode == MODE_LOCAL_TRUSTED && s->exposure == EXPOSURE_PUBLIC)
-                return err_set(
-                        err, ERR_INVALID,
-                        "mode local_trusted asks users of this machine for no key, "
-                        "so it needs exposure private; use mode authenticated for public");
+                return err_set(err, ERR_INVALID,
+                               "mode local_trusted asks users of this machine for no key, "
+                               "so it needs exposure private; use mode authenticated for public");
         if (s->mode == MODE_LOCAL_TRUSTED && !is_loopback(s->listen_host))
                 return err_set(err, ERR_INVALID,
                                "mode local_trusted only listens on loopback, not on %s; use --mode "
