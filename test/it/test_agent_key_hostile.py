@@ -119,7 +119,11 @@ class EscapeTest(RunTest):
         for run in self.runs():
             self.assertEqual((run["status"], run["error_code"]), ("failed", "environment_not_isolated"))
             self.assertIn("written with an agent's key", run["error"])
-        # A board user who saves the configuration answers for it.
+        # A member more says nothing about the command; a board user who saves all of it answers for it.
+        self.ok("PATCH", f"/api/agents/{ada['id']}", {"adapterConfig": {"timeoutSec": 60}})
+        self.ok("PATCH", f"/api/agents/{ada['id']}/instructions-path", {"path": "/x", "adapterConfigKey": "instructionsFilePath"})
+        refused = self.finished(self.wake(ada, payload={"issueId": issue.json["id"]}))
+        self.assertEqual(refused["errorCode"], "environment_not_isolated")
         self.ok("PATCH", f"/api/agents/{ada['id']}", {"adapterConfig": {"command": "true"}, "replaceAdapterConfig": True})
         again = self.wake(ada, payload={"issueId": issue.json["id"]})
         self.assertEqual(self.finished(again)["status"], "succeeded")

@@ -223,7 +223,7 @@ int agent_check_fields(struct db *db, struct op *op, struct runtime *rt, const s
         if (runs)
                 g->configured_by_agent_id = a->agent_id;
         else if (a->type != ACTOR_AGENT &&
-                 (change->adapter_config || change->has_adapter || change->has_environment))
-                g->configured_by_agent_id = NULL;
+                 (change->replace_adapter_config || change->has_adapter || change->has_environment))
+                g->configured_by_agent_id = NULL; /* a member more says nothing about the others */
         return 0;
 }

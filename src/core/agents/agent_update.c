@@ -95,6 +95,8 @@ int agent_change_row(struct db *db, struct op *op, struct runtime *rt, struct ag
                 r = agent_check_fields(db, op, rt, &before, &change, g, err);
         if (r >= 0)
                 r = host_use_check_agent(db, rt, op, &before, g, err);
+        if (r >= 0 && streq(source, "instructions_path")) /* the rest was not looked at */
+                g->configured_by_agent_id = before.configured_by_agent_id;
         /* A terminated agent keeps its configuration, but no secret comes back to it. */
         if (r >= 0 && !streq(before.status, "terminated"))
                 r = agent_env_bind(db, op, g->company_id, g->id, config, err);

@@ -60,7 +60,8 @@ int run_check_place(struct run_task *t, const struct environment *env, struct er
         return err_set(err, ERR_FORBIDDEN,
                        "What the agent \"%s\" runs was written with an agent's key, so it does not "
                        "run outside an isolated environment. To let it run in \"%s\", a board user "
-                       "looks at the agent's configuration and saves it.",
+                       "saves the agent's whole adapterConfig (replaceAdapterConfig), or chooses "
+                       "its environment.",
                        t->agent.name, env->name ? env->name : "this machine");
 }
 
