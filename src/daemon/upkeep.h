@@ -1,6 +1,6 @@
-/* What the daemon does by itself at intervals: the sweeper's passes, and after each of them, or
- * when one was taken, sandboxes in advance. One pass of each kind at a time, on the pool. Loop
- * thread, except upkeep_want_stock(). */
+/* What the daemon does by itself at intervals: the sweeper's passes; after each of them, or when
+ * one was taken, sandboxes in advance; and seldom, a look at the whole database for damage. One
+ * pass of each kind at a time, on the pool. Loop thread, except upkeep_want_stock(). */
 #ifndef BERTH_DAEMON_UPKEEP_H
 #define BERTH_DAEMON_UPKEEP_H
 
@@ -18,8 +18,10 @@ struct upkeep {
         _Atomic bool stock_posted;
         struct letter stock_letter;
         uv_timer_t timer;
-        struct pool_job sweep_job, stock_job;
-        bool sweeping, stocking, stock_again, stopping;
+        struct pool_job sweep_job, stock_job, scrub_job;
+        int64_t scrub_due_ms; /* monotonic */
+        bool sweeping, stocking, stock_again, scrubbing, stopping;
+        bool told_damage; /* it is in the log */
 };
 
 /* The timer closes with the loop's other handles. */
