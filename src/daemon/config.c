@@ -467,6 +467,9 @@ static int load_all(struct loader *l, const struct cli_serve_options *flags, str
         int r;
 
         c->is_private = flags->is_private;
+        c->new_identity = flags->new_identity;
+        c->machine_id =
+                text(l, NULL, (struct source){ "machine_id", "BERTH_MACHINE_ID", NULL }, NULL);
         c->listen = text(l, flags->listen, (struct source){ "listen", "BERTH_LISTEN", NULL },
                          "127.0.0.1:3100");
         c->database =
