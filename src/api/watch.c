@@ -1,6 +1,7 @@
 /* Watching the instance: leaks, and metrics in the Prometheus text format. */
 #include "api/api.h"
 #include "base/clock.h"
+#include "codec/check.h"
 #include "core/leases/leaks.h"
 #include "store/leases.h"
 #include "store/places.h"
@@ -19,10 +20,17 @@ static int answer_ok(struct call *c, int r)
 
 static int close_place(struct call *c, struct err *err)
 {
+        CLEAN(check_done) struct check k = { 0 };
         const char *id;
+        bool take_over = false;
         int r = call_uuid(c, 0, "Place not found", &id, err);
 
-        return r < 0 ? r : answer_ok(c, leaks_close(c->op, c->rt, id, err));
+        if (r >= 0 && c->body) {
+                check_init(&k, c->body);
+                take_over = check_bool(&k, "takeOver", CHECK_OPTIONAL, false);
+                r = check_end(&k, err);
+        }
+        return r < 0 ? r : answer_ok(c, leaks_close(c->op, c->rt, id, take_over, err));
 }
 
 static int forget_place(struct call *c, struct err *err)

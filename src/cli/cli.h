@@ -20,6 +20,7 @@ struct cli_serve_options {
         const char *log_level;  /* debug, info, warn or error */
         const char *log_format; /* text or json */
         const char *mode;       /* local_trusted or authenticated */
+        bool new_identity;      /* start a database that is not at home as an instance of its own */
         bool is_private;        /* only the Unix socket, and only as long as it is needed */
 };
 
@@ -33,12 +34,24 @@ struct cli_conformance_options {
         bool colour;
 };
 
+/* What `berth db` was told. */
+struct cli_database_options {
+        enum { DATABASE_BACKUP, DATABASE_RESTORE, DATABASE_CHECK } action;
+        const char *data; /* directory */
+        const char *file; /* the backup; NULL: check the database of the data directory */
+        bool replace;     /* an existing backup, or the database that is there */
+        bool json;
+};
+
 struct cli_hooks {
         /* Run the daemon until it is told to stop. Returns the exit status of the process and has
          * said on standard error why when that is not 0. */
         int (*serve)(const struct cli_serve_options *options);
         /* Run the checks and print the table. Returns the exit status of the process. */
         int (*conformance)(const struct cli_conformance_options *options);
+        /* Back the database up, restore or check it, and say how it went. Returns the exit status
+         * of the process. */
+        int (*database)(const struct cli_database_options *options);
 };
 
 /* Returns the exit status: 0 done, 1 failed, 2 wrong usage, 3 daemon not reachable, 4 not allowed,

@@ -102,9 +102,10 @@ static int place_id(struct cli *c, const char *given, const char **ret_id, struc
         return r;
 }
 
-static int place_action(struct cli *c, const struct args *a, const char *action, const char *done,
-                        struct err *err)
+static int place_action(struct cli *c, const struct args *a, const char *action, json_t *take_body,
+                        const char *done, struct err *err)
 {
+        json_t *body = cli_keep(c, take_body);
         json_t *answer;
         const char *id;
         int r;
@@ -113,7 +114,7 @@ static int place_action(struct cli *c, const struct args *a, const char *action,
         if (r >= 0)
                 r = cli_call(c, "POST",
                              cli_printf(c, "/api/places/%s/%s", cli_escape(c, id), action),
-                             json_object(), &answer, err);
+                             json_incref(body), &answer, err);
         if (r < 0)
                 return r;
         if (c->json)
@@ -125,12 +126,14 @@ static int place_action(struct cli *c, const struct args *a, const char *action,
 
 static int run_forget(struct cli *c, const struct args *a, struct err *err)
 {
-        return place_action(c, a, "forget", "forgot", err);
+        return place_action(c, a, "forget", json_object(), "forgot", err);
 }
 
 static int run_close(struct cli *c, const struct args *a, struct err *err)
 {
-        return place_action(c, a, "close", "closed", err);
+        json_t *body = json_pack("{s:b}", "takeOver", args_flag(a, "take-over"));
+
+        return place_action(c, a, "close", body, "closed", err);
 }
 
 #define SOME_PLACE "$(berth leaks --json | jq -r '.uncertain[0].placeId')"
@@ -147,10 +150,17 @@ static const struct cli_command forget = {
         .max_words = 1,
 };
 
+static const struct cli_option close_options[] = {
+        { "take-over", 0, OPTION_FLAG, NULL,
+          "also when it belongs to an instance that is gone for good" },
+        { 0 },
+};
+
 static const struct cli_command close_place = {
         .name = "close",
-        .synopsis = "PLACE",
+        .synopsis = "PLACE [--take-over]",
         .summary = "Ask the provider now to give a place up",
+        .options = close_options,
         .example = "berth leaks close " SOME_PLACE,
         .run = run_close,
         .min_words = 1,

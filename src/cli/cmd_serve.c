@@ -8,6 +8,8 @@ static const struct cli_option options[] = {
         { "mode", 0, OPTION_VALUE, "MODE", "local_trusted (default) or authenticated" },
         { "log-level", 0, OPTION_VALUE, "LEVEL", "debug, info (default), warn or error" },
         { "log-format", 0, OPTION_VALUE, "FORMAT", "text (default) or json" },
+        { "new-identity", 0, OPTION_FLAG, NULL,
+          "start a copied or moved data directory as an instance of its own" },
         { "private", 0, OPTION_FLAG, NULL, NULL }, /* for `berth run`: cli/private.h */
         { 0 },
 };
@@ -39,6 +41,7 @@ static int run_serve(struct cli *c, const struct args *a, struct err *err)
                 .log_level = args_value(a, "log-level"),
                 .log_format = args_value(a, "log-format"),
                 .mode = args_value(a, "mode"),
+                .new_identity = args_flag(a, "new-identity"),
                 .is_private = args_flag(a, "private"),
         };
         int r = check_words(&o, err);

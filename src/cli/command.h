@@ -61,6 +61,7 @@ extern const struct cli_command cmd_plugin;
 extern const struct cli_command cmd_activity;
 extern const struct cli_command cmd_secret;
 extern const struct cli_command cmd_vault;
+extern const struct cli_command cmd_db;
 extern const struct cli_command cmd_doctor;
 extern const struct cli_command cmd_help;
 extern const struct cli_command cmd_faults;

@@ -5,7 +5,7 @@ const struct cli_command *const cli_commands[] = {
         &cmd_run,      &cmd_serve,    &cmd_env,    &cmd_lease,   &cmd_workspace,
         &cmd_snapshot, &cmd_leaks,    &cmd_secret, &cmd_vault,   &cmd_company,
         &cmd_agent,    &cmd_runs,     &cmd_issue,  &cmd_project, &cmd_key,
-        &cmd_plugin,   &cmd_activity, &cmd_doctor, &cmd_help,
+        &cmd_plugin,   &cmd_activity, &cmd_db,     &cmd_doctor,  &cmd_help,
 #ifdef BERTH_FAULTS
         &cmd_faults,
 #endif

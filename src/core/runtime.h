@@ -49,6 +49,7 @@ struct settings {
         bool allow_fake_provider;
         const char *fake_world; /* NULL, or the directory where fake sandboxes are files (tests) */
         int64_t sweep_interval_ms;
+        int64_t scrub_interval_ms; /* between two looks at the whole database */
         int64_t idle_place_ttl_ms;
         int64_t adhoc_ttl_ms;
         int64_t operation_timeout_ms;

@@ -342,6 +342,9 @@ static void load_limits(struct loader *l, struct settings *s)
         s->sweep_interval_ms =
                 number(l, (struct source){ "sweep_interval_ms", "BERTH_SWEEP_INTERVAL_MS", NULL },
                        5000, 10, 3600000);
+        s->scrub_interval_ms =
+                number(l, (struct source){ "scrub_interval_ms", "BERTH_SCRUB_INTERVAL_MS", NULL },
+                       86400000, 10, INT64_C(31622400000));
         s->idle_place_ttl_ms =
                 number(l, (struct source){ "idle_place_ttl_ms", "BERTH_IDLE_PLACE_TTL_MS", NULL },
                        3600000, 1, INT64_C(31622400000));
@@ -508,6 +511,9 @@ static int load_all(struct loader *l, const struct cli_serve_options *flags, str
         int r;
 
         c->is_private = flags->is_private;
+        c->new_identity = flags->new_identity;
+        c->machine_id =
+                text(l, NULL, (struct source){ "machine_id", "BERTH_MACHINE_ID", NULL }, NULL);
         c->listen = text(l, flags->listen, (struct source){ "listen", "BERTH_LISTEN", NULL },
                          "127.0.0.1:3100");
         c->database =

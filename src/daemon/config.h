@@ -18,6 +18,8 @@ struct config {
         enum log_level log_level;
         enum log_format log_format;
         const char *secrets_key_file; /* NULL: not given */
+        const char *machine_id;       /* NULL: /etc/machine-id (daemon/home.h) */
+        bool new_identity;            /* a database that is not at home may start */
         bool is_private;              /* no port; ends by itself (daemon/idle.h) */
         unsigned op_threads, op_queue;
         /* Of operations that wait for providers, hosts and boxes (rt/pool.h): at once, at once in

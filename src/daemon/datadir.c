@@ -11,7 +11,6 @@
 
 #define LOCK_FILE    "berth.lock"
 #define LOCK_WAIT_MS 2000
-#define NODE_FILE    "node-id"
 
 static int open_dir(const char *path, int *ret_fd, struct err *err)
 {
@@ -74,44 +73,4 @@ int datadir_lock(const char *path, bool is_private, int *ret_fd, struct err *err
                 return err_sys(err, ERR_IO, errno, "write %s/%s", path, LOCK_FILE);
         *ret_fd = take_fd(&fd);
         return 0;
-}
-
-static int read_boot_id(char *ret, struct err *err)
-{
-        CLEAN(buf_done) struct buf text = BUF_INIT;
-        struct uuid id;
-        int r = file_read_at(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64, &text, err);
-
-        if (r < 0)
-                return r;
-        if (text.len > UUID_LEN)
-                text.data[UUID_LEN] = '\0';
-        if (!uuid_parse(buf_str(&text), &id))
-                return err_set(err, ERR_INTERNAL, "the kernel's boot id is no UUID");
-        memcpy(ret, id.s, sizeof(id.s));
-        return 0;
-}
-
-int datadir_node(const char *path, struct node *ret, struct err *err)
-{
-        CLEAN(buf_done) struct buf text = BUF_INIT;
-        CLEAN(cleanup_fd) int dir = -1;
-        int r = open_dir(path, &dir, err);
-
-        if (r < 0)
-                return r;
-        r = file_read_at(dir, NODE_FILE, 64, &text, err);
-        if (r == ERR_NOT_FOUND) {
-                err_clear(err);
-                ret->id = uuid_new();
-                r = file_write_at(dir, NODE_FILE, ret->id.s, UUID_LEN, 0600, err);
-        } else if (r >= 0 && !uuid_parse(buf_str(&text), &ret->id)) {
-                r = err_set(
-                        err, ERR_CORRUPT,
-                        "%s/%s does not hold a node id; restore it from a backup, or remove it if "
-                        "no lease of this node is alive",
-                        path, NODE_FILE);
-        }
-        ret->instance = uuid_new();
-        return r < 0 ? r : read_boot_id(ret->boot_id, err);
 }

@@ -2,13 +2,16 @@
  * daemon can do as hooks, because src/cli may not include src/daemon. */
 #include "cli/cli.h"
 #include "daemon/conformance.h"
+#include "daemon/database.h"
 #include "daemon/serve.h"
 #include "plugin/confine.h"
 #include "ssh/tied.h"
 
 int main(int argc, char **argv)
 {
-        static const struct cli_hooks hooks = { .serve = serve, .conformance = conformance };
+        static const struct cli_hooks hooks = { .serve = serve,
+                                                .conformance = conformance,
+                                                .database = database };
 
         if (confine_is_trampoline(argv[0]))
                 return confine_main(argc, argv);

@@ -37,6 +37,7 @@
 #include "core/workspaces/workspace_host.h"
 #include "daemon/config.h"
 #include "daemon/datadir.h"
+#include "daemon/home.h"
 #include "daemon/idle.h"
 #include "daemon/keys.h"
 #include "daemon/listen.h"
@@ -192,14 +193,33 @@ static const char *const *own_paths(struct daemon *d)
         return list;
 }
 
+static int settle_home(struct op *op, struct daemon *d, struct err *err)
+{
+        struct home_request q = {
+                .data_dir = d->config.data_dir,
+                .machine_id = d->config.machine_id,
+                .new_identity = d->config.new_identity,
+        };
+        bool is_new;
+        int r = home_settle(op, d->rt.store, &q, &d->rt.node, &is_new, err);
+
+        if (r >= 0 && is_new)
+                log_warn("this instance has a new identity: what its record had under way is left "
+                         "to the instance it came from; `berth leaks` lists it",
+                         LOG_S("node", d->rt.node.id.s));
+        return r;
+}
+
 static int open_runtime(struct daemon *d, struct err *err)
 {
         int r = datadir_lock(d->config.data_dir, d->config.is_private, &d->lock_fd, err);
 
         if (r >= 0)
-                r = datadir_node(d->config.data_dir, &d->rt.node, err);
+                r = home_check_traces(d->config.data_dir, d->config.database, err);
         if (r >= 0)
                 r = store_open(d->config.database, &d->rt.store, err);
+        if (r >= 0)
+                r = on_main_thread(d, settle_home, err);
         if (r < 0)
                 return r;
         d->rt.settings = d->config.settings;

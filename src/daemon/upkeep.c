@@ -237,10 +237,50 @@ static void sweep_start(struct upkeep *u)
         u->sweeping = pool_submit(u->rt->pool, &u->sweep_job, NULL) >= 0;
 }
 
+/* -- The database ------------------------------------------------------------------------------ */
+
+static void scrub_run(struct pool_job *job, struct op *op)
+{
+        struct upkeep *u = container_of(job, struct upkeep, scrub_job);
+        CLEAN(err_done) struct err err = { 0 };
+        int r = store_scrub(op, u->rt->store, &err);
+
+        if (r < 0 && r != ERR_CANCELLED)
+                log_error("the check of the database", LOG_S("error", err.msg));
+        else if (r >= 0)
+                log_debug("checked the database");
+}
+
+static void scrub_done(struct pool_job *job)
+{
+        struct upkeep *u = container_of(job, struct upkeep, scrub_job);
+
+        u->scrubbing = false;
+        u->scrub_due_ms = clock_mono_ms() + u->rt->settings.scrub_interval_ms;
+}
+
+/* Damage may be met by anybody; the log has it once. */
+static void look_at_database(struct upkeep *u)
+{
+        bool is_damaged = store_is_damaged(u->rt->store);
+
+        if (is_damaged && !u->told_damage)
+                log_error("the database file is damaged: what is in it can be wrong, and health "
+                          "says so until it is mended. Stop the daemon, run `berth db check`, and "
+                          "put a backup in its place with `berth db restore`");
+        u->told_damage = is_damaged;
+        if (u->scrubbing || clock_mono_ms() < u->scrub_due_ms)
+                return;
+        u->scrub_job = (struct pool_job){ .run = scrub_run, .done = scrub_done };
+        u->scrubbing = pool_submit(u->rt->pool, &u->scrub_job, NULL) >= 0;
+}
+
 static void sweep_tick(uv_timer_t *timer)
 {
         struct upkeep *u = container_of(timer, struct upkeep, timer);
 
+        if (!u->stopping)
+                look_at_database(u);
         if (!u->sweeping && !u->stopping)
                 sweep_start(u);
 }
@@ -271,6 +311,10 @@ void upkeep_start(struct upkeep *u)
 {
         uint64_t interval = (uint64_t)u->rt->settings.sweep_interval_ms;
 
+        /* What was too large to be looked at before is looked at now. */
+        u->scrub_due_ms = clock_mono_ms();
+        if (store_is_checked(u->rt->store))
+                u->scrub_due_ms += u->rt->settings.scrub_interval_ms;
         uv_timer_start(&u->timer, sweep_tick, interval, interval);
 }
 
@@ -285,4 +329,6 @@ void upkeep_stop(struct upkeep *u)
                 pool_cancel(u->rt->pool, &u->secrets_job);
         if (u->stocking)
                 pool_cancel(u->rt->pool, &u->stock_job);
+        if (u->scrubbing)
+                pool_cancel(u->rt->pool, &u->scrub_job);
 }

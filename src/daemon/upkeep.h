@@ -1,8 +1,8 @@
 /* What the daemon does by itself at intervals: the sweeper's passes, left-over secrets, and after
- * each pass, or when one was taken, sandboxes in advance. On the pool, one of each kind at a time.
- * A pass only finds out where something is to be done; that is a job for each environment, in the
- * environment's lane, so that one whose provider is silent holds up nobody else. Loop thread,
- * except upkeep_want_stock(). */
+ * each pass, or when one was taken, sandboxes in advance; and seldom, a look at the whole database
+ * for damage. On the pool, one of each kind at a time. A pass only finds out where something is to
+ * be done; that is a job for each environment, in the environment's lane, so that one whose
+ * provider is silent holds up nobody else. Loop thread, except upkeep_want_stock(). */
 #ifndef BERTH_DAEMON_UPKEEP_H
 #define BERTH_DAEMON_UPKEEP_H
 
@@ -20,11 +20,13 @@ struct upkeep {
         _Atomic bool stock_posted;
         struct letter stock_letter;
         uv_timer_t timer;
-        struct pool_job sweep_job, stock_job, secrets_job;
+        struct pool_job sweep_job, stock_job, secrets_job, scrub_job;
         char **due; /* environments that a pass found; the job's until it is done */
         size_t n_due;
         struct upkeep_sweep *sweeps; /* under way */
-        bool sweeping, stocking, stock_again, tidying_secrets, waited_enough, stopping;
+        bool sweeping, stocking, stock_again, tidying_secrets, scrubbing, waited_enough, stopping;
+        int64_t scrub_due_ms; /* monotonic */
+        bool told_damage;     /* it is in the log */
 };
 
 /* The timer closes with the loop's other handles. */

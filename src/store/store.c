@@ -53,3 +53,18 @@ bool store_healthy(struct store *s)
 {
         return s->ops->healthy(s);
 }
+
+bool store_is_checked(struct store *s)
+{
+        return s->ops->is_checked(s);
+}
+
+bool store_is_damaged(struct store *s)
+{
+        return s->ops->is_damaged(s);
+}
+
+int store_scrub(const struct op *op, struct store *s, struct err *err)
+{
+        return s->ops->scrub(op, s, err);
+}

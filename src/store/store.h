@@ -26,6 +26,9 @@ struct store_ops {
         int (*read)(const struct op *op, struct store *s, store_fn fn, void *arg, struct err *err);
         int (*write)(const struct op *op, struct store *s, store_fn fn, void *arg, struct err *err);
         bool (*healthy)(struct store *s);
+        bool (*is_checked)(struct store *s);
+        bool (*is_damaged)(struct store *s);
+        int (*scrub)(const struct op *op, struct store *s, struct err *err);
 };
 
 /* Who hears what transactions announced (db_announce()). Called right after the commit, by whoever
@@ -51,7 +54,15 @@ int store_write(const struct op *op, struct store *s, store_fn fn, void *arg, st
  * either. */
 void store_listen(struct store *s, store_listener fn, void *ctx);
 
-/* Whether the last use of the database worked. Never blocks. */
+/* Whether the last use of the database worked, and nobody has met damage. Never blocks. */
 bool store_healthy(struct store *s);
+
+/* Whether the whole file was looked at when it was opened; a large one is not. */
+bool store_is_checked(struct store *s);
+/* Whether the back end said, in answer to anything, that the file is damaged. */
+bool store_is_damaged(struct store *s);
+/* Read the whole database and look for damage, beside everything else that goes on: ERR_CORRUPT
+ * with what was found first. Takes long. Damage is known from then on until a check finds none. */
+int store_scrub(const struct op *op, struct store *s, struct err *err);
 
 #endif

@@ -15,7 +15,7 @@ import signal
 import sqlite3
 import tempfile
 
-from berthtest import Daemon, new_company, wait_until
+from berthtest import Daemon, bring_home, new_company, wait_until
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 CONTROLS = ("fail-open", "fail-resume", "fail-close", "lose-open", "hold-open", "hold-resume", "hold-close",
@@ -36,6 +36,7 @@ class World:
             ignore = shutil.ignore_patterns("berth.sock")
             shutil.copytree(copy_of.path, self.path)
             shutil.copytree(copy_of.daemon.data, self.root / "d", ignore=ignore)
+            bring_home(self.root / "d")
             self.facts = dict(copy_of.facts)
         else:
             self.path.mkdir()

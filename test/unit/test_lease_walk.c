@@ -429,7 +429,7 @@ static void settle(struct walk *w)
                                                         "SELECT id FROM places WHERE state = "
                                                         "'uncertain'",
                                                         NULL),
-                                             NULL),
+                                             false, NULL),
                                  0);
                 engine_op_done(&o);
         }

@@ -149,7 +149,8 @@ static void test_moves(void **state)
 
                         m.place.state = states[i];
                         m.place.epoch = 5;
-                        m.place.owner_node = m.place.owner_boot = m.place.owner_instance = "other";
+                        m.place.owner_node = f->e.rt.node.id.s;
+                        m.place.owner_boot = m.place.owner_instance = "other";
                         assert_int_equal(store_write(&f->op, f->e.store, insert, &m, NULL), 1);
                         r = store_write(&f->op, f->e.store, move, &m, NULL);
                         assert_int_equal(r, is_allowed(i, j) ? 0 : ERR_INTERNAL);
@@ -160,6 +161,36 @@ static void test_moves(void **state)
                         assert_int_equal(place_is_ours(&f->e.rt, &m.place), r >= 0);
                 }
         }
+}
+
+/* What another node has in the world stays as it is: its record may end, or is taken over first. */
+static void test_a_place_of_another_node(void **state)
+{
+        struct fixture *f = *state;
+        struct move m = { &f->e, a_place("p1"), PLACE_CLOSING, &f->arena };
+        struct err err = { 0 };
+
+        m.place.state = PLACE_UNCERTAIN;
+        m.place.epoch = 5;
+        m.place.owner_node = m.place.owner_boot = m.place.owner_instance = "other";
+        assert_int_equal(store_write(&f->op, f->e.store, insert, &m, NULL), 1);
+        assert_true(place_is_foreign(&f->e.rt, &m.place));
+        assert_int_equal(store_write(&f->op, f->e.store, move, &m, &err), ERR_CONFLICT);
+        assert_non_null(strstr(err.msg, "node other"));
+        assert_int_equal(store_read(&f->op, f->e.store, reread, &m, NULL), 0);
+        assert_string_equal(m.place.state, PLACE_UNCERTAIN);
+        assert_int_equal(m.place.epoch, 5);
+        place_take_over(&f->e.rt, &m.place);
+        assert_int_equal(store_write(&f->op, f->e.store, move, &m, NULL), 0);
+        assert_false(place_is_foreign(&f->e.rt, &m.place));
+
+        m.place = a_place("p2");
+        m.place.state = PLACE_UNCERTAIN;
+        m.place.owner_node = m.place.owner_boot = m.place.owner_instance = "other";
+        m.to = PLACE_GONE;
+        assert_int_equal(store_write(&f->op, f->e.store, insert, &m, NULL), 1);
+        assert_int_equal(store_write(&f->op, f->e.store, move, &m, NULL), 0);
+        err_done(&err);
 }
 
 static void test_who_comes_second_changes_nothing(void **state)
@@ -205,6 +236,7 @@ int main(void)
                 cmocka_unit_test(test_the_table),
                 cmocka_unit_test_setup_teardown(test_create, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_moves, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_a_place_of_another_node, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_who_comes_second_changes_nothing, setup,
                                                 teardown),
                 cmocka_unit_test(test_pauses_grow),

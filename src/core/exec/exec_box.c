@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/access/access.h"
+#include "core/leases/place.h"
 
 #define LOOK_AFTER_MS 10000 /* at a box that is not on this machine */
 
@@ -536,7 +537,7 @@ static int adopt_place(void *ctx, const struct place *place)
 
         const struct runtime *rt = a->hub->config.rt;
 
-        if (box_route_has_box(rt, place) && streq(place->owner_node, rt->node.id.s))
+        if (box_route_has_box(rt, place) && !place_is_foreign(rt, place))
                 adopt_egress(box_add(a->hub, kept_place_new(place)), place->config);
         return 0;
 }

@@ -7,6 +7,7 @@
 #include "core/leases/lease.h"
 #include "core/leases/place.h"
 #include "core/plugins/plugin_place.h"
+#include "core/workspaces/workspace.h"
 
 /* One thing that exists, as a driver listed it. */
 struct found {
@@ -177,7 +178,16 @@ static int judge_place(struct survey *s, const struct place *p, struct err *err)
                 thing->named = true;
         if (p->has_world && !can_list(s, p))
                 note_not_listable(s, p);
-        if (streq(p->state, PLACE_UNCERTAIN))
+        if (place_is_foreign(s->rt, p))
+                json_array_append_new(
+                        s->uncertain,
+                        describe_place(p, arena_printf(s->op->arena,
+                                                       "it is node %s's: leave it alone. When that "
+                                                       "one is gone for good: `berth leaks close "
+                                                       "--take-over` ends it, `berth leaks forget` "
+                                                       "drops the record",
+                                                       p->owner_node)));
+        else if (streq(p->state, PLACE_UNCERTAIN))
                 json_array_append_new(s->uncertain,
                                       describe_place(p, "look at the provider; then `berth leaks "
                                                         "close` or `berth leaks forget`"));
@@ -292,8 +302,25 @@ struct decision {
         struct op *op;
         struct runtime *rt;
         const char *id, *to, *action;
+        bool take_over; /* also when it is another node's */
         struct place place;
 };
+
+/* Another node's place. Forgetting it ends its workspaces in the record: nobody goes there any more
+ * to save them. */
+static int decide_foreign(struct db *db, struct decision *d, struct err *err)
+{
+        if (streq(d->to, PLACE_GONE))
+                return workspace_end_worldless(db, d->rt, d->id, d->op->arena, err);
+        if (!d->take_over)
+                return err_set(err, ERR_CONFLICT,
+                               "The place is node %s's, which this record was copied from and "
+                               "which may be using it. Only when that one is gone for good: "
+                               "`berth leaks close --take-over`.",
+                               d->place.owner_node);
+        place_take_over(d->rt, &d->place);
+        return 0;
+}
 
 static int decide(struct db *db, void *arg, struct err *err)
 {
@@ -311,6 +338,11 @@ static int decide(struct db *db, void *arg, struct err *err)
                         "The place is %s; only uncertain, closing and idle places can be closed "
                         "or written off. Release its lease instead.",
                         d->place.state);
+        if (place_is_foreign(d->rt, &d->place)) {
+                r = decide_foreign(db, d, err);
+                if (r < 0)
+                        return r;
+        }
         if (streq(d->place.state, PLACE_UNCERTAIN) && streq(d->to, PLACE_CLOSING)) {
                 if (!d->place.provider_lease_id && plugin_place_is(&d->place))
                         return err_set(
@@ -329,9 +361,15 @@ static int decide(struct db *db, void *arg, struct err *err)
         return r;
 }
 
-int leaks_close(struct op *op, struct runtime *rt, const char *place_id, struct err *err)
+int leaks_close(struct op *op, struct runtime *rt, const char *place_id, bool take_over,
+                struct err *err)
 {
-        struct decision d = { op, rt, place_id, PLACE_CLOSING, "environment.place_closed", { 0 } };
+        struct decision d = { .op = op,
+                              .rt = rt,
+                              .id = place_id,
+                              .to = PLACE_CLOSING,
+                              .action = "environment.place_closed",
+                              .take_over = take_over };
         int r = access_admin(op->actor, "Instance admin access required", err);
 
         FAULT("leaks.close.before");
@@ -343,7 +381,11 @@ int leaks_close(struct op *op, struct runtime *rt, const char *place_id, struct 
 
 int leaks_forget(struct op *op, struct runtime *rt, const char *place_id, struct err *err)
 {
-        struct decision d = { op, rt, place_id, PLACE_GONE, "environment.place_forgotten", { 0 } };
+        struct decision d = { .op = op,
+                              .rt = rt,
+                              .id = place_id,
+                              .to = PLACE_GONE,
+                              .action = "environment.place_forgotten" };
         int r = access_admin(op->actor, "Instance admin access required", err);
 
         if (r < 0)

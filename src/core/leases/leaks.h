@@ -17,8 +17,10 @@
 int leaks_report(struct op *op, struct runtime *rt, struct buf *ret_json, struct err *err);
 
 /* An operator's decisions on one place: close it now, or write it off. `forget` is for uncertain
- * places and for closing ones that failed; what exists then is the operator's business. */
-int leaks_close(struct op *op, struct runtime *rt, const char *place_id, struct err *err);
+ * places and for closing ones that failed; what exists then is the operator's business. A place of
+ * another node (store/home.h) is uncertain, and closed only with `take_over`. */
+int leaks_close(struct op *op, struct runtime *rt, const char *place_id, bool take_over,
+                struct err *err);
 int leaks_forget(struct op *op, struct runtime *rt, const char *place_id, struct err *err);
 
 #endif

@@ -33,6 +33,12 @@ int place_move(struct db *db, const struct runtime *rt, struct place *place, con
 
         if (r < 0)
                 return r;
+        if (place_is_foreign(rt, place) && !streq(state, PLACE_GONE))
+                return err_set(err, ERR_CONFLICT,
+                               "The place belongs to another instance of Berth (node %s), which "
+                               "may be using it; nothing was done. `berth leaks` says what can "
+                               "be done.",
+                               place->owner_node);
         sign(rt, &to);
         to.state = state;
         to.epoch = place->epoch + 1;
@@ -50,6 +56,16 @@ int place_move(struct db *db, const struct runtime *rt, struct place *place, con
         }
         *place = to;
         return 0;
+}
+
+bool place_is_foreign(const struct runtime *rt, const struct place *place)
+{
+        return !streq(place->owner_node, rt->node.id.s);
+}
+
+void place_take_over(const struct runtime *rt, struct place *place)
+{
+        place->owner_node = rt->node.id.s;
 }
 
 bool place_is_ours(const struct runtime *rt, const struct place *place)

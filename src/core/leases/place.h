@@ -3,6 +3,10 @@
  * comes second gets ERR_CONFLICT and has changed nothing; an effect that carries an old epoch is
  * refused in the same way.
  *
+ * A place of another node is not moved: whatever is done to the world follows a move, so what
+ * another instance has in the world stays as it is. Only its record may end (`gone`), or an
+ * operator takes it over.
+ *
  * With the move to `gone` goes what the place held of this machine (store/sandboxes.h).
  *
  * next_attempt_at and deadline_at are times of clock_steady_us().
@@ -23,6 +27,12 @@ int place_create(struct db *db, const struct runtime *rt, struct place *place, c
  * the row as it is now. */
 int place_move(struct db *db, const struct runtime *rt, struct place *place, const char *state,
                struct err *err);
+
+/* Whether the place belongs to another node: the record is a copy, and whoever it was copied from
+ * may live (store/home.h). */
+bool place_is_foreign(const struct runtime *rt, const struct place *place);
+/* On an operator's word: the next move makes it ours. */
+void place_take_over(const struct runtime *rt, struct place *place);
 
 /* Whether the row was last touched by this very process, so that work on it may be under way. */
 bool place_is_ours(const struct runtime *rt, const struct place *place);

@@ -344,6 +344,8 @@ static void heal_ready(struct findings *f, struct place *place, struct sweep_res
 
 static void heal_place(struct findings *f, struct place *place, struct sweep_result *res)
 {
+        if (place_is_foreign(f->rt, place))
+                return;
         if (streq(place->state, PLACE_INTENDED))
                 heal_intended(f, place, res);
         else if (streq(place->state, PLACE_HELD))

@@ -16,6 +16,7 @@ struct findings {
         struct due {
                 const char *id, *lease_id;
                 bool orphaned; /* its lease has ended, and nobody gives its place up */
+                bool foreign;  /* its place is another node's */
                 struct place place;
         } * rows;
         size_t n;
@@ -37,6 +38,7 @@ static int is_orphaned(struct findings *f, const struct workspace_row *row, stru
         r = places_get(f->db, row->place_id, f->op->arena, &due->place, f->err);
         if (r < 0)
                 return r == ERR_NOT_FOUND ? 0 : r;
+        due->foreign = place_is_foreign(f->rt, &due->place);
         due->orphaned = !streq(due->place.state, PLACE_CLOSING) &&
                         !(place_is_ours(f->rt, &due->place) &&
                           due->place.next_attempt_at > clock_steady_us());
@@ -54,7 +56,7 @@ static int consider(void *ctx, const struct workspace_row *row)
 
         if (r < 0)
                 return r;
-        if (waits || (!due.orphaned && streq(row->state, WORKSPACE_STAGED)))
+        if (waits || due.foreign || (!due.orphaned && streq(row->state, WORKSPACE_STAGED)))
                 return 0;
         if (!due.place.id)
                 r = places_get(f->db, row->place_id, f->op->arena, &due.place, f->err);

@@ -16,6 +16,7 @@ struct sqlite_stmt_slot {
 struct sqlite_conn {
         struct db db;
         sqlite3 *handle;
+        _Atomic bool *damaged; /* NULL: nobody wants to know */
         struct sqlite_stmt_slot *slots[CACHE_SLOTS];
 };
 
@@ -50,6 +51,15 @@ int sqlite_error(sqlite3 *handle, int code, struct err *err)
         }
 }
 
+/* As sqlite_error(). Whoever looks after the file hears of damage, whatever the caller makes of the
+ * error. */
+static int conn_error(struct sqlite_conn *c, int code, struct err *err)
+{
+        if (c->damaged && ((code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB))
+                atomic_store(c->damaged, true);
+        return sqlite_error(c->handle, code, err);
+}
+
 static struct sqlite_conn *conn_of(struct db *db)
 {
         return container_of(db, struct sqlite_conn, db);
@@ -71,7 +81,7 @@ static int prepare(struct sqlite_conn *c, const char *sql, struct sqlite_stmt_sl
 
         if (r != SQLITE_OK) {
                 free(slot);
-                return sqlite_error(c->handle, r, err);
+                return conn_error(c, r, err);
         }
         slot->base.ops = &ops;
         slot->sql = sql;
@@ -98,9 +108,9 @@ static int find_statement(struct sqlite_conn *c, const char *sql, struct sqlite_
                         return 0;
                 }
                 r = prepare(c, sql, ret, err);
-                if (r >= 0 && !slot)
+                if (*ret && !slot)
                         c->slots[at] = *ret;
-                else if (r >= 0)
+                else if (*ret)
                         (*ret)->sql = NULL;
                 return r;
         }
@@ -134,7 +144,7 @@ static int sqlite_query(struct db *db, const char *sql, const struct db_arg *arg
         }
         *ret = &slot->base;
         if (r != SQLITE_OK) {
-                r = sqlite_error(c->handle, r, err);
+                r = conn_error(c, r, err);
                 stmt_end(ret);
                 return r;
         }
@@ -150,7 +160,7 @@ static int sqlite_step(struct stmt *s, struct err *err)
                 return 1;
         if (r == SQLITE_DONE)
                 return 0;
-        return sqlite_error(slot->conn->handle, r, err);
+        return conn_error(slot->conn, r, err);
 }
 
 static bool sqlite_is_null(struct stmt *s, int column)
@@ -211,7 +221,7 @@ int sqlite_conn_run(struct sqlite_conn *c, const char *sql, struct err *err)
 {
         int r = sqlite3_exec(c->handle, sql, NULL, NULL, NULL);
 
-        return r == SQLITE_OK ? 0 : sqlite_error(c->handle, r, err);
+        return r == SQLITE_OK ? 0 : conn_error(c, r, err);
 }
 
 bool sqlite_conn_in_transaction(struct sqlite_conn *c)
@@ -231,7 +241,8 @@ static const char *setup_sql(bool writer)
                         "MEMORY";
 }
 
-int sqlite_conn_open(const char *path, bool writer, struct sqlite_conn **ret, struct err *err)
+int sqlite_conn_open(const char *path, bool writer, _Atomic bool *damaged, struct sqlite_conn **ret,
+                     struct err *err)
 {
         struct sqlite_conn *c = xcalloc(1, sizeof(*c));
         int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_READWRITE |
@@ -239,8 +250,9 @@ int sqlite_conn_open(const char *path, bool writer, struct sqlite_conn **ret, st
         int r = sqlite3_open_v2(path, &c->handle, flags, NULL);
 
         c->db.ops = &ops;
+        c->damaged = damaged;
         if (r != SQLITE_OK) {
-                r = sqlite_error(c->handle, r, err);
+                r = conn_error(c, r, err);
         } else {
                 sqlite3_busy_timeout(c->handle, 5000);
                 r = sqlite_conn_run(c, setup_sql(writer), err);
@@ -265,6 +277,11 @@ void sqlite_conn_close(struct sqlite_conn *c)
         }
         sqlite3_close(c->handle);
         free(c);
+}
+
+sqlite3 *sqlite_conn_handle(struct sqlite_conn *c)
+{
+        return c->handle;
 }
 
 struct db *sqlite_conn_db(struct sqlite_conn *c)

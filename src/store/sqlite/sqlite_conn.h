@@ -3,15 +3,21 @@
 #define BERTH_STORE_SQLITE_CONN_H
 
 #include <sqlite3.h>
+#include <stdatomic.h>
 
 #include "store/db.h"
 
 struct sqlite_conn;
 
-/* Opens (and creates) the file with write-ahead log, full durability and foreign keys. */
-int sqlite_conn_open(const char *path, bool writer, struct sqlite_conn **ret, struct err *err);
+/* Opens (and creates) the file with write-ahead log, full durability and foreign keys. *damaged is
+ * set once SQLite says that the file is damaged; it outlives the connection. NULL: nobody wants to
+ * know.
+ */
+int sqlite_conn_open(const char *path, bool writer, _Atomic bool *damaged, struct sqlite_conn **ret,
+                     struct err *err);
 void sqlite_conn_close(struct sqlite_conn *c);
 struct db *sqlite_conn_db(struct sqlite_conn *c);
+sqlite3 *sqlite_conn_handle(struct sqlite_conn *c);
 
 /* BEGIN, COMMIT and the like; never cached by address. */
 int sqlite_conn_run(struct sqlite_conn *c, const char *sql, struct err *err);

@@ -23,6 +23,7 @@
 #include "base/fault.h"
 #include "store/announce.h"
 #include "store/migrate.h"
+#include "store/sqlite/sqlite_check.h"
 #include "store/sqlite/sqlite_conn.h"
 
 /* How often a queued write looks whether its caller gave up. */
@@ -49,7 +50,9 @@ struct reader {
 struct sqlite_store {
         struct store base;
         char *path;
-        _Atomic bool failing;
+        _Atomic bool failing; /* the last use did not work */
+        _Atomic bool damaged; /* until a whole check finds nothing */
+        bool is_checked;      /* when it was opened */
 
         pthread_mutex_t lock;
         pthread_cond_t work;
@@ -283,7 +286,7 @@ static int take_reader(struct sqlite_store *s, struct reader **ret, struct err *
         pthread_mutex_unlock(&s->readers_lock);
         if (!reader) {
                 reader = xcalloc(1, sizeof(*reader));
-                r = sqlite_conn_open(s->path, false, &reader->conn, err);
+                r = sqlite_conn_open(s->path, false, &s->damaged, &reader->conn, err);
                 if (r < 0) {
                         free(reader);
                         return r;
@@ -321,7 +324,32 @@ static int sqlite_store_read(const struct op *op, struct store *base, store_fn f
 
 static bool sqlite_store_healthy(struct store *base)
 {
-        return !atomic_load(&container_of(base, struct sqlite_store, base)->failing);
+        struct sqlite_store *s = container_of(base, struct sqlite_store, base);
+
+        return !atomic_load(&s->failing) && !atomic_load(&s->damaged);
+}
+
+static bool sqlite_store_is_checked(struct store *base)
+{
+        return container_of(base, struct sqlite_store, base)->is_checked;
+}
+
+static bool sqlite_store_is_damaged(struct store *base)
+{
+        return atomic_load(&container_of(base, struct sqlite_store, base)->damaged);
+}
+
+/* A connection of its own: pages that were read long ago would come from a cache. */
+static int sqlite_store_scrub(const struct op *op, struct store *base, struct err *err)
+{
+        struct sqlite_store *s = container_of(base, struct sqlite_store, base);
+        int r = sqlite_check_tables(s->path, op, err);
+
+        if (r == ERR_CORRUPT)
+                atomic_store(&s->damaged, true);
+        else if (r >= 0)
+                atomic_store(&s->damaged, false);
+        return r;
 }
 
 static void free_store(struct sqlite_store *s)
@@ -358,6 +386,9 @@ static const struct store_ops ops = {
         .read = sqlite_store_read,
         .write = sqlite_store_write,
         .healthy = sqlite_store_healthy,
+        .is_checked = sqlite_store_is_checked,
+        .is_damaged = sqlite_store_is_damaged,
+        .scrub = sqlite_store_scrub,
 };
 
 static int run_migrations(struct sqlite_store *s, struct err *err)
@@ -402,7 +433,9 @@ int sqlite_store_open(const char *path, struct store **ret, struct err *err)
         pthread_mutex_init(&s->lock, NULL);
         pthread_mutex_init(&s->readers_lock, NULL);
         pthread_cond_init(&s->work, NULL);
-        r = sqlite_conn_open(path, true, &s->writer, err);
+        r = sqlite_conn_open(path, true, &s->damaged, &s->writer, err);
+        if (r >= 0)
+                r = sqlite_check_small(s->writer, &s->is_checked, err);
         if (r >= 0)
                 r = run_migrations(s, err);
         if (r >= 0) {

@@ -1,0 +1,101 @@
+#include "store/home.h"
+
+int home_get(struct db *db, struct arena *arena, struct home *ret, struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT node_id, machine, boot_id, device, inode, taken_at "
+                         "FROM database_home WHERE singleton_key = 'home'",
+                         DB_NO_ARGS, &s, err);
+
+        if (r >= 0)
+                r = stmt_step(s, err);
+        if (r < 0)
+                return r;
+        if (r == 0)
+                return err_set(err, ERR_NOT_FOUND, "The database has no home yet");
+        *ret = (struct home){
+                .node_id = stmt_text(s, 0, arena),
+                .machine = stmt_text(s, 1, arena),
+                .boot_id = stmt_text(s, 2, arena),
+                .device = stmt_number(s, 3),
+                .inode = stmt_number(s, 4),
+                .taken_at = stmt_number(s, 5),
+        };
+        return 0;
+}
+
+int home_set(struct db *db, const struct home *row, struct err *err)
+{
+        return db_exec(db,
+                       "INSERT INTO database_home (singleton_key, node_id, machine, boot_id, "
+                       "device, inode, taken_at) VALUES ('home', ?1, ?2, ?3, ?4, ?5, ?6) "
+                       "ON CONFLICT (singleton_key) DO UPDATE SET node_id = ?1, machine = ?2, "
+                       "boot_id = ?3, device = ?4, inode = ?5, taken_at = ?6",
+                       DB_ARGS(DB_T(row->node_id), DB_T(row->machine), DB_T(row->boot_id),
+                               DB_I(row->device), DB_I(row->inode), DB_I(row->taken_at)),
+                       err);
+}
+
+int home_has_work(struct db *db, bool *ret, struct err *err)
+{
+        int64_t n;
+        int r = db_number(db,
+                          "SELECT (SELECT COUNT(*) FROM places WHERE state <> 'gone') + "
+                          "(SELECT COUNT(*) FROM heartbeat_runs WHERE step <> 'done')",
+                          DB_NO_ARGS, &n, err);
+
+        *ret = r >= 0 && n > 0;
+        return r;
+}
+
+/* Their arguments, as many as each takes: the time, the reason, the new node. The ids that
+ * sandboxes have on this machine stay taken: who uses them may live. A snapshot that was being made
+ * is removed from our directory; its sandbox is not ours to thaw. */
+static const struct {
+        size_t n_args;
+        const char *sql;
+} left_behind[] = {
+        { 2, "UPDATE executions SET status = 'lost', is_incomplete = 1, reason = ?2, "
+             "ended_at = ?1, updated_at = ?1 WHERE status = 'starting' OR status = 'running'" },
+        { 2, "UPDATE environment_leases SET status = 'failed', failure_reason = ?2, "
+             "released_at = ?1, updated_at = ?1 WHERE status = 'active' OR status = 'retained'" },
+        { 2, "UPDATE places SET state = CASE WHEN has_world = 1 THEN 'uncertain' ELSE 'gone' END, "
+             "epoch = epoch + 1, note = ?2, policy = 'ephemeral', holder_run_id = NULL, "
+             "request_key = NULL, deadline_at = NULL, next_attempt_at = NULL, updated_at = ?1 "
+             "WHERE state <> 'gone'" },
+        { 3, "UPDATE sandboxes SET node_id = ?3" },
+        { 1, "UPDATE snapshots SET state = 'deleting', updated_at = ?1 WHERE state <> 'ready'" },
+        { 0, "UPDATE company_secret_versions SET status = 'failed', reserved_by = NULL "
+             "WHERE reserved_by IS NOT NULL AND secret_id IN "
+             "(SELECT id FROM company_secrets WHERE provider <> 'local_encrypted')" },
+        { 0, "DELETE FROM company_secrets "
+             "WHERE reserved_by IS NOT NULL AND provider <> 'local_encrypted'" },
+        { 0, "UPDATE issues SET checkout_run_id = NULL WHERE checkout_run_id IN "
+             "(SELECT id FROM heartbeat_runs WHERE step <> 'done')" },
+        { 0, "UPDATE issues SET execution_run_id = NULL, execution_locked_at = NULL "
+             "WHERE execution_run_id IN (SELECT id FROM heartbeat_runs WHERE step <> 'done')" },
+        { 2, "UPDATE agent_wakeup_requests SET status = 'cancelled', error = ?2, "
+             "finished_at = ?1 WHERE status = 'deferred_issue_execution'" },
+        { 2, "UPDATE agent_wakeup_requests SET status = 'cancelled', error = ?2, "
+             "finished_at = ?1 WHERE "
+             "id IN (SELECT wakeup_request_id FROM heartbeat_runs WHERE step <> 'done' "
+             "AND status IN ('queued', 'scheduled_retry', 'running'))" },
+        { 2, "UPDATE heartbeat_runs SET error = ?2, "
+             "error_code = CASE WHEN status = 'running' THEN 'process_lost' ELSE 'cancelled' END, "
+             "status = CASE WHEN status = 'running' THEN 'failed' ELSE 'cancelled' END, "
+             "finished_at = ?1, updated_at = ?1 "
+             "WHERE step <> 'done' AND status IN ('queued', 'scheduled_retry', 'running')" },
+        { 1, "UPDATE heartbeat_runs SET step = 'done', updated_at = ?1 WHERE step <> 'done'" },
+};
+
+int home_leave_work(struct db *db, const char *node_id, const char *reason, int64_t now_us,
+                    struct err *err)
+{
+        const struct db_arg args[] = { DB_I(now_us), DB_T(reason), DB_T(node_id) };
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < ARRAY_LEN(left_behind); i++)
+                r = db_exec(db, left_behind[i].sql, args, left_behind[i].n_args, err);
+        return r < 0 ? r : 0;
+}

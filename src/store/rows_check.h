@@ -1,0 +1,20 @@
+/* What has to be true between rows, beyond what the database itself keeps: for `berth db check`. */
+#ifndef BERTH_STORE_ROWS_CHECK_H
+#define BERTH_STORE_ROWS_CHECK_H
+
+#include "store/db.h"
+
+/* One finding: what is wrong, and with which row. */
+typedef void (*rows_finding_fn)(void *ctx, const char *what, const char *id);
+
+/* The number of findings. */
+int rows_check(struct db *db, rows_finding_fn fn, void *ctx, struct err *err);
+
+/* Ids of rows that have a directory of their own: 1 when `id` is one of `table`. */
+enum rows_kind { ROWS_EXECUTIONS, ROWS_SNAPSHOTS, ROWS_SALVAGES };
+int rows_has(struct db *db, enum rows_kind kind, const char *id, bool *ret, struct err *err);
+/* Those whose directory has to be there. */
+int rows_with_files(struct db *db, enum rows_kind kind, struct arena *arena,
+                    int (*fn)(void *ctx, const char *id), void *ctx, struct err *err);
+
+#endif
