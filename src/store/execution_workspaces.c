@@ -4,7 +4,7 @@
         "id, company_id, project_id, project_workspace_id, source_issue_id, mode, strategy_type, " \
         "name, status, cwd, repo_url, base_ref, branch_name, provider_type, provider_ref, "        \
         "derived_from_execution_workspace_id, last_used_at, opened_at, closed_at, "                \
-        "cleanup_eligible_at, cleanup_reason, metadata, created_at, updated_at"
+        "cleanup_eligible_at, cleanup_reason, metadata, created_at, updated_at, cwd_from"
 
 static void load(struct stmt *s, struct arena *a, struct execution_workspace *row)
 {
@@ -33,6 +33,7 @@ static void load(struct stmt *s, struct arena *a, struct execution_workspace *ro
                 .metadata = stmt_text(s, 21, a),
                 .created_at = stmt_number(s, 22),
                 .updated_at = stmt_number(s, 23),
+                .cwd_from = stmt_text(s, 24, a),
         };
 }
 
@@ -43,7 +44,7 @@ int execution_workspaces_insert(struct db *db, const struct execution_workspace 
                 db,
                 "INSERT INTO execution_workspaces (" COLUMNS
                 ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, "
-                "?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)",
+                "?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)",
                 DB_ARGS(DB_T(row->id), DB_T(row->company_id), DB_T(row->project_id),
                         DB_T(row->project_workspace_id), DB_T(row->source_issue_id),
                         DB_T(row->mode), DB_T(row->strategy_type), DB_T(row->name),
@@ -52,7 +53,7 @@ int execution_workspaces_insert(struct db *db, const struct execution_workspace 
                         DB_T(row->derived_from_id), DB_I(row->last_used_at), DB_I(row->opened_at),
                         DB_TIME(row->closed_at), DB_TIME(row->cleanup_eligible_at),
                         DB_T(row->cleanup_reason), DB_T(row->metadata), DB_I(row->created_at),
-                        DB_I(row->updated_at)),
+                        DB_I(row->updated_at), DB_T(row->cwd_from)),
                 err);
 
         return r < 0 ? r : 0;
@@ -109,14 +110,14 @@ int execution_workspaces_replace(struct db *db, const struct execution_workspace
                        "UPDATE execution_workspaces SET name = ?3, status = ?4, cwd = ?5, "
                        "repo_url = ?6, base_ref = ?7, branch_name = ?8, provider_ref = ?9, "
                        "last_used_at = ?10, closed_at = ?11, cleanup_eligible_at = ?12, "
-                       "cleanup_reason = ?13, metadata = ?14, updated_at = ?15 "
+                       "cleanup_reason = ?13, metadata = ?14, updated_at = ?15, cwd_from = ?16 "
                        "WHERE id = ?1 AND updated_at = ?2",
                        DB_ARGS(DB_T(row->id), DB_I(from_updated_at), DB_T(row->name),
                                DB_T(row->status), DB_T(row->cwd), DB_T(row->repo_url),
                                DB_T(row->base_ref), DB_T(row->branch_name), DB_T(row->provider_ref),
                                DB_I(row->last_used_at), DB_TIME(row->closed_at),
                                DB_TIME(row->cleanup_eligible_at), DB_T(row->cleanup_reason),
-                               DB_T(row->metadata), DB_I(row->updated_at)),
+                               DB_T(row->metadata), DB_I(row->updated_at), DB_T(row->cwd_from)),
                        err);
 }
 

@@ -15,7 +15,12 @@ struct execution_workspace {
         const char *cleanup_reason;
         const char *metadata; /* JSON object or NULL */
         int64_t created_at, updated_at;
+        /* Who named cwd: an agent's id (its configuration did), WORKSPACE_CWD_HOST, or NULL. */
+        const char *cwd_from;
 };
+
+/* Somebody who may decide what runs on this machine. */
+#define WORKSPACE_CWD_HOST "host"
 
 /* NULL members: any. */
 struct execution_workspace_filter {

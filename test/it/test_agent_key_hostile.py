@@ -5,6 +5,7 @@ The table of docs/agent-keys.md, field by field and role by role, is in test_age
 import json
 import unittest
 
+from berthtest import wait_until
 from runtest import HookTest, RunTest
 
 HIRE = r"""
@@ -44,6 +45,48 @@ class EscapeTest(RunTest):
         self.assertIn("HTTP-403", self.log_text(run))
         self.assertEqual(self.daemon.sql("SELECT id FROM agents WHERE name = 'Helper'"), [])
         self.never_ran()
+
+    # What an agent in a sandbox brings home is not where the next agent, on this machine, works.
+    def test_the_next_agent_does_not_work_in_its_directory(self):
+        work, good = self.temp_dir(), self.temp_dir()
+        (good / "build.sh").write_text("echo good\n")
+        local = self.ok("GET", f"/api/companies/{self.acme['id']}/environments?driver=local")[0]["id"]
+        inside = self.agent(self.acme, "Inside", wakes=True, defaultEnvironmentId=self.sandbox()["id"], adapterConfig={
+            "command": "sh", "args": ["-c", f"echo 'id > {self.mark}' > build.sh"], "cwd": str(work)})
+        outside = self.agent(self.acme, "Outside", wakes=True, defaultEnvironmentId=local, adapterConfig={
+            "command": "sh", "args": ["build.sh"], "cwd": str(good)})
+        project = self.as_(inside, "POST", f"/api/companies/{self.acme['id']}/projects", {"name": "P"}).json
+        issue = self.as_(inside, "POST", f"/api/companies/{self.acme['id']}/issues", {
+            "title": "I", "projectId": project["id"], "assigneeAgentId": inside["id"], "status": "todo"}).json
+
+        def over(agent):
+            return [r for r in self.ok("GET", f"/api/companies/{self.acme['id']}/heartbeat-runs?agentId={agent['id']}")
+                    if r["finishedAt"]]
+        wait_until(lambda: over(inside), "the first agent is done")
+        self.assertTrue((work / "build.sh").exists())
+        self.ok("PATCH", f"/api/issues/{issue['id']}", {"assigneeAgentId": outside["id"], "status": "todo"})
+        (run,) = wait_until(lambda: over(outside), "the second agent is done")
+        self.assertEqual((run["status"], self.log_text(run).strip()), ("succeeded", "good"))
+        self.never_ran()
+
+    # Neither by leaving the project whose policy is a sandbox, nor by archiving the workspace that says so.
+    def test_work_is_not_moved_out(self):
+        self.isolated_workspaces()
+        box = self.sandbox()["id"]
+        local = self.ok("GET", f"/api/companies/{self.acme['id']}/environments?driver=local")[0]["id"]
+        ada = self.agent(self.acme, "Ada", wakes=True, defaultEnvironmentId=local, adapterConfig={"command": "true"})
+        project = self.ok("POST", f"/api/companies/{self.acme['id']}/projects", {
+            "name": "P", "executionWorkspacePolicy": {"enabled": True, "environmentId": box}}, status=201)
+        issue = self.ok("POST", f"/api/companies/{self.acme['id']}/issues", {
+            "title": "I", "projectId": project["id"], "assigneeAgentId": ada["id"], "status": "todo"}, status=201)
+        run = wait_until(lambda: next((r for r in self.ok("GET", f"/api/companies/{self.acme['id']}/heartbeat-runs")
+                                       if r["finishedAt"]), None), "the run is over")
+        headers = {"X-Paperclip-Run-Id": run["id"]}
+        self.assert_error(self.req("PATCH", f"/api/issues/{issue['id']}", {"projectId": None}, token=ada["token"],
+                                   headers=headers), 403, contains="projectId")
+        (workspace,) = self.ok("GET", f"/api/companies/{self.acme['id']}/execution-workspaces")
+        self.assert_error(self.req("PATCH", f"/api/execution-workspaces/{workspace['id']}", {"status": "archived"},
+                                   token=ada["token"], headers=headers), 403, contains="status")
 
     # The same with a key, whatever the hire says about its place, and whatever its adapter does of itself.
     def test_hires_outside(self):

@@ -363,6 +363,41 @@ class HostTest(OwnerTest):
         self.own("POST", f"/api/agents/{ada['id']}/wakeup", {"source": "on_demand"}, 202)
         wait_until(flag.exists, "it ran here")
 
+    def test_the_machines_own_network(self):
+        """Its loopback and its abstract sockets are the operator's."""
+        path = f"/api/companies/{self.acme['id']}/environments"
+        body = {"name": "wide", "driver": "sandbox", "config": {"provider": "berth", "network": "host"}}
+        self.assert_error(self.asks("POST", path, body), 403, contains='network "host"')
+        box = self.env()
+        self.assert_error(self.asks("PATCH", f"/api/environments/{box['id']}", {"config": {**box["config"], "network": "host"}}),
+                          403, contains='network "host"')
+        wide = self.as_admin("POST", path, body, 201)
+        self.own("PATCH", f"/api/environments/{wide['id']}", {"name": "still wide"})
+
+    def test_the_directory_of_a_workspace(self):
+        """An agent on this machine works in no directory that an owner named."""
+        bad, good = self.temp_dir(), self.temp_dir()
+        mark = bad / "mark"
+        (bad / "build.sh").write_text(f"id > {mark}\n")
+        (good / "build.sh").write_text("true\n")
+        agent = self.as_admin("POST", self.company_agents(), {
+            "name": "Ada", "defaultEnvironmentId": self.local()["id"],
+            "adapterConfig": {"command": "sh", "args": ["build.sh"], "cwd": str(good)}}, 201)
+        project = self.own("POST", f"/api/companies/{self.acme['id']}/projects", {"name": "P"}, 201)
+        issue = self.own("POST", f"/api/companies/{self.acme['id']}/issues", {
+            "title": "I", "projectId": project["id"], "assigneeAgentId": agent["id"], "status": "todo"}, 201)
+
+        def over(n):
+            runs = [r for r in self.operator("GET", f"/api/companies/{self.acme['id']}/heartbeat-runs") if r["finishedAt"]]
+            return len(runs) >= n and runs
+        self.assertEqual([r["status"] for r in wait_until(lambda: over(1), "the first run is over")], ["succeeded"])
+        (workspace,) = self.own("GET", f"/api/companies/{self.acme['id']}/execution-workspaces")
+        self.own("PATCH", f"/api/execution-workspaces/{workspace['id']}", {"cwd": str(bad)})
+        self.own("PATCH", f"/api/issues/{issue['id']}", {"status": "todo"})
+        self.own("POST", f"/api/agents/{agent['id']}/wakeup", {"payload": {"issueId": issue["id"]}}, 202)
+        wait_until(lambda: over(2), "the second run is over")
+        self.assertFalse(mark.exists())
+
     def test_the_setting(self):
         self.daemon.stop()
         self.daemon.env["BERTH_LOCAL_FOR_OWNERS"] = "1"

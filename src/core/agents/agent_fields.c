@@ -163,6 +163,8 @@ const struct agent_field agent_fields[] = {
         OPEN(FIELD_OF_PROJECT_POLICY, "runtimePolicy"),
         OPEN(FIELD_OF_PROJECT_POLICY, "cleanupPolicy"),
 
+        /* A project's policy says where its issues are worked on. */
+        RULE(FIELD_OF_ISSUE, "projectId", FIELD_ISOLATED),
         RULE(FIELD_OF_ISSUE, "executionWorkspaceId", FIELD_PLACE),
         RULE(FIELD_OF_ISSUE, "executionWorkspacePreference", FIELD_PLACE),
         IN(FIELD_OF_ISSUE, "executionWorkspaceSettings", FIELD_OF_ISSUE_SETTINGS),
@@ -171,6 +173,8 @@ const struct agent_field agent_fields[] = {
         RULE(FIELD_OF_ISSUE_SETTINGS, "environmentId", FIELD_PLACE),
         OPEN(FIELD_OF_ISSUE_SETTINGS, "workspaceStrategy"),
 
+        /* One that is archived says no longer where the work is done. */
+        RULE(FIELD_OF_WORKSPACE, "status", FIELD_BOARD),
         IN(FIELD_OF_WORKSPACE, "metadata", FIELD_OF_WORKSPACE_METADATA),
         IN(FIELD_OF_WORKSPACE, "config", FIELD_OF_WORKSPACE_CONFIG),
         IN(FIELD_OF_WORKSPACE_METADATA, "config", FIELD_OF_WORKSPACE_CONFIG),

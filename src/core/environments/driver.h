@@ -73,6 +73,10 @@ struct driver {
         /* The same in words, said wherever an environment of this kind can be chosen. */
         const char *isolation;
 
+        /* Whether this configuration lets what runs in its places reach services of this machine
+         * that nobody else reaches. NULL: none does. */
+        bool (*reaches_host)(const json_t *config);
+
         /* Check the configuration and say what is wanted. No outside effect. */
         int (*plan)(struct op *op, struct runtime *rt, const struct environment *env,
                     const struct lease_request *req, struct lease_plan *ret, struct err *err);

@@ -155,6 +155,8 @@ static int insert(struct db *db, void *arg, struct err *err)
         int r = guard_create(db, q, err);
 
         if (r >= 0)
+                r = host_use_check_config(q->rt, q->op->actor, env->driver, NULL, q->config, err);
+        if (r >= 0)
                 r = environment_check_fields(db, q->op, q->rt, NULL, env->driver, env->status,
                                              q->config, err);
         if (r < 0)

@@ -175,6 +175,17 @@ static int guard_references(struct db *db, const struct update *u, struct err *e
                 env, &refs, archives ? "archived" : "changed to a kind that is not isolated", err);
 }
 
+static int check_reach(const struct update *u, struct err *err)
+{
+        const char *had = u->before.config;
+        CLEAN(json_decrefp) json_t *before = NULL;
+        int r = json_parse(had, strlen(had), &before, err);
+
+        return r < 0 ? r
+                     : host_use_check_config(u->rt, u->op->actor, u->env.driver, before, u->stored,
+                                             err);
+}
+
 /* The row, its secrets and their bindings change together or not at all. */
 static int write_row(struct db *db, void *arg, struct err *err)
 {
@@ -187,6 +198,8 @@ static int write_row(struct db *db, void *arg, struct err *err)
                 r = host_use_check(u->rt, u->op->actor, u->before.driver, err);
         if (r >= 0)
                 r = host_use_check(u->rt, u->op->actor, env->driver, err);
+        if (r >= 0 && u->stored)
+                r = check_reach(u, err);
         if (r >= 0)
                 r = environment_check_fields(db, u->op, u->rt, &u->before, env->driver, env->status,
                                              u->stored, err);

@@ -4,11 +4,32 @@
 #include "core/environments/driver.h"
 #include "core/environments/env_default.h"
 
+bool host_use_may(const struct runtime *rt, const struct actor *actor)
+{
+        return actor->type == ACTOR_SYSTEM ||
+               (actor->type == ACTOR_BOARD &&
+                (actor->is_instance_admin || rt->settings.local_for_owners));
+}
+
+int host_use_check_config(const struct runtime *rt, const struct actor *actor, const char *driver,
+                          const json_t *before, const json_t *config, struct err *err)
+{
+        const struct driver *d = driver_lookup(rt, driver);
+
+        if (!d || !d->reaches_host || !d->reaches_host(config) ||
+            (before && d->reaches_host(before)) || host_use_may(rt, actor))
+                return 0;
+        return err_set(err, ERR_FORBIDDEN,
+                       "network \"host\" reaches what listens on this machine only, which takes an "
+                       "instance admin. Use \"allowlist\"; or the operator lets owners use it with "
+                       "local_for_owners = true (berth.toml(5)).");
+}
+
 int host_use_check(const struct runtime *rt, const struct actor *actor, const char *driver,
                    struct err *err)
 {
         if (!driver_runs_on_host(rt, driver) || actor->type != ACTOR_BOARD ||
-            actor->is_instance_admin || rt->settings.local_for_owners)
+            host_use_may(rt, actor))
                 return 0;
         return err_set(err, ERR_FORBIDDEN,
                        "Environments of the kind \"%s\" run commands on this machine, as the user "

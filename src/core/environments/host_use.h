@@ -18,6 +18,7 @@
 #ifndef BERTH_CORE_HOST_USE_H
 #define BERTH_CORE_HOST_USE_H
 
+#include "codec/json.h"
 #include "core/access/access.h"
 #include "store/agents.h"
 #include "store/environments.h"
@@ -26,6 +27,14 @@
  * of the board, may not decide what. Any thread, no database. */
 int host_use_check(const struct runtime *rt, const struct actor *actor, const char *driver,
                    struct err *err);
+
+/* Whether the actor may decide what runs on this machine. */
+bool host_use_may(const struct runtime *rt, const struct actor *actor);
+
+/* ERR_FORBIDDEN when a configuration lets what runs in it reach this machine's own services, which
+ * is for those who may use the machine. `before`: as it was; NULL: it is new. */
+int host_use_check_config(const struct runtime *rt, const struct actor *actor, const char *driver,
+                          const json_t *before, const json_t *config, struct err *err);
 
 /* The same about what an agent will run from now on. `before`: as it was; NULL: it is new. */
 int host_use_check_agent(struct db *db, struct runtime *rt, const struct op *op,

@@ -269,6 +269,40 @@ static int check_place(struct db *db, struct runtime *rt, const struct op *op,
         return r < 0 ? r : agent_fields_check(db, op, &fields, NULL, err);
 }
 
+/* A project's policy says where an issue is worked on; without one its agent does. Neither may lead
+ * out of an isolated place by an agent's key. */
+static int check_moved(struct db *db, struct runtime *rt, const struct op *op,
+                       const struct issue *before, const struct issue *i, struct err *err)
+{
+        CLEAN(json_decrefp) json_t *was = json_pack("{s:s?}", "projectId", before->project_id);
+        CLEAN(json_decrefp) json_t *is = json_pack("{s:s?}", "projectId", i->project_id);
+        struct field_change fields = { .of = FIELD_OF_ISSUE, .before = was, .after = is };
+        CLEAN(json_decrefp) json_t *policy = NULL;
+        struct project project = { 0 };
+        struct agent agent;
+        const char *id;
+        int r = 0;
+
+        if (op->actor->type != ACTOR_AGENT || same(before->project_id, i->project_id))
+                return 0;
+        if (i->project_id)
+                r = projects_get(db, i->project_id, op->arena, &project, err);
+        if (r >= 0 && project.execution_workspace_policy)
+                r = json_parse(project.execution_workspace_policy,
+                               strlen(project.execution_workspace_policy), &policy, err);
+        if (r >= 0 && i->assignee_agent_id) {
+                r = agents_get(db, i->assignee_agent_id, op->arena, &agent, err);
+                if (r >= 0)
+                        r = agent_place_is_isolated(db, rt, op->arena, &agent, &fields.is_isolated,
+                                                    err);
+        }
+        id = json_get_string(policy, "environmentId");
+        if (r >= 0 && id && fields.is_isolated)
+                r = agent_environment_is_isolated(db, rt, op->arena, i->company_id, id,
+                                                  &fields.is_isolated, err);
+        return r < 0 ? r : agent_fields_check(db, op, &fields, NULL, err);
+}
+
 int issue_check_relations(struct db *db, struct runtime *rt, const struct op *op,
                           const struct issue *before, const struct issue *i,
                           const struct issue_change *change, struct err *err)
@@ -279,6 +313,8 @@ int issue_check_relations(struct db *db, struct runtime *rt, const struct op *op
 
         if (!before || !same(before->project_id, i->project_id))
                 r = check_project(db, op, i, err);
+        if (r >= 0 && before)
+                r = check_moved(db, rt, op, before, i, err);
         if (r >= 0 && (!before || !same(before->parent_id, i->parent_id)))
                 r = check_parent(db, op, i, err);
         json_array_foreach(change->blocked_by, at, item)

@@ -107,8 +107,9 @@ static const char *agent_home(struct run_task *t)
         return arena_printf(t->op->arena, "%s/" AGENTS_DIR "/%s", t->rt->data_dir, t->agent.id);
 }
 
-/* The one of the workspace, else the one that the agent's configuration names. Both are the
- * board's to set: nothing of it comes from the run's context, which agents have a part in. */
+/* The one of the workspace, as far as it counts here (judge_directory() in run_select.c), else the
+ * one that the agent's configuration names. Nothing of it comes from the run's context, which
+ * agents have a part in. */
 static const char *find_directory(struct run_task *t, const char **ret_source)
 {
         const char *cwd = arena_strtrim(t->op->arena, t->choice.workspace.cwd);

@@ -299,7 +299,16 @@ static int sandbox_prepare_exec(struct op *op, struct runtime *rt,
                        "providers.");
 }
 
+/* Loopback, and abstract Unix sockets, are those of the machine. */
+static bool sandbox_reaches_host(const json_t *config)
+{
+        const char *network = json_get_string(config, "network");
+
+        return network && streq(network, "host");
+}
+
 const struct driver driver_sandbox = {
+        .reaches_host = sandbox_reaches_host,
         .key = "sandbox",
         .isolated = true,
         .isolation = "isolated from this machine and from other places",

@@ -7,6 +7,7 @@
 #include "core/access/audit.h"
 #include "core/agents/agent_fields.h"
 #include "core/environments/env_select.h"
+#include "core/environments/host_use.h"
 
 #define ARCHIVED "archived"
 
@@ -310,8 +311,10 @@ static int check_fields(struct db *db, const struct update *u,
         json_t *given = json_object_get(u->body, "metadata");
         CLEAN(json_decrefp) json_t *had = execution_workspace_config(from->metadata);
         CLEAN(json_decrefp) json_t *has = execution_workspace_config(to->metadata);
-        CLEAN(json_decrefp) json_t *was = json_pack("{s:s?}", "cwd", from->cwd);
-        CLEAN(json_decrefp) json_t *is = json_pack("{s:s?}", "cwd", to->cwd);
+        CLEAN(json_decrefp)
+        json_t *was = json_pack("{s:s?, s:s}", "cwd", from->cwd, "status", from->status);
+        CLEAN(json_decrefp)
+        json_t *is = json_pack("{s:s?, s:s}", "cwd", to->cwd, "status", to->status);
         struct field_change change = { .of = FIELD_OF_WORKSPACE, .before = was, .after = is };
         const char *id = json_get_string(has, "environmentId");
         const char *old = json_get_string(had, "environmentId");
@@ -365,6 +368,8 @@ static int write_update(struct db *db, void *arg, struct err *err)
         r = check_fields(db, u, &q->row, &to, err);
         if (r < 0)
                 return r;
+        if (to.cwd && !(q->row.cwd && streq(q->row.cwd, to.cwd)))
+                to.cwd_from = host_use_may(u->rt, q->op->actor) ? WORKSPACE_CWD_HOST : NULL;
         to.updated_at = clock_now_us();
         closes = streq(to.status, ARCHIVED) && !streq(q->row.status, ARCHIVED);
         if (closes)
