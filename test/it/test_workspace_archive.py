@@ -81,6 +81,7 @@ class ShellTest(ArchiveCase):
         """What our scripts are run with in a lease about which the provider says this."""
         cwd, local = self.provider.dir / f"work{number}", self.temp_dir()
         cwd.mkdir()
+        os.chown(cwd, self.provider.dir.stat().st_uid, -1)  # the worker's user
         (local / "file").write_text("x")
         self.provider.behave(AcquireLease={"more": {"metadata": {"remoteCwd": str(cwd), **metadata}}})
         self.held = self.take(self.sandbox(f"box {number}"))
