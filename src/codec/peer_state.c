@@ -183,7 +183,8 @@ static const struct {
         [F_STATE] = { "state", 1, BOX_RUNNING, BOX_ENDED },
         [F_SIGNAL] = { "signal", 1, 0, 64 },
         [F_ENDING] = { "set of flags", 1, 0,
-                       BOX_EXIT_TIMED_OUT | BOX_EXIT_STOPPED | BOX_EXIT_INCOMPLETE },
+                       BOX_EXIT_TIMED_OUT | BOX_EXIT_STOPPED | BOX_EXIT_INCOMPLETE |
+                               BOX_EXIT_OUTPUT },
         [F_REASON] = { "reason", 1, TUNNEL_RESET_PEER, TUNNEL_RESET_LIMIT },
 };
 

@@ -158,7 +158,7 @@ class ExecTest(HostileTest):
             "kill method 4": Break(bp.START, lambda link, c: hb.started(c, kill=4)),
             "exit code": Break(bp.ACK, lambda link, c: hb.exited(c, code=-2)),
             "signal": Break(bp.ACK, lambda link, c: hb.exited(c, signal=65)),
-            "exit flags": Break(bp.ACK, lambda link, c: hb.exited(c, flags=8)),
+            "exit flags": Break(bp.ACK, lambda link, c: hb.exited(c, flags=16)),
             "a state that does not exist": Break(bp.LIST, lambda link, c: hb.state(0, bytes(16), 3)),
             "another version": Break(bp.HELLO, lambda link, c: hb.welcome(version=2)),
             "kill method of WELCOME": Break(bp.HELLO, lambda link, c: hb.welcome(kill=0)),

@@ -61,6 +61,8 @@ def run(params, env):
             return json.loads(lines.readline())
     given = {"input": params["stdin"].encode()} if "stdin" in params else {"stdin": subprocess.DEVNULL}
     cwd = params.get("cwd") or params["lease"]["metadata"]["remoteCwd"]
+    if cwd == "/work":  # what provider.py says of a workspace that it did not make
+        cwd = params["lease"]["metadata"].get("remoteCwd", "/")
     timed_out = False
     try:
         done = subprocess.run([params["command"], *params.get("args", [])], cwd=cwd, capture_output=True,
@@ -104,7 +106,6 @@ def sync(params):
 provider.METHODS += ["environmentSyncIn", "environmentSyncOut"]
 provider.DO.update({
     "environmentAcquireLease": acquire,
-    "environmentRealizeWorkspace": lambda p: {"cwd": p["lease"]["metadata"].get("remoteCwd", "/")},
     "environmentReleaseLease": remove,
     "environmentDestroyLease": remove,
     "environmentExecute": execute,
