@@ -146,6 +146,22 @@ static void timeline(struct jw *w, const struct run *r)
         jw_object_end(w);
 }
 
+/* Of one that could not be prepared yet. */
+static void waiting(struct jw *w, const struct run *r)
+{
+        if (!r->waiting_reason) {
+                jw_knull(w, "waiting");
+                return;
+        }
+        jw_key(w, "waiting");
+        jw_object(w);
+        jw_kstring(w, "reason", r->waiting_reason);
+        jw_ktime(w, "since", r->waiting_since);
+        jw_ktime(w, "nextTryAt", r->next_try_at);
+        jw_kint(w, "failures", r->prepare_failures);
+        jw_object_end(w);
+}
+
 static void members(struct jw *w, const struct run *r, bool full)
 {
         jw_kstring(w, "id", r->id);
@@ -167,6 +183,7 @@ static void members(struct jw *w, const struct run *r, bool full)
         jw_ktime(w, "createdAt", r->created_at);
         jw_ktime(w, "updatedAt", r->updated_at);
         jw_kstring(w, "step", r->step);
+        waiting(w, r);
         jw_kstring(w, "issueId", r->issue_id);
         jw_kstring(w, "taskKey", r->task_key);
         jw_kstring(w, "environmentId", r->environment_id);

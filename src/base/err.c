@@ -10,27 +10,27 @@
 #undef err_wrap
 
 static const struct err_info table[] = {
-        [-ERR_INTERNAL] = { "internal", 500, 1, true },
-        [-ERR_INVALID] = { "invalid", 400, 1, false },
-        [-ERR_UNAUTHORIZED] = { "unauthorized", 401, 4, false },
-        [-ERR_FORBIDDEN] = { "forbidden", 403, 4, false },
-        [-ERR_NOT_FOUND] = { "not_found", 404, 5, false },
-        [-ERR_CONFLICT] = { "conflict", 409, 1, false },
-        [-ERR_TOO_LARGE] = { "too_large", 413, 1, false },
-        [-ERR_UNPROCESSABLE] = { "unprocessable", 422, 1, false },
-        [-ERR_PROVIDER] = { "provider", 502, 1, false },
-        [-ERR_BUSY] = { "busy", 503, 1, false },
-        [-ERR_TIMEOUT] = { "timeout", 504, 1, false },
-        [-ERR_CANCELLED] = { "cancelled", 503, 1, false },
-        [-ERR_NOT_IMPLEMENTED] = { "not_implemented", 501, 1, false },
-        [-ERR_IO] = { "io", 503, 1, true },
-        [-ERR_CORRUPT] = { "corrupt", 500, 1, true },
-        [-ERR_VERSION] = { "version", 500, 1, true },
-        [-ERR_LOCKED] = { "locked", 409, 1, false },
-        [-ERR_USAGE] = { "usage", 400, 2, false },
-        [-ERR_UNREACHABLE] = { "unreachable", 502, 3, false },
-        [-ERR_UNCERTAIN] = { "uncertain", 502, 1, false },
-        [-ERR_THROTTLED] = { "throttled", 429, 1, false },
+        [-ERR_INTERNAL] = { "internal", 500, 1, true, false },
+        [-ERR_INVALID] = { "invalid", 400, 1, false, false },
+        [-ERR_UNAUTHORIZED] = { "unauthorized", 401, 4, false, false },
+        [-ERR_FORBIDDEN] = { "forbidden", 403, 4, false, false },
+        [-ERR_NOT_FOUND] = { "not_found", 404, 5, false, false },
+        [-ERR_CONFLICT] = { "conflict", 409, 1, false, true },
+        [-ERR_TOO_LARGE] = { "too_large", 413, 1, false, false },
+        [-ERR_UNPROCESSABLE] = { "unprocessable", 422, 1, false, false },
+        [-ERR_PROVIDER] = { "provider", 502, 1, false, false },
+        [-ERR_BUSY] = { "busy", 503, 1, false, true },
+        [-ERR_TIMEOUT] = { "timeout", 504, 1, false, true },
+        [-ERR_CANCELLED] = { "cancelled", 503, 1, false, true },
+        [-ERR_NOT_IMPLEMENTED] = { "not_implemented", 501, 1, false, false },
+        [-ERR_IO] = { "io", 503, 1, true, true },
+        [-ERR_CORRUPT] = { "corrupt", 500, 1, true, false },
+        [-ERR_VERSION] = { "version", 500, 1, true, false },
+        [-ERR_LOCKED] = { "locked", 409, 1, false, true },
+        [-ERR_USAGE] = { "usage", 400, 2, false, false },
+        [-ERR_UNREACHABLE] = { "unreachable", 502, 3, false, true },
+        [-ERR_UNCERTAIN] = { "uncertain", 502, 1, false, true },
+        [-ERR_THROTTLED] = { "throttled", 429, 1, false, true },
 };
 
 void err_done(struct err *err)
@@ -45,6 +45,7 @@ void err_clear(struct err *err)
                 return;
         err_done(err);
         err->code = 0;
+        err->is_transient = false;
         err->msg[0] = '\0';
 }
 
@@ -89,7 +90,20 @@ int err_set(struct err *err, int code, const char *fmt, ...)
         va_end(ap);
         err_done(err);
         err->code = code;
+        err->is_transient = err_info(code)->is_transient;
         return code;
+}
+
+/* What the machine lacks for the moment. */
+static bool is_want(int errno_value)
+{
+        static const int wants[] = { ENOSPC, EDQUOT, EIO,    EROFS,   EMFILE,
+                                     ENFILE, ENOMEM, EAGAIN, ENOBUFS, EBUSY };
+
+        for (size_t i = 0; i < ARRAY_LEN(wants); i++)
+                if (wants[i] == errno_value)
+                        return true;
+        return false;
 }
 
 static int code_of_errno(int code, int errno_value)
@@ -118,6 +132,8 @@ int err_sys(struct err *err, int code, int errno_value, const char *fmt, ...)
         va_end(ap);
         err_done(err);
         err->code = code;
+        err->is_transient =
+                is_want(errno_value) || (code != ERR_IO && err_info(code)->is_transient);
         used = strlen(err->msg);
         if (snprintf(err->msg + used, sizeof(err->msg) - used, ": %s", strerror(errno_value)) >=
             (int)(sizeof(err->msg) - used))
@@ -134,6 +150,8 @@ int err_wrap(struct err *err, int code, const char *fmt, ...)
         if (!err)
                 return code;
         memcpy(inner, err->msg, sizeof(inner));
+        if (!err->code)
+                err->is_transient = err_info(code)->is_transient;
         err->code = code;
         va_start(ap, fmt);
         format(err, fmt, ap);
@@ -145,6 +163,12 @@ int err_wrap(struct err *err, int code, const char *fmt, ...)
             (int)(sizeof(err->msg) - used))
                 trim_partial_utf8(err->msg);
         return code;
+}
+
+void err_mark_transient(struct err *err)
+{
+        if (err)
+                err->is_transient = true;
 }
 
 void err_details(struct err *err, char *take_json)

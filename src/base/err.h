@@ -5,8 +5,10 @@
  * code, so that a failure is one statement: `return err_set(err, ERR_NOT_FOUND, "Lease not
  * found");`
  *
- * One table (err.c) maps a code to an HTTP status, a process exit status and a log level. Lower
- * layers do not log; whoever handles an error logs it once. No secret enters a message.
+ * One table (err.c) maps a code to an HTTP status, a process exit status and a log level, and says
+ * whether the same attempt may succeed later although nobody changes anything: an error is
+ * transient by its code, or by the errno that caused it. Lower layers do not log; whoever handles
+ * an error logs it once. No secret enters a message.
  *
  * A struct err on the stack starts as {0} and owns `details`; use CLEAN(err_done).
  *
@@ -35,15 +37,16 @@ enum err_code {
         ERR_VERSION = -16,         /* stored by a newer version */
         ERR_LOCKED = -17,          /* somebody else holds the thing */
         ERR_USAGE = -18,           /* wrong command line */
-        ERR_UNREACHABLE = -19,     /* the daemon does not answer */
+        ERR_UNREACHABLE = -19,     /* the other end does not answer, and has done nothing: 502 */
         ERR_UNCERTAIN = -20,       /* an outside effect may or may not have happened */
         ERR_THROTTLED = -21,       /* somebody else asks us to slow down: 429 */
 };
 
 struct err {
         int code;
-        char msg[1024]; /* UTF-8; cut at a character boundary when longer */
-        char *details;  /* JSON text for the error body, or NULL; owned */
+        bool is_transient; /* the table's word on the code, unless the cause is known better */
+        char msg[1024];    /* UTF-8; cut at a character boundary when longer */
+        char *details;     /* JSON text for the error body, or NULL; owned */
 };
 
 struct err_info {
@@ -51,6 +54,7 @@ struct err_info {
         int http_status;
         int exit_status;
         bool is_our_fault; /* log as error rather than as a caller's mistake */
+        bool is_transient; /* trying again later may help */
 };
 
 void err_done(struct err *err);
@@ -61,10 +65,13 @@ void err_clear(struct err *err);
  */
 int err_set(struct err *err, int code, const char *fmt, ...) PRINTF(3, 4);
 
-/* As err_set(), with ": <strerror(errno_value)>" appended. ENOSPC, EDQUOT and EIO become ERR_IO. */
+/* As err_set(), with ": <strerror(errno_value)>" appended. ENOSPC, EDQUOT and EIO become ERR_IO. An
+ * errno of a want (room, descriptors, memory) makes any code transient; another one makes ERR_IO
+ * permanent, for a directory that may not be written stays so. */
 int err_sys(struct err *err, int code, int errno_value, const char *fmt, ...) PRINTF(4, 5);
 
-/* Put "<text>: " in front of the message that is there already; keeps the details; returns code. */
+/* Put "<text>: " in front of the message that is there already; keeps the details, and whether it
+ * is transient; returns code. */
 int err_wrap(struct err *err, int code, const char *fmt, ...) PRINTF(3, 4);
 
 /* The analysers look at one file at a time and would follow paths on which these return 0. They see
@@ -89,6 +96,9 @@ int err_wrap(struct err *err, int code, const char *fmt, ...) PRINTF(3, 4);
                 err_code_;                                                                         \
         })
 #endif
+
+/* Whoever made the error knows that it may pass, whatever its code says. err may be NULL. */
+void err_mark_transient(struct err *err);
 
 /* Attach JSON text (heap, taken) to be sent as `details`. */
 void err_details(struct err *err, char *take_json);

@@ -98,7 +98,7 @@ static void on_closed(void *ctx, const char *why, bool is_breach)
 
         a->link = NULL;
         if (!a->over)
-                finish(a, err_set(a->err, ERR_PROVIDER, "the box went away: %s", why));
+                finish(a, err_set(a->err, ERR_UNREACHABLE, "the box went away: %s", why));
 }
 
 static const struct box_link_events events = {
@@ -116,7 +116,7 @@ static void look(uv_timer_t *timer)
         int r = op_check(a->op, a->err);
 
         if (r >= 0 && clock_mono_ms() > a->until_ms)
-                r = err_set(a->err, ERR_PROVIDER, "the box does not answer");
+                r = err_set(a->err, ERR_UNREACHABLE, "the box does not answer");
         if (r < 0)
                 finish(a, r);
 }

@@ -256,7 +256,7 @@ static int run_box(struct box *b, int done_pipe)
         if (out < 0 || setup_null_streams() < 0)
                 return 1;
         if (set_up(b, &err) < 0) {
-                snprintf(text, sizeof(text), "error %s\n", err.msg);
+                snprintf(text, sizeof(text), "error %s%s\n", box_not_now(&err), err.msg);
                 answer(out, text);
                 return 1;
         }
@@ -288,7 +288,7 @@ int main(int argc, char **argv)
         pid_t child;
 
         if (parse_args(&box, argc, argv, &err) < 0) {
-                printf("error %s\n", err.msg);
+                printf("error %s%s\n", box_not_now(&err), err.msg);
                 fputs(usage, stderr);
                 return 2;
         }

@@ -146,7 +146,7 @@ static int inner_main(struct box *b, int go, int word)
         s->pid = w.pid;
         s->report.idmapped = w.idmapped;
         if (become_pid_1(b, go, &err) < 0) {
-                buf_appendf(&text, "error %s\n", err.msg);
+                buf_appendf(&text, "error %s%s\n", box_not_now(&err), err.msg);
                 say(word, buf_str(&text));
                 return 1;
         }

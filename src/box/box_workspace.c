@@ -211,7 +211,7 @@ int workspace_main(struct sandbox *s, const struct workspace_args *args)
         w.proc_fd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
         r = work(&w, &err);
         if (r < 0)
-                printf("error %s\n", err.msg);
+                printf("error %s%s\n", box_not_now(&err), err.msg);
         else
                 puts("done");
         fflush(stdout); /* a sanitizer has its last word before exit() flushes, and it fails in here

@@ -8,6 +8,7 @@
 #include <signal.h>
 
 #include "base/fd.h"
+#include "codec/frame.h"
 #include "rt/proc.h"
 
 #define LAUNCH_TIMEOUT_MS 10000
@@ -76,6 +77,18 @@ int launch_spawn(struct op *op, const char *program, const char *const *argv, in
         return r;
 }
 
+int launch_refused(const char *word, int code, const char *what, struct err *err)
+{
+        const char *text = word + (str_starts(word, "error ") ? strlen("error ") : 0);
+        bool not_now = str_starts(text, BOX_NOT_NOW);
+
+        text += not_now ? strlen(BOX_NOT_NOW) : 0;
+        (void)err_set(err, code, "%s%.*s", what, (int)strcspn(text, "\n"), text);
+        if (not_now)
+                err_mark_transient(err);
+        return code;
+}
+
 int box_launch(struct op *op, const char *program, const char *dir, const char *id, struct err *err)
 {
         const char *argv[] = { "berth-box", "--dir", dir, "--id", id, NULL };
@@ -95,8 +108,6 @@ int box_launch(struct op *op, const char *program, const char *dir, const char *
                 if (!strstr(buf_str(&line), "another box"))
                         break;
         }
-        if (line.len > 0 && line.data[line.len - 1] == '\n')
-                line.data[line.len - 1] = '\0';
-        return err_set(err, ERR_PROVIDER, "the supervisor did not start: %s",
-                       line.len ? buf_str(&line) : "no word from it");
+        return launch_refused(line.len ? buf_str(&line) : "no word from it", ERR_PROVIDER,
+                              "the supervisor did not start: ", err);
 }

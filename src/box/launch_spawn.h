@@ -15,4 +15,8 @@ int launch_spawn(struct op *op, const char *program, const char *const *argv, in
  * is gone. */
 unsigned long long launch_start_time(const char *stat_path);
 
+/* What the program said when it refused: the text after "error ", up to the end of the line, behind
+ * `what`. Transient when it says so (BOX_NOT_NOW). Returns code. */
+int launch_refused(const char *word, int code, const char *what, struct err *err);
+
 #endif

@@ -291,7 +291,7 @@ int mux_connect(struct mux *m, const char *box_id, int *ret_fd, struct err *err)
         int fds[2];
 
         if (m->closed || m->n_streams >= MUX_MAX_STREAMS || !frame_uuid_bytes(box_id, open.id))
-                return err_set(err, ERR_PROVIDER, "the host cannot be reached now");
+                return err_set(err, ERR_UNREACHABLE, "the host cannot be reached now");
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) < 0)
                 return err_sys(err, ERR_PROVIDER, errno, "socketpair");
         s = xcalloc(1, sizeof(*s));

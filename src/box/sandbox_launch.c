@@ -53,9 +53,7 @@ static int refused(const struct buf *word, struct err *err)
                 return err_set(err, ERR_LOCKED, "a sandbox runs there already");
         if (!str_starts(text, "error "))
                 return err_set(err, ERR_PROVIDER, "the sandbox did not start: no word from it");
-        text += strlen("error ");
-        return err_set(err, ERR_PROVIDER, "the sandbox did not start: %.*s",
-                       (int)strcspn(text, "\n"), text);
+        return launch_refused(text, ERR_PROVIDER, "the sandbox did not start: ", err);
 }
 
 int sandbox_launch(struct op *op, const char *program, const char *dir, const char *id,
@@ -99,11 +97,12 @@ static int workspace_work(struct op *op, const char *program, const char *const 
         if (str_starts(text, "done\n"))
                 return 0;
         text += str_starts(text, "error ") ? strlen("error ") : 0;
-        return err_set(err,
-                       str_starts(text, "no sandbox runs") || str_starts(text, "the sandbox has")
-                               ? ERR_NOT_FOUND
-                               : ERR_PROVIDER,
-                       "%.*s", (int)strcspn(text, "\n"), *text ? text : "no word from berth-box");
+        return launch_refused(*text ? text : "no word from berth-box",
+                              str_starts(text, "no sandbox runs") ||
+                                              str_starts(text, "the sandbox has")
+                                      ? ERR_NOT_FOUND
+                                      : ERR_PROVIDER,
+                              "", err);
 }
 
 int sandbox_workspace_show(struct op *op, const char *program, const struct sandbox_spec *spec,

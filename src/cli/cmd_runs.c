@@ -184,6 +184,12 @@ static int run_show(struct cli *c, const struct args *a, struct err *err)
                           cli_printf(c, "%s %s", cli_text(run, "issueIdentifier"),
                                      cli_text(run, "issueTitle")));
         object_print_more(c, run, end, ARRAY_LEN(end));
+        if (json_is_object(json_object_get(run, "waiting"))) {
+                out_label("Waiting", COLUMN_TEXT,
+                          cli_text(json_object_get(run, "waiting"), "reason"));
+                out_label("Next try", COLUMN_TIME,
+                          cli_text(json_object_get(run, "waiting"), "nextTryAt"));
+        }
         if (*cli_text(run, "environmentId"))
                 out_label("Environment", COLUMN_ID,
                           cli_named(c, "/api/environments", cli_text(run, "environmentId")));

@@ -95,6 +95,9 @@ enum {
         BOX_ERR_IN_USE = 11,
 };
 
+/* What a box that cannot be made says after "error ", when that may pass. */
+#define BOX_NOT_NOW "not now: "
+
 struct frame_header {
         uint32_t len;
         uint8_t type;

@@ -59,8 +59,9 @@ struct settings {
         int64_t salvage_ttl_ms;
         bool salvage_ttl_is_set;   /* by the operator: then it counts for salvages nobody saw too */
         int64_t run_log_max_bytes; /* 0: as much as there is */
-        int64_t live_ping_ms;      /* between two signs of life on event streams */
-        int64_t ssh_timeout_ms;    /* what a login to an ssh host may take */
+        int64_t run_prepare_timeout_ms;            /* for how long preparing a run is tried again */
+        int64_t live_ping_ms;                      /* between two signs of life on event streams */
+        int64_t ssh_timeout_ms;                    /* what a login to an ssh host may take */
         int64_t restore_max_files, restore_max_mb; /* what one restore may bring home */
         /* Output of commands on this machine's disk: of one, of all of a place (MiB), and what
          * happens at the limit. */

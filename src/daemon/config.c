@@ -362,6 +362,10 @@ static void load_limits(struct loader *l, struct settings *s)
         s->close_timeout_ms =
                 number(l, (struct source){ "close_timeout_ms", "BERTH_CLOSE_TIMEOUT_MS", NULL },
                        60000, 10, 3600000);
+        s->run_prepare_timeout_ms = number(
+                l,
+                (struct source){ "run_prepare_timeout_ms", "BERTH_RUN_PREPARE_TIMEOUT_MS", NULL },
+                3600000, 0, INT64_C(31622400000));
         s->workspace_timeout_ms = number(
                 l, (struct source){ "workspace_timeout_ms", "BERTH_WORKSPACE_TIMEOUT_MS", NULL },
                 3600000, 100, 86400000);

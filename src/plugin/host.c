@@ -304,6 +304,7 @@ int plugin_call_begin(struct plugin_host *host, const struct plugin_call *call, 
                 r = err_set(err, ERR_PROVIDER, "No worker registered for plugin \"%s\"",
                             call->plugin_id);
                 err_details(err, xstrdup("{\"code\":-32000}"));
+                err_mark_transient(err);
                 return r;
         }
         r = rpc_begin(w, call, done, done_ctx, ret_id, err);

@@ -55,6 +55,7 @@ struct worker_spec {
         const char *const *extra_reads; /* more paths it may read; NULL-terminated, may be NULL */
         const char *copies;        /* a directory for those that its user has to get a copy of */
         const char *const *probes; /* instead of running it: confine_argv(); NULL: none */
+        bool keep_trying; /* a first start that fails counts as a crash: it is not the last */
 };
 
 /* How long things may take, in milliseconds; 0 stands for the value in the comment. */
@@ -115,8 +116,9 @@ int plugin_host_new(const struct plugin_host_config *config, struct plugin_host 
 /* Kill what is left and free. Nobody uses the host any more. */
 void plugin_host_free(struct plugin_host *host);
 
-/* Operation: start (or restart) a worker and wait until it is initialized. One that fails here is
- * not started again by itself. */
+/* Operation: start (or restart) a worker and wait until it is initialized, or its first start has
+ * failed. One that fails here is not started again by itself, unless the spec says so: then the
+ * error is of the first start, and plugin_host_view() tells whether it was given up. */
 int plugin_host_start(struct op *op, struct plugin_host *host, const struct worker_spec *spec,
                       struct err *err);
 /* Operation: let running calls end within a bound, then shutdown, SIGTERM, SIGKILL. A worker that

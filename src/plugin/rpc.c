@@ -15,6 +15,8 @@
 static int fail(struct err *err, int code, int64_t rpc_code, const char *text)
 {
         (void)err_set(err, code, "%s", text);
+        if (rpc_code == RPC_WORKER_UNAVAILABLE)
+                err_mark_transient(err);
         err_details(err, xasprintf("{\"code\":%lld}", (long long)rpc_code));
         return code;
 }

@@ -1,11 +1,15 @@
 /* The life of one worker, on its own thread: start, initialize, serve, and again after a crash.
  *
  *   starting ── initialize answered ──► running ── process ends ──► backoff ── pause ──► starting
- *      │ fails the first time              │ stop                      │ budget spent
+ *      │ fails the first time *            │ stop                      │ budget spent
  *      ▼                                   ▼                           ▼
  *   crashed                             stopping ──► stopped        crashed
  *
- * A crash counts as one in a row unless the process ran for a stable minute before it. */
+ * A crash counts as one in a row unless the process ran for a stable minute before it.
+ *
+ * (*) of a plugin that somebody installs, enables or changes just now, and who is told. One that
+ * ran before is started with the daemon, and nobody would hear of it: that start counts as any
+ * other (worker_spec.keep_trying). */
 #define _GNU_SOURCE
 #include "plugin/worker.h"
 
@@ -221,6 +225,8 @@ static void note_failure(struct worker *w, const char *why)
                 snprintf(w->first_error, sizeof(w->first_error), "%.*s",
                          (int)sizeof(w->first_error) - 1, why);
         pthread_mutex_unlock(&w->lock);
+        if (w->keep_trying)
+                raise_flag(w->first_fd);
 }
 
 /* One process, from its start to its end. */
@@ -289,7 +295,8 @@ static bool count_crash(struct worker *w)
         w->view.total_crashes++;
         w->view.consecutive_crashes = stable ? 1 : w->view.consecutive_crashes + 1;
         w->view.last_crash_at = clock_wall_us();
-        again = w->started_once && (int64_t)w->view.consecutive_crashes <= t->crash_budget;
+        again = (w->started_once || w->keep_trying) &&
+                (int64_t)w->view.consecutive_crashes <= t->crash_budget;
         w->view.gave_up = !again;
         pthread_mutex_unlock(&w->lock);
         return again;
@@ -383,6 +390,7 @@ int worker_new(struct plugin_host *host, const struct plugin_host_config *config
         w->key = xstrdup(spec->plugin_key);
         w->private_dir = xstrdup(spec->private_dir);
         w->env = xstrv_copy(spec->env);
+        w->keep_trying = spec->keep_trying;
         w->initialize = initialize_params(config, &own);
         json_decref(manifest);
         w->plugin_config = spec->config ? json_deep_copy(spec->config) : json_object();

@@ -92,6 +92,7 @@ struct worker {
 
         /* the thread's own again */
         char failure[1024]; /* why this process is no good; "": it is */
+        bool keep_trying;   /* as in its spec */
         bool out_eof, err_eof, started_once, initialized, shutdown_answered;
 };
 

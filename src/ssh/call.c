@@ -90,6 +90,14 @@ static const char *compared_with(struct ssh_call *c, struct buf *own)
 
 /* Failing */
 
+/* A host that cannot be reached now may be later; what it refuses, it goes on refusing. */
+static int code_of_trouble(enum ssh_trouble trouble)
+{
+        return trouble == SSH_UNREACHABLE || trouble == SSH_UNRESOLVED || trouble == SSH_SILENT
+                       ? ERR_UNREACHABLE
+                       : ERR_PROVIDER;
+}
+
 static int give_report(struct ssh_call *c, const struct ssh_target *t, int code, struct err *err)
 {
         CLEAN(buf_done) struct buf own = { .max = KNOWN_MAX };
@@ -107,7 +115,11 @@ static int give_report(struct ssh_call *c, const struct ssh_target *t, int code,
         if (rep->error.len == 0)
                 buf_puts(&rep->error,
                          err && code != ERR_NOT_FOUND ? err->msg : buf_str(&rep->hint));
-        return err_set(err, code == ERR_TIMEOUT ? code : ERR_PROVIDER, "%s", buf_str(&rep->hint));
+        code = err_set(err, code == ERR_TIMEOUT ? code : code_of_trouble(rep->trouble), "%s",
+                       buf_str(&rep->hint));
+        if (rep->trouble == SSH_NO_SPACE)
+                err_mark_transient(err);
+        return code;
 }
 
 static int fail(struct ssh_call *c, const struct ssh_target *t, int code, struct err *err)

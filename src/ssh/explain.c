@@ -26,6 +26,8 @@ static const struct sign signs[] = {
         { "not responding", SSH_SILENT },
         { "Connection closed by", SSH_SILENT },
         { "Connection reset by", SSH_SILENT },
+        { "closed by remote host", SSH_SILENT },
+        { "Broken pipe", SSH_SILENT },
         { "kex_exchange_identification", SSH_SILENT },
         { "No space left on device", SSH_NO_SPACE },
         { "Disk quota exceeded", SSH_NO_SPACE },

@@ -13,7 +13,8 @@
         "stdout_excerpt, stderr_excerpt, last_output_stream, last_output_bytes, "                  \
         "scheduled_retry_at, scheduled_retry_attempt, scheduled_retry_reason, "                    \
         "started_at, leased_at, staged_at, spawned_at, first_output_at, exited_at, "               \
-        "restored_at, finished_at, released_at, created_at, updated_at"
+        "restored_at, finished_at, released_at, created_at, updated_at, waiting_reason, "          \
+        "waiting_since, next_try_at, prepare_failures, waited_ms"
 
 static void load(struct stmt *s, struct arena *a, struct run *ret)
 {
@@ -71,6 +72,11 @@ static void load(struct stmt *s, struct arena *a, struct run *ret)
                 .released_at = stmt_number(s, 50),
                 .created_at = stmt_number(s, 51),
                 .updated_at = stmt_number(s, 52),
+                .waiting_reason = stmt_text(s, 53, a),
+                .waiting_since = stmt_number(s, 54),
+                .next_try_at = stmt_number(s, 55),
+                .prepare_failures = stmt_number(s, 56),
+                .waited_ms = stmt_number(s, 57),
         };
 }
 
@@ -83,7 +89,7 @@ static struct db_arg code_or_null(int64_t code)
         "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, "             \
         "?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, "              \
         "?33, ?34, ?35, ?36, ?37, ?38, ?39, ?40, ?41, ?42, ?43, ?44, ?45, ?46, ?47, "              \
-        "?48, ?49, ?50, ?51, ?52, ?53"
+        "?48, ?49, ?50, ?51, ?52, ?53, ?54, ?55, ?56, ?57, ?58"
 
 int runs_insert(struct db *db, const struct run *row, struct err *err)
 {
@@ -110,7 +116,10 @@ int runs_insert(struct db *db, const struct run *row, struct err *err)
                         DB_TIME(row->leased_at), DB_TIME(row->staged_at), DB_TIME(row->spawned_at),
                         DB_TIME(row->first_output_at), DB_TIME(row->exited_at),
                         DB_TIME(row->restored_at), DB_TIME(row->finished_at),
-                        DB_TIME(row->released_at), DB_I(row->created_at), DB_I(row->updated_at)),
+                        DB_TIME(row->released_at), DB_I(row->created_at), DB_I(row->updated_at),
+                        DB_T(row->waiting_reason), DB_TIME(row->waiting_since),
+                        DB_TIME(row->next_try_at), DB_I(row->prepare_failures),
+                        DB_I(row->waited_ms)),
                 err);
 }
 
@@ -119,7 +128,8 @@ int runs_insert(struct db *db, const struct run *row, struct err *err)
         "process_started_at = ?8, environment_id = ?9, lease_id = ?10, execution_id = "            \
         "?11, callback_port = ?12, session_id_before = ?13, log_ref = ?14, leased_at "             \
         "= ?15, staged_at = ?16, spawned_at = ?17, exited_at = ?18, restored_at = "                \
-        "?19, released_at = ?20, updated_at = ?21"
+        "?19, released_at = ?20, updated_at = ?21, waiting_reason = ?22, waiting_since = "         \
+        "?23, next_try_at = ?24, prepare_failures = ?25, waited_ms = ?26"
 
 int runs_step(struct db *db, const struct run *row, const char *from, const char *to,
               struct err *err)
@@ -136,7 +146,9 @@ int runs_step(struct db *db, const struct run *row, const char *from, const char
                                DB_TIME(row->leased_at), DB_TIME(row->staged_at),
                                DB_TIME(row->spawned_at), DB_TIME(row->exited_at),
                                DB_TIME(row->restored_at), DB_TIME(row->released_at),
-                               DB_I(row->updated_at)),
+                               DB_I(row->updated_at), DB_T(row->waiting_reason),
+                               DB_TIME(row->waiting_since), DB_TIME(row->next_try_at),
+                               DB_I(row->prepare_failures), DB_I(row->waited_ms)),
                        err);
 }
 

@@ -49,6 +49,11 @@ struct run {
         int64_t started_at, leased_at, staged_at, spawned_at, first_output_at, exited_at;
         int64_t restored_at, finished_at, released_at;
         int64_t created_at, updated_at;
+        /* Of one whose preparation failed for now; reason NULL: it does not wait. */
+        const char *waiting_reason;
+        int64_t waiting_since, next_try_at; /* 0: none */
+        int64_t prepare_failures;           /* in a row */
+        int64_t waited_ms;                  /* what they and the pauses took */
 };
 
 typedef int (*run_fn)(void *ctx, const struct run *row);

@@ -118,6 +118,42 @@ class GivingUpTest(ProviderTest):
         self.release(self.take(env))
 
 
+class StartingTest(ProviderTest):
+    def pid(self):
+        worker = self.ok("GET", f"/api/plugins/{self.provider.id}/dashboard")["worker"]
+        return worker and worker["pid"]
+
+    def test_killed_while_it_starts(self):
+        """A worker that dies before it has answered `initialize` counts in the crash budget as any other: nobody who could
+        enable the plugin again sees the daemon start."""
+        lease = self.take(self.sandbox())
+        self.provider.behave_as({"initialize": {"hold": "go"}})
+        self.daemon.restart()
+        killed = set()
+        for _ in range(3):
+            pid = wait_until(lambda: self.pid() not in killed and self.pid(), "a worker starts", 30)
+            killed.add(pid)
+            os.kill(pid, signal.SIGKILL)
+        self.provider.let_go()
+        self.provider.wait_running()
+        row = self.ok("GET", f"/api/plugins/{self.provider.id}")
+        self.assertEqual((row["status"], row["lastError"]), ("ready", None))
+        self.assertEqual(self.release(lease)["lease"]["cleanupStatus"], "success")
+
+
+class StartBudgetTest(GivingUpTest):
+    test_crash_budget = None
+
+    def test_a_start_that_always_fails(self):
+        """Section 3.8 of the plugin protocol, with the daemon's own start as the first of them."""
+        self.provider.behave_as({"initialize": {"exit": 4}})
+        before = self.starts()
+        self.daemon.restart()
+        wait_until(lambda: self.row()["status"] == "error", "the daemon gives up", 30)
+        self.assertEqual(self.starts(), before + 11)
+        self.assertIn("Worker process exited (code=4, signal=null)", self.row()["lastError"])
+
+
 class DyingTest(ProviderTest):
     # plugin-protocol 6.3.10: section 3.8, and the place says what is known
     def test_worker_dies_over_an_acquire(self):

@@ -87,6 +87,46 @@ class TakenUp(Operation):
         self.t.release_held()
 
 
+class Waiting(Operation):
+    """A provider that is busy for a while; then its place runs nothing."""
+
+    def stage(self):
+        self.busy = self.t.world / "busy-open"
+        self.busy.touch()
+        env = self.t.ask("POST", f"/api/companies/{ident(self.t.acme)}/environments",
+                         {"name": "fake", "driver": "sandbox", "config": {"provider": "fake", "image": "i"}})
+        self.agent = self.t.agent(self.t.acme, adapterType="process", adapterConfig={"command": "true"})
+        self.t.edit("UPDATE agents SET default_environment_id = ?", (env["id"],))
+
+    def act(self):
+        run = self.t.ask("POST", f"/api/agents/{self.agent['id']}/wakeup", {})
+        self.t.wait_while_alive(lambda: self.t.row_of(run)["prepare_failures"] > 1)
+        self.busy.unlink()
+        self.t.wait_done()
+
+    def mend(self):
+        self.busy.unlink(missing_ok=True)
+
+
+class PlaceDies(Operation):
+    """The sandbox is killed while it is made ready: its lease is given up, and the run gets another."""
+
+    points = ("run.wait.",)
+
+    def stage(self):
+        env = self.t.sandbox()
+        self.agent = self.t.runner("echo made > out", environment=env)
+        self.issue = self.t.provisioned_issue(env, "[ -e go ] || sleep 1000")
+
+    def act(self):
+        self.t.ask("POST", f"/api/agents/{self.agent['id']}/wakeup", {"payload": {"issueId": self.issue["id"]}})
+        self.t.wait_while_alive(lambda: self.t.daemon.sql(
+            "SELECT 1 FROM executions WHERE idempotency_key LIKE 'provision:%'"))
+        self.t.release_held()
+        self.t.kill_box(self.t.runs()[0]["lease_id"])
+        self.t.wait_done()
+
+
 class Request(Operation):
     def stage(self):
         self.agent = self.t.agent(self.t.acme, adapterType="http", adapterConfig={"url": "http://127.0.0.1:9/"})
@@ -187,7 +227,12 @@ echo '{"type":"result","subtype":"success","is_error":false,"result":"done","ses
 
 
 class CrashTest(PointWalk, RunTest):
-    daemon_env = {"BERTH_SWEEP_INTERVAL_MS": "30", "BERTH_SANDBOX_POOL_MAX": "0"}
+    daemon_env = {"BERTH_SWEEP_INTERVAL_MS": "30", "BERTH_SANDBOX_POOL_MAX": "0", "BERTH_ALLOW_FAKE_PROVIDER": "1"}
+
+    def setUp(self):
+        self.world = self.temp_dir()
+        self.daemon_env = {**self.daemon_env, "BERTH_FAKE_WORLD": str(self.world)}
+        super().setUp()
 
     def prepare(self, cls):
         self.acme = self.company()

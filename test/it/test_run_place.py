@@ -69,14 +69,6 @@ class RealizeTest(PlaceTest):
         self.assertEqual([l["status"] for l in self.leases(run)], ["failed"])
         self.assertEqual(self.executions(run), [])
 
-    def test_a_place_that_cannot_be_had(self):
-        """environment-runtime, section 5.3: lease_acquire_failed"""
-        env = self.ssh_environment()
-        self.fixture.stop()
-        agent = self.runner("true", environment=env)
-        text = self.refused(self.wake(agent), "lease_acquire_failed")
-        self.assertRegex(text, r'^Failed to acquire lease for environment "host" \(ssh\): .')
-
     def test_the_command_of_a_sandbox(self):
         """remote-execution 8.46: command, arguments, directory and time limit are the adapter's."""
         agent = self.runner('test "$1" = x', environment=self.sandbox(),
@@ -133,6 +125,18 @@ class ProvisionTest(PlaceTest):
         text = self.refused(self.wake(self.runner("true"), payload={"issueId": issue["id"]}),
                             "workspace_realization_failed")
         self.assertEqual(text, 'Failed to provision workspace for environment "box" (sandbox): exit code 127: what')
+
+
+class ImpatientTest(PlaceTest):
+    daemon_env = {**PlaceTest.daemon_env, "BERTH_RUN_PREPARE_TIMEOUT_MS": "0"}
+
+    def test_a_place_that_cannot_be_had(self):
+        """environment-runtime, section 5.3: lease_acquire_failed"""
+        env = self.ssh_environment()
+        self.fixture.stop()
+        agent = self.runner("true", environment=env)
+        text = self.refused(self.wake(agent), "lease_acquire_failed")
+        self.assertRegex(text, r'^Failed to acquire lease for environment "host" \(ssh\): .')
 
 
 class HostTest(PlaceTest):

@@ -179,15 +179,14 @@ class CrashTest(RunTest):
         self.assertEqual(len(self.runs()), 1)
         self.nothing_held()
 
-    def test_a_command_that_never_began_is_tried_again(self):
-        """environment-runtime, section 5.6: it was to be, and no box ever heard of it."""
+    def test_a_command_that_never_began_is_begun(self):
+        """It was to be, and no box ever heard of it: the same run is prepared again (docs/decisions/0006)."""
         agent = self.runner("echo hello")
         self.crash_at("exec.intend.after", lambda: self.wake(agent))
-        first, second = wait_until(lambda: len(self.runs()) == 2 and self.runs(), "it is tried again")
-        lost = self.finished(first)
-        self.assertEqual((lost["status"], lost["errorCode"]), ("failed", "process_lost"))
-        self.assertEqual((second["retry_of_run_id"], self.finished(second)["status"]), (first["id"], "succeeded"))
-        self.assertEqual(self.began(), {second["id"]: 1})
+        (run,) = self.runs()
+        self.assertEqual(self.finished(run)["status"], "succeeded")
+        self.assertEqual(self.began(), {run["id"]: 1})
+        self.assertEqual(len(self.runs()), 1)
         self.nothing_held()
 
 

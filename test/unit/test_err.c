@@ -102,6 +102,37 @@ static void test_move(void **state)
         assert_null(to.details);
 }
 
+/* What may pass: by the code, else by the errno, else by whoever made the error. */
+static void test_what_may_pass(void **state)
+{
+        CLEAN(err_done) struct err err = { 0 };
+
+        (void)state;
+        (void)err_set(&err, ERR_BUSY, "full");
+        assert_true(err.is_transient);
+        (void)err_wrap(&err, ERR_PROVIDER, "the provider");
+        assert_true(err.is_transient);
+        (void)err_set(&err, ERR_UNPROCESSABLE, "no");
+        assert_false(err.is_transient);
+        (void)err_wrap(&err, ERR_UNCERTAIN, "the provider");
+        assert_false(err.is_transient);
+        err_mark_transient(&err);
+        assert_true(err.is_transient);
+        err_clear(&err);
+        assert_false(err.is_transient);
+        (void)err_sys(&err, ERR_PROVIDER, EMFILE, "open");
+        assert_true(err.is_transient);
+        (void)err_sys(&err, ERR_INVALID, ENOSPC, "write");
+        assert_true(err.is_transient);
+        (void)err_sys(&err, ERR_IO, EACCES, "mkdir");
+        assert_false(err.is_transient);
+        (void)err_sys(&err, ERR_BUSY, ECONNREFUSED, "connect");
+        assert_true(err.is_transient);
+        (void)err_set(&err, ERR_IO, "the database is full");
+        assert_true(err.is_transient);
+        err_mark_transient(NULL);
+}
+
 static void test_every_code_has_a_meaning(void **state)
 {
         (void)state;
@@ -130,6 +161,7 @@ int main(void)
                 cmocka_unit_test(test_sys_names_the_reason),
                 cmocka_unit_test(test_long_texts_are_cut_at_a_character),
                 cmocka_unit_test(test_move),
+                cmocka_unit_test(test_what_may_pass),
                 cmocka_unit_test(test_every_code_has_a_meaning),
         };
 

@@ -85,6 +85,7 @@ export interface RunTimeline {
 /** One run, whole. */
 export interface RunDetail extends Run {
 	step: string;
+	waiting: { reason: string; since: string; nextTryAt: string; failures: number } | null;
 	taskKey: string | null;
 	environmentId: string | null;
 	leaseId: string | null;

@@ -158,7 +158,7 @@ void box_callbacks_end(struct box *box)
                 struct channel *c = box->channels;
 
                 detach(c, true);
-                tell_waiters(c, ERR_PROVIDER, "The box of the place has ended.");
+                tell_waiters(c, ERR_UNREACHABLE, "The box of the place has ended.");
         }
 }
 

@@ -127,7 +127,7 @@ bool box_services_wait(struct box *box)
                 if (s->far)
                         continue;
                 if (++s->deaths >= MAX_DEATHS)
-                        fail(s, ERR_PROVIDER, "The box of the place has ended.");
+                        fail(s, ERR_UNREACHABLE, "The box of the place has ended.");
                 else
                         any = true;
         }

@@ -22,6 +22,11 @@
 
 /* The `reason` of one that is `failed` by no fault of its own. */
 #define EXEC_UNSTARTED_REASON "The daemon or the supervisor ended before the command was started."
+/* What one begins with whose command could not be started for want of something. */
+#define EXEC_NOT_NOW_REASON "The command could not be started for now: "
+
+/* Whether it ended before its command began, by no fault of its own: it may be started again. */
+bool exec_never_began(const struct execution *row);
 
 struct exec_hub;
 

@@ -107,6 +107,9 @@ static void on_started(void *ctx, uint32_t channel, uint32_t pid, uint64_t start
 static void on_failed(void *ctx, uint32_t channel, uint16_t code, const char *text)
 {
         struct exec *e = exec_of_channel(ctx, channel);
+        bool is_want = code == BOX_ERR_SPOOL || code == BOX_ERR_RESOURCES || code == BOX_ERR_FULL;
+        CLEAN(cleanup_free)
+        char *reason = xasprintf("%s%s", is_want ? EXEC_NOT_NOW_REASON : "", text);
 
         if (!e || e->phase == EXEC_ENDING)
                 return;
@@ -115,7 +118,7 @@ static void on_failed(void *ctx, uint32_t channel, uint16_t code, const char *te
                 e->final_code = 127;
         else if (code == BOX_ERR_REFUSED)
                 e->final_code = 126;
-        exec_finish(e, EXEC_FAILED, text);
+        exec_finish(e, EXEC_FAILED, reason);
 }
 
 static void on_grew(void *ctx, uint32_t channel, uint8_t stream, uint64_t len)

@@ -138,6 +138,13 @@ void exec_finish(struct exec *e, const char *status, const char *reason)
         submit_record(e);
 }
 
+bool exec_never_began(const struct execution *row)
+{
+        return streq(row->status, EXEC_FAILED) && row->reason &&
+               (streq(row->reason, EXEC_UNSTARTED_REASON) ||
+                str_starts(row->reason, EXEC_NOT_NOW_REASON));
+}
+
 /* From what a dead box left behind */
 
 struct settlement {

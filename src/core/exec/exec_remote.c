@@ -232,7 +232,8 @@ static void write_exit_record(const struct exec_remote_run *run)
 
 static void keep_failure(struct exec_remote_run *run, int code, const struct err *err)
 {
-        bool never_ran = code == ERR_PROVIDER || code == ERR_NOT_IMPLEMENTED;
+        bool never_ran =
+                code == ERR_PROVIDER || code == ERR_UNREACHABLE || code == ERR_NOT_IMPLEMENTED;
 
         end_stream(run, false);
         end_stream(run, true);

@@ -193,7 +193,7 @@ int plugin_make_spec(struct op *op, struct plugin_registry *reg, const struct pl
 }
 
 int plugin_start_worker(struct op *op, struct plugin_registry *reg, const struct plugin *p,
-                        struct err *err)
+                        bool keep_trying, struct err *err)
 {
         CLEAN(json_decrefp) json_t *config = NULL;
         struct worker_spec spec;
@@ -204,6 +204,7 @@ int plugin_start_worker(struct op *op, struct plugin_registry *reg, const struct
         if (r < 0)
                 return r;
         spec.config = config;
+        spec.keep_trying = keep_trying;
         FAULT("registry.start.before");
         r = plugin_host_start(op, reg->host, &spec, err);
         FAULT("registry.start.after");
@@ -222,15 +223,22 @@ static void warn_without_view(struct plugin_registry *reg)
                          LOG_S("error", reg->policy.view_failure));
 }
 
-int plugin_activate(struct op *op, struct runtime *rt, struct plugin *p, struct err *err)
+int plugin_activate(struct op *op, struct runtime *rt, struct plugin *p, bool keep_trying,
+                    struct err *err)
 {
         CLEAN(err_done) struct err why = { 0 };
+        struct worker_view view;
         struct plugin next = *p;
-        int r = plugin_start_worker(op, rt->plugins, p, &why);
+        int r = plugin_start_worker(op, rt->plugins, p, keep_trying, &why);
 
         if (r >= 0) {
                 warn_without_view(rt->plugins);
                 return 0;
+        }
+        if (keep_trying && plugin_host_view(rt->plugins->host, p->id, &view)) {
+                log_warn("a plugin's worker did not start; it is started again",
+                         LOG_S("plugin", p->key), LOG_S("error", why.msg));
+                return 0; /* the host tells when it gives up */
         }
         next.status = PLUGIN_ERROR;
         next.last_error = arena_printf(op->arena, "Activation failed: %s", why.msg);

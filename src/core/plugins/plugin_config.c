@@ -136,7 +136,7 @@ static void tell_worker(struct op *op, struct runtime *rt, const struct plugin *
                 return;
         r = plugin_call(&shield, rt->plugins->host, &call, &answer, &err);
         if (r < 0)
-                r = plugin_start_worker(&shield, rt->plugins, p, &err);
+                r = plugin_start_worker(&shield, rt->plugins, p, true, &err);
         if (r < 0)
                 log_warn("a plugin did not take its new configuration", LOG_S("plugin", p->key),
                          LOG_S("error", err.msg));

@@ -80,7 +80,7 @@ static int load(struct op *op, struct runtime *rt, struct plugin_sink *sink, str
                 return r;
         *row = ready;
         plugin_say(sink, "starting the worker");
-        r = plugin_activate(&shield, rt, row, err);
+        r = plugin_activate(&shield, rt, row, false, err);
         if (r >= 0)
                 plugin_say(sink, row->last_error ? row->last_error : "ready");
         return r;

@@ -85,11 +85,14 @@ int plugin_locate(struct op *op, struct plugin_registry *reg, const struct plugi
 /* Check the files and say what there is to run, without the configuration. In the arena. */
 int plugin_make_spec(struct op *op, struct plugin_registry *reg, const struct plugin *p,
                      struct worker_spec *ret, struct err *err);
-/* Check the files and start the worker. Does not touch the row. */
+/* Check the files and start the worker. Does not touch the row. keep_trying: nobody is told of a
+ * failure, so it counts as a crash (worker_spec). */
 int plugin_start_worker(struct op *op, struct plugin_registry *reg, const struct plugin *p,
-                        struct err *err);
-/* The same for a row that should run; a failure becomes its status: *p is the row as it then is. */
-int plugin_activate(struct op *op, struct runtime *rt, struct plugin *p, struct err *err);
+                        bool keep_trying, struct err *err);
+/* The same for a row that should run; a failure becomes its status, with keep_trying once the crash
+ * budget is spent: *p is the row as it then is. */
+int plugin_activate(struct op *op, struct runtime *rt, struct plugin *p, bool keep_trying,
+                    struct err *err);
 
 /* plugin_fetch.c */
 

@@ -55,7 +55,7 @@ static int enable(struct op *op, struct runtime *rt, const struct plugin *seen, 
         r = plugin_commit(op, rt, seen, &next, "plugin.enabled", NULL, err);
         FAULT("registry.enable.after");
         if (r >= 0)
-                r = plugin_activate(&shield, rt, &next, err);
+                r = plugin_activate(&shield, rt, &next, false, err);
         if (r >= 0)
                 *ret = next;
         return r;

@@ -542,7 +542,7 @@ static void start_run(struct pool_job *job, struct op *op)
                 p = next;
         }
         if (r >= 0 && plugin_status_runs(p.status))
-                r = plugin_activate(op, rt, &p, &err);
+                r = plugin_activate(op, rt, &p, true, &err);
         if (r < 0)
                 log_error("a plugin could not be activated", LOG_S("plugin", p.key),
                           LOG_S("error", err.msg));

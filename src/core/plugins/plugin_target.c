@@ -92,10 +92,12 @@ static int refuse_unready(const char *provider, const struct plugin_target *t, s
                                "Sandbox provider \"%s\" is installed via plugin \"%s\", but that "
                                "plugin is currently %s.",
                                provider, t->plugin_key, t->status);
-        return err_set(err, ERR_UNPROCESSABLE,
-                       "Sandbox provider \"%s\" is installed via plugin \"%s\", but its worker is "
-                       "not running.",
-                       provider, t->plugin_key);
+        (void)err_set(err, ERR_UNPROCESSABLE,
+                      "Sandbox provider \"%s\" is installed via plugin \"%s\", but its worker is "
+                      "not running.",
+                      provider, t->plugin_key);
+        err_mark_transient(err); /* it is being started again */
+        return ERR_UNPROCESSABLE;
 }
 
 /* A worker that has just been started, or died a moment ago, is worth a short wait. */
@@ -174,9 +176,12 @@ int plugin_ready_driver(struct op *op, struct runtime *rt, const char *id_or_key
                 return err_set(err, ERR_UNPROCESSABLE,
                                "Plugin \"%s\" does not declare environment driver \"%s\".",
                                plugin_key, driver_key);
-        if (!is_running(rt, ret->plugin_id))
-                return err_set(err, ERR_UNPROCESSABLE,
-                               "Plugin environment driver \"%s:%s\" has no running worker.",
-                               plugin_key, driver_key);
+        if (!is_running(rt, ret->plugin_id)) {
+                (void)err_set(err, ERR_UNPROCESSABLE,
+                              "Plugin environment driver \"%s:%s\" has no running worker.",
+                              plugin_key, driver_key);
+                err_mark_transient(err);
+                return ERR_UNPROCESSABLE;
+        }
         return 0;
 }

@@ -24,7 +24,7 @@ static int switch_to(struct op *op, struct runtime *rt, const struct plugin *see
 {
         CLEAN(err_done) struct err again = { 0 };
         struct op shield = op_shield(op, PLUGIN_SHIELD_MS);
-        int r = plugin_start_worker(&shield, rt->plugins, next, err);
+        int r = plugin_start_worker(&shield, rt->plugins, next, false, err);
 
         next->status = PLUGIN_READY;
         if (r >= 0) {
@@ -36,7 +36,7 @@ static int switch_to(struct op *op, struct runtime *rt, const struct plugin *see
                 return 0;
         r = err_wrap(err, r == ERR_CONFLICT ? r : ERR_INVALID, "Upgrade failed");
         if (plugin_status_runs(seen->status) &&
-            plugin_start_worker(&shield, rt->plugins, seen, &again) < 0)
+            plugin_start_worker(&shield, rt->plugins, seen, true, &again) < 0)
                 log_error("the former version of a plugin does not start any more",
                           LOG_S("plugin", seen->key), LOG_S("error", again.msg));
         return r;

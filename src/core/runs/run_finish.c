@@ -150,12 +150,6 @@ static void judge_end(struct ending *e)
         }
 }
 
-static bool never_began(const struct execution *x)
-{
-        return streq(x->status, EXEC_FAILED) && x->reason &&
-               streq(x->reason, EXEC_UNSTARTED_REASON);
-}
-
 /* The command is gone, and nobody knows how it ended. */
 static void judge_loss(struct ending *e)
 {
@@ -344,7 +338,7 @@ static int find_outcome(struct ending *e, struct err *err)
 
         if (r < 0)
                 return r;
-        if ((streq(x->status, EXEC_LOST) && !e->t->end_asked_at) || never_began(x)) {
+        if ((streq(x->status, EXEC_LOST) && !e->t->end_asked_at) || exec_never_began(x)) {
                 judge_loss(e);
                 return 0;
         }
@@ -413,6 +407,19 @@ static enum run_next later(const char *id, const struct err *err)
         return RUN_NEXT_AGAIN;
 }
 
+/* It was to be, and never began: the run is where it was before. Of the second attempt this is not
+ * so, for there was a first. */
+static enum run_next begin_again(struct ending *e, struct run_result *ret)
+{
+        CLEAN(err_done) struct err why = { 0 }, err = { 0 };
+        struct run_task *t = e->t;
+
+        if (t->run.lease_id && run_task_lease(t, &err) < 0)
+                t->record = (struct lease_record){ 0 };
+        (void)err_set(&why, ERR_BUSY, "%s", e->execution.reason);
+        return run_postpone(t, t->run.step, 0, &why, ret);
+}
+
 static enum run_next work(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
 {
         CLEAN(err_done) struct err err = { 0 };
@@ -433,6 +440,9 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id, str
                 memcpy(ret->execution, t.run.execution_id, UUID_LEN + 1);
                 return RUN_NEXT_WATCH;
         }
+        if (exec_never_began(&e.execution) && !run_is_terminal(&t.run) &&
+            streq(e.execution.idempotency_key, run_key(&t, false)))
+                return begin_again(&e, ret);
         r = finish(&e, &err);
         if (r == ERR_CANCELLED || r == ERR_IO || r == ERR_CONFLICT || r == ERR_BUSY)
                 return later(id, &err);

@@ -8,7 +8,9 @@
  *                          └─┘ pump: output into the log
  *
  * A job that could not be done is taken up again by the recorded step (run_recover.c), with growing
- * pauses; after so many times in a row the run is given up: its outcome is that nobody knows. */
+ * pauses; after so many times in a row the run is given up: its outcome is that nobody knows. A run
+ * whose preparation may go well later (run_postpone.c) is taken up after the pause that it says, as
+ * often as that is; it is not given up, for there is nothing that could be lost. */
 #include <signal.h>
 
 #include "base/clock.h"
@@ -183,6 +185,8 @@ static void cancel(struct run_work *w)
                 pool_cancel(w->host->rt->pool, &w->job);
         if (!w->last_signal)
                 send_signal(w);
+        if (!w->busy && w->again_at != NEVER) /* it waits, and nobody wants it any more */
+                w->again_at = clock_mono_ms();
         drive(w);
 }
 
@@ -412,6 +416,13 @@ static void after_step(struct run_work *w)
                 break;
         case RUN_NEXT_AGAIN:
                 try_again(w, did);
+                break;
+        case RUN_NEXT_PREPARE:
+                w->todo = TODO_PREPARE;
+                break;
+        case RUN_NEXT_WAIT:
+                w->failures = 0;
+                w->again_at = w->cancel ? 0 : clock_mono_ms() + w->result.pause_ms;
                 break;
         case RUN_NEXT_DONE:
                 break;

@@ -30,12 +30,14 @@
 
 /* What is left to do with a run once a job is over. */
 enum run_next {
-        RUN_NEXT_DONE,   /* nothing */
-        RUN_NEXT_WATCH,  /* its command runs: execution_id */
-        RUN_NEXT_HTTP,   /* it is a request that is to be made */
-        RUN_NEXT_FINISH, /* its command is over */
-        RUN_NEXT_AGAIN,  /* could not be done now: the same once more, later */
-        RUN_NEXT_LANE,   /* the same once more, with a seat in its environment's lane: run_result */
+        RUN_NEXT_DONE,    /* nothing */
+        RUN_NEXT_WATCH,   /* its command runs: execution_id */
+        RUN_NEXT_HTTP,    /* it is a request that is to be made */
+        RUN_NEXT_FINISH,  /* its command is over */
+        RUN_NEXT_AGAIN,   /* could not be done now: the same once more, later */
+        RUN_NEXT_PREPARE, /* its command was not started: from the beginning */
+        RUN_NEXT_WAIT,    /* the same, after pause_ms */
+        RUN_NEXT_LANE, /* the same once more, with a seat in its environment's lane: run_result */
 };
 
 struct run_result {
@@ -43,6 +45,7 @@ struct run_result {
         char execution[UUID_LEN + 1]; /* of RUN_NEXT_WATCH */
         char lane[LANE_KEY_MAX + 1];  /* of RUN_NEXT_LANE */
         int64_t grace_ms;             /* between SIGTERM and SIGKILL */
+        int64_t pause_ms;             /* of RUN_NEXT_WAIT */
         char *input; /* of a command that may not have got all of it; heap, or NULL */
         size_t input_len;
 };
@@ -197,6 +200,19 @@ int run_ready_model(struct run_task *t, struct err *err);
 int run_kept_put(struct db *db, struct run_task *t, const char *key, struct err *err);
 /* 1: the task's input and command are as far as its end needs them; 0: nothing is kept. */
 int run_kept_get(struct run_task *t, const char *key, struct err *err);
+
+/* -- run_postpone.c: preparing again -- */
+/* Whether what failed may go well later: by the error (base/err.h), or because the place that it
+ * was about has ended. */
+bool run_may_pass(struct run_task *t, int r, const struct err *cause);
+/* Its command was not started, and may be later: give up what it has, and record when it is tried
+ * again; or that it was tried for long enough. `from` is its step, `took_ms` what this try took. */
+enum run_next run_postpone(struct run_task *t, const char *from, int64_t took_ms,
+                           const struct err *cause, struct run_result *ret);
+/* The idempotency key of its lease: the run's own, and another one once the lease of an earlier try
+ * has ended. A lease that an earlier daemon left is taken over, unless something was done in its
+ * place: then it is released first. */
+int run_lease_key(struct run_task *t, const char **ret, struct err *err);
 
 /* -- run_prepare.c, run_finish.c, run_recover.c: jobs -- */
 void run_prepare(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);

@@ -292,6 +292,10 @@ static int conclude(struct db *db, void *arg, struct err *err)
         row.exited_at = t->run.exited_at;
         row.restored_at = t->run.restored_at;
         row.owner = t->rt->node.instance.s;
+        row.waiting_reason = NULL;
+        row.waiting_since = row.next_try_at = 0;
+        row.prepare_failures = t->run.prepare_failures;
+        row.waited_ms = t->run.waited_ms;
         fill(q, &row, was_over);
         r = runs_end(db, &row, before, err);
         if (r >= 0)

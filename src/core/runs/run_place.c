@@ -26,7 +26,7 @@ static int fail(struct run_task *t, int r, const char *code, const char *text, s
         if (r == ERR_CANCELLED)
                 return r;
         t->failure_code = code;
-        return err_set(err, r, "%s \"%s\" (%s): %s", text, env->name, env->driver, err->msg);
+        return err_wrap(err, r, "%s \"%s\" (%s)", text, env->name, env->driver);
 }
 
 int run_fail_transport(struct run_task *t, int r, const char *what, struct err *err)
@@ -34,8 +34,8 @@ int run_fail_transport(struct run_task *t, int r, const char *what, struct err *
         if (r == ERR_CANCELLED)
                 return r;
         t->failure_code = "transport_resolution_failed";
-        return err_set(err, r, "Failed to resolve execution %s for \"%s\": %s", what,
-                       t->record.env.name, err->msg);
+        return err_wrap(err, r, "Failed to resolve execution %s for \"%s\"", what,
+                        t->record.env.name);
 }
 
 /* A command that has to run elsewhere must not run here instead. */
@@ -80,7 +80,6 @@ int run_acquire(struct run_task *t, struct err *err)
                 .issue_id = t->choice.issue.id,
                 .execution_workspace_id = t->choice.workspace.id,
                 .execution_workspace_mode = t->choice.mode,
-                .idempotency_key = run_key(t, false),
         };
         int r = check_adapter(t, err);
 
@@ -89,7 +88,9 @@ int run_acquire(struct run_task *t, struct err *err)
         if (r < 0)
                 return r;
         FAULT("run.acquire.before");
-        r = lease_acquire(t->op, t->rt, &t->choice.env, &req, &t->record, err);
+        r = run_lease_key(t, &req.idempotency_key, err);
+        if (r >= 0)
+                r = lease_acquire(t->op, t->rt, &t->choice.env, &req, &t->record, err);
         FAULT("run.acquire.after");
         if (r < 0)
                 return fail(t, r, "lease_acquire_failed", "Failed to acquire lease for environment",

@@ -1,5 +1,6 @@
-/* From a claim to a command that runs. Each step is recorded before the next begins; an error ends
- * the run with the code of what failed, and gives up what was leased. */
+/* From a claim to a command that runs. Each step is recorded before the next begins. An error that
+ * may pass puts the run off (run_postpone.c); any other ends it with the code of what failed, and
+ * gives up what was leased. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -28,6 +29,8 @@ static int note_execution(struct run_task *t, const char *id, struct err *err)
 {
         t->run.execution_id = id;
         t->run.spawned_at = id ? clock_now_us() : 0; /* a request waits for its turn: run_http.c */
+        t->run.waiting_reason = NULL;
+        t->run.waiting_since = t->run.next_try_at = 0;
         return run_step(t, STEP_PREPARING, STEP_EXECUTING, NULL, err);
 }
 
@@ -97,10 +100,11 @@ static int prepare(struct run_task *t, struct err *err)
 }
 
 /* Cancelled although nobody wants the run to end: the daemon is stopping, and the next one will
- * find the step. */
-static bool is_stopping(struct run_task *t, int r)
+ * find the step. What else went wrong then counts for nothing. */
+static bool is_stopping(const struct run_task *t, int r)
 {
-        return r == ERR_CANCELLED && run_task_refresh(t, NULL) >= 0 && !run_is_terminal(&t->run);
+        return (r == ERR_CANCELLED || op_check(t->op, NULL) == ERR_CANCELLED) &&
+               !run_is_terminal(&t->run);
 }
 
 static enum run_next work(struct op *op, struct runtime *rt, const char *id, struct run_result *ret)
@@ -108,6 +112,7 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id, str
         CLEAN(err_done) struct err err = { 0 }, why = { 0 };
         struct run_outcome outcome;
         struct run_task t;
+        int64_t began_ms = clock_mono_ms();
         int r = run_task_load(op, rt, id, &t, &err);
 
         if (r < 0)
@@ -124,8 +129,12 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id, str
                         ret->grace_ms = t.command.grace_ms;
                 return RUN_NEXT_WATCH;
         }
+        if (run_task_refresh(&t, NULL) < 0)
+                return RUN_NEXT_AGAIN;
         if (is_stopping(&t, r))
                 return RUN_NEXT_DONE;
+        if (!run_is_terminal(&t.run) && run_may_pass(&t, r, &err))
+                return run_postpone(&t, STEP_PREPARING, clock_mono_ms() - began_ms, &err, ret);
         outcome = run_failure(&t, &err);
         if (run_conclude(&t, STEP_PREPARING, &outcome, &why) < 0) {
                 log_warn("could not record how a run ended", LOG_S("run", id),

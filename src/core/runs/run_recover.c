@@ -1,7 +1,7 @@
-/* Taking up a run that nobody works on, by its step: after a restart of the daemon, and when a job
- * could not be done. A command that was recorded goes on; one that was not never will under this
- * run's id, so its run is told as lost and tried once more under another. A request that was
- * announced may have arrived, so that is not tried again; one that waited for its turn is made. */
+/* Taking up a run that nobody works on, by its step: after a restart of the daemon, when a job
+ * could not be done, and when the pause of one that waits is over. A command that was recorded goes
+ * on; a run without one is prepared again. A request that was announced may have arrived, so that
+ * is not tried again; one that waited for its turn is made. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -87,8 +87,8 @@ enum run_next run_go_on(struct run_task *t, struct run_result *ret)
         return RUN_NEXT_WATCH;
 }
 
-/* Nothing of it can go on; `again`: it may be tried once more, as another run. */
-static enum run_next lose(struct run_task *t, const char *why, bool again)
+/* Nothing of it can go on. */
+static enum run_next lose(struct run_task *t, const char *why)
 {
         CLEAN(err_done) struct err err = { 0 };
         struct run_outcome outcome = {
@@ -96,7 +96,6 @@ static enum run_next lose(struct run_task *t, const char *why, bool again)
                 .error = why,
                 .error_code = RUN_LOST_CODE,
                 .exit_code = -1,
-                .is_lost = again,
         };
 
         if (run_conclude(t, t->run.step, &outcome, &err) < 0) {
@@ -115,12 +114,14 @@ static enum run_next recover_preparing(struct run_task *t, struct run_result *re
 
         if (t->run.lease_id)
                 r = store_read(t->op, t->rt->store, find_execution, &s, &err);
-        if (r == ERR_NOT_FOUND)
-                return lose(t, RUN_LOST_TEXT, true);
+        if (r == ERR_NOT_FOUND || (r >= 0 && streq(s.row.status, EXEC_FAILED)))
+                return RUN_NEXT_PREPARE; /* nothing ran */
         if (r < 0)
                 return RUN_NEXT_AGAIN;
         t->run.execution_id = s.row.id;
         t->run.spawned_at = s.row.started_at ? s.row.started_at : s.row.created_at;
+        t->run.waiting_reason = NULL;
+        t->run.waiting_since = t->run.next_try_at = 0;
         if (run_step(t, STEP_PREPARING, STEP_EXECUTING, NULL, &err) < 0)
                 return RUN_NEXT_AGAIN;
         return run_go_on(t, ret);
@@ -153,7 +154,7 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id, str
         if (streq(t.run.step, STEP_PREPARING))
                 return recover_preparing(&t, ret);
         if (streq(t.run.step, STEP_EXECUTING) && !t.run.execution_id)
-                return t.run.spawned_at ? lose(&t, LOST_REQUEST_TEXT, false) : RUN_NEXT_HTTP;
+                return t.run.spawned_at ? lose(&t, LOST_REQUEST_TEXT) : RUN_NEXT_HTTP;
         if (streq(t.run.step, STEP_EXECUTING))
                 return run_go_on(&t, ret);
         if (streq(t.run.step, STEP_FINISHING))
@@ -174,8 +175,10 @@ void run_give_up(struct op *op, struct runtime *rt, const char *id, struct run_r
         ret->next = RUN_NEXT_AGAIN;
         if (r < 0 || streq(t.run.step, STEP_RELEASING) || streq(t.run.step, STEP_DONE))
                 return;
+        if (streq(t.run.step, STEP_PREPARING)) /* what never began is not lost */
+                return;
         log_error("a run is given up: what is left of it could not be done", LOG_S("run", id),
                   LOG_S("step", t.run.step));
         callback_close(rt, id);
-        ret->next = lose(&t, GIVEN_UP_TEXT, false);
+        ret->next = lose(&t, GIVEN_UP_TEXT);
 }

@@ -135,8 +135,11 @@ int run_command_wait(struct op *op, struct runtime *rt, const struct lease_recor
         if (r < 0)
                 return r;
         if (streq(q.row.status, EXEC_FAILED) || streq(q.row.status, EXEC_LOST))
-                return err_set(err, ERR_PROVIDER, "%s",
-                               q.row.reason ? q.row.reason : "The command could not be started.");
+                return err_set(
+                        err,
+                        streq(q.row.status, EXEC_LOST) || exec_never_began(&q.row) ? ERR_UNCERTAIN
+                                                                                   : ERR_PROVIDER,
+                        "%s", q.row.reason ? q.row.reason : "The command could not be started.");
         max = ret->max ? ret->max : RUN_WAIT_OUTPUT_MAX;
         read_output(rt, q.id, false, max, &ret->out);
         read_output(rt, q.id, true, max, &ret->err);

@@ -6,6 +6,7 @@
  * wrong:
  *
  *   fail-open, fail-resume, fail-close   the call fails and does nothing
+ *   busy-open                            the provider is busy, and does nothing
  *   lose-open                            the sandbox is made, but the answer is lost
  *   hold-open, hold-resume, hold-close   the call waits for as long as the file is there
  */
@@ -82,6 +83,8 @@ static int create_in_world(const struct op *op, struct runtime *rt, const struct
                 return r;
         if (told_to(world, "fail-open"))
                 return err_set(err, ERR_PROVIDER, "The fake provider was told to fail.");
+        if (told_to(world, "busy-open"))
+                return err_set(err, ERR_BUSY, "The fake provider was told to be busy.");
         FAULT("fake.open.before");
         r = file_write_at(world, place->id, id, strlen(id), 0600, err);
         FAULT("fake.open.after");

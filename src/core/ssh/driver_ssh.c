@@ -125,7 +125,7 @@ static int ssh_open(struct op *op, struct runtime *rt, const struct place *place
         if (r < 0) {
                 ssh_hello_done(&hello);
                 /* Nothing of the place exists yet, whatever the host did. */
-                return r == ERR_TIMEOUT || r == ERR_CANCELLED ? ERR_PROVIDER : r;
+                return r == ERR_TIMEOUT || r == ERR_CANCELLED ? ERR_UNREACHABLE : r;
         }
         api_url = ssh_note_api_url(op, rt);
         own = describe_host(config, &hello);

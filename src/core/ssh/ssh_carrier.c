@@ -93,7 +93,7 @@ static void on_closed(void *ctx, const char *why, bool is_breach)
 
         k->mux = NULL;
         k->open--;
-        promise_keep(k->ready, ERR_PROVIDER, why);
+        promise_keep(k->ready, ERR_UNREACHABLE, why);
         if (c) {
                 c->carrier = NULL;
                 let_go(k);
@@ -106,7 +106,7 @@ static void on_closed(void *ctx, const char *why, bool is_breach)
                 else
                         log_info("ssh connection lost", LOG_S("environment", c->environment_id),
                                  LOG_S("why", why));
-                ssh_conn_set(c, CONN_DOWN, ERR_PROVIDER, "the connection to the host was lost");
+                ssh_conn_set(c, CONN_DOWN, ERR_UNREACHABLE, "the connection to the host was lost");
                 ssh_carrier_reopen(c);
         }
         carrier_free_if_over(k);
@@ -271,7 +271,7 @@ int ssh_carrier_start(struct op *op, struct ssh_conn *c, struct ssh_call *call, 
         if (r < 0)
                 post(c, give_up_on_loop);
         if (r == ERR_TIMEOUT)
-                r = err_set(err, ERR_PROVIDER, "The box on the host does not answer.");
+                r = err_set(err, ERR_UNREACHABLE, "The box on the host does not answer.");
         return r;
 }
 

@@ -134,7 +134,7 @@ static int run(struct op *op, struct ssh_plain *p, json_t **ret_result, struct e
                                    &call, err);
         close_login(&l);
         if (r == ERR_TIMEOUT)
-                r = ERR_PROVIDER; /* it has not begun */
+                r = ERR_UNREACHABLE; /* it has not begun */
         if (r >= 0)
                 r = follow(op, p, &call, &timed_out, err);
         if (r >= 0 && call.session.status.exit_code == 255 && !timed_out &&

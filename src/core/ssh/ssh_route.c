@@ -13,7 +13,7 @@ static int route_connect(struct runtime *rt, const struct place *place, int *ret
         ssh_conn_use(c, place);
         mux = ssh_carrier_mux(c);
         if (!mux)
-                return err_set(err, ERR_PROVIDER, "no connection to the ssh host");
+                return err_set(err, ERR_UNREACHABLE, "no connection to the ssh host");
         return mux_connect(mux, place->id, ret_fd, err);
 }
 

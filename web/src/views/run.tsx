@@ -74,6 +74,7 @@ function About(props: { run: RunDetail }) {
 		["Exit", run.signal ?? (run.exitCode === null ? "–" : String(run.exitCode))],
 	];
 
+	if (run.waiting && !isOver(run)) rows.push(["Waiting", run.waiting.reason], ["Next try", <When at={run.waiting.nextTryAt} />]);
 	if (run.retryOfRunId) rows.push(["Retry of", <a href={to(`/runs/${run.retryOfRunId}`)}><code>{run.retryOfRunId.slice(-12)}</code></a>]);
 	if (run.scheduledRetryAt && !isOver(run)) rows.push(["Tried again", <When at={run.scheduledRetryAt} />]);
 	return <Facts rows={rows} />;
