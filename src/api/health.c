@@ -36,7 +36,7 @@ static int get_health(struct call *c, struct err *err)
                 jw_kstring(&w, "status", "unhealthy");
                 jw_kstring(&w, "version", SEED_VERSION);
                 jw_kstring(&w, "error", "database_unreachable");
-                if (store_is_damaged(c->rt->store))
+                if (!anonymous && store_is_damaged(c->rt->store))
                         jw_kstring(&w, "message",
                                    "The database file is damaged; `berth db check` tells more.");
                 jw_object_end(&w);

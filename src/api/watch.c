@@ -23,8 +23,10 @@ static int close_place(struct call *c, struct err *err)
         CLEAN(check_done) struct check k = { 0 };
         const char *id;
         bool take_over = false;
-        int r = call_uuid(c, 0, "Place not found", &id, err);
+        int r = access_admin(&c->actor, "Instance admin access required", err);
 
+        if (r >= 0)
+                r = call_uuid(c, 0, "Place not found", &id, err);
         if (r >= 0 && c->body) {
                 check_init(&k, c->body);
                 take_over = check_bool(&k, "takeOver", CHECK_OPTIONAL, false);
