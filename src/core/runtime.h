@@ -47,7 +47,9 @@ struct settings {
         const char *local_env; /* names of further variables for local commands; comma separated */
         bool local_for_owners; /* who owns a company may use this machine: host_use.h */
         bool allow_fake_provider;
-        const char *fake_world; /* NULL, or the directory where fake sandboxes are files (tests) */
+        bool salvage_ttl_is_set; /* salvage_ttl_ms counts for salvages that nobody saw too */
+        bool output_drops;       /* the oldest output goes, where the command would wait */
+        const char *fake_world;  /* NULL, or the directory where fake sandboxes are files (tests) */
         int64_t sweep_interval_ms;
         int64_t scrub_interval_ms; /* between two looks at the whole database */
         int64_t idle_place_ttl_ms;
@@ -57,16 +59,14 @@ struct settings {
         int64_t close_timeout_ms;     /* what a provider may take to give a place up */
         int64_t workspace_timeout_ms; /* what staging, restoring, and saving may take */
         int64_t salvage_ttl_ms;
-        bool salvage_ttl_is_set;   /* by the operator: then it counts for salvages nobody saw too */
-        int64_t run_log_max_bytes; /* 0: as much as there is */
+        int64_t run_log_max_bytes;                 /* 0: as much as there is */
         int64_t run_prepare_timeout_ms;            /* for how long preparing a run is tried again */
         int64_t live_ping_ms;                      /* between two signs of life on event streams */
         int64_t ssh_timeout_ms;                    /* what a login to an ssh host may take */
         int64_t restore_max_files, restore_max_mb; /* what one restore may bring home */
         /* Output of commands on this machine's disk: of one, of all of a place (MiB), and what
-         * happens at the limit. */
+         * happens at the limit (output_drops). */
         int64_t output_max_mb, output_place_max_mb, output_wait_ms;
-        bool output_drops;
         const char *api_candidates; /* JSON list of base URLs, for ssh leases; NULL: none */
         const char *plugin_dir;     /* where plugins are kept */
         const char *node, *npm;     /* paths; NULL: looked up in PATH */
