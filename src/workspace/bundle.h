@@ -31,7 +31,7 @@ void bundle_close(struct bundle_writer *w); /* frees; unfinished ones stay for t
 
 /* Copy a whole change set in: reflink where the file system can. It is taken from the budget (may
  * be NULL). */
-int bundle_take(struct op *op, struct bundle_writer *w, struct change_set *from,
+int bundle_take(struct op *op, struct bundle_writer *w, struct change_set *changes,
                 struct budget *budget, struct err *err);
 
 struct bundle_size {

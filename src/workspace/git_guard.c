@@ -36,6 +36,8 @@ static const char *const dangers[] = {
         "config",
         "config.worktree",
         "hooks",
+        "remotes", /* where fetch and push go, when the configuration does not say */
+        "branches",
         "commondir",
         "gitdir",
         "worktrees",

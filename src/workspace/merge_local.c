@@ -333,7 +333,7 @@ static void grow_slots(struct merge *m)
         if (m->n_conflict_slots == 0)
                 randombytes_buf(m->conflict_key, sizeof(m->conflict_key));
         m->n_conflict_slots = m->n_conflict_slots ? 2 * m->n_conflict_slots : 64;
-        m->conflict_slots = xcalloc(m->n_conflict_slots, sizeof(*m->conflict_slots));
+        m->conflict_slots = xcalloc(m->n_conflict_slots, sizeof(struct merge_conflict *));
         for (struct merge_conflict *c = m->report.conflicts; c; c = c->next) {
                 struct merge_conflict **slot = conflict_slot(m, c->path);
 

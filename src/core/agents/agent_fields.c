@@ -51,8 +51,8 @@ const char *const field_rule_texts[FIELD_RULES] = {
         [FIELD_BOARD] = "no agent",
         [FIELD_OTHERS] = "an agent that may change the object, but for itself",
         [FIELD_RIGHT] =
-                "an agent that may change the object, but for itself; what gives a right (`ceo`, "
-                "`true`) a CEO, and only what it has",
+                ("an agent that may change the object, but for itself; what gives a right (`ceo`, "
+                 "`true`) a CEO, and only what it has"),
         [FIELD_PLACE] = "an agent that manages environments, but for itself, and an isolated place",
         [FIELD_ISOLATED] = "an agent that may change the object, in an isolated place",
 };
@@ -294,7 +294,7 @@ static void compare_member(struct comparison *c, enum field_object of, const cha
         f = f ? f : field_find(FIELD_OF_ANY, name);
         rule = f ? f->rule : field_object_rules[of];
         here = path ? xasprintf("%s.%s", path, name) : xstrdup(name);
-        if (rule == FIELD_MEMBERS) {
+        if (f && rule == FIELD_MEMBERS) {
                 compare(c, f->members, here, before, after);
                 free(here);
                 return;
@@ -352,7 +352,7 @@ int agent_fields_check(struct db *db, const struct op *op, const struct field_ch
                 return r;
         compare(&c, change->of, change->path, change->before, change->after);
         for (enum field_rule rule = 0; rule < FIELD_RULES; rule++) {
-                if (r >= 0 && c.refused[rule].len > 0) {
+                if (r >= 0 && refusals[rule] && c.refused[rule].len > 0) {
                         CLEAN(buf_done) struct buf text = BUF_INIT;
                         const char *hole = strstr(refusals[rule], "%s");
 

@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "core/adapters/adapter_descriptor.h"
-#include "core/agents/agent_fields.h"
 #include "core/environments/driver.h"
 #include "core/environments/env_default.h"
 #include "core/environments/env_select.h"
@@ -196,32 +195,19 @@ static int fail_without(struct run_task *t, struct err *err)
 }
 
 /* Outside of an isolated place a program takes orders from its directory (a Makefile, hooks,
- * settings), so the workspace's counts only when it is this agent's own, that of another whose work
- * is not isolated either, or was chosen by somebody who may decide what runs on this machine.
- * Otherwise the run works in the directory of its own configuration: an agent in a sandbox would
- * else have the next one, on the host, run what it brought home. */
-static int judge_directory(struct db *db, struct run_task *t, struct err *err)
+ * settings), so the workspace's counts only when somebody who may decide what runs on this machine
+ * named it, or the agent's own configuration still does. Otherwise the run works in the directory
+ * of that configuration: an agent in a sandbox would else have the next one, on the host, run what
+ * it brought home. */
+static void judge_directory(struct run_task *t)
 {
         struct execution_workspace *w = &t->choice.workspace;
-        bool is_isolated = false;
-        struct agent other;
-        int r;
+        const char *own = json_get_string(t->config, "cwd");
 
-        if (!w->cwd || driver_is_isolated(t->rt, t->choice.env.driver))
-                return 0;
-        if (w->cwd_from &&
-            (streq(w->cwd_from, WORKSPACE_CWD_HOST) || streq(w->cwd_from, t->agent.id)))
-                return 0;
-        r = w->cwd_from ? agents_get(db, w->cwd_from, t->op->arena, &other, err) : ERR_NOT_FOUND;
-        if (r >= 0)
-                r = agent_place_is_isolated(db, t->rt, t->op->arena, &other, &is_isolated, err);
-        if (r >= 0 && !is_isolated && !other.configured_by_agent_id)
-                return 0;
-        if (r < 0 && r != ERR_NOT_FOUND)
-                return r;
-        err_clear(err);
+        if (!w->cwd || driver_is_isolated(t->rt, t->choice.env.driver) ||
+            (w->cwd_from && streq(w->cwd_from, WORKSPACE_CWD_HOST)) || (own && streq(own, w->cwd)))
+                return;
         w->cwd = NULL;
-        return 0;
 }
 
 /* Whether what was chosen can be used. */
@@ -250,7 +236,8 @@ static int find_environment(struct db *db, void *arg, struct err *err)
                 r = host_use_check_run(db, t->rt, t->op->arena, &t->agent, env, err);
         if (r < 0)
                 return fail_select(t, r, "unsupported_environment", err);
-        return judge_directory(db, t, err);
+        judge_directory(t);
+        return 0;
 }
 
 static int select_in(struct db *db, void *arg, struct err *err)
