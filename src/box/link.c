@@ -228,7 +228,7 @@ static int got_data(struct box_link *l, const struct channel *c, struct frame_in
         uint64_t at = frame_get_u64(f);
         struct frame_bytes data = frame_get_blob(f);
 
-        if (c->is_shared)
+        if (!c || c->is_shared)
                 return err_set(err, ERR_INVALID, "DATA of output that is in shared files");
         return l->ev->on_data ? l->ev->on_data(l->ctx, c->number, stream, at, data.p, data.len, err)
                               : 0;
@@ -239,7 +239,7 @@ static int got_grew(struct box_link *l, struct channel *c, struct frame_in *f, s
         uint8_t stream = frame_get_u8(f);
         uint64_t len = frame_get_u64(f);
 
-        if (!c->is_shared)
+        if (!c || !c->is_shared)
                 return err_set(err, ERR_INVALID, "GREW of output that is not in shared files");
         if (len < c->grown[stream - BOX_STDOUT])
                 return err_set(err, ERR_INVALID, "GREW of output that became less");
@@ -312,7 +312,8 @@ static void got_started(struct box_link *l, const struct channel *c, struct fram
         uint32_t pid = frame_get_u32(f);
         uint64_t started = frame_get_u64(f);
 
-        EVENT(l, on_started, c->number, pid, started, frame_get_u8(f));
+        if (c) /* the table lets no other through */
+                EVENT(l, on_started, c->number, pid, started, frame_get_u8(f));
 }
 
 static void got_exit(struct box_link *l, const struct channel *c, struct frame_in *f)

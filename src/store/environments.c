@@ -168,6 +168,32 @@ struct selection {
 };
 
 /* Rows of one kind that select the environment. */
+/* 1 with the row when its document chooses the environment, moved to `to_id` (NULL: not). */
+static int read_selection(struct stmt *s, size_t kind, const struct environment *env,
+                          const char *to_id, struct arena *arena, struct selection *ret,
+                          struct err *err)
+{
+        const char *row = stmt_text(s, 0, arena), *text = stmt_text(s, 1, arena), *id;
+        json_t *document = NULL, *at;
+        int r = json_parse(text, strlen(text), &document, err);
+
+        if (r < 0)
+                return err_wrap(err, ERR_CORRUPT, "row %s", row);
+        at = selections[kind].inside ? json_get_object(document, selections[kind].inside)
+                                     : document;
+        id = json_get_string(at, "environmentId");
+        if (id && streq(id, env->id)) {
+                if (to_id)
+                        json_object_set_new(at, "environmentId", json_string(to_id));
+                *ret = (struct selection){ row, json_to_arena(arena, document) };
+                r = 1;
+        } else {
+                r = 0;
+        }
+        json_decref(document);
+        return r;
+}
+
 static int find_selections(struct db *db, size_t kind, const struct environment *env,
                            const char *to_id, struct arena *arena, struct selection **ret,
                            int64_t *ret_n, struct err *err)
@@ -179,23 +205,13 @@ static int find_selections(struct db *db, size_t kind, const struct environment 
                          DB_ARGS(DB_T(env->company_id), DB_T(env->id)), &s, err);
 
         while (r >= 0 && (r = stmt_step(s, err)) > 0) {
-                const char *text = stmt_text(s, 1, arena), *id;
-                CLEAN(json_decrefp) json_t *document = NULL;
-                json_t *at;
+                struct selection one = { 0 };
 
-                r = json_parse(text, strlen(text), &document, err);
-                if (r < 0)
-                        return err_wrap(err, ERR_CORRUPT, "row %s", stmt_text(s, 0, arena));
-                at = selections[kind].inside ? json_get_object(document, selections[kind].inside)
-                                             : document;
-                id = json_get_string(at, "environmentId");
-                if (!id || !streq(id, env->id))
+                r = read_selection(s, kind, env, to_id, arena, &one, err);
+                if (r <= 0)
                         continue;
-                if (to_id)
-                        json_object_set_new(at, "environmentId", json_string(to_id));
                 found = arena_more(arena, found, n, &room, sizeof(*found));
-                found[n++] = (struct selection){ stmt_text(s, 0, arena),
-                                                 json_to_arena(arena, document) };
+                found[n++] = one;
         }
         *ret = found;
         *ret_n = (int64_t)n;

@@ -321,7 +321,7 @@ static int take_content(struct op *op, struct bundle_writer *w, struct change_se
 {
         CLEAN(cleanup_fd) int in = -1;
         struct stat st;
-        int out, r = from->open(from, c, &in, err);
+        int out = -1, r = from->open(from, c, &in, err);
 
         if (r < 0)
                 return r;

@@ -199,9 +199,9 @@ int agent_check_manager(struct db *db, struct op *op, const struct agent *g, str
 
 static json_t *fields_of(const struct agent *g)
 {
-        json_t *fields = g ? agent_snapshot(g) : NULL, *permissions = NULL;
+        json_t *fields = agent_snapshot(g), *permissions = NULL;
 
-        if (g && json_parse(g->permissions, strlen(g->permissions), &permissions, NULL) >= 0)
+        if (json_parse(g->permissions, strlen(g->permissions), &permissions, NULL) >= 0)
                 json_object_set_new(fields, "permissions", permissions);
         return fields;
 }
@@ -210,7 +210,7 @@ int agent_check_fields(struct db *db, struct op *op, struct runtime *rt, const s
                        const struct agent_change *change, struct agent *g, struct err *err)
 {
         const struct actor *a = op->actor;
-        CLEAN(json_decrefp) json_t *was = fields_of(before), *is = fields_of(g);
+        CLEAN(json_decrefp) json_t *was = before ? fields_of(before) : NULL, *is = fields_of(g);
         struct field_change fields = { .of = FIELD_OF_AGENT, .before = was, .after = is };
         bool runs;
         int r = agent_place_is_isolated(db, rt, op->arena, g, &fields.is_isolated, err);
