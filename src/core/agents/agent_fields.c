@@ -29,8 +29,7 @@ const enum field_rule field_object_rules[FIELD_OBJECTS] = {
         [FIELD_OF_RUNTIME_CONFIG] = FIELD_ISOLATED,
         [FIELD_OF_PROJECT] = FIELD_OPEN,
         [FIELD_OF_PROJECT_POLICY] = FIELD_BOARD,
-        /* What the work is. An agent's own configuration does not follow it into a project of the
-         * host: run_check_place(). */
+        /* What the work is. It moves nobody out of an isolated place: host_use_check_run(). */
         [FIELD_OF_ISSUE] = FIELD_OPEN,
         [FIELD_OF_ISSUE_SETTINGS] = FIELD_BOARD,
         /* Told to the agent; the host fetches nothing. */
