@@ -449,6 +449,22 @@ class BackupTest(BerthTest, Refusals):
         with contextlib.closing(sqlite3.connect(aside)) as db:
             self.assertIn((later["id"],), db.execute("SELECT id FROM companies").fetchall())
 
+    def test_no_data_directory(self):
+        """Without --data it is the default one, which may not be where the daemon's is."""
+        folder = self.temp_dir()
+        file, home = folder / "copy.db", folder / "home"
+        self.assertEqual(self.cli("db", "backup", file)[0], 0)
+        for action in (("backup", folder / "x.db"), ("check",)):
+            with self.subTest(action=action):
+                status, _, text = self.cli("db", *action, env={"HOME": str(home), "BERTH_DATA": "", "XDG_DATA_HOME": ""})
+                self.assertEqual(status, 5, text)
+                self.assertEqual(text, f"berth: there is no data directory {home}/.local/share/berth; name the daemon's "
+                                       "with --data\n")
+        # A backup needs none to be looked at, and none is made for it.
+        status, out, text = self.cli("db", "check", file, env={"HOME": str(home), "BERTH_DATA": "", "XDG_DATA_HOME": ""})
+        self.assertEqual((status, out, text), (0, f"{file}: no findings\n", ""))
+        self.assertFalse(home.exists())
+
     def test_what_is_no_backup_is_refused(self):
         self.company()
         self.daemon.stop()
