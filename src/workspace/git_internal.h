@@ -22,6 +22,9 @@ struct git_guard {
  * git run a program or look elsewhere, or make a repository of a directory that has such a thing.
  * Changes come in the order of their paths. */
 bool git_guard_refuses(struct git_guard *g, const struct change *c);
+/* The content of a file that the merge is about to take: 1, or 0 when it must not. *fd may become a
+ * copy, which nobody else writes to. */
+int git_guard_open(struct git_guard *g, struct op *op, const char *path, int *fd, struct err *err);
 /* Whether a path in a git directory makes git run a program or look elsewhere. */
 bool git_is_dangerous(const char *inside);
 
