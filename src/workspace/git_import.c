@@ -270,6 +270,8 @@ static const char *why_not(const struct git_import *g)
                                             "/refs", "/refs/heads", "/refs/tags" };
         const char *refs = buf_str(&g->host_refs);
 
+        if (!git_is_readable(g))
+                return "the repository has parts elsewhere; commits are not brought home";
         for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
                 CLEAN(cleanup_free) char *path = xasprintf("%s%s", g->host, dirs[i]);
                 struct stat st;
@@ -306,8 +308,10 @@ int git_import_apply(struct git_import *g, const struct git_options *options,
         g->options = options;
         g->host = xasprintf("%s/.git", options->workspace);
         g->repository = xasprintf("%s/repo", g->scratch);
-        r = git_prepare(g, err);
-        if (r >= 0)
+        r = 0;
+        if (!why_not(g)) /* git reads it with our rights, and says what it read */
+                r = git_prepare(g, err);
+        if (!why_not(g) && r >= 0)
                 r = git_host_refs(g, err);
         if (r == ERR_NOT_FOUND) {
                 ret->note = "there is no git on this host; commits are not brought home";

@@ -92,6 +92,9 @@ void git_host_ref(const struct git_import *g, const char *name, char ret[GIT_HEX
  * not want it, *ret_said why. */
 int git_swap(struct git_import *g, const char *ref, const char *to, const char *from,
              const char **ret_said, struct err *err);
+/* Whether nothing that git reads of the host's repository before anything else is a link, or no
+ * file. */
+bool git_is_readable(const struct git_import *g);
 /* Whether setting it writes to the host's repository alone: no link is in the way, of its log
  * neither. */
 bool git_may_write(const struct git_import *g, const char *ref);

@@ -901,6 +901,69 @@ static void test_links_in_the_repository(void **state)
         assert_out(w, "cat ws/a", "2");
 }
 
+/* git says which line it cannot read, and reads with the daemon's rights: of a file of somebody
+ * else, behind a link in the host's repository, nothing is told. Nothing waits for a pipe either.
+ */
+static void test_links_to_what_others_may_not_read(void **state)
+{
+        static const char *const names[] = { "HEAD", "config", "packed-refs", "shallow",
+                                             "objects/info/alternates" };
+        static const char *const kinds[] = { "ln -s $HOME/far", "mkfifo" };
+        struct world *w = *state;
+
+        for (size_t i = 0; i < ARRAY_LEN(names) * ARRAY_LEN(kinds); i++) {
+                CLEAN(cleanup_free)
+                char *script = xasprintf("rm -f ws/.git/%s; %s ws/.git/%s", names[i / 2],
+                                         kinds[i % 2], names[i / 2]);
+                const char *told;
+                int r;
+
+                sh(w, "rm -rf ws/.git ws/* scratch; echo 'root:hash:1' > far; echo x:y >> far");
+                make_repository(w);
+                sh(w, "cd box; echo 2 > a; git commit -qam two; echo 1 > .git/refs/heads/x");
+                sh(w, script);
+                r = restore(w);
+                assert_true(r < 0 || w->report.note);
+                told = r < 0 ? w->m.err.msg : w->report.note;
+                if (strstr(told, "hash") || strstr(told, "x:y"))
+                        fail_msg("%s: %s", script, told);
+                err_clear(&w->m.err);
+                assert_null(w->report.head);
+                assert_out(w, "cat ws/a", "2"); /* files come all the same */
+        }
+}
+
+/* Programs that the host's own configuration names are not run: it may be somebody's who has less
+ * rights than the daemon has. */
+static void test_programs_in_the_hosts_configuration(void **state)
+{
+        struct world *w = *state;
+
+        make_repository(w);
+        sh(w,
+           "cd ws; mkdir ../hooks; "
+           "for h in reference-transaction post-index-change update post-update; do "
+           "  printf '#!/bin/sh\ntouch %s/PWNED-%s\n' $HOME $h > ../hooks/$h; "
+           "  chmod +x ../hooks/$h; cp ../hooks/$h .git/hooks/; done; "
+           "p=\"touch $HOME/PWNED\"; git config core.hooksPath $HOME/hooks; "
+           "for k in core.fsmonitor core.pager core.editor core.sshCommand core.askPass "
+           "  core.alternateRefsCommand core.gitProxy diff.external diff.x.textconv "
+           "  filter.x.clean filter.x.smudge merge.x.driver gpg.program credential.helper "
+           "  pager.for-each-ref pager.update-ref pager.rev-parse remote.origin.uploadpack; do "
+           "  git config $k \"$p-$k\"; done; "
+           "git config alias.for-each-ref \"!$p-alias\"; echo '* filter=x diff=x merge=x' > attr; "
+           "git config core.attributesFile $PWD/attr; cp attr .git/info/attributes; "
+           "git config remote.origin.url \"ext::$p-ext\"; git config remote.origin.promisor true; "
+           "git config extensions.partialClone origin; git config commit.gpgSign true");
+        sh(w, "cd box; echo 2 > a; git commit -qam two; git branch side");
+        sh(w, "git -c core.hooksPath=/dev/null -c core.fsmonitor=false --git-dir=ws/.git "
+              "update-ref refs/heads/main $(git -C ws -c core.fsmonitor=false -c gpg.program=true "
+              "commit-tree --no-gpg-sign -p main -m ours main^{tree}); rm -f PWNED*");
+        restored(w);
+        assert_true(w->report.merged);
+        sh(w, "ls; ! ls | grep PWNED");
+}
+
 static void test_git_elsewhere(void **state)
 {
         struct world *w = *state;
@@ -1149,6 +1212,8 @@ int main(void)
                 TEST(test_repository_made_there),
                 TEST(test_repository_made_there_is_never_run),
                 TEST(test_links_in_the_repository),
+                TEST(test_links_to_what_others_may_not_read),
+                TEST(test_programs_in_the_hosts_configuration),
                 TEST(test_git_elsewhere),
                 TEST(test_dot_git_replaced),
                 TEST(test_bad_objects),
