@@ -500,6 +500,31 @@ class BackupTest(BerthTest, Refusals):
         self.assertTrue(any("refers to a row of companies" in text for text in found), found)
 
 
+class ModeTest(BerthTest):
+    """Other users and the directory itself."""
+
+    def mode_after_restart(self, mode, *foreign):
+        self.daemon.stop()
+        for name in foreign:
+            (self.daemon.data / name).write_text("x")
+        self.daemon.data.chmod(mode)
+        self.daemon.start()
+        return self.daemon.data.stat().st_mode & 0o7777
+
+    def test_other_users_lose_their_rights(self):
+        for mode in (0o755, 0o750, 0o701):
+            self.assertEqual(self.mode_after_restart(mode), 0o700)
+        self.assertIn("is not any more", self.daemon.log())
+
+    def test_a_directory_of_others_is_left_alone(self):
+        self.assertEqual(self.mode_after_restart(0o1755), 0o1755)
+        self.assertEqual(self.mode_after_restart(0o755, "somebodys-file"), 0o755)
+        self.assertIn("chmod 700", self.daemon.log())
+        for path in self.daemon.data.iterdir():
+            if path.name not in ("somebodys-file", self.daemon.log_path.name):
+                self.assertEqual(path.stat().st_mode & 0o077, 0, path)
+
+
 if __name__ == "__main__":
     import unittest
     unittest.main()
