@@ -154,6 +154,39 @@ class FullLaneTest(Together, ProviderTest):
         first.result()
 
 
+class CompaniesTest(Together, ProviderTest):
+    """However many environments a company has, it leaves seats to the others."""
+
+    daemon_env = {**ProviderTest.daemon_env, "BERTH_PEER_THREADS": "4", "BERTH_PEER_THREADS_EACH": "2"}
+
+    def test_one_with_many_environments(self):
+        slow = [self.sandbox(f"slow {i}") for i in range(4)]
+        self.provider.behave(AcquireLease={"hold": "go"})
+        pool = self.background(8)
+        leases = [pool.submit(self.take, env) for env in slow for _ in range(2)]
+        wait_until(lambda: len(self.provider.calls("environmentAcquireLease")) >= 2, "the provider is asked")
+        wait_until(lambda: self.metric("berth_operations_waiting_for_peers") == 6, "the others wait")
+        self.assertEqual(self.metric("berth_operations_with_peers"), 2)
+        self.assert_others_are_served()
+        self.provider.let_go()
+        for lease in leases:
+            self.release(lease.result()["id"])
+
+    # What nobody asks for just now counts too: leases that are over, in environments that do not close.
+    def test_the_sweeper_leaves_seats_to_others(self):
+        slow = [self.sandbox(f"slow {i}") for i in range(4)]
+        self.provider.behave(ReleaseLease={"hold": "go"}, DestroyLease={"hold": "go"})
+        for env in slow:
+            self.acquire(env, ttlMs=1)
+        wait_until(lambda: self.metric("berth_operations_with_peers") >= 2
+                   and self.metric("berth_operations_waiting_for_peers") >= 2, "the sweeper waits for the provider")
+        self.assertEqual(self.metric("berth_operations_with_peers"), 2)
+        self.assert_others_are_served()
+        self.provider.let_go()
+        wait_until(lambda: not self.daemon.sql("SELECT id FROM places WHERE provider = 'acme' AND state <> 'gone'"),
+                   "all are closed")
+
+
 class SilentHostTest(Together, SshTest):
     """A host whose connection lives and whose boxes do not answer, while workspaces are to be given up there."""
 

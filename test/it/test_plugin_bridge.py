@@ -1,5 +1,7 @@
 """What plugins offer besides environments: data, actions, tools and jobs, and who may ask for them."""
 
+import threading
+
 from berthtest import wait_until
 from plugintest import KEY, WORKER, PluginTest
 from worktest import MISSING, RUN_A, WorkTest
@@ -16,6 +18,42 @@ OFFERS = {
     "tools": [{"name": "search", "displayName": "Search", "description": "Finds.", "parametersSchema": {"type": "object"}}],
     "jobs": [{"jobKey": "sync", "displayName": "Sync", "schedule": "0 * * * *"}],
 }
+
+
+class BusyTest(PluginTest, WorkTest):
+    """One seat for each lane: what is asked of a plugin for one company does not wait for another's."""
+
+    daemon_env = {"BERTH_PEER_THREADS_EACH": "1"}
+
+    def test_companies_do_not_wait_for_each_other(self):
+        slow = MORE + """
+import { existsSync, readdirSync, writeFileSync } from "node:fs";
+answers.getData = async ({ key }) => { writeFileSync("asked-" + key, ""); if (key === "slow")
+  while (!existsSync("go")) await new Promise((r) => setTimeout(r, 10)); return { key }; };
+"""
+        worker = WORKER.replace("//MORE", slow).replace("say({ id, result: answer(params) })",
+                                                        "Promise.resolve(answer(params)).then((result) => say({ id, result }))")
+        plugin = self.install(self.package(worker=worker, **OFFERS))["id"]
+        folder = self.daemon.data / "plugins" / "private" / plugin
+        other = self.company("Other")
+        ann, bob = self.board_user(self.acme)["token"], self.board_user(other, user="bob")["token"]
+
+        def ask(key, company, token):
+            return self.req("POST", f"/api/plugins/{KEY}/bridge/data", {"key": key, "companyId": company["id"]}, token=token)
+
+        held = {}
+        first = threading.Thread(target=lambda: held.update(answer=ask("slow", self.acme, ann)))
+        first.start()
+        try:
+            wait_until(lambda: (folder / "asked-slow").exists(), "the plugin is asked for one company")
+            # Whoever names a company that it may not see is in no lane of it.
+            self.assert_status(ask("k", self.acme, bob), 403)
+            self.assertEqual(ask("k", other, bob).json["data"], {"key": "k"})
+            self.assertTrue(first.is_alive())
+        finally:
+            (folder / "go").write_text("")
+            first.join(60)
+        self.assertEqual(held["answer"].json["data"], {"key": "slow"})
 
 
 class BridgeTest(PluginTest, WorkTest):

@@ -531,9 +531,9 @@ static void look_after(struct box *box)
                                       .awaited = box->route->is_here,
                                       .timeout_ms = box->route->is_here ? 0 : LOOK_AFTER_MS };
         if (!box->route->is_here)
-                pool_job_lane(&box->job, LANE_LINKS,
-                              box->kept->place.environment_id ? box->kept->place.environment_id
-                                                              : "");
+                pool_job_lane(
+                        &box->job, LANE_LINKS,
+                        lane_name(box->kept->place.company_id, box->kept->place.environment_id));
         box->job_running = pool_submit(box->hub->config.pool, &box->job, &err) >= 0;
         if (!box->job_running)
                 uv_timer_start(&box->retry, retry_now, 10 * RECONNECT_MS, 0);
