@@ -56,6 +56,40 @@ answers.getData = async ({ key }) => { writeFileSync("asked-" + key, ""); if (ke
         self.assertEqual(held["answer"].json["data"], {"key": "slow"})
 
 
+class NodeWithoutViewTest(PluginTest, WorkTest):
+    """What node does all the time goes on working under the filter of a worker without a view, on an old kernel."""
+
+    daemon_binary = "faults"
+    daemon_env = {"BERTH_TEST_NO_VIEW": "1", "BERTH_TEST_LANDLOCK": "5"}
+
+    def test_children_threads_and_sockets(self):
+        worker = WORKER.replace("//MORE", """
+import { exec, fork, spawn } from "node:child_process";
+import { once } from "node:events";
+import { createServer, connect } from "node:net";
+import { lookup } from "node:dns/promises";
+import { Worker } from "node:worker_threads";
+answers.getData = async () => {
+  const said = await new Promise((resolve) => exec("echo hello", (e, out) => resolve(e ? String(e) : out)));
+  const child = spawn("sleep", ["1000"]);
+  child.kill();
+  const [, signal] = await once(child, "exit");
+  const server = createServer((s) => s.end("net")).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const client = connect(server.address().port, "127.0.0.1");
+  const [net] = await once(client, "data");
+  server.close();
+  const thread = new Worker("require('node:worker_threads').parentPort.postMessage('thread')", { eval: true });
+  const [threaded] = await once(thread, "message");
+  return { said, signal, net: String(net), threaded, family: (await lookup("localhost")).family > 0 };
+};
+""").replace("say({ id, result: answer(params) })", "Promise.resolve(answer(params)).then((result) => say({ id, result }))")
+        self.install(self.package(worker=worker, **OFFERS))
+        admin = self.board_user(self.acme, user="root", role="owner", admin=True)["token"]
+        done = self.ok("POST", f"/api/plugins/{KEY}/bridge/data", {"key": "k"}, token=admin)["data"]
+        self.assertEqual(done, {"said": "hello\n", "signal": "SIGTERM", "net": "net", "threaded": "thread", "family": True})
+
+
 class BridgeTest(PluginTest, WorkTest):
     def setUp(self):
         super().setUp()
