@@ -36,6 +36,12 @@ class Together:
         self.release(lease)
         self.assertEqual(self.daemon.req_unix("GET", "/api/companies").status, 200)
 
+    def assert_ends(self):
+        """It is told to and does, not by the last resort of one that cannot."""
+        self.daemon.process.send_signal(signal.SIGTERM)
+        self.daemon.wait(0, timeout=60)
+        self.assertNotIn("stopping took too long", self.daemon.log())
+
     def saturated(self):
         return self.ok("GET", "/api/health")["saturated"]
 
@@ -80,8 +86,7 @@ class SlowProviderTest(Together, ProviderTest):
         pool = self.background(3)
         leases = [pool.submit(self.req, "POST", f"/api/environments/{ident(slow)}/leases", {}) for _ in range(3)]
         wait_until(lambda: self.held() == 3, "the provider is asked")
-        self.daemon.process.send_signal(signal.SIGTERM)
-        self.daemon.wait(0, timeout=60)
+        self.assert_ends()
         for lease in leases:
             with contextlib.suppress(Exception):  # it may have been answered or not
                 lease.result()
@@ -229,8 +234,7 @@ class SilentHostTest(Together, SshTest):
         wait_until(lambda: self.released() >= 8, "as many as may wait for the host")
         wait_until(self.saturated, "health tells that something waits")
         self.assert_others_are_served()
-        self.daemon.process.send_signal(signal.SIGTERM)
-        self.daemon.wait(0, timeout=60)
+        self.assert_ends()
         for answer in answers:
             with contextlib.suppress(Exception):  # those that waited were refused or cut off
                 answer.result()
