@@ -150,7 +150,8 @@ int call_take_lane(struct call *c, struct err *err)
                 snprintf(key, sizeof(key), "company:%s", s.company_id);
         else
                 snprintf(key, sizeof(key), "plugin:%s", s.id);
-        if (pool_take_seat(c->op, LANE_PEERS, key))
+        if (pool_take_seat(c->op, LANE_PEERS, key) ||
+            ((c->route->flags & ROUTE_CLOSES) && pool_take_seat(c->op, LANE_CLOSING, key)))
                 return 1;
         memcpy(c->lane_key, key, sizeof(key));
         return 0;

@@ -75,6 +75,12 @@ static inline int hex_digit(char c)
 }
 
 /* Allocate or abort; see the note on memory above. */
+/* The block that the first failed allocation of the process gets, so that what is under way can
+ * end: hold one of that size, 0 for none. */
+void memory_reserve(size_t size);
+/* It is in use. */
+bool memory_is_short(void);
+
 RETURNS_NONNULL void *xcalloc(size_t n, size_t size);
 RETURNS_NONNULL void *xrealloc(void *p, size_t size);
 RETURNS_NONNULL void *xaligned(size_t align, size_t size); /* of a power of two */

@@ -74,8 +74,10 @@ static int ensure(const char *dir, const char *id, struct err *err)
         CLEAN(buf_done) struct buf word = { .max = 4096 };
 
         for (int i = 0; i < LAUNCH_TRIES; i++) {
-                if (box_is_alive(dir))
-                        return 0;
+                int r = box_check_alive(dir, err);
+
+                if (r != 0)
+                        return MIN(r, 0);
                 buf_clear(&word);
                 spawn_box(dir, id, &word);
                 if (str_starts(buf_str(&word), "ready "))
@@ -183,12 +185,18 @@ void relay_child_event(struct relay *r, struct relay_child *k)
 
 void relay_ask(struct relay *r, const struct relay_frame *f)
 {
+        CLEAN(err_done) struct err err = { 0 };
         char dir[4200];
+        int alive;
 
         relay_box_dir(r, f->box, dir, sizeof(dir));
-        if (f->want == RELAY_ALIVE || (f->want == RELAY_ENSURE && box_is_alive(dir)))
-                relay_answer(r, f->channel, RELAY_OK, f->want == RELAY_ALIVE && box_is_alive(dir),
-                             "");
+        alive = f->want == RELAY_BURY ? 0 : box_check_alive(dir, &err);
+        if (alive < 0)
+                relay_answer(r, f->channel, RELAY_BUSY, 0, err.msg);
+        else if (f->want == RELAY_ALIVE)
+                relay_answer(r, f->channel, RELAY_OK, (uint8_t)alive, "");
+        else if (alive)
+                relay_answer(r, f->channel, RELAY_OK, 0, "");
         else
                 begin(r, f);
 }
@@ -208,7 +216,7 @@ int ask_main(const char *base, const char *want, const char *id, const char *con
         else if (streq(want, "bury"))
                 code = bury(dir, id, execs, &err);
         else if (streq(want, "alive"))
-                code = box_is_alive(dir);
+                code = box_check_alive(dir, &err);
         else
                 return 2;
         printf(ASK_WORD "%s\n", code < 0 ? err.msg : code > 0 ? "yes" : "no");

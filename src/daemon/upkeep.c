@@ -9,6 +9,7 @@
 #include "core/sandboxes/stock.h"
 #include "core/secrets/secret.h"
 #include "core/workspaces/workspace.h"
+#include "rt/reserve.h"
 
 /* How long the port stays closed for what the last daemon left in places that do not answer. */
 #define FIRST_PASS_MS 5000
@@ -164,7 +165,7 @@ static void environment_start(struct upkeep_pass *pass, const char *id)
         s->pass = pass;
         s->job = (struct pool_job){ .run = environment_run, .done = environment_done };
         memcpy(s->environment_id, id, MIN(strlen(id), UUID_LEN));
-        pool_job_lane(&s->job, LANE_PEERS, *id ? id : "nowhere");
+        pool_job_lane(&s->job, LANE_CLOSING, *id ? id : "nowhere");
         if (pool_submit(u->rt->pool, &s->job, NULL) < 0) {
                 free(s);
                 return;
@@ -186,6 +187,7 @@ static void sweep_run(struct pool_job *job, struct op *op)
         int r;
 
         op->actor = &actor_system;
+        reserve_refill();
         r = sweep_follow_clock(op, rt, &jump_us, &err);
         if (jump_us)
                 log_warn("the wall clock was set; leases keep the time they had left",
