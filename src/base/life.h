@@ -11,11 +11,13 @@
 
 enum life { LIFE_NO, LIFE_YES, LIFE_UNKNOWN };
 
-/* A look by name or by process id failed with this errno. Only the two that say "there is none"
- * prove absence. */
+/* A look by name or by process id failed with this errno. Only those that say "there is none" prove
+ * absence: no such name, no directory that could have it, no such process. */
 static inline enum life life_by_errno(int errno_value)
 {
-        return errno_value == ENOENT || errno_value == ESRCH ? LIFE_NO : LIFE_UNKNOWN;
+        return errno_value == ENOENT || errno_value == ENOTDIR || errno_value == ESRCH
+                       ? LIFE_NO
+                       : LIFE_UNKNOWN;
 }
 
 #endif

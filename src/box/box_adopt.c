@@ -140,6 +140,7 @@ void spool_remove_all(struct box *b)
         (void)unlinkat(b->dir_fd, "box.sock", 0);
         (void)unlinkat(b->dir_fd, "pid", 0);
         (void)unlinkat(b->dir_fd, "cgroup", 0);
+        (void)unlinkat(b->dir_fd, "node", 0);
         (void)unlinkat(b->dir_fd, "box.lock", 0);
         (void)rmdir(b->dir);
 }

@@ -60,8 +60,13 @@ struct provider_lease {
         const char *config; /* what the place's configuration becomes; NULL: it stays */
 };
 
-typedef int (*driver_found_fn)(void *ctx, const char *provider, const char *owner_tag,
-                               const char *description);
+/* Something that exists in the world. */
+struct driver_thing {
+        const char *provider, *owner_tag, *description;
+        const char *node; /* that had it made; NULL: it does not say */
+};
+
+typedef int (*driver_found_fn)(void *ctx, const struct driver_thing *thing);
 
 struct driver {
         const char *key;

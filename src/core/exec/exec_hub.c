@@ -456,7 +456,9 @@ int exec_list_boxes(struct op *op, struct runtime *rt, driver_found_fn fn, void 
                 return err_sys(err, ERR_IO, errno, "read %s", rt->hub->boxes_dir);
         while (r >= 0 && (errno = 0, entry = readdir(dir)))
                 if (uuid_is_valid(entry->d_name))
-                        r = fn(ctx, "local", entry->d_name, "supervisor of commands");
+                        r = fn(ctx,
+                               &(struct driver_thing){ "local", entry->d_name,
+                                                       "supervisor of commands", rt->node.id.s });
         if (r >= 0 && errno)
                 r = err_sys(err, ERR_IO, errno, "read %s", rt->hub->boxes_dir);
         closedir(dir);

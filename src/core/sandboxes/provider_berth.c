@@ -360,7 +360,8 @@ static int berth_list(struct op *op, struct runtime *rt, driver_found_fn fn, voi
                 return err_sys(err, ERR_IO, errno, "read %s", rt->sandbox->dir);
         while (r >= 0 && (errno = 0, entry = readdir(dir)))
                 if (uuid_is_valid(entry->d_name))
-                        r = fn(ctx, PROVIDER_BERTH, entry->d_name, "sandbox");
+                        r = fn(ctx, &(struct driver_thing){ PROVIDER_BERTH, entry->d_name,
+                                                            "sandbox", rt->node.id.s });
         if (r >= 0 && errno)
                 r = err_sys(err, ERR_IO, errno, "read %s", rt->sandbox->dir);
         closedir(dir);
