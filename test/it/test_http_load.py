@@ -65,7 +65,7 @@ class CrowdTest(BerthTest):
     def test_busy_clients_leave_the_operator_in(self):
         """An address has half of the connections at most. When all are busy the next are told to come back; whether
         the daemon is well can still be asked."""
-        self.start_limited(256)
+        self.start_limited(320)  # 64 are kept, half of the others are for connections
         self.acme = self.daemon.req_unix("POST", "/api/companies", {"name": "Acme"}).json
         crowd = self.listeners(64, "127.0.0.2")
         answer = self.asked(source="127.0.0.2")
