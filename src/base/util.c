@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-static NORETURN void out_of_memory(void)
+void memory_exhausted(void)
 {
         static const char text[] = "berth: out of memory\n";
 
@@ -50,7 +50,7 @@ void *xcalloc(size_t n, size_t size)
                 p = calloc(n, size);
         while (!p && use_spare());
         if (!p)
-                out_of_memory();
+                memory_exhausted();
         return p;
 }
 
@@ -62,7 +62,7 @@ void *xrealloc(void *p, size_t size)
                 grown = realloc(p, size);
         while (!grown && use_spare());
         if (!grown)
-                out_of_memory();
+                memory_exhausted();
         return grown;
 }
 
@@ -74,7 +74,7 @@ void *xaligned(size_t align, size_t size)
                 p = aligned_alloc(align, (size + align - 1) / align * align);
         while (!p && use_spare());
         if (!p)
-                out_of_memory();
+                memory_exhausted();
         return memset(p, 0, size);
 }
 
@@ -130,6 +130,6 @@ char *xasprintf(const char *fmt, ...)
         n = vasprintf(&s, fmt, ap);
         va_end(ap);
         if (n < 0)
-                out_of_memory();
+                memory_exhausted();
         return s;
 }
