@@ -255,7 +255,8 @@ static void submit(struct call *c)
                 .urgent = c->stage != NULL,
         };
         if (c->lane.key[0])
-                pool_job_lane(&c->job, LANE_PEERS, c->lane);
+                pool_job_lane(&c->job, c->route->flags & ROUTE_CLOSES ? LANE_CLOSING : LANE_PEERS,
+                              c->lane);
         r = pool_submit(c->api->pool, &c->job, &err);
         if (r < 0)
                 call_fail(c, r, &err);

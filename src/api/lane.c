@@ -155,7 +155,8 @@ int call_take_lane(struct call *c, struct err *err)
         name = lane_name(s.company_id ? s.company_id : c->actor.user_id, s.environment_id);
         if (c->route->flags & ROUTE_OF_PLUGIN)
                 snprintf(name.key, sizeof(name.key), "plugin:%s:%s", name.owner, s.id);
-        if (pool_take_seat(c->op, LANE_PEERS, &name))
+        if (pool_take_seat(c->op, LANE_PEERS, &name) ||
+            ((c->route->flags & ROUTE_CLOSES) && pool_take_seat(c->op, LANE_CLOSING, &name)))
                 return 1;
         c->lane = name;
         return 0;

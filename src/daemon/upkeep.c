@@ -9,6 +9,7 @@
 #include "core/sandboxes/stock.h"
 #include "core/secrets/secret.h"
 #include "core/workspaces/workspace.h"
+#include "rt/reserve.h"
 
 /* How long the port stays closed for what the last daemon left in places that do not answer. */
 #define FIRST_PASS_MS 5000
@@ -168,7 +169,7 @@ static void environment_start(struct upkeep_pass *pass, const struct upkeep_due 
         s->pass = pass;
         s->job = (struct pool_job){ .run = environment_run, .done = environment_done };
         memcpy(s->environment_id, due->environment_id, sizeof(s->environment_id));
-        pool_job_lane(&s->job, LANE_PEERS,
+        pool_job_lane(&s->job, LANE_CLOSING,
                       due->environment_id[0] ? lane_name(due->company_id, due->environment_id)
                                              : lane_name(NULL, "nowhere"));
         if (pool_submit(u->rt->pool, &s->job, NULL) < 0) {
@@ -192,6 +193,7 @@ static void sweep_run(struct pool_job *job, struct op *op)
         int r;
 
         op->actor = &actor_system;
+        reserve_refill();
         r = sweep_follow_clock(op, rt, &jump_us, &err);
         if (jump_us)
                 log_warn("the wall clock was set; leases keep the time they had left",

@@ -74,7 +74,7 @@ class CrowdTest(BerthTest):
     def test_busy_clients_leave_the_operator_in(self):
         """A user has half of the connections at most, whatever addresses it comes from. When all are busy the next are
         told to come back; whether the daemon is well can still be asked."""
-        self.start_limited(256)
+        self.start_limited(320)  # 64 are kept, half of the others are for connections
         self.make_user()
         crowd = self.listeners(64, 1)
         for source in ("127.0.0.1", "127.0.0.2", "127.9.9.9"):

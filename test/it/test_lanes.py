@@ -85,6 +85,20 @@ class SlowProviderTest(Together, ProviderTest):
             self.release(lease.result()["id"])
         wait_until(lambda: not self.saturated(), "nothing waits any more")
 
+    def test_what_ends_does_not_wait_for_what_begins(self):
+        """All seats of the environment are taken by acquires: a release has another one."""
+        slow = self.sandbox()
+        first = self.take(slow)
+        self.provider.behave(AcquireLease={"hold": "go"})
+        pool = self.background()
+        leases = [pool.submit(self.take, slow) for _ in range(MANY)]
+        wait_until(lambda: self.held() >= 1 + 8, "the provider is asked by as many as may")
+        self.release(first["id"])
+        self.assertEqual(self.held(), 1 + 8)
+        self.provider.let_go()
+        for lease in leases:
+            self.release(lease.result()["id"])
+
     def test_a_stop_while_a_provider_is_silent(self):
         slow = self.sandbox()
         self.provider.behave(AcquireLease={"hold": "go"})

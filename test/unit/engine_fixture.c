@@ -126,7 +126,8 @@ static int fake_list(struct op *op, struct runtime *rt, driver_found_fn fn, void
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < e->n_world; i++)
-                r = fn(ctx, "fake", e->world[i].tag, "thing");
+                r = fn(ctx,
+                       &(struct driver_thing){ "fake", e->world[i].tag, "thing", rt->node.id.s });
         return r;
 }
 

@@ -892,8 +892,9 @@ static void test_out_of_reserve(void **state)
         fd = dial(f);
         say(fd, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
         getrlimit(RLIMIT_NOFILE, &before);
-        low = (struct rlimit){ (rlim_t)f->server->reserve_fd, before.rlim_max };
-        close(take_fd(&f->server->reserve_fd));
+        low = (struct rlimit){ (rlim_t)f->server->reserve[0], before.rlim_max };
+        while (f->server->n_reserve > 0)
+                close(f->server->reserve[--f->server->n_reserve]);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
         TURN_UNTIL(f, uv_is_active((uv_handle_t *)&f->server->accept_retry));
         setrlimit(RLIMIT_NOFILE, &before);

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "core/access/access.h"
 #include "core/leases/place.h"
@@ -273,32 +274,45 @@ static void adoption_over(struct box *box)
 }
 
 /* A box that we did not send it to does not know of it. Where our files are and the box's may be
- * gone, it was sent by a daemon before this one, or to a box before that one. */
-static void judge_unknown(struct exec *e)
+ * gone, it was sent by a daemon before this one, or to a box before that one. False: whether they
+ * are cannot be known now. */
+static bool judge_unknown(struct exec *e)
 {
         struct box *box = e->box;
         CLEAN(cleanup_free)
         char *path = xasprintf("%s/%s/stdout", box->hub->output_dir, e->view.id);
 
+        enum life output = box->route->is_here ? LIFE_NO : file_life_at(AT_FDCWD, path);
+
         if (e->start && (box->route->is_here || !e->sent_to || e->sent_to == box->pid))
-                return;
-        if (!box->route->is_here && access(path, F_OK) == 0)
+                return true;
+        if (output == LIFE_YES)
                 exec_spool_lost(e, EXEC_UNKNOWN_REASON);
-        else
+        else if (output == LIFE_NO)
                 exec_finish(e, EXEC_FAILED, EXEC_UNSTARTED_REASON);
+        return output != LIFE_UNKNOWN;
 }
+
+static void on_closed(void *ctx, const char *why, bool is_breach);
 
 /* After LIST: what the box did not name and we did not just queue was never started. */
 static void on_listed(void *ctx)
 {
         struct box *box = ctx;
+        struct box_link *link = box->link;
         struct exec *e, *next;
+        bool all = true;
 
         box->listing = false;
         for (e = box->execs; e; e = next) {
                 next = e->box_next;
                 if (!e->seen && e->phase != EXEC_ENDING)
-                        judge_unknown(e);
+                        all = judge_unknown(e) && all;
+        }
+        if (!all) { /* asked again over the next link */
+                on_closed(box, "output files cannot be looked at", false);
+                box_link_close(link);
+                return;
         }
         adoption_over(box);
         send_waiting(box);
@@ -417,18 +431,16 @@ static void retry_now(uv_timer_t *timer)
         box_reach(container_of(timer, struct box, retry));
 }
 
-/* A box on this machine is back in a moment or dead; a way that is down may stay so for long, and
- * so may a box that does not keep to the protocol. */
+/* A box on this machine is back in a moment or dead, but a want of descriptors may last; a way that
+ * is down may stay so for long, and so may a box that does not keep to the protocol. */
 static void reach_later(struct box *box)
 {
-        unsigned tries = box->breaches;
+        unsigned failures = MIN(box->failures, box->route->is_here ? 5U : 16U);
+        unsigned tries = MAX(MIN(box->breaches, 16U), failures);
 
-        if (!box->route->is_here) {
-                tries = MAX(tries, box->failures);
-                box->failures++;
-        }
+        box->failures++;
         uv_timer_start(&box->retry, retry_now,
-                       MIN((uint64_t)RECONNECT_MS << MIN(tries, 16U), (uint64_t)RECONNECT_MAX), 0);
+                       MIN((uint64_t)RECONNECT_MS << tries, (uint64_t)RECONNECT_MAX), 0);
 }
 
 void box_reach(struct box *box)
@@ -460,7 +472,8 @@ static void check_run(struct pool_job *job, struct op *op)
 
         op->actor = &actor_system;
         r = exec_settle_place(op, box->hub, &box->kept->place, false, &err);
-        box->is_unknown = r == SETTLE_UNKNOWN || (r < 0 && !box->route->is_here);
+        /* What could not be looked at, ended or recorded is not dead: it is looked after again. */
+        box->is_unknown = r == SETTLE_UNKNOWN || r < 0;
         box->found_dead = r != SETTLE_ALIVE && !box->is_unknown;
         if (r < 0)
                 log_error("could not settle executions", LOG_S("place", box->place_id),

@@ -139,6 +139,15 @@ struct intended {
         char id[UUID_LEN + 1];
 };
 
+/* An output file that is followed. */
+struct exec_file {
+        struct exec_file *next;
+        int fd;
+        unsigned users;
+        bool want_stderr;
+        char id[UUID_LEN + 1];
+};
+
 struct exec_hub {
         struct exec_hub_config config;
         char *boxes_dir, *output_dir;
@@ -152,6 +161,7 @@ struct exec_hub {
         uv_timer_t adopt_timer;       /* ends the wait for boxes that do not answer */
         uv_timer_t beat_timer;        /* BEATS times in peer_silence_ms */
         struct output_taken *outputs; /* exec_output.c; under lock */
+        struct exec_file *files;      /* loop thread */
         struct resolver *resolver;    /* NULL until there is a proxy */
         unsigned timers_open;
         unsigned adopting;

@@ -235,11 +235,10 @@ static void end_lease(struct findings *f, const struct due_lease *due, struct sw
 /* What its leases stand on is gone. Only of a place at rest: what is under way is somebody's. */
 static void end_leases_of_dead(struct findings *f, struct place *place, struct sweep_result *res)
 {
-        const struct driver *driver = driver_lookup(f->rt, place->driver);
         size_t first = f->n_leases;
 
-        if (place->next_attempt_at || !driver || !driver->is_alive ||
-            !streq(place->owner_node, f->rt->node.id.s) || driver->is_alive(f->rt, place) ||
+        if (place->next_attempt_at || !streq(place->owner_node, f->rt->node.id.s) ||
+            !driver_is_dead(f->rt, place) ||
             only_looks(f, place->environment_id, place->company_id))
                 return;
         log_warn("a sandbox has ended by itself", LOG_S("place", place->id));
@@ -331,9 +330,8 @@ static void heal_ready(struct findings *f, struct place *place, struct sweep_res
 {
         struct wanted q = { .f = f, .place = place, .yes = true };
         bool over = place->deadline_at && place->deadline_at <= f->now;
-        const struct driver *driver = driver_lookup(f->rt, place->driver);
 
-        if (driver && driver->is_alive && !driver->is_alive(f->rt, place)) {
+        if (driver_is_dead(f->rt, place)) {
                 close_place(f, place, "it ended by itself", res);
                 return;
         }
