@@ -17,6 +17,11 @@ int fd_write_all(int fd, const void *data, size_t len, struct err *err);
  */
 int file_read_at(int dirfd, const char *path, size_t limit, struct buf *buf, struct err *err);
 
+/* What is in the file, or the names in the directory, survive a power cut when this returns 0. */
+int file_sync(int dirfd, const char *path, struct err *err);
+/* The same for the directory that holds `path`, which need not be dirfd itself. */
+int file_sync_parent(int dirfd, const char *path, struct err *err);
+
 /* Replace the file by temporary file, fsync and rename, then fsync the directory: afterwards the
  * path holds the old content or the new one, whatever happens in between. */
 int file_write_at(int dirfd, const char *path, const void *data, size_t len, mode_t mode,

@@ -475,8 +475,21 @@ void spool_write_exit(struct box *b, struct exec *e)
         e->sync_at = fd >= 0 ? b->now + BOX_SYNC_MS : 0;
 }
 
-/* A host that listens writes the end down itself and says so (FORGET) sooner than a disk could;
- * only without one, or with one that is slow, the record has to be safe here. */
+/* Its own name, and that of its directory; the link of a shared spool leads to the host's. */
+static void sync_names(struct box *b, const struct exec *e)
+{
+        char path[64];
+
+        (void)file_sync(base_fd(b, e), e->name, NULL);
+        file_path(path, e, "..");
+        (void)file_sync(base_fd(b, e), path, NULL);
+        if (!(b->sandbox && is_shared(e)))
+                (void)fsync(b->spool_fd);
+}
+
+/* A host that listens makes the output safe, writes the end down itself and says so (FORGET) sooner
+ * than a disk could. With one that is slow the record has to be safe here, without one the output
+ * too. */
 void spool_sync_turn(struct box *b, struct exec *e, int64_t *nearest)
 {
         char path[64];
@@ -488,10 +501,13 @@ void spool_sync_turn(struct box *b, struct exec *e, int64_t *nearest)
                 return;
         }
         e->sync_at = 0;
+        for (int i = 0; i < 2 && !b->host; i++) {
+                file_path(path, e, file_names[i]);
+                if (e->out[i].written > 0)
+                        (void)file_sync(base_fd(b, e), path, NULL);
+        }
         file_path(path, e, "exit");
-        CLEAN(cleanup_fd)
-        int fd = openat(base_fd(b, e), path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-
-        if (fd >= 0)
-                (void)fdatasync(fd);
+        (void)file_sync(base_fd(b, e), path, NULL);
+        if (!b->host)
+                sync_names(b, e);
 }

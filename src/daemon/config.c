@@ -215,7 +215,7 @@ static const char *absolute(struct arena *a, const char *path)
 
 static int make_data_dir(const char *path, struct err *err)
 {
-        int r = path_make_dirs(path, 0700, err);
+        int r = path_make_durable_dirs(path, 0700, err);
 
         if (r < 0)
                 return err_wrap(err, r, "data directory");

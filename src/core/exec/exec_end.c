@@ -57,8 +57,11 @@ static void record_run(struct pool_job *job, struct op *op)
                 fill_exit(&row, &e->exit, text);
         if (e->reason[0])
                 row.reason = e->reason;
+        FAULT("exec.output.before");
+        r = exec_output_make_safe(e->hub, &row, &err);
         FAULT("exec.end.before");
-        r = store_write(op, e->hub->config.rt->store, write_end, &row, &err);
+        if (r >= 0)
+                r = store_write(op, e->hub->config.rt->store, write_end, &row, &err);
         FAULT("exec.end.after");
         e->recorded = r >= 0;
         if (r < 0)
@@ -252,8 +255,10 @@ static int settle(struct settlement *s, struct err *err)
         FAULT("exec.bury.before");
         r = s->route->bury(s->op, rt, s->place, s->ids ? s->ids : none, err);
         FAULT("exec.bury.after");
-        for (size_t i = 0; r >= 0 && i < s->n; i++)
+        for (size_t i = 0; r >= 0 && i < s->n; i++) {
                 judge(s, &s->rows[i]);
+                r = exec_output_make_safe(s->hub, &s->rows[i], err);
+        }
         if (r >= 0 && s->n > 0)
                 r = store_write(s->op, rt->store, write_all, s, err);
         return MIN(r, 0);

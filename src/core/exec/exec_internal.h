@@ -25,6 +25,9 @@
 #define EXEC_UNKNOWN_REASON                                                                        \
         "The supervisor does not know the command any more. It may have run; its output may be "   \
         "missing."
+#define EXEC_UNSAFE_REASON                                                                          \
+        "Output of the command is missing: the disk with the data directory lost it. The daemon's " \
+        "log has the error; look at the disk."
 #define OUTPUT_DIR "output"
 #define BOXES_DIR  "boxes"
 

@@ -27,6 +27,11 @@ int exec_output_load(struct op *op, struct exec_hub *hub, struct err *err);
 void exec_output_took(struct exec_hub *hub, const char *place_id, int64_t bytes);
 void exec_output_free(struct exec_hub *hub);
 
+/* Operation, before the end of an execution is recorded: when this returns 0, what it printed is on
+ * the disk with the names of its files, or the row says that it is incomplete, and how much there
+ * is. Costs nothing when it printed nothing. Below 0: the machine lacks something; try again. */
+int exec_output_make_safe(const struct exec_hub *hub, struct execution *row, struct err *err);
+
 /* Why an execution failed that ended with BOX_EXIT_OUTPUT. */
 const char *exec_output_reason(const struct box_exit *exit, char *ret, size_t size);
 

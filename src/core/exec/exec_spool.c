@@ -44,6 +44,7 @@ struct exec_spool {
         struct pool_job job;
         bool busy, ready; /* ready: the files are open */
         bool want_sync, failed, was_failing;
+        bool is_named;  /* the names of the files are on the disk; the job's */
         bool attaching; /* the box waits for our first ACK */
         bool has_exit, is_lost;
         uint64_t max;        /* bytes that are taken, both together */
@@ -108,6 +109,17 @@ static void drop_oldest(struct exec_spool *s)
                 exec_output_drop(fds, len, s->dropped, s->drops_over);
 }
 
+/* A file without its name would not be found again. */
+static int sync_names(struct exec_spool *s, struct err *err)
+{
+        int r = s->is_named ? 0 : file_sync(AT_FDCWD, s->dir, err);
+
+        if (r >= 0 && !s->is_named)
+                r = file_sync_parent(AT_FDCWD, s->dir, err);
+        s->is_named = r >= 0;
+        return r;
+}
+
 static int sync_stream(struct spool_stream *t, struct err *err)
 {
         if (t->safe == t->stored)
@@ -135,6 +147,8 @@ static void write_run(struct pool_job *job, struct op *op)
         FAULT("exec.data.after");
         for (int i = 0; i < 2 && r >= 0 && s->want_sync; i++)
                 r = sync_stream(&s->streams[i], &err);
+        if (r >= 0 && s->want_sync && (s->streams[0].safe > 0 || s->streams[1].safe > 0))
+                r = sync_names(s, &err);
         FAULT("exec.data.safe");
         s->failed = r < 0;
         if (r < 0 && !s->was_failing)
@@ -223,7 +237,7 @@ static bool prepare(struct exec_spool *s)
 {
         bool work = !s->ready;
 
-        s->want_sync = s->attaching || s->has_exit;
+        s->want_sync = s->attaching; /* at the end, who records it does that */
         for (int i = 0; i < 2; i++) {
                 struct spool_stream *t = &s->streams[i];
 
