@@ -99,6 +99,7 @@ void exec_drop(struct exec *e)
                 box_forget_if_over(e->box);
         }
         free(e->remote_plugin);
+        exec_remote_free(e->remote_run);
         exec_spool_drop(e);
         exec_drop_start(e);
         free(e);

@@ -229,6 +229,17 @@ const char *exec_output_reason(const struct box_exit *exit, char *ret, size_t si
         return ret;
 }
 
+const char *exec_disk_full_reason(const struct runtime *rt, const char *dir, char *ret, size_t size)
+{
+        snprintf(ret, size,
+                 EXEC_DISK_FULL_REASON
+                 "for %lld s there was no room in %.200s for what the command "
+                 "printed, and some of it is lost. Make room on that disk, then run it again.",
+                 (long long)rt->settings.output_wait_ms / 1000,
+                 dir ? dir : "the directory of its supervisor, where it ran,");
+        return ret;
+}
+
 void exec_output_drop(const int fds[2], const uint64_t len[2], uint64_t punched[2], uint64_t limit)
 {
         while (len[0] - punched[0] + len[1] - punched[1] > limit) {

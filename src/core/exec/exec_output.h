@@ -32,8 +32,11 @@ void exec_output_free(struct exec_hub *hub);
  * is. Costs nothing when it printed nothing. Below 0: the machine lacks something; try again. */
 int exec_output_make_safe(const struct exec_hub *hub, struct execution *row, struct err *err);
 
-/* Why an execution failed that ended with BOX_EXIT_OUTPUT. */
+/* Why an execution failed that ended with BOX_EXIT_OUTPUT, or with BOX_EXIT_DISK_FULL: `dir` is
+ * where there was no room, NULL for the disk of another machine. */
 const char *exec_output_reason(const struct box_exit *exit, char *ret, size_t size);
+const char *exec_disk_full_reason(const struct runtime *rt, const char *dir, char *ret,
+                                  size_t size);
 
 /* Give the oldest bytes of both files (stdout, stderr) back, in steps of 1 MiB, until no more than
  * the limit is kept. punched: how much is gone of each. */

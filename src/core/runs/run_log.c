@@ -337,6 +337,21 @@ int run_log_pump(struct run_log *log, const char *execution_id, bool final, stru
         return r < 0 ? r : more;
 }
 
+int run_log_incomplete(struct run_log *log, const char *reason, struct err *err)
+{
+        CLEAN(cleanup_free)
+        char *text = xasprintf("[berth] output is missing here: %s\n", reason);
+        int r;
+
+        if (log->sum.is_incomplete)
+                return 0;
+        r = append_own(log, "incomplete", text, err);
+        if (r >= 0 && fdatasync(log->fd) < 0)
+                r = err_sys(err, ERR_IO, errno, "write a run's log");
+        log->sum.is_incomplete = r >= 0;
+        return r;
+}
+
 /* Summing up */
 
 void run_log_state(const struct run_log *log, struct run_log_state *ret)
