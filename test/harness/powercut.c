@@ -211,6 +211,7 @@ static void note_sync(int fd, int is_whole)
                 if (is_whole) {
                         walked = &d;
                         (void)nftw(d.root, walk_one, 16, FTW_PHYS | FTW_DEPTH | FTW_MOUNT);
+                        walked = NULL;
                 } else {
                         /* One that was opened for writing only. */
                         if ((fcntl(fd, F_GETFL) & O_ACCMODE) == O_WRONLY)
@@ -233,9 +234,9 @@ int fsync(int fd)
         return 0;
 }
 
-int fdatasync(int fd)
+int fdatasync(int fildes)
 {
-        note_sync(fd, 0);
+        note_sync(fildes, 0);
         return 0;
 }
 
