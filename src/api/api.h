@@ -70,8 +70,8 @@ struct call {
         void *data;
         struct socket *socket; /* what it became: socket.h */
         int (*stage)(struct call *c, struct err *err);
-        char lane_key[LANE_KEY_MAX + 1]; /* where it waits for a seat, or has one; "": nowhere */
-        bool gone;                       /* the client is */
+        struct lane_name lane; /* where it waits for a seat, or has one; key "": nowhere */
+        bool gone;             /* the client is */
 
         /* the answer */
         int status; /* 0: 200 */

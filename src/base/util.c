@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static NORETURN void out_of_memory(void)
+void memory_exhausted(void)
 {
         static const char text[] = "berth: out of memory\n";
 
@@ -17,7 +17,7 @@ void *xcalloc(size_t n, size_t size)
         void *p = calloc(n, size);
 
         if (!p)
-                out_of_memory();
+                memory_exhausted();
         return p;
 }
 
@@ -25,7 +25,7 @@ void *xrealloc(void *p, size_t size)
 {
         p = realloc(p, size);
         if (!p)
-                out_of_memory();
+                memory_exhausted();
         return p;
 }
 
@@ -34,7 +34,7 @@ void *xaligned(size_t align, size_t size)
         void *p = aligned_alloc(align, (size + align - 1) / align * align);
 
         if (!p)
-                out_of_memory();
+                memory_exhausted();
         return memset(p, 0, size);
 }
 
@@ -90,6 +90,6 @@ char *xasprintf(const char *fmt, ...)
         n = vasprintf(&s, fmt, ap);
         va_end(ap);
         if (n < 0)
-                out_of_memory();
+                memory_exhausted();
         return s;
 }

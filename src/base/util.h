@@ -74,7 +74,9 @@ static inline int hex_digit(char c)
         return -1;
 }
 
-/* Allocate or abort; see the note on memory above. */
+/* Says "out of memory" and aborts; see the note on memory above. */
+NORETURN void memory_exhausted(void);
+/* Allocate or abort in that way. */
 RETURNS_NONNULL void *xcalloc(size_t n, size_t size);
 RETURNS_NONNULL void *xrealloc(void *p, size_t size);
 RETURNS_NONNULL void *xaligned(size_t align, size_t size); /* of a power of two */

@@ -49,6 +49,7 @@ struct settings {
         const char *const *own_paths; /* NULL-terminated: core/workspaces/own_files.h */
         const char *local_env; /* names of further variables for local commands; comma separated */
         bool local_for_owners; /* who owns a company may use this machine: host_use.h */
+        bool share_user_files; /* agents get logins and configuration of the daemon's user */
         bool allow_fake_provider;
         bool salvage_ttl_is_set; /* salvage_ttl_ms counts for salvages that nobody saw too */
         bool output_drops;       /* the oldest output goes, where the command would wait */
@@ -58,7 +59,7 @@ struct settings {
         int64_t idle_place_ttl_ms;
         int64_t adhoc_ttl_ms;
         int64_t operation_timeout_ms;
-        int64_t peer_silence_ms;      /* after which a byte stream that stands still is given up */
+        int64_t peer_silence_ms;      /* after which a peer that stands still is given up */
         int64_t close_timeout_ms;     /* what a provider may take to give a place up */
         int64_t workspace_timeout_ms; /* what staging, restoring, and saving may take */
         int64_t salvage_ttl_ms;

@@ -10,7 +10,6 @@
  * time. */
 #include "daemon/serve.h"
 
-#include <malloc.h>
 #include <signal.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -89,20 +88,10 @@ static const struct driver *const drivers[] = { &driver_local, &driver_ssh, &dri
 
 /* -- Starting ---------------------------------------------------------------------------------- */
 
-/* Documents of requests may hold a secret, and jansson copies texts as it reads: what it gives back
- * is wiped first. */
-static void wipe_and_free(void *p)
-{
-        if (p)
-                explicit_bzero(p, malloc_usable_size(p));
-        free(p);
-}
-
 /* No core dump may carry what the daemon knows, and files we make are ours alone. A limit of 1 says
  * more than 0: a crash, ours or a command's, does not start the program of core_pattern either. */
 static void harden(void)
 {
-        json_set_alloc_funcs(malloc, wipe_and_free);
         (void)prctl(PR_SET_DUMPABLE, 0);
         (void)setrlimit(RLIMIT_CORE, &(struct rlimit){ 1, 1 });
         umask(077);

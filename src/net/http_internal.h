@@ -210,6 +210,8 @@ void http_server_forget(struct http_conn *c);
 void http_server_handle_closed(struct http_server *s);
 
 /* http_client.c */
+/* What http_peer.client says of an address; of a Unix socket only the family is read. */
+void http_client_name(const struct sockaddr *from, uid_t owner, char *ret, size_t size);
 void http_clients_init(struct http_server *s);
 /* Count a connection to its client, and no more. */
 void http_client_join(struct http_conn *c);

@@ -136,24 +136,6 @@ static void on_timer(uv_timer_t *timer)
 
 /* --- accepting --- */
 
-/* One who has an IPv6 network has 2^64 addresses: its first half stands for all of them. */
-static void name_client(struct http_peer *peer, const struct in6_addr *v6)
-{
-        char network[INET6_ADDRSTRLEN];
-        struct in6_addr half = { 0 };
-        const char *who = peer->address;
-
-        if (v6) {
-                memcpy(&half, v6, 8);
-                who = inet_ntop(AF_INET6, &half, network, sizeof(network)) ? network : "";
-        }
-        if (peer->uid != (uid_t)-1)
-                (void)snprintf(peer->client, sizeof(peer->client), "%s %u", who,
-                               (unsigned)peer->uid);
-        else
-                (void)snprintf(peer->client, sizeof(peer->client), "%s", who);
-}
-
 static void fill_unix_peer(int fd, struct http_peer *ret)
 {
         struct ucred cred;
@@ -162,29 +144,29 @@ static void fill_unix_peer(int fd, struct http_peer *ret)
         *ret = (struct http_peer){ .is_unix = true, .uid = (uid_t)-1, .address = "unix" };
         if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0)
                 ret->uid = cred.uid;
-        name_client(ret, NULL);
+        http_client_name(&(struct sockaddr){ .sa_family = AF_UNIX }, ret->uid, ret->client,
+                         sizeof(ret->client));
 }
 
+/* Limits are counted by the owner whether or not anybody is trusted for it. */
 static void fill_tcp_peer(const struct http_server *s, int fd, const struct sockaddr_storage *from,
                           struct http_peer *ret)
 {
-        const struct in6_addr *v6 = from->ss_family == AF_INET6
-                                            ? &((const struct sockaddr_in6 *)from)->sin6_addr
-                                            : NULL;
+        const struct in6_addr *v6 = &((const struct sockaddr_in6 *)from)->sin6_addr;
+        uid_t owner = (uid_t)-1;
 
         *ret = (struct http_peer){ .uid = (uid_t)-1 };
+        (void)sock_owner_of_peer(s->netlink_fd, fd, &owner);
         if (s->config.find_owner)
-                (void)sock_owner_of_peer(s->netlink_fd, fd, &ret->uid);
-        if (v6 && IN6_IS_ADDR_V4MAPPED(v6)) {
-                (void)inet_ntop(AF_INET, &v6->s6_addr[12], ret->address, sizeof(ret->address));
-                v6 = NULL;
-        } else if (v6) {
-                (void)inet_ntop(AF_INET6, v6, ret->address, sizeof(ret->address));
-        } else if (from->ss_family == AF_INET) {
+                ret->uid = owner;
+        if (from->ss_family == AF_INET)
                 (void)inet_ntop(AF_INET, &((const struct sockaddr_in *)from)->sin_addr,
                                 ret->address, sizeof(ret->address));
-        }
-        name_client(ret, v6);
+        else if (from->ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(v6))
+                (void)inet_ntop(AF_INET, &v6->s6_addr[12], ret->address, sizeof(ret->address));
+        else if (from->ss_family == AF_INET6)
+                (void)inet_ntop(AF_INET6, v6, ret->address, sizeof(ret->address));
+        http_client_name((const struct sockaddr *)from, owner, ret->client, sizeof(ret->client));
 }
 
 /* Answers are written whole, so Nagle would only delay them. Keep-alive probes find clients that
@@ -470,7 +452,7 @@ int http_server_new(const struct http_server_config *config, struct http_server 
                 link_init(&s->deadlines[kind]);
         http_clients_init(s);
         s->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-        s->netlink_fd = config->find_owner ? sock_owner_open() : -1;
+        s->netlink_fd = sock_owner_open();
         (void)uv_timer_init(config->loop, &s->timer);
         (void)uv_timer_init(config->loop, &s->accept_retry);
         (void)uv_idle_init(config->loop, &s->due_idle);

@@ -379,8 +379,9 @@ int exec_hub_new(const struct exec_hub_config *config, struct exec_hub **ret, st
         (void)frame_uuid_bytes(config->rt->node.id.s, hub->node);
         uv_timer_init(config->loop, &hub->record_timer);
         uv_timer_init(config->loop, &hub->adopt_timer);
-        hub->record_timer.data = hub->adopt_timer.data = hub;
-        hub->timers_open = 2;
+        uv_timer_init(config->loop, &hub->beat_timer);
+        hub->record_timer.data = hub->adopt_timer.data = hub->beat_timer.data = hub;
+        hub->timers_open = 3;
         pthread_mutex_init(&hub->lock, NULL);
         box_locks_init(&hub->locks);
         r = path_make_durable_dirs(hub->boxes_dir, 0700, err);
@@ -395,7 +396,7 @@ int exec_hub_new(const struct exec_hub_config *config, struct exec_hub **ret, st
         return 0;
 }
 
-/* Both timers have to be closed, in whatever order the loop gets to it. */
+/* All timers have to be closed, in whatever order the loop gets to it. */
 static void timer_closed(uv_handle_t *handle)
 {
         struct exec_hub *hub = handle->data;
@@ -440,6 +441,7 @@ void exec_hub_free(struct exec_hub *hub)
         exec_output_free(hub);
         uv_close((uv_handle_t *)&hub->record_timer, timer_closed);
         uv_close((uv_handle_t *)&hub->adopt_timer, timer_closed);
+        uv_close((uv_handle_t *)&hub->beat_timer, timer_closed);
 }
 
 int exec_list_boxes(struct op *op, struct runtime *rt, driver_found_fn fn, void *ctx,

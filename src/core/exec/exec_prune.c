@@ -75,7 +75,8 @@ int exec_prune(struct op *op, struct runtime *rt, struct err *err)
         for (size_t i = 0; i < p.n; i++) {
                 remove_output(rt->hub, p.ids[i]);
                 exec_output_took(rt->hub, p.rows[i].place_id,
-                                 -(p.rows[i].stdout_len + p.rows[i].stderr_len));
+                                 -exec_output_bytes((uint64_t)p.rows[i].stdout_len,
+                                                    (uint64_t)p.rows[i].stderr_len));
         }
         return store_write(op, rt->store, delete_old, &p, err);
 }

@@ -140,8 +140,8 @@ static void append(struct exec_remote_run *run, bool is_stderr, const char *data
         }
         buf_append(&run->held[is_stderr], data, len);
         write_held(run, is_stderr);
-        if (drops)
-                exec_output_drop(run->fds, run->written, run->dropped, max);
+        if (drops && !exec_output_drop(run->fds, run->written, run->dropped, max))
+                run->output.full = BOX_OUTPUT_WAIT;
 }
 
 /* A piece of the stream. */

@@ -47,14 +47,16 @@ struct exec_spool {
         bool want_sync, failed, was_failing;
         bool is_named;  /* the names of the files are on the disk; the job's */
         bool attaching; /* the box waits for our first ACK */
-        bool has_exit, is_lost;
-        bool is_refused;       /* the disk took nothing for too long */
-        bool lacks_room;       /* because it is full; the job's */
-        int64_t failing_since; /* monotonic; 0: it does not */
-        uint64_t max;          /* bytes that are taken, both together */
-        uint64_t drops_over;   /* the oldest goes when more is kept; 0: it does not */
-        uint64_t dropped[2];   /* of the files; the job's */
-        bool is_over;          /* the box sent more than its limit */
+        bool has_exit;
+        const char *lost_reason; /* NULL: the box told of its end */
+        bool is_refused;         /* the disk took nothing for too long */
+        bool lacks_room;         /* because it is full; the job's */
+        int64_t failing_since;   /* monotonic; 0: it does not */
+        uint64_t max;            /* bytes that are taken, both together */
+        uint64_t drops_over;     /* the oldest goes when more is kept; 0: it does not */
+        uint64_t dropped[2];     /* of the files; the job's */
+        bool keeps_all;          /* the oldest could not go; the job's */
+        bool is_over;            /* the box sent more than its limit */
         struct box_exit exit;
         struct spool_stream streams[2];
 };
@@ -111,7 +113,7 @@ static void drop_oldest(struct exec_spool *s)
         const uint64_t len[] = { s->streams[0].stored, s->streams[1].stored };
 
         if (s->drops_over)
-                exec_output_drop(fds, len, s->dropped, s->drops_over);
+                s->keeps_all = !exec_output_drop(fds, len, s->dropped, s->drops_over);
 }
 
 /* A file without its name would not be found again. */
@@ -254,6 +256,11 @@ static void write_done(struct pool_job *job)
 
                 t->got = t->stored + t->writing.len + t->waiting.len;
         }
+        if (s->keeps_all) {
+                s->max = s->drops_over;
+                s->drops_over = 0;
+                s->keeps_all = false;
+        }
         if (s->ready) {
                 show_lengths(s);
                 give_credit(s);
@@ -329,7 +336,7 @@ static void finish(struct exec_spool *s)
         s->e->was_refused = s->is_refused;
         exit.stdout_len = s->streams[0].stored;
         exit.stderr_len = s->streams[1].stored;
-        exec_take_exit(s->e, &exit, s->is_lost ? EXEC_UNKNOWN_REASON : EXEC_LOST_REASON);
+        exec_take_exit(s->e, &exit, s->lost_reason ? s->lost_reason : EXEC_LOST_REASON);
 }
 
 static void turn(struct exec_spool *s)
@@ -454,11 +461,13 @@ void exec_spool_exit(struct exec *e, const struct box_exit *exit)
         turn(s);
 }
 
-void exec_spool_lost(struct exec *e)
+void exec_spool_lost(struct exec *e, const char *reason)
 {
         if (!e->spool)
                 exec_spool_attach(e, NULL);
-        e->spool->is_lost = true;
+        if (e->spool->has_exit)
+                return;
+        e->spool->lost_reason = reason;
         exec_drop_start(e); /* not to be sent again */
         exec_spool_exit(e, &(struct box_exit){ .code = -1, .flags = BOX_EXIT_INCOMPLETE });
 }
