@@ -104,6 +104,12 @@ int executions_by_key(struct db *db, const char *lease_id, const char *key, stru
         return r < 0 ? r : get_one(s, arena, ret, err);
 }
 
+int executions_free_key(struct db *db, const char *id, struct err *err)
+{
+        return db_exec(db, "UPDATE executions SET idempotency_key = NULL WHERE id = ?1",
+                       DB_ARGS(DB_T(id)), err);
+}
+
 int executions_list(struct db *db, const char *lease_id, int64_t before_us, const char *before_id,
                     int64_t limit, struct arena *arena, execution_fn fn, void *ctx, struct err *err)
 {

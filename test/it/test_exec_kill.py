@@ -156,7 +156,7 @@ class BoxTest(ExecTest):
 
 
 POINTS = ("exec.intend.before", "exec.intend.after", "exec.launch.before", "exec.launch.after", "exec.post.before",
-          "exec.end.before", "exec.end.after", "exec.bury.before", "exec.bury.after")
+          "exec.output.before", "exec.end.before", "exec.end.after", "exec.bury.before", "exec.bury.after")
 
 
 class CrashPointTest(ExecTest):
@@ -207,7 +207,7 @@ class CrashPointTest(ExecTest):
         self.nothing_left()
 
     def test_starting_and_ending(self):
-        for point in POINTS[:7]:
+        for point in POINTS[:8]:
             with self.subTest(point):
                 ran = self.temp_dir() / "ran"
                 self.crash(point, lambda f=ran: self.sh(f"echo x >> {f}; echo out; exit 3"))
@@ -215,7 +215,7 @@ class CrashPointTest(ExecTest):
 
     def test_the_same_key_after_the_crash(self):
         """What a client does that does not know what became of its request."""
-        for point in POINTS[:7]:
+        for point in POINTS[:8]:
             with self.subTest(point):
                 ran = self.temp_dir() / "ran"
                 script = f"echo x >> {ran}; echo out; exit 3"
@@ -232,7 +232,7 @@ class CrashPointTest(ExecTest):
                 self.nothing_left()
 
     def test_releasing(self):
-        for point in POINTS[7:]:
+        for point in POINTS[8:]:
             with self.subTest(point):
                 def act():
                     exec_id = self.detach("echo out; exec sleep 1000")
@@ -247,7 +247,7 @@ class CrashPointTest(ExecTest):
                 self.nothing_left()
 
     def test_burying_a_box_that_was_killed(self):
-        for point in POINTS[7:]:
+        for point in POINTS[8:]:
             with self.subTest(point):
                 def act():
                     exec_id = self.detach("echo out; exec sleep 1000")
