@@ -24,6 +24,7 @@ struct execution {
         int64_t stdout_len, stderr_len;
         const char *reason;
         int64_t started_at, ended_at, created_at, updated_at;
+        const char *boot_id; /* of the machine, when it was recorded; NULL: by an earlier version */
 };
 
 typedef int (*execution_fn)(void *ctx, const struct execution *row);

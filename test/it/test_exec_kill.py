@@ -3,8 +3,11 @@ its end is recorded, every byte is there exactly once, leases and places are rig
 
 The rounds are in execrounds.py, which `make soak` drives too, with other seeds and for longer."""
 
+import contextlib
 import os
+import shutil
 import signal
+import sqlite3
 import threading
 
 from berthtest import ident, wait_until
@@ -70,6 +73,22 @@ class BoxTest(ExecTest):
         os.kill(self.box_pid(), signal.SIGKILL)
         waiter.join(30)
         self.assert_error(answers[0], 502, contains="supervisor")
+
+    def test_a_power_cut_that_takes_the_files(self):
+        """Within one boot no output files mean that it never began. After another boot they may have been lost, and the
+        command may have run: it is not told as one that never began, which a run would begin again."""
+        for boot, status in (("boot_id", "failed"), ("'01a1e342-1d86-48b0-9696-3065fde48f56'", LOST)):
+            with self.subTest(status):
+                exec_id = self.detach("exec sleep 1000")
+                box = self.box_pid()
+                self.daemon.kill()
+                os.kill(box, signal.SIGKILL)
+                shutil.rmtree(self.daemon.data / "output" / exec_id)
+                with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db")) as db:
+                    db.execute(f"UPDATE executions SET boot_id = {boot}")
+                    db.commit()
+                self.daemon.start()
+                self.assertEqual(self.ended(exec_id)["status"], status)
 
     def test_together_with_the_daemon(self):
         exec_id = self.detach("echo before; exec sleep 1000")

@@ -232,8 +232,8 @@ static bool read_exit_record(const struct buf *record, struct box_exit *ret)
 }
 
 /* The exit record tells how it ended; without one nobody will ever know. The box makes the files
- * before the process: where there are none, it never began. What cannot be read now says nothing,
- * and the execution stays open. */
+ * before the process: where there are none, it never began, unless a power cut took their names.
+ * What cannot be read now says nothing, and the execution stays open. */
 static int judge(const struct settlement *s, struct execution *row, struct err *err)
 {
         CLEAN(cleanup_free) char *dir = xasprintf("%s/%s", s->hub->output_dir, row->id);
@@ -261,7 +261,7 @@ static int judge(const struct settlement *s, struct execution *row, struct err *
                 r = file_size(dir, "stderr", &errors, err);
         if (r < 0)
                 return r;
-        if (out < 0) {
+        if (out < 0 && row->boot_id && streq(row->boot_id, s->hub->config.rt->node.boot_id)) {
                 row->status = EXEC_FAILED;
                 row->reason = EXEC_UNSTARTED_REASON;
                 return 0;
@@ -269,7 +269,7 @@ static int judge(const struct settlement *s, struct execution *row, struct err *
         row->status = EXEC_LOST;
         row->is_incomplete = true;
         row->reason = s->is_remote ? EXEC_REMOTE_REASON : EXEC_LOST_REASON;
-        row->stdout_len = out;
+        row->stdout_len = MAX(out, 0);
         row->stderr_len = MAX(errors, 0);
         return 0;
 }

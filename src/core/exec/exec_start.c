@@ -111,6 +111,7 @@ static void describe(struct intent *q)
                 .exit_code = -1,
                 .created_at = now,
                 .updated_at = now,
+                .boot_id = q->rt->node.boot_id,
         };
 }
 
