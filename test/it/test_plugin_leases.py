@@ -236,6 +236,28 @@ class ConfigTest(ProviderTest):
         self.assertNotIn("paperclipInvocation", self.provider.calls()[0])
         self.assertEqual(self.ok("GET", f"/api/companies/{self.company_id}/secrets"), [])
 
+    # Its key would be sent to whatever address the agent names, and any secret of the company with it.
+    def test_an_agents_key_does_not_configure_it(self):
+        env = self.sandbox(apiKey="the board's", image="https://good.example")
+        secret = self.ok("POST", f"/api/companies/{self.company_id}/secrets", {"name": "OTHER", "value": "x"}, 201)["id"]
+        agent = self.agent({"id": self.company_id}, permissions={"canCreateAgents": True}, defaultEnvironmentId=env["id"])
+        path, all = f"/api/environments/{env['id']}", f"/api/companies/{self.company_id}/environments"
+        there = {"provider": "acme", "image": "https://bad.example"}
+        own = self.ok("POST", all, {"name": "own", "driver": "sandbox", "config": {"provider": "berth"}}, 201, token=agent["token"])
+        for method, where, body in (
+                ("PATCH", path, {"config": {"image": "https://bad.example"}}), ("PATCH", path, {"config": {"apiKey": secret}}),
+                ("PATCH", path, {"config": {"provider": "berth"}, "replaceConfig": True}),
+                ("PATCH", f"/api/environments/{own['id']}", {"config": there, "replaceConfig": True}),
+                ("POST", all, {"name": "mine", "driver": "sandbox", "config": there}),
+                ("POST", all, {"name": "mine", "driver": "sandbox", "config": {**there, "apiKey": secret}}),
+                ("POST", f"{all}/probe-config", {"driver": "sandbox", "config": there})):
+            with self.subTest(method=method, body=body):
+                self.assert_error(self.req(method, where, body, token=agent["token"]), 403, contains="config.provider")
+        self.assertEqual(self.ok("PATCH", path, {"name": "Renamed"}, token=agent["token"])["name"], "Renamed")
+        self.ok("POST", f"{path}/probe", {}, token=agent["token"])
+        self.assertEqual([(p["config"]["image"], p["config"]["apiKey"]) for p in self.provider.calls("environmentProbe")],
+                         [("https://good.example", "the board's")])
+
     def test_worker_refuses(self):
         self.provider.behave(ValidateConfig={"result": {"ok": False, "errors": ["first", "second"], "warnings": ["w"]}})
         path = f"/api/companies/{self.company_id}/environments"
