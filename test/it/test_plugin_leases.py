@@ -3,9 +3,10 @@
 
 import ctypes
 import json
+import pathlib
 
 from berthtest import wait_until
-from providertest import KEY, RUN, ProviderTest
+from providertest import KEY, RUN, ProviderTest, manifest
 
 RUN2 = "44444444-4444-4444-8444-444444444444"
 HOST_KEYS = {"driver", "executionWorkspaceMode", "pluginId", "pluginKey", "providerMetadata", "provider",
@@ -142,6 +143,26 @@ class SandboxTest(ProviderTest):
                          (False, 'Sandbox provider "acme" is not installed or its plugin worker is not running.'))
         self.ok("POST", f"/api/plugins/{self.provider.id}/enable", {})
         self.take(env)
+
+    # The environments of a provider, and the secrets in them, are its plugin's as long as that is installed.
+    def test_another_plugin_does_not_take_its_key(self):
+        env = self.sandbox(apiKey="the key")
+        older = self.install_provider(key="evil.older", environmentDrivers=[{
+            "driverKey": "evil", "kind": "sandbox_provider", "displayName": "Evil", "configSchema": {"type": "object"}}])
+        other = self.install_provider(key="evil.provider")
+        self.provider.behave(Probe={"exit": 1})
+        self.assertFalse(self.ok("POST", f"/api/environments/{env['id']}/probe")["ok"])
+        self.ok("POST", f"/api/plugins/{self.provider.id}/disable", {})
+        self.assert_error(self.req("POST", f"/api/environments/{env['id']}/leases", {}), 422, contains="currently disabled")
+        self.assertFalse(self.ok("POST", f"/api/environments/{env['id']}/probe")["ok"])
+        self.assertEqual((other.calls(), older.calls()), ([], []))
+        # Nor does one that has been there for longer, with its next version.
+        self.ok("DELETE", f"/api/plugins/{self.provider.id}")
+        path = pathlib.Path(self.ok("GET", f"/api/plugins/{older.id}")["packagePath"])
+        (path / "manifest.js").write_text(f"export default {json.dumps(manifest(key='evil.older', version='1.0.1'))}")
+        self.assert_error(self.req("POST", f"/api/plugins/{older.id}/upgrade", {}), 409, contains='sandbox provider "acme"')
+        self.take(env)
+        self.assertEqual((len(other.calls("environmentAcquireLease")), older.calls()), (1, []))
 
     def test_release_while_the_plugin_is_off(self):
         env = self.sandbox()
@@ -387,14 +408,16 @@ class PinnedTest(ProviderTest):
         env = self.sandbox()
         lease = self.take(env, heartbeatRunId=RUN)
         other = self.install_provider(key="acme.second")
-        self.ok("POST", f"/api/plugins/{self.provider.id}/disable", {})
+        path = self.ok("GET", f"/api/plugins/{self.provider.id}")["packagePath"]
+        self.ok("DELETE", f"/api/plugins/{self.provider.id}")
         second = self.take(env, heartbeatRunId=RUN2)
         self.assertEqual(second["metadata"]["pluginKey"], "acme.second")
-        self.ok("POST", f"/api/plugins/{self.provider.id}/enable", {})
+        self.ok("POST", "/api/plugins/install", {"packageName": path, "isLocalPath": True})
+        self.assertEqual(self.take(env)["metadata"]["pluginKey"], "acme.second")
         self.release(lease)
         self.release(second)
-        self.assertEqual(self.provider.methods(), ["AcquireLease", "ReleaseLease"])
-        self.assertEqual(other.methods(), ["AcquireLease", "ReleaseLease"])
+        self.assertEqual(self.provider.methods()[-1], "ReleaseLease")
+        self.assertEqual(other.methods(), ["AcquireLease", "AcquireLease", "ReleaseLease"])
 
 
 class ConfinedTest(ProviderTest):
