@@ -15,12 +15,14 @@ struct execution_workspace {
         const char *cleanup_reason;
         const char *metadata; /* JSON object or NULL */
         int64_t created_at, updated_at;
-        /* Who named cwd: an agent's id (its configuration did), WORKSPACE_CWD_HOST, or NULL. */
+        /* Who named cwd: an agent's id (its configuration did), one of these, or NULL. */
         const char *cwd_from;
 };
 
-/* Somebody who may decide what runs on this machine. */
-#define WORKSPACE_CWD_HOST "host"
+/* Somebody who may decide what runs on this machine; and since then the first to work there did so
+ * outside of an isolated place. */
+#define WORKSPACE_CWD_HOST    "host"
+#define WORKSPACE_CWD_OUTSIDE "outside"
 
 /* NULL members: any. */
 struct execution_workspace_filter {

@@ -99,6 +99,14 @@ int plugins_update(struct db *db, const struct plugin *row, int64_t seen_updated
                        err);
 }
 
+int plugins_move_last(struct db *db, const char *id, struct err *err)
+{
+        return db_exec(db,
+                       "UPDATE plugins SET install_order = "
+                       "(SELECT MAX(install_order) + 1 FROM plugins) WHERE id = ?1",
+                       DB_ARGS(DB_T(id)), err);
+}
+
 int plugins_delete(struct db *db, const char *id, struct err *err)
 {
         return db_exec(db, "DELETE FROM plugins WHERE id = ?1", DB_ARGS(DB_T(id)), err);

@@ -29,6 +29,8 @@ int plugins_list(struct db *db, const char *status, struct arena *arena, plugin_
 /* Writes the row if it is still as it was at `seen_updated_at`; returns 0 when it is not. */
 int plugins_update(struct db *db, const struct plugin *row, int64_t seen_updated_at,
                    struct err *err);
+/* As if it had been inserted last. */
+int plugins_move_last(struct db *db, const char *id, struct err *err);
 int plugins_delete(struct db *db, const char *id, struct err *err);
 
 /* Fetches under way. */

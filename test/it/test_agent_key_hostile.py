@@ -69,6 +69,60 @@ class EscapeTest(RunTest):
         self.assertEqual((run["status"], self.log_text(run).strip()), ("succeeded", "good"))
         self.never_ran()
 
+    # The other way round: it takes up the work of an agent on this machine, and would bring home what that one runs next.
+    def test_it_does_not_fill_the_directory_of_an_agent_outside(self):
+        company, mine = f"/api/companies/{self.acme['id']}", self.temp_dir()
+        for n, path in enumerate(("", "/sub", "/..")):
+            with self.subTest(path=path):
+                top = self.temp_dir()
+                work = top / "work"
+                (work / "sub").mkdir(parents=True)
+                (work / "build.sh").write_text("echo good\n")
+                outside = self.agent(self.acme, f"Outside{n}", wakes=True, defaultEnvironmentId=self.local(), adapterConfig={
+                    "command": "sh", "args": ["build.sh"], "cwd": str(work)})
+                inside = self.agent(self.acme, f"Inside{n}", wakes=True, defaultEnvironmentId=self.sandbox(f"box{n}")["id"],
+                                    adapterConfig={"command": "sh", "cwd": str(mine), "args": [
+                                        "-c", f"mkdir -p work; for f in build.sh work/build.sh; do echo 'id > {self.mark}' > $f; done"]})
+                project = self.as_(inside, "POST", f"{company}/projects", {"name": f"P{n}"}).json
+                issue = self.as_(inside, "POST", f"{company}/issues", {
+                    "title": "I", "projectId": project["id"], "assigneeAgentId": outside["id"], "status": "todo"}).json
+                self.settled()
+                (workspace,) = self.ok("GET", f"{company}/execution-workspaces?projectId={project['id']}")
+                if path:  # one that overlaps, as an owner might have named it
+                    self.edit("UPDATE execution_workspaces SET cwd = ?, cwd_from = NULL WHERE id = ?",
+                              (str((work / path.strip("/")).resolve()), workspace["id"]))
+                run = self.as_(inside, "POST", f"/api/agents/{inside['id']}/wakeup", {"payload": {"issueId": issue["id"]}})
+                self.assert_status(run, 202)
+                self.assertEqual(self.finished(run.json)["status"], "succeeded")
+                self.assertEqual((work / "build.sh").read_text(), "echo good\n")
+                self.assertEqual(list((work / "sub").iterdir()), [])
+        self.never_ran()
+
+    # A directory that the board named is for those inside or for those outside, whoever works there first.
+    def test_a_directory_of_both_sides(self):
+        company, box = f"/api/companies/{self.acme['id']}", self.sandbox()["id"]
+        outside = self.agent(self.acme, "Outside", wakes=True, defaultEnvironmentId=self.local(), adapterConfig={
+            "command": "sh", "args": ["-c", "sh ./build.sh"], "cwd": str(self.temp_dir())})
+        inside = self.agent(self.acme, "Inside", wakes=True, defaultEnvironmentId=box, adapterConfig={
+            "command": "sh", "args": ["-c", f"echo 'id > {self.mark}' > build.sh"], "cwd": str(self.temp_dir())})
+        for order in ((outside, inside), (inside, outside)):
+            with self.subTest(first=order[0]["name"]):
+                both = self.temp_dir()
+                (both / "build.sh").write_text("echo good\n")
+                issue = self.provisioned_issue(box, None)["id"]
+                self.edit("UPDATE issues SET execution_workspace_preference = NULL WHERE id = ?", (issue,))
+                workspace = self.daemon.sql("SELECT execution_workspace_id AS id FROM issues WHERE id = ?", (issue,))[0]["id"]
+                self.ok("PATCH", f"/api/execution-workspaces/{workspace}", {"cwd": str(both)})
+                for agent in (*order, outside):
+                    self.finished(self.wake(agent, payload={"issueId": issue}))
+                self.never_ran()
+                self.assertEqual("good" in (both / "build.sh").read_text(), order[0] is outside)
+        # Named once more it is for those outside again: the board has seen what is in it.
+        (both / "build.sh").write_text("echo good\n")
+        self.ok("PATCH", f"/api/execution-workspaces/{workspace}", {"cwd": str(both)})
+        run = self.finished(self.wake(outside, payload={"issueId": issue}))
+        self.assertEqual((run["status"], self.log_text(run)), ("succeeded", "good\n"))
+
     # Neither by leaving the project whose policy is a sandbox, nor by archiving the workspace that says so.
     def test_work_is_not_moved_out(self):
         self.isolated_workspaces()

@@ -155,6 +155,34 @@ class AwsSecretsTest(BerthTest):
         self.assertNotIn("GetSecretValue", self.aws.operations())
         self.silent()
 
+    # The server's role reads what every company keeps there.
+    def test_what_is_another_companys(self):
+        theirs = self.create(self.vault())["externalRef"]
+        other = self.company("Other")
+        for role in ("owner", "operator"):
+            token = self.board_user(other, role, role=role)["token"]
+            base = f"/api/companies/{other['id']}"
+            vault = self.ok("POST", f"{base}/secret-provider-configs", {
+                "provider": "aws_secrets_manager", "displayName": "AWS", "config": {"region": "us-east-1"}}, 201, token=token)["id"]
+            linked = self.ok("POST", f"{base}/secrets", {
+                "name": f"ours-{role}", "provider": "aws_secrets_manager", "providerConfigId": vault,
+                "managedMode": "external_reference", "externalRef": self.remote(f"ours/{role}")}, 201)["id"]
+            stolen = {"name": "Stolen", "externalRef": theirs}
+            for path, body in ((f"{base}/secrets/remote-import/preview", {}),
+                               (f"{base}/secrets/remote-import", {"secrets": [stolen]}),
+                               (f"{base}/secrets", {**stolen, "provider": "aws_secrets_manager",
+                                                    "managedMode": "external_reference"}),
+                               (f"/api/secrets/{linked}/rotate", {"externalRef": theirs}),
+                               (f"/api/secrets/{linked}/rotate", {})):
+                with self.subTest(role=role, path=path):
+                    self.assert_error(self.req("POST", path, {"providerConfigId": vault, **body}, token=token), 403,
+                                      contains="an instance admin")
+            self.ok("POST", f"/api/secrets/{linked}/rotate", {}, token=token)
+            self.ok("POST", f"{base}/secrets", {"name": f"own-{role}", "provider": "aws_secrets_manager", "value": MARK,
+                                                "providerConfigId": vault}, 201, token=token)
+        self.assertNotIn("ListSecrets", self.aws.operations())
+        self.assertNotIn("GetSecretValue", self.aws.operations())
+
     # environment-runtime 7.153
     def test_a_refused_preview(self):
         vault = self.vault()

@@ -3,9 +3,10 @@
 
 import ctypes
 import json
+import pathlib
 
 from berthtest import wait_until
-from providertest import KEY, RUN, ProviderTest
+from providertest import KEY, RUN, ProviderTest, manifest
 
 RUN2 = "44444444-4444-4444-8444-444444444444"
 HOST_KEYS = {"driver", "executionWorkspaceMode", "pluginId", "pluginKey", "providerMetadata", "provider",
@@ -143,6 +144,26 @@ class SandboxTest(ProviderTest):
         self.ok("POST", f"/api/plugins/{self.provider.id}/enable", {})
         self.take(env)
 
+    # The environments of a provider, and the secrets in them, are its plugin's as long as that is installed.
+    def test_another_plugin_does_not_take_its_key(self):
+        env = self.sandbox(apiKey="the key")
+        older = self.install_provider(key="evil.older", environmentDrivers=[{
+            "driverKey": "evil", "kind": "sandbox_provider", "displayName": "Evil", "configSchema": {"type": "object"}}])
+        other = self.install_provider(key="evil.provider")
+        self.provider.behave(Probe={"exit": 1})
+        self.assertFalse(self.ok("POST", f"/api/environments/{env['id']}/probe")["ok"])
+        self.ok("POST", f"/api/plugins/{self.provider.id}/disable", {})
+        self.assert_error(self.req("POST", f"/api/environments/{env['id']}/leases", {}), 422, contains="currently disabled")
+        self.assertFalse(self.ok("POST", f"/api/environments/{env['id']}/probe")["ok"])
+        self.assertEqual((other.calls(), older.calls()), ([], []))
+        # Nor does one that has been there for longer, with its next version.
+        self.ok("DELETE", f"/api/plugins/{self.provider.id}")
+        path = pathlib.Path(self.ok("GET", f"/api/plugins/{older.id}")["packagePath"])
+        (path / "manifest.js").write_text(f"export default {json.dumps(manifest(key='evil.older', version='1.0.1'))}")
+        self.assert_error(self.req("POST", f"/api/plugins/{older.id}/upgrade", {}), 409, contains='sandbox provider "acme"')
+        self.take(env)
+        self.assertEqual((len(other.calls("environmentAcquireLease")), older.calls()), (1, []))
+
     def test_release_while_the_plugin_is_off(self):
         env = self.sandbox()
         lease = self.take(env, heartbeatRunId=RUN)
@@ -235,6 +256,28 @@ class ConfigTest(ProviderTest):
                          [{"driverKey": "acme", "config": {"image": "  raw ", "extra": True, "reuseLease": False}}])
         self.assertNotIn("paperclipInvocation", self.provider.calls()[0])
         self.assertEqual(self.ok("GET", f"/api/companies/{self.company_id}/secrets"), [])
+
+    # Its key would be sent to whatever address the agent names, and any secret of the company with it.
+    def test_an_agents_key_does_not_configure_it(self):
+        env = self.sandbox(apiKey="the board's", image="https://good.example")
+        secret = self.ok("POST", f"/api/companies/{self.company_id}/secrets", {"name": "OTHER", "value": "x"}, 201)["id"]
+        agent = self.agent({"id": self.company_id}, permissions={"canCreateAgents": True}, defaultEnvironmentId=env["id"])
+        path, all = f"/api/environments/{env['id']}", f"/api/companies/{self.company_id}/environments"
+        there = {"provider": "acme", "image": "https://bad.example"}
+        own = self.ok("POST", all, {"name": "own", "driver": "sandbox", "config": {"provider": "berth"}}, 201, token=agent["token"])
+        for method, where, body in (
+                ("PATCH", path, {"config": {"image": "https://bad.example"}}), ("PATCH", path, {"config": {"apiKey": secret}}),
+                ("PATCH", path, {"config": {"provider": "berth"}, "replaceConfig": True}),
+                ("PATCH", f"/api/environments/{own['id']}", {"config": there, "replaceConfig": True}),
+                ("POST", all, {"name": "mine", "driver": "sandbox", "config": there}),
+                ("POST", all, {"name": "mine", "driver": "sandbox", "config": {**there, "apiKey": secret}}),
+                ("POST", f"{all}/probe-config", {"driver": "sandbox", "config": there})):
+            with self.subTest(method=method, body=body):
+                self.assert_error(self.req(method, where, body, token=agent["token"]), 403, contains="config.provider")
+        self.assertEqual(self.ok("PATCH", path, {"name": "Renamed"}, token=agent["token"])["name"], "Renamed")
+        self.ok("POST", f"{path}/probe", {}, token=agent["token"])
+        self.assertEqual([(p["config"]["image"], p["config"]["apiKey"]) for p in self.provider.calls("environmentProbe")],
+                         [("https://good.example", "the board's")])
 
     def test_worker_refuses(self):
         self.provider.behave(ValidateConfig={"result": {"ok": False, "errors": ["first", "second"], "warnings": ["w"]}})
@@ -365,14 +408,16 @@ class PinnedTest(ProviderTest):
         env = self.sandbox()
         lease = self.take(env, heartbeatRunId=RUN)
         other = self.install_provider(key="acme.second")
-        self.ok("POST", f"/api/plugins/{self.provider.id}/disable", {})
+        path = self.ok("GET", f"/api/plugins/{self.provider.id}")["packagePath"]
+        self.ok("DELETE", f"/api/plugins/{self.provider.id}")
         second = self.take(env, heartbeatRunId=RUN2)
         self.assertEqual(second["metadata"]["pluginKey"], "acme.second")
-        self.ok("POST", f"/api/plugins/{self.provider.id}/enable", {})
+        self.ok("POST", "/api/plugins/install", {"packageName": path, "isLocalPath": True})
+        self.assertEqual(self.take(env)["metadata"]["pluginKey"], "acme.second")
         self.release(lease)
         self.release(second)
-        self.assertEqual(self.provider.methods(), ["AcquireLease", "ReleaseLease"])
-        self.assertEqual(other.methods(), ["AcquireLease", "ReleaseLease"])
+        self.assertEqual(self.provider.methods()[-1], "ReleaseLease")
+        self.assertEqual(other.methods(), ["AcquireLease", "AcquireLease", "ReleaseLease"])
 
 
 class ConfinedTest(ProviderTest):

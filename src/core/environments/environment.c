@@ -121,6 +121,15 @@ static int guard_create(struct db *db, void *arg, struct err *err)
         return access_manage_environments(db, q->op->actor, q->company_id, err);
 }
 
+/* Only its plugin knows what the members of a plugin's configuration mean: how far a place is
+ * closed, and where the credentials go that are among them. */
+static bool is_of_plugin(const json_t *config)
+{
+        const char *provider = json_get_string(config, "provider");
+
+        return provider && !provider_lookup(provider);
+}
+
 int environment_check_fields(struct db *db, const struct op *op, const struct runtime *rt,
                              const struct environment *before, const char *driver,
                              const char *status, json_t *config, struct err *err)
@@ -144,6 +153,11 @@ int environment_check_fields(struct db *db, const struct op *op, const struct ru
         change.after = is;
         change.is_isolated = driver_is_isolated(rt, driver) &&
                              (!before || driver_is_isolated(rt, before->driver));
+        if (config && !json_equal(config, had) && (is_of_plugin(config) || is_of_plugin(had)))
+                return err_set(err, ERR_FORBIDDEN,
+                               "Agent keys cannot configure a provider that is a plugin's "
+                               "(config.provider): where its credentials go is for the board to "
+                               "say. Name the provider \"" PROVIDER_BERTH "\", or ask the board");
         return agent_fields_check(db, op, &change, NULL, err);
 }
 

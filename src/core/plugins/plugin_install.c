@@ -54,6 +54,8 @@ static int record_install(struct db *db, void *arg, struct err *err)
                         return err_set(err, ERR_CONFLICT, "Plugin already installed: %s", row->key);
                 row->id = old.id;
                 r = plugins_update(db, row, old.updated_at, err);
+                if (r >= 0) /* keys that others have meanwhile are theirs */
+                        r = plugins_move_last(db, row->id, err);
         }
         if (r >= 0 && q->fetched->install_id)
                 r = plugin_installs_delete(db, q->fetched->install_id, err);

@@ -16,6 +16,7 @@ struct search {
         bool require_running;
         struct plugin_target *ret;
         bool found;
+        bool settled; /* whose key it is */
 };
 
 static void unref(void *v)
@@ -52,14 +53,18 @@ static bool describe(struct op *op, const struct plugin *row, const char *driver
         return true;
 }
 
+/* A key belongs to the first plugin that declares it as long as that is installed, whether it runs
+ * or not: another one would get the environments of its kind, with their secrets, when it is
+ * stopped. */
 static int consider(void *ctx, const struct plugin *row)
 {
         struct search *s = ctx;
 
-        if (s->found || (s->require_running &&
-                         (!plugin_status_runs(row->status) || !is_running(s->rt, row->id))))
+        if (s->settled || !describe(s->op, row, s->driver_key, PLUGIN_KIND_SANDBOX, s->ret))
                 return 0;
-        s->found = describe(s->op, row, s->driver_key, PLUGIN_KIND_SANDBOX, s->ret);
+        s->settled = true;
+        s->found = !s->require_running ||
+                   (plugin_status_runs(row->status) && is_running(s->rt, row->id));
         return 0;
 }
 
@@ -73,7 +78,9 @@ static int look(struct db *db, void *arg, struct err *err)
 static int find_provider(struct op *op, struct runtime *rt, const char *provider, bool running,
                          struct plugin_target *ret, struct err *err)
 {
-        struct search s = { op, rt, provider, running, ret, false };
+        struct search s = {
+                .op = op, .rt = rt, .driver_key = provider, .require_running = running, .ret = ret
+        };
         int r = store_read(op, rt->store, look, &s, err);
 
         return r < 0 ? r : s.found;

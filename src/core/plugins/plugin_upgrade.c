@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "core/plugins/plugin_internal.h"
+#include "core/plugins/plugin_place.h"
 
 static json_t *parse_or_null(const char *text)
 {
@@ -92,6 +93,48 @@ static const char *say_added(struct arena *a, const struct plugin *seen, const j
                             seen->key, buf_str(&names));
 }
 
+struct key_check {
+        const struct plugin *seen;
+        const json_t *now, *next; /* manifests */
+        struct op *op;
+        struct err *err;
+};
+
+static int check_keys_of(void *ctx, const struct plugin *other)
+{
+        struct key_check *k = ctx;
+        CLEAN(json_decrefp) json_t *theirs = NULL;
+        json_t *driver;
+        size_t i;
+
+        if (streq(other->id, k->seen->id))
+                return 0;
+        theirs = parse_or_null(other->manifest);
+        json_array_foreach(json_object_get(k->next, "environmentDrivers"), i, driver)
+        {
+                const char *key = json_get_string(driver, "driverKey");
+
+                if (manifest_driver(k->next, key, PLUGIN_KIND_SANDBOX) &&
+                    !manifest_driver(k->now, key, PLUGIN_KIND_SANDBOX) &&
+                    manifest_driver(theirs, key, PLUGIN_KIND_SANDBOX))
+                        return err_set(k->err, ERR_CONFLICT,
+                                       "The new version of \"%s\" declares the sandbox provider "
+                                       "\"%s\", which is that of \"%s\". Uninstall one of them "
+                                       "first.",
+                                       k->seen->key, key, other->key);
+        }
+        return 0;
+}
+
+/* A plugin that was installed earlier would take the key from the one that has it. */
+static int check_keys(struct db *db, void *arg, struct err *err)
+{
+        struct key_check *k = arg;
+
+        k->err = err;
+        return plugins_list(db, NULL, k->op->arena, check_keys_of, k, err);
+}
+
 /* With what was got: take it into use, or have it wait. */
 static int take_over(struct op *op, struct runtime *rt, const struct plugin *seen,
                      const struct plugin_fetched *f, bool approved, struct plugin_sink *sink,
@@ -100,12 +143,17 @@ static int take_over(struct op *op, struct runtime *rt, const struct plugin *see
         const char *found = json_get_string(f->package.manifest, "id");
         CLEAN(json_decrefp) json_t *now = parse_or_null(seen->manifest);
         CLEAN(json_decrefp) json_t *added = NULL;
+        struct key_check keys = { .seen = seen, .now = now, .next = f->package.manifest, .op = op };
+        int r;
 
         if (!streq(found, seen->key))
                 return err_set(err, ERR_INVALID,
                                "Upgrade failed: new manifest ID '%s' does not match existing "
                                "plugin ID '%s'",
                                found, seen->key);
+        r = store_read(op, rt->store, check_keys, &keys, err);
+        if (r < 0)
+                return r;
         added = manifest_new_capabilities(now, f->package.manifest);
         if (json_array_size(added) > 0 && !approved) {
                 const char *why = say_added(op->arena, seen, added);

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "core/adapters/adapter_descriptor.h"
+#include "core/agents/agent_fields.h"
 #include "core/environments/driver.h"
 #include "core/environments/env_default.h"
 #include "core/environments/env_select.h"
@@ -145,6 +146,24 @@ static int make_workspace(struct db *db, struct run_task *t, const char *environ
         return r < 0 ? r : refer_to(db, t, err);
 }
 
+/* A directory that the board named belongs to the side that works in it first (judge_directory()).
+ */
+static int take_directory(struct db *db, struct run_task *t, const char *environment_id,
+                          struct err *err)
+{
+        struct execution_workspace *w = &t->choice.workspace;
+        bool isolated;
+        int r;
+
+        if (!w->cwd_from || !streq(w->cwd_from, WORKSPACE_CWD_HOST))
+                return 0;
+        r = agent_environment_is_isolated(db, t->rt, t->op->arena, t->run.company_id,
+                                          environment_id, &isolated, err);
+        if (r >= 0)
+                w->cwd_from = isolated ? NULL : WORKSPACE_CWD_OUTSIDE;
+        return r;
+}
+
 /* A reused one keeps its configuration as it is. */
 static int write_workspace(struct db *db, struct run_task *t, const char *environment_id,
                            struct err *err)
@@ -158,7 +177,9 @@ static int write_workspace(struct db *db, struct run_task *t, const char *enviro
         w->last_used_at = w->updated_at = clock_now_us();
         if (!is_reused(&t->choice))
                 w->metadata = with_environment(t, w->metadata, environment_id);
-        r = execution_workspaces_replace(db, w, seen, err);
+        r = take_directory(db, t, environment_id, err);
+        if (r >= 0)
+                r = execution_workspaces_replace(db, w, seen, err);
         return r == 0 ? err_set(err, ERR_CONFLICT, "The workspace was changed by someone else") : r;
 }
 
@@ -194,20 +215,72 @@ static int fail_without(struct run_task *t, struct err *err)
                 t->agent.name, t->company_name, t->agent.name, t->company_name);
 }
 
+/* Whether one directory is the other, or beneath it. */
+static bool overlaps(const char *a, const char *b)
+{
+        size_t n = strlen(a), m = strlen(b);
+
+        while (n > 0 && a[n - 1] == '/')
+                n--;
+        while (m > 0 && b[m - 1] == '/')
+                m--;
+        if (strncmp(a, b, MIN(n, m)) != 0)
+                return false;
+        return n == m || (n < m ? b[n] : a[m]) == '/';
+}
+
+struct outsider {
+        struct db *db;
+        struct run_task *t;
+        const char *dir;
+        bool found;
+        struct err *err;
+};
+
+static int look_for_outsider(void *ctx, const struct agent *g)
+{
+        struct outsider *o = ctx;
+        const struct adapter_descriptor *d = adapter_find(g->adapter_type);
+        const char *cwd = json_get_string(run_parse(o->t->op->arena, g->adapter_config), "cwd");
+        bool isolated;
+        int r;
+
+        if (o->found || !cwd || !overlaps(cwd, o->dir) || (d && d->is_http) ||
+            streq(g->status, "terminated"))
+                return 0;
+        r = agent_place_is_isolated(o->db, o->t->rt, o->t->op->arena, g, &isolated, o->err);
+        o->found = r >= 0 && !isolated;
+        return r;
+}
+
 /* Outside of an isolated place a program takes orders from its directory (a Makefile, hooks,
- * settings), so the workspace's counts only when somebody who may decide what runs on this machine
- * named it, or the agent's own configuration still does. Otherwise the run works in the directory
- * of that configuration: an agent in a sandbox would else have the next one, on the host, run what
- * it brought home. */
-static void judge_directory(struct run_task *t)
+ * settings), and agents' keys decide who works on an issue. So whoever works inside fills no
+ * directory that somebody outside works in, and whoever works outside works in none that was filled
+ * from inside. The directory of the workspace counts
+ *
+ *   outside   when somebody who may decide what runs on this machine named it, and nobody worked
+ *             there from inside before (take_directory())
+ *   inside    unless somebody outside works there: by that, or because his configuration names it
+ *
+ * Otherwise the run works in the directory of its agent's configuration, which always counts. */
+static int judge_directory(struct db *db, struct run_task *t, struct err *err)
 {
         struct execution_workspace *w = &t->choice.workspace;
         const char *own = json_get_string(t->config, "cwd");
+        struct outsider o = { .db = db, .t = t, .dir = w->cwd, .err = err };
+        bool is_outside = w->cwd_from && streq(w->cwd_from, WORKSPACE_CWD_OUTSIDE);
+        int r = 0;
 
-        if (!w->cwd || driver_is_isolated(t->rt, t->choice.env.driver) ||
-            (w->cwd_from && streq(w->cwd_from, WORKSPACE_CWD_HOST)) || (own && streq(own, w->cwd)))
-                return;
-        w->cwd = NULL;
+        if (!w->cwd || (own && streq(own, w->cwd)))
+                return 0;
+        if (driver_is_isolated(t->rt, t->choice.env.driver)) {
+                r = agents_list(db, t->run.company_id, t->op->arena, look_for_outsider, &o, err);
+                if (is_outside || o.found)
+                        w->cwd = NULL;
+        } else if (!is_outside) {
+                w->cwd = NULL;
+        }
+        return r;
 }
 
 /* Whether what was chosen can be used. */
@@ -237,8 +310,7 @@ static int find_environment(struct db *db, void *arg, struct err *err)
         r = host_use_check_run(db, t->rt, t->op->arena, &t->agent, env, err);
         if (r < 0)
                 return fail_select(t, r, "environment_not_isolated", err);
-        judge_directory(t);
-        return 0;
+        return judge_directory(db, t, err);
 }
 
 static int select_in(struct db *db, void *arg, struct err *err)

@@ -2,6 +2,7 @@
 #include "core/secrets/secret.h"
 
 #include "base/clock.h"
+#include "core/environments/host_use.h"
 #include "core/secrets/secret_draft.h"
 
 const char *const secret_providers[] = { VAULT_LOCAL, VAULT_AWS, VAULT_GCP, VAULT_HASHI, NULL };
@@ -12,6 +13,18 @@ int secret_guard(struct db *db, const struct op *op, const char *company_id, boo
         int r = access_board(op->actor, err);
 
         return r < 0 ? r : access_company(db, op->actor, company_id, write, err);
+}
+
+int secret_may_link(const struct runtime *rt, const struct op *op, struct err *err)
+{
+        if (host_use_may(rt, op->actor))
+                return 0;
+        return err_set(err, ERR_FORBIDDEN,
+                       "What lies in a vault outside is read with this server's own credentials, "
+                       "other companies' secrets among it, so an instance admin has to list and "
+                       "link it. Give the value instead (managedMode \"" SECRET_MANAGED
+                       "\"); or the operator lets owners do it with local_for_owners = true "
+                       "(berth.toml(5)).");
 }
 
 int secret_load(struct db *db, const struct op *op, const char *id, bool write, bool deleted_too,

@@ -134,6 +134,8 @@ int secret_create(struct op *op, struct runtime *rt, const char *company_id, jso
 
         if (r >= 0)
                 r = check_body(body, op->arena, &spec, &value, err);
+        if (r >= 0 && streq(spec.managed_mode, SECRET_EXTERNAL))
+                r = secret_may_link(rt, op, err);
         if (r < 0)
                 return r;
         return make(&q, rt, &spec, value.data ? &value : NULL, ret, err);

@@ -83,6 +83,10 @@ struct vault_material secret_material(const struct secret *secret,
 /* A caller that may manage secrets of the company. */
 int secret_guard(struct db *db, const struct op *op, const char *company_id, bool write,
                  struct err *err);
+/* ERR_FORBIDDEN when the caller may not name what a vault outside holds already. It is read with
+ * the credentials of this server, which do not know companies: what another one keeps or has linked
+ * there is among it. */
+int secret_may_link(const struct runtime *rt, const struct op *op, struct err *err);
 /* The row of a secret for such a caller; ERR_NOT_FOUND for a deleted one unless `deleted_too`. */
 int secret_load(struct db *db, const struct op *op, const char *id, bool write, bool deleted_too,
                 struct secret *ret, struct err *err);

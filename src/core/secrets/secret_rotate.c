@@ -40,6 +40,8 @@ static int check_rules(const struct rotation *q, struct err *err)
                                "Managed secrets cannot override externalRef");
         if (!external && !q->value)
                 return err_set(err, ERR_UNPROCESSABLE, "Managed secrets require value");
+        if (external && (q->external_ref || q->has_config))
+                return secret_may_link(q->rt, q->op, err);
         return 0;
 }
 

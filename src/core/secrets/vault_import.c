@@ -36,8 +36,9 @@ static int look(struct db *db, void *arg, struct err *err)
 static int guard(struct db *db, void *arg, struct err *err)
 {
         struct import *m = arg;
+        int r = secret_guard(db, m->op, m->company_id, true, err);
 
-        return secret_guard(db, m->op, m->company_id, true, err);
+        return r < 0 ? r : secret_may_link(m->rt, m->op, err);
 }
 
 static int need_listing(const struct import *m, struct err *err)

@@ -382,8 +382,10 @@ static int write_update(struct db *db, void *arg, struct err *err)
         r = check_fields(db, u, &q->row, &to, err);
         if (r < 0)
                 return r;
-        if (to.cwd && !(q->row.cwd && streq(q->row.cwd, to.cwd)))
-                to.cwd_from = host_use_may(u->rt, q->op->actor) ? WORKSPACE_CWD_HOST : NULL;
+        if (to.cwd && json_object_get(u->body, "cwd") && host_use_may(u->rt, q->op->actor))
+                to.cwd_from = WORKSPACE_CWD_HOST; /* also when it is the same again */
+        else if (to.cwd && !(q->row.cwd && streq(q->row.cwd, to.cwd)))
+                to.cwd_from = NULL;
         to.updated_at = clock_now_us();
         closes = streq(to.status, ARCHIVED) && !streq(q->row.status, ARCHIVED);
         if (closes)
