@@ -61,10 +61,11 @@ struct exec {
         enum exec_phase phase;
         bool seen;                /* the box listed it */
         bool asked;               /* START or ATTACH was sent, and not answered */
-        unsigned asked_beats;     /* since then */
+        bool remote_ssh;          /* ssh runs it, and neither a box nor a plugin */
+        unsigned asked_beats;     /* since it was asked */
         int64_t limit_at;         /* when its time limit and its grace are over; 0: no limit */
+        uint64_t overdue_len;     /* its output at the last beat after that */
         unsigned overdue_beats;   /* since then, of a box that could have told */
-        uint64_t overdue_len;     /* its output at the last of them */
         uint32_t sent_to;         /* the pid of the box that START went to; 0: not sent */
         struct box_output output; /* limits; 0: not known yet, after a restart */
         struct exec_spool *spool; /* exec_spool.c; NULL: the box writes our files */
@@ -74,10 +75,9 @@ struct exec {
         struct exec_watch *watches;
         /* run by a plugin: no box */
         char *remote_plugin; /* NULL: it is not, or has not begun */
-        bool remote_ssh;     /* ssh runs it, and not a plugin */
         int64_t remote_call;
-        char remote_place[UUID_LEN + 1];
         struct exec_remote_run *remote_run; /* NULL, or what is not written yet of its output */
+        char remote_place[UUID_LEN + 1];
 
         bool takes_stdin, stdin_eof_sent;
         bool stdin_unsure; /* taken up after a restart: whether it takes input is to be found out */
@@ -86,13 +86,12 @@ struct exec {
 
         /* recording the end */
         struct pool_job job;
-        bool has_exit;
         struct box_exit exit;
         const char *final_status;
         int final_code; /* 0, or how a shell would end that could not start it */
-        char reason[256];
-        bool recorded, needs_record;
+        bool has_exit, recorded, needs_record;
         bool was_refused; /* our disk had no room for what its box sent */
+        char reason[256];
 };
 
 enum box_phase { BOX_IDLE, BOX_CONNECTING, BOX_READY, BOX_CHECKING };
