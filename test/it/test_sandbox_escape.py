@@ -381,6 +381,15 @@ class EscapeCases:
         os.kill(pid, signal.SIGTERM)  # the host's word still counts
         wait_until(lambda: not os.path.exists(f"/proc/{pid}"), "the box has stopped")
 
+    def test_pid_1_believes_no_signal_without_a_sender(self):
+        """A signal that the kernel had no room to queue arrives without its sender."""
+        box = self.root_box()
+        pid = self.box_pid(box)
+        self.assertRegex(self.held(box, "crowd-signals"), r"[1-9]\d* signals are queued, 16 more were accepted")
+        self.held(box, "cwd")  # a box that stops starts nothing
+        os.kill(pid, signal.SIGTERM)  # the host's word still counts
+        wait_until(lambda: not os.path.exists(f"/proc/{pid}"), "the box has stopped")
+
     def test_a_crash_does_not_start_the_hosts_handler(self):
         """core(5): with a limit of 1 byte the kernel does not run the program of core_pattern, which is the host's root."""
         limits = self.sh(self.box(), "cat /proc/self/limits")
