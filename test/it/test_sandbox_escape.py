@@ -21,7 +21,14 @@ from berthtest import ident, wait_until
 from escapetest import ESCAPE, USER_ID, HostileTest, bare, descendants, ids_of
 
 READ_ONLY = ("/usr",)
-
+FILL_INOTIFY = """
+import ctypes, os, time
+while ctypes.CDLL(None).inotify_init() >= 0:
+    pass
+os.mkdir("/tmp/full")
+time.sleep(1000)
+"""
+TRY_INOTIFY = "import ctypes; print(ctypes.CDLL(None).inotify_init())"
 
 
 class Canaries:
@@ -416,6 +423,18 @@ class RootDaemonTest(EscapeCases, HostileTest):
         box, by = self.limited("diskMb", 32, storage="image")
         self.assertEqual(by, "image")
         self.flooded(box, by, "disk", 96, *(d for d in self.writable(box) if d != "/dev/shm"))  # which is memory
+
+    def test_what_the_kernel_counts_for_each_user(self):
+        """The kernel counts what a namespace's users have for who made the namespace, too: no box uses up root's share, or that
+        of another box."""
+        full, other = self.box(), self.box()
+        self.ok("POST", f"/api/environment-leases/{ident(full)}/execute",
+                {"command": "python3", "args": ["-c", FILL_INOTIFY], "detach": True}, status=202)
+        self.sh(full, "until [ -e /tmp/full ]; do sleep 0.1; done")
+        self.assertEqual(self.sh(full, f"python3 -c '{TRY_INOTIFY}'"), "-1\n")
+        self.assertEqual(self.sh(other, f"python3 -c '{TRY_INOTIFY}'"), "3\n")
+        done = subprocess.run(["python3", "-c", TRY_INOTIFY], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.stdout, "3\n")
 
     def test_setuid_files_of_the_operators_root(self):
         box = self.box(rootfs=self.system())
