@@ -40,11 +40,13 @@ void box_deadline(int64_t *nearest, int64_t candidate)
 }
 
 /* Inner root may signal PID 1, and may write any sender into what it queues (sigqueue); its code is
- * negative then. The kernel keeps SI_USER to itself and fills in the sender: 0 is one from outside.
- */
+ * negative then. The kernel keeps SI_USER to itself and fills in the sender: process 0 is one from
+ * outside. What it had no room to queue comes as SI_USER of process 0 and user 0; nobody outside is
+ * root of the sandbox. */
 static bool is_from_host(const struct box *b, const struct signalfd_siginfo *info)
 {
-        return !b->sandbox || (info->ssi_code == SI_USER && info->ssi_pid == 0);
+        return !b->sandbox ||
+               (info->ssi_code == SI_USER && info->ssi_pid == 0 && info->ssi_uid != 0);
 }
 
 static void read_signals(struct box *b)

@@ -27,6 +27,7 @@ static const char usage[] =
         "                 [--sandbox]\n"
         "       berth-box --check --ids FIRST:COUNT\n"
         "       berth-box --tree remove|give=ID --ids FIRST:COUNT --dir PATH\n"
+        "       berth-box --copy PATH --dir PATH\n"
         "       berth-box --workspace AT --ids FIRST:COUNT --dir DIR [--lower PATH --store PATH]\n"
         "       berth-box --relay --dir BASE\n"
         "       berth-box --files\n"
@@ -44,6 +45,7 @@ static const char usage[] =
         "  --sandbox            as PID 1 of a sandbox, which standard input describes\n"
         "  --check              say what this machine has and lacks for sandboxes\n"
         "  --tree WORK          remove a sandbox's files, or give them to another of its ids\n"
+        "  --copy PATH          copy a sandbox's files to --dir, whatever it does to them meanwhile\n"
         "  --workspace AT       show a directory of the host in the sandbox of DIR, or nothing any "
         "more\n"
         "  --relay              carry streams between standard input and output and the boxes in "
@@ -100,6 +102,7 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 { "sandbox", no_argument, NULL, 'S' },
                 { "check", no_argument, NULL, 'c' },
                 { "tree", required_argument, NULL, 't' },
+                { "copy", required_argument, NULL, 'C' },
                 { "workspace", required_argument, NULL, 'w' },
                 { "lower", required_argument, NULL, 'l' },
                 { "store", required_argument, NULL, 'o' },
@@ -112,7 +115,7 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 { "help", no_argument, NULL, 'h' },
                 { NULL, 0, NULL, 0 },
         };
-        const char *dir = NULL, *id = NULL, *tree = NULL;
+        const char *dir = NULL, *id = NULL, *tree = NULL, *copy = NULL;
         struct workspace_args shown = { 0 };
         const char *ask = NULL;
         bool check = false, files = false, relay = false, exchange = false;
@@ -164,6 +167,9 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 case 't':
                         tree = optarg;
                         break;
+                case 'C':
+                        copy = optarg;
+                        break;
                 case 'f':
                         files = true;
                         break;
@@ -201,6 +207,8 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 exit(check_main(&sandbox));
         if (tree && dir && sandbox.spec.n_ids >= SANDBOX_MIN_IDS)
                 exit(files_main(&sandbox, dir, tree));
+        if (copy && dir)
+                exit(copy_main(copy, dir));
         if (shown.at && dir && !shown.lower == !shown.store &&
             sandbox.spec.n_ids >= SANDBOX_MIN_IDS) {
                 shown.dir = dir;

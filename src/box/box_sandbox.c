@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <linux/securebits.h>
 #include <net/if.h>
 #include <poll.h>
 #include <signal.h>
@@ -273,23 +274,33 @@ static pid_t clone_pid_1(const struct box *b, bool *ret_joined)
         return pid;
 }
 
-/* As a member of the supervisor's group, which the sandbox's own maps do not have: PID 1 could not
- * change to it. */
-static pid_t clone_in_group(const struct box *b, bool *ret_joined)
+static bool take_ids(uid_t user, gid_t group)
 {
-        gid_t own = getegid(), group = sandbox_host_id(&b->sandbox->spec, SANDBOX_SUPERVISOR);
-        pid_t pid;
+        return syscall(SYS_setresgid, group, group, group) == 0 &&
+               syscall(SYS_setresuid, user, user, user) == 0;
+}
+
+/* As the supervisor, with all rights. Its group is not in the sandbox's own maps: PID 1 could not
+ * change to it. And what the kernel counts for each user (inotify instances, queued signals and
+ * messages, locked memory) it counts inside a namespace for who has made it, too: for root that
+ * would be one account of all sandboxes and the host. */
+static pid_t clone_as_supervisor(const struct box *b, bool *ret_joined)
+{
+        uid_t own = geteuid(), id = sandbox_host_id(&b->sandbox->spec, SANDBOX_SUPERVISOR);
+        gid_t group = getegid();
+        pid_t pid = -1;
         int e;
 
         if (b->sandbox->rootless)
                 return clone_pid_1(b, ret_joined);
-        if (syscall(SYS_setresgid, group, group, group) < 0)
+        if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
                 return -1;
-        pid = clone_pid_1(b, ret_joined);
+        if (take_ids(id, id))
+                pid = clone_pid_1(b, ret_joined);
         if (pid == 0)
                 return 0;
         e = errno;
-        if (syscall(SYS_setresgid, own, own, own) < 0 && pid > 0) {
+        if (!take_ids(own, group) && pid > 0) {
                 (void)kill(pid, SIGKILL);
                 (void)waitpid(pid, NULL, 0);
                 return -1;
@@ -358,7 +369,7 @@ static int start(struct box *b, struct err *err)
         r = limits_go_ahead(b, err);
         if (r < 0)
                 return r;
-        pid = clone_in_group(b, &joined);
+        pid = clone_as_supervisor(b, &joined);
         if (pid < 0)
                 return clone_failed(err);
         if (pid == 0) {

@@ -99,6 +99,9 @@ int seccomp_install(const struct sandbox *s);
 /* box_files.c: `berth-box --tree` */
 int files_main(struct sandbox *s, const char *path, const char *what);
 
+/* box_copy.c: `berth-box --copy` */
+int copy_main(const char *from, const char *to);
+
 /* box_workspace.c: `berth-box --workspace` */
 struct workspace_args {
         const char *dir;           /* of the box */

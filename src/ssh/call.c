@@ -2,7 +2,9 @@
 #include "ssh/call.h"
 
 #include <fcntl.h>
+#include <pwd.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -68,8 +70,23 @@ static int keep_known(struct ssh_call *c, struct err *err)
         return r < 0 ? r : file_write_at(AT_FDCWD, c->record, buf_str(&text), text.len, 0600, err);
 }
 
-/* What to look lines up in, for the fingerprint that was known: "Offending ... key in FILE:3". Only
- * files of host keys, for the host has a hand in what ssh says. */
+/* Whether ssh looks into it without being told to. */
+static bool is_known_to_ssh(const char *path)
+{
+        CLEAN(cleanup_free) char *own = NULL;
+        struct passwd entry, *user = NULL;
+        char text[4096];
+
+        if (streq(path, "/etc/ssh/ssh_known_hosts"))
+                return true;
+        if (getpwuid_r(getuid(), &entry, text, sizeof(text), &user) != 0 || !user)
+                return false;
+        own = xasprintf("%s/.ssh/known_hosts", user->pw_dir);
+        return streq(path, own);
+}
+
+/* What to look lines up in, for the fingerprint that was known: "Offending ... key in FILE:3". The
+ * host has a hand in what ssh says, so its word opens no other file. */
 static const char *compared_with(struct ssh_call *c, struct buf *own)
 {
         const char *at = strstr(buf_str(&c->session.errors), "Offending "), *end;
@@ -83,7 +100,7 @@ static const char *compared_with(struct ssh_call *c, struct buf *own)
         at += strlen(" key in ");
         end = at + strcspn(at, ":\r\n");
         path = xstrndup(at, (size_t)(end - at));
-        if (end - at < 11 || !streq(path + (end - at) - 11, "known_hosts"))
+        if (!is_known_to_ssh(path))
                 return NULL;
         return file_read_at(AT_FDCWD, path, KNOWN_MAX, own, NULL) < 0 ? NULL : buf_str(own);
 }

@@ -3,6 +3,7 @@
 fuzz_exec_box.c drives the same state machines deeper."""
 
 import contextlib
+import itertools
 import os
 import signal
 import socket
@@ -288,6 +289,18 @@ class SilenceTest(HostileTest):
                 self.talk()
                 self.honest()
                 self.assertEqual(self.execute("/bin/true").json["exitCode"], 0)
+
+    def test_a_time_limit_and_a_byte_now_and_then(self):
+        """Output that has piled up may take long to come; for ever it does not."""
+        self.box.ends = False
+        self.box.on_25 = lambda link, channel, payload: None  # a signal ends nothing
+        sent = itertools.count()
+        self.box.noise = lambda link, kind, c, payload: b"".join(
+            hb.data(channel, next(sent), b"x") for channel in link.channels) if kind == bp.PING else b""
+        row = self.ended(self.detach("true", timeoutMs=1))
+        self.assertEqual(row["status"], "lost", row)
+        self.assertIn("long after its time limit", row["reason"])
+        self.assertGreater(row["stdoutBytes"], 12)
 
     def test_a_time_limit_and_no_way(self):
         """Who cannot be reached may have ended it in time: the command is not taken for lost."""

@@ -21,7 +21,14 @@ from berthtest import ident, wait_until
 from escapetest import ESCAPE, USER_ID, HostileTest, bare, descendants, ids_of
 
 READ_ONLY = ("/usr",)
-
+FILL_INOTIFY = """
+import ctypes, os, time
+while ctypes.CDLL(None).inotify_init() >= 0:
+    pass
+os.mkdir("/tmp/full")
+time.sleep(1000)
+"""
+TRY_INOTIFY = "import ctypes; print(ctypes.CDLL(None).inotify_init())"
 
 
 class Canaries:
@@ -381,6 +388,15 @@ class EscapeCases:
         os.kill(pid, signal.SIGTERM)  # the host's word still counts
         wait_until(lambda: not os.path.exists(f"/proc/{pid}"), "the box has stopped")
 
+    def test_pid_1_believes_no_signal_without_a_sender(self):
+        """A signal that the kernel had no room to queue arrives without its sender."""
+        box = self.root_box()
+        pid = self.box_pid(box)
+        self.assertRegex(self.held(box, "crowd-signals"), r"[1-9]\d* signals are queued, 16 more were accepted")
+        self.held(box, "cwd")  # a box that stops starts nothing
+        os.kill(pid, signal.SIGTERM)  # the host's word still counts
+        wait_until(lambda: not os.path.exists(f"/proc/{pid}"), "the box has stopped")
+
     def test_a_crash_does_not_start_the_hosts_handler(self):
         """core(5): with a limit of 1 byte the kernel does not run the program of core_pattern, which is the host's root."""
         limits = self.sh(self.box(), "cat /proc/self/limits")
@@ -407,6 +423,18 @@ class RootDaemonTest(EscapeCases, HostileTest):
         box, by = self.limited("diskMb", 32, storage="image")
         self.assertEqual(by, "image")
         self.flooded(box, by, "disk", 96, *(d for d in self.writable(box) if d != "/dev/shm"))  # which is memory
+
+    def test_what_the_kernel_counts_for_each_user(self):
+        """The kernel counts what a namespace's users have for who made the namespace, too: no box uses up root's share, or that
+        of another box."""
+        full, other = self.box(), self.box()
+        self.ok("POST", f"/api/environment-leases/{ident(full)}/execute",
+                {"command": "python3", "args": ["-c", FILL_INOTIFY], "detach": True}, status=202)
+        self.sh(full, "until [ -e /tmp/full ]; do sleep 0.1; done")
+        self.assertEqual(self.sh(full, f"python3 -c '{TRY_INOTIFY}'"), "-1\n")
+        self.assertEqual(self.sh(other, f"python3 -c '{TRY_INOTIFY}'"), "3\n")
+        done = subprocess.run(["python3", "-c", TRY_INOTIFY], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.stdout, "3\n")
 
     def test_setuid_files_of_the_operators_root(self):
         box = self.box(rootfs=self.system())

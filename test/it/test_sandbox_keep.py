@@ -1,7 +1,9 @@
 """Sandboxes that outlive a lease: reuse, snapshots, and the pool of those made in advance."""
 
+import ctypes
 import json
 import os
+import threading
 import unittest
 
 from sandboxtest import RUN_A, RUN_B, SandboxTest, ident, process_state, wait_until
@@ -65,6 +67,12 @@ class ReuseTest(SandboxTest):
         wait_until(lambda: self.sandboxes() == {self.place()}, "the old one is closed")
 
 
+def exchange(one, other):
+    """Each gets the other's name, at once."""
+    if ctypes.CDLL(None).renameat2(-100, bytes(one), -100, bytes(other), 2) != 0:
+        raise OSError("renameat2")
+
+
 @unittest.skipUnless(os.geteuid() == 0, "storage on disk needs root")
 class SnapshotTest(SandboxTest):
     config = {"storage": "disk"}
@@ -118,6 +126,27 @@ class SnapshotTest(SandboxTest):
         self.assert_error(answer, 409, contains="in use by 1")
         self.ok("DELETE", f"{self.snapshots()}/second")
         self.ok("DELETE", f"{self.snapshots()}/first")
+
+    def test_a_directory_that_becomes_a_link_while_it_is_copied(self):
+        """A command that is started meanwhile is not frozen: what it makes of the tree leads the copy nowhere else."""
+        secret = self.daemon.data / "private"
+        secret.mkdir(mode=0o700)
+        (secret / "0").write_text("secret")
+        for i in range(1, 10000):
+            os.link(secret / "0", secret / str(i))
+        self.sh(f"mkdir ~/dir && cd ~/dir && seq 0 9999 | xargs touch && ln -s {secret} ~/link")
+        home = self.daemon.data / "sandboxes" / self.place() / "store/upper/agent"
+        answers = []
+        copying = threading.Thread(target=lambda: answers.append(self.req(
+            "POST", f"/api/environment-leases/{ident(self.held)}/snapshot", {"name": "s"})))
+        copying.start()
+        while not any((self.daemon.data / "snapshots").glob("*.new/agent/dir/*")) and copying.is_alive():
+            pass
+        exchange(home / "dir", home / "link")
+        copying.join()
+        kept = [f for f in (self.daemon.data / "snapshots").rglob("*") if f.is_file() and f.read_text() == "secret"]
+        self.assertEqual(len(kept), 0)
+        self.assert_error(answers[0], 502, contains="Too many levels of symbolic links")
 
     def test_one_in_use_is_not_deleted(self):
         self.snapshot("used")

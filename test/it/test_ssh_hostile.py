@@ -78,6 +78,15 @@ class HostileShellTest(SshTest):
                                          f"printf '%sstart\\n%s%s\\n' \"$m\" \"$m\" '{says}'\nexit 0\n")
                 self.assertFalse(answer["ok"] and not answer["details"]["remoteCwd"].startswith("/"), answer)
 
+    def test_a_host_that_names_a_file(self):
+        """What looks like the word of ssh about a changed key: only files that ssh itself looks into are read for it."""
+        folder = self.temp_dir()
+        os.mkfifo(folder / "known_hosts")  # whoever opens it waits
+        answer = self.probe_with("echo '@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @' >&2\n"
+                                 f"echo 'Offending ED25519 key in {folder}/known_hosts:1' >&2; exit 1\n")
+        self.assertFalse(answer["ok"])
+        self.assertIn("known is another", answer["hint"])
+
     def test_shells_that_are_not_sh(self):
         for name in ("csh", "tcsh", "fish", "zsh", "dash", "bash"):
             shell = shutil.which(name)

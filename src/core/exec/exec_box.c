@@ -560,8 +560,8 @@ static void look_after(struct box *box)
  *
  * A time limit is the box's to enforce. Of one that lives and does not, the link is cut once, BEATS
  * after limit and grace: the next one may bring EXIT. After twice as many more the execution is
- * lost: whoever waits for it does not wait for ever. A box that cannot be reached, and one that
- * still brings output, is waited for. */
+ * lost: whoever waits for it does not wait for ever. A box that cannot be reached is waited for,
+ * and one that still brings output for OVERDUE_MAX beats. */
 
 static bool box_is_awaited(const struct box *box)
 {
@@ -623,8 +623,9 @@ static bool mind_limits(struct box *box, int64_t now)
                 e->overdue_beats =
                         box->is_unknown || len != e->overdue_len ? 0 : e->overdue_beats + 1;
                 e->overdue_len = len;
+                e->overdue_all += !box->is_unknown;
                 is_due = is_due || e->overdue_beats == BEATS;
-                if (e->overdue_beats == 3 * BEATS)
+                if (e->overdue_beats == 3 * BEATS || e->overdue_all == OVERDUE_MAX)
                         exec_end_overdue(e);
         }
         return is_due;

@@ -18,6 +18,7 @@
 #define RECORD_AGAIN_MS 500
 #define ADOPT_WAIT_MS   3000
 #define BEATS           4 /* in peer_silence_ms: exec_box.c */
+#define OVERDUE_MAX     (20 * BEATS)
 #define EXEC_LOST_REASON                                                                           \
         "The supervisor of the command was killed, and the command with it. Output that was on "   \
         "its way may be missing."
@@ -65,7 +66,8 @@ struct exec {
         unsigned asked_beats;     /* since it was asked */
         int64_t limit_at;         /* when its time limit and its grace are over; 0: no limit */
         uint64_t overdue_len;     /* its output at the last beat after that */
-        unsigned overdue_beats;   /* since then, of a box that could have told */
+        unsigned overdue_beats;   /* since then, of a box that could have told and said nothing */
+        unsigned overdue_all;     /* also those in which it brought output */
         uint32_t sent_to;         /* the pid of the box that START went to; 0: not sent */
         struct box_output output; /* limits; 0: not known yet, after a restart */
         struct exec_spool *spool; /* exec_spool.c; NULL: the box writes our files */

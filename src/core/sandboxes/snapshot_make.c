@@ -124,18 +124,17 @@ static int sync_tree(const char *path, struct err *err)
         return 0;
 }
 
-/* cp(1) keeps owners, times, links, holes and the attributes by which overlays say what was
- * deleted, and follows nothing. */
+/* The source is frozen, but commands can be started in it, and the lease can be resumed. */
 static int copy_upper(struct making *m, const char *copy, struct err *err)
 {
         CLEAN(cleanup_free) char *dir = berth_dir(m->rt, m->place.id);
         CLEAN(cleanup_free) char *upper = xasprintf("%s/store/upper", dir);
-        const char *argv[] = { "cp", "-a", "--reflink=auto", "--one-file-system", "--", upper,
-                               copy, NULL };
+        const char *argv[] = { "berth-box", "--copy", upper, "--dir", copy, NULL };
         int r;
 
         FAULT("sandbox.snapshot_copy.before");
-        r = run_tool(m->op, "/bin/cp", argv, "copy what the sandbox wrote", NULL, err);
+        r = run_tool(m->op, m->rt->sandbox->box_program, argv, "copy what the sandbox wrote", NULL,
+                     err);
         FAULT("sandbox.snapshot_copy.after");
         return r < 0 ? r : sync_tree(copy, err);
 }

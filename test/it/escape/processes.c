@@ -130,6 +130,29 @@ static void forge_signal(char **args)
         refused("%u of %u signals were accepted", delivered, tried);
 }
 
+/* The same without a sender: the kernel has room for so many queued signals of a user and all
+ * namespaces that he has made, and a plain signal that it has no room for arrives without its
+ * details, as one from process 0. */
+static void crowd_signals(char **args)
+{
+        siginfo_t info = { .si_signo = SIGTERM, .si_code = SI_QUEUE };
+        unsigned queued = 0, delivered = 0;
+        sigset_t set;
+
+        sigemptyset(&set);
+        sigaddset(&set, SIGRTMIN);
+        sigprocmask(SIG_BLOCK, &set, NULL);
+        while (queued < 2000000 && sigqueue(getpid(), SIGRTMIN, (union sigval){ 0 }) == 0)
+                queued++;
+        if (errno != EAGAIN)
+                broken("%u signals are queued: %s", queued, strerrorname_np(errno));
+        for (int i = 0; i < 8; i++) {
+                delivered += syscall(SYS_rt_sigqueueinfo, 1, SIGTERM, &info) == 0;
+                delivered += syscall(SYS_rt_tgsigqueueinfo, 1, 1, SIGTERM, &info) == 0;
+        }
+        refused("%u signals are queued, %u more were accepted", queued, delivered);
+}
+
 /* The same user's processes by calls that a box has no need for. */
 static void read_child(char **args)
 {
@@ -190,8 +213,13 @@ static void check_status(char **args)
 }
 
 const struct escape_case process_cases[] = {
-        { "find-process", "WORD", 1, find_process }, { "signal", "PID...", 1, signal_process },
-        { "enter-init", "[PID]", 0, enter_init },    { "kill-init", "", 0, kill_init },
-        { "forge-signal", "", 0, forge_signal },     { "read-child", "", 0, read_child },
-        { "status", "", 0, check_status },           { 0 },
+        { "find-process", "WORD", 1, find_process },
+        { "signal", "PID...", 1, signal_process },
+        { "enter-init", "[PID]", 0, enter_init },
+        { "kill-init", "", 0, kill_init },
+        { "forge-signal", "", 0, forge_signal },
+        { "crowd-signals", "", 0, crowd_signals },
+        { "read-child", "", 0, read_child },
+        { "status", "", 0, check_status },
+        { 0 },
 };
