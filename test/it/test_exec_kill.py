@@ -156,7 +156,8 @@ class BoxTest(ExecTest):
 
 
 POINTS = ("exec.intend.before", "exec.intend.after", "exec.launch.before", "exec.launch.after", "exec.post.before",
-          "exec.end.before", "exec.end.after", "exec.bury.before", "exec.bury.after")
+          "exec.end.before", "exec.end.after", "exec.bury.before", "exec.bury.after", "exec.remove_output.before",
+          "exec.remove_output.after")
 
 
 class CrashPointTest(ExecTest):
@@ -232,7 +233,7 @@ class CrashPointTest(ExecTest):
                 self.nothing_left()
 
     def test_releasing(self):
-        for point in POINTS[7:]:
+        for point in POINTS[7:9]:
             with self.subTest(point):
                 def act():
                     exec_id = self.detach("echo out; exec sleep 1000")
@@ -246,8 +247,23 @@ class CrashPointTest(ExecTest):
                 self.assertEqual(self.output(exec_id), b"out\n")
                 self.nothing_left()
 
+    def test_removing_output(self):
+        """The rows are gone; the next start removes what they left."""
+        for point in POINTS[9:]:
+            with self.subTest(point):
+                def act():
+                    self.sh("echo out")
+                    self.release(self.held)
+                    company = self.daemon.sql("SELECT id FROM companies")[0]["id"]
+                    self.ok("DELETE", f"/api/companies/{company}")
+                    wait_until(lambda: not self.daemon.running(), "the daemon died")
+                self.crash(point, act)
+                self.assertEqual(self.daemon.sql("SELECT id FROM executions"), [])
+                wait_until(lambda: not list((self.daemon.data / "output").iterdir()), "the output is removed")
+                wait_until(lambda: not self.daemon.sql("SELECT * FROM outputs_to_remove"), "and no intent is left")
+
     def test_burying_a_box_that_was_killed(self):
-        for point in POINTS[7:]:
+        for point in POINTS[7:9]:
             with self.subTest(point):
                 def act():
                     exec_id = self.detach("echo out; exec sleep 1000")
