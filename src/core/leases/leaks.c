@@ -353,9 +353,14 @@ static int survey_files(struct survey *s, struct err *err)
         for (size_t i = 0; r >= 0 && s->rt->data_dir && i < N_ROW_FILES; i++) {
                 struct files_survey f = { s, &row_files[i], NULL };
 
-                r = row_files_list(f.files, s->rt->data_dir, s->op->arena, &f.names, err);
-                if (r >= 0)
+                if (row_files_list(f.files, s->rt->data_dir, s->op->arena, &f.names, err) >= 0) {
                         r = store_read(s->op, s->rt->store, read_unnamed_files, &f, err);
+                        continue;
+                }
+                log_warn("a directory of the data directory cannot be listed",
+                         LOG_S("error", err ? err->msg : ""));
+                err_clear(err);
+                json_array_append_new(s->not_listable, json_string(f.files->dir));
         }
         return r;
 }
