@@ -6,6 +6,7 @@ sandbox, named by its id; `behave` is a JSON object {method: {...}} that is read
 
     error      answer with this error
     exit       end with this status instead of doing anything; "die": do it and end before the answer
+    delay      wait for so many seconds first
     hold       do it, then wait for this file before answering
     result     answer with this; "more": members to add to the usual answer
     output     [[stream, chunk], ...] to send as execute.log first
@@ -94,6 +95,7 @@ def handle(request):
     note(request)
     if "exit" in told:
         os._exit(told["exit"])
+    time.sleep(told.get("delay", 0))
     if "error" in told:
         send({"id": ident, "error": told["error"]})
         return
