@@ -70,6 +70,7 @@ class BoxTest(ExecTest):
         os.kill(self.box_pid(), signal.SIGKILL)
         waiter.join(30)
         self.assert_error(answers[0], 502, contains="supervisor")
+        self.assertEqual(answers[0].json["details"], {"execId": self.exec_ids()[0]})
 
     def test_together_with_the_daemon(self):
         exec_id = self.detach("echo before; exec sleep 1000")

@@ -180,6 +180,10 @@ class CheckerTest(unittest.TestCase):
         self.story.leased().broken("kill-box", touched=["P"]).lease_is("failed")
         self.assert_found()
 
+    def test_a_fault_that_was_over_before_it_began(self):
+        self.story.broken("kill-all", touched=["*"]).mended("kill-all").leased().lease_is("failed")
+        self.assert_found("ended-by-nobody")
+
     def test_a_lease_ends_twice(self):
         self.story.leased().do("release", "unknown", lease="L").lease_is("released").lease_is("failed")
         self.assert_found("end-changed")

@@ -24,7 +24,8 @@ Looks, taken when all faults are mended and all clients rest:
     file       path, tokens
     trouble    rule, text: what a look at the whole found (leaks, processes, growth, the end of the daemon, …)
 
-Faults name what they ended as `touched`: ids of places and executions, kinds of environments, or "*" for everything.
+Faults name what they ended as `touched`: ids of places and executions, kinds of environments, or "*" for everything. What was
+begun later is not excused by it.
 """
 
 import collections
@@ -67,7 +68,8 @@ class Checker:
         self.found = []
         self.seen = set()
         self.ops = {}
-        self.touched = set()  # by faults, so far
+        self.touched = {}  # by faults: name: the last line that says so
+        self.begun = {}  # lease: the line in which it was asked for
         self.faults = []  # (kind, n of the beginning, n of the end or None)
         self.keys = {}  # (kind, scope, key): result
         self.acked = {}  # (kind, id): n
@@ -100,7 +102,7 @@ class Checker:
         elif line["ev"] == "see":
             getattr(self, f"see_{line['what']}")(line)
         elif line["ev"] == "fault":
-            self.touched.update(line.get("touched", ()))
+            self.touched.update((name, line["n"]) for name in line.get("touched", ()))
             if line["phase"] == "begin":
                 self.faults.append([line["kind"], line["n"], None])
             else:
@@ -122,8 +124,9 @@ class Checker:
         if first != how:
             self.violation("end-changed", f"{kind} {ident}: {first}, then {how}", line)
 
-    def is_touched(self, *names):
-        return "*" in self.touched or bool(self.touched.intersection(names))
+    def is_touched(self, since, *names):
+        """Whether a fault ended one of them, or everything, since that line."""
+        return any(self.touched.get(name, 0) >= since for name in ("*", *names))
 
     def during(self, kinds, first, last):
         """Whether one of these faults was there at some time between two lines."""
@@ -134,6 +137,7 @@ class Checker:
     def end_acquire(self, op, line):
         if line["result"] == "ok":
             self.ack("lease", line["lease"], line)
+            self.begun.setdefault(line["lease"], op["n"])
             self.use_key("acquire", op["place"], op, line["lease"], line)
 
     def begin_release(self, op):
@@ -147,7 +151,8 @@ class Checker:
         if line["status"] not in LEASE_ENDED:
             return
         self.note_end("lease", line["id"], line["status"], line)
-        if line["id"] not in self.asked and not self.is_touched(line.get("place_id"), line.get("place")):
+        since = self.begun.get(line["id"], 0)
+        if line["id"] not in self.asked and not self.is_touched(since, line.get("place_id"), line.get("place")):
             self.violation("ended-by-nobody", f"lease {line['id']} ({line.get('place')}) is {line['status']}", line)
 
     # Commands.
@@ -192,7 +197,7 @@ class Checker:
             self.check_bad_end(op, line)
 
     def check_bad_end(self, op, line):
-        if op["lease"] in self.asked or self.is_touched(line["id"], line.get("place_id"), line.get("place")):
+        if op["lease"] in self.asked or self.is_touched(op["n"], line["id"], line.get("place_id"), line.get("place")):
             return
         told = line.get("incomplete") or line.get("reason")
         if told and self.during(("enospc", "eio", "enomem", "emfile"), op["n"], line["n"]):

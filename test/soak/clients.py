@@ -74,7 +74,7 @@ class ClientThread(threading.Thread):
         while True:
             told = self.once(method, path, body, raw)
             self.tries[told[1]] += 1
-            if told[0] != "unknown" or is_final(told[2]):
+            if told[0] != "unknown" or is_final(*told[1:]):
                 return told
             if self.over.is_set():
                 self.deadline = self.deadline or time.monotonic() + 60
@@ -234,9 +234,9 @@ class SecretClient(ClientThread):
         self.over.wait(self.random.random() * 0.1)
 
 
-def is_final(told):
-    """The key names a command of which nobody knows how it ended: that does not change any more."""
-    return isinstance(told, dict) and "execId" in (told.get("details") or {}) and "may have run" in text_of(told)
+def is_final(status, told):
+    """The key names a command that is lost: that does not change any more."""
+    return status == 502 and isinstance(told, dict) and "execId" in (told.get("details") or {})
 
 
 def text_of(told):

@@ -201,13 +201,15 @@ class Faults:
     def full_disk(self):
         fill = self.world.data / "fill"
         try:
-            with open(fill, "wb") as file, contextlib.suppress(OSError):
+            file = open(fill, "wb", buffering=0)
+            try:
                 for size in (1 << 22, 1 << 16, 1 << 12):
                     with contextlib.suppress(OSError):
-                        while True:
-                            file.write(bytes(size))
-                            file.flush()
-            yield
+                        while file.write(bytes(size)) == size:
+                            pass
+                yield
+            finally:
+                file.close()
         finally:
             fill.unlink(missing_ok=True)
 
