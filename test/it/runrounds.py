@@ -1,5 +1,5 @@
 """Runs in every kind of environment while kill -9 hits the daemon, boxes, commands, workers of plugins and connections to
-hosts, and some are cancelled: for test_run_rounds.py with fixed seeds, and for `make soak` with any.
+hosts, and some are cancelled: for test_run_rounds.py.
 
     rounds = RunRounds(daemon, company_id, {"local": None, "sandbox": id, …}, directory, seed)
     rounds.run(10)                      # raises AssertionError with the seed and what is wrong

@@ -1,13 +1,13 @@
 """kill -9 of the daemon, of the box, and of both, while commands run and print. Afterwards every command still runs or
 its end is recorded, every byte is there exactly once, leases and places are right, and nothing leaks.
 
-The rounds are in execrounds.py, which `make soak` drives too, with other seeds and for longer."""
+The rounds are in execrounds.py."""
 
 import os
 import signal
 import threading
 
-from berthtest import ident, wait_until
+from berthtest import ROUNDS, SEED, ident, wait_until
 from exectest import ExecTest, marked, process_state, with_argument
 from execrounds import Rounds
 
@@ -18,11 +18,12 @@ class RoundsTest(ExecTest):
     daemon_env = {"BERTH_SWEEP_INTERVAL_MS": "50"}
 
     def rounds(self, seed, **more):
-        rounds = Rounds(self.daemon, [ident(self.held), ident(self.acquire(self.local)),
-                                      ident(self.acquire(self.local))], seed, **more)
-        self.addCleanup(rounds.close)
-        problems = rounds.run()
-        self.assertEqual(problems, [])
+        leases = [ident(self.held), ident(self.acquire(self.local)), ident(self.acquire(self.local))]
+        for n in range(ROUNDS):
+            rounds = Rounds(self.daemon, leases, f"{seed + SEED}.{n}" if n else seed + SEED, **more)
+            self.addCleanup(rounds.close)
+            problems = rounds.run()
+            self.assertEqual(problems, [])
 
     def test_fifty_commands_seed_1(self):
         self.rounds(1, commands=50, kills=6)

@@ -18,6 +18,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import sys
@@ -50,7 +51,7 @@ SETTLE = 60
 OLD_LOOKS = 30  # of what earlier rounds made
 # What may come on top of the first quiet time without being a leak: an allocator's share, and the page cache of the
 # database as it fills; one more reading connection (database, log, shared memory) per operation thread.
-GROWTH = {"rss_kb": 4096 + 8192, "fds": 3 * 16, "threads": 0}
+GROWTH = {"anon_kb": 4096 + 8192, "fds": 3 * 16, "threads": 0}
 
 
 class Soak:
@@ -241,6 +242,10 @@ class Soak:
                   flush=True)
         self.shown = len(self.checker.found)
 
+    def say(self):
+        faults = sum(self.faults.counts.values())
+        print(f"soak: round {self.rounds}: {sum(self.ops.values())} operations, {faults} faults, {self.sample()}", flush=True)
+
     # All of it.
 
     def run(self):
@@ -256,6 +261,7 @@ class Soak:
             self.settle()
             self.look()
             self.show()
+            self.say()
         self.grow()
         self.end()
         self.read_history()
@@ -264,21 +270,25 @@ class Soak:
     def grow(self):
         """Without faults: the first times are for what is made once."""
         samples = []
-        self.world.daemon.restart()
-        for _ in range(5):
+        for _ in range(6):
             self.rounds += 1
             self.play(1.5, {})
             self.settle()
             self.look()
             samples.append(self.sample())
         for what, more in GROWTH.items():
-            if samples[-1][what] > samples[1][what] + more:
+            if samples[-1][what] > samples[2][what] + more:
                 self.trouble("grew", f"{what}: {[s[what] for s in samples]}")
 
     def sample(self):
         self.world.client.close()
         daemon = self.world.daemon
-        return {"rss_kb": daemon.rss_kb(), "fds": daemon.fd_count(), "threads": daemon.thread_count()}
+        return {"anon_kb": self.anonymous_kb(), "fds": daemon.fd_count(), "threads": daemon.thread_count()}
+
+    def anonymous_kb(self):
+        """Without pages of files: the database lies on a disk in memory."""
+        status = pathlib.Path(f"/proc/{self.world.daemon.process.pid}/status").read_text()
+        return int(re.search(r"RssAnon:\s+(\d+)", status)[1])
 
     def end(self):
         """Everything is given up: nothing may be left on this machine, and the database is whole."""

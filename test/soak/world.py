@@ -149,6 +149,7 @@ class World:
             raise Missing("node is not installed: manifests cannot be evaluated")
         package = write_package(self.dir / "package", SOURCE / "test/workers/runner.py")
         self.plugin = self.ask("POST", "/api/plugins/install", {"packageName": str(package), "isLocalPath": True})["id"]
+        (self.data / "plugins/private" / self.plugin / "quiet").touch()
         self.environment("plugin", "sandbox", provider="acme", image="i")
 
     def make_records(self):
