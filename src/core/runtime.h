@@ -46,6 +46,7 @@ struct settings {
         const char *const *own_paths; /* NULL-terminated: core/workspaces/own_files.h */
         const char *local_env; /* names of further variables for local commands; comma separated */
         bool local_for_owners; /* who owns a company may use this machine: host_use.h */
+        bool share_user_files; /* agents get logins and configuration of the daemon's user */
         bool allow_fake_provider;
         bool salvage_ttl_is_set; /* salvage_ttl_ms counts for salvages that nobody saw too */
         bool output_drops;       /* the oldest output goes, where the command would wait */

@@ -419,6 +419,9 @@ static void load_settings(struct loader *l, const struct cli_serve_options *flag
         s->local_env = list(l, (struct source){ "local_env", "BERTH_LOCAL_ENV", NULL }, ',', NULL);
         s->local_for_owners = flag_set(
                 l, (struct source){ "local_for_owners", "BERTH_LOCAL_FOR_OWNERS", NULL }, false);
+        s->share_user_files =
+                flag_set(l, (struct source){ "share_user_files", "BERTH_SHARE_USER_FILES", NULL },
+                         s->mode == MODE_LOCAL_TRUSTED);
         s->allow_fake_provider =
                 flag_set(l, (struct source){ NULL, "BERTH_ALLOW_FAKE_PROVIDER", NULL }, false);
         s->fake_world = text(l, NULL, (struct source){ NULL, "BERTH_FAKE_WORLD", NULL }, NULL);

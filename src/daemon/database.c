@@ -345,17 +345,26 @@ int database(const struct cli_database_options *options)
         struct cli_serve_options flags = { .data = options->data };
         struct arena arena;
         struct work w = { .o = options, .arena = &arena, .findings = json_array() };
-        int r;
+        bool of_file = options->action == DATABASE_CHECK && options->file; /* and of nothing else */
+        int r = 0;
 
         arena_init(&arena);
         umask(077);
         if (sodium_init() < 0)
                 r = err_set(&err, ERR_INTERNAL, "libsodium does not start");
-        else if (options->action != DATABASE_RESTORE && access(options->data, F_OK) < 0)
-                r = err_sys(&err, ERR_NOT_FOUND, errno, "data directory %s", options->data);
+        else if (options->action != DATABASE_RESTORE && !of_file && access(options->data, F_OK) < 0)
+                r = errno == ENOENT
+                            ? err_set(&err, ERR_NOT_FOUND,
+                                      "there is no data directory %s; name the daemon's with "
+                                      "--data",
+                                      options->data)
+                            : err_sys(&err, ERR_NOT_FOUND, errno,
+                                      "data directory %s; run as the user of the daemon, or name "
+                                      "another with --data",
+                                      options->data);
         else if (options->action != DATABASE_BACKUP && options->file && !has_bytes(options->file))
                 r = err_set(&err, ERR_NOT_FOUND, "there is no backup at %s", options->file);
-        else
+        else if (!of_file)
                 r = config_load(&flags, &arena, &w.config, &err);
         if (r >= 0)
                 r = actions[options->action](&w, &err);

@@ -277,9 +277,14 @@ int bundle_add(struct bundle_writer *w, const struct change *c, struct err *err)
                 return err_set(err, ERR_TOO_LARGE, "more than %d changes", TREE_MAX_COUNT);
         if (!c->is_delete && c->now.kind == TREE_FILE) {
                 struct bundle_name name = bundle_name(c->now.hash);
+                struct stat st;
 
-                if (faccessat(w->files, name.s, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+                if (fstatat(w->files, name.s, &st, AT_SYMLINK_NOFOLLOW) < 0)
                         return err_set(err, ERR_INVALID, "the content of %s is missing", path);
+                /* The size is what budgets go by. */
+                if ((uint64_t)st.st_size != c->now.size)
+                        return err_set(err, ERR_INVALID, "the content of %s has another size",
+                                       path);
         }
         change_encode(&w->out, c);
         memcpy(w->last, path, strlen(path) + 1);

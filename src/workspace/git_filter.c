@@ -250,8 +250,18 @@ static int filter_next(struct change_set *s, struct change *ret, struct err *err
 static int filter_open(struct change_set *s, const struct change *c, int *ret_fd, struct err *err)
 {
         struct git_import *g = container_of(s, struct git_import, filtered);
+        CLEAN(cleanup_fd) int fd = -1;
+        int r = g->from->open(g->from, c, &fd, err);
 
-        return g->from->open(g->from, c, ret_fd, err);
+        if (r >= 0)
+                r = git_guard_open(&g->guard, g->op, c->now.path, &fd, err);
+        if (r == 0) {
+                refuse(g, c->now.path);
+                return err_set(err, ERR_NOT_FOUND, "'%s' is not taken", c->now.path);
+        }
+        if (r > 0)
+                *ret_fd = take_fd(&fd);
+        return r < 0 ? r : 0;
 }
 
 static void filter_close(struct change_set *s)

@@ -59,17 +59,23 @@ static bool packed_counts(const struct git_import *g, const struct git_ref *line
         return faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0;
 }
 
-static void want_packed(struct git_import *g, struct wanted *w)
+static int want_packed(struct git_import *g, struct wanted *w, struct err *err)
 {
         struct git_ref line;
         size_t at = 0;
+        int r = 0;
 
-        while (git_packed_next(buf_str(&g->packed_refs), g->packed_refs.len, &at, &line))
-                if (packed_counts(g, &line))
+        /* Whoever wrote the lines may have written a great many. */
+        while (r >= 0 &&
+               git_packed_next(buf_str(&g->packed_refs), g->packed_refs.len, &at, &line)) {
+                r = op_check(g->op, err);
+                if (r >= 0 && packed_counts(g, &line))
                         want(g, w, line.name, line.oid);
+        }
+        return r;
 }
 
-static void want_all(struct git_import *g, struct wanted *w)
+static int want_all(struct git_import *g, struct wanted *w, struct err *err)
 {
         const struct git_ref *ref;
         const char *branch;
@@ -78,18 +84,23 @@ static void want_all(struct git_import *g, struct wanted *w)
         for (size_t i = 0; i < g->n_refs; i++)
                 if (*g->refs[i].oid)
                         want(g, w, g->refs[i].name, g->refs[i].oid);
-        if (g->has_packed)
-                want_packed(g, w);
+        if (g->has_packed) {
+                int r = want_packed(g, w, err);
+
+                if (r < 0)
+                        return r;
+        }
         if (g->has_head && *g->head.oid) {
                 memcpy(w->head, g->head.oid, sizeof(w->head));
-                return;
+                return 0;
         }
         branch = g->has_head ? g->head.name : g->host_branch;
         ref = branch ? find(w->refs, w->n, branch) : NULL;
         if (!ref)
-                return;
+                return 0;
         memcpy(w->head, ref->oid, sizeof(w->head));
         w->head_from = branch;
+        return 0;
 }
 
 static bool is_a(const struct buf *kinds, const char *oid, const char *kind)
@@ -270,6 +281,8 @@ static const char *why_not(const struct git_import *g)
                                             "/refs", "/refs/heads", "/refs/tags" };
         const char *refs = buf_str(&g->host_refs);
 
+        if (!git_is_readable(g))
+                return "the repository has parts elsewhere; commits are not brought home";
         for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
                 CLEAN(cleanup_free) char *path = xasprintf("%s%s", g->host, dirs[i]);
                 struct stat st;
@@ -306,8 +319,10 @@ int git_import_apply(struct git_import *g, const struct git_options *options,
         g->options = options;
         g->host = xasprintf("%s/.git", options->workspace);
         g->repository = xasprintf("%s/repo", g->scratch);
-        r = git_prepare(g, err);
-        if (r >= 0)
+        r = 0;
+        if (!why_not(g)) /* git reads it with our rights, and says what it read */
+                r = git_prepare(g, err);
+        if (!why_not(g) && r >= 0)
                 r = git_host_refs(g, err);
         if (r == ERR_NOT_FOUND) {
                 ret->note = "there is no git on this host; commits are not brought home";
@@ -322,8 +337,8 @@ int git_import_apply(struct git_import *g, const struct git_options *options,
         r = git_finish_move(g, ret, err);
         if (r < 0)
                 return r;
-        want_all(g, &w);
-        if (w.n == 0 && !*w.head)
-                return 0;
+        r = want_all(g, &w, err);
+        if (r < 0 || (w.n == 0 && !*w.head))
+                return r;
         return import(g, &w, ret, err);
 }

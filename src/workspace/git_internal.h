@@ -22,6 +22,9 @@ struct git_guard {
  * git run a program or look elsewhere, or make a repository of a directory that has such a thing.
  * Changes come in the order of their paths. */
 bool git_guard_refuses(struct git_guard *g, const struct change *c);
+/* The content of a file that the merge is about to take: 1, or 0 when it must not. *fd may become a
+ * copy, which nobody else writes to. */
+int git_guard_open(struct git_guard *g, struct op *op, const char *path, int *fd, struct err *err);
 /* Whether a path in a git directory makes git run a program or look elsewhere. */
 bool git_is_dangerous(const char *inside);
 
@@ -89,6 +92,9 @@ void git_host_ref(const struct git_import *g, const char *name, char ret[GIT_HEX
  * not want it, *ret_said why. */
 int git_swap(struct git_import *g, const char *ref, const char *to, const char *from,
              const char **ret_said, struct err *err);
+/* Whether nothing that git reads of the host's repository before anything else is a link, or no
+ * file. */
+bool git_is_readable(const struct git_import *g);
 /* Whether setting it writes to the host's repository alone: no link is in the way, of its log
  * neither. */
 bool git_may_write(const struct git_import *g, const char *ref);

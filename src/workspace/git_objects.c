@@ -8,6 +8,7 @@
 #include "base/fault.h"
 #include "base/fd.h"
 #include "base/path.h"
+#include "workspace/content.h"
 #include "workspace/git_internal.h"
 
 /* Objects on their way: the place's files, our repository, the host's. */
@@ -24,15 +25,26 @@ static int make_at(struct git_import *g, const char *path, struct err *err)
 /* Where the host's history ends, it ends for us too. */
 static int copy_shallow(struct git_import *g, struct err *err)
 {
-        CLEAN(buf_done) struct buf text = BUF_INIT;
-        CLEAN(cleanup_free) char *path = xasprintf("%s/shallow", g->host);
-        int r = file_read_at(AT_FDCWD, path, MAX_SHALLOW, &text, err);
+        CLEAN(cleanup_fd) int dir = open(g->host, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        CLEAN(cleanup_fd) int from = -1;
+        CLEAN(cleanup_free) char *text = NULL;
+        ssize_t n;
+        int r;
 
-        if (r == ERR_NOT_FOUND)
+        if (dir < 0)
+                return err_sys(err, ERR_IO, errno, "open %s", g->host);
+        r = content_open(dir, "shallow", &from, err);
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
                 return 0;
+        }
         if (r < 0)
                 return r;
-        return file_write_at(g->scratch_fd, "repo/shallow", buf_str(&text), text.len, 0600, err);
+        text = xcalloc(1, MAX_SHALLOW);
+        n = pread(from, text, MAX_SHALLOW, 0);
+        if (n < 0 || (size_t)n == MAX_SHALLOW)
+                return err_set(err, ERR_PROVIDER, "%s/shallow cannot be read", g->host);
+        return file_write_at(g->scratch_fd, "repo/shallow", text, (size_t)n, 0600, err);
 }
 
 int git_prepare(struct git_import *g, struct err *err)

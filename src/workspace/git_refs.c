@@ -89,6 +89,17 @@ static bool is_plain(const struct git_import *g, const char *folder, const char 
         }
 }
 
+bool git_is_readable(const struct git_import *g)
+{
+        static const char *const names[] = { "HEAD", "config", "packed-refs", "shallow",
+                                             "objects/info/alternates" };
+
+        for (size_t i = 0; i < ARRAY_LEN(names); i++)
+                if (!is_plain(g, "", names[i]))
+                        return false;
+        return true;
+}
+
 bool git_may_write(const struct git_import *g, const char *ref)
 {
         return is_plain(g, "", ref) && is_plain(g, "logs/", ref) && is_plain(g, "logs/", "HEAD");

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include "base/fd.h"
 #include "rt/tool.h"
@@ -43,11 +44,21 @@ static void take_line(void *ctx, const char *line)
 {
         struct said *said = ctx;
 
-        if (said->text.len + strlen(line) + 2 > MAX_SAID)
+        /* Lines of a file of the host's, wherever that lies by now. */
+        if (strstr(line, "alternate") || said->text.len + strlen(line) + 2 > MAX_SAID)
                 return;
         if (said->text.len > 0)
                 buf_puts(&said->text, "; ");
         buf_puts(&said->text, line);
+}
+
+/* Whether the repository is somebody's who has less rights than we have. git quotes what it cannot
+ * read, and he may put a link in its way at any moment: what it says is then not for him. */
+static bool is_of_somebody_else(const struct git_import *g)
+{
+        struct stat st;
+
+        return geteuid() == 0 && (lstat(g->host, &st) < 0 || st.st_uid != 0);
 }
 
 /* As GIT_ALTERNATE_OBJECT_DIRECTORIES wants paths that may hold anything. */
@@ -166,7 +177,11 @@ int git_run(struct git_import *g, const struct git_run *run, struct buf *out, in
                 r = tool_run(g->op, &tool, &status, err);
         if (r >= 0) {
                 *ret_status = status.exit_code;
-                *ret_said = arena_strdup(g->op->arena, buf_str(&said.text));
+                *ret_said = run->on_host && is_of_somebody_else(g)
+                                    ? arena_printf(g->op->arena,
+                                                   "git ended with %d; run it there to see why",
+                                                   status.exit_code)
+                                    : arena_strdup(g->op->arena, buf_str(&said.text));
         }
         buf_done(&said.text);
         return r < 0 ? err_wrap(err, r, "git %s", run->args[0]) : 0;

@@ -278,7 +278,8 @@ static void report_before(struct merge *m)
         int dir;
 
         while ((path = merge_journal_next_kept(&m->journal, path, &kept)) != NULL)
-                if (merge_parent(m, kept, &dir, NULL) > 0 &&
+                if (tree_path_ok(path) && tree_path_ok(kept) &&
+                    merge_parent(m, kept, &dir, NULL) > 0 &&
                     fstatat(dir, merge_name_of(kept), &st, AT_SYMLINK_NOFOLLOW) == 0)
                         merge_report_conflict(m, path, kept);
 }

@@ -144,32 +144,95 @@ class EscapeTest(RunTest):
         self.refused(maker, "POST", f"{path}/config-revisions/{old}/rollback", {})
         self.assertEqual(self.ok("GET", path)["defaultEnvironmentId"], box["id"])
 
+    def local(self):
+        return self.ok("GET", f"/api/companies/{self.acme['id']}/environments?driver=local")[0]["id"]
+
+    def project_in(self, environment, name="p"):
+        return self.ok("POST", f"/api/companies/{self.acme['id']}/projects", {
+            "name": name, "executionWorkspacePolicy": {"enabled": True, "environmentId": environment}}, status=201)["id"]
+
+    def assert_refused(self, after=0):
+        """There are more runs than `after`; each of those was refused its place, and ran nothing."""
+        wait_until(lambda: len(self.runs()) > after, f"more than {after} runs")
+        self.never_ran()
+        for run in self.runs()[after:]:
+            self.assertEqual((run["status"], run["error_code"]), ("failed", "environment_not_isolated"), run["error"])
+            self.assertIn("does not work there by itself", run["error"])
+            self.assertEqual((run["lease_id"], run["execution_id"]), (None, None))
+
     # A sandboxed agent may write its own command; that does not follow it out of the sandbox.
     def test_own_command_in_a_project_of_this_machine(self):
         self.isolated_workspaces()
-        local = self.ok("GET", f"/api/companies/{self.acme['id']}/environments?driver=local")[0]["id"]
-        project = self.ok("POST", f"/api/companies/{self.acme['id']}/projects", {
-            "name": "p", "executionWorkspacePolicy": {"enabled": True, "environmentId": local}}, status=201)
+        local = self.local()
         ada = self.agent(self.acme, adapterType="process", defaultEnvironmentId=self.sandbox()["id"],
                          adapterConfig={"command": "true"})
         self.assertEqual(self.as_(ada, "PATCH", f"/api/agents/{ada['id']}", {"adapterConfig": self.evil}).status, 200)
         issue = self.as_(ada, "POST", f"/api/companies/{self.acme['id']}/issues", {
-            "title": "x", "status": "todo", "projectId": project["id"], "assigneeAgentId": ada["id"]})
+            "title": "x", "status": "todo", "projectId": self.project_in(local), "assigneeAgentId": ada["id"]})
         self.assert_status(issue, 201)
         self.as_(ada, "POST", f"/api/agents/{ada['id']}/wakeup", {"payload": {"issueId": issue.json["id"]}})
-        self.never_ran()
-        self.assertTrue(self.runs())
-        for run in self.runs():
-            self.assertEqual((run["status"], run["error_code"]), ("failed", "environment_not_isolated"))
-            self.assertIn("written with an agent's key", run["error"])
-        # A member more says nothing about the command; a board user who saves all of it answers for it.
-        self.ok("PATCH", f"/api/agents/{ada['id']}", {"adapterConfig": {"timeoutSec": 60}})
-        self.ok("PATCH", f"/api/agents/{ada['id']}/instructions-path", {"path": "/x", "adapterConfigKey": "instructionsFilePath"})
-        refused = self.finished(self.wake(ada, payload={"issueId": issue.json["id"]}))
-        self.assertEqual(refused["errorCode"], "environment_not_isolated")
-        self.ok("PATCH", f"/api/agents/{ada['id']}", {"adapterConfig": {"command": "true"}, "replaceAdapterConfig": True})
+        self.assert_refused()
+        # A board user who chooses this machine for the agent answers for what it runs there.
+        self.ok("PATCH", f"/api/agents/{ada['id']}", {"adapterConfig": {"command": "true"}, "replaceAdapterConfig": True,
+                                                      "defaultEnvironmentId": local})
         again = self.wake(ada, payload={"issueId": issue.json["id"]})
         self.assertEqual(self.finished(again)["status"], "succeeded")
+
+    # The command is the board's; the directory that it would run in here is the agent's.
+    def test_no_work_moves_an_agent_out(self):
+        self.isolated_workspaces()
+        local, box, company = self.local(), self.sandbox()["id"], f"/api/companies/{self.acme['id']}"
+        here = self.project_in(local)
+        ada = self.agent(self.acme, "Ada", adapterType="process", defaultEnvironmentId=box, adapterConfig=self.evil)
+        bob = self.agent(self.acme, "Bob", defaultEnvironmentId=box)
+        for_ada = {"title": "x", "status": "todo", "assigneeAgentId": ada["id"]}
+        wakeup = f"/api/agents/{ada['id']}/wakeup"
+
+        def made(who, body, path=f"{company}/issues"):
+            answer = self.as_(who, "POST", path, body) if who else self.req("POST", path, body)
+            self.assert_status(answer, 201)
+            return answer.json["id"]
+
+        def tries(what, act):
+            with self.subTest(what=what):
+                self.mark.unlink(missing_ok=True)
+                before = len(self.runs())
+                act()
+                self.assert_refused(before)
+
+        theirs = made(None, {"title": "x", "status": "todo", "projectId": here})
+        free = made(None, {"title": "x", "status": "todo", "projectId": here})
+        parent = made(None, {"title": "x", "projectId": here})
+        own = made(None, {"title": "x", "executionWorkspaceSettings": {"environmentId": local}})
+        reused = self.provisioned_issue(local, None)["id"]
+        unsaid = self.provisioned_issue(local, None)["id"]
+        self.edit("UPDATE execution_workspaces SET metadata = '{\"config\": {\"provisionCommand\": \"true\"}}' WHERE id = "
+                  "(SELECT execution_workspace_id FROM issues WHERE id = ?)", (unsaid,))
+        tries("an issue of its own", lambda: made(ada, {**for_ada, "projectId": here}))
+        tries("a child of another", lambda: made(ada, for_ada, f"/api/issues/{parent}/children"))
+        tries("taking one", lambda: self.as_(ada, "PATCH", f"/api/issues/{theirs}", {"assigneeAgentId": ada["id"]}))
+        tries("a wake-up", lambda: self.as_(ada, "POST", wakeup, {"payload": {"issueId": theirs}}))
+        tries("a comment of another", lambda: self.as_(bob, "POST", f"/api/issues/{free}/comments", {
+            "body": f"[@Ada](agent://{ada['id']})"}))
+        tries("the issue's environment", lambda: self.as_(ada, "POST", wakeup, {"payload": {"issueId": own}}))
+        tries("a reused workspace", lambda: self.as_(ada, "POST", wakeup, {"payload": {"issueId": reused}}))
+        tries("one that stands for the default", lambda: self.as_(ada, "POST", wakeup, {"payload": {"issueId": unsaid}}))
+        # Neither does the board, by giving the agent work: it says where an agent works in the agent.
+        tries("the board's issue", lambda: made(None, {**for_ada, "projectId": here}))
+
+    # Other machines are no more isolated than this one, and from there nobody comes here either.
+    def test_no_work_moves_an_agent_to_another_machine(self):
+        self.isolated_workspaces()
+        far = self.environment(self.acme, name="far", driver="ssh", config={
+            "host": "127.0.0.1", "port": 9, "username": "u", "remoteWorkspacePath": "/srv"})["id"]
+        inside = self.agent(self.acme, "Inside", adapterType="process", defaultEnvironmentId=self.sandbox()["id"],
+                            adapterConfig=self.evil)
+        there = self.agent(self.acme, "There", adapterType="process", defaultEnvironmentId=far, adapterConfig=self.evil)
+        for n, (agent, to) in enumerate(((inside, far), (there, self.local()))):
+            issue = self.as_(agent, "POST", f"/api/companies/{self.acme['id']}/issues", {
+                "title": "x", "status": "todo", "projectId": self.project_in(to, f"p{n}"), "assigneeAgentId": agent["id"]})
+            self.assert_status(issue, 201)
+            self.assert_refused(n)
 
     def test_environments_of_its_own(self):
         maker = self.agent(self.acme, "Maker", permissions={"canCreateAgents": True})
@@ -201,9 +264,18 @@ class EscapeTest(RunTest):
         hired = self.as_(maker, "POST", company + "/agent-hires", {"name": "x", "adapterConfig": self.evil})
         self.assert_status(hired, 201)
         self.ok("PATCH", company, {"defaultEnvironmentId": local})
-        run = self.finished(self.wake(hired.json["agent"]))
+        agent = hired.json["agent"]
+        run = self.finished(self.wake(agent))
         self.assertEqual((run["status"], run["errorCode"]), ("failed", "environment_not_isolated"))
+        self.assertIn("written with an agent's key", run["error"])
         self.never_ran()
+        # A member more says nothing about the command; a board user who saves all of it answers for it.
+        self.ok("PATCH", f"/api/agents/{agent['id']}", {"adapterConfig": {"timeoutSec": 60}})
+        self.ok("PATCH", f"/api/agents/{agent['id']}/instructions-path", {"path": "/x", "adapterConfigKey": "instructionsFilePath"})
+        self.assertEqual(self.finished(self.wake(agent))["errorCode"], "environment_not_isolated")
+        self.never_ran()
+        self.ok("PATCH", f"/api/agents/{agent['id']}", {"adapterConfig": {"command": "true"}, "replaceAdapterConfig": True})
+        self.assertEqual(self.finished(self.wake(agent))["status"], "succeeded")
 
     def test_everybody_moved_at_once(self):
         box, second = self.sandbox(), self.sandbox("second")

@@ -418,6 +418,45 @@ class HostTest(Assets):
         self.assertEqual([p.name for p in (theirs / "skills").iterdir()], ["file"])
 
 
+class CompaniesTest(Assets):
+    """In mode authenticated: a company has owners of its own, who are not the user that the daemon runs as."""
+
+    def req(self, method, path, body=None, headers=None, token=None):
+        return self.daemon.req_unix(method, path, body, headers, token)
+
+    def restart(self, mode, **env):
+        self.daemon.stop()
+        self.daemon.flags = ["--mode", mode]
+        self.daemon.env = {**self.daemon.env, "BERTH_WORKSPACE_ROOTS": "/tmp:/dev/shm", **env}
+        self.daemon.start()
+
+    def have(self, kind, environment=None):
+        """The files of the user that an agent of that kind finds, by the first line that only they have."""
+        where = REMOTE if environment else '"$CODEX_HOME"'
+        _, _, seen = self.call(self.coder(kind, environment, look=where))
+        self.assertTrue(any("SKILL.md" in path for path in seen) or not environment, seen)
+        return sorted({line for _, _, line in seen.values() if line.startswith("USERS")})
+
+    def test_files_of_the_user(self):
+        self.skill("review")
+        for name in (".claude/.credentials.json", ".claude/settings.json", ".codex/auth.json", ".codex/config.toml",
+                     ".config/opencode/opencode.json"):
+            self.users(name, f"USERS {name}\n")
+        whole = {"claude_local": ["USERS .claude/.credentials.json", "USERS .claude/settings.json"],
+                 "codex_local": ["USERS .codex/auth.json", "USERS .codex/config.toml"],
+                 "opencode_local": ["USERS .config/opencode/opencode.json"]}
+        box = self.sandbox()
+        for mode, env, given in (("local_trusted", {}, True), ("authenticated", {}, False),
+                                 ("authenticated", {"BERTH_SHARE_USER_FILES": "true"}, True),
+                                 ("local_trusted", {"BERTH_SHARE_USER_FILES": "false"}, False)):
+            self.restart(mode, **env)
+            for kind, files in whole.items():
+                with self.subTest(mode=mode, env=env, kind=kind):
+                    self.assertEqual(self.have(kind, box), files if given else [])
+            with self.subTest(mode=mode, env=env, kind="codex_local", here=True):
+                self.assertEqual(self.have("codex_local"), whole["codex_local"] if given else [])
+
+
 class HereTest(Assets):
     def test_claude(self):
         """A directory of links, under the hash of what they lead to; no copy of the user's configuration."""

@@ -449,6 +449,22 @@ class BackupTest(BerthTest, Refusals):
         with contextlib.closing(sqlite3.connect(aside)) as db:
             self.assertIn((later["id"],), db.execute("SELECT id FROM companies").fetchall())
 
+    def test_no_data_directory(self):
+        """Without --data it is the default one, which may not be where the daemon's is."""
+        folder = self.temp_dir()
+        file, home = folder / "copy.db", folder / "home"
+        self.assertEqual(self.cli("db", "backup", file)[0], 0)
+        for action in (("backup", folder / "x.db"), ("check",)):
+            with self.subTest(action=action):
+                status, _, text = self.cli("db", *action, env={"HOME": str(home), "BERTH_DATA": "", "XDG_DATA_HOME": ""})
+                self.assertEqual(status, 5, text)
+                self.assertEqual(text, f"berth: there is no data directory {home}/.local/share/berth; name the daemon's "
+                                       "with --data\n")
+        # A backup needs none to be looked at, and none is made for it.
+        status, out, text = self.cli("db", "check", file, env={"HOME": str(home), "BERTH_DATA": "", "XDG_DATA_HOME": ""})
+        self.assertEqual((status, out, text), (0, f"{file}: no findings\n", ""))
+        self.assertFalse(home.exists())
+
     def test_what_is_no_backup_is_refused(self):
         self.company()
         self.daemon.stop()
@@ -482,6 +498,31 @@ class BackupTest(BerthTest, Refusals):
         self.assertTrue(any(ident(lease) in text and "no place" in text for text in found), found)
         self.assertTrue(any(f"output/{ident(lease)}" in text for text in found), found)
         self.assertTrue(any("refers to a row of companies" in text for text in found), found)
+
+
+class ModeTest(BerthTest):
+    """Other users and the directory itself."""
+
+    def mode_after_restart(self, mode, *foreign):
+        self.daemon.stop()
+        for name in foreign:
+            (self.daemon.data / name).write_text("x")
+        self.daemon.data.chmod(mode)
+        self.daemon.start()
+        return self.daemon.data.stat().st_mode & 0o7777
+
+    def test_other_users_lose_their_rights(self):
+        for mode in (0o755, 0o750, 0o701):
+            self.assertEqual(self.mode_after_restart(mode), 0o700)
+        self.assertIn("is not any more", self.daemon.log())
+
+    def test_a_directory_of_others_is_left_alone(self):
+        self.assertEqual(self.mode_after_restart(0o1755), 0o1755)
+        self.assertEqual(self.mode_after_restart(0o755, "somebodys-file"), 0o755)
+        self.assertIn("chmod 700", self.daemon.log())
+        for path in self.daemon.data.iterdir():
+            if path.name not in ("somebodys-file", self.daemon.log_path.name):
+                self.assertEqual(path.stat().st_mode & 0o077, 0, path)
 
 
 if __name__ == "__main__":

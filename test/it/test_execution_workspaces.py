@@ -1,6 +1,7 @@
 """Execution workspaces: listed, read, changed, closed. Runs make them; here they are put into the database."""
 
 import contextlib
+import itertools
 import json
 import sqlite3
 import unittest
@@ -15,7 +16,7 @@ MISSING = "30000000-0000-4000-8000-00000000000f"
 T0 = 1_700_000_000_000_000
 
 
-class ExecutionWorkspaceTest(BerthTest):
+class WorkspaceTest(BerthTest):
     def setUp(self):
         super().setUp()
         self.c = self.company()
@@ -40,6 +41,8 @@ class ExecutionWorkspaceTest(BerthTest):
     def path(self, workspace=FIRST, rest=""):
         return f"/api/execution-workspaces/{workspace}{rest}"
 
+
+class ExecutionWorkspaceTest(WorkspaceTest):
     def names(self, query=""):
         return [w["name"] for w in self.ok("GET", f"/api/companies/{self.c['id']}/execution-workspaces{query}")]
 
@@ -158,6 +161,87 @@ class ExecutionWorkspaceTest(BerthTest):
             self.assert_error(self.req(method, self.path(rest=rest), token=stranger), 403,
                               "Agent key cannot access another company")
         self.assert_error(self.req("GET", f"/api/companies/{self.c['id']}/execution-workspaces", token=stranger), 403)
+
+
+class CommandTest(WorkspaceTest):
+    """What becomes a command where the work is done is for those who manage environments, whatever object it is a part of."""
+
+    WHO = {"owner": (), "admin": (), "operator": (), "viewer": (), "keeper": ("environments:manage",)}
+    MAY = ("owner", "admin", "keeper")
+
+    def setUp(self):
+        super().setUp()
+        self.tokens = {who: self.board_user(self.c, who, role="operator" if grants else who, grants=grants)["token"]
+                       for who, grants in self.WHO.items()}
+        self.issues, self.projects = (f"/api/companies/{self.c['id']}/{name}" for name in ("issues", "projects"))
+        self.count = itertools.count()
+
+    def by_role(self, method, path, body, status, named):
+        """Only those who may get through; the others are told which member it was. `body` makes one for each."""
+        for who, token in self.tokens.items():
+            with self.subTest(who=who, method=method, path=path, named=named):
+                answer = self.req(method, path, body(), token=token)
+                if who in self.MAY:
+                    self.assert_status(answer, status)
+                elif who == "viewer":
+                    self.assert_error(answer, 403, "Viewer access is read-only")
+                else:
+                    self.assert_error(answer, 403, contains="Missing permission: environments:manage")
+                    self.assertIn(named, answer.text)
+
+    def new(self, name):
+        """Another one each time: what stays as it was is no change."""
+        n = next(self.count)
+        return {name: {"n": n} if name == "workspaceRuntime" else f"make {n}"}
+
+    def test_a_workspace(self):
+        for name in ("provisionCommand", "teardownCommand", "cleanupCommand", "workspaceRuntime"):
+            self.by_role("PATCH", self.path(), lambda: {"config": self.new(name)}, 200, f"config.{name}")
+            self.by_role("PATCH", self.path(), lambda: {"metadata": {"config": self.new(name)}}, 200, f"metadata.config.{name}")
+
+    def test_an_issue(self):
+        for settings, path in ((lambda: {"workspaceStrategy": self.new("provisionCommand")}, "workspaceStrategy.provisionCommand"),
+                               (lambda: {"workspaceStrategy": self.new("teardownCommand")}, "workspaceStrategy.teardownCommand"),
+                               (lambda: self.new("workspaceRuntime"), "workspaceRuntime")):
+            named = f"executionWorkspaceSettings.{path}"
+            self.by_role("POST", self.issues, lambda: {"title": "x", "executionWorkspaceSettings": settings()}, 201, named)
+            self.by_role("PATCH", f"/api/issues/{ISSUE}", lambda: {"executionWorkspaceSettings": settings()}, 200, named)
+            # Said to the workspace too.
+            self.by_role("PATCH", f"/api/issues/{ISSUE}", lambda: {
+                "executionWorkspaceId": FIRST, "executionWorkspacePreference": "reuse_existing",
+                "executionWorkspaceSettings": settings()}, 200, named)
+
+    def test_a_project(self):
+        for policy, path in ((lambda: {"workspaceStrategy": self.new("provisionCommand")}, "workspaceStrategy.provisionCommand"),
+                             (lambda: {"cleanupPolicy": self.new("cleanupCommand")}, "cleanupPolicy.cleanupCommand"),
+                             (lambda: {"runtimePolicy": {"deep": self.new("setupCommand")}}, "runtimePolicy.deep.setupCommand"),
+                             (lambda: self.new("workspaceRuntime"), "workspaceRuntime")):
+            named = f"executionWorkspacePolicy.{path}"
+            self.by_role("POST", self.projects, lambda: {
+                "name": "x", "executionWorkspacePolicy": {"enabled": True, **policy()}}, 201, named)
+            self.by_role("PATCH", f"/api/projects/{PROJECT}", lambda: {
+                "executionWorkspacePolicy": {"enabled": True, **policy()}}, 200, named)
+
+    def test_what_is_no_command(self):
+        """A member's work goes on: what is sent again as it was is no change; what is taken away is one."""
+        token = self.tokens["operator"]
+        settings = {"workspaceStrategy": {"provisionCommand": "make deps"}}
+        issue = self.ok("POST", self.issues, {"title": "x", "executionWorkspaceSettings": settings}, status=201)["id"]
+        for path, body in ((f"/api/issues/{issue}", {"executionWorkspaceSettings": {**settings, "mode": "isolated_workspace"}}),
+                           (self.path(), {"name": "y", "config": {"desiredState": "running", "provisionCommand": "make deps"}}),
+                           (self.path(), {"metadata": {"mine": 2, "config": {"provisionCommand": "make deps"}}}),
+                           (f"/api/projects/{PROJECT}", {"executionWorkspacePolicy": {"enabled": True, "branchPolicy": {"x": 1}}})):
+            with self.subTest(path=path, body=body):
+                self.ok("PATCH", path, body, token=token)
+        for path, body in ((f"/api/issues/{issue}", {"executionWorkspaceSettings": None}), (self.path(), {"config": None}),
+                           (self.path(), {"metadata": None}), (self.path(), {"config": {"provisionCommand": None}})):
+            with self.subTest(path=path, body=body):
+                self.assert_error(self.req("PATCH", path, body, token=token), 403, contains="environments:manage")
+        # A run notes there what it was told to do; a client sends all of it again.
+        note = {"workspaceRealizationRequest": {"runtimeOverlay": {"provisionCommand": "make deps"}}}
+        kept = {"mine": 3, **note, "config": {"provisionCommand": "make deps"}}
+        self.ok("PATCH", self.path(), {"metadata": kept})
+        self.ok("PATCH", self.path(), {"metadata": {**kept, "mine": 4}}, token=token)
 
 
 if __name__ == "__main__":

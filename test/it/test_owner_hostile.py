@@ -351,7 +351,7 @@ class HostTest(OwnerTest):
         self.own("PATCH", f"/api/issues/{issue['id']}", {"assigneeAgentId": bob["id"], "status": "todo"})
         run = wait_until(lambda: next((r for r in self.own("GET", f"/api/companies/{self.acme['id']}/heartbeat-runs")
                                        if r["status"] in ("failed", "succeeded")), None), "the run is over")
-        self.assertEqual(run["status"], "failed", run)
+        self.assertEqual((run["status"], run["errorCode"]), ("failed", "environment_not_isolated"), run)
         self.assertIn("does not work there by itself", run["error"])
         self.assertFalse(flag.exists())
 
@@ -362,6 +362,7 @@ class HostTest(OwnerTest):
                              "adapterConfig": {"command": "touch", "args": [str(flag)], "cwd": str(self.home)}}, 201)
         self.own("POST", f"/api/agents/{ada['id']}/wakeup", {"source": "on_demand"}, 202)
         wait_until(flag.exists, "it ran here")
+        wait_until(lambda: not self.daemon.sql("SELECT 1 FROM heartbeat_runs WHERE step <> 'done'"), "its place is given up")
 
     def test_the_machines_own_network(self):
         """Its loopback and its abstract sockets are the operator's."""

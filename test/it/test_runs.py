@@ -461,6 +461,9 @@ class SelectTest(RunTest):
         # One whose configuration names none pins the run to the company's default, and is left as it is.
         self.edit("UPDATE execution_workspaces SET metadata = ? WHERE id = ?",
                   ('{"config": {"desiredState": "running"}}', workspace["id"]))
+        run = self.finished(self.wake_for(agent, task))  # which is this machine, and the agent's own is a sandbox
+        self.assertEqual((run["errorCode"], run["error"].split('"')[1]), ("environment_not_isolated", "Local"))
+        self.edit("UPDATE agents SET default_environment_id = NULL WHERE id = ?", (agent["id"],))
         self.assertEqual(self.chosen(self.wake_for(agent, task)), "local")
         (workspace,) = self.daemon.sql("SELECT * FROM execution_workspaces")
         self.assertEqual(json.loads(workspace["metadata"])["config"], {"desiredState": "running"})

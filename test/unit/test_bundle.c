@@ -137,6 +137,11 @@ static void test_refusals(void **state)
         assert_int_equal(keep_text(b, "x", "x", &w->err), 0);
         assert_int_equal(bundle_add(b, &c, &w->err), 0);
         assert_int_equal(bundle_add(b, &c, &w->err), ERR_INVALID); /* twice */
+        c = file_change("c", "x");
+        c.now.size = 0; /* what a budget would be asked for */
+        assert_int_equal(bundle_add(b, &c, &w->err), ERR_INVALID);
+        c.now.size = 2;
+        assert_int_equal(bundle_add(b, &c, &w->err), ERR_INVALID);
         c = delete_change("a");
         assert_int_equal(bundle_add(b, &c, &w->err), ERR_INVALID); /* out of order */
         c = delete_change("../c");

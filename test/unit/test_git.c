@@ -596,6 +596,187 @@ static void test_repository_made_of_both_sides(void **state)
         assert_harmless(w);
 }
 
+/* Names under which git writes (or reads what it then follows) in a git directory. */
+#define WRITTEN                                                                                     \
+        "COMMIT_EDITMSG FETCH_HEAD HEAD.lock ORIG_HEAD MERGE_HEAD MERGE_MSG MERGE_MODE SQUASH_MSG " \
+        "AUTO_MERGE CHERRY_PICK_HEAD REVERT_HEAD REBASE_HEAD BISECT_LOG BISECT_START "              \
+        "NOTES_EDITMSG NOTES_MERGE_WORKTREE NOTES_MERGE_WORKTREE/x config.lock description "        \
+        "gc.log gc.pid index index.lock info info/exclude info/refs info/sparse-checkout lfs/tmp "  \
+        "logs logs/HEAD logs/refs logs/refs/heads logs/refs/heads/main objects objects/ab "         \
+        "objects/info objects/info/packs objects/info/commit-graphs objects/pack "                  \
+        "objects/pack/tmp_pack packed-refs packed-refs.lock packed-refs.new refs refs/heads "       \
+        "refs/heads/main refs/heads/main.lock refs/remotes/origin/main refs/stash refs/tags "       \
+        "shallow shallow.lock "
+
+/* For each of those names a directory: do_links TREE puts the link into it, do_marks TREE NAMES
+ * what makes it a repository. */
+#define LINKS                                                                                      \
+        "names='" WRITTEN "'; folder() { echo d-$1 | tr / +; }; "                                  \
+        "do_links() { for n in $names; do d=$1/$(folder $n); mkdir -p $d/$(dirname $n); "          \
+        "  test -e $d/$n || ln -s $HOME/far $d/$n; done; }; "                                      \
+        "do_marks() { for n in $names; do d=$1/$(folder $n); mkdir -p $d; for m in $2; do "        \
+        "  test -L $d/$m && continue; "                                                            \
+        "  case $m in HEAD) echo ref: refs/heads/main > $d/HEAD;; *) mkdir -p $d/$m; esac; done; " \
+        "  done; }; "
+
+/* No directory is both: one that git takes for a repository, and one with a link in it. */
+static void assert_no_links_in_repositories(struct world *w)
+{
+        assert_out(w,
+                   "cd ws; for d in *; do test $(git -C $d rev-parse --absolute-git-dir 2> "
+                   "/dev/null || echo none) = $PWD/$d || continue; find $d -type l; done",
+                   "");
+        sh(w, "! test -e far/PWNED");
+}
+
+/* Whichever part comes first, and with which restore. */
+static void test_links_under_names_that_git_writes(void **state)
+{
+        static const struct {
+                const char *host, *first, *second;
+        } orders[] = {
+                { ":", "do_links box; do_marks box 'HEAD objects refs'", ":" },
+                { ":", "do_links box", "do_marks box 'HEAD objects refs'" },
+                { ":", "do_links box; do_marks box 'objects refs'", "do_marks box HEAD" },
+                { ":", "do_links box; do_marks box 'HEAD refs'", "do_marks box objects" },
+                { ":", "do_marks box 'HEAD objects'", "do_links box; do_marks box refs" },
+                { ":", "do_marks box 'HEAD objects refs'", "do_links box" },
+                { "do_marks ws 'objects refs'", "do_links box; do_marks box HEAD", ":" },
+                { "do_marks ws HEAD", "do_links box", "do_marks box 'objects refs'" },
+                { "do_links ws", "do_marks box 'HEAD objects refs'", ":" },
+                { "do_links ws; do_marks ws HEAD", "do_marks box 'objects refs'", ":" },
+        };
+        struct world *w = *state;
+
+        for (size_t i = 0; i < ARRAY_LEN(orders); i++) {
+                const char *const steps[] = { orders[i].host, orders[i].first, orders[i].second };
+
+                sh(w, "rm -rf far; mkdir far; find ws -mindepth 1 -delete");
+                for (size_t k = 0; k < ARRAY_LEN(steps); k++) {
+                        CLEAN(cleanup_free) char *script = xasprintf("%s%s", LINKS, steps[k]);
+
+                        sh(w, script);
+                        if (k > 0)
+                                restored(w);
+                        stage(w);
+                }
+                assert_no_links_in_repositories(w);
+        }
+}
+
+/* A link that comes after HEAD stays away alone; the repository comes without it. */
+static void test_a_repository_comes_without_its_links(void **state)
+{
+        struct world *w = *state;
+
+        make_repository(w);
+        sh(w, "cd box; git clone -q --bare . lib; cd lib; ln -s /etc ORIG_HEAD; ln -s /etc logs; "
+              "ln -s /etc objects/zz; ln -s /etc/passwd refs/heads/link; mkdir work; "
+              "ln -s /etc work/link");
+        restored(w);
+        assert_out(w, "git --git-dir=ws/lib log --format=%s main", "one");
+        assert_out(w, "find ws/lib -type l", "");
+}
+
+/* A project may have a file HEAD, and links in its folders. */
+static void test_links_beside_a_head(void **state)
+{
+        struct world *w = *state;
+
+        make_repository(w);
+        sh(w, "cd box; echo about > HEAD; mkdir -p bin docs; ln -s ../a bin/tool; "
+              "ln -s ../b docs/b; mkdir objects");
+        restored(w);
+        assert_int_equal(w->report.refused, 0);
+        assert_out(w, "cd ws; readlink bin/tool docs/b; cat HEAD", "../a\n../b\nabout");
+}
+
+/* git checks no path of an index that it reads: `git checkout -- .` would write it, hooks too. */
+static void test_an_index_with_paths_elsewhere(void **state)
+{
+        static const char *const paths[] = {
+                ".git/hooks/post-checkout",
+                "../outside",
+                "sub/../../outside",
+                "a/.GIT/config",
+        };
+        struct world *w = *state;
+
+        for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
+                CLEAN(cleanup_free)
+                char *script = xasprintf(
+                        "rm -rf ws/* box outside; mkdir ws/sub; cd ws/sub; git init -q -b main; "
+                        "echo 1 > a; git add a; git commit -qm 1; cd ../..; cp -a ws box; cd "
+                        "box/sub; o=$(printf '#!/bin/sh\ntouch %%s/PWNED\n' $HOME | "
+                        "git hash-object -w --stdin); git update-index --add --cacheinfo "
+                        "100755,$o,%.*s; sed -i s@%.*s@%s@ .git/index; mkdir ../fresh; "
+                        "cp -a .git ../fresh/",
+                        (int)strlen(paths[i]), "################################", /* as long */
+                        (int)strlen(paths[i]), "################################", paths[i]);
+
+                sh(w, "mkdir -p ws/sub");
+                stage(w);
+                sh(w, script);
+                sh(w, "cd box/sub; git ls-files -s | grep -c . | grep 2");
+                /* what was staged is what the host has */
+                sh(w, "cp -a box box.new");
+                stage(w);
+                sh(w, "rm -rf box; mv box.new box");
+                restored(w);
+                sh(w, "for d in sub fresh; do (cd ws/$d; git checkout -q -- . || :; git status) > "
+                      "/dev/null 2>&1; done; ! test -e PWNED; ! test -e outside; ! test -e "
+                      "ws/outside; ! test -e ws/sub/.git/hooks/post-checkout");
+                assert_true(w->report.refused >= 2);
+        }
+}
+
+/* Whatever version and extensions git writes by itself is taken. */
+static void test_an_index_of_gits_own(void **state)
+{
+        static const char *const kinds[] = { "--index-version 2", "--index-version 4",
+                                             "--skip-worktree a", "--untracked-cache" };
+        struct world *w = *state;
+
+        sh(w, "mkdir ws/sub; cd ws/sub; git init -q -b main; echo 1 > a; echo 1 > ab; git add .; "
+              "git commit -qm 1");
+        for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+                CLEAN(cleanup_free)
+                char *script = xasprintf("cd box/sub; date +%%N >> ab; git update-index %s; "
+                                         "git status > /dev/null; git commit -qam more",
+                                         kinds[i]);
+
+                stage(w);
+                sh(w, script);
+                restored(w);
+                assert_int_equal(w->report.refused, 0);
+                assert_out(
+                        w,
+                        "cd ws/sub; cmp .git/index ../../box/sub/.git/index; git status --porcelain",
+                        "");
+        }
+}
+
+/* What git would show instead of an object, and files that git would read: no way brings them. */
+static void test_other_ways_to_lie_to_git(void **state)
+{
+        struct world *w = *state;
+
+        sh(w,
+           "mkdir ws/sub; cd ws/sub; git init -q -b main; echo 1 > a; git add a; git commit -qm 1");
+        stage(w);
+        sh(w, "echo secret > far; cd box/sub; echo 2 > a; git commit -qam 2; "
+              "git replace HEAD HEAD^ 2> /dev/null; git pack-refs --all; "
+              "i=1111111111111111111111111111111111111111; mkdir -p .git/rr-cache/$i; "
+              "echo x > .git/rr-cache/$i/preimage; printf \"$i\\t../../far\\0\" > .git/MERGE_RR; "
+              "mkdir .git/reftable; echo x > .git/reftable/tables.list; "
+              "mkdir -p .git/refs/replace; echo x > .git/refs/replace/x; "
+              "git rev-parse HEAD > .git/info/grafts");
+        restored(w);
+        sh(w, "cd ws/sub/.git; ! test -e rr-cache; ! test -e MERGE_RR; ! test -e reftable; "
+              "! test -e packed-refs; ! test -e refs/replace; ! test -e info/grafts");
+        sh(w, "cd ws/sub; echo 3 > a; git commit -qam 3; ! grep -r secret .");
+}
+
 /* What only looks like it comes as everywhere. */
 static void test_what_is_no_repository(void **state)
 {
@@ -718,6 +899,69 @@ static void test_links_in_the_repository(void **state)
         assert_out(w, "find far ! -uid $(id -u)", "");
         assert_non_null(w->report.note);
         assert_out(w, "cat ws/a", "2");
+}
+
+/* git says which line it cannot read, and reads with the daemon's rights: of a file of somebody
+ * else, behind a link in the host's repository, nothing is told. Nothing waits for a pipe either.
+ */
+static void test_links_to_what_others_may_not_read(void **state)
+{
+        static const char *const names[] = { "HEAD", "config", "packed-refs", "shallow",
+                                             "objects/info/alternates" };
+        static const char *const kinds[] = { "ln -s $HOME/far", "mkfifo" };
+        struct world *w = *state;
+
+        for (size_t i = 0; i < ARRAY_LEN(names) * ARRAY_LEN(kinds); i++) {
+                CLEAN(cleanup_free)
+                char *script = xasprintf("rm -f ws/.git/%s; %s ws/.git/%s", names[i / 2],
+                                         kinds[i % 2], names[i / 2]);
+                const char *told;
+                int r;
+
+                sh(w, "rm -rf ws/.git ws/* scratch; echo 'root:hash:1' > far; echo x:y >> far");
+                make_repository(w);
+                sh(w, "cd box; echo 2 > a; git commit -qam two; echo 1 > .git/refs/heads/x");
+                sh(w, script);
+                r = restore(w);
+                assert_true(r < 0 || w->report.note);
+                told = r < 0 ? w->m.err.msg : w->report.note;
+                if (strstr(told, "hash") || strstr(told, "x:y"))
+                        fail_msg("%s: %s", script, told);
+                err_clear(&w->m.err);
+                assert_null(w->report.head);
+                assert_out(w, "cat ws/a", "2"); /* files come all the same */
+        }
+}
+
+/* Programs that the host's own configuration names are not run: it may be somebody's who has less
+ * rights than the daemon has. */
+static void test_programs_in_the_hosts_configuration(void **state)
+{
+        struct world *w = *state;
+
+        make_repository(w);
+        sh(w,
+           "cd ws; mkdir ../hooks; "
+           "for h in reference-transaction post-index-change update post-update; do "
+           "  printf '#!/bin/sh\ntouch %s/PWNED-%s\n' $HOME $h > ../hooks/$h; "
+           "  chmod +x ../hooks/$h; cp ../hooks/$h .git/hooks/; done; "
+           "p=\"touch $HOME/PWNED\"; git config core.hooksPath $HOME/hooks; "
+           "for k in core.fsmonitor core.pager core.editor core.sshCommand core.askPass "
+           "  core.alternateRefsCommand core.gitProxy diff.external diff.x.textconv "
+           "  filter.x.clean filter.x.smudge merge.x.driver gpg.program credential.helper "
+           "  pager.for-each-ref pager.update-ref pager.rev-parse remote.origin.uploadpack; do "
+           "  git config $k \"$p-$k\"; done; "
+           "git config alias.for-each-ref \"!$p-alias\"; echo '* filter=x diff=x merge=x' > attr; "
+           "git config core.attributesFile $PWD/attr; cp attr .git/info/attributes; "
+           "git config remote.origin.url \"ext::$p-ext\"; git config remote.origin.promisor true; "
+           "git config extensions.partialClone origin; git config commit.gpgSign true");
+        sh(w, "cd box; echo 2 > a; git commit -qam two; git branch side");
+        sh(w, "git -c core.hooksPath=/dev/null -c core.fsmonitor=false --git-dir=ws/.git "
+              "update-ref refs/heads/main $(git -C ws -c core.fsmonitor=false -c gpg.program=true "
+              "commit-tree --no-gpg-sign -p main -m ours main^{tree}); rm -f PWNED*");
+        restored(w);
+        assert_true(w->report.merged);
+        sh(w, "ls; ! ls | grep PWNED");
 }
 
 static void test_git_elsewhere(void **state)
@@ -957,11 +1201,19 @@ int main(void)
                 TEST(test_bare_repository_comes_home),
                 TEST(test_bare_repository_of_the_host),
                 TEST(test_repository_made_of_both_sides),
+                TEST(test_links_under_names_that_git_writes),
+                TEST(test_a_repository_comes_without_its_links),
+                TEST(test_links_beside_a_head),
+                TEST(test_an_index_with_paths_elsewhere),
+                TEST(test_an_index_of_gits_own),
+                TEST(test_other_ways_to_lie_to_git),
                 TEST(test_what_is_no_repository),
                 TEST(test_nested_repositories),
                 TEST(test_repository_made_there),
                 TEST(test_repository_made_there_is_never_run),
                 TEST(test_links_in_the_repository),
+                TEST(test_links_to_what_others_may_not_read),
+                TEST(test_programs_in_the_hosts_configuration),
                 TEST(test_git_elsewhere),
                 TEST(test_dot_git_replaced),
                 TEST(test_bad_objects),

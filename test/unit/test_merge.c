@@ -797,6 +797,34 @@ static int disturb_another(struct change_set *s, const struct change *c, int *re
         return open_quietly(s, c, ret_fd, err);
 }
 
+/* A journal that a damaged disk or an old version left: records that no merge wrote are passed
+ * over, and the merge is done. */
+static void test_a_journal_that_is_damaged(void **state)
+{
+        static const char *const kept[] = { "a.berth-local-x", "../lock", "/etc/passwd", "", "a/" };
+        struct trees *t = *state;
+        CLEAN(cleanup_free) char *huge = xcalloc(1, 100001);
+        int fd = open(t->w.lock, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+        memset(huge, 'h', 100000);
+        mock_file(&t->was, "a", "1");
+        staged(t);
+        for (size_t i = 0; i <= ARRAY_LEN(kept); i++) {
+                const char *k = i < ARRAY_LEN(kept) ? kept[i] : huge;
+
+                assert_true(dprintf(fd, "C%s%c%s/x%c", k, 0, k, 0) > 0);
+                assert_true(dprintf(fd, "Cz%c%s%c", 0, k, 0) > 0);
+                assert_true(dprintf(fd, "D%s%cB%s%c", k, 0, k, 0) > 0);
+        }
+        assert_true(dprintf(fd, "?%s%cC", huge, 0) > 0);
+        close(fd);
+        mock_file(&t->now, "a", "theirs");
+        merge(t);
+        expect_text(t, "a", "theirs");
+        assert_int_equal(t->w.report.n_conflicts, 0);
+        expect_clear_journal(t);
+}
+
 /* Theirs was the same, so nobody fetched it; now it would be needed. The next try has it. */
 static void test_edited_after_it_agreed(void **state)
 {
@@ -1034,6 +1062,7 @@ int main(void)
                 TEST(test_edited_after_it_agreed),
                 TEST(test_cancelled),
                 TEST(test_one_at_a_time),
+                TEST(test_a_journal_that_is_damaged),
                 TEST(test_before),
                 TEST(test_many),
                 TEST(test_many_conflicts),

@@ -211,7 +211,9 @@ int agent_check_fields(struct db *db, struct op *op, struct runtime *rt, const s
 {
         const struct actor *a = op->actor;
         CLEAN(json_decrefp) json_t *was = before ? fields_of(before) : NULL, *is = fields_of(g);
-        struct field_change fields = { .of = FIELD_OF_AGENT, .before = was, .after = is };
+        struct field_change fields = {
+                .of = FIELD_OF_AGENT, .company_id = g->company_id, .before = was, .after = is
+        };
         bool runs;
         int r = agent_place_is_isolated(db, rt, op->arena, g, &fields.is_isolated, err);
 

@@ -29,8 +29,7 @@ const enum field_rule field_object_rules[FIELD_OBJECTS] = {
         [FIELD_OF_RUNTIME_CONFIG] = FIELD_ISOLATED,
         [FIELD_OF_PROJECT] = FIELD_OPEN,
         [FIELD_OF_PROJECT_POLICY] = FIELD_BOARD,
-        /* What the work is. An agent's own configuration does not follow it into a project of the
-         * host: run_check_place(). */
+        /* What the work is. It moves nobody out of an isolated place: host_use_check_run(). */
         [FIELD_OF_ISSUE] = FIELD_OPEN,
         [FIELD_OF_ISSUE_SETTINGS] = FIELD_BOARD,
         /* Told to the agent; the host fetches nothing. */
@@ -337,6 +336,28 @@ static int actor_is_ceo(struct db *db, const struct op *op, bool *ret, struct er
         return r;
 }
 
+/* A member who may do a company's work may not decide what runs before and after it: that is a part
+ * of the place. */
+static int check_board(struct db *db, const struct op *op, const struct field_change *change,
+                       struct err *err)
+{
+        struct comparison c = { .op = op, .change = change };
+        bool allowed;
+        int r = access_has(db, op->actor, change->company_id, PERM_ENVIRONMENTS, &allowed, err);
+
+        if (r < 0 || allowed)
+                return r;
+        compare(&c, change->of, change->path, change->before, change->after);
+        if (c.refused[FIELD_COMMAND].len > 0)
+                r = err_set(err, ERR_FORBIDDEN,
+                            "Missing permission: " PERM_ENVIRONMENTS
+                            ", which setting commands of a workspace takes (%s).",
+                            buf_str(&c.refused[FIELD_COMMAND]));
+        for (enum field_rule rule = 0; rule < FIELD_RULES; rule++)
+                buf_done(&c.refused[rule]);
+        return r;
+}
+
 int agent_fields_check(struct db *db, const struct op *op, const struct field_change *change,
                        bool *ret_runs, struct err *err)
 {
@@ -345,6 +366,8 @@ int agent_fields_check(struct db *db, const struct op *op, const struct field_ch
 
         if (ret_runs)
                 *ret_runs = false;
+        if (op->actor->type == ACTOR_BOARD && change->company_id)
+                return check_board(db, op, change, err);
         if (op->actor->type != ACTOR_AGENT)
                 return 0;
         r = actor_is_ceo(db, op, &c.is_ceo, err);

@@ -1,4 +1,6 @@
-/* What an agent's key may set: one table of (object, field, who).
+/* What an agent's key may set: one table of (object, field, who). Of board users it says one thing:
+ * what becomes a command where the work is done (FIELD_COMMAND) is for those who manage
+ * environments, whatever object it is a part of.
  *
  * An agent works with a key of its own, and whoever talks it into something has that key. So no
  * such key, whatever the agent's role and rights, makes anything run outside an isolated place
@@ -41,7 +43,7 @@ enum field_rule {
         FIELD_OPEN,    /* whoever may change the object */
         FIELD_MEMBERS, /* the members decide, each by its own rule */
         /* In the order in which refusals are told. */
-        FIELD_COMMAND,      /* nobody: it runs on the host */
+        FIELD_COMMAND,      /* no agent; of the board, who manages environments */
         FIELD_DIRECTORY,    /* nobody: it is a directory of the host */
         FIELD_INSTRUCTIONS, /* nobody: the host reads the file */
         FIELD_OTHERS,       /* not the agent's own */
@@ -68,14 +70,15 @@ extern const enum field_rule field_object_rules[FIELD_OBJECTS];
 
 struct field_change {
         enum field_object of;
+        const char *company_id;       /* whose it is; NULL: only agents' keys are judged here */
         const char *path;             /* where the members are, for texts; NULL: at the top */
         const json_t *before, *after; /* objects, or NULL: nothing there */
         bool is_own;                  /* the object is the acting agent */
         bool is_isolated;             /* what is set runs in an isolated place, afterwards */
 };
 
-/* 403 naming the members that the acting agent may not set; everybody else may. *ret_runs (may be
- * NULL): whether an agent's key set something that runs, or where. */
+/* 403 naming the members that the acting agent or board user may not set. *ret_runs (may be NULL):
+ * whether an agent's key set something that runs, or where. */
 int agent_fields_check(struct db *db, const struct op *op, const struct field_change *change,
                        bool *ret_runs, struct err *err);
 

@@ -176,7 +176,7 @@ static int apply_policy(struct db *db, struct request *q, struct project *p, str
         return r;
 }
 
-/* Whether the acting agent may set what differs. Without an environment the project's work is done
+/* Whether the actor may set what differs. Without an environment the project's work is done
  * wherever its agents work. */
 static int check_fields(struct db *db, struct request *q, const struct project *before,
                         const struct project *p, struct err *err)
@@ -188,7 +188,9 @@ static int check_fields(struct db *db, struct request *q, const struct project *
         CLEAN(json_decrefp)
         json_t *is = json_pack("{s:o?, s:o?}", "env", document(p->env), "executionWorkspacePolicy",
                                document(p->execution_workspace_policy));
-        struct field_change change = { .of = FIELD_OF_PROJECT, .before = was, .after = is };
+        struct field_change change = {
+                .of = FIELD_OF_PROJECT, .company_id = p->company_id, .before = was, .after = is
+        };
         const char *id =
                 json_get_string(json_get_object(is, "executionWorkspacePolicy"), "environmentId");
         int r = 0;

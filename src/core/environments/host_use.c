@@ -39,23 +39,22 @@ int host_use_check(const struct runtime *rt, const struct actor *actor, const ch
                        driver);
 }
 
-/* The environment that an agent works in when nothing else says so. */
-static int agent_runs_on_host(struct db *db, const struct runtime *rt, struct arena *arena,
-                              const struct agent *g, struct environment *ret_env, bool *ret,
-                              struct err *err)
+/* The environment that an agent works in when nothing else says so; without one its id is NULL. */
+static int agent_own_environment(struct db *db, struct arena *arena, const struct agent *g,
+                                 struct environment *ret, struct err *err)
 {
         const char *id = g->default_environment_id;
         int r = id ? 0 : env_default_get(db, g->company_id, arena, &id, err);
 
-        *ret = false;
+        *ret = (struct environment){ 0 };
         if (r < 0 || !id)
                 return r;
-        r = environments_get(db, id, arena, ret_env, err);
+        r = environments_get(db, id, arena, ret, err);
         if (r == ERR_NOT_FOUND) { /* its runs fail */
                 err_clear(err);
+                *ret = (struct environment){ 0 };
                 return 0;
         }
-        *ret = r >= 0 && driver_runs_on_host(rt, ret_env->driver);
         return r;
 }
 
@@ -77,34 +76,40 @@ int host_use_check_agent(struct db *db, struct runtime *rt, const struct op *op,
 {
         const struct adapter_descriptor *d = adapter_find(g->adapter_type);
         struct environment env;
-        bool on_host;
         int r;
 
         if (runs_the_same(before, g) || (d && d->is_http))
                 return 0;
-        r = agent_runs_on_host(db, rt, op->arena, g, &env, &on_host, err);
-        if (r < 0 || !on_host)
+        r = agent_own_environment(db, op->arena, g, &env, err);
+        if (r < 0 || !env.id)
                 return r;
         r = host_use_check(rt, op->actor, env.driver, err);
         return r < 0 ? err_wrap(err, r, "Agent \"%s\" works in \"%s\"", g->name, env.name) : r;
+}
+
+/* Whether work may be moved from one kind of place to another: not to where it is less apart from
+ * this machine. A kind that is not registered is as far apart as can be. */
+static bool may_move(const struct driver *from, const struct driver *to)
+{
+        if (to && to->isolated)
+                return true;
+        return from && !from->isolated && (from->runs_on_host || (to && !to->runs_on_host));
 }
 
 int host_use_check_run(struct db *db, struct runtime *rt, struct arena *arena,
                        const struct agent *g, const struct environment *env, struct err *err)
 {
         struct environment own;
-        bool on_host;
-        int r;
+        int r = agent_own_environment(db, arena, g, &own, err);
 
-        if (!driver_runs_on_host(rt, env->driver) || rt->settings.mode == MODE_LOCAL_TRUSTED ||
-            rt->settings.local_for_owners)
-                return 0;
-        r = agent_runs_on_host(db, rt, arena, g, &own, &on_host, err);
-        if (r < 0 || on_host)
+        if (r < 0 || (own.id && streq(own.id, env->id)) ||
+            may_move(own.id ? driver_lookup(rt, own.driver) : NULL, driver_lookup(rt, env->driver)))
                 return r;
         return err_set(err, ERR_FORBIDDEN,
-                       "Environment \"%s\" is this machine, and agent \"%s\" does not work there "
-                       "by itself: an issue, a project or a workspace alone does not move it onto "
-                       "this machine. An instance admin may choose \"%s\" for the agent.",
-                       env->name, g->name, env->name);
+                       "Environment \"%s\" (%s) is not isolated, and agent \"%s\" does not work "
+                       "there by itself: an issue, a project or a workspace alone does not move an "
+                       "agent out of its own environment to one that is less isolated. To let it "
+                       "work there, a board user chooses the environment for the agent "
+                       "(berth agent update '%s' --environment '%s').",
+                       env->name, env->driver, g->name, g->name, env->name);
 }

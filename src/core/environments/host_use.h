@@ -11,8 +11,10 @@
  *   default, is one                                                       host_use_check_agent()
  *
  * A run asks nobody: it does what was chosen by somebody who might. But an issue, a project or a
- * workspace moves onto this machine only agents whose own environment is there already: what such
- * an agent runs was chosen for this machine (host_use_check_run()).
+ * workspace moves an agent only to places that are at least as isolated as the agent's own
+ * environment, whoever made or assigned the issue (host_use_check_run()). Agents' keys create, take
+ * and wake issues; the command would be the board's and the files that it reads the agent's. Who
+ * wants an agent to work outside says so in the agent, which no agent's key can do.
  *
  * Agents' keys are another matter (core/agents). Store functions. */
 #ifndef BERTH_CORE_HOST_USE_H
@@ -40,8 +42,9 @@ int host_use_check_config(const struct runtime *rt, const struct actor *actor, c
 int host_use_check_agent(struct db *db, struct runtime *rt, const struct op *op,
                          const struct agent *before, const struct agent *g, struct err *err);
 
-/* ERR_FORBIDDEN when a run of the agent came to this environment, which is on this machine, without
- * the agent's own environment being there. */
+/* ERR_FORBIDDEN when a run of the agent came to an environment that is less isolated than the
+ * agent's own: outside of an isolated place from inside one, or onto this machine from elsewhere.
+ * An agent's own environment is the one that it names, else the default of its company. */
 int host_use_check_run(struct db *db, struct runtime *rt, struct arena *arena,
                        const struct agent *g, const struct environment *env, struct err *err);
 

@@ -33,24 +33,33 @@ static void stop_on_loop(struct letter *letter)
         free(s);
 }
 
-/* Ask the box for something; an answer either way, or none in time. */
-static int ask_box(struct op *op, struct runtime *rt, const struct place *place,
-                   void (*fn)(struct letter *), struct err *err)
+static void post_to_box(struct runtime *rt, const struct place *place, struct promise *promise,
+                        void (*fn)(struct letter *))
 {
-        struct place_letter *s;
+        struct place_letter *s = xcalloc(1, sizeof(*s));
+
+        s->hub = rt->hub;
+        s->place = kept_place_new(place);
+        s->promise = promise_ref(promise);
+        mail_post(rt->hub->config.mail, &s->letter, fn);
+}
+
+/* Ask the box for something; an answer either way, or none in time. Then `give_up` runs, if there
+ * is one. */
+static int ask_box(struct op *op, struct runtime *rt, const struct place *place,
+                   void (*fn)(struct letter *), void (*give_up)(struct letter *), struct err *err)
+{
         struct promise *promise = promise_new(err);
         struct op limited = *op;
         int r;
 
         if (!promise)
                 return ERR_BUSY;
-        s = xcalloc(1, sizeof(*s));
-        s->hub = rt->hub;
-        s->place = kept_place_new(place);
-        s->promise = promise_ref(promise);
-        mail_post(rt->hub->config.mail, &s->letter, fn);
+        post_to_box(rt, place, promise, fn);
         limited.deadline_ms = MIN(op->deadline_ms, clock_mono_ms() + CLOSE_WAIT_MS);
         r = promise_wait(promise, &limited, err);
+        if (give_up && (r == ERR_TIMEOUT || r == ERR_CANCELLED))
+                post_to_box(rt, place, promise, give_up);
         promise_unref(promise);
         return r;
 }
@@ -63,7 +72,7 @@ int exec_close_place(struct op *op, struct runtime *rt, const struct place *plac
         if (!rt->hub)
                 return 0;
         if (route->is_alive(op, rt, place, NULL) > 0) {
-                r = ask_box(op, rt, place, stop_on_loop, err);
+                r = ask_box(op, rt, place, stop_on_loop, NULL, err);
                 if (r == ERR_CANCELLED || r == ERR_BUSY)
                         return r;
         }
@@ -94,6 +103,22 @@ static void end_all_on_loop(struct letter *letter)
         free(s);
 }
 
+/* Nobody waits for it any more: the next one who asks is not told that somebody does. */
+static void give_up_on_loop(struct letter *letter)
+{
+        struct place_letter *s = container_of(letter, struct place_letter, letter);
+        struct box *box = box_find(s->hub, s->place->place.id);
+
+        if (box && box->quiet == s->promise) {
+                promise_unref(box->quiet);
+                box->quiet = NULL;
+                box_forget_if_over(box);
+        }
+        promise_unref(s->promise);
+        kept_place_free(s->place);
+        free(s);
+}
+
 struct open_count {
         struct op *op;
         const char *place_id;
@@ -120,7 +145,7 @@ int exec_end_all(struct op *op, struct runtime *rt, const struct place *place, s
 
         if (r < 0 || c.n == 0)
                 return r;
-        return ask_box(op, rt, place, end_all_on_loop, err);
+        return ask_box(op, rt, place, end_all_on_loop, give_up_on_loop, err);
 }
 
 /* Reaching a box, without waiting for it */

@@ -115,10 +115,11 @@ static void record_done(struct pool_job *job)
         if (box && box->link && e->channel && e->has_exit)
                 box_link_forget(box->link, e->channel);
         if (e->has_exit) {
-                uint64_t bytes = e->exit.stdout_len + e->exit.stderr_len;
+                int64_t bytes = exec_output_bytes(e->exit.stdout_len, e->exit.stderr_len);
 
-                exec_output_took(e->hub, box ? box->place_id : e->remote_place,
-                                 (int64_t)(e->output.limit ? MIN(bytes, e->output.limit) : bytes));
+                if (e->output.limit)
+                        bytes = MIN(bytes, (int64_t)e->output.limit);
+                exec_output_took(e->hub, box ? box->place_id : e->remote_place, bytes);
         }
         pthread_mutex_lock(&e->hub->lock);
         e->view.status = e->final_status;

@@ -95,6 +95,13 @@ uint64_t exec_output_max(const struct box_output *o)
 
 /* What places have */
 
+int64_t exec_output_bytes(uint64_t stdout_len, uint64_t stderr_len)
+{
+        const uint64_t half = INT64_MAX / 2;
+
+        return (int64_t)(MIN(stdout_len, half) + MIN(stderr_len, half));
+}
+
 void exec_output_took(struct exec_hub *hub, const char *place_id, int64_t bytes)
 {
         struct output_taken *t;
@@ -107,8 +114,8 @@ void exec_output_took(struct exec_hub *hub, const char *place_id, int64_t bytes)
                 t->next = hub->outputs;
                 hub->outputs = t;
         }
-        if (t)
-                t->bytes += bytes;
+        if (t && __builtin_add_overflow(t->bytes, bytes, &t->bytes))
+                t->bytes = bytes > 0 ? INT64_MAX : 0;
         if (t && t->bytes <= 0) {
                 struct output_taken **at = &hub->outputs;
 
@@ -167,17 +174,19 @@ const char *exec_output_reason(const struct box_exit *exit, char *ret, size_t si
         return ret;
 }
 
-void exec_output_drop(const int fds[2], const uint64_t len[2], uint64_t punched[2], uint64_t limit)
+bool exec_output_drop(const int fds[2], const uint64_t len[2], uint64_t punched[2], uint64_t limit)
 {
         while (len[0] - punched[0] + len[1] - punched[1] > limit) {
                 int i = len[0] - punched[0] >= len[1] - punched[1] ? 0 : 1;
 
-                if (len[i] - punched[i] < MIB ||
-                    fallocate(fds[i], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)punched[i],
+                if (len[i] - punched[i] < MIB)
+                        return true;
+                if (fallocate(fds[i], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)punched[i],
                               (off_t)MIB) < 0)
-                        return;
+                        return false;
                 punched[i] += MIB;
         }
+        return true;
 }
 
 uint64_t exec_output_from(int fd, uint64_t offset)

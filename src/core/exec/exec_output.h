@@ -25,14 +25,17 @@ uint64_t exec_output_max(const struct box_output *o);
 /* Operation, at start. */
 int exec_output_load(struct op *op, struct exec_hub *hub, struct err *err);
 void exec_output_took(struct exec_hub *hub, const char *place_id, int64_t bytes);
+/* Both streams together, as a box said it; never more than fits. */
+int64_t exec_output_bytes(uint64_t stdout_len, uint64_t stderr_len);
 void exec_output_free(struct exec_hub *hub);
 
 /* Why an execution failed that ended with BOX_EXIT_OUTPUT. */
 const char *exec_output_reason(const struct box_exit *exit, char *ret, size_t size);
 
 /* Give the oldest bytes of both files (stdout, stderr) back, in steps of 1 MiB, until no more than
- * the limit is kept. punched: how much is gone of each. */
-void exec_output_drop(const int fds[2], const uint64_t len[2], uint64_t punched[2], uint64_t limit);
+ * the limit is kept, or less than a step of each. punched: how much is gone of each. False: the
+ * file system cannot, and whoever writes must stop at the limit. */
+bool exec_output_drop(const int fds[2], const uint64_t len[2], uint64_t punched[2], uint64_t limit);
 
 /* The first byte at or after `offset` that is kept: the oldest may be gone, and would read as
  * zeros. */

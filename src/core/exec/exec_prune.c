@@ -61,7 +61,8 @@ static int prune_rows(struct op *op, struct runtime *rt, struct err *err)
         r = store_write(op, rt->store, delete_old, &p, err);
         for (size_t i = 0; r >= 0 && i < p.n; i++)
                 exec_output_took(rt->hub, p.rows[i].place_id,
-                                 -(p.rows[i].stdout_len + p.rows[i].stderr_len));
+                                 -exec_output_bytes((uint64_t)p.rows[i].stdout_len,
+                                                    (uint64_t)p.rows[i].stderr_len));
         return r;
 }
 

@@ -105,8 +105,8 @@ static void append(struct exec_remote_run *run, bool is_stderr, const char *data
                 run->write_failed = true;
         else
                 run->written[is_stderr] += len;
-        if (drops)
-                exec_output_drop(run->fds, run->written, run->dropped, max);
+        if (drops && !exec_output_drop(run->fds, run->written, run->dropped, max))
+                run->output.full = BOX_OUTPUT_WAIT;
 }
 
 /* A piece of the stream. */

@@ -49,6 +49,7 @@ struct exec_spool {
         uint64_t max;        /* bytes that are taken, both together */
         uint64_t drops_over; /* the oldest goes when more is kept; 0: it does not */
         uint64_t dropped[2]; /* of the files; the job's */
+        bool keeps_all;      /* the oldest could not go; the job's */
         bool is_over;        /* the box sent more than its limit */
         struct box_exit exit;
         struct spool_stream streams[2];
@@ -105,7 +106,7 @@ static void drop_oldest(struct exec_spool *s)
         const uint64_t len[] = { s->streams[0].stored, s->streams[1].stored };
 
         if (s->drops_over)
-                exec_output_drop(fds, len, s->dropped, s->drops_over);
+                s->keeps_all = !exec_output_drop(fds, len, s->dropped, s->drops_over);
 }
 
 static int sync_stream(struct spool_stream *t, struct err *err)
@@ -199,6 +200,11 @@ static void write_done(struct pool_job *job)
                 struct spool_stream *t = &s->streams[i];
 
                 t->got = t->stored + t->writing.len + t->waiting.len;
+        }
+        if (s->keeps_all) {
+                s->max = s->drops_over;
+                s->drops_over = 0;
+                s->keeps_all = false;
         }
         if (s->ready) {
                 show_lengths(s);

@@ -230,6 +230,7 @@ static int check_settings(struct db *db, struct runtime *rt, const struct op *op
         const char *id = json_get_string(change->settings, "environmentId");
         CLEAN(json_decrefp) json_t *old = NULL;
         struct field_change fields = { .of = FIELD_OF_ISSUE_SETTINGS,
+                                       .company_id = i->company_id,
                                        .path = "executionWorkspaceSettings",
                                        .after = change->settings };
         int r = had ? json_parse(had, strlen(had), &old, err) : 0;

@@ -18,6 +18,7 @@
 #define SEED_FILE_MAX   ((size_t)1 << 20)
 #define COMPANY_DIR_FMT "%s/companies/%s/%s"
 #define KEY_SUFFIX      "-key"
+#define OWN_SUFFIX      "-own"
 
 /* A path beneath another, either of which may be empty. */
 static const char *join(const struct run_asset *a, const char *dir, const char *name)
@@ -29,6 +30,16 @@ static const char *company_dir(const struct run_asset *a, const char *name)
 {
         return arena_printf(a->t->op->arena, COMPANY_DIR_FMT, a->t->rt->data_dir,
                             a->t->run.company_id, name);
+}
+
+/* The directory that a company has for good. Where files of the user are not shared it is another
+ * one: what was linked and copied while they were stays out of it. */
+static const char *company_home(const struct run_asset *a, const json_t *part, const char *suffix)
+{
+        const char *own = a->t->rt->settings.share_user_files ? "" : OWN_SUFFIX;
+
+        return company_dir(a, arena_printf(a->t->op->arena, "%s%s%s",
+                                           json_get_string(part, "company"), own, suffix));
 }
 
 static const char *text_or(const json_t *part, const char *member, const char *fallback)
@@ -97,12 +108,14 @@ static void find_missing(struct run_asset *a)
 
 /* Files of the user */
 
-/* NULL: there is no such directory. */
+/* NULL: there is no such directory, or what is in it is not for agents (share_user_files). */
 static const char *user_dir(const struct run_asset *a, const json_t *part)
 {
         const char *variable = json_get_string(part, "variable");
         const char *dir = variable ? getenv(variable) : NULL, *home = getenv("HOME");
 
+        if (!a->t->rt->settings.share_user_files)
+                return NULL;
         if (dir && *dir == '/')
                 return arena_strdup(a->t->op->arena, dir);
         return home && *home == '/' ? join(a, home, json_get_string(part, "user")) : NULL;
@@ -235,12 +248,11 @@ static int add_user(struct run_asset *a, struct asset_tree *tree, const json_t *
                     struct err *err)
 {
         const char *from = user_dir(a, part), *into = text_or(part, "into", "");
-        const char *company = json_get_string(part, "company");
         const json_t *files = json_object_get(part, "files");
         int r = 0;
 
-        if (company) {
-                const char *path = company_dir(a, company);
+        if (json_get_string(part, "company")) {
+                const char *path = company_home(a, part, "");
 
                 r = seed(a, part, path, err);
                 if (r >= 0)
@@ -370,14 +382,11 @@ static int link_skills(struct run_asset *a, const char *dir, struct err *err)
  * own have another, so that the user's login is not theirs. */
 static int provide_company(struct run_asset *a, const json_t *part, struct err *err)
 {
-        const char *name = json_get_string(part, "company");
         size_t i;
         json_t *one;
         int r;
 
-        if (has_key_file(a))
-                name = arena_printf(a->t->op->arena, "%s" KEY_SUFFIX, name);
-        a->dir = company_dir(a, name);
+        a->dir = company_home(a, part, has_key_file(a) ? KEY_SUFFIX : "");
         r = seed(a, part, a->dir, err);
         json_array_foreach((json_t *)parts(a), i, one)
         {

@@ -232,10 +232,11 @@ static int find_environment(struct db *db, void *arg, struct err *err)
                 return fail_select(t, r, "environment_inactive", err);
         }
         r = env_allowed(db, t->rt, t->op->arena, env, err);
-        if (r >= 0)
-                r = host_use_check_run(db, t->rt, t->op->arena, &t->agent, env, err);
         if (r < 0)
                 return fail_select(t, r, "unsupported_environment", err);
+        r = host_use_check_run(db, t->rt, t->op->arena, &t->agent, env, err);
+        if (r < 0)
+                return fail_select(t, r, "environment_not_isolated", err);
         judge_directory(t);
         return 0;
 }

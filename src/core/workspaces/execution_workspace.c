@@ -238,24 +238,31 @@ static int check_body(json_t *body, struct err *err)
         return check_end(&c, err);
 }
 
+/* Metadata from its text; empty when there is none. A new reference. */
+static json_t *metadata_object(const char *text)
+{
+        json_t *metadata = NULL;
+
+        if (text)
+                (void)json_parse(text, strlen(text), &metadata, NULL);
+        if (json_is_object(metadata))
+                return metadata;
+        json_decref(metadata);
+        return json_object();
+}
+
 /* Metadata as given, or as it is; the members of `config` that are given go over those it has. */
 static const char *merge_metadata(struct arena *arena, const char *old, const json_t *body)
 {
         const json_t *given = json_object_get(body, "metadata");
         const json_t *config = json_object_get(body, "config");
-        json_t *metadata = NULL, *merged;
+        json_t *metadata, *merged;
         const char *text;
 
         if (!given && !config)
                 return old;
-        if (json_is_object(given))
-                metadata = json_deep_copy(given);
-        else if (!given && old)
-                (void)json_parse(old, strlen(old), &metadata, NULL);
-        if (!json_is_object(metadata)) {
-                json_decref(metadata);
-                metadata = json_object();
-        }
+        metadata =
+                json_is_object(given) ? json_deep_copy(given) : metadata_object(given ? NULL : old);
         if (json_is_null(config)) {
                 json_object_del(metadata, "config");
         } else if (config) {
@@ -302,7 +309,8 @@ static void merge(struct update *u, struct execution_workspace *row)
 }
 
 /* An agent could otherwise move its work out of its sandbox, or have another directory brought into
- * it. Members of the configuration are named where the body has them. */
+ * it; a member without that right could set what runs there. Members of the configuration are named
+ * where the body has them. */
 static int check_fields(struct db *db, const struct update *u,
                         const struct execution_workspace *from,
                         const struct execution_workspace *to, struct err *err)
@@ -315,26 +323,32 @@ static int check_fields(struct db *db, const struct update *u,
         json_t *was = json_pack("{s:s?, s:s}", "cwd", from->cwd, "status", from->status);
         CLEAN(json_decrefp)
         json_t *is = json_pack("{s:s?, s:s}", "cwd", to->cwd, "status", to->status);
-        struct field_change change = { .of = FIELD_OF_WORKSPACE, .before = was, .after = is };
+        struct field_change change = {
+                .of = FIELD_OF_WORKSPACE, .company_id = to->company_id, .before = was, .after = is
+        };
         const char *id = json_get_string(has, "environmentId");
         const char *old = json_get_string(had, "environmentId");
         int r = 0;
 
-        if (op->actor->type == ACTOR_AGENT) {
-                if (given) {
-                        json_object_set_new(was, "metadata", json_pack("{s:O?}", "config", had));
-                        json_object_set(is, "metadata", given);
-                }
-                if (json_object_get(u->body, "config")) {
-                        json_object_set(was, "config", had);
-                        json_object_set(is, "config", has);
-                }
-                if (id)
-                        r = agent_environment_is_isolated(db, u->rt, op->arena, to->company_id, id,
-                                                          &change.is_isolated, err);
-                if (r >= 0)
-                        r = agent_fields_check(db, op, &change, NULL, err);
+        if (given) {
+                json_t *metadata = metadata_object(from->metadata);
+
+                if (had)
+                        json_object_set(metadata, "config", had);
+                else
+                        json_object_del(metadata, "config");
+                json_object_set_new(was, "metadata", metadata);
+                json_object_set(is, "metadata", given);
         }
+        if (json_object_get(u->body, "config")) {
+                json_object_set(was, "config", had);
+                json_object_set(is, "config", has);
+        }
+        if (id)
+                r = agent_environment_is_isolated(db, u->rt, op->arena, to->company_id, id,
+                                                  &change.is_isolated, err);
+        if (r >= 0)
+                r = agent_fields_check(db, op, &change, NULL, err);
         if (r >= 0 && id && !(old && streq(old, id)))
                 r = env_select(db, u->rt, op, to->company_id, id, ENV_FOR_WORK, NULL, err);
         return r;

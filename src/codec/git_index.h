@@ -1,0 +1,16 @@
+/* git's index, as bytes from somebody who is not trusted.
+ *
+ * git checks the paths of an index when it adds to one, not when it reads one: with an index that
+ * somebody else wrote, `git checkout -- .` writes `../x` and `.git/hooks/post-checkout`, and runs
+ * the latter. Any thread. */
+#ifndef BERTH_CODEC_GIT_INDEX_H
+#define BERTH_CODEC_GIT_INDEX_H
+
+#include "base/err.h"
+
+/* Whether git reads nothing from it but paths within the work tree: versions 2 to 4 with object
+ * names of SHA-1, and no extension by which entries come from another file (split index) or from
+ * other offsets (offset table). */
+bool git_index_ok(const uint8_t *bytes, size_t len);
+
+#endif
