@@ -93,7 +93,8 @@ static const char *compared_with(struct ssh_call *c, struct buf *own)
 /* A host that cannot be reached now may be later; what it refuses, it goes on refusing. */
 static int code_of_trouble(enum ssh_trouble trouble)
 {
-        return trouble == SSH_UNREACHABLE || trouble == SSH_UNRESOLVED || trouble == SSH_SILENT
+        return trouble == SSH_UNREACHABLE || trouble == SSH_UNRESOLVED || trouble == SSH_SILENT ||
+                               trouble == SSH_KILLED
                        ? ERR_UNREACHABLE
                        : ERR_PROVIDER;
 }
@@ -111,6 +112,8 @@ static int give_report(struct ssh_call *c, const struct ssh_target *t, int code,
         ssh_text_clean(errors, strlen(errors), 4000, &rep->error);
         if (code == ERR_TIMEOUT && rep->trouble == SSH_OTHER)
                 rep->trouble = SSH_SILENT;
+        if (c->session.ended && c->session.status.signal && rep->trouble == SSH_OTHER)
+                rep->trouble = SSH_KILLED;
         ssh_explain(rep->trouble, errors, t, compared_with(c, &own), &rep->hint);
         if (rep->error.len == 0)
                 buf_puts(&rep->error,

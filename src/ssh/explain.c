@@ -168,6 +168,9 @@ void ssh_explain(enum ssh_trouble trouble, const char *errors, const struct ssh_
         case SSH_HOSTKEY_CHANGED:
                 explain_changed(errors, known_hosts, out);
                 break;
+        case SSH_KILLED:
+                buf_puts(out, "ssh was killed on this machine. Was there too little memory?");
+                break;
         case SSH_NO_DIRECTORY:
                 buf_appendf(out,
                             "%s cannot use the directory %s on %s. Choose one it may write to.",

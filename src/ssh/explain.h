@@ -18,6 +18,7 @@ enum ssh_trouble {
         SSH_NO_SPACE,
         SSH_NO_TAR,
         SSH_NO_CLIENT, /* no ssh on this machine */
+        SSH_KILLED,    /* ours, by a signal */
 };
 
 enum ssh_trouble ssh_trouble_of(const char *errors);

@@ -3,14 +3,16 @@ daemon and over whatever passes. What waits says so, can be cancelled, and gives
 # threads: jobs of a run that waits beside its cancel
 
 import contextlib
+import os
 import pathlib
+import signal
 import subprocess
 import unittest
 
 from berthtest import SOURCE, wait_until
 from providertest import ProviderTest
 from runtest import RunTest
-from sshtest import Fixture, Line, missing_command
+from sshtest import Fixture, Line, missing_command, processes
 
 
 class WaitCase(RunTest):
@@ -123,6 +125,26 @@ class HostTest(WaitCase):
         self.ran_once(self.finished(run, 60))
         self.assertEqual(self.began(), {run["id"]: 1})
         self.nothing_held()
+
+
+    def test_an_ssh_that_is_killed(self):
+        """Somebody, or the kernel for want of memory, ends the client while it logs in: that passes."""
+        if missing_command():
+            raise unittest.SkipTest(missing_command())
+        fixture = Fixture(self.temp_dir() / "lab")
+        self.addCleanup(fixture.stop)
+        fixture.start()
+        line = Line(fixture.port)
+        self.addCleanup(line.close)
+        line.stall()
+        env = self.environment(self.acme, name="host", driver="ssh", config=fixture.config(port=line.port))
+        run = self.wake(self.runner("echo hello", environment=env))
+        for pid in wait_until(lambda: [p for p, words in processes(self.daemon.process.pid)
+                                       if words.startswith(b"ssh\0")], "ssh is started"):
+            os.kill(pid, signal.SIGKILL)
+        self.waiting(run, "killed")
+        line.go_on()
+        self.ran_once(self.finished(run))
 
 
 class SlowPlaceTest(ProviderTest):
