@@ -198,15 +198,16 @@ class SlowPlaceTest(ProviderTest):
         self.ran_once(self.finished(run, 60))
 
 
-class NoInodesTest(WaitCase):
-    """The file system of the output has no inodes left: accepted wake-ups wait, and then all of them run."""
+class SmallDirectory(WaitCase):
+    """One directory of the data directory is a file system of few inodes."""
     daemon_autostart = False
+    directory = None
 
     def setUp(self):
         super().setUp()
         if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
             self.skipTest("needs root, to mount a small file system of its own")
-        output = self.daemon.data / "output"
+        output = self.daemon.data / self.directory
         output.mkdir()
         wrapper = self.temp_dir() / "wrapper"
         wrapper.write_text("#!/bin/sh\nset -e\n"
@@ -228,6 +229,11 @@ class NoInodesTest(WaitCase):
                 filler.append(self.output / f"filler-{len(filler)}")
                 filler[-1].touch()
         return filler[:-1]
+
+
+class NoInodesTest(SmallDirectory):
+    """The file system of the output has no inodes left: accepted wake-ups wait, and then all of them run."""
+    directory = "output"
 
     def test_a_supervisor_without_room(self):
         """The directory fits, what the supervisor puts into it does not: the command was to be, and never began."""
@@ -259,6 +265,25 @@ class NoInodesTest(WaitCase):
         self.assertEqual(self.began(), {run: 1 for run in [first, *(r["id"] for r in runs)]})
         self.assertEqual(len(self.runs()), 4)
         self.nothing_held()
+
+
+class NoInodesForSandboxesTest(SmallDirectory):
+    directory = "sandboxes"
+
+    def test_sandboxes_without_room(self):
+        """However far a sandbox comes, by what is left: the directory, what the daemon puts into it, what its supervisor
+        does."""
+        agent = self.runner("echo hello", environment=self.sandbox())
+        filler = self.fill()
+        runs = []
+        for _ in range(12):
+            runs.append(self.wake(agent))
+            wait_until(lambda r=runs[-1]: self.run_row(r)["waiting"] or self.run_row(r)["step"] == "done", "it waits or ends", 30)
+            filler.pop().unlink()
+        for path in filler:
+            path.unlink()
+        for run in runs:
+            self.assertEqual(self.finished(run, 60)["status"], "succeeded")
 
 
 class PlaceDiesTest(WaitCase):
