@@ -269,9 +269,6 @@ class Faults:
         world = self.world
         world.expected_end = True
         world.daemon.stop()
-        for name in os.listdir(world.dir):
-            if name.startswith("d.disk"):
-                subprocess.run(["rm", "-rf", str(world.dir / name)], check=True)
         disk = Disk(world.data)
         before, binary = world.daemon.env["LD_PRELOAD"], world.daemon.binary
         world.daemon.env["LD_PRELOAD"] = f"{disk.env['LD_PRELOAD']}:{before}"

@@ -26,8 +26,9 @@ DISK_MB = 384
 SECRETS = 2
 ISSUES = 2
 ENV = {
-    "BERTH_SWEEP_INTERVAL_MS": "100", "BERTH_IDLE_PLACE_TTL_MS": "3000", "BERTH_CLOSE_TIMEOUT_MS": "10000",
-    "BERTH_OUTPUT_WAIT_MS": "5000", "BERTH_TEST_PLUGIN_TIMES": TIMES, "BERTH_LOG_LEVEL": "info",
+    "BERTH_SWEEP_INTERVAL_MS": "100", "BERTH_IDLE_PLACE_TTL_MS": "3000", "BERTH_CLOSE_TIMEOUT_MS": "5000",
+    # A place whose acquire could not be undone is left alone for twice the one above and once this one.
+    "BERTH_OPERATION_TIMEOUT_MS": "20000", "BERTH_OUTPUT_WAIT_MS": "5000", "BERTH_TEST_PLUGIN_TIMES": TIMES, "BERTH_LOG_LEVEL": "info",
 }
 # An agent's work: it notes that it began, and prints.
 AGENT = 'echo x >> "began-$PAPERCLIP_RUN_ID"; i=0; while [ $i -lt 40 ]; do echo "line $i"; i=$((i+1)); sleep $0; done'
@@ -220,6 +221,15 @@ class World:
 
     def set_clock(self, seconds):
         set_clock(self.clock, seconds)
+
+    def powercut_binary(self):
+        """The same daemon with boxes that write down what they sync (test/it/powercut.py)."""
+        folder = self.dir / "cut"
+        if not folder.exists():
+            folder.mkdir()
+            shutil.copy2(self.daemon.binary, folder / "berth")
+            shutil.copy2(BUILD / "test/harness/berth-box-powercut", folder / "berth-box")
+        return str(folder / "berth")
 
     def behave(self, **methods):
         """As providertest.Provider: how the plugin answers from now on."""
