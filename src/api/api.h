@@ -70,8 +70,8 @@ struct call {
         void *data;
         struct socket *socket; /* what it became: socket.h */
         int (*stage)(struct call *c, struct err *err);
-        char lane_key[LANE_KEY_MAX + 1]; /* where it waits for a seat, or has one; "": nowhere */
-        bool gone;                       /* the client is */
+        struct lane_name lane; /* where it waits for a seat, or has one; key "": nowhere */
+        bool gone;             /* the client is */
 
         /* the answer */
         int status; /* 0: 200 */
@@ -108,7 +108,8 @@ enum {
         ROUTE_OF_PLUGIN = 1 << 15,
         ROUTE_HAS_LANE = ROUTE_OF_ENVIRONMENT | ROUTE_OF_LEASE | ROUTE_OF_RUN | ROUTE_OF_PLACE |
                          ROUTE_OF_SECRET | ROUTE_OF_VAULT | ROUTE_OF_COMPANY | ROUTE_OF_PLUGIN,
-        ROUTE_OPEN = 1 << 4, /* for everybody who reaches us, also in local trusted mode */
+        ROUTE_CLOSES = 1 << 5, /* it ends something: without a seat there, one in LANE_CLOSING */
+        ROUTE_OPEN = 1 << 4,   /* for everybody who reaches us, also in local trusted mode */
 };
 
 struct route {

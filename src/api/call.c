@@ -110,13 +110,20 @@ static int check_stranger(const struct call *c, struct err *err)
         return auth_refuse_stranger(c->is_known, err);
 }
 
+static int read_body(struct call *c, struct err *err)
+{
+        return c->body_text && !c->body ? json_parse(c->body_text, c->body_len, &c->body, err) : 0;
+}
+
 static int first_stage(struct call *c, struct err *err)
 {
         int r = identify(c, err);
 
         if (r >= 0)
                 r = check_stranger(c, err);
-        if (r >= 0 && (c->route->flags & ROUTE_HAS_LANE) && !c->lane_key[0]) {
+        if (r >= 0 && (c->route->flags & ROUTE_OF_PLUGIN) && c->actor.type != ACTOR_NONE)
+                r = read_body(c, err); /* its lane is by what is in it */
+        if (r >= 0 && (c->route->flags & ROUTE_HAS_LANE) && !c->lane.key[0]) {
                 r = call_take_lane(c, err);
                 if (r == 0) {
                         c->on_loop = enter_lane; /* and all of this again, with a seat */
@@ -124,8 +131,8 @@ static int first_stage(struct call *c, struct err *err)
                 }
         }
         /* Rights are checked by the handler; a body is not worth reading for nobody. */
-        if (r >= 0 && c->body_text)
-                r = json_parse(c->body_text, c->body_len, &c->body, err);
+        if (r >= 0)
+                r = read_body(c, err);
         if (r >= 0 && !c->body && (c->route->flags & ROUTE_BODY_FREE))
                 c->body = json_object();
         return r < 0 ? r : c->route->fn(c, err);
@@ -134,7 +141,7 @@ static int first_stage(struct call *c, struct err *err)
 /* A call that was not given its seat in time is refused, not timed out: nothing was begun. */
 static int check_seat(struct call *c, struct err *err)
 {
-        int r = c->lane_key[0] && !c->job.seat ? op_check(c->op, err) : 0;
+        int r = c->lane.key[0] && !c->job.seat ? op_check(c->op, err) : 0;
 
         if (r != ERR_TIMEOUT)
                 return r;
@@ -247,8 +254,9 @@ static void submit(struct call *c)
                         c->is_channel ? channel_timeout_ms() : c->rt->settings.operation_timeout_ms,
                 .urgent = c->stage != NULL,
         };
-        if (c->lane_key[0])
-                pool_job_lane(&c->job, LANE_PEERS, c->lane_key);
+        if (c->lane.key[0])
+                pool_job_lane(&c->job, c->route->flags & ROUTE_CLOSES ? LANE_CLOSING : LANE_PEERS,
+                              c->lane);
         r = pool_submit(c->api->pool, &c->job, &err);
         if (r < 0)
                 call_fail(c, r, &err);
@@ -268,7 +276,7 @@ void call_continue(struct call *c, int (*stage)(struct call *c, struct err *err)
         c->stage = stage;
         c->on_loop = NULL;
         c->on_gone = NULL;
-        c->lane_key[0] = '\0'; /* nobody is waited for any more */
+        c->lane.key[0] = '\0'; /* nobody is waited for any more */
         submit(c);
 }
 

@@ -2,8 +2,8 @@
  *
  * Both read the execution's output files from an offset up to what is known to be there, write no
  * faster than the client reads, and wait on the loop for more. A thousand idle ones cost their
- * connection and this struct. After the end of the execution is recorded, its row gives the last
- * word. */
+ * connection and this struct: all who follow an execution share its open files. After the end of
+ * the execution is recorded, its row gives the last word. */
 #include <errno.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -18,6 +18,8 @@
 #define RAW_PART_MAX ((size_t)256 * 1024)
 #define AHEAD_MAX    ((size_t)512 * 1024)
 #define HEARTBEAT_MS 15000
+#define AGAIN_MS     250 /* after a file could not be opened or read */
+#define FAILURES_MAX 120
 
 struct follow {
         struct exec_watch watch;
@@ -25,7 +27,8 @@ struct follow {
         char id[UUID_LEN + 1];
         bool raw, keep; /* keep: wait for more until the end */
         bool only_stderr;
-        int fd[2];
+        struct exec_file *file[2];
+        unsigned failures; /* to open or read a file, in a row */
         uint64_t at[2], len[2];
         uint64_t dropped[2]; /* right before `at`: gone by a limit, and to be told */
         bool watching, ended, closed, loading;
@@ -47,8 +50,6 @@ static void timer_closed(uv_handle_t *handle)
 {
         struct follow *f = container_of((uv_timer_t *)handle, struct follow, heartbeat);
 
-        cleanup_fd(&f->fd[0]);
-        cleanup_fd(&f->fd[1]);
         free(f);
 }
 
@@ -61,6 +62,8 @@ static void let_go(struct follow *f)
         f->closed = true;
         if (f->loading)
                 return;
+        exec_file_put(f->c->rt, f->file[0]);
+        exec_file_put(f->c->rt, f->file[1]);
         call_free(f->c);
         uv_close((uv_handle_t *)&f->heartbeat, timer_closed);
 }
@@ -71,6 +74,15 @@ static void end_stream(struct follow *f)
 
         http_set_data(x, NULL);
         http_stream_end(x);
+        let_go(f);
+}
+
+static void break_stream(struct follow *f)
+{
+        struct http_exchange *x = f->c->x;
+
+        http_set_data(x, NULL);
+        http_drop(x);
         let_go(f);
 }
 
@@ -164,22 +176,28 @@ static void put_exit_event(struct follow *f)
 
 /* Bytes */
 
-/* Read a part; 0 when nothing can be had yet. */
+/* Read a part; 0 when nothing can be had now. A file that is gone has nothing; one that cannot be
+ * read is tried again. */
 static size_t read_part(struct follow *f, int stream, char *out, size_t max)
 {
-        CLEAN(err_done) struct err err = { 0 };
+        struct exec_file **file = &f->file[stream];
         uint64_t from;
         size_t want;
         ssize_t n;
+        int fd, r;
 
-        if (f->fd[stream] < 0 &&
-            exec_open_output(f->c->rt, f->id, stream == 1, &f->fd[stream], &err) < 0)
+        r = *file ? 0 : exec_file_get(f->c->rt, f->id, stream == 1, file, NULL);
+        if (r < 0) {
+                f->failures += r != ERR_NOT_FOUND;
                 return 0;
-        from = MIN(exec_output_from(f->fd[stream], f->at[stream]), f->len[stream]);
+        }
+        fd = exec_file_fd(*file);
+        from = MIN(exec_output_from(fd, f->at[stream]), f->len[stream]);
         f->dropped[stream] += from - f->at[stream];
         f->at[stream] = from;
         want = (size_t)MIN((uint64_t)max, f->len[stream] - f->at[stream]);
-        n = pread(f->fd[stream], out, want, (off_t)f->at[stream]);
+        n = pread(fd, out, want, (off_t)f->at[stream]);
+        f->failures = n < 0 ? f->failures + 1 : 0;
         return n > 0 ? (size_t)n : 0;
 }
 
@@ -247,8 +265,11 @@ static bool send_part(struct follow *f, int stream)
         return true;
 }
 
+static void beat(uv_timer_t *timer);
+
 static void pump(struct follow *f)
 {
+        unsigned failures = f->failures;
         bool more = true;
 
         if (f->loading)
@@ -261,6 +282,14 @@ static void pump(struct follow *f)
         }
         if (more)
                 return; /* the client is behind; on_drained comes back */
+        if (f->failures > failures && f->failures < FAILURES_MAX) {
+                uv_timer_start(&f->heartbeat, beat, AGAIN_MS, HEARTBEAT_MS);
+                return;
+        }
+        if (f->failures >= FAILURES_MAX) { /* what is missing must not look like the end */
+                break_stream(f);
+                return;
+        }
         if (f->ended && !f->raw)
                 put_exit_event(f);
         if (f->ended || !f->keep)
@@ -296,8 +325,12 @@ static void beat(uv_timer_t *timer)
         struct follow *f = container_of(timer, struct follow, heartbeat);
         CLEAN(buf_done) struct buf comment = BUF_INIT;
 
-        sse_put_comment(&comment, "still here");
-        http_stream_write(f->c->x, comment.data, comment.len);
+        if (!f->raw) {
+                sse_put_comment(&comment, "still here");
+                http_stream_write(f->c->x, comment.data, comment.len);
+        }
+        if (f->failures > 0)
+                pump(f);
 }
 
 static void begin(struct call *c)
@@ -339,7 +372,6 @@ static struct follow *new_follow(struct call *c, const struct execution *row)
 
         f->c = c;
         f->watch.changed = changed;
-        f->fd[0] = f->fd[1] = -1;
         memcpy(f->id, row->id, UUID_LEN + 1);
         c->data = f;
         c->on_loop = begin;

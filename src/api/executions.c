@@ -178,16 +178,23 @@ static int read_output(struct call *c, const char *id, bool want_stderr, struct 
                        bool *ret_truncated, struct err *err)
 {
         CLEAN(cleanup_fd) int fd = -1;
+        int r = exec_open_output(c->rt, id, want_stderr, &fd, err);
 
         ret->max = OUTPUT_MAX;
-        if (exec_open_output(c->rt, id, want_stderr, &fd, err) < 0)
-                return 0; /* it never wrote any */
+        if (r == ERR_NOT_FOUND) { /* it never wrote any */
+                err_clear(err);
+                return 0;
+        }
+        if (r < 0)
+                return r;
         for (;;) {
                 size_t room = OUTPUT_MAX - ret->len;
                 char *at = buf_reserve(ret, MIN(room, (size_t)65536));
                 ssize_t n = at && room ? read(fd, at, MIN(room, (size_t)65536)) : 0;
 
-                if (n <= 0) {
+                if (n < 0)
+                        return err_sys(err, ERR_IO, errno, "The output is not available");
+                if (n == 0) {
                         char one;
 
                         *ret_truncated = *ret_truncated || (room == 0 && read(fd, &one, 1) == 1);
@@ -233,8 +240,11 @@ static int answer_ended(struct call *c, struct err *err)
         r = read_output(c, row.id, false, &out, &truncated, err);
         if (r >= 0)
                 r = read_output(c, row.id, true, &errors, &truncated, err);
-        if (r < 0)
+        if (r < 0) {
+                r = err_wrap(err, r, "The command has ended; read its output by its execId later");
+                err_details(err, xasprintf("{\"execId\":\"%s\"}", row.id));
                 return r;
+        }
         c->out.max = 2 * 6 * OUTPUT_MAX + 65536; /* both, escaped */
         jw_init(&w, &c->out);
         jw_object(&w);

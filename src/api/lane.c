@@ -99,9 +99,15 @@ static int find_by_company(struct db *db UNUSED, struct lane_search *s, struct e
         return 0;
 }
 
-static int find_of_instance(struct db *db UNUSED, struct lane_search *s UNUSED,
-                            struct err *err UNUSED)
+/* A plugin belongs to the instance. What is asked of it for a company says so in its body, and
+ * counts for that company if the caller may see it. */
+static int find_by_plugin(struct db *db, struct lane_search *s, struct err *err UNUSED)
 {
+        const json_t *body = s->c->body, *context = json_object_get(body, "runContext");
+        const char *company_id = json_get_string(context ? context : body, "companyId");
+
+        if (company_id && access_company(db, &s->c->actor, company_id, false, NULL) >= 0)
+                s->company_id = company_id;
         return 0;
 }
 
@@ -116,7 +122,7 @@ static const struct {
         { ROUTE_OF_SECRET, find_by_secret },
         { ROUTE_OF_VAULT, find_by_vault },
         { ROUTE_OF_COMPANY, find_by_company },
-        { ROUTE_OF_PLUGIN, find_of_instance },
+        { ROUTE_OF_PLUGIN, find_by_plugin },
 };
 
 static int find_lane(struct db *db, void *arg, struct err *err)
@@ -136,22 +142,22 @@ static int find_lane(struct db *db, void *arg, struct err *err)
 int call_take_lane(struct call *c, struct err *err)
 {
         CLEAN(err_done) struct err refused = { 0 };
+        struct lane_name name;
         struct lane_search s = { .c = c, .id = c->params[0] ? c->params[0] : "" };
-        char key[LANE_KEY_MAX + 1];
         int r = op_check(c->op, err);
 
         if (r >= 0 && store_read(c->op, c->rt->store, find_lane, &s, &refused) < 0)
                 return 1; /* the handler says why */
         if (r < 0)
                 return r;
-        if (s.environment_id)
-                snprintf(key, sizeof(key), "%s", s.environment_id);
-        else if (s.company_id)
-                snprintf(key, sizeof(key), "company:%s", s.company_id);
-        else
-                snprintf(key, sizeof(key), "plugin:%s", s.id);
-        if (pool_take_seat(c->op, LANE_PEERS, key))
+        if (!s.company_id)
+                s.company_id = c->actor.company_id;
+        name = lane_name(s.company_id ? s.company_id : c->actor.user_id, s.environment_id);
+        if (c->route->flags & ROUTE_OF_PLUGIN)
+                snprintf(name.key, sizeof(name.key), "plugin:%s:%s", name.owner, s.id);
+        if (pool_take_seat(c->op, LANE_PEERS, &name) ||
+            ((c->route->flags & ROUTE_CLOSES) && pool_take_seat(c->op, LANE_CLOSING, &name)))
                 return 1;
-        memcpy(c->lane_key, key, sizeof(key));
+        c->lane = name;
         return 0;
 }

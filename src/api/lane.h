@@ -7,7 +7,7 @@
 
 #include "api/api.h"
 
-/* Operation thread, once the caller is known. 1: go on; 0: no seat is free and c->lane_key says
+/* Operation thread, once the caller is known. 1: go on; 0: no seat is free and c->lane says
  * where one is to be waited for. */
 int call_take_lane(struct call *c, struct err *err);
 

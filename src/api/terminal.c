@@ -34,7 +34,7 @@ struct terminal {
         struct recheck right;
         struct api *api;
         char id[UUID_LEN + 1];
-        int fd;
+        struct exec_file *file;
         uint64_t at, len;
         bool keep;     /* the shell stays when the socket goes */
         bool watching; /* the execution */
@@ -65,7 +65,7 @@ static void timer_closed(uv_handle_t *handle)
 {
         struct terminal *t = container_of((uv_timer_t *)handle, struct terminal, timer);
 
-        cleanup_fd(&t->fd);
+        exec_file_put(t->api->rt, t->file);
         socket_done(&t->socket);
         recheck_release(&t->right);
         free(t);
@@ -190,10 +190,11 @@ static bool send_part(struct terminal *t)
 
         if (t->at >= t->len)
                 return false;
-        if (t->fd < 0 && exec_open_output(t->api->rt, t->id, false, &t->fd, NULL) < 0)
+        if (!t->file && exec_file_get(t->api->rt, t->id, false, &t->file, NULL) < 0)
                 return false;
-        t->at = MIN(exec_output_from(t->fd, t->at), t->len);
-        n = pread(t->fd, part, (size_t)MIN((uint64_t)PART_MAX, t->len - t->at), (off_t)t->at);
+        t->at = MIN(exec_output_from(exec_file_fd(t->file), t->at), t->len);
+        n = pread(exec_file_fd(t->file), part, (size_t)MIN((uint64_t)PART_MAX, t->len - t->at),
+                  (off_t)t->at);
         if (n <= 0)
                 return false;
         if (!t->ended || t->at + (uint64_t)n < t->len)
@@ -502,7 +503,6 @@ static int open_terminal(struct call *c, struct err *err)
                 return r;
         t = xcalloc(1, sizeof(*t));
         t->api = c->api;
-        t->fd = -1;
         t->at = (uint64_t)at;
         t->keep = call_query_flag(c, "keep");
         memcpy(t->id, id, UUID_LEN + 1);

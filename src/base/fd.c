@@ -62,8 +62,8 @@ int file_read_at(int dirfd, const char *path, size_t limit, struct buf *buf, str
         size_t left = MIN(limit, room);
 
         if (fd < 0)
-                return err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, errno, "open %s",
-                               path);
+                return err_sys(err, life_by_errno(errno) == LIFE_NO ? ERR_NOT_FOUND : ERR_IO, errno,
+                               "open %s", path);
         for (;;) {
                 ssize_t n = read_some(fd, buf, MIN(left, (size_t)8192));
 
@@ -76,6 +76,11 @@ int file_read_at(int dirfd, const char *path, size_t limit, struct buf *buf, str
                                        MIN(limit, room));
                 left -= (size_t)n;
         }
+}
+
+enum life file_life_at(int dirfd, const char *path)
+{
+        return faccessat(dirfd, path, F_OK, 0) == 0 ? LIFE_YES : life_by_errno(errno);
 }
 
 /* The directory that holds `path`, which need not be dirfd itself. */

@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/life.h"
 
 /* For CLEAN(); leaves errno alone. */
 void cleanup_fd(int *fd);
@@ -14,8 +15,13 @@ void cleanup_fd(int *fd);
 int fd_write_all(int fd, const void *data, size_t len, struct err *err);
 
 /* Append the whole file to buf; more than `limit` bytes is ERR_TOO_LARGE. ENOENT is ERR_NOT_FOUND.
- */
+ * Where err is NULL, errno says why, except for ERR_TOO_LARGE. */
 int file_read_at(int dirfd, const char *path, size_t limit, struct buf *buf, struct err *err);
+
+/* Whether there is something under that name; a link counts as what it leads to. errno says why
+ * not.
+ */
+enum life file_life_at(int dirfd, const char *path);
 
 /* Replace the file by temporary file, fsync and rename, then fsync the directory: afterwards the
  * path holds the old content or the new one, whatever happens in between. */

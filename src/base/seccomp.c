@@ -155,6 +155,15 @@ void seccomp_only_with(struct seccomp *p, int call, int arg, uint32_t value)
         seccomp_answer(p, EPERM);
 }
 
+void seccomp_not_with(struct seccomp *p, int call, int arg, uint32_t value)
+{
+        seccomp_when(p, (uint32_t)call, 4);
+        seccomp_load_arg(p, arg);
+        seccomp_when(p, value, 1);
+        seccomp_answer(p, EPERM);
+        seccomp_load_call(p);
+}
+
 void seccomp_no_clone3(struct seccomp *p)
 {
         seccomp_deny(p, SYS_clone3, ENOSYS);
@@ -211,12 +220,22 @@ void seccomp_sockets(struct seccomp *p, int unix_answer)
         seccomp_allow(p);
 }
 
-void seccomp_socketpairs(struct seccomp *p)
+/* Of Unix sockets SOCK_RAW is another name for datagrams. */
+void seccomp_socketpairs(struct seccomp *p, bool with_datagrams)
 {
-        seccomp_when(p, SYS_socketpair, 4);
+        seccomp_when(p, SYS_socketpair, with_datagrams ? 4 : 9);
         seccomp_load_arg(p, 0);
         seccomp_put(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, 1, 0));
         seccomp_answer(p, EAFNOSUPPORT);
+        if (!with_datagrams) {
+                seccomp_load_arg(p, 1);
+                seccomp_put(p, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, TYPE_MASK));
+                seccomp_put(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SOCK_STREAM,
+                                                            2, 0));
+                seccomp_put(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
+                                                            SOCK_SEQPACKET, 1, 0));
+                seccomp_answer(p, EPERM);
+        }
         seccomp_allow(p);
 }
 

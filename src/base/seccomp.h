@@ -40,6 +40,8 @@ void seccomp_abi(struct seccomp *p);
 void seccomp_deny(struct seccomp *p, int call, int errno_value);
 /* Only with this value as argument `arg`; EPERM otherwise. */
 void seccomp_only_with(struct seccomp *p, int call, int arg, uint32_t value);
+/* EPERM with this value as argument `arg`; what else is refused is for the entries behind. */
+void seccomp_not_with(struct seccomp *p, int call, int arg, uint32_t value);
 /* clone and unshare without new namespaces. clone3 gets ENOSYS, since its flags lie in memory where
  * a filter cannot look; libc then uses clone. */
 void seccomp_no_clone3(struct seccomp *p);
@@ -51,8 +53,9 @@ void seccomp_no_typing(struct seccomp *p);
 /* socket(): streams and datagrams of the internet. Unix sockets get `unix_answer`, 0: any type is
  * allowed. All other families get EAFNOSUPPORT; libc looks names up without netlink. */
 void seccomp_sockets(struct seccomp *p, int unix_answer);
-/* socketpair(): Unix only. */
-void seccomp_socketpairs(struct seccomp *p);
+/* socketpair(): Unix only. One of datagrams can be sent from to any path; a stream cannot be
+ * connected again. */
+void seccomp_socketpairs(struct seccomp *p, bool with_datagrams);
 /* What no confined program gets: other processes' memory, the kernel's rarely tested or
  * far-reaching parts, the machine. */
 void seccomp_no_kernel(struct seccomp *p);

@@ -2,9 +2,10 @@
 #include "base/util.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
-static NORETURN void out_of_memory(void)
+void memory_exhausted(void)
 {
         static const char text[] = "berth: out of memory\n";
 
@@ -12,29 +13,68 @@ static NORETURN void out_of_memory(void)
         abort();
 }
 
+/* What is held for the first allocation that fails. */
+static _Atomic(void *) spare;
+static atomic_bool spare_is_used;
+
+void memory_reserve(size_t size)
+{
+        void *block = size ? malloc(size) : NULL;
+
+        free(atomic_exchange(&spare, block));
+        atomic_store(&spare_is_used, size > 0 && !block);
+}
+
+bool memory_is_short(void)
+{
+        return atomic_load(&spare_is_used);
+}
+
+/* True: the block was there, so trying again may help. */
+static bool use_spare(void)
+{
+        void *block = atomic_exchange(&spare, NULL);
+
+        if (!block)
+                return false;
+        atomic_store(&spare_is_used, true);
+        free(block);
+        return true;
+}
+
 void *xcalloc(size_t n, size_t size)
 {
-        void *p = calloc(n, size);
+        void *p;
 
+        do
+                p = calloc(n, size);
+        while (!p && use_spare());
         if (!p)
-                out_of_memory();
+                memory_exhausted();
         return p;
 }
 
 void *xrealloc(void *p, size_t size)
 {
-        p = realloc(p, size);
-        if (!p)
-                out_of_memory();
-        return p;
+        void *grown;
+
+        do
+                grown = realloc(p, size);
+        while (!grown && use_spare());
+        if (!grown)
+                memory_exhausted();
+        return grown;
 }
 
 void *xaligned(size_t align, size_t size)
 {
-        void *p = aligned_alloc(align, (size + align - 1) / align * align);
+        void *p;
 
+        do
+                p = aligned_alloc(align, (size + align - 1) / align * align);
+        while (!p && use_spare());
         if (!p)
-                out_of_memory();
+                memory_exhausted();
         return memset(p, 0, size);
 }
 
@@ -90,6 +130,6 @@ char *xasprintf(const char *fmt, ...)
         n = vasprintf(&s, fmt, ap);
         va_end(ap);
         if (n < 0)
-                out_of_memory();
+                memory_exhausted();
         return s;
 }

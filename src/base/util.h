@@ -74,7 +74,15 @@ static inline int hex_digit(char c)
         return -1;
 }
 
-/* Allocate or abort; see the note on memory above. */
+/* The block that the first failed allocation of the process gets, so that what is under way can
+ * end: hold one of that size, 0 for none. */
+void memory_reserve(size_t size);
+/* It is in use. */
+bool memory_is_short(void);
+
+/* Says "out of memory" and aborts; see the note on memory above. */
+NORETURN void memory_exhausted(void);
+/* Allocate or abort in that way. */
 RETURNS_NONNULL void *xcalloc(size_t n, size_t size);
 RETURNS_NONNULL void *xrealloc(void *p, size_t size);
 RETURNS_NONNULL void *xaligned(size_t align, size_t size); /* of a power of two */

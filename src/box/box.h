@@ -327,7 +327,7 @@ void spool_poll(struct box *b, struct exec *e, int stream);
 void spool_stored(struct box *b, struct exec *e, int stream, uint64_t stored);
 void spool_write_exit(struct box *b, struct exec *e);
 void spool_sync_turn(struct box *b, struct exec *e, int64_t *nearest);
-void spool_adopt(struct box *b);
+int spool_adopt(struct box *b, struct err *err);
 void spool_remove_all(struct box *b);
 
 /* box_stdin.c */

@@ -39,7 +39,8 @@ static void adopt_stream(struct stream *s)
         s->punched = s->stored;
 }
 
-static bool read_exit(struct box *b, struct exec *e)
+/* 1, 0 when there is no record, or an error when that cannot be known now. */
+static int read_exit(struct box *b, struct exec *e, struct err *err)
 {
         uint8_t record[BOX_EXIT_RECORD + 1];
         char path[64];
@@ -48,23 +49,28 @@ static bool read_exit(struct box *b, struct exec *e)
         snprintf(path, sizeof(path), "%s/exit", e->name);
         CLEAN(cleanup_fd) int fd = openat(b->spool_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
-        if (fd < 0)
-                return false;
-        n = read(fd, record, sizeof(record));
+        if (fd < 0 && errno == ENOENT)
+                return 0;
+        n = fd < 0 ? -1 : read(fd, record, sizeof(record));
+        if (n < 0)
+                return err_sys(err, ERR_IO, errno, "read an exit record");
         return n > 0 && frame_exit_record_parse(record, (size_t)n, &e->exit, NULL) == 0;
 }
 
-static void adopt(struct box *b, const char *name, const uint8_t id[FRAME_UUID])
+static int adopt(struct box *b, const char *name, const uint8_t id[FRAME_UUID], struct err *err)
 {
         struct exec *e = exec_new(b, id);
         char target[8];
+        int r;
 
         if (!e)
-                return;
+                return 0;
         e->state = EXEC_ENDED;
         if (readlinkat(b->spool_fd, name, target, sizeof(target)) > 0)
                 e->flags |= BOX_START_SHARED;
         if (!spool_reopen(b, e)) {
+                if (errno != ENOENT)
+                        return err_sys(err, ERR_IO, errno, "open the output of an execution");
                 e->exit.flags = BOX_EXIT_INCOMPLETE;
         } else {
                 adopt_stream(&e->out[0]);
@@ -72,8 +78,9 @@ static void adopt(struct box *b, const char *name, const uint8_t id[FRAME_UUID])
                 e->started_ms = birth_ms(e->out[0].file);
         }
         spool_close(e);
-        if (read_exit(b, e))
-                return;
+        r = read_exit(b, e, err);
+        if (r != 0)
+                return MIN(r, 0);
         e->exit = (struct box_exit){
                 .code = -1,
                 .flags = BOX_EXIT_INCOMPLETE,
@@ -82,34 +89,44 @@ static void adopt(struct box *b, const char *name, const uint8_t id[FRAME_UUID])
                 .stderr_len = e->out[1].written,
         };
         e->adopted = true;
+        return 0;
 }
 
-void spool_adopt(struct box *b)
+/* A box that does not know an execution says to the host that it was never started: what cannot be
+ * read now keeps the box from starting. */
+int spool_adopt(struct box *b, struct err *err)
 {
         int fd = openat(b->spool_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
         struct dirent *entry;
         bool any = false;
+        int r = 0;
 
-        if (!dir)
-                return;
-        while ((entry = readdir(dir))) {
+        if (!dir) {
+                r = err_sys(err, ERR_IO, errno, "read the spool");
+                cleanup_fd(&fd);
+                return r;
+        }
+        while (r >= 0 && (entry = readdir(dir))) {
                 uint8_t id[FRAME_UUID];
 
                 if (frame_uuid_bytes(entry->d_name, id))
-                        adopt(b, entry->d_name, id);
+                        r = adopt(b, entry->d_name, id, err);
         }
         closedir(dir);
+        if (r < 0)
+                return r;
         for (int i = 0; i < b->n_execs; i++)
                 any = any || b->execs[i].adopted;
         if (!any)
-                return;
+                return 0;
         tree_kill_adopted(b);
         for (int i = 0; i < b->n_execs; i++) {
                 if (b->execs[i].adopted)
                         spool_write_exit(b, &b->execs[i]);
                 b->execs[i].adopted = false;
         }
+        return 0;
 }
 
 void spool_remove_all(struct box *b)
@@ -123,6 +140,7 @@ void spool_remove_all(struct box *b)
         (void)unlinkat(b->dir_fd, "box.sock", 0);
         (void)unlinkat(b->dir_fd, "pid", 0);
         (void)unlinkat(b->dir_fd, "cgroup", 0);
+        (void)unlinkat(b->dir_fd, "node", 0);
         (void)unlinkat(b->dir_fd, "box.lock", 0);
         (void)rmdir(b->dir);
 }

@@ -233,8 +233,9 @@ static int set_up(struct box *b, struct err *err)
         if (r < 0)
                 return r;
         tree_init(b);
-        spool_adopt(b);
-        r = setup_pid_file(b, b->pid, err);
+        r = spool_adopt(b, err);
+        if (r >= 0)
+                r = setup_pid_file(b, b->pid, err);
         if (r >= 0)
                 r = setup_socket(b, err);
         return r < 0 ? r : setup_listen(b, err);

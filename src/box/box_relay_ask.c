@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -18,6 +19,7 @@
 #define WORK_MS      20000
 #define LAUNCH_TRIES 5
 #define WORD_FD      3
+#define NODE_NOTE    "node"
 
 /* In the process of its own */
 
@@ -69,13 +71,32 @@ static void spawn_box(const char *dir, const char *id, struct buf *word)
                 ;
 }
 
-static int ensure(const char *dir, const char *id, struct err *err)
+/* Who wants the box, said before there is one: whoever finds it later can tell whose it is. */
+static int note_node(const char *dir, const char *node, struct err *err)
+{
+        CLEAN(cleanup_free) char *path = xasprintf("%s/" NODE_NOTE, dir);
+        enum life life;
+
+        if (mkdir(dir, 0700) < 0 && errno != EEXIST)
+                return err_sys(err, ERR_PROVIDER, errno, "make %s", dir);
+        life = file_life_at(AT_FDCWD, path);
+        if (life == LIFE_UNKNOWN)
+                return err_sys(err, ERR_BUSY, errno, "look at %s", path);
+        return life == LIFE_YES ? 0 : file_write_at(AT_FDCWD, path, node, strlen(node), 0600, err);
+}
+
+static int ensure(const char *dir, const char *id, const char *node, struct err *err)
 {
         CLEAN(buf_done) struct buf word = { .max = 4096 };
+        int noted = node ? note_node(dir, node, err) : 0;
 
+        if (noted < 0)
+                return noted;
         for (int i = 0; i < LAUNCH_TRIES; i++) {
-                if (box_is_alive(dir))
-                        return 0;
+                int r = box_check_alive(dir, err);
+
+                if (r != 0)
+                        return MIN(r, 0);
                 buf_clear(&word);
                 spawn_box(dir, id, &word);
                 if (str_starts(buf_str(&word), "ready "))
@@ -111,13 +132,16 @@ static int bury_named(const char *dir, const char *id, const struct relay_frame 
 static void work(const struct relay *r, const struct relay_frame *f)
 {
         CLEAN(err_done) struct err err = { 0 };
-        char dir[4200], id[UUID_LEN + 1];
+        char dir[4200], id[UUID_LEN + 1], node[UUID_LEN + 1] = "";
         int code;
 
         (void)alarm(2 * WORK_MS / 1000);
         relay_box_dir(r, f->box, dir, sizeof(dir));
         frame_uuid_text(f->box, id);
-        code = f->want == RELAY_BURY ? bury_named(dir, id, f, &err) : ensure(dir, id, &err);
+        if (f->want == RELAY_ENSURE && f->n_execs > 0)
+                frame_uuid_text(f->execs, node);
+        code = f->want == RELAY_BURY ? bury_named(dir, id, f, &err)
+                                     : ensure(dir, id, *node ? node : NULL, &err);
         /* A word that ends well is "ok": a process that was killed says nothing. */
         (void)!write(WORD_FD, code < 0 ? err.msg : "ok", code < 0 ? strlen(err.msg) : 2);
 }
@@ -181,14 +205,76 @@ void relay_child_event(struct relay *r, struct relay_child *k)
         k->used = false;
 }
 
+static int compare_ids(const void *a, const void *b)
+{
+        return memcmp(a, b, FRAME_UUID);
+}
+
+/* The boxes of the host, by their ids and from one on, so that any number of them can be told. */
+static void list(struct relay *r, const struct relay_frame *f)
+{
+        CLEAN(cleanup_free) char *path = xasprintf("%s/boxes", r->base);
+        CLEAN(cleanup_free) uint8_t(*ids)[FRAME_UUID] = NULL;
+        CLEAN(buf_done) struct buf text = { .max = RELAY_LIST_MAX * (2 * UUID_LEN + 2) + 1 };
+        DIR *dir = opendir(path);
+        struct dirent *entry;
+        size_t n = 0, room = 0;
+
+        while (dir && (errno = 0, entry = readdir(dir))) {
+                uint8_t id[FRAME_UUID];
+
+                if (!frame_uuid_bytes(entry->d_name, id) || memcmp(id, f->box, FRAME_UUID) <= 0)
+                        continue;
+                if (n == room) {
+                        room = room ? 2 * room : 64;
+                        ids = xrealloc(ids, room * sizeof(*ids));
+                }
+                memcpy(ids[n++], id, FRAME_UUID);
+        }
+        if (!dir || errno) {
+                relay_answer(r, f->channel, RELAY_BUSY, 0, strerror(errno));
+                if (dir)
+                        closedir(dir);
+                return;
+        }
+        closedir(dir);
+        if (n > 0)
+                qsort(ids, n, sizeof(*ids), compare_ids);
+        for (size_t i = 0; i < MIN(n, (size_t)RELAY_LIST_MAX); i++) {
+                CLEAN(buf_done) struct buf node = { .max = 64 };
+                char id[UUID_LEN + 1];
+                uint8_t checked[FRAME_UUID];
+
+                frame_uuid_text(ids[i], id);
+                {
+                        CLEAN(cleanup_free) char *note = xasprintf("%s/%s/" NODE_NOTE, path, id);
+
+                        (void)file_read_at(AT_FDCWD, note, UUID_LEN, &node, NULL);
+                }
+                buf_appendf(&text, "%s %s\n", id,
+                            frame_uuid_bytes(buf_str(&node), checked) ? buf_str(&node) : "-");
+        }
+        relay_answer(r, f->channel, RELAY_OK, n > RELAY_LIST_MAX, buf_str(&text));
+}
+
 void relay_ask(struct relay *r, const struct relay_frame *f)
 {
+        CLEAN(err_done) struct err err = { 0 };
         char dir[4200];
+        int alive;
 
+        if (f->want == RELAY_LIST) {
+                list(r, f);
+                return;
+        }
         relay_box_dir(r, f->box, dir, sizeof(dir));
-        if (f->want == RELAY_ALIVE || (f->want == RELAY_ENSURE && box_is_alive(dir)))
-                relay_answer(r, f->channel, RELAY_OK, f->want == RELAY_ALIVE && box_is_alive(dir),
-                             "");
+        alive = f->want == RELAY_BURY ? 0 : box_check_alive(dir, &err);
+        if (alive < 0)
+                relay_answer(r, f->channel, RELAY_BUSY, 0, err.msg);
+        else if (f->want == RELAY_ALIVE)
+                relay_answer(r, f->channel, RELAY_OK, (uint8_t)alive, "");
+        else if (alive)
+                relay_answer(r, f->channel, RELAY_OK, 0, "");
         else
                 begin(r, f);
 }
@@ -204,11 +290,11 @@ int ask_main(const char *base, const char *want, const char *id, const char *con
         if (relay_make_dirs(base) < 0)
                 code = err_sys(&err, ERR_PROVIDER, errno, "%s", base);
         else if (streq(want, "ensure"))
-                code = ensure(dir, id, &err);
+                code = ensure(dir, id, NULL, &err);
         else if (streq(want, "bury"))
                 code = bury(dir, id, execs, &err);
         else if (streq(want, "alive"))
-                code = box_is_alive(dir);
+                code = box_check_alive(dir, &err);
         else
                 return 2;
         printf(ASK_WORD "%s\n", code < 0 ? err.msg : code > 0 ? "yes" : "no");

@@ -83,7 +83,7 @@ static void build(struct seccomp *p, const struct sandbox *s)
         if (spec->nested_sandbox)
                 put_route_socket(p);
         seccomp_sockets(p, 0);
-        seccomp_socketpairs(p);
+        seccomp_socketpairs(p, true);
         seccomp_no_kernel(p);
         seccomp_allow(p);
 }

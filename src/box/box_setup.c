@@ -122,6 +122,8 @@ int setup_pid_file(struct box *b, pid_t pid, struct err *err)
 
                 if (fd >= 0)
                         (void)!read(fd, stat, sizeof(stat) - 1);
+                else if (errno != ENOENT) /* without its start nobody could tell it from another */
+                        return err_sys(err, ERR_IO, errno, "read %s", path);
         }
         at = strrchr(stat, ')');
         if (at)

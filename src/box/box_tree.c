@@ -49,11 +49,14 @@ static ssize_t read_proc(struct box *b, const char *path, char *buffer, size_t s
         CLEAN(cleanup_fd) int fd = openat(b->proc_fd, path, O_RDONLY | O_CLOEXEC);
         ssize_t n = fd >= 0 ? read(fd, buffer, size - 1) : -1;
 
+        if (n == 0)
+                errno = ESRCH;
         buffer[n > 0 ? n : 0] = '\0';
         return n;
 }
 
-/* "pid (name) state ppid pgrp sid ..."; the name may contain anything, so look from its end. */
+/* "pid (name) state ppid pgrp sid ..."; the name may contain anything, so look from its end. False:
+ * errno says whether it is gone. */
 static bool read_stat(struct box *b, pid_t pid, struct proc *ret)
 {
         char path[32], text[1024];
@@ -223,23 +226,32 @@ static struct proc *find_proc(struct box *b, pid_t pid)
         return NULL;
 }
 
-/* /proc lists processes by ascending pid, which find_proc() relies on. */
-static void read_all(struct box *b)
+/* /proc lists processes by ascending pid, which find_proc() relies on. False when not all could be
+ * looked at; those of others may be hidden from us. */
+static bool read_all(struct box *b)
 {
         int fd = openat(b->proc_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
         struct dirent *entry;
 
+        bool complete = dir;
+
         b->n_procs = 0;
         while (dir && b->n_procs < BOX_MAX_PROCS && (entry = readdir(dir))) {
                 struct proc *p = &b->procs[b->n_procs];
 
-                if (isdigit((unsigned char)entry->d_name[0]) &&
-                    read_stat(b, (pid_t)strtol(entry->d_name, NULL, 10), p) && !is_dead(p))
-                        b->n_procs++;
+                if (!isdigit((unsigned char)entry->d_name[0]))
+                        continue;
+                if (read_stat(b, (pid_t)strtol(entry->d_name, NULL, 10), p))
+                        b->n_procs += !is_dead(p);
+                else if (life_by_errno(errno) == LIFE_UNKNOWN && errno != EACCES && errno != EPERM)
+                        complete = false;
         }
         if (dir)
                 closedir(dir);
+        else
+                cleanup_fd(&fd);
+        return complete;
 }
 
 /* Fill in the owners, parents before children; how many are the target's. */
@@ -285,16 +297,16 @@ static void signal_proc(struct box *b, const struct proc *p, int signal)
                 (void)kill(p->pid, signal);
 }
 
+/* How many there are; one more when not all could be looked at, for that is not the end. */
 static size_t pass(struct box *b, const struct target *t, int signal)
 {
-        size_t mine;
+        bool complete = read_all(b);
+        size_t mine = assign_owners(b, t);
 
-        read_all(b);
-        mine = assign_owners(b, t);
         for (size_t i = 0; i < b->n_procs && mine > 0 && signal; i++)
                 if (b->procs[i].owner == MINE)
                         signal_proc(b, &b->procs[i], signal);
-        return mine;
+        return mine + !complete;
 }
 
 /* Stop until nothing new appears, then kill; how many there were. */

@@ -12,13 +12,13 @@
 #include <linux/openat2.h>
 #include <sched.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include "base/fd.h"
 #include "base/mount.h"
 #include "box/box_sandbox.h"
+#include "box/launch.h"
 
 #define MAX_MOUNTINFO ((size_t)4 << 20)
 #define SAFE          (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
@@ -32,16 +32,6 @@ struct showing {
         int lower, store, mount;
 };
 
-/* The namespaces of the PID 1 in DIR. While the lock is held the number in the file is its own; it
- * is looked at once more when the descriptors are there. */
-static bool is_locked(const char *dir)
-{
-        CLEAN(cleanup_free) char *path = xasprintf("%s/box.lock", dir);
-        CLEAN(cleanup_fd) int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-
-        return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
-}
-
 static int open_namespace(int pid, const char *name)
 {
         char path[64];
@@ -50,21 +40,28 @@ static int open_namespace(int pid, const char *name)
         return open(path, O_RDONLY | O_CLOEXEC);
 }
 
+/* The namespaces of the PID 1 in DIR. While the lock is held the number in the file is its own; it
+ * is looked at once more when the descriptors are there. */
 static int find_sandbox(struct showing *w, struct err *err)
 {
         CLEAN(cleanup_free) char *path = xasprintf("%s/pid", w->args->dir);
-        CLEAN(cleanup_fd) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-        char text[64] = "";
-        int pid;
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+        int pid, r = file_read_at(AT_FDCWD, path, 256, &text, err);
 
-        if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0 || sscanf(text, "%d", &pid) != 1 ||
-            pid <= 1 || !is_locked(w->args->dir))
+        if (r >= 0 && (sscanf(buf_str(&text), "%d", &pid) != 1 || pid <= 1))
+                r = ERR_NOT_FOUND;
+        if (r >= 0)
+                r = box_check_alive(w->args->dir, err);
+        if (r == 0 || r == ERR_NOT_FOUND)
                 return err_set(err, ERR_NOT_FOUND, "no sandbox runs there");
+        if (r < 0)
+                return r;
         w->user_ns = open_namespace(pid, "user");
         w->mount_ns = open_namespace(pid, "mnt");
         if (w->user_ns < 0 || w->mount_ns < 0)
                 return err_sys(err, ERR_PROVIDER, errno, "reach the sandbox");
-        return is_locked(w->args->dir) ? 0 : err_set(err, ERR_NOT_FOUND, "the sandbox has ended");
+        r = box_check_alive(w->args->dir, err);
+        return r == 0 ? err_set(err, ERR_NOT_FOUND, "the sandbox has ended") : MIN(r, 0);
 }
 
 /* Outside */

@@ -27,13 +27,15 @@
 int box_connect(const char *dir, int *ret_fd, struct err *err)
 {
         CLEAN(cleanup_fd) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        CLEAN(cleanup_fd) int at = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        CLEAN(cleanup_fd) int at = -1;
         struct sockaddr_un address = { .sun_family = AF_UNIX };
 
         if (fd < 0)
                 return err_sys(err, ERR_BUSY, errno, "socket");
+        at = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (at < 0)
-                return err_sys(err, ERR_NOT_FOUND, errno, "open %s", dir);
+                return err_sys(err, life_by_errno(errno) == LIFE_NO ? ERR_NOT_FOUND : ERR_BUSY,
+                               errno, "open %s", dir);
         /* The directory's path may be too long for a socket address; a descriptor's is not. */
         snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/box.sock", at);
         if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
@@ -44,12 +46,26 @@ int box_connect(const char *dir, int *ret_fd, struct err *err)
         return 0;
 }
 
-bool box_is_alive(const char *dir)
+enum life box_is_alive(const char *dir)
 {
         CLEAN(cleanup_fd) int at = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
         CLEAN(cleanup_fd) int fd = at < 0 ? -1 : openat(at, "box.lock", O_RDONLY | O_CLOEXEC);
 
-        return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+        if (fd < 0)
+                return life_by_errno(errno);
+        if (flock(fd, LOCK_SH | LOCK_NB) == 0)
+                return LIFE_NO;
+        return errno == EWOULDBLOCK ? LIFE_YES : LIFE_UNKNOWN;
+}
+
+int box_check_alive(const char *dir, struct err *err)
+{
+        enum life life = box_is_alive(dir);
+
+        if (life == LIFE_UNKNOWN)
+                return err_sys(err, ERR_BUSY, errno, "cannot tell whether a supervisor lives in %s",
+                               dir);
+        return life == LIFE_YES;
 }
 
 /* Burying */
@@ -67,52 +83,86 @@ static int peer_pid(const char *dir, pid_t *ret)
         return 0;
 }
 
-/* The process that the `pid` file names, if it is still that one; -1 when it is gone. */
-static int open_noted(const char *dir)
-{
-        CLEAN(cleanup_free) char *note = xasprintf("%s/pid", dir);
-        CLEAN(buf_done) struct buf text = BUF_INIT;
-        CLEAN(cleanup_fd) int fd = -1;
-        unsigned long long start;
-        char path[32];
-        int pid;
-
-        if (file_read_at(AT_FDCWD, note, 256, &text, NULL) < 0 ||
-            sscanf(buf_str(&text), "%d %*s %llu", &pid, &start) != 2 || pid <= 1 || start == 0)
-                return -1;
-        fd = (int)syscall(SYS_pidfd_open, pid, 0);
-        snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-        if (fd < 0 || launch_start_time(path) != start)
-                return -1;
-        return take_fd(&fd);
-}
-
-unsigned long long launch_start_time(const char *stat_path)
+enum life launch_process_life(pid_t pid, unsigned long long start)
 {
         CLEAN(buf_done) struct buf text = BUF_INIT;
-        unsigned long long start = 0;
+        unsigned long long now = 0;
         const char *at;
+        char path[32];
 
-        if (file_read_at(AT_FDCWD, stat_path, 4096, &text, NULL) < 0)
-                return 0;
+        snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+        if (file_read_at(AT_FDCWD, path, 4096, &text, NULL) < 0)
+                return life_by_errno(errno);
         at = strrchr(buf_str(&text), ')');
         if (!at || sscanf(at + 1,
                           " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
                           "%*d %*d %llu",
-                          &start) != 1)
+                          &now) != 1) {
+                errno = EPROTO;
+                return LIFE_UNKNOWN;
+        }
+        return now == start ? LIFE_YES : LIFE_NO;
+}
+
+int launch_noted_process(const char *dir, pid_t *ret_pid, struct err *err)
+{
+        CLEAN(cleanup_free) char *note = xasprintf("%s/pid", dir);
+        CLEAN(buf_done) struct buf text = BUF_INIT;
+        unsigned long long start;
+        int pid, r;
+
+        r = file_read_at(AT_FDCWD, note, 256, &text, err);
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
                 return 0;
-        return start;
+        }
+        if (r < 0)
+                return r;
+        if (sscanf(buf_str(&text), "%d %*s %llu", &pid, &start) != 2 || pid <= 1 || start == 0)
+                return 0;
+        switch (launch_process_life(pid, start)) {
+        case LIFE_NO:
+                return 0;
+        case LIFE_YES:
+                *ret_pid = pid;
+                return 1;
+        default:
+                return err_sys(err, ERR_BUSY, errno, "cannot tell whether process %d lives", pid);
+        }
+}
+
+/* A descriptor of the process that the `pid` file names; -1 when it is gone. The descriptor comes
+ * before the look at what it is, so that it stays true. */
+static int open_noted(const char *dir, int *ret_fd, struct err *err)
+{
+        CLEAN(cleanup_fd) int fd = -1;
+        pid_t pid, again;
+        int r = launch_noted_process(dir, &pid, err);
+
+        *ret_fd = -1;
+        if (r <= 0)
+                return r;
+        fd = (int)syscall(SYS_pidfd_open, pid, 0);
+        /* A kernel without them: the box's socket names it as well. */
+        if (fd < 0 && (errno == ESRCH || errno == ENOSYS || errno == EPERM))
+                return 0;
+        if (fd < 0)
+                return err_sys(err, ERR_BUSY, errno, "open process %d", (int)pid);
+        r = launch_noted_process(dir, &again, err);
+        if (r > 0 && again == pid)
+                *ret_fd = take_fd(&fd);
+        return MIN(r, 0);
 }
 
 /* The box itself. Its end is more than its lock: PID 1 of a sandbox lets go of that before the last
  * of its processes has died, and is itself dead only after it. */
 static int kill_noted(struct op *op, const char *dir, struct err *err)
 {
-        CLEAN(cleanup_fd) int fd = open_noted(dir);
-        int r;
+        CLEAN(cleanup_fd) int fd = -1;
+        int r = open_noted(dir, &fd, err);
 
-        if (fd < 0)
-                return 0;
+        if (r < 0 || fd < 0)
+                return r;
         (void)syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
         r = op_wait_fd(op, fd, POLLIN, BURY_TIMEOUT_MS, err);
         if (r == 0)
@@ -126,7 +176,7 @@ static int kill_box(struct op *op, const char *dir, struct err *err)
         int64_t until = clock_mono_ms() + BURY_TIMEOUT_MS;
         int r;
 
-        while (box_is_alive(dir)) {
+        while ((r = box_check_alive(dir, err)) > 0) {
                 pid_t pid;
 
                 r = kill_noted(op, dir, err);
@@ -136,15 +186,21 @@ static int kill_box(struct op *op, const char *dir, struct err *err)
                         (void)kill(pid, SIGKILL);
                 if (clock_mono_ms() > until)
                         return err_set(err, ERR_TIMEOUT, "the supervisor in %s does not die", dir);
-                r = box_is_alive(dir) ? op_wait_fd(op, -1, 0, 5, err) : 0;
+                r = box_is_alive(dir) == LIFE_YES ? op_wait_fd(op, -1, 0, 5, err) : 0;
                 if (r < 0)
                         return r;
         }
-        return kill_noted(op, dir, err);
+        return r < 0 ? r : kill_noted(op, dir, err);
 }
 
-/* Version 1 has no such file: one by one. */
-static void kill_members(const char *path)
+/* A cgroup that is removed while its files are open answers with this. */
+static bool is_gone(int errno_value)
+{
+        return errno_value == ENODEV || life_by_errno(errno_value) == LIFE_NO;
+}
+
+/* Version 1 has no cgroup.kill: one by one. */
+static int kill_members(const char *path, struct err *err)
 {
         CLEAN(cleanup_free) char *name = xasprintf("%s/cgroup.procs", path);
         CLEAN(buf_done) struct buf text = BUF_INIT;
@@ -152,103 +208,126 @@ static void kill_members(const char *path)
         char *end;
 
         if (file_read_at(AT_FDCWD, name, (size_t)1 << 20, &text, NULL) < 0)
-                return;
+                return is_gone(errno) ? 0 : err_sys(err, ERR_BUSY, errno, "read %s", name);
         for (at = buf_str(&text);; at = end) {
                 long pid = strtol(at, &end, 10);
 
                 if (end == at)
-                        return;
+                        return 0;
                 if (pid > 1)
                         (void)kill((pid_t)pid, SIGKILL);
         }
 }
 
 /* Kill everything in a cgroup of the box and in those inside it, and remove them. */
-static void kill_cgroups_beneath(const char *path, int depth, bool inside)
+static int kill_cgroups_beneath(const char *path, int depth, struct err *err)
 {
         char child[4096];
         struct dirent *entry;
         DIR *dir;
+        int r = 0;
 
-        if (inside) {
-                snprintf(child, sizeof(child), "%s/cgroup.kill", path);
-                {
-                        CLEAN(cleanup_fd) int fd = open(child, O_WRONLY | O_CLOEXEC);
+        snprintf(child, sizeof(child), "%s/cgroup.kill", path);
+        {
+                CLEAN(cleanup_fd) int fd = open(child, O_WRONLY | O_CLOEXEC);
 
-                        if (fd < 0 || write(fd, "1", 1) != 1)
-                                kill_members(path);
-                }
+                if (fd < 0 || write(fd, "1", 1) != 1)
+                        r = kill_members(path, err);
         }
-        dir = depth > 0 ? opendir(path) : NULL;
-        while (dir && (entry = readdir(dir))) {
+        dir = r >= 0 && depth > 0 ? opendir(path) : NULL;
+        if (r >= 0 && depth > 0 && !dir && !is_gone(errno))
+                r = err_sys(err, ERR_BUSY, errno, "read %s", path);
+        while (dir && r >= 0 && (entry = readdir(dir))) {
                 if (entry->d_type != DT_DIR || entry->d_name[0] == '.')
                         continue;
                 snprintf(child, sizeof(child), "%s/%s", path, entry->d_name);
-                kill_cgroups_beneath(child, depth - 1, true);
+                r = kill_cgroups_beneath(child, depth - 1, err);
         }
         if (dir)
                 closedir(dir);
-        if (inside)
-                (void)rmdir(path);
+        (void)rmdir(path);
+        return r;
 }
 
-/* Our own cgroup2 directory, where boxes make theirs. */
-static bool own_cgroup(char *out, size_t size)
+/* Our own cgroup2 directory, where boxes make theirs. 1, 0 when we have none, or an error. */
+static int own_cgroup(char *out, size_t size, struct err *err)
 {
         static const char *const mounts[] = { "/sys/fs/cgroup", "/sys/fs/cgroup/unified" };
         CLEAN(buf_done) struct buf text = BUF_INIT;
         const char *line;
+        int r = file_read_at(AT_FDCWD, "/proc/self/cgroup", 65536, &text, err);
 
-        if (file_read_at(AT_FDCWD, "/proc/self/cgroup", 65536, &text, NULL) < 0)
-                return false;
+        if (r == ERR_NOT_FOUND)
+                err_clear(err);
+        if (r < 0)
+                return r == ERR_NOT_FOUND ? 0 : r;
         line = strstr(buf_str(&text), "0::/");
         if (!line)
-                return false;
+                return 0;
         line += 3;
         for (size_t i = 0; i < ARRAY_LEN(mounts); i++) {
                 int n = (int)strcspn(line, "\n");
 
                 snprintf(out, size, "%s/cgroup.procs", mounts[i]);
-                if (access(out, F_OK) < 0)
+                switch (file_life_at(AT_FDCWD, out)) {
+                case LIFE_NO:
                         continue;
-                snprintf(out, size, "%s%.*s", mounts[i], n == 1 ? 0 : n, line);
-                return true;
+                case LIFE_UNKNOWN:
+                        return err_sys(err, ERR_BUSY, errno, "look at %s", out);
+                default:
+                        snprintf(out, size, "%s%.*s", mounts[i], n == 1 ? 0 : n, line);
+                        return 1;
+                }
         }
-        return false;
+        return 0;
 }
 
-static void kill_cgroup(const char *path)
+static int kill_cgroup(const char *path, struct err *err)
 {
         /* Twice: what was killed the first time leaves empty directories to remove. */
-        for (int i = 0; i < 50 && access(path, F_OK) == 0; i++) {
-                kill_cgroups_beneath(path, 4, true);
-                if (access(path, F_OK) == 0)
+        for (int i = 0; i < 50; i++) {
+                enum life life = file_life_at(AT_FDCWD, path);
+                int r = 0;
+
+                if (life == LIFE_UNKNOWN)
+                        return err_sys(err, ERR_BUSY, errno, "look at %s", path);
+                if (life == LIFE_YES)
+                        r = kill_cgroups_beneath(path, 4, err);
+                if (life == LIFE_NO || r < 0)
+                        return r;
+                if (file_life_at(AT_FDCWD, path) != LIFE_NO)
                         (void)poll(NULL, 0, 2);
         }
+        return 0;
 }
 
 /* Where the box made its cgroups: its own word, one path in a line, else where it would make one
  * now.
  */
-static void kill_box_cgroups(const char *dir, const char *id)
+static int kill_box_cgroups(const char *dir, const char *id, struct err *err)
 {
         CLEAN(cleanup_free) char *note = xasprintf("%s/cgroup", dir);
         CLEAN(cleanup_free) char *name = xasprintf("/berth-%s", id);
         CLEAN(buf_done) struct buf text = BUF_INIT;
         CLEAN(cleanup_free) char *here = NULL;
         char own[4096], *save = NULL;
+        int r = file_read_at(AT_FDCWD, note, (size_t)64 << 10, &text, err);
 
-        if (file_read_at(AT_FDCWD, note, (size_t)64 << 10, &text, NULL) >= 0 && text.len > 0) {
-                for (char *line = strtok_r(text.data, "\n", &save); line;
+        if (r < 0 && r != ERR_NOT_FOUND)
+                return r;
+        if (r >= 0 && text.len > 0) {
+                for (char *line = strtok_r(text.data, "\n", &save); line && r >= 0;
                      line = strtok_r(NULL, "\n", &save))
                         if (line[0] == '/' && strstr(line, name))
-                                kill_cgroup(line);
-                return;
+                                r = kill_cgroup(line, err);
+                return r;
         }
-        if (!own_cgroup(own, sizeof(own)))
-                return;
+        err_clear(err);
+        r = own_cgroup(own, sizeof(own), err);
+        if (r <= 0)
+                return r;
         here = xasprintf("%s%s", own, name);
-        kill_cgroup(here);
+        return kill_cgroup(here, err);
 }
 
 static bool carries_marker(const char *environ_text, size_t len, const char *const *ids)
@@ -265,14 +344,19 @@ static bool carries_marker(const char *environ_text, size_t len, const char *con
         return false;
 }
 
-/* One pass over all processes; how many were killed. */
-static int kill_marked(const char *const *ids)
+/* One pass over all processes: how many were killed. Those of other users cannot be read, and are
+ * not ours. */
+static int kill_marked(const char *const *ids, struct err *err)
 {
         struct dirent *entry;
         DIR *proc = opendir("/proc");
-        int killed = 0;
+        int killed = 0, r = 0;
 
-        while (proc && (entry = readdir(proc))) {
+        if (!proc)
+                return life_by_errno(errno) == LIFE_NO
+                               ? 0
+                               : err_sys(err, ERR_BUSY, errno, "look for what ran");
+        while (r >= 0 && (entry = readdir(proc))) {
                 CLEAN(buf_done) struct buf env = { .max = (size_t)4 << 20 };
                 char path[300];
                 pid_t pid = (pid_t)atoi(entry->d_name);
@@ -280,47 +364,61 @@ static int kill_marked(const char *const *ids)
                 if (pid <= 1)
                         continue;
                 snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
-                if (file_read_at(AT_FDCWD, path, (size_t)4 << 20, &env, NULL) < 0 ||
-                    !carries_marker(buf_str(&env), env.len, ids))
-                        continue;
-                if (kill(pid, SIGKILL) == 0)
+                r = file_read_at(AT_FDCWD, path, (size_t)4 << 20, &env, NULL);
+                if (r == ERR_IO && errno != EACCES && errno != EPERM && !is_gone(errno))
+                        r = err_sys(err, ERR_BUSY, errno, "look for what ran");
+                else
+                        r = 0;
+                if (r >= 0 && carries_marker(buf_str(&env), env.len, ids) &&
+                    kill(pid, SIGKILL) == 0)
                         killed++;
         }
-        if (proc)
-                closedir(proc);
-        return killed;
+        closedir(proc);
+        return r < 0 ? r : killed;
 }
 
-static void remove_tree(int dirfd, const char *name)
+/* 0, or the errno of the first thing that could not be removed. */
+static int remove_tree(int dirfd, const char *name)
 {
         int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
         DIR *dir = fd < 0 ? NULL : fdopendir(fd);
         struct dirent *entry;
+        int failed = 0;
 
         if (!dir) {
+                failed = errno;
                 if (fd >= 0)
                         close(fd);
-                (void)unlinkat(dirfd, name, 0);
-                return;
+                if (failed == ENOTDIR || failed == ELOOP)
+                        failed = unlinkat(dirfd, name, 0) < 0 ? errno : 0;
+                return failed == ENOENT ? 0 : failed;
         }
         while ((entry = readdir(dir)))
-                if (!streq(entry->d_name, ".") && !streq(entry->d_name, ".."))
-                        remove_tree(fd, entry->d_name);
+                if (!streq(entry->d_name, ".") && !streq(entry->d_name, "..")) {
+                        int one = remove_tree(fd, entry->d_name);
+
+                        failed = failed ? failed : one;
+                }
         closedir(dir);
-        (void)unlinkat(dirfd, name, AT_REMOVEDIR);
+        if (unlinkat(dirfd, name, AT_REMOVEDIR) < 0 && errno != ENOENT && !failed)
+                failed = errno;
+        return failed;
 }
 
 int box_bury(struct op *op, const char *dir, const char *id, const char *const *exec_ids,
              struct err *err)
 {
-        int r = kill_box(op, dir, err);
+        int failed, r = kill_box(op, dir, err);
 
+        if (r >= 0)
+                r = kill_box_cgroups(dir, id, err);
+        /* A fork may slip through one pass; two empty ones in a row it cannot. */
+        for (int i = 0, empty = 0; r >= 0 && *exec_ids && i < 100 && empty < 2; i++) {
+                r = kill_marked(exec_ids, err);
+                empty = r > 0 ? 0 : empty + 1;
+        }
         if (r < 0)
                 return r;
-        kill_box_cgroups(dir, id);
-        /* A fork may slip through one pass; two empty ones in a row it cannot. */
-        for (int i = 0, empty = 0; *exec_ids && i < 100 && empty < 2; i++)
-                empty = kill_marked(exec_ids) > 0 ? 0 : empty + 1;
-        remove_tree(AT_FDCWD, dir);
-        return 0;
+        failed = remove_tree(AT_FDCWD, dir);
+        return failed ? err_sys(err, ERR_IO, failed, "remove %s", dir) : 0;
 }

@@ -103,7 +103,7 @@ int box_launch(struct op *op, const char *program, const char *dir, const char *
                 r = launch_spawn(op, program, argv, -1, &line, err);
                 if (r < 0)
                         return err_wrap(err, r, "start the supervisor");
-                if (str_starts(buf_str(&line), "ready ") || box_is_alive(dir))
+                if (str_starts(buf_str(&line), "ready ") || box_is_alive(dir) == LIFE_YES)
                         return 0;
                 if (!strstr(buf_str(&line), "another box"))
                         break;

@@ -5,6 +5,7 @@
 #ifndef BERTH_BOX_LAUNCH_H
 #define BERTH_BOX_LAUNCH_H
 
+#include "base/life.h"
 #include "rt/op.h"
 
 /* Start a box in `dir` (made when missing) and wait until it is ready. One that runs there already
@@ -12,14 +13,19 @@
 int box_launch(struct op *op, const char *program, const char *dir, const char *id,
                struct err *err);
 
-/* Connect to the box in `dir`; ERR_NOT_FOUND when nobody listens there. Never waits. */
+/* Connect to the box in `dir`; ERR_NOT_FOUND when nobody listens there, another code when that
+ * cannot be known now. Never waits. */
 int box_connect(const char *dir, int *ret_fd, struct err *err);
 
-/* Whether a box lives there. */
-bool box_is_alive(const char *dir);
+/* Whether a box lives there. LIFE_NO is proved: there is no lock, or it is free. errno says what
+ * went wrong with LIFE_UNKNOWN. */
+enum life box_is_alive(const char *dir);
+/* As an error: 1, 0, or ERR_BUSY when it cannot be known now. */
+int box_check_alive(const char *dir, struct err *err);
 
 /* The box is dead, or must die: end it, whatever it ran (found by cgroup and by the marker variable
- * of the executions named), and remove its directory. Comes to the same end when called again. */
+ * of the executions named), and remove its directory. Comes to the same end when called again. An
+ * error: something of it may be left, also when that cannot be known now. */
 int box_bury(struct op *op, const char *dir, const char *id, const char *const *exec_ids,
              struct err *err);
 

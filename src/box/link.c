@@ -27,6 +27,7 @@ struct box_link {
         void *ctx;
         struct buf in, out;
         size_t out_sent;
+        uint64_t heard; /* bytes */
         enum peer_phase phase;
         unsigned pings;           /* that were not answered */
         uint32_t listed;          /* STATE frames of the list that is coming */
@@ -74,6 +75,11 @@ static void give_up(struct box_link *l, const char *why, bool is_breach)
         box_link_close(l);
 }
 
+void box_link_cut(struct box_link *l, const char *why)
+{
+        give_up(l, why, false);
+}
+
 static void watch(struct box_link *l)
 {
         int wanted = UV_READABLE | (l->out.len > l->out_sent ? UV_WRITABLE : 0);
@@ -115,6 +121,11 @@ static void flush(struct box_link *l)
 size_t box_link_pending(const struct box_link *l)
 {
         return l->out.len - l->out_sent;
+}
+
+uint64_t box_link_heard(const struct box_link *l)
+{
+        return l->heard;
 }
 
 /* Channels */
@@ -446,6 +457,7 @@ static void read_some(struct box_link *l)
                 return;
         }
         buf_grew(&l->in, (size_t)n);
+        l->heard += (uint64_t)n;
         r = take_frames(l, &err);
         if (r < 0 && !l->closed) {
                 if (r == ERR_INVALID)

@@ -73,6 +73,8 @@ int box_link_open(uv_loop_t *loop, int take_fd, const uint8_t node[FRAME_UUID], 
                   struct err *err);
 /* No callback follows. The memory goes when the loop has closed the handle. */
 void box_link_close(struct box_link *l);
+/* The same, and on_closed comes, before this returns: for a box that does not answer. */
+void box_link_cut(struct box_link *l, const char *why);
 
 void box_link_list(struct box_link *l);
 void box_link_ping(struct box_link *l, uint64_t token);
@@ -93,5 +95,7 @@ void box_link_tunnel(struct box_link *l, const struct tunnel_frame *f);
 
 /* Bytes that the kernel did not take yet. */
 size_t box_link_pending(const struct box_link *l);
+/* Bytes that have come from the box. */
+uint64_t box_link_heard(const struct box_link *l);
 
 #endif

@@ -18,7 +18,8 @@
 #define CHATTER_MAX ((size_t)64 << 10)
 #define OUT_FULL    ((size_t)512 << 10) /* bytes that wait for the carrier; no more are taken then */
 #define PING_MS     15000
-#define SILENCE_MS  45000 /* of a relay that was pinged */
+#define TEXT_MAX    ((size_t)255) /* of an answer that is not a list */
+#define SILENCE_MS  45000         /* of a relay that was pinged */
 
 struct stream {
         struct stream *next;
@@ -331,8 +332,8 @@ void mux_ask(struct mux *m, struct mux_question *take_question)
                 q->done(q, ERR_BUSY, "the host cannot be asked now");
                 return;
         }
-        for (; q->want == MUX_BURY && q->exec_ids && q->exec_ids[f.n_execs] &&
-               f.n_execs < RELAY_MAX_EXECS;
+        for (; (q->want == MUX_BURY || q->want == MUX_ENSURE) && q->exec_ids &&
+               q->exec_ids[f.n_execs] && f.n_execs < RELAY_MAX_EXECS;
              f.n_execs++) {
                 uint8_t id[FRAME_UUID] = { 0 };
 
@@ -352,8 +353,8 @@ static int got_answer(struct mux *m, const struct frame_header *h, struct frame_
                       struct err *err)
 {
         struct mux_question **at = &m->questions, *q;
+        CLEAN(cleanup_free) char *text = NULL;
         struct relay_frame f;
-        char text[256];
         int r = relay_frame_read(h, in, &f, err);
 
         if (r < 0)
@@ -365,9 +366,9 @@ static int got_answer(struct mux *m, const struct frame_header *h, struct frame_
                 return err_set(err, ERR_INVALID, "the relay answers what nobody asked");
         *at = q->next;
         m->n_questions--;
-        snprintf(text, sizeof(text), "%.*s", (int)MIN(f.text.len, sizeof(text) - 1), f.text.p);
+        text = xstrndup(f.text.p, MIN(f.text.len, q->want == MUX_LIST ? f.text.len : TEXT_MAX));
         if (f.code == RELAY_OK)
-                q->done(q, q->want == MUX_ALIVE ? f.value : 0, "");
+                q->done(q, q->want == MUX_ALIVE || q->want == MUX_LIST ? f.value : 0, text);
         else
                 q->done(q, f.code == RELAY_BUSY ? ERR_BUSY : ERR_PROVIDER, text);
         return 0;

@@ -49,13 +49,16 @@ enum mux_want {
         MUX_ENSURE = 1, /* it runs; started when it does not. Answer 0 */
         MUX_ALIVE = 2,  /* answer 1 or 0 */
         MUX_BURY = 3,   /* nothing of it is left, what it ran included. Answer 0 */
+        MUX_LIST = 4,   /* the boxes after box_id: lines of text, and 1 when there are more */
 };
 
 /* Owned by the caller until `done`, which comes from the loop and exactly once. */
 struct mux_question {
         enum mux_want want;
         char box_id[UUID_LEN + 1];
-        const char *const *exec_ids; /* MUX_BURY: what it ran, as far as known; NULL-terminated */
+        /* MUX_BURY: what it ran, as far as known. MUX_ENSURE: the node that wants it, or none.
+         * NULL-terminated. */
+        const char *const *exec_ids;
         /* 0 or more, or ERR_* with a text: ERR_BUSY when the carrier ended first. */
         void (*done)(struct mux_question *q, int code, const char *text);
         /* the mux's own */
@@ -71,5 +74,12 @@ int mux_ask_wait(struct op *op, struct mail *mail,
                  struct mux *(*find)(void *owner, const char *key), void *owner, const char *key,
                  enum mux_want want, const char *box_id, const char *const *exec_ids,
                  struct err *err);
+
+/* Operation: all boxes of the host, with the node that had each made, or NULL where that is not
+ * known. The relay's word. */
+typedef int (*mux_box_fn)(void *ctx, const char *box_id, const char *node);
+int mux_list_wait(struct op *op, struct mail *mail,
+                  struct mux *(*find)(void *owner, const char *key), void *owner, const char *key,
+                  mux_box_fn fn, void *ctx, struct err *err);
 
 #endif

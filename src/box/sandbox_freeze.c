@@ -21,31 +21,48 @@
 
 /* By cgroup */
 
-/* The box's own word: the first of its cgroups is the one of version 2, if it has one. */
-static int open_cgroup(const char *dir, const char *id)
+/* The box's own word: the first of its cgroups is the one of version 2, if it has one; -1 where it
+ * has none. */
+static int open_cgroup(const char *dir, const char *id, int *ret_fd, struct err *err)
 {
         CLEAN(cleanup_free) char *note = xasprintf("%s/cgroup", dir);
         CLEAN(cleanup_free) char *name = xasprintf("/berth-%s", id);
         CLEAN(buf_done) struct buf text = BUF_INIT;
         CLEAN(cleanup_fd) int fd = -1;
+        enum life life;
+        int r = file_read_at(AT_FDCWD, note, (size_t)64 << 10, &text, err);
 
-        if (file_read_at(AT_FDCWD, note, (size_t)64 << 10, &text, NULL) < 0 || !text.data)
-                return -1;
+        *ret_fd = -1;
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                return 0;
+        }
+        if (r < 0 || !text.data)
+                return r;
         text.data[strcspn(text.data, "\n")] = '\0';
         if (text.data[0] != '/' || !strstr(text.data, name))
-                return -1;
+                return 0;
         fd = open(text.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         /* Version 1 has no such file. */
-        return fd >= 0 && faccessat(fd, "cgroup.freeze", F_OK, 0) == 0 ? take_fd(&fd) : -1;
+        life = fd < 0 ? life_by_errno(errno) : file_life_at(fd, "cgroup.freeze");
+        if (life == LIFE_UNKNOWN)
+                return err_sys(err, ERR_BUSY, errno, "reach the cgroup of the sandbox");
+        if (life == LIFE_YES)
+                *ret_fd = take_fd(&fd);
+        return 0;
 }
 
-static bool is_frozen(int fd)
+/* 1, 0, or an error. */
+static int is_frozen(int fd, bool wanted, struct err *err)
 {
         CLEAN(buf_done) struct buf text = BUF_INIT;
 
-        /* One that is gone has nothing that runs. */
-        return file_read_at(fd, "cgroup.events", 4096, &text, NULL) < 0 ||
-               strstr(buf_str(&text), "frozen 1");
+        if (file_read_at(fd, "cgroup.events", 4096, &text, NULL) >= 0)
+                return strstr(buf_str(&text), "frozen 1") != NULL;
+        /* One that is gone has nothing that runs, and nothing that could be let run. */
+        return errno == ENODEV || life_by_errno(errno) == LIFE_NO
+                       ? wanted
+                       : err_sys(err, ERR_BUSY, errno, "read the state of a cgroup");
 }
 
 /* Freezing is asked for and takes effect soon. */
@@ -53,20 +70,20 @@ static int set_frozen(struct op *op, int fd, bool frozen, struct err *err)
 {
         CLEAN(cleanup_fd) int file = openat(fd, "cgroup.freeze", O_WRONLY | O_CLOEXEC);
         int64_t until = clock_mono_ms() + FREEZE_TIMEOUT_MS;
+        int r;
 
         if (file < 0 || write(file, frozen ? "1" : "0", 1) != 1)
                 return errno == ENOENT || errno == ENODEV
                                ? 0
                                : err_sys(err, ERR_PROVIDER, errno, "freeze a cgroup");
-        while (is_frozen(fd) != frozen) {
-                int r = op_wait_fd(op, -1, 0, 1, err);
-
+        while ((r = is_frozen(fd, frozen, err)) >= 0 && r != frozen) {
+                r = op_wait_fd(op, -1, 0, 1, err);
                 if (r < 0)
                         return r;
                 if (clock_mono_ms() > until)
                         return err_set(err, ERR_TIMEOUT, "the sandbox does not freeze");
         }
-        return 0;
+        return MIN(r, 0);
 }
 
 static int freeze_executions(struct op *op, int box_fd, bool frozen, struct err *err)
@@ -76,16 +93,23 @@ static int freeze_executions(struct op *op, int box_fd, bool frozen, struct err 
         struct dirent *entry;
         int r = 0;
 
-        while (dir && r >= 0 && (entry = readdir(dir))) {
+        if (!dir) {
+                r = err_sys(err, ERR_BUSY, errno, "read the cgroup of the sandbox");
+                cleanup_fd(&fd);
+                return r;
+        }
+        while (r >= 0 && (entry = readdir(dir))) {
                 CLEAN(cleanup_fd) int one = -1;
 
                 if (entry->d_type != DT_DIR || entry->d_name[0] == '.')
                         continue;
                 one = openat(fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-                r = one < 0 ? 0 : set_frozen(op, one, frozen, err);
+                if (one >= 0)
+                        r = set_frozen(op, one, frozen, err);
+                else if (life_by_errno(errno) == LIFE_UNKNOWN)
+                        r = err_sys(err, ERR_BUSY, errno, "reach a cgroup of the sandbox");
         }
-        if (dir)
-                closedir(dir);
+        closedir(dir);
         return r;
 }
 
@@ -102,7 +126,8 @@ struct processes {
         size_t n, room;
 };
 
-static bool read_process(pid_t pid, struct process *ret)
+/* 1, 0 when it is gone, or an error. */
+static int read_process(pid_t pid, struct process *ret, struct err *err)
 {
         CLEAN(buf_done) struct buf text = BUF_INIT;
         const char *at;
@@ -111,43 +136,50 @@ static bool read_process(pid_t pid, struct process *ret)
 
         snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
         if (file_read_at(AT_FDCWD, path, 4096, &text, NULL) < 0)
-                return false;
+                return life_by_errno(errno) == LIFE_NO
+                               ? 0
+                               : err_sys(err, ERR_BUSY, errno, "look at process %d", (int)pid);
         at = strrchr(buf_str(&text), ')');
         if (!at || sscanf(at + 1, " %c %d", &ret->state, &parent) != 2)
-                return false;
+                return 0;
         ret->pid = pid;
         ret->parent = parent;
         ret->inside = false;
-        return true;
+        return 1;
 }
 
-static void read_all(struct processes *p)
+static int read_all(struct processes *p, struct err *err)
 {
         DIR *dir = opendir("/proc");
         struct dirent *entry;
+        int r = 0;
 
         p->n = 0;
-        while (dir && (entry = readdir(dir))) {
+        if (!dir)
+                return err_sys(err, ERR_BUSY, errno, "look at the processes");
+        while (r >= 0 && (entry = readdir(dir))) {
                 if (!isdigit((unsigned char)entry->d_name[0]))
                         continue;
                 if (p->n == p->room) {
                         p->room = p->room ? p->room * 2 : 256;
                         p->at = xrealloc(p->at, p->room * sizeof(*p->at));
                 }
-                p->n += read_process((pid_t)atoi(entry->d_name), &p->at[p->n]);
+                r = read_process((pid_t)atoi(entry->d_name), &p->at[p->n], err);
+                p->n += r > 0;
         }
-        if (dir)
-                closedir(dir);
+        closedir(dir);
+        return MIN(r, 0);
 }
 
 /* Who descends from PID 1: orphans in its namespace are its children. How many do not stand still.
  */
-static size_t signal_inside(struct processes *p, pid_t init, int signal)
+static int signal_inside(struct processes *p, pid_t init, int signal, struct err *err)
 {
-        size_t moving = 0;
+        int moving = 0, r = read_all(p, err);
         bool changed = true;
 
-        read_all(p);
+        if (r < 0)
+                return r;
         while (changed) {
                 changed = false;
                 for (size_t i = 0; i < p->n; i++) {
@@ -171,13 +203,12 @@ static size_t signal_inside(struct processes *p, pid_t init, int signal)
 static int stop_all(struct op *op, pid_t init, struct err *err)
 {
         struct processes p = { 0 };
-        size_t moving = 1;
-        int r = 0;
+        int moving = 1, r = 0;
 
         /* Nothing new can appear once a whole pass finds everybody standing. */
         for (int i = 0; i < STOP_ROUNDS && moving > 0 && r >= 0; i++) {
-                moving = signal_inside(&p, init, SIGSTOP);
-                r = moving > 0 ? op_wait_fd(op, -1, 0, 1, err) : 0;
+                moving = signal_inside(&p, init, SIGSTOP, err);
+                r = moving > 0 ? op_wait_fd(op, -1, 0, 1, err) : moving;
         }
         free(p.at);
         if (r >= 0 && moving > 0)
@@ -185,44 +216,30 @@ static int stop_all(struct op *op, pid_t init, struct err *err)
         return r < 0 ? r : 0;
 }
 
-static int pid_of_init(const char *dir, pid_t *ret, struct err *err)
-{
-        CLEAN(cleanup_free) char *note = xasprintf("%s/pid", dir);
-        CLEAN(buf_done) struct buf text = BUF_INIT;
-        unsigned long long start;
-        char path[32];
-        int pid;
-
-        if (file_read_at(AT_FDCWD, note, 256, &text, NULL) < 0 ||
-            sscanf(buf_str(&text), "%d %*s %llu", &pid, &start) != 2)
-                return err_set(err, ERR_NOT_FOUND, "no sandbox lives there");
-        snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-        if (launch_start_time(path) != start)
-                return err_set(err, ERR_NOT_FOUND, "no sandbox lives there");
-        *ret = pid;
-        return 0;
-}
-
 static int change(struct op *op, const char *dir, const char *id, bool frozen, struct err *err)
 {
         CLEAN(cleanup_fd) int cgroup = -1;
         struct processes p = { 0 };
         pid_t init = 0;
-        int r;
+        int r = box_check_alive(dir, err);
 
-        if (!box_is_alive(dir))
-                return err_set(err, ERR_NOT_FOUND, "no sandbox lives there");
-        cgroup = open_cgroup(dir, id);
-        if (cgroup >= 0)
+        if (r > 0)
+                r = open_cgroup(dir, id, &cgroup, err);
+        else if (r == 0)
+                r = err_set(err, ERR_NOT_FOUND, "no sandbox lives there");
+        if (r >= 0 && cgroup >= 0)
                 return freeze_executions(op, cgroup, frozen, err);
-        r = pid_of_init(dir, &init, err);
+        if (r >= 0)
+                r = launch_noted_process(dir, &init, err);
         if (r < 0)
                 return r;
+        if (r == 0)
+                return err_set(err, ERR_NOT_FOUND, "no sandbox lives there");
         if (frozen)
                 return stop_all(op, init, err);
-        (void)signal_inside(&p, init, SIGCONT);
+        r = signal_inside(&p, init, SIGCONT, err);
         free(p.at);
-        return 0;
+        return MIN(r, 0);
 }
 
 int sandbox_freeze(struct op *op, const char *dir, const char *id, struct err *err)

@@ -77,7 +77,7 @@ int sandbox_launch(struct op *op, const char *program, const char *dir, const ch
                                 sandbox_report_decode(buf_str(&word), ret_report);
                         return 0;
                 }
-                if (!strstr(buf_str(&word), "another box") || box_is_alive(dir))
+                if (!strstr(buf_str(&word), "another box") || box_is_alive(dir) != LIFE_NO)
                         break;
         }
         return refused(&word, err);

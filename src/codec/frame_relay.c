@@ -30,8 +30,10 @@ static void read_ask(struct frame_in *f, struct relay_frame *r)
         rest = frame_get_blob(f);
         r->execs = (const uint8_t *)rest.p;
         r->n_execs = (uint32_t)(rest.len / FRAME_UUID);
-        if (r->want < RELAY_ENSURE || r->want > RELAY_BURY || rest.len % FRAME_UUID != 0 ||
-            r->n_execs > RELAY_MAX_EXECS || (r->n_execs > 0 && r->want != RELAY_BURY))
+        if (r->want < RELAY_ENSURE || r->want > RELAY_LIST || rest.len % FRAME_UUID != 0 ||
+            r->n_execs > (r->want == RELAY_BURY     ? RELAY_MAX_EXECS
+                          : r->want == RELAY_ENSURE ? 1
+                                                    : 0))
                 f->bad = true;
 }
 

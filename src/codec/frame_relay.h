@@ -9,21 +9,23 @@
 
 #define RELAY_VERSION   1
 #define RELAY_MAX_EXECS 2048 /* executions that one question names */
+#define RELAY_LIST_MAX  256  /* boxes that one answer names */
 #define RELAY_GREETING  (FRAME_HEADER + 6)
 
-enum relay_want { RELAY_ENSURE = 1, RELAY_ALIVE = 2, RELAY_BURY = 3 };
+enum relay_want { RELAY_ENSURE = 1, RELAY_ALIVE = 2, RELAY_BURY = 3, RELAY_LIST = 4 };
 enum { RELAY_OK = 0, RELAY_FAILED = 1, RELAY_BUSY = 2 };
 
 struct relay_frame {
         uint8_t type;
         uint32_t channel;        /* of the question; not 0 */
         uint8_t want;            /* ASK: enum relay_want */
-        uint8_t box[FRAME_UUID]; /* ASK */
-        const uint8_t *execs;    /* ASK: n_execs uuids, one behind the other */
+        uint8_t box[FRAME_UUID]; /* ASK; to list: those after it */
+        const uint8_t *execs;    /* ASK: n_execs uuids, one behind the other; to ensure: the node */
         uint32_t n_execs;
-        uint16_t code;           /* ANSWER: RELAY_* */
-        uint8_t value;           /* ANSWER: to RELAY_ALIVE, 0 or 1 */
-        struct frame_bytes text; /* ANSWER */
+        uint16_t code; /* ANSWER: RELAY_* */
+        uint8_t value; /* ANSWER: to RELAY_ALIVE, 0 or 1; to RELAY_LIST 1 for "and more" */
+        struct frame_bytes
+                text; /* ANSWER; to RELAY_LIST lines with a box's id and its node's or - */
 };
 
 /* Append the greeting: the first bytes of a relay, always the same RELAY_GREETING ones. */

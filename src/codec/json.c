@@ -12,11 +12,38 @@
  * practice is nearly all of them. */
 #include "codec/json.h"
 
+#include <malloc.h>
 #include <math.h>
 
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "codec/jsnum.h"
+
+/* ---- memory ---- */
+
+static void *json_take_memory(size_t size)
+{
+        void *p = malloc(size);
+
+        if (!p && size)
+                memory_exhausted();
+        return p;
+}
+
+/* Documents of requests may hold a secret, and jansson copies texts as it reads. */
+static void json_wipe_and_free(void *p)
+{
+        if (p)
+                explicit_bzero(p, malloc_usable_size(p));
+        free(p);
+}
+
+/* In every program before main(): a value that jansson could not make would be left out of the
+ * document that it belongs to, an issue of a check for example, and nothing would say so. */
+__attribute__((constructor)) static void json_set_memory(void)
+{
+        json_set_alloc_funcs(json_take_memory, json_wipe_and_free);
+}
 
 /* ---- reading ---- */
 
@@ -431,7 +458,7 @@ char *json_to_text(const json_t *v)
 
         json_put(&b, v);
         if (buf_failed(&b))
-                abort();
+                memory_exhausted();
         return buf_take(&b);
 }
 

@@ -53,7 +53,7 @@ static void derive(const struct sigv4_key *key, const char *date, unsigned char 
 
         /* In one step: a buffer that grows leaves a copy behind. */
         if (!buf_reserve(&whole, len + sizeof("AWS4")))
-                abort();
+                memory_exhausted();
         buf_puts(&whole, "AWS4");
         buf_append(&whole, key->secret, len);
         hmac(whole.data, whole.len, date, DAY_LEN, first);

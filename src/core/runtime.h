@@ -56,7 +56,7 @@ struct settings {
         int64_t idle_place_ttl_ms;
         int64_t adhoc_ttl_ms;
         int64_t operation_timeout_ms;
-        int64_t peer_silence_ms;      /* after which a byte stream that stands still is given up */
+        int64_t peer_silence_ms;      /* after which a peer that stands still is given up */
         int64_t close_timeout_ms;     /* what a provider may take to give a place up */
         int64_t workspace_timeout_ms; /* what staging, restoring, and saving may take */
         int64_t salvage_ttl_ms;

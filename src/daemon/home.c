@@ -258,12 +258,12 @@ int home_settle(struct op *op, struct store *store, const struct home_request *q
 
 /* -- An instance without its database ---------------------------------------------------------- */
 
-/* What only a daemon that had a database has made. */
+/* What only a daemon that had a database has made. One that cannot be read may have entries. */
 static bool has_entries(const char *dir, const char *name, struct arena *arena)
 {
         DIR *d = opendir(arena_printf(arena, "%s/%s", dir, name));
         struct dirent *entry;
-        bool found = false;
+        bool found = !d && errno != ENOENT;
 
         while (d && !found && (entry = readdir(d)))
                 found = uuid_is_valid(entry->d_name);
@@ -279,9 +279,9 @@ static const char *find_trace(const char *data_dir, const char *path, struct are
         const char *wal = arena_printf(arena, "%s-wal", path);
         struct stat st;
 
-        if (stat(wal, &st) == 0 && st.st_size > 0)
+        if (stat(wal, &st) == 0 ? st.st_size > 0 : errno != ENOENT)
                 return wal;
-        if (stat(arena_printf(arena, "%s/" NODE_FILE, data_dir), &st) == 0)
+        if (file_life_at(AT_FDCWD, arena_printf(arena, "%s/" NODE_FILE, data_dir)) != LIFE_NO)
                 return NODE_FILE;
         for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
                 if (has_entries(data_dir, dirs[i], arena))

@@ -49,7 +49,7 @@ static const char *credential(struct arena *arena)
         const char *dir = getenv("CREDENTIALS_DIRECTORY");
         const char *path = dir ? arena_printf(arena, "%s/" MASTER_KEY_CREDENTIAL, dir) : NULL;
 
-        return path && access(path, F_OK) == 0 ? path : NULL;
+        return path && file_life_at(AT_FDCWD, path) != LIFE_NO ? path : NULL;
 }
 
 static int take_old(struct daemon_keys *keys, struct err *err)

@@ -9,22 +9,26 @@
 
 /* The usual limit of 1024 descriptors is less than the server would take, and a daemon that spends
  * them all on connections cannot open a database or a pipe any more: so raise it as far as is of
- * use, and keep a part for operations. */
-unsigned listen_capacity(void)
+ * use, and leave a part to places and operations. */
+struct listen_capacity listen_capacity(void)
 {
-        const rlim_t most = 4096, others = 1536;
-        struct rlimit limit;
+        const rlim_t most = 65536,
+                     kept = 64; /* what nobody spends: rt/reserve.h and the server's */
+        struct rlimit limit = { 1024, 1024 };
+        rlim_t room;
 
-        if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-                return 256;
-        if (limit.rlim_cur < most + others) {
-                limit.rlim_cur = MIN(limit.rlim_max, most + others);
+        if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < most) {
+                rlim_t before = limit.rlim_cur;
+
+                limit.rlim_cur = MIN(limit.rlim_max, most);
                 if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
-                        (void)getrlimit(RLIMIT_NOFILE, &limit);
+                        limit.rlim_cur = before;
         }
-        if (limit.rlim_cur >= most + others)
-                return (unsigned)most;
-        return (unsigned)MAX(limit.rlim_cur / 2, (rlim_t)1);
+        room = limit.rlim_cur > 2 * kept ? limit.rlim_cur - kept : limit.rlim_cur / 2;
+        return (struct listen_capacity){
+                .connections = (unsigned)MAX(MIN(room / 2, (rlim_t)4096), (rlim_t)1),
+                .carried = (unsigned)MAX(MIN(room / 4, (rlim_t)4096), (rlim_t)1),
+        };
 }
 
 /* Where a command on this machine reaches us: an address of all interfaces is also loopback's. */

@@ -10,7 +10,6 @@
  * time. */
 #include "daemon/serve.h"
 
-#include <malloc.h>
 #include <signal.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -43,6 +42,7 @@
 #include "daemon/listen.h"
 #include "daemon/trusted.h"
 #include "daemon/upkeep.h"
+#include "rt/reserve.h"
 
 #define GRACE_MS   10000 /* for requests under way to be finished */
 #define UNDO_MS    5000  /* for those that were cancelled to undo what they began */
@@ -52,6 +52,9 @@
 /* Links are made for operations that wait for them, so they need threads of their own. */
 #define LINKS_EACH 2
 #define LINKS_ALL  8
+/* What ends something has seats that nobody else takes. */
+#define CLOSING_EACH 4
+#define CLOSING_ALL  16
 /* Requests to agents may take long. */
 #define REQUESTS_EACH 4
 #define REQUESTS_ALL  8
@@ -87,20 +90,10 @@ static const struct driver *const drivers[] = { &driver_local, &driver_ssh, &dri
 
 /* -- Starting ---------------------------------------------------------------------------------- */
 
-/* Documents of requests may hold a secret, and jansson copies texts as it reads: what it gives back
- * is wiped first. */
-static void wipe_and_free(void *p)
-{
-        if (p)
-                explicit_bzero(p, malloc_usable_size(p));
-        free(p);
-}
-
 /* No core dump may carry what the daemon knows, and files we make are ours alone. A limit of 1 says
  * more than 0: a crash, ours or a command's, does not start the program of core_pattern either. */
 static void harden(void)
 {
-        json_set_alloc_funcs(malloc, wipe_and_free);
         (void)prctl(PR_SET_DUMPABLE, 0);
         (void)setrlimit(RLIMIT_CORE, &(struct rlimit){ 1, 1 });
         umask(077);
@@ -269,28 +262,32 @@ static void limit_lanes(struct daemon *d)
                          (struct lane_limits){ REQUESTS_EACH, REQUESTS_ALL, c->op_queue });
         pool_limit_lanes(d->pool, LANE_LINKS,
                          (struct lane_limits){ LINKS_EACH, LINKS_ALL, c->op_queue });
+        pool_limit_lanes(d->pool, LANE_CLOSING,
+                         (struct lane_limits){ CLOSING_EACH, CLOSING_ALL, c->peer_queue });
 }
 
 static int start_loop(struct daemon *d, struct err *err)
 {
-        const unsigned capacity = listen_capacity();
+        const struct listen_capacity capacity = listen_capacity();
         struct http_server_config http = {
                 .loop = &d->loop,
                 .handler = &api_handler,
                 .ctx = &d->api,
-                .max_connections = capacity,
+                .max_connections = capacity.connections,
+                .max_carried = capacity.carried,
                 /* One client leaves the others half of it, and most of that to requests that are
                  * complete. */
                 .max_per_client = d->config.connections_per_client
                                           ? d->config.connections_per_client
-                                          : MAX(capacity / 2, 1),
-                .max_unfinished = MAX(capacity / 8, 1),
+                                          : MAX(capacity.connections / 2, 1),
+                .max_unfinished = MAX(capacity.connections / 8, 1),
                 .reserved_path = "/api/health",
                 .find_owner = d->config.settings.mode == MODE_LOCAL_TRUSTED,
                 .body_timeout_ms = body_timeout_ms(),
         };
         int r = uv_loop_init(&d->loop);
 
+        reserve_init();
         if (r < 0)
                 return err_set(err, ERR_INTERNAL, "event loop: %s", uv_strerror(r));
         uv_timer_init(&d->loop, &d->grace_timer);

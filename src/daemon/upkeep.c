@@ -9,6 +9,7 @@
 #include "core/sandboxes/stock.h"
 #include "core/secrets/secret.h"
 #include "core/workspaces/workspace.h"
+#include "rt/reserve.h"
 
 /* How long the port stays closed for what the last daemon left in places that do not answer. */
 #define FIRST_PASS_MS 5000
@@ -47,7 +48,7 @@ static void stock_start(struct upkeep *u)
         if (u->stocking || u->stopping)
                 return;
         u->stock_job = (struct pool_job){ .run = stock_run, .done = stock_done };
-        pool_job_lane(&u->stock_job, LANE_PEERS, "stock");
+        pool_job_lane(&u->stock_job, LANE_PEERS, lane_name(NULL, "stock"));
         u->stocking = pool_submit(u->rt->pool, &u->stock_job, NULL) >= 0;
 }
 
@@ -89,7 +90,7 @@ static void secrets_start(struct upkeep *u)
         if (u->tidying_secrets || u->stopping)
                 return;
         u->secrets_job = (struct pool_job){ .run = secrets_run, .done = secrets_done };
-        pool_job_lane(&u->secrets_job, LANE_PEERS, "vaults");
+        pool_job_lane(&u->secrets_job, LANE_PEERS, lane_name(NULL, "vaults"));
         u->tidying_secrets = pool_submit(u->rt->pool, &u->secrets_job, NULL) >= 0;
 }
 
@@ -99,6 +100,10 @@ static void secrets_start(struct upkeep *u)
 struct upkeep_pass {
         struct upkeep *u;
         unsigned open;
+};
+
+struct upkeep_due {
+        char environment_id[UUID_LEN + 1], company_id[UUID_LEN + 1];
 };
 
 struct upkeep_sweep {
@@ -151,20 +156,22 @@ static void environment_done(struct pool_job *job)
 }
 
 /* One that is still worked on is left alone: its provider is slow. */
-static void environment_start(struct upkeep_pass *pass, const char *id)
+static void environment_start(struct upkeep_pass *pass, const struct upkeep_due *due)
 {
         struct upkeep *u = pass->u;
         struct upkeep_sweep *s = u->sweeps;
 
-        while (s && !streq(s->environment_id, id))
+        while (s && !streq(s->environment_id, due->environment_id))
                 s = s->next;
         if (s)
                 return;
         s = xcalloc(1, sizeof(*s));
         s->pass = pass;
         s->job = (struct pool_job){ .run = environment_run, .done = environment_done };
-        memcpy(s->environment_id, id, MIN(strlen(id), UUID_LEN));
-        pool_job_lane(&s->job, LANE_PEERS, *id ? id : "nowhere");
+        memcpy(s->environment_id, due->environment_id, sizeof(s->environment_id));
+        pool_job_lane(&s->job, LANE_CLOSING,
+                      due->environment_id[0] ? lane_name(due->company_id, due->environment_id)
+                                             : lane_name(NULL, "nowhere"));
         if (pool_submit(u->rt->pool, &s->job, NULL) < 0) {
                 free(s);
                 return;
@@ -186,6 +193,7 @@ static void sweep_run(struct pool_job *job, struct op *op)
         int r;
 
         op->actor = &actor_system;
+        reserve_refill();
         r = sweep_follow_clock(op, rt, &jump_us, &err);
         if (jump_us)
                 log_warn("the wall clock was set; leases keep the time they had left",
@@ -198,7 +206,8 @@ static void sweep_run(struct pool_job *job, struct op *op)
                 r = workspace_sweep_look(op, rt, &found, &err);
         for (size_t i = 0; r >= 0 && i < found.n; i++) {
                 u->due = xrealloc(u->due, (i + 1) * sizeof(*u->due));
-                u->due[i] = xstrdup(found.ids[i]);
+                snprintf(u->due[i].environment_id, UUID_LEN + 1, "%s", found.at[i].environment_id);
+                snprintf(u->due[i].company_id, UUID_LEN + 1, "%s", found.at[i].company_id);
                 u->n_due = i + 1;
         }
         if (r >= 0)
@@ -218,11 +227,8 @@ static void sweep_done(struct pool_job *job)
 
         *pass = (struct upkeep_pass){ .u = u, .open = 1 };
         u->sweeping = false;
-        for (size_t i = 0; i < u->n_due; i++) {
-                if (!u->stopping)
-                        environment_start(pass, u->due[i]);
-                free(u->due[i]);
-        }
+        for (size_t i = 0; i < u->n_due && !u->stopping; i++)
+                environment_start(pass, &u->due[i]);
         free(u->due);
         u->due = NULL;
         u->n_due = 0;

@@ -21,7 +21,8 @@ struct upkeep {
         struct letter stock_letter;
         uv_timer_t timer;
         struct pool_job sweep_job, stock_job, secrets_job, scrub_job;
-        char **due; /* environments that a pass found; the job's until it is done */
+        /* Environments that a pass found, with their companies; the job's until it is done. */
+        struct upkeep_due *due;
         size_t n_due;
         struct upkeep_sweep *sweeps; /* under way */
         bool sweeping, stocking, stock_again, tidying_secrets, scrubbing, waited_enough, stopping;

@@ -3,7 +3,60 @@
  *
  * A client is counted by http_peer.client while it has a connection; carried connections are
  * counted by their carrier instead. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+
 #include "net/http_internal.h"
+
+#define ACCOUNTS 65536 /* uids below are accounts; of those above one account may have many */
+
+static bool is_loopback(const struct in6_addr *a)
+{
+        return IN6_IS_ADDR_LOOPBACK(a) || (IN6_IS_ADDR_V4MAPPED(a) && a->s6_addr[12] == 127);
+}
+
+static void put_user(const char *where, uid_t uid, char *ret, size_t size)
+{
+        if (uid == (uid_t)-1)
+                (void)snprintf(ret, size, "%s", where);
+        else if (uid >= ACCOUNTS && uid != geteuid())
+                (void)snprintf(ret, size, "%s uids from %d", where, ACCOUNTS);
+        else
+                (void)snprintf(ret, size, "%s uid %u", where, (unsigned)uid);
+}
+
+/* A user of this machine has all of 127.0.0.0/8, and one with an IPv6 network its 2^64 addresses:
+ * neither is more than one client. A user who may map uids (/etc/subuid) has many of those too. */
+void http_client_name(const struct sockaddr *from, uid_t owner, char *ret, size_t size)
+{
+        char text[INET6_ADDRSTRLEN] = "";
+        struct in6_addr a = { 0 };
+
+        if (from->sa_family != AF_INET && from->sa_family != AF_INET6) {
+                put_user("unix", owner, ret, size);
+                return;
+        }
+        if (from->sa_family == AF_INET6) {
+                memcpy(&a, &((const struct sockaddr_in6 *)(const void *)from)->sin6_addr,
+                       sizeof(a));
+        } else {
+                a.s6_addr[10] = a.s6_addr[11] = 0xff;
+                memcpy(&a.s6_addr[12], &((const struct sockaddr_in *)(const void *)from)->sin_addr,
+                       4);
+        }
+        if (is_loopback(&a)) {
+                put_user("local", owner, ret, size);
+                return;
+        }
+        if (IN6_IS_ADDR_V4MAPPED(&a)) {
+                (void)inet_ntop(AF_INET, &a.s6_addr[12], text, sizeof(text));
+        } else {
+                memset(&a.s6_addr[8], 0, 8);
+                (void)inet_ntop(AF_INET6, &a, text, sizeof(text));
+        }
+        (void)snprintf(ret, size, "%s", text);
+}
 
 void http_clients_init(struct http_server *s)
 {

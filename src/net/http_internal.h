@@ -32,6 +32,7 @@
 #define CARRIER_SURPLUS_MAX 16    /* the same of one carrier, or of one client */
 #define UNIX_PLACES         64    /* connections past all that, for the Unix socket only */
 #define CLIENT_BUCKETS      256
+#define ACCEPT_RESERVE      8 /* descriptors that are kept for accepting */
 #define FEW_CONNECTIONS     8 /* up to here a client may ask for the reserved path */
 
 /* A member of a circular list whose head is a link of its own. */
@@ -181,7 +182,11 @@ struct http_server {
         bool closing;
         struct http_link clients[CLIENT_BUCKETS];
         int netlink_fd; /* for net/sock_owner.h; -1: none */
-        int reserve_fd; /* given up to accept and drop a client when descriptors run out */
+        /* Given up to accept a client when descriptors run out: to let the operator in, to tell of
+         * the health, or to drop it. */
+        int reserve[ACCEPT_RESERVE];
+        unsigned n_reserve;
+        bool is_short; /* and it was logged */
         uv_timer_t timer;
         uint64_t timer_at; /* when the timer is active */
         uv_timer_t accept_retry;
@@ -210,6 +215,8 @@ void http_server_forget(struct http_conn *c);
 void http_server_handle_closed(struct http_server *s);
 
 /* http_client.c */
+/* What http_peer.client says of an address; of a Unix socket only the family is read. */
+void http_client_name(const struct sockaddr *from, uid_t owner, char *ret, size_t size);
 void http_clients_init(struct http_server *s);
 /* Count a connection to its client, and no more. */
 void http_client_join(struct http_conn *c);

@@ -136,24 +136,6 @@ static void on_timer(uv_timer_t *timer)
 
 /* --- accepting --- */
 
-/* One who has an IPv6 network has 2^64 addresses: its first half stands for all of them. */
-static void name_client(struct http_peer *peer, const struct in6_addr *v6)
-{
-        char network[INET6_ADDRSTRLEN];
-        struct in6_addr half = { 0 };
-        const char *who = peer->address;
-
-        if (v6) {
-                memcpy(&half, v6, 8);
-                who = inet_ntop(AF_INET6, &half, network, sizeof(network)) ? network : "";
-        }
-        if (peer->uid != (uid_t)-1)
-                (void)snprintf(peer->client, sizeof(peer->client), "%s %u", who,
-                               (unsigned)peer->uid);
-        else
-                (void)snprintf(peer->client, sizeof(peer->client), "%s", who);
-}
-
 static void fill_unix_peer(int fd, struct http_peer *ret)
 {
         struct ucred cred;
@@ -162,29 +144,29 @@ static void fill_unix_peer(int fd, struct http_peer *ret)
         *ret = (struct http_peer){ .is_unix = true, .uid = (uid_t)-1, .address = "unix" };
         if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0)
                 ret->uid = cred.uid;
-        name_client(ret, NULL);
+        http_client_name(&(struct sockaddr){ .sa_family = AF_UNIX }, ret->uid, ret->client,
+                         sizeof(ret->client));
 }
 
+/* Limits are counted by the owner whether or not anybody is trusted for it. */
 static void fill_tcp_peer(const struct http_server *s, int fd, const struct sockaddr_storage *from,
                           struct http_peer *ret)
 {
-        const struct in6_addr *v6 = from->ss_family == AF_INET6
-                                            ? &((const struct sockaddr_in6 *)from)->sin6_addr
-                                            : NULL;
+        const struct in6_addr *v6 = &((const struct sockaddr_in6 *)from)->sin6_addr;
+        uid_t owner = (uid_t)-1;
 
         *ret = (struct http_peer){ .uid = (uid_t)-1 };
+        (void)sock_owner_of_peer(s->netlink_fd, fd, &owner);
         if (s->config.find_owner)
-                (void)sock_owner_of_peer(s->netlink_fd, fd, &ret->uid);
-        if (v6 && IN6_IS_ADDR_V4MAPPED(v6)) {
-                (void)inet_ntop(AF_INET, &v6->s6_addr[12], ret->address, sizeof(ret->address));
-                v6 = NULL;
-        } else if (v6) {
-                (void)inet_ntop(AF_INET6, v6, ret->address, sizeof(ret->address));
-        } else if (from->ss_family == AF_INET) {
+                ret->uid = owner;
+        if (from->ss_family == AF_INET)
                 (void)inet_ntop(AF_INET, &((const struct sockaddr_in *)from)->sin_addr,
                                 ret->address, sizeof(ret->address));
-        }
-        name_client(ret, v6);
+        else if (from->ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(v6))
+                (void)inet_ntop(AF_INET, &v6->s6_addr[12], ret->address, sizeof(ret->address));
+        else if (from->ss_family == AF_INET6)
+                (void)inet_ntop(AF_INET6, v6, ret->address, sizeof(ret->address));
+        http_client_name((const struct sockaddr *)from, owner, ret->client, sizeof(ret->client));
 }
 
 /* Answers are written whole, so Nagle would only delay them. Keep-alive probes find clients that
@@ -248,9 +230,21 @@ static enum http_admission find_room(struct http_server *s, unsigned limit, cons
                                                                 : HTTP_ADMIT_REFUSED;
 }
 
+/* The client has a descriptor of the reserve. The operator is let in; another one when an
+ * unfinished request gives way to it; else it may ask how we are, as long as half of the reserve is
+ * left. */
+static enum http_admission find_reserved(struct http_server *s, bool is_unix, const char *client)
+{
+        if (is_unix || http_client_shed_for(s, client))
+                return HTTP_ADMIT;
+        return s->config.reserved_path && s->n_reserve >= ACCEPT_RESERVE / 2 ? HTTP_ADMIT_RESERVED
+                                                                             : HTTP_ADMIT_DROPPED;
+}
+
 /* Clients of the Unix socket have places of their own: who fills the port must not lock the
  * operator out. */
-static void admit(struct http_listener *l, int take_fd, const struct sockaddr_storage *from)
+static void admit(struct http_listener *l, int take_fd, const struct sockaddr_storage *from,
+                  bool by_reserve)
 {
         struct http_server *s = l->server;
         unsigned limit = s->config.max_connections;
@@ -263,7 +257,8 @@ static void admit(struct http_listener *l, int take_fd, const struct sockaddr_st
                 fill_unix_peer(take_fd, &peer);
         else
                 fill_tcp_peer(s, take_fd, from, &peer);
-        admission = find_room(s, limit, peer.client);
+        admission = by_reserve ? find_reserved(s, l->is_unix, peer.client)
+                               : find_room(s, limit, peer.client);
         if (admission == HTTP_ADMIT_DROPPED) {
                 close(take_fd);
                 return;
@@ -324,30 +319,55 @@ static void watch_listeners(struct http_server *s, bool on)
                           : uv_poll_stop(&l->poll));
 }
 
+static void fill_reserve(struct http_server *s)
+{
+        while (s->n_reserve < ACCEPT_RESERVE) {
+                int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+                if (fd < 0)
+                        return;
+                s->reserve[s->n_reserve++] = fd;
+        }
+}
+
+static void empty_reserve(struct http_server *s)
+{
+        while (s->n_reserve > 0)
+                close(s->reserve[--s->n_reserve]);
+}
+
 static void on_accept_retry(uv_timer_t *timer)
 {
         struct http_server *s = timer->data;
 
+        fill_reserve(s);
         if (!s->draining)
                 watch_listeners(s, true);
 }
 
-/* Out of descriptors: a client that stays in the queue would wake us for ever. Use the one kept for
- * this to take it and drop it, so that it hears of it. When even that fails, look away for a while.
- */
+/* Out of descriptors: a client that stays in the queue would wake us for ever. Use one that is kept
+ * for this to take it; one is always left to drop a client with, so that it hears of it. When even
+ * that fails, look away for a while. */
 static void accept_failed(struct http_listener *l, int errno_value)
 {
         struct http_server *s = l->server;
-        int dropped;
 
-        log_error("cannot accept", LOG_S("error", strerror(errno_value)));
-        if ((errno_value == EMFILE || errno_value == ENFILE) && s->reserve_fd >= 0) {
-                close(take_fd(&s->reserve_fd));
-                /* cppcheck-suppress nullPointer ; accept4() takes none when none is wanted */
-                dropped = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC);
-                cleanup_fd(&dropped);
-                s->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-                if (s->reserve_fd >= 0)
+        if (!s->is_short)
+                log_error("cannot accept", LOG_S("error", strerror(errno_value)));
+        s->is_short = true;
+        if ((errno_value == EMFILE || errno_value == ENFILE) && s->n_reserve > 0) {
+                struct sockaddr_storage from = { 0 };
+                socklen_t len = sizeof(from);
+                int fd;
+
+                close(s->reserve[--s->n_reserve]);
+                fd = accept4(l->fd, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+                if (fd >= 0 && s->n_reserve > 0)
+                        admit(l, fd, &from, true);
+                else
+                        cleanup_fd(&fd);
+                fill_reserve(s);
+                if (s->n_reserve > 0)
                         return;
         }
         watch_listeners(s, false);
@@ -360,6 +380,7 @@ static void on_accept(uv_poll_t *handle, int status, int events)
         struct http_server *s = l->server;
 
         (void)events;
+        fill_reserve(s);
         if (status < 0) {
                 accept_failed(l, -status);
                 return;
@@ -371,7 +392,9 @@ static void on_accept(uv_poll_t *handle, int status, int events)
                                  SOCK_NONBLOCK | SOCK_CLOEXEC);
 
                 if (fd >= 0) {
-                        admit(l, fd, &from);
+                        admit(l, fd, &from, false);
+                        if (s->n_reserve == ACCEPT_RESERVE)
+                                s->is_short = false;
                 } else if (errno == EAGAIN) {
                         return;
                 } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
@@ -469,8 +492,8 @@ int http_server_new(const struct http_server_config *config, struct http_server 
         for (int kind = 0; kind < N_DEADLINES; kind++)
                 link_init(&s->deadlines[kind]);
         http_clients_init(s);
-        s->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-        s->netlink_fd = config->find_owner ? sock_owner_open() : -1;
+        fill_reserve(s);
+        s->netlink_fd = sock_owner_open();
         (void)uv_timer_init(config->loop, &s->timer);
         (void)uv_timer_init(config->loop, &s->accept_retry);
         (void)uv_idle_init(config->loop, &s->due_idle);
@@ -507,7 +530,7 @@ void http_server_handle_closed(struct http_server *s)
 
         if (--s->n_handles > 0)
                 return;
-        cleanup_fd(&s->reserve_fd);
+        empty_reserve(s);
         cleanup_fd(&s->netlink_fd);
         free(s);
         if (on_closed)

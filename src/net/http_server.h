@@ -39,7 +39,8 @@ struct http_peer {
         bool is_unix; /* came through a Unix socket */
         uid_t uid;
         char address[64]; /* numeric address without port, or "unix" */
-        /* Whom its limits are counted for: the address, of IPv6 the first half, and the uid. */
+        /* Whom its limits are counted for: the address, of IPv6 the first half; of a connection on
+         * this machine the uid, also where nobody is trusted for it. */
         char client[80];
         void *via; /* what carries the connection, where it is no socket; its owner's business */
 };
@@ -91,7 +92,7 @@ struct http_server_config {
         unsigned max_per_client, max_unfinished;
         /* A path that is still answered to a client with few connections when all are taken. */
         const char *reserved_path;
-        bool find_owner;           /* ask for the uid behind TCP connections: net/sock_owner.h */
+        bool find_owner;           /* tell the uid behind TCP connections: http_peer.uid */
         unsigned max_carried;      /* default 4096; the same for http_server_serve(), whose
                                       connections do not count above */
         unsigned max_per_carrier;  /* default 96: of these with one `via` */

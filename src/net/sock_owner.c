@@ -13,6 +13,9 @@
 #include "base/util.h"
 
 #define ANSWER_MAX 4096
+/* The same in every network namespace. A socket that is bound to the device is found only by a
+ * question that names it. */
+#define LOOPBACK_INDEX 1
 
 union address {
         struct sockaddr any;
@@ -58,7 +61,8 @@ static bool make_question(int fd, struct question *ret)
                 .req = { .sdiag_family = (__u8)own.any.sa_family,
                          .sdiag_protocol = IPPROTO_TCP,
                          .idiag_states = ~0U,
-                         .id = { .idiag_cookie = { INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE } } },
+                         .id = { .idiag_if = LOOPBACK_INDEX,
+                                 .idiag_cookie = { INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE } } },
         };
         put_address(&peer, &ret->req.id.idiag_sport, ret->req.id.idiag_src);
         put_address(&own, &ret->req.id.idiag_dport, ret->req.id.idiag_dst);
@@ -66,7 +70,9 @@ static bool make_question(int fd, struct question *ret)
 }
 
 /* A socket that its process has closed has no inode, and its uid reads as root's: it is nobody's.
- * Where there is no connection the kernel shows a listener of that port, which is not our peer. */
+ * Where there is no connection the kernel shows a listener of that port, which is not our peer. And
+ * a socket that is only connecting is somebody else's who got the port of a peer that is gone,
+ * while our end does not know that yet. */
 static bool read_answer(const struct question *q, const char *bytes, size_t len, uid_t *ret)
 {
         struct nlmsghdr head;
@@ -77,6 +83,8 @@ static bool read_answer(const struct question *q, const char *bytes, size_t len,
         memcpy(&head, bytes, sizeof(head));
         memcpy(&msg, bytes + NLMSG_HDRLEN, sizeof(msg));
         if (head.nlmsg_type != SOCK_DIAG_BY_FAMILY || msg.idiag_inode == 0 ||
+            (msg.idiag_state != TCP_ESTABLISHED && msg.idiag_state != TCP_FIN_WAIT1 &&
+             msg.idiag_state != TCP_FIN_WAIT2) ||
             msg.id.idiag_sport != q->req.id.idiag_sport ||
             msg.id.idiag_dport != q->req.id.idiag_dport)
                 return false;

@@ -4,7 +4,7 @@
  * for commands in a sandbox
  *   - sockets but those of the internet. The daemon's own socket knows its user by the id, which a
  *     worker may have too, and Landlock does not stand before sockets with a path. Pairs are there
- *     for a worker's children
+ *     for a worker's children, but those of datagrams, which can be sent from to any path
  *   - tracing, and the limits, priorities and pages of any process but the caller. Libc asks for
  * its own as number 0
  *   - opening files by handle, quotas, keys
@@ -12,13 +12,18 @@
  * A view leaves nothing else to reach: foreign processes have no number in it, and foreign files no
  * writable name. Without one the filter stands in for it where it can:
  *
- *   - no signals to the daemon, to its group or to everybody. It knows the daemon's number and no
- *     other; from version 6 on Landlock keeps all signals inside
+ *   - no signals to the daemon, to its group or to everybody, by number or by descriptor: no
+ * pidfds, and no owner of a descriptor, who is signalled when something happens to it
+ *   - from version 6 on Landlock keeps all signals inside. Before that and with the daemon's user,
+ *     kill() reaches the worker itself and groups only: the number of any thread of the daemon
+ * means the daemon, and those a filter does not know
  *   - where the worker has the daemon's user: no modes, owners, attributes and times of files at
  *     all, by path or by descriptor, since reading a file is enough to get a descriptor and
  * Landlock knows nothing of these calls. So `cp -p` or tar do not work there. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
 #include <sys/syscall.h>
 
 #include "base/seccomp.h"
@@ -55,14 +60,28 @@ static const int about_files[] = {
 #endif
 };
 
-/* The first argument may be any number but this one. */
-static void filter_not_to(struct seccomp *p, int call, pid_t number)
+/* Whoever owns a descriptor gets its signals. */
+static const struct {
+        int call;
+        uint32_t what;
+} gives_signals[] = {
+        { SYS_fcntl, F_SETOWN },
+        { SYS_fcntl, F_SETOWN_EX },
+        { SYS_ioctl, FIOSETOWN },
+        { SYS_ioctl, SIOCSPGRP },
+};
+
+/* Of processes only the caller: what is not below zero, its group or a group, is its number. */
+static void filter_only_to_self(struct seccomp *p, int call)
 {
-        seccomp_when(p, (uint32_t)call, 4);
+        seccomp_when(p, (uint32_t)call, 6);
         seccomp_load_arg(p, 0);
-        seccomp_when(p, (uint32_t)number, 1);
+        seccomp_put(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)getpid(),
+                                                    3, 0));
+        seccomp_put(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x80000000U, 2, 0));
+        seccomp_put(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0));
         seccomp_answer(p, EPERM);
-        seccomp_load_call(p); /* other numbers may be refused for the same call */
+        seccomp_load_call(p);
 }
 
 static void filter_without_view(struct seccomp *p, const struct trampoline *t)
@@ -71,12 +90,19 @@ static void filter_without_view(struct seccomp *p, const struct trampoline *t)
                                        SYS_rt_tgsigqueueinfo };
 
         for (size_t i = 0; i < ARRAY_LEN(signals); i++) {
-                filter_not_to(p, signals[i], t->parent);
-                filter_not_to(p, signals[i], -1);
+                seccomp_not_with(p, signals[i], 0, (uint32_t)t->parent);
+                seccomp_not_with(p, signals[i], 0, (uint32_t)-1);
         }
-        filter_not_to(p, SYS_kill, -getpgid(t->parent));
+        seccomp_not_with(p, SYS_kill, 0, (uint32_t)-getpgid(t->parent));
+        if (!t->uid && !t->open_files && t->landlock < LANDLOCK_SCOPES) {
+                filter_only_to_self(p, SYS_kill);
+                filter_only_to_self(p, SYS_rt_sigqueueinfo);
+        }
+        for (size_t i = 0; i < ARRAY_LEN(gives_signals); i++)
+                seccomp_not_with(p, gives_signals[i].call, 1, gives_signals[i].what);
         seccomp_deny(p, SYS_tkill, EPERM); /* a thread's number says nothing about its process */
         seccomp_deny(p, SYS_pidfd_open, EPERM);
+        seccomp_deny(p, SYS_pidfd_send_signal, EPERM); /* a directory in /proc will do for it */
         for (size_t i = 0; !t->uid && !t->open_files && i < ARRAY_LEN(about_files); i++)
                 seccomp_deny(p, about_files[i], EPERM);
 }
@@ -89,16 +115,16 @@ int filter_install(const struct trampoline *t)
         seccomp_no_clone3(&p);
         seccomp_no_namespaces(&p);
         seccomp_no_mounts(&p);
+        if (!t->view)
+                filter_without_view(&p, t);
         seccomp_no_typing(&p);
         seccomp_sockets(&p, EACCES);
-        seccomp_socketpairs(&p);
+        seccomp_socketpairs(&p, false);
         seccomp_no_kernel(&p);
         seccomp_deny(&p, SYS_chroot, EPERM);
         seccomp_deny(&p, SYS_ptrace, EPERM);
         for (size_t i = 0; i < ARRAY_LEN(own_process_only); i++)
                 seccomp_only_with(&p, own_process_only[i].call, own_process_only[i].arg, 0);
-        if (!t->view)
-                filter_without_view(&p, t);
         seccomp_allow(&p);
         if (seccomp_load(&p) < 0)
                 return confine_complain("seccomp", NULL);

@@ -6,7 +6,8 @@
 
 #include "plugin/confine.h"
 
-#define SHOWN_MAX 400
+#define SHOWN_MAX       400
+#define LANDLOCK_SCOPES 6 /* the first version that keeps signals inside */
 
 enum shown_how {
         SHOWN_READ,
@@ -24,8 +25,9 @@ struct shown {
 /* What the command line says. */
 struct trampoline {
         pid_t parent;
-        uid_t uid; /* 0: the one that we have */
-        bool view, landlock, open_files /* nothing keeps it from any file */, check, probe;
+        uid_t uid;    /* 0: the one that we have */
+        int landlock; /* the version to use; 0: none */
+        bool view, open_files /* nothing keeps it from any file */, check, probe;
         const char *private_dir;
         struct shown shown[SHOWN_MAX];
         size_t n_shown;

@@ -13,14 +13,17 @@
  *     connect=PORT   of the daemon, on loopback */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
 #include <linux/perf_event.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -82,6 +85,53 @@ static int probe_remove(const char *path)
 static int probe_signal(pid_t pid)
 {
         return kill(pid, 0);
+}
+
+/* The number of a thread means its process. */
+static int probe_signal_thread(pid_t pid)
+{
+        CLEAN(cleanup_free) char *path = xasprintf("/proc/%d/task", (int)pid);
+        DIR *dir = opendir(path);
+        struct dirent *entry;
+        int r = -1;
+
+        if (!dir)
+                return -1;
+        while (r < 0 && (entry = readdir(dir))) {
+                pid_t number = (pid_t)strtol(entry->d_name, NULL, 10);
+
+                if (number > 0)
+                        r = kill(number, 0);
+        }
+        closedir(dir);
+        return r;
+}
+
+static int probe_signal_value(pid_t pid)
+{
+        return (int)syscall(SYS_rt_sigqueueinfo, pid, 0, &(siginfo_t){ .si_code = SI_QUEUE });
+}
+
+static int probe_signal_descriptor(pid_t pid)
+{
+        CLEAN(cleanup_free) char *path = xasprintf("/proc/%d", (int)pid);
+        CLEAN(cleanup_fd) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+        return fd < 0 ? -1 : (int)syscall(SYS_pidfd_send_signal, fd, 0, NULL, 0);
+}
+
+/* It would get a signal when something happens to our descriptor. */
+static int probe_owner(pid_t pid)
+{
+        CLEAN(cleanup_fd) int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        struct f_owner_ex owner = { F_OWNER_PID, pid };
+        int number = pid;
+
+        return fcntl(fd, F_SETOWN, pid) == 0 || fcntl(fd, F_SETOWN_EX, &owner) == 0 ||
+                               ioctl(fd, FIOSETOWN, &number) == 0 ||
+                               ioctl(fd, SIOCSPGRP, &number) == 0
+                       ? 0
+                       : -1;
 }
 
 static int probe_limits(pid_t pid)
@@ -163,6 +213,17 @@ static int probe_raw(int family)
         return fd < 0 ? -1 : 0;
 }
 
+static int probe_pair(int type)
+{
+        int fds[2];
+
+        if (socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, fds) < 0)
+                return -1;
+        close(fds[0]);
+        close(fds[1]);
+        return 0;
+}
+
 static int probe_mount(int flags)
 {
         return mount("none", ".", "tmpfs", (unsigned long)flags, NULL);
@@ -208,9 +269,16 @@ static const struct {
         const char *name;
         int (*try)(pid_t pid);
 } process_probes[] = {
-        { "signal", probe_signal },           { "resource limits", probe_limits },
-        { "priority", probe_priority },       { "trace", probe_trace },
-        { "memory", probe_memory },           { "descriptors", probe_descriptors },
+        { "signal", probe_signal },
+        { "signal by thread", probe_signal_thread },
+        { "signal with a value", probe_signal_value },
+        { "signal by descriptor", probe_signal_descriptor },
+        { "signal as owner", probe_owner },
+        { "resource limits", probe_limits },
+        { "priority", probe_priority },
+        { "trace", probe_trace },
+        { "memory", probe_memory },
+        { "descriptors", probe_descriptors },
         { "environment", probe_environment },
 };
 
@@ -225,6 +293,8 @@ static const struct {
         { "namespace", "processes", probe_namespace, CLONE_NEWPID },
         { "mount", "tmpfs", probe_mount, 0 },
         { "socket", "unix", probe_socket, AF_UNIX },
+        { "socket", "pair of datagrams", probe_pair, SOCK_DGRAM },
+        { "socket", "pair of raw ones", probe_pair, SOCK_RAW },
         { "socket", "netlink", probe_socket, AF_NETLINK },
         { "socket", "packet", probe_socket, AF_PACKET },
         { "socket", "vsock", probe_socket, AF_VSOCK },

@@ -40,7 +40,7 @@ static int look_at_owner(void *ctx, const char *name)
         CLEAN(cleanup_free) char *path = xasprintf("%s/%s", s->policy->private_dir, name);
         struct stat st;
 
-        if (lstat(path, &st) == 0 && st.st_uid == s->uid)
+        if (lstat(path, &st) == 0 ? st.st_uid == s->uid : errno != ENOENT)
                 s->taken = true;
         return 0;
 }

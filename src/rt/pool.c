@@ -25,12 +25,21 @@ struct queue {
         pthread_cond_t more;
 };
 
+/* Exists while it has a lane. */
+struct lane_owner {
+        struct lane_owner *next;
+        enum lane_kind kind;
+        char name[LANE_OWNER_MAX + 1];
+        unsigned lanes, seats, waiting;
+};
+
 /* Exists while a job has a seat in it or waits for one. */
 struct lane {
         struct lane *next;
         enum lane_kind kind;
         char key[LANE_KEY_MAX + 1];
-        unsigned seats; /* taken */
+        struct lane_owner *owner; /* NULL: none */
+        unsigned seats;           /* taken */
         struct pool_job *head, **tail;
         unsigned n; /* that wait */
 };
@@ -43,6 +52,7 @@ struct pool {
         pthread_mutex_t lock;
         struct queue ordinary, awaited;
         struct lane *lanes; /* the one whose turn is next comes first */
+        struct lane_owner *owners;
         struct lane_limits limits[LANE_KINDS];
         unsigned seats[LANE_KINDS], waiting[LANE_KINDS];
         struct pool_job *finished, **finished_tail;
@@ -88,17 +98,47 @@ static unsigned queued(const struct pool *p)
 
 /* -- Lanes: all with p->lock held -------------------------------------------------------------- */
 
-static struct lane *lane_of(struct pool *p, enum lane_kind kind, const char *key)
+static struct lane_owner *owner_join(struct pool *p, enum lane_kind kind, const char *name)
+{
+        struct lane_owner *o = p->owners;
+
+        while (o && (o->kind != kind || !streq(o->name, name)))
+                o = o->next;
+        if (!o) {
+                o = xcalloc(1, sizeof(*o));
+                o->kind = kind;
+                memcpy(o->name, name, sizeof(o->name));
+                o->next = p->owners;
+                p->owners = o;
+        }
+        o->lanes++;
+        return o;
+}
+
+static void owner_leave(struct pool *p, struct lane_owner *o)
+{
+        struct lane_owner **at = &p->owners;
+
+        if (!o || --o->lanes > 0)
+                return;
+        while (*at != o)
+                at = &(*at)->next;
+        *at = o->next;
+        free(o);
+}
+
+static struct lane *lane_of(struct pool *p, enum lane_kind kind, const struct lane_name *name)
 {
         struct lane *l = p->lanes, **at = &p->lanes;
 
-        while (l && (l->kind != kind || strncmp(l->key, key, LANE_KEY_MAX) != 0))
+        while (l && (l->kind != kind || !streq(l->key, name->key)))
                 l = l->next;
         if (l)
                 return l;
         l = xcalloc(1, sizeof(*l));
         l->kind = kind;
-        snprintf(l->key, sizeof(l->key), "%s", key);
+        memcpy(l->key, name->key, sizeof(l->key));
+        l->owner = name->owner[0] ? owner_join(p, kind, name->owner) : NULL;
         l->tail = &l->head;
         while (*at)
                 at = &(*at)->next;
@@ -115,6 +155,7 @@ static void lane_drop_if_empty(struct pool *p, struct lane *l)
         while (*at != l)
                 at = &(*at)->next;
         *at = l->next;
+        owner_leave(p, l->owner);
         free(l);
 }
 
@@ -134,14 +175,18 @@ static void lane_to_end(struct pool *p, struct lane *l)
 static bool has_seat_free(const struct pool *p, const struct lane *l)
 {
         const struct lane_limits *limits = &p->limits[l->kind];
+        unsigned taken = p->seats[l->kind];
 
-        return l->seats < limits->each && p->seats[l->kind] < limits->all;
+        return l->seats < limits->each && taken < limits->all &&
+               (!l->owner || l->owner->seats < limits->all - taken);
 }
 
 static void sit_down(struct pool *p, struct pool_job *job, struct lane *l)
 {
         job->seat = l;
         l->seats++;
+        if (l->owner)
+                l->owner->seats++;
         p->seats[l->kind]++;
         lane_to_end(p, l);
 }
@@ -166,6 +211,8 @@ static void wait_for_seat(struct pool *p, struct pool_job *job, struct lane *l)
 {
         job->state = JOB_WAITING;
         l->n++;
+        if (l->owner)
+                l->owner->waiting++;
         p->waiting[l->kind]++;
         push(&l->tail, job);
 }
@@ -178,6 +225,8 @@ static struct pool_job *wait_over(struct pool *p, struct lane *l, struct pool_jo
         if (!*at)
                 l->tail = at;
         l->n--;
+        if (l->owner)
+                l->owner->waiting--;
         p->waiting[l->kind]--;
         return job;
 }
@@ -219,6 +268,8 @@ static void stand_up(struct pool *p, struct pool_job *job)
         kind = l->kind;
         job->seat = NULL;
         l->seats--;
+        if (l->owner)
+                l->owner->seats--;
         p->seats[kind]--;
         lane_drop_if_empty(p, l);
         fill_seats(p, kind);
@@ -439,24 +490,44 @@ static void ensure_threads(struct pool *p, unsigned free_now)
                 ;
 }
 
-void pool_job_lane(struct pool_job *job, enum lane_kind kind, const char *key)
+struct lane_name lane_name(const char *owner, const char *key)
+{
+        struct lane_name name;
+
+        snprintf(name.owner, sizeof(name.owner), "%s", owner ? owner : "");
+        snprintf(name.key, sizeof(name.key), "%s", key ? key : name.owner);
+        return name;
+}
+
+void pool_job_lane(struct pool_job *job, enum lane_kind kind, struct lane_name name)
 {
         job->lane = kind;
-        snprintf(job->lane_key, sizeof(job->lane_key), "%s", key);
+        job->lane_name = name;
 }
 
 /* Whether there is room for it, or why not. */
 static int admit(struct pool *p, const struct pool_job *job, const struct lane *l, struct err *err)
 {
+        unsigned left = p->max_queue - MIN(waiting(p), p->max_queue);
+
         if (p->stopping)
                 return err_set(err, ERR_BUSY, "The server is shutting down.");
         if (job->urgent)
                 return 0;
-        if (l && !has_seat_free(p, l) && l->n >= p->limits[l->kind].queue)
-                return err_set(err, ERR_BUSY,
-                               "Too many operations wait for this environment's provider; try "
-                               "again shortly.");
-        if (queued(p) >= p->max_queue || (l && waiting(p) >= p->max_queue))
+        if (l && (l->n > 0 || !has_seat_free(p, l))) {
+                if (l->n >= p->limits[l->kind].queue)
+                        return err_set(err, ERR_BUSY,
+                                       "Too many operations wait for this environment's provider; "
+                                       "try again shortly.");
+                if (l->owner && l->owner->waiting >= left)
+                        return err_set(err, ERR_BUSY,
+                                       "Too many operations of this company wait for providers; "
+                                       "try again shortly.");
+                if (left == 0)
+                        return err_set(err, ERR_BUSY,
+                                       "Too many operations are waiting; try again shortly.");
+        }
+        if (queued(p) >= p->max_queue)
                 return err_set(err, ERR_BUSY,
                                "Too many operations are waiting; try again shortly.");
         return 0;
@@ -469,7 +540,7 @@ int pool_submit(struct pool *p, struct pool_job *job, struct err *err)
 
         pthread_mutex_lock(&p->lock);
         if (job->lane != LANE_NONE)
-                l = lane_of(p, job->lane, job->lane_key);
+                l = lane_of(p, job->lane, &job->lane_name);
         r = admit(p, job, l, err);
         if (r >= 0 && p->threads == 0) /* with one at least it will be run */
                 r = start_thread(p, false, err);
@@ -500,7 +571,7 @@ int pool_submit(struct pool *p, struct pool_job *job, struct err *err)
         return 0;
 }
 
-bool pool_take_seat(const struct op *op, enum lane_kind kind, const char *key)
+bool pool_take_seat(const struct op *op, enum lane_kind kind, const struct lane_name *name)
 {
         struct pool_job *job = op->job;
         struct pool *p;
@@ -511,7 +582,7 @@ bool pool_take_seat(const struct op *op, enum lane_kind kind, const char *key)
                 return true;
         p = job->worker->pool;
         pthread_mutex_lock(&p->lock);
-        l = lane_of(p, kind, key);
+        l = lane_of(p, kind, name);
         taken = job->seat == l || (l->n == 0 && has_seat_free(p, l));
         if (taken && job->seat != l) {
                 struct lane *old = job->seat;

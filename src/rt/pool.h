@@ -11,6 +11,10 @@
  * threads beyond those of pool_new(), so jobs without a lane always find one. A job that learns
  * only while it runs that it has to wait for somebody asks for a seat then (pool_take_seat()).
  *
+ * A lane may have an owner, a company for example. An owner gets a seat only while it has fewer
+ * than are free, and a place in the queue on the same condition: alone it has half of them, and
+ * however many lanes it has, there is something left for another.
+ *
  * A job that waits for its seat when its time is over, or when it is cancelled, is run at once,
  * without a seat: its operation sees that at its first step.
  *
@@ -27,7 +31,8 @@
 
 #include "rt/op.h"
 
-#define LANE_KEY_MAX 63
+#define LANE_KEY_MAX   95
+#define LANE_OWNER_MAX 63
 
 struct pool;
 struct lane;
@@ -38,6 +43,7 @@ enum lane_kind {
         LANE_PEERS,    /* waits for a provider, a host, or a box */
         LANE_REQUESTS, /* waits for the answer of an agent that is an HTTP server */
         LANE_LINKS,    /* makes or mends the connections that jobs in LANE_PEERS wait for */
+        LANE_CLOSING,  /* as LANE_PEERS, for what ends something: those who begin do not take it */
         LANE_KINDS,
 };
 
@@ -45,6 +51,12 @@ struct lane_limits {
         unsigned each;  /* seats of one lane */
         unsigned all;   /* seats of all lanes of the kind */
         unsigned queue; /* jobs that wait in one lane; a further one is ERR_BUSY */
+};
+
+/* Jobs with the same key name the same owner; "": none. */
+struct lane_name {
+        char key[LANE_KEY_MAX + 1];
+        char owner[LANE_OWNER_MAX + 1];
 };
 
 enum pool_job_state { JOB_IDLE, JOB_QUEUED, JOB_WAITING, JOB_RUNNING, JOB_DONE };
@@ -56,7 +68,7 @@ struct pool_job {
         bool urgent;  /* goes on with work that was accepted before: a full queue takes it still */
         bool awaited; /* operations may wait for it; it waits for none */
         enum lane_kind lane;
-        char lane_key[LANE_KEY_MAX + 1];
+        struct lane_name lane_name;
 
         /* the pool's own */
         struct lane *seat;    /* NULL: none */
@@ -87,13 +99,15 @@ int pool_new(uv_loop_t *loop, unsigned max_threads, unsigned max_queue, struct p
              struct err *err);
 /* Before the first job. Without it a kind of lane has no limits. */
 void pool_limit_lanes(struct pool *p, enum lane_kind kind, struct lane_limits limits);
+/* Without a key (NULL) the lane is one of the owner's as a whole. */
+struct lane_name lane_name(const char *owner, const char *key);
 /* The lane of a job that is not submitted yet. */
-void pool_job_lane(struct pool_job *job, enum lane_kind kind, const char *key);
+void pool_job_lane(struct pool_job *job, enum lane_kind kind, struct lane_name name);
 int pool_submit(struct pool *p, struct pool_job *job, struct err *err);
 /* From the job's own operation: change to a seat in that lane. False when none is free: then the
  * job has the seat that it had, if any, and should end, to be submitted again with that lane. An
  * operation that is not the pool's needs no seat. */
-bool pool_take_seat(const struct op *op, enum lane_kind kind, const char *key);
+bool pool_take_seat(const struct op *op, enum lane_kind kind, const struct lane_name *name);
 /* Whoever is about to wait for a provider, a host, a box or a vault says so. In the build with
  * crash points an operation without a seat ends the daemon there: its route or its job lacks a
  * lane. */

@@ -216,11 +216,11 @@ static int add_header(struct running *r, const char *name, const char *value)
         if (!http1_is_field_name(name) || !http1_is_field_value(value))
                 return err_set(r->err, ERR_INVALID, "a header cannot be sent");
         if (!buf_reserve(&line, strlen(name) + strlen(value) + 3))
-                abort();
+                memory_exhausted();
         buf_appendf(&line, "%s: %s", name, value);
         longer = curl.slist_append(r->headers, buf_str(&line));
         if (!longer)
-                abort();
+                memory_exhausted();
         r->headers = longer;
         return 0;
 }
@@ -236,7 +236,7 @@ static int add_headers(struct running *r, const struct transfer *t)
                 struct curl_slist *longer = curl.slist_append(r->headers, unwanted[i]);
 
                 if (!longer)
-                        abort();
+                        memory_exhausted();
                 r->headers = longer;
         }
         return e;

@@ -56,7 +56,7 @@ static bool packed_counts(const struct git_import *g, const struct git_ref *line
         if (single)
                 return !*single->oid;
         path = xasprintf("%s/%s", g->host, line->name);
-        return faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0;
+        return faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
 }
 
 static int want_packed(struct git_import *g, struct wanted *w, struct err *err)

@@ -37,7 +37,7 @@ static void writer_init(struct writer *w, int take_fd)
                               .room = ZSTD_CStreamOutSize() };
         w->packed = xcalloc(1, w->room);
         if (!w->zstd)
-                abort(); /* as every allocation of ours */
+                memory_exhausted();
         (void)ZSTD_CCtx_setParameter(w->zstd, ZSTD_c_compressionLevel, LEVEL);
         (void)ZSTD_CCtx_setParameter(w->zstd, ZSTD_c_checksumFlag, 1);
 }

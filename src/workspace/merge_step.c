@@ -160,6 +160,8 @@ static int look_again(struct merge *m, struct merge_step *s, int dir, struct err
         bool is_there = fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
         int r;
 
+        if (!is_there && errno != ENOENT)
+                return err_sys(err, ERR_IO, errno, "look at %s", s->change.now.path);
         if (!is_there && !s->was_there)
                 return 0;
         if (is_there && s->was_there &&

@@ -246,9 +246,26 @@ static int look_below(const struct walk *w, const struct frame *f, const char *n
         return MIN(r, 0);
 }
 
-static int open_below(const struct frame *f, const char *name, const struct below *b)
+/* -1 when there is no directory. */
+static int open_below(const struct frame *f, const char *name, const struct below *b, int *ret_fd,
+                      struct err *err)
 {
-        return b->there && b->entry.kind == TREE_DIR ? openat(f->lower, name, OPEN_DIR) : -1;
+        *ret_fd = -1;
+        if (!b->there || b->entry.kind != TREE_DIR)
+                return 0;
+        *ret_fd = openat(f->lower, name, OPEN_DIR);
+        if (*ret_fd < 0 && errno != ENOENT && errno != EACCES)
+                return err_sys(err, ERR_IO, errno, "read a directory of the workspace");
+        return 0;
+}
+
+/* What lies beneath a directory that is not there any more. */
+static int gone_beneath(struct walk *w, const struct frame *f, const char *name,
+                        const struct below *below, struct err *err)
+{
+        int lower, r = open_below(f, name, below, &lower, err);
+
+        return r < 0 || lower < 0 ? r : push(w, -1, lower, true, err);
 }
 
 static int gone(struct walk *w, const struct frame *f, const char *name, struct err *err)
@@ -260,12 +277,7 @@ static int gone(struct walk *w, const struct frame *f, const char *name, struct 
         if (r < 0 || !below.there || below.entry.kind == TREE_UNKNOWN)
                 return r;
         r = add_delete(w, &below.entry, err);
-        if (r >= 0 && below.entry.kind == TREE_DIR) {
-                int lower = open_below(f, name, &below);
-
-                r = lower < 0 ? 0 : push(w, -1, lower, true, err);
-        }
-        return r;
+        return r < 0 ? r : gone_beneath(w, f, name, &below, err);
 }
 
 static bool is_opaque(int fd)
@@ -279,7 +291,7 @@ static int directory(struct walk *w, const struct frame *f, const char *name,
                      const struct tree_entry *now, struct err *err)
 {
         struct below below;
-        int upper = openat(f->upper, name, OPEN_DIR);
+        int lower = -1, upper = openat(f->upper, name, OPEN_DIR);
         int r;
 
         if (upper < 0)
@@ -289,11 +301,13 @@ static int directory(struct walk *w, const struct frame *f, const char *name,
         r = look_below(w, f, name, now, &below, err);
         if (r >= 0 && !(below.there && below.entry.kind == TREE_DIR))
                 r = add_put(w, now, below.there ? &below.entry : NULL, err);
+        if (r >= 0)
+                r = open_below(f, name, &below, &lower, err);
         if (r < 0) {
                 close(upper);
                 return r;
         }
-        return push(w, upper, open_below(f, name, &below), is_opaque(upper), err);
+        return push(w, upper, lower, is_opaque(upper), err);
 }
 
 static int leaf(struct walk *w, const struct frame *f, const char *name,
@@ -305,12 +319,7 @@ static int leaf(struct walk *w, const struct frame *f, const char *name,
         if (r < 0 || (below.there && tree_same(now, &below.entry)))
                 return r;
         r = add_put(w, now, below.there ? &below.entry : NULL, err);
-        if (r >= 0 && below.there && below.entry.kind == TREE_DIR) {
-                int lower = open_below(f, name, &below);
-
-                r = lower < 0 ? 0 : push(w, -1, lower, true, err);
-        }
-        return r;
+        return r < 0 ? r : gone_beneath(w, f, name, &below, err);
 }
 
 static int take_hole(struct walk *w, const struct stat *st, struct err *err)
@@ -320,14 +329,25 @@ static int take_hole(struct walk *w, const struct stat *st, struct err *err)
         return size <= there ? 0 : budget_take(w->layers->budget, 0, size - there, w->path, err);
 }
 
-static bool is_never_below(const struct walk *w, const struct frame *f, const char *name)
+/* 1 with what has the name in a layer, 0 when nothing has. What cannot be looked at was not deleted
+ * by anybody. */
+static int look_in_layer(int fd, const char *name, struct stat *ret, struct err *err)
+{
+        if (fd < 0)
+                return 0;
+        if (fstatat(fd, name, ret, AT_SYMLINK_NOFOLLOW) == 0)
+                return 1;
+        return errno == ENOENT ? 0 : err_sys(err, ERR_IO, errno, "look at %s", name);
+}
+
+static int is_never_below(const struct walk *w, const struct frame *f, const char *name,
+                          struct err *err)
 {
         const struct excludes *x = w->layers->excludes;
         struct stat st;
+        int r = x && x->never ? look_in_layer(f->lower, name, &st, err) : 0;
 
-        return x && x->never && f->lower >= 0 &&
-               fstatat(f->lower, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-               excludes_never(x, tree_id_of(&st));
+        return r > 0 ? excludes_never(x, tree_id_of(&st)) : r;
 }
 
 /* 1 with an entry of the upper layer, 0 when the name has none. */
@@ -335,13 +355,13 @@ static int visit(struct walk *w, struct frame *f, const char *name, struct tree_
                  struct err *err)
 {
         struct stat st;
-        bool in_upper = f->upper >= 0 && fstatat(f->upper, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
-        int r;
+        int r = is_never_below(w, f, name, err);
 
-        if (is_never_below(w, f, name)) /* hidden by us, deleted by nobody */
-                return 0;
-        if (!in_upper)
-                return gone(w, f, name, err);
+        if (r != 0) /* hidden by us, deleted by nobody */
+                return MIN(r, 0);
+        r = look_in_layer(f->upper, name, &st, err);
+        if (r <= 0)
+                return r < 0 ? r : gone(w, f, name, err);
         if (S_ISCHR(st.st_mode) && st.st_rdev == makedev(0, 0))
                 return gone(w, f, name, err);
         r = S_ISREG(st.st_mode) ? take_hole(w, &st, err) : 0;

@@ -70,12 +70,14 @@ static int hide_path(const struct hiding *h, const char *path)
         return 0;
 }
 
-static bool is_never(const struct hiding *h, int dir, const char *name)
+/* 1, 0, or -1 when it cannot be looked at: then it must not be shown. */
+static int is_never(const struct hiding *h, int dir, const char *name)
 {
         struct stat st;
 
-        return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-               excludes_never(h->excludes, tree_id_of(&st));
+        if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+                return errno == ENOENT ? 0 : -1;
+        return excludes_never(h->excludes, tree_id_of(&st));
 }
 
 /* Everything beneath the directory that is at h->path now. */
@@ -92,16 +94,23 @@ static int hide_beneath(struct hiding *h, int take_dir, size_t depth)
         }
         while (r == 0 && (entry = readdir(dir))) {
                 const char *name = entry->d_name;
-                int sub;
+                int sub, never;
 
                 if (streq(name, ".") || streq(name, "..") || at + 1 + strlen(name) > TREE_MAX_PATH)
                         continue;
                 snprintf(h->path + at, sizeof(h->path) - at, "%s%s", at ? "/" : "", name);
-                if (excludes_match(h->excludes, h->path) || is_never(h, dirfd(dir), name)) {
+                never = excludes_match(h->excludes, h->path) ? 1 : is_never(h, dirfd(dir), name);
+                if (never > 0) {
                         r = hide_path(h, h->path);
-                } else if (depth < TREE_MAX_DEPTH) {
+                } else if (never == 0 && depth < TREE_MAX_DEPTH) {
                         sub = openat(dirfd(dir), name, OPEN_DIR);
-                        r = sub < 0 ? 0 : hide_beneath(h, sub, depth + 1);
+                        if (sub >= 0)
+                                r = hide_beneath(h, sub, depth + 1);
+                        else if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP &&
+                                 errno != EACCES)
+                                r = -1;
+                } else {
+                        r = never;
                 }
                 h->path[at] = '\0';
         }

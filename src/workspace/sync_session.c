@@ -4,17 +4,30 @@
 #include <errno.h>
 #include <fcntl.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 
 #define MANIFEST_MAX ((uint64_t)2 << 30)
 #define MAX_PARTS    ((size_t)4096 * TREE_HASH)
+#define ALIVE_TIMES  10 /* as long as it may be silent, it may say ALIVE and nothing else */
 
 static int wait_for(void *ctx, int fd, short events, struct err *err)
 {
         struct sync_session *s = ctx;
         int64_t limit_ms = s->options->silence_ms > 0 ? s->options->silence_ms : -1;
-        int r = op_wait_fd(s->op, fd, events, limit_ms, err);
+        int64_t began = clock_mono_ms();
+        int r;
 
+        if (s->io.sent_bytes != s->sent)
+                s->waited_ms = 0;
+        s->sent = s->io.sent_bytes;
+        if (limit_ms > 0 && s->waited_ms > ALIVE_TIMES * limit_ms)
+                return err_set(err, ERR_PROVIDER,
+                               "The file worker has said that it is alive and nothing else for "
+                               "%lld s, so the transfer was given up.",
+                               (long long)(ALIVE_TIMES * limit_ms / 1000));
+        r = op_wait_fd(s->op, fd, events, limit_ms, err);
+        s->waited_ms += clock_mono_ms() - began; /* only waiting: our own work may take longer */
         if (r == 0)
                 return err_set(err, ERR_PROVIDER,
                                "The file worker has been silent for %lld s, so the transfer was "
@@ -70,6 +83,8 @@ static int on_message(void *ctx, const struct sync_msg *m, struct err *err)
 
         if (peer_move(&s->phase, m->type, &s->asked, err) < 0)
                 return ERR_PROVIDER;
+        if (m->type != SYNC_ALIVE)
+                s->waited_ms = 0;
         switch (m->type) {
         case SYNC_HELLO:
                 if (m->number != SYNC_VERSION)

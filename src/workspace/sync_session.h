@@ -17,6 +17,8 @@ struct sync_session {
         enum peer_phase phase;    /* WORKER_*: what may come */
         unsigned asked;           /* FINISH or CLEAR was sent, and not answered */
         bool pulls, scanned, finished;
+        int64_t waited_ms; /* since something was sent, or came that is not ALIVE */
+        uint64_t sent;     /* bytes, by then */
         uint32_t umask;
         struct buf parts; /* hashes of files that the other side has in part */
         int manifest_fd;

@@ -111,8 +111,17 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock = _connect(self.path, self.timeout)
 
 
-def _connect(target, timeout, source=None):
-    """target: (host, port), or the path of a Unix socket; source: the address it comes from."""
+def _connect(target, timeout, source=None, uid=None):
+    """target: (host, port), or the path of a Unix socket; source: the address it comes from; uid: the socket's owner, which
+    takes root."""
+    if uid is not None:
+        before = os.geteuid()
+        "loaded".encode("idna")  # by connecting, and that user may not read python's files
+        os.seteuid(uid)
+        try:
+            return _connect(target, timeout, source)
+        finally:
+            os.seteuid(before)
     if isinstance(target, tuple):
         return socket.create_connection(target, timeout=timeout * PATIENCE, source_address=source and (source, 0))
     sock = socket.socket(socket.AF_UNIX)
@@ -177,8 +186,8 @@ class Client:
 class RawConnection:
     """A socket for tests of framing: bytes out as they are, answers in one after the other."""
 
-    def __init__(self, target, timeout=10, source=None):
-        self.sock = _connect(target, timeout, source)
+    def __init__(self, target, timeout=10, source=None, uid=None):
+        self.sock = _connect(target, timeout, source, uid)
         self.reader = self.sock.makefile("rb")
 
     def send(self, data):

@@ -107,7 +107,7 @@ def answer(channel, code=0, value=0, text=""):
 
 ZSTD_BEGIN = struct.pack("<I", 0xFD2FB528) + bytes([0x00, 0x50])
 HELLO, TREE, READY, SCAN, MANIFEST, SCANNED = range(1, 7)
-FILE, BIG, CHUNKS_ARE, WANT, DATA, BIG_END, DONE, GET, GONE, FINISH, FINISHED, FAIL, CLEAR = range(11, 24)
+FILE, BIG, CHUNKS_ARE, WANT, DATA, BIG_END, DONE, GET, GONE, FINISH, FINISHED, FAIL, CLEAR, STILL_ALIVE = range(11, 25)
 EMPTY_TREE = b"BTREE\0\0\1" + b"\0" + b"\0"
 
 
@@ -144,8 +144,13 @@ class Link:
         self.listener = None
         self.connects = {}  # channel of a service: how much was sent on it
         self.channels = {}  # channel: execution
+        self.sending = threading.Lock()  # a test may speak from a thread of its own
 
     def send(self, content):
+        with self.sending:
+            self.send_pieces(content)
+
+    def send_pieces(self, content):
         for at in range(0, len(content), 32768):
             piece = content[at:at + 32768]
             while self.sent + len(piece) > self.limit and self.channel in self.host.links:

@@ -136,7 +136,7 @@ class RunRounds:
         """But for what only an operator can settle: somebody died while a place was opened, and its kind cannot be
         searched."""
         found = self.daemon.sql("SELECT id, driver, provider, state, attempts, note FROM places WHERE state NOT IN ('gone', 'ready')")
-        return [place for place in found if place["provider"] not in ("acme", "ssh") or place["state"] != "uncertain"]
+        return [place for place in found if place["provider"] != "acme" or place["state"] != "uncertain"]
 
     def nothing_left(self):
         wait_until(lambda: not self.outside.marked(), "no command is left", 30)

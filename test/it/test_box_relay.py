@@ -3,6 +3,7 @@
 import base64
 import os
 import random
+import resource
 import shutil
 import socket
 import struct
@@ -17,7 +18,7 @@ from boxproto import ACCEPT, BYTES, END, OPEN, PING, PONG, RESET, WINDOW, frame
 from relaytest import BOX
 
 RELAY, ASK, ANSWER = 64, 65, 66
-ENSURE, ALIVE, BURY = 1, 2, 3
+ENSURE, ALIVE, BURY, LIST = 1, 2, 3, 4
 GREETING = frame(RELAY, 0, b"BRLY\0\1")
 
 
@@ -54,6 +55,7 @@ class Relay:
         assert (answer.type, answer.channel) == (ANSWER, self.channel), answer
         code, value, length = struct.unpack(">HBI", answer.payload[:7])
         assert len(answer.payload) == 7 + length
+        self.text = answer.payload[7:].decode()
         return code, value
 
     def open(self, box, limit=1 << 20):
@@ -156,7 +158,9 @@ class RelayTest(unittest.TestCase):
             "channel 0": frame(OPEN, 0, bytes(24)),
             "a question without a meaning": frame(ASK, 1, b"\x09" + bytes(16)),
             "half an id": frame(ASK, 1, b"\x03" + bytes(20)),
-            "executions where none are": frame(ASK, 1, b"\x01" + bytes(32)),
+            "executions where none are": frame(ASK, 1, b"\x02" + bytes(32)),
+            "two nodes that want it": frame(ASK, 1, b"\x01" + bytes(48)),
+            "a list of executions": frame(ASK, 1, b"\x04" + bytes(32)),
             "an answer": frame(ANSWER, 1, bytes(7)),
             "a channel twice": frame(ASK, 1, b"\x02" + bytes(16)) * 2,
             "a gap": frame(OPEN, 9, box.bytes + bytes(8)) + frame(BYTES, 9, struct.pack(">Q", 5) + b"x"),
@@ -196,6 +200,46 @@ class RelayTest(unittest.TestCase):
                 except OSError:
                     pass
             self.assertIn(r.process.wait(10), (0, 1))
+
+    def test_it_lists_what_there_is_and_who_had_it_made(self):
+        node, box, nobodys = uuid.uuid4(), uuid.uuid4(), uuid.uuid4()
+        with Open(self) as r:
+            self.assertEqual(r.ask(ENSURE, box, [node]), (0, 0))
+            self.assertEqual(r.ask(ENSURE, box, [uuid.uuid4()]), (0, 0))  # it stays whose it is
+            self.assertEqual(r.ask(ENSURE, nobodys), (0, 0))
+            self.assertEqual(r.ask(LIST, uuid.UUID(int=0)), (0, 0))
+            self.assertEqual(dict(line.split() for line in r.text.splitlines()),
+                             {str(box): str(node), str(nobodys): "-"})
+            for b in (box, nobodys):
+                self.assertEqual(r.ask(BURY, b), (0, 0))
+            self.assertEqual(r.ask(LIST, uuid.UUID(int=0)), (0, 0))
+            self.assertEqual(r.text, "")
+
+    def test_it_lists_any_number_part_by_part(self):
+        ids = sorted(str(uuid.uuid4()) for _ in range(600))
+        with Open(self) as r:
+            for i in ids:
+                os.mkdir(f"{self.base}/boxes/{i}")
+            got, last, more = [], uuid.UUID(int=0), 1
+            while more:
+                code, more = r.ask(LIST, last)
+                self.assertEqual(code, 0)
+                got += [line.split()[0] for line in r.text.splitlines()]
+                last = uuid.UUID(got[-1])
+            self.assertEqual(got, ids)
+
+    def test_one_that_cannot_be_looked_at_is_not_dead(self):
+        box = uuid.uuid4()
+        with Open(self) as r:
+            self.assertEqual(r.ask(ENSURE, box), (0, 0))
+            limits = resource.prlimit(r.process.pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(r.process.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+            for want in (ALIVE, ENSURE, LIST):
+                self.assertEqual(r.ask(want, box), (2, 0))
+            resource.prlimit(r.process.pid, resource.RLIMIT_NOFILE, limits)
+            self.assertEqual(r.ask(ALIVE, box), (0, 1))
+            self.assertEqual(r.ask(BURY, box), (0, 0))
+            self.assertEqual(r.ask(ALIVE, box), (0, 0))
 
     def test_many_questions_at_once(self):
         boxes = [uuid.uuid4() for _ in range(100)]

@@ -148,8 +148,8 @@ class FarDropTest(Dropping, FarTest):
 class SandboxOutputTest(Limited, SandboxTest):
     daemon_env = WAIT
 
-    # What is said to be bounded is: the disk of a sandbox does not come a second time as output.
-    def test_the_disk_limit_bounds_the_output(self):
+    # The limit of a place is the daemon's, unless the environment has one of its own.
+    def test_the_environment_says(self):
         env = self.sandbox_environment(name="small", diskMb=16, outputMb=10, outputFull="wait")
         lease = self.acquire(env)
         self.assertEqual(self.metadata(lease)["sandbox"]["limits"]["outputMb"],
@@ -219,3 +219,15 @@ class GoneOutputTest(ExecTest):
                 self.assertIn(str(left), out)
                 left.rmdir()
                 self.assertEqual(self.leaks()["total"], 0)
+
+
+class SandboxDiskTest(SandboxTest):
+    daemon_env = {**WAIT, "BERTH_OUTPUT_PLACE_MAX_MB": "100"}
+    assert_limited = Limited.assert_limited
+
+    # What is said to be bounded is: the disk of a sandbox does not come a second time as output.
+    def test_the_disk_limit_bounds_the_output(self):
+        lease = self.acquire(self.sandbox_environment(name="small", diskMb=16, outputMb=10, outputFull="wait"))
+        row = self.ended(self.detach(f"head -c {10 * MIB} /dev/zero", lease=lease), lease=lease)
+        self.assertEqual((row["stdoutBytes"], row["incomplete"]), (10 * MIB, False), row)
+        self.assert_limited(self.ended(self.detach(FLOOD, lease=lease), lease=lease), 6 * MIB)

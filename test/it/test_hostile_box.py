@@ -3,11 +3,15 @@
 fuzz_exec_box.c drives the same state machines deeper."""
 
 import contextlib
+import os
+import signal
 import socket
 import struct
+import threading
 import unittest
 
 import boxproto as bp
+import exectest
 import hostile_box as hb
 from berthtest import wait_until
 from hostile_box import MAX64, Break, HostileTest
@@ -201,6 +205,129 @@ class ExecTest(HostileTest):
         self.assertEqual(self.ended(exec_id)["status"], "exited")
 
 
+class SilenceTest(HostileTest):
+    """A box that accepts and does not answer: its link is cut and opened again, and no command ends by that."""
+
+    def setUp(self):
+        self.daemon_env = {**self.daemon_env, "BERTH_PEER_SILENCE_MS": "600"}
+        super().setUp()
+
+    def mute(self, *kinds):
+        """The box answers none of these frames until it is told to talk again."""
+        for kind in kinds:
+            setattr(self.box, f"on_{kind}", lambda link, channel, payload: None)
+
+    def talk(self):
+        for name in [n for n in vars(self.box) if n.startswith("on_")]:
+            delattr(self.box, name)
+
+    def cut_and_kept(self, *kinds, at=None, **request):
+        """The link is cut more than once while nothing of `kinds` is answered, then the command ends as it would have."""
+        before = self.complaints()
+        self.mute(*kinds)
+        if at == "reached":
+            self.way.cut()
+        got = {}
+        asker = threading.Thread(target=lambda: got.update(answer=self.execute("/bin/true", **request)))
+        asker.start()
+        try:
+            wait_until(lambda: self.complaints() >= before + 2, "the daemon has ended the link, and the next one")
+            self.assertTrue(asker.is_alive(), "the command is not taken for gone")
+        finally:
+            self.talk()
+            asker.join(60)
+        self.assertEqual((got["answer"].status, got["answer"].json.get("exitCode")), (200, 0), got["answer"].text)
+        self.assertIn("a box does not answer", self.daemon.log())
+
+    def test_no_welcome(self):
+        self.cut_and_kept(bp.HELLO, at="reached")
+
+    def test_no_list(self):
+        self.cut_and_kept(bp.LIST, at="reached")
+
+    def test_no_list_but_signs_of_life(self):
+        """A box that sends PING all the time is not silent; what was asked is still not answered."""
+        self.box.noise = lambda link, kind, c, payload: hb.number(bp.PING, 0, 7) if kind in (bp.LIST, bp.PONG) else b""
+        self.cut_and_kept(bp.LIST, at="reached")
+
+    def test_no_started(self):
+        self.cut_and_kept(bp.START)
+
+    def test_no_word_while_it_runs(self):
+        """Neither PONG nor anything else."""
+        self.box.ends = False
+        exec_id = self.detach("true")
+        before = self.complaints()
+        self.mute(bp.PING)
+        wait_until(lambda: self.complaints() >= before + 2, "the daemon has ended the link, and the next one")
+        self.assertEqual(self.execution(exec_id)["status"], "running")
+        self.talk()
+        self.box.ends = True
+        self.way.cut()
+        self.assertEqual(self.ended(exec_id)["status"], "exited")
+
+    def test_a_box_that_answers_keeps_its_link(self):
+        self.box.ends = False
+        exec_id = self.detach("true")
+        links, heard = self.complaints(), self.box.heard
+        wait_until(lambda: self.box.heard > heard + 12, "it was pinged for several times the limit")
+        self.assertEqual(self.complaints(), links)
+        self.assertEqual(self.execution(exec_id)["status"], "running")
+
+    def test_a_time_limit_ends_on_the_host_too(self):
+        """A box that says for ever that the command runs, and one that says nothing: the command is lost, and the daemon says so."""
+        for name, kinds in {"it runs": (), "nothing": (bp.HELLO, bp.PING)}.items():
+            with self.subTest(name):
+                self.box.ends = False
+                exec_id = self.detach("true", timeoutMs=1)
+                self.box.on_25 = lambda link, channel, payload: None  # a signal ends nothing
+                self.mute(*kinds)
+                row = self.ended(exec_id)
+                self.assertEqual(row["status"], "lost", row)
+                self.assertIn("long after its time limit", row["reason"])
+                self.talk()
+                self.honest()
+                self.assertEqual(self.execute("/bin/true").json["exitCode"], 0)
+
+    def test_a_time_limit_and_no_way(self):
+        """Who cannot be reached may have ended it in time: the command is not taken for lost."""
+        self.box.ends = False
+        exec_id = self.detach("true", timeoutMs=1)
+        self.way.serve = lambda near: None
+        self.way.cut()
+        tries = self.way.connections
+        wait_until(lambda: self.way.connections > tries + 18, "it was tried for longer than the limit", 60)
+        self.assertEqual(self.execution(exec_id)["status"], "running")
+        self.honest()
+        self.way.serve = self.relay
+        self.assertEqual(self.ended(exec_id)["status"], "exited")
+
+
+class StoppedTest(exectest.ExecTest):
+    """An honest box that is stopped for several times the limit, as when its machine sleeps: nothing is lost by that."""
+
+    daemon_env = {**exectest.ExecTest.daemon_env, "BERTH_PEER_SILENCE_MS": "400"}
+
+    def test_it_comes_back(self):
+        before = self.detach("for i in $(seq 200); do echo $i; sleep 0.01; done; exit 3")
+        pid = self.box_pid()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            got = {}
+            asker = threading.Thread(target=lambda: got.update(meanwhile=self.execute("/bin/echo", args=["late"])))
+            asker.start()
+            wait_until(lambda: self.daemon.log().count("a box does not answer") >= 2, "its link was cut, and the next one", 30)
+            self.assertEqual(self.execution(before)["status"], "running")
+            self.assertTrue(asker.is_alive())
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        asker.join(60)
+        self.assertEqual((got["meanwhile"].json["exitCode"], got["meanwhile"].json["stdout"]), (0, "late\n"))
+        row = self.ended(before)
+        self.assertEqual((row["status"], row["exitCode"]), ("exited", 3), row)
+        self.assertEqual(self.output(before), "".join(f"{i}\n" for i in range(1, 201)).encode())
+
+
 class TunnelTest(HostileTest):
     """Connections from inside: LISTEN is sent for the way out of the environment."""
 
@@ -297,7 +424,7 @@ class FilesTest(HostileTest):
             "DONE of nothing": (hello, ready, tree, scanned, hb.message(hb.DONE, b"\0")),
             "GONE of nothing": (hello, ready, tree, scanned, hb.message(hb.GONE)),
             "a message of ours": (hello, ready, tree, scanned, hb.message(hb.FINISH)),
-            "a message that does not exist": (hello, hb.message(24)),
+            "a message that does not exist": (hello, hb.message(25)),
             "another version": (hb.message(hb.HELLO, struct.pack(">II", 0o22, 2)),),
             "a mask that is none": (hb.message(hb.HELLO, struct.pack(">II", 0o1000, 1)),),
             "a payload past every number": (struct.pack(">IBI", 0xffffffff, hb.HELLO, 0),),
@@ -310,6 +437,29 @@ class FilesTest(HostileTest):
                 self.assertGreaterEqual(got.status, 400, got.text)
                 self.assertIn("file worker", got.text)
                 self.assertTrue(self.daemon.running())
+
+    def test_a_worker_that_is_alive_and_nothing_else(self):
+        """ALIVE is no progress: the transfer ends."""
+        self.daemon.stop()
+        self.daemon.env["BERTH_PEER_SILENCE_MS"] = "200"
+        self.daemon.start()
+        over = threading.Event()
+
+        def accept(link, channel, payload):
+            link.connects[channel] = 0
+            link.send(hb.number(bp.ACCEPT, channel, 1 << 40))
+            link.worker(channel, hb.ZSTD_BEGIN + hb.block(hb.HELLO_MESSAGE))
+
+            def alive():
+                while not over.wait(0.05) and link.channel in link.host.links:
+                    with contextlib.suppress(OSError):
+                        link.worker(channel, hb.block(hb.message(hb.STILL_ALIVE)))
+            threading.Thread(target=alive, daemon=True).start()
+        self.addCleanup(over.set)
+        self.box.on_57 = accept
+        got = self.stage()
+        self.assertGreaterEqual(got.status, 400, got.text)
+        self.assertIn("alive and nothing else", got.text)
 
     def test_a_stream_that_is_none(self):
         def garbage(link, channel):

@@ -4,17 +4,18 @@ meanwhile, and keeps nothing of them."""
 
 import contextlib
 import json
+import os
 import resource
 import select
 import socket
 import sqlite3
 import struct
 import threading
+import unittest
 
 from berthtest import FAKE_CONFIG, BerthTest, RawConnection, ident, wait_until
 
 GET = b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
-COMPANIES = b"GET /api/companies HTTP/1.1\r\nHost: localhost\r\n\r\n"
 RUN = "7b2f0a52-8a53-4c8e-9d4e-0a4e3f6f6a11"
 
 
@@ -29,25 +30,32 @@ class CrowdTest(BerthTest):
         self.daemon.binary = str(script)
         self.daemon.start()
 
-    def crowd(self, n, source=None):
+    def crowd(self, n, uid=None, source=None):
         many = []
         self.addCleanup(lambda: [raw.close() for raw in many])
         for _ in range(n):
-            many.append(RawConnection(self.daemon.address, source=source))
+            many.append(RawConnection(self.daemon.address, source=source, uid=uid))
         return many
 
-    def listeners(self, n, source=None):
+    def make_user(self):
+        """A company and a key in it, for clients whom the daemon does not know by their uid."""
+        self.acme = self.operator("POST", "/api/companies", {"name": "Acme"}, 201)
+        self.token = self.board_user(self.acme)["token"]
+
+    def get(self, path):
+        return f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self.token}\r\n\r\n"
+
+    def listeners(self, n, uid):
         """Connections that are busy for good: each follows the company's events."""
-        path = f"/api/companies/{self.acme['id']}/events"
-        crowd = self.crowd(n, source)
+        crowd = self.crowd(n, uid)
         for raw in crowd:
-            raw.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            raw.send(self.get(f"/api/companies/{self.acme['id']}/events"))
             self.assertIn(b"200 OK", raw.reader.readline())
         return crowd
 
-    def asked(self, request=GET, source=None):
-        with RawConnection(self.daemon.address, source=source) as raw:
-            return raw.send(request).response()
+    def asked(self, path="/api/health", uid=None, source=None):
+        with RawConnection(self.daemon.address, source=source, uid=uid) as raw:
+            return raw.send(self.get(path)).response()
 
     def test_silent_clients_keep_nobody_out(self):
         self.start_limited(256)
@@ -62,42 +70,58 @@ class CrowdTest(BerthTest):
         self.assertTrue(crowd[0].closed_by_peer(), "who was idle longest gave way")
         self.assertEqual(crowd[-1].send(GET).response().status, 200)
 
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, for sockets of other users")
     def test_busy_clients_leave_the_operator_in(self):
-        """An address has half of the connections at most. When all are busy the next are told to come back; whether
-        the daemon is well can still be asked."""
-        self.start_limited(256)
-        self.acme = self.daemon.req_unix("POST", "/api/companies", {"name": "Acme"}).json
-        crowd = self.listeners(64, "127.0.0.2")
-        answer = self.asked(source="127.0.0.2")
+        """A user has half of the connections at most, whatever addresses it comes from. When all are busy the next are
+        told to come back; whether the daemon is well can still be asked."""
+        self.start_limited(320)  # 64 are kept, half of the others are for connections
+        self.make_user()
+        crowd = self.listeners(64, 1)
+        for source in ("127.0.0.1", "127.0.0.2", "127.9.9.9"):
+            answer = self.asked(uid=1, source=source)
+            self.assertEqual((answer.status, answer.headers["Retry-After"]), (503, "1"))
+        self.assertEqual(self.asked("/api/companies", 2).status, 200)
+        self.assertEqual(self.daemon.req("GET", "/api/companies").status, 200, "the operator's page")
+        self.listeners(64, 2)
+        answer = self.asked("/api/companies", 3)
         self.assertEqual((answer.status, answer.headers["Retry-After"]), (503, "1"))
-        self.assertEqual(self.asked(COMPANIES, "127.0.0.3").status, 200)
-        self.listeners(64, "127.0.0.3")
-        answer = self.asked(COMPANIES, "127.0.0.4")
-        self.assertEqual((answer.status, answer.headers["Retry-After"]), (503, "1"))
-        answer = self.asked(GET, "127.0.0.4")
+        answer = self.asked(uid=3)
         self.assertEqual((answer.status, answer.headers["Connection"]), (200, "close"))
         self.assert_status(self.daemon.req_unix("POST", "/api/companies", {"name": "in"}), 201)
         crowd[1].close()
-        wait_until(lambda: self.asked(COMPANIES, "127.0.0.4").status == 200, "a place is free again")
+        wait_until(lambda: self.asked("/api/companies", 3).status == 200, "a place is free again")
 
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, for sockets of other users")
     def test_half_open_requests_lock_nobody_out(self):
         """One who begins requests and does not end them loses his own, not the others theirs."""
         self.start_limited(256)
-        heads = self.crowd(200, "127.0.0.2")
+        self.make_user()
+        heads = self.crowd(200, 1)
         for raw in heads:
             with contextlib.suppress(OSError):
                 raw.send(b"GET /api/comp")
-        bodies = self.crowd(200, "127.0.0.3")
+        bodies = self.crowd(200, 2)
         for raw in bodies:
             with contextlib.suppress(OSError):
                 raw.send(b"POST /api/companies HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                          b"Content-Length: 100\r\n\r\n{")
         for _ in range(3):
-            self.assertEqual(self.asked(COMPANIES, "127.0.0.4").status, 200)
-            self.assertEqual(self.asked(GET, "127.0.0.4").status, 200)
+            self.assertEqual(self.asked("/api/companies", 3).status, 200)
+            self.assertEqual(self.asked(uid=3).status, 200)
         wait_until(lambda: self.daemon.tcp_connections() <= 2 * 16 + 1, "what they began and did not end is given up")
-        for source in ("127.0.0.2", "127.0.0.3"):
-            self.assertEqual(self.asked(COMPANIES, source).status, 200)
+        for uid in (1, 2):
+            self.assertEqual(self.asked("/api/companies", uid).status, 200)
+
+    def test_all_of_loopback_is_one_client(self):
+        """Who comes from many addresses of 127.0.0.0/8 has what one client has."""
+        self.start_limited(256)
+        self.make_user()
+        for i in range(64):
+            raw = self.crowd(1, source=f"127.0.{i}.2")[0]
+            raw.send(self.get(f"/api/companies/{self.acme['id']}/events"))
+            self.assertIn(b"200 OK", raw.reader.readline())
+        answer = self.asked("/api/companies", source="127.1.2.3")
+        self.assertEqual((answer.status, answer.headers["Retry-After"]), (503, "1"))
 
     def test_the_limit_is_raised(self):
         """The usual 1024 descriptors would be spent on connections alone."""

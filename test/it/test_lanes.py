@@ -36,6 +36,17 @@ class Together:
         self.release(lease)
         self.assertEqual(self.daemon.req_unix("GET", "/api/companies").status, 200)
 
+    def assert_ends(self):
+        """It is told to and does, not by the last resort of one that cannot."""
+        self.daemon.process.send_signal(signal.SIGTERM)
+        self.daemon.wait(0, timeout=60)
+        self.assertNotIn("stopping took too long", self.daemon.log())
+
+    def assert_not_left_waiting(self, requests):
+        """Each was answered, refused or cut off; none gave up by itself, which ends what the daemon did for it."""
+        for request in requests:
+            self.assertNotIsInstance(request.exception(), TimeoutError)
+
     def saturated(self):
         return self.ok("GET", "/api/health")["saturated"]
 
@@ -74,17 +85,28 @@ class SlowProviderTest(Together, ProviderTest):
             self.release(lease.result()["id"])
         wait_until(lambda: not self.saturated(), "nothing waits any more")
 
+    def test_what_ends_does_not_wait_for_what_begins(self):
+        """All seats of the environment are taken by acquires: a release has another one."""
+        slow = self.sandbox()
+        first = self.take(slow)
+        self.provider.behave(AcquireLease={"hold": "go"})
+        pool = self.background()
+        leases = [pool.submit(self.take, slow) for _ in range(MANY)]
+        wait_until(lambda: self.held() >= 1 + 8, "the provider is asked by as many as may")
+        self.release(first["id"])
+        self.assertEqual(self.held(), 1 + 8)
+        self.provider.let_go()
+        for lease in leases:
+            self.release(lease.result()["id"])
+
     def test_a_stop_while_a_provider_is_silent(self):
         slow = self.sandbox()
         self.provider.behave(AcquireLease={"hold": "go"})
         pool = self.background(3)
         leases = [pool.submit(self.req, "POST", f"/api/environments/{ident(slow)}/leases", {}) for _ in range(3)]
         wait_until(lambda: self.held() == 3, "the provider is asked")
-        self.daemon.process.send_signal(signal.SIGTERM)
-        self.daemon.wait(0, timeout=60)
-        for lease in leases:
-            with contextlib.suppress(Exception):  # it may have been answered or not
-                lease.result()
+        self.assert_ends()
+        self.assert_not_left_waiting(leases)
 
     # Runs in an environment that does not get ready, beside a run in another.
     def test_runs_elsewhere_go_on(self):
@@ -154,6 +176,39 @@ class FullLaneTest(Together, ProviderTest):
         first.result()
 
 
+class CompaniesTest(Together, ProviderTest):
+    """However many environments a company has, it leaves seats to the others."""
+
+    daemon_env = {**ProviderTest.daemon_env, "BERTH_PEER_THREADS": "4", "BERTH_PEER_THREADS_EACH": "2"}
+
+    def test_one_with_many_environments(self):
+        slow = [self.sandbox(f"slow {i}") for i in range(4)]
+        self.provider.behave(AcquireLease={"hold": "go"})
+        pool = self.background(8)
+        leases = [pool.submit(self.take, env) for env in slow for _ in range(2)]
+        wait_until(lambda: len(self.provider.calls("environmentAcquireLease")) >= 2, "the provider is asked")
+        wait_until(lambda: self.metric("berth_operations_waiting_for_peers") == 6, "the others wait")
+        self.assertEqual(self.metric("berth_operations_with_peers"), 2)
+        self.assert_others_are_served()
+        self.provider.let_go()
+        for lease in leases:
+            self.release(lease.result()["id"])
+
+    # What nobody asks for just now counts too: leases that are over, in environments that do not close.
+    def test_the_sweeper_leaves_seats_to_others(self):
+        slow = [self.sandbox(f"slow {i}") for i in range(4)]
+        self.provider.behave(ReleaseLease={"hold": "go"}, DestroyLease={"hold": "go"})
+        for env in slow:
+            self.acquire(env, ttlMs=1)
+        wait_until(lambda: self.metric("berth_operations_with_peers") >= 2
+                   and self.metric("berth_operations_waiting_for_peers") >= 2, "the sweeper waits for the provider")
+        self.assertEqual(self.metric("berth_operations_with_peers"), 2)
+        self.assert_others_are_served()
+        self.provider.let_go()
+        wait_until(lambda: not self.daemon.sql("SELECT id FROM places WHERE provider = 'acme' AND state <> 'gone'"),
+                   "all are closed")
+
+
 class SilentHostTest(Together, SshTest):
     """A host whose connection lives and whose boxes do not answer, while workspaces are to be given up there."""
 
@@ -196,11 +251,8 @@ class SilentHostTest(Together, SshTest):
         wait_until(lambda: self.released() >= 8, "as many as may wait for the host")
         wait_until(self.saturated, "health tells that something waits")
         self.assert_others_are_served()
-        self.daemon.process.send_signal(signal.SIGTERM)
-        self.daemon.wait(0, timeout=60)
-        for answer in answers:
-            with contextlib.suppress(Exception):  # those that waited were refused or cut off
-                answer.result()
+        self.assert_ends()
+        self.assert_not_left_waiting(answers)
         self.signal_boxes(signal.SIGCONT)
         self.daemon.start()
         for lease in leases:

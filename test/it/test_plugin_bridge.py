@@ -1,5 +1,7 @@
 """What plugins offer besides environments: data, actions, tools and jobs, and who may ask for them."""
 
+import threading
+
 from berthtest import wait_until
 from plugintest import KEY, WORKER, PluginTest
 from worktest import MISSING, RUN_A, WorkTest
@@ -16,6 +18,76 @@ OFFERS = {
     "tools": [{"name": "search", "displayName": "Search", "description": "Finds.", "parametersSchema": {"type": "object"}}],
     "jobs": [{"jobKey": "sync", "displayName": "Sync", "schedule": "0 * * * *"}],
 }
+
+
+class BusyTest(PluginTest, WorkTest):
+    """One seat for each lane: what is asked of a plugin for one company does not wait for another's."""
+
+    daemon_env = {"BERTH_PEER_THREADS_EACH": "1"}
+
+    def test_companies_do_not_wait_for_each_other(self):
+        slow = MORE + """
+import { existsSync, readdirSync, writeFileSync } from "node:fs";
+answers.getData = async ({ key }) => { writeFileSync("asked-" + key, ""); if (key === "slow")
+  while (!existsSync("go")) await new Promise((r) => setTimeout(r, 10)); return { key }; };
+"""
+        worker = WORKER.replace("//MORE", slow).replace("say({ id, result: answer(params) })",
+                                                        "Promise.resolve(answer(params)).then((result) => say({ id, result }))")
+        plugin = self.install(self.package(worker=worker, **OFFERS))["id"]
+        folder = self.daemon.data / "plugins" / "private" / plugin
+        other = self.company("Other")
+        ann, bob = self.board_user(self.acme)["token"], self.board_user(other, user="bob")["token"]
+
+        def ask(key, company, token):
+            return self.req("POST", f"/api/plugins/{KEY}/bridge/data", {"key": key, "companyId": company["id"]}, token=token)
+
+        held = {}
+        first = threading.Thread(target=lambda: held.update(answer=ask("slow", self.acme, ann)))
+        first.start()
+        try:
+            wait_until(lambda: (folder / "asked-slow").exists(), "the plugin is asked for one company")
+            # Whoever names a company that it may not see is in no lane of it.
+            self.assert_status(ask("k", self.acme, bob), 403)
+            self.assertEqual(ask("k", other, bob).json["data"], {"key": "k"})
+            self.assertTrue(first.is_alive())
+        finally:
+            (folder / "go").write_text("")
+            first.join(60)
+        self.assertEqual(held["answer"].json["data"], {"key": "slow"})
+
+
+class NodeWithoutViewTest(PluginTest, WorkTest):
+    """What node does all the time goes on working under the filter of a worker without a view, on an old kernel."""
+
+    daemon_binary = "faults"
+    daemon_env = {"BERTH_TEST_NO_VIEW": "1", "BERTH_TEST_LANDLOCK": "5"}
+
+    def test_children_threads_and_sockets(self):
+        worker = WORKER.replace("//MORE", """
+import { exec, fork, spawn } from "node:child_process";
+import { once } from "node:events";
+import { createServer, connect } from "node:net";
+import { lookup } from "node:dns/promises";
+import { Worker } from "node:worker_threads";
+answers.getData = async () => {
+  const said = await new Promise((resolve) => exec("echo hello", (e, out) => resolve(e ? String(e) : out)));
+  const child = spawn("sleep", ["1000"]);
+  child.kill();
+  const [, signal] = await once(child, "exit");
+  const server = createServer((s) => s.end("net")).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const client = connect(server.address().port, "127.0.0.1");
+  const [net] = await once(client, "data");
+  server.close();
+  const thread = new Worker("require('node:worker_threads').parentPort.postMessage('thread')", { eval: true });
+  const [threaded] = await once(thread, "message");
+  return { said, signal, net: String(net), threaded, family: (await lookup("localhost")).family > 0 };
+};
+""").replace("say({ id, result: answer(params) })", "Promise.resolve(answer(params)).then((result) => say({ id, result }))")
+        self.install(self.package(worker=worker, **OFFERS))
+        admin = self.board_user(self.acme, user="root", role="owner", admin=True)["token"]
+        done = self.ok("POST", f"/api/plugins/{KEY}/bridge/data", {"key": "k"}, token=admin)["data"]
+        self.assertEqual(done, {"said": "hello\n", "signal": "SIGTERM", "net": "net", "threaded": "thread", "family": True})
 
 
 class BridgeTest(PluginTest, WorkTest):

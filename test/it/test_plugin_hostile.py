@@ -324,6 +324,18 @@ class UserWithoutViewTest(WithoutViewTest):
     as_user = True
 
 
+class OldKernelTest(WithoutViewTest):
+    """The same where Landlock keeps no signals inside, as before Linux 6.12."""
+    daemon_env = {**WithoutViewTest.daemon_env, "BERTH_TEST_LANDLOCK": "5"}
+
+    def test_it_ends_its_children(self):
+        self.assertEqual(self.ask("end-group"), -15)
+
+
+class UserOldKernelTest(OldKernelTest):
+    as_user = True
+
+
 def running(word):
     found = []
     for file in pathlib.Path("/proc").glob("[0-9]*/cmdline"):

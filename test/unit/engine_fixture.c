@@ -126,7 +126,8 @@ static int fake_list(struct op *op, struct runtime *rt, driver_found_fn fn, void
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < e->n_world; i++)
-                r = fn(ctx, "fake", e->world[i].tag, "thing");
+                r = fn(ctx,
+                       &(struct driver_thing){ "fake", e->world[i].tag, "thing", rt->node.id.s });
         return r;
 }
 
@@ -228,6 +229,7 @@ void engine_start(struct engine *e)
 
         *e = (struct engine){ .faulty.ops = &faulty_ops };
         log_init(LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
+        memory_may_fail(false);
         make_scratch(e->scratch);
         snprintf(e->url, sizeof(e->url), "%s/berth.db", e->scratch);
         if (store_open(e->url, &e->store, &err) < 0 ||
@@ -241,6 +243,7 @@ void engine_start(struct engine *e)
                                             .close_timeout_ms = 60000 };
         e->rt.node.id = uuid_new();
         e->rt.node.instance = uuid_new();
+        memory_may_fail(true);
 }
 
 void engine_stop(struct engine *e)
@@ -248,6 +251,7 @@ void engine_stop(struct engine *e)
         static const char *const suffixes[] = { "", "-wal", "-shm" };
         char path[sizeof(e->url) + 8];
 
+        memory_may_fail(false);
         store_close(e->store);
         for (size_t i = 0; i < ARRAY_LEN(suffixes); i++) {
                 snprintf(path, sizeof(path), "%s%s", e->url, suffixes[i]);

@@ -42,6 +42,7 @@ static inline struct test_runtime *test_runtime_new(const struct driver *const *
         struct err e = { 0 };
 
         assert_true(sodium_init() >= 0);
+        memory_may_fail(false);
         make_scratch(t->dir);
         snprintf(path, sizeof(path), "%s/berth.db", t->dir);
         if (store_open(path, &t->rt.store, &e) < 0)
@@ -57,6 +58,7 @@ static inline struct test_runtime *test_runtime_new(const struct driver *const *
                              .deadline_ms = OP_NO_DEADLINE,
                              .actor = &actor_system };
         assert_int_equal(store_write(&t->op, t->rt.store, test_insert_company, NULL, &e), 1);
+        memory_may_fail(true);
         return t;
 }
 
@@ -65,6 +67,7 @@ static inline void test_runtime_free(struct test_runtime *t)
         static const char *const files[] = { "berth.db", "berth.db-wal", "berth.db-shm" };
         char path[SCRATCH_PATH_MAX + 16];
 
+        memory_may_fail(false);
         store_close(t->rt.store);
         for (size_t i = 0; i < ARRAY_LEN(files); i++) {
                 snprintf(path, sizeof(path), "%s/%s", t->dir, files[i]);

@@ -22,19 +22,23 @@ void store_suite_use(const struct store_backend *backend)
 
 static int open_again(struct store_fixture *f)
 {
+        f->store = NULL;
         return store_open(f->url, &f->store, &f->err);
 }
 
 int store_suite_setup(void **state)
 {
-        struct store_fixture *f = xcalloc(1, sizeof(*f));
+        struct store_fixture *f;
 
+        memory_may_fail(false);
+        f = xcalloc(1, sizeof(*f));
         arena_init(&f->arena);
         f->op = (struct op){ .arena = &f->arena, .deadline_ms = OP_NO_DEADLINE };
         used->create(f->url);
         *state = f;
         if (open_again(f) < 0)
                 fail_msg("%s: %s", f->url, f->err.msg);
+        memory_may_fail(true);
         return 0;
 }
 
@@ -42,6 +46,7 @@ int store_suite_teardown(void **state)
 {
         struct store_fixture *f = *state;
 
+        memory_may_fail(false);
         store_close(f->store);
         used->drop(f->url);
         arena_done(&f->arena);
@@ -144,7 +149,6 @@ static void test_a_newer_database_is_refused(void **state)
 
         store_suite_write(f, insert_company, TEXT("c1"));
         store_suite_write(f, add_newer_version, NULL);
-        f->store = NULL;
         assert_int_equal(open_again(f), ERR_VERSION);
         assert_non_null(strstr(f->err.msg, "999999"));
         assert_null(f->store);

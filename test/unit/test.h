@@ -23,4 +23,15 @@ static inline void make_scratch(char path[SCRATCH_PATH_MAX])
         assert_non_null(mkdtemp(path));
 }
 
+/* test/unit/alloc-failures makes allocations fail. A fixture that opens a store says when it is
+ * open and when it closes: most allocations are those of the migrations, which are the same for all
+ * tests. */
+extern void failalloc_count(int on) __attribute__((weak));
+
+static inline void memory_may_fail(int yes)
+{
+        if (failalloc_count)
+                failalloc_count(yes);
+}
+
 #endif

@@ -892,8 +892,9 @@ static void test_out_of_reserve(void **state)
         fd = dial(f);
         say(fd, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
         getrlimit(RLIMIT_NOFILE, &before);
-        low = (struct rlimit){ (rlim_t)f->server->reserve_fd, before.rlim_max };
-        close(take_fd(&f->server->reserve_fd));
+        low = (struct rlimit){ (rlim_t)f->server->reserve[0], before.rlim_max };
+        while (f->server->n_reserve > 0)
+                close(f->server->reserve[--f->server->n_reserve]);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
         TURN_UNTIL(f, uv_is_active((uv_handle_t *)&f->server->accept_retry));
         setrlimit(RLIMIT_NOFILE, &before);
@@ -1706,11 +1707,50 @@ static void test_listen_unix(void **state)
         unlink(long_path);
 }
 
+/* The names of clients */
+
+static const char *client_of(const char *address, uid_t owner)
+{
+        static char name[80];
+        union {
+                struct sockaddr any;
+                struct sockaddr_in v4;
+                struct sockaddr_in6 v6;
+        } a = { .any.sa_family = AF_UNIX };
+
+        if (inet_pton(AF_INET, address, &a.v4.sin_addr) == 1)
+                a.any.sa_family = AF_INET;
+        else if (inet_pton(AF_INET6, address, &a.v6.sin6_addr) == 1)
+                a.any.sa_family = AF_INET6;
+        http_client_name(&a.any, owner, name, sizeof(name));
+        return name;
+}
+
+static void test_names_of_clients(void **state)
+{
+        static const char *const loopback[] = { "127.0.0.1", "127.0.0.2", "127.255.255.254",
+                                                "::ffff:127.3.4.5", "::1" };
+        const uid_t nobody = (uid_t)-1, mapped = geteuid() == 100000 ? 100001 : 100000;
+
+        for (size_t i = 0; i < ARRAY_LEN(loopback); i++) {
+                assert_string_equal(client_of(loopback[i], nobody), "local");
+                assert_string_equal(client_of(loopback[i], 1000), "local uid 1000");
+                assert_string_equal(client_of(loopback[i], mapped), "local uids from 65536");
+        }
+        assert_string_equal(client_of("unix", 0), "unix uid 0");
+        assert_string_equal(client_of("192.0.2.7", nobody), "192.0.2.7");
+        assert_string_equal(client_of("::ffff:192.0.2.7", nobody), "192.0.2.7");
+        assert_string_equal(client_of("2001:db8:1:2:3:4:5:6", nobody), "2001:db8:1:2::");
+        assert_string_equal(client_of("2001:db8:1:2:ffff::", nobody), "2001:db8:1:2::");
+        assert_string_equal(client_of("2001:db8:1:3::1", nobody), "2001:db8:1:3::");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_names_of_clients),
                 TEST(test_inline_answer),
                 TEST(test_peer),
                 TEST(test_bodies),

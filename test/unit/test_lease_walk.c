@@ -223,10 +223,11 @@ static void do_acquire(struct walk *w)
                 keyed = false; /* left by a crash or a failed write: would wait for the sweeper */
         r = engine_acquire(&w->e, &o, environment, run, keyed ? key : NULL, roll(w, 3) ? 0 : 100000,
                            &record, NULL);
-        if (r >= 0 && !record.existed) {
+        /* While it closed what could not be resumed, somebody else may have ended it again. */
+        if (r >= 0 && !record.existed && engine_count(&w->e, IS_LIVING, record.lease.id) == 1)
                 model_add(w, record.lease.id);
+        if (r >= 0 && !record.existed)
                 w->acquired++;
-        }
         if (r < 0)
                 w->refused++;
         engine_op_done(&o);

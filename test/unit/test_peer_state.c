@@ -69,6 +69,7 @@ static int exit_fits(const struct box_exit *e)
         frame_begin(&f, &b, FRAME_EXIT, 1);
         frame_put_exit(&f, e);
         frame_end(&f);
+        assert_false(buf_failed(&b));
         return peer_frame_fits(
                 &(struct frame_header){ .len = (uint32_t)b.len - FRAME_HEADER, .type = FRAME_EXIT },
                 b.data + FRAME_HEADER, NULL);

@@ -413,12 +413,17 @@ static void test_what_others_wait_for(void **state)
 
 /* -- Lanes ------------------------------------------------------------------------------------- */
 
-static struct test_job make_in_lane(struct fixture *f, int number, const char *key)
+static struct test_job make_owned(struct fixture *f, int number, const char *owner, const char *key)
 {
         struct test_job t = make_job(f, number);
 
-        pool_job_lane(&t.job, LANE_PEERS, key);
+        pool_job_lane(&t.job, LANE_PEERS, lane_name(owner, key));
         return t;
+}
+
+static struct test_job make_in_lane(struct fixture *f, int number, const char *key)
+{
+        return make_owned(f, number, NULL, key);
 }
 
 /* One lane is full, then all lanes together: who has no lane is still served, by a thread of its
@@ -506,6 +511,62 @@ static void test_a_lane_has_a_bounded_queue(void **state)
         stop(&f);
 }
 
+/* An owner with a lane for each job has half of the seats, the next one half of what is left; and
+ * when seats become free, whoever has more than are free leaves them to the others. */
+static void test_an_owner_leaves_seats_to_others(void **state)
+{
+        static const char *const owners[] = { "a", "a", "a", "a", "a", "a", "b", "b", "b", "c" };
+        struct test_job jobs[ARRAY_LEN(owners)];
+        struct fixture f;
+        char key[8];
+
+        start(&f, 1, 64);
+        pool_limit_lanes(f.pool, LANE_PEERS,
+                         (struct lane_limits){ .each = 2, .all = 6, .queue = 8 });
+        for (int i = 0; i < (int)ARRAY_LEN(owners); i++) {
+                (void)snprintf(key, sizeof(key), "%s%d", owners[i], i);
+                jobs[i] = make_owned(&f, i, owners[i], key);
+                assert_int_equal(pool_submit(f.pool, &jobs[i].job, NULL), 0);
+        }
+        wait_started(&f, 6); /* 3 of a, 2 of b, 1 of c */
+        assert_int_equal(stats_of(&f).seats[LANE_PEERS], 6);
+        for (int i = 0; i < (int)ARRAY_LEN(owners); i++)
+                assert_int_equal(jobs[i].ran, i < 3 || i == 6 || i == 7 || i == 9);
+        open_gate(&f);
+        run_until_idle(&f);
+        assert_int_equal(f.done, (int)ARRAY_LEN(owners));
+        assert_int_equal(stats_of(&f).seats[LANE_PEERS], 0);
+        stop(&f);
+}
+
+/* The same with those who wait: whoever finds a seat is never refused for a queue that is full. */
+static void test_an_owner_leaves_room_in_the_queue(void **state)
+{
+        struct test_job jobs[5], others[2];
+        struct fixture f;
+        char key[8];
+
+        start(&f, 1, 4);
+        pool_limit_lanes(f.pool, LANE_PEERS,
+                         (struct lane_limits){ .each = 1, .all = 2, .queue = 4 });
+        for (int i = 0; i < 5; i++) {
+                (void)snprintf(key, sizeof(key), "a%d", i);
+                jobs[i] = make_owned(&f, i, "a", key);
+                /* One has a seat, two wait: that is half of the queue. */
+                assert_int_equal(pool_submit(f.pool, &jobs[i].job, NULL), i < 3 ? 0 : ERR_BUSY);
+        }
+        for (int i = 0; i < 2; i++) {
+                others[i] = make_owned(&f, 5 + i, "b", "b");
+                assert_int_equal(pool_submit(f.pool, &others[i].job, NULL), 0);
+        }
+        wait_started(&f, 2);
+        assert_true(others[0].ran);
+        open_gate(&f);
+        run_until_idle(&f);
+        assert_int_equal(f.done, 5);
+        stop(&f);
+}
+
 /* Whoever waits for a seat is told when it is cancelled or its time is over, although nobody gives
  * a seat up. */
 static void test_waiting_for_a_seat_ends(void **state)
@@ -546,8 +607,9 @@ struct seeker {
 static void run_take_seat(struct pool_job *job, struct op *op)
 {
         struct test_job *t = container_of(job, struct test_job, job);
+        const struct lane_name one = lane_name(NULL, "one");
 
-        container_of(t, struct seeker, t)->taken = pool_take_seat(op, LANE_PEERS, "one");
+        container_of(t, struct seeker, t)->taken = pool_take_seat(op, LANE_PEERS, &one);
         run_at_gate(job, op);
 }
 
@@ -567,7 +629,7 @@ static void test_a_seat_is_taken_by_a_running_job(void **state)
         for (int i = 0; i < 2; i++) {
                 seekers[i] = (struct seeker){ .t = make_job(&f, i) };
                 seekers[i].t.job.run = run_take_seat;
-                pool_job_lane(&seekers[i].t.job, LANE_RUNS, "");
+                pool_job_lane(&seekers[i].t.job, LANE_RUNS, lane_name(NULL, NULL));
                 assert_int_equal(pool_submit(f.pool, &seekers[i].t.job, NULL), 0);
                 wait_started(&f, (unsigned)i + 1);
         }
@@ -575,7 +637,7 @@ static void test_a_seat_is_taken_by_a_running_job(void **state)
         assert_false(seekers[1].taken); /* and keeps its old one */
         assert_int_equal(stats_of(&f).seats[LANE_RUNS], 1);
         run = make_job(&f, 2);
-        pool_job_lane(&run.job, LANE_RUNS, "");
+        pool_job_lane(&run.job, LANE_RUNS, lane_name(NULL, NULL));
         assert_int_equal(pool_submit(f.pool, &run.job, NULL), 0);
         assert_int_equal(stats_of(&f).waiting[LANE_RUNS], 1);
         open_gate(&f);
@@ -634,6 +696,8 @@ int main(void)
                 cmocka_unit_test(test_lanes_leave_threads_to_others),
                 cmocka_unit_test(test_lanes_take_turns),
                 cmocka_unit_test(test_a_lane_has_a_bounded_queue),
+                cmocka_unit_test(test_an_owner_leaves_seats_to_others),
+                cmocka_unit_test(test_an_owner_leaves_room_in_the_queue),
                 cmocka_unit_test(test_waiting_for_a_seat_ends),
                 cmocka_unit_test(test_a_seat_is_taken_by_a_running_job),
                 cmocka_unit_test(test_a_stop_ends_shielded_work),

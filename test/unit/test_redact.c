@@ -72,7 +72,7 @@ static void test_no_secrets(void **state)
         assert_null(make(NULL, 0));
         redact_text(NULL, "abc", 3, &out);
         assert_string_equal(buf_str(&out), "abc");
-        while (big.len <= REDACT_BYTES_MAX)
+        while (!buf_failed(&big) && big.len <= REDACT_BYTES_MAX)
                 buf_puts(&big, "0123456789abcdef");
         assert_null(redactor_new((const char *const[]){ buf_str(&big) }, 1, &too_much));
         assert_true(too_much);

@@ -58,8 +58,10 @@ static int prepare(struct db *db, void *arg UNUSED, struct err *err)
 
 static int setup(void **state)
 {
-        struct fixture *f = xcalloc(1, sizeof(*f));
+        struct fixture *f;
 
+        memory_may_fail(false);
+        f = xcalloc(1, sizeof(*f));
         make_scratch(f->scratch);
         snprintf(f->url, sizeof(f->url), "%s/db", f->scratch);
         assert_int_equal(store_open(f->url, &f->store, NULL), 0);
@@ -67,6 +69,7 @@ static int setup(void **state)
         f->op = (struct op){ .arena = &f->arena, .deadline_ms = OP_NO_DEADLINE };
         assert_true(store_write(&f->op, f->store, prepare, f, NULL) >= 0);
         *state = f;
+        memory_may_fail(true);
         return 0;
 }
 
@@ -75,6 +78,7 @@ static int teardown(void **state)
         static const char *const endings[] = { "", "-wal", "-shm" };
         struct fixture *f = *state;
 
+        memory_may_fail(false);
         store_close(f->store);
         arena_done(&f->arena);
         for (size_t i = 0; i < ARRAY_LEN(endings); i++) {

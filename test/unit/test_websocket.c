@@ -61,6 +61,7 @@ static void frame(struct buf *b, uint8_t first, const char *data, size_t len)
         size_t head;
 
         websocket_put(&plain, WEBSOCKET_TEXT, data, len);
+        assert_false(buf_failed(&plain));
         head = plain.len - len;
         plain.data[0] = (char)first;
         plain.data[1] = (char)(plain.data[1] | 0x80);

@@ -9,12 +9,14 @@ where it succeeds: what is written and changed belongs to the test.
 
 import ctypes
 import errno
+import fcntl
 import glob
 import json
 import os
 import resource
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -28,12 +30,13 @@ NUMBERS = {"ptrace": (101, 117), "process_vm_readv": (310, 270), "pidfd_getfd": 
            "userfaultfd": (323, 282), "setns": (308, 268), "clone3": (435, 435), "clone": (56, 220),
            "open_by_handle_at": (304, 265), "fsopen": (430, 430), "open_tree": (428, 428), "kcmp": (312, 272),
            "fchmodat2": (452, 452), "ioprio_set": (251, 30), "pivot_root": (155, 41), "chroot": (161, 51),
-           "move_pages": (279, 239), "file_setattr": (469, 469), "add_key": (248, 217)}
+           "move_pages": (279, 239), "file_setattr": (469, 469), "add_key": (248, 217), "tgkill": (234, 131),
+           "rt_sigqueueinfo": (129, 138), "pidfd_send_signal": (424, 424), "process_vm_writev": (311, 271)}
 
 
 def syscall(name, *args):
     number = NUMBERS[name][os.uname().machine == "aarch64"]
-    done = libc.syscall(number, *[ctypes.c_long(a) if isinstance(a, int) else a for a in args])
+    done = libc.syscall(number, *[ctypes.c_long(a or 0) if a is None or isinstance(a, int) else a for a in args])
     if done < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
@@ -293,6 +296,88 @@ def kill_by_pidfd(t):
 
 
 @probe
+def kill_thread(t):
+    """The number of any thread means its process."""
+    def act(pid):
+        last = ProcessLookupError(errno.ESRCH, "no thread can be seen")
+        for number in os.listdir(f"/proc/{pid}/task"):
+            try:
+                return os.kill(int(number), 0)
+            except OSError as e:
+                last = e
+        raise last
+    return each_process(t, act)
+
+
+@probe
+def kill_one_thread(t):
+    return each_process({**t, "stranger": t["daemon"]}, lambda pid: syscall("tgkill", pid, pid, 0))
+
+
+@probe
+def kill_with_value(t):
+    info = ctypes.create_string_buffer(128)
+    ctypes.c_int.from_buffer(info, 8).value = -1  # SI_QUEUE
+    return each_process(t, lambda pid: syscall("rt_sigqueueinfo", pid, 0, info))
+
+
+@probe
+def kill_group(t):
+    return each_process({**t, "stranger": t["daemon"]}, lambda pid: os.killpg(os.getpgid(pid), 0))
+
+
+@probe
+def kill_after_joining_the_group(t):
+    def act(pid):
+        os.setpgid(0, os.getpgid(pid))
+        os.kill(0, 0)
+    return each_process({**t, "stranger": t["daemon"]}, act)
+
+
+@probe
+def kill_by_directory(t):
+    """A directory of /proc counts as a pidfd."""
+    def act(pid):
+        fd = os.open(f"/proc/{pid}", os.O_RDONLY | os.O_DIRECTORY)
+        syscall("pidfd_send_signal", fd, 0, None, 0)
+    return each_process(t, act)
+
+
+# Whoever owns a descriptor is signalled when something happens to it.
+
+@probe
+def own_descriptor(t):
+    with socket.socket() as s:
+        return each_process(t, lambda pid: fcntl.fcntl(s, fcntl.F_SETOWN, pid))
+
+
+@probe
+def own_descriptor_ex(t):
+    """By thread, by process, by group; F_SETOWN_EX is 15."""
+    def act(pid):
+        for kind in (0, 1, 2):
+            fcntl.fcntl(s, 15, struct.pack("ii", kind, os.getpgid(pid) if kind == 2 else pid))
+    with socket.socket() as s:
+        return each_process(t, act)
+
+
+@probe
+def own_socket(t):
+    """FIOSETOWN and SIOCSPGRP."""
+    def act(pid):
+        done, last = [], None
+        for request in (0x8901, 0x8902):
+            try:
+                done.append(fcntl.ioctl(s, request, struct.pack("i", pid)))
+            except OSError as e:
+                last = e
+        if not done:
+            raise last
+    with socket.socket() as s:
+        return each_process(t, act)
+
+
+@probe
 def prlimit_read(t):
     return each_process(t, lambda pid: resource.prlimit(pid, resource.RLIMIT_NOFILE))
 
@@ -336,6 +421,18 @@ def read_memory(t):
             syscall("process_vm_readv", pid, vector, 1, vector, 1, 0)
         except OSError as e:
             if e.errno != errno.EFAULT:  # allowed, but there is nothing at that address
+                raise
+    return each_process(t, act)
+
+
+@probe
+def write_memory(t):
+    def act(pid):
+        vector = (ctypes.c_size_t * 2)(1, 1)
+        try:
+            syscall("process_vm_writev", pid, vector, 1, vector, 1, 0)
+        except OSError as e:
+            if e.errno != errno.EFAULT:
                 raise
     return each_process(t, act)
 
@@ -402,7 +499,7 @@ PROBES["perf"] = lambda t: syscall("perf_event_open", ctypes.create_string_buffe
 PROBES["kcmp"] = lambda t: syscall("kcmp", os.getpid(), os.getpid(), 0, 0, 0)
 
 # name: family, type, protocol
-SOCKETS = {"unix": (1, 1, 0), "netlink": (16, 3, 0), "audit": (16, 3, 9), "packet": (17, 3, 0), "vsock": (40, 1, 0),
+SOCKETS = {"unix": (1, 1, 0), "unix_datagrams": (1, 2, 0), "unix_raw": (1, 3, 0), "netlink": (16, 3, 0), "audit": (16, 3, 9), "packet": (17, 3, 0), "vsock": (40, 1, 0),
            "alg": (38, 5, 0), "raw": (2, 3, 1), "raw6": (10, 3, 58), "bluetooth": (31, 3, 1), "can": (29, 3, 1),
            "qipcrtr": (42, 2, 0), "xdp": (44, 3, 0), "rds": (21, 5, 0), "tipc": (30, 1, 0)}
 for name, arguments in SOCKETS.items():
@@ -415,6 +512,18 @@ def daemon_socket(t):
     one, _ = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     one.connect(f"{t['data']}/berth.sock")
     return t["data"]
+
+
+@probe
+def datagram_pair(t):
+    """Its ends can send to any path."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].fileno()
+
+
+@probe
+def raw_pair(t):
+    """Datagrams by another name."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_RAW)[0].fileno()
 
 
 @probe
@@ -470,8 +579,15 @@ def work():
     return child.wait()
 
 
+def end_group():
+    """A child in a group of its own is ended by that."""
+    child = subprocess.Popen(["/bin/sleep", "1000"], start_new_session=True)
+    os.killpg(child.pid, signal.SIGTERM)
+    return child.wait()
+
+
 COMMANDS = {"attack": lambda args: attack(json.loads(args[0])), "see": lambda args: see(),
-            "read": lambda args: {path: readable(path) for path in args}, "work": lambda args: work(),
+            "read": lambda args: {path: readable(path) for path in args}, "work": lambda args: work(), "end-group": lambda args: end_group(),
             "orphan": lambda args: subprocess.Popen(["/usr/bin/env", "setsid", "/bin/sleep", args[0]]).pid,
             "end": lambda args: os._exit(int(args[1])) if args[0] == "exit" else os.kill(os.getpid(), int(args[1]))}
 

@@ -52,6 +52,13 @@ bool driver_can_find(const struct runtime *rt, const struct place *place)
         return driver && driver->list && (!driver->lists || driver->lists(place));
 }
 
+bool driver_is_dead(const struct runtime *rt, const struct place *place)
+{
+        const struct driver *driver = driver_lookup(rt, place->driver);
+
+        return driver && driver->is_alive && driver->is_alive(rt, place) == LIFE_NO;
+}
+
 int driver_unsupported(const char *key, const char *what, struct err *err)
 {
         return err_set(err, ERR_UNPROCESSABLE, "Environment driver \"%s\" does not support %s.",

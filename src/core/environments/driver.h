@@ -14,6 +14,7 @@
 #ifndef BERTH_CORE_DRIVER_H
 #define BERTH_CORE_DRIVER_H
 
+#include "base/life.h"
 #include "codec/json.h"
 #include "core/runtime.h"
 #include "store/environments.h"
@@ -59,8 +60,13 @@ struct provider_lease {
         const char *config; /* what the place's configuration becomes; NULL: it stays */
 };
 
-typedef int (*driver_found_fn)(void *ctx, const char *provider, const char *owner_tag,
-                               const char *description);
+/* Something that exists in the world. */
+struct driver_thing {
+        const char *provider, *owner_tag, *description;
+        const char *node; /* that had it made; NULL: it does not say */
+};
+
+typedef int (*driver_found_fn)(void *ctx, const struct driver_thing *thing);
 
 struct driver {
         const char *key;
@@ -102,8 +108,9 @@ struct driver {
                     struct err *err);
         /* Whether list() would name this place. NULL: it names all. */
         bool (*lists)(const struct place *place);
-        /* Whether what was opened still lives. Never blocks. NULL: nobody can say. */
-        bool (*is_alive)(const struct runtime *rt, const struct place *place);
+        /* Whether what was opened still lives; LIFE_NO only where that is proved. Never blocks.
+         * NULL: nobody can say. Callers ask driver_is_dead(). */
+        enum life (*is_alive)(const struct runtime *rt, const struct place *place);
         /* Metadata of a fresh lease, in order: the engine puts driver and executionWorkspaceMode
          * first. */
         void (*describe)(const struct place *place, const struct provider_lease *opened,
@@ -154,6 +161,9 @@ const char *driver_isolation(const struct runtime *rt, const char *key);
 /* Whether what exists for a place can be found by our tag, so that closing what may or may not be
  * there settles it. */
 bool driver_can_find(const struct runtime *rt, const struct place *place);
+
+/* It is proved that what was opened for the place has ended. False where nobody can say. */
+bool driver_is_dead(const struct runtime *rt, const struct place *place);
 
 /* "Environment driver "x" does not support <what>." */
 int driver_unsupported(const char *key, const char *what, struct err *err);

@@ -7,6 +7,7 @@
 #include "core/exec/box_route_test.h"
 #include "core/exec/exec_internal.h"
 #include "core/sandboxes/provider.h"
+#include "rt/reserve.h"
 
 #define LOOK_MS 20
 
@@ -28,13 +29,17 @@ static int ensure_here(struct op *op, struct runtime *rt, const struct place *pl
                        struct err *err)
 {
         CLEAN(cleanup_free) char *dir = box_dir(rt->hub, place->id);
+        int r = box_check_alive(dir, err);
 
-        if (box_is_alive(dir))
-                return 0;
+        if (r != 0)
+                return MIN(r, 0);
         if (is_sandbox(place)) /* its box is the sandbox, and there is no other */
                 return err_set(err, ERR_CONFLICT,
                                "The sandbox of the lease has ended. Release the lease and acquire "
                                "another.");
+        r = reserve_check(err);
+        if (r < 0)
+                return r;
         return box_launch(op, rt->hub->config.box_program, dir, place->id, err);
 }
 
@@ -43,7 +48,7 @@ static int is_alive_here(struct op *op, struct runtime *rt, const struct place *
 {
         CLEAN(cleanup_free) char *dir = box_dir(rt->hub, place->id);
 
-        return box_is_alive(dir);
+        return box_check_alive(dir, err);
 }
 
 static int bury_here(struct op *op, struct runtime *rt, const struct place *place,

@@ -143,6 +143,14 @@ int exec_resize(struct exec_hub *hub, const char *id, uint16_t columns, uint16_t
 int exec_open_output(const struct runtime *rt, const char *id, bool want_stderr, int *ret_fd,
                      struct err *err);
 
+/* Loop thread: the same file for those who follow it, who read with pread(). All of them have one
+ * descriptor together. */
+struct exec_file;
+int exec_file_get(struct runtime *rt, const char *id, bool want_stderr, struct exec_file **ret,
+                  struct err *err);
+int exec_file_fd(const struct exec_file *f);
+void exec_file_put(struct runtime *rt, struct exec_file *f); /* NULL: nothing */
+
 /* "SIGTERM" and 15; NULL and 0 for what is no signal. */
 const char *signal_name(int number);
 int signal_number(const char *name);

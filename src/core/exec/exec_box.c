@@ -7,13 +7,18 @@
  *
  * A box that does not keep to the protocol loses its link and nothing else: its executions stay
  * open, and it is reached again with growing pauses. Which frame may come when is the link's
- * business (box/link.h); what comes here has its order. */
+ * business (box/link.h); what comes here has its order.
+ *
+ * A box that keeps the connection and says nothing loses it too, and is reached again like any
+ * other (see "Silence"). That says nothing of what runs there either. */
 #include "core/exec/exec_internal.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "core/access/access.h"
 #include "core/leases/place.h"
@@ -33,6 +38,18 @@ static struct exec *exec_of_channel(struct box *box, uint32_t channel)
 
 /* Starting and attaching */
 
+static void exec_asked(struct exec *e)
+{
+        e->asked = true;
+        e->asked_beats = 0;
+}
+
+void exec_begin_limit(struct exec *e, int64_t timeout_ms)
+{
+        if (timeout_ms > 0 && !e->limit_at)
+                e->limit_at = clock_mono_ms() + timeout_ms + SIGNAL_GRACE_MS;
+}
+
 static void send_start(struct exec *e)
 {
         struct box *box = e->box;
@@ -40,6 +57,8 @@ static void send_start(struct exec *e)
         e->channel = box->next_channel++;
         e->phase = EXEC_SENT;
         e->sent_to = box->pid;
+        exec_asked(e);
+        exec_begin_limit(e, (int64_t)e->start->timeout_ms);
         if (!box->has_output)
                 e->start->flags &= ~(uint32_t)BOX_START_OUTPUT;
         box_link_start(box->link, e->channel, e->start);
@@ -64,6 +83,7 @@ static void send_waiting(struct box *box)
 static void go_live(struct exec *e, int64_t pid, uint64_t started_ms, uint8_t kill_method)
 {
         e->phase = EXEC_LIVE;
+        e->asked = false;
         pthread_mutex_lock(&e->hub->lock);
         e->view.status = EXEC_RUNNING;
         e->view.pid = pid;
@@ -182,6 +202,7 @@ static void on_exit_frame(void *ctx, uint32_t channel, const struct box_exit *ex
         if (!e)
                 return;
         e->box->breaches = 0; /* it does what it is there for */
+        e->limit_at = 0;
         if (e->box->route->is_here)
                 exec_take_exit(e, exit, EXEC_LOST_REASON);
         else
@@ -213,6 +234,7 @@ static int on_state(void *ctx, uint32_t channel, const struct box_state *state, 
                 e->seen = true;
                 if (!e->channel) {
                         e->channel = box->next_channel++;
+                        exec_asked(e);
                         box_link_attach(box->link, e->channel, state->id, flags);
                 }
                 return 0;
@@ -252,32 +274,45 @@ static void adoption_over(struct box *box)
 }
 
 /* A box that we did not send it to does not know of it. Where our files are and the box's may be
- * gone, it was sent by a daemon before this one, or to a box before that one. */
-static void judge_unknown(struct exec *e)
+ * gone, it was sent by a daemon before this one, or to a box before that one. False: whether they
+ * are cannot be known now. */
+static bool judge_unknown(struct exec *e)
 {
         struct box *box = e->box;
         CLEAN(cleanup_free)
         char *path = xasprintf("%s/%s/stdout", box->hub->output_dir, e->view.id);
 
+        enum life output = box->route->is_here ? LIFE_NO : file_life_at(AT_FDCWD, path);
+
         if (e->start && (box->route->is_here || !e->sent_to || e->sent_to == box->pid))
-                return;
-        if (!box->route->is_here && access(path, F_OK) == 0)
-                exec_spool_lost(e);
-        else
+                return true;
+        if (output == LIFE_YES)
+                exec_spool_lost(e, EXEC_UNKNOWN_REASON);
+        else if (output == LIFE_NO)
                 exec_finish(e, EXEC_FAILED, EXEC_UNSTARTED_REASON);
+        return output != LIFE_UNKNOWN;
 }
+
+static void on_closed(void *ctx, const char *why, bool is_breach);
 
 /* After LIST: what the box did not name and we did not just queue was never started. */
 static void on_listed(void *ctx)
 {
         struct box *box = ctx;
+        struct box_link *link = box->link;
         struct exec *e, *next;
+        bool all = true;
 
         box->listing = false;
         for (e = box->execs; e; e = next) {
                 next = e->box_next;
                 if (!e->seen && e->phase != EXEC_ENDING)
-                        judge_unknown(e);
+                        all = judge_unknown(e) && all;
+        }
+        if (!all) { /* asked again over the next link */
+                on_closed(box, "output files cannot be looked at", false);
+                box_link_close(link);
+                return;
         }
         adoption_over(box);
         send_waiting(box);
@@ -294,6 +329,8 @@ static void on_welcome(void *ctx, const struct box_welcome *welcome)
         box->pid = welcome->pid;
         box->spool_limit = welcome->spool_limit;
         box->failures = 0;
+        box->greeting_beats = 0;
+        box->is_unknown = false;
         box->has_tunnel = welcome->features & BOX_FEATURE_TUNNEL;
         /* Before the first START: whoever runs finds the address taken. */
         if (box->tunnel && box->has_tunnel)
@@ -351,12 +388,14 @@ static void on_closed(void *ctx, const char *why, bool is_breach)
         box->link = NULL;
         box->phase = BOX_IDLE;
         box->listing = false;
+        box->silent_beats = box->greeting_beats = 0;
+        box->heard = 0;
         box->has_tunnel = false;
         if (box->tunnel)
                 tunnel_down(box->tunnel);
         for (struct exec *e = box->execs; e; e = e->box_next) {
                 e->channel = 0;
-                e->seen = false;
+                e->seen = e->asked = false;
                 exec_spool_detach(e);
                 if (e->phase == EXEC_SENT)
                         e->phase = EXEC_QUEUED;
@@ -392,18 +431,16 @@ static void retry_now(uv_timer_t *timer)
         box_reach(container_of(timer, struct box, retry));
 }
 
-/* A box on this machine is back in a moment or dead; a way that is down may stay so for long, and
- * so may a box that does not keep to the protocol. */
+/* A box on this machine is back in a moment or dead, but a want of descriptors may last; a way that
+ * is down may stay so for long, and so may a box that does not keep to the protocol. */
 static void reach_later(struct box *box)
 {
-        unsigned tries = box->breaches;
+        unsigned failures = MIN(box->failures, box->route->is_here ? 5U : 16U);
+        unsigned tries = MAX(MIN(box->breaches, 16U), failures);
 
-        if (!box->route->is_here) {
-                tries = MAX(tries, box->failures);
-                box->failures++;
-        }
+        box->failures++;
         uv_timer_start(&box->retry, retry_now,
-                       MIN((uint64_t)RECONNECT_MS << MIN(tries, 16U), (uint64_t)RECONNECT_MAX), 0);
+                       MIN((uint64_t)RECONNECT_MS << tries, (uint64_t)RECONNECT_MAX), 0);
 }
 
 void box_reach(struct box *box)
@@ -435,7 +472,8 @@ static void check_run(struct pool_job *job, struct op *op)
 
         op->actor = &actor_system;
         r = exec_settle_place(op, box->hub, &box->kept->place, false, &err);
-        box->is_unknown = r == SETTLE_UNKNOWN || (r < 0 && !box->route->is_here);
+        /* What could not be looked at, ended or recorded is not dead: it is looked after again. */
+        box->is_unknown = r == SETTLE_UNKNOWN || r < 0;
         box->found_dead = r != SETTLE_ALIVE && !box->is_unknown;
         if (r < 0)
                 log_error("could not settle executions", LOG_S("place", box->place_id),
@@ -506,12 +544,118 @@ static void look_after(struct box *box)
                                       .awaited = box->route->is_here,
                                       .timeout_ms = box->route->is_here ? 0 : LOOK_AFTER_MS };
         if (!box->route->is_here)
-                pool_job_lane(&box->job, LANE_LINKS,
-                              box->kept->place.environment_id ? box->kept->place.environment_id
-                                                              : "");
+                pool_job_lane(
+                        &box->job, LANE_LINKS,
+                        lane_name(box->kept->place.company_id, box->kept->place.environment_id));
         box->job_running = pool_submit(box->hub->config.pool, &box->job, &err) >= 0;
         if (!box->job_running)
                 uv_timer_start(&box->retry, retry_now, 10 * RECONNECT_MS, 0);
+}
+
+/* Silence. Time is counted in beats of a timer, BEATS of them in peer_silence_ms: when this process
+ * was stopped, its timer was too, and what came meanwhile is read before the next beat.
+ *
+ * A box from which something is awaited is pinged at every beat. When for BEATS of them no byte
+ * comes, or WELCOME, LISTED, or the answer to START or ATTACH does not, its link is cut.
+ *
+ * A time limit is the box's to enforce. Of one that lives and does not, the link is cut once, BEATS
+ * after limit and grace: the next one may bring EXIT. After twice as many more the execution is
+ * lost: whoever waits for it does not wait for ever. A box that cannot be reached, and one that
+ * still brings output, is waited for. */
+
+static bool box_is_awaited(const struct box *box)
+{
+        return box->phase == BOX_CONNECTING || box->execs || box->listing || box->stopping ||
+               box->services;
+}
+
+static const char *find_silence(struct box *box)
+{
+        uint64_t heard = box_link_heard(box->link);
+        bool is_greeting = box->phase == BOX_CONNECTING || box->listing;
+
+        box->silent_beats = heard == box->heard ? box->silent_beats + 1 : 0;
+        box->heard = heard;
+        box->greeting_beats = is_greeting ? box->greeting_beats + 1 : 0;
+        if (box->silent_beats > BEATS)
+                return "it says nothing";
+        if (box->greeting_beats > BEATS)
+                return "it does not answer HELLO or LIST";
+        for (struct exec *e = box->execs; e; e = e->box_next)
+                if (e->asked && ++e->asked_beats > BEATS)
+                        return "it does not answer START or ATTACH";
+        return NULL;
+}
+
+/* What is kept of its output stays. */
+static void exec_end_overdue(struct exec *e)
+{
+        struct box_exit exit = { .code = -1,
+                                 .flags = BOX_EXIT_INCOMPLETE,
+                                 .ended_ms = (uint64_t)(clock_wall_us() / US_PER_MS),
+                                 .stdout_len = e->view.stdout_len,
+                                 .stderr_len = e->view.stderr_len };
+
+        log_warn("a box does not end a command whose time is over",
+                 LOG_S("place", e->box->place_id), LOG_S("execution", e->view.id));
+        if (e->channel)
+                box_link_signal(e->box->link, e->channel, SIGKILL);
+        e->channel = 0;
+        exec_drop_start(e);
+        if (e->box->route->is_here)
+                exec_take_exit(e, &exit, EXEC_OVERDUE_REASON);
+        else
+                exec_spool_lost(e, EXEC_OVERDUE_REASON);
+}
+
+/* True: it is time to see whether another link brings EXIT. */
+static bool mind_limits(struct box *box, int64_t now)
+{
+        bool is_due = false;
+        struct exec *e, *next;
+
+        for (e = box->execs; e; e = next) {
+                uint64_t len = e->view.stdout_len + e->view.stderr_len;
+
+                next = e->box_next;
+                if (!e->limit_at || now < e->limit_at || e->phase == EXEC_ENDING)
+                        continue;
+                e->overdue_beats =
+                        box->is_unknown || len != e->overdue_len ? 0 : e->overdue_beats + 1;
+                e->overdue_len = len;
+                is_due = is_due || e->overdue_beats == BEATS;
+                if (e->overdue_beats == 3 * BEATS)
+                        exec_end_overdue(e);
+        }
+        return is_due;
+}
+
+void exec_beat(uv_timer_t *timer)
+{
+        struct exec_hub *hub = container_of(timer, struct exec_hub, beat_timer);
+        int64_t now = clock_mono_ms();
+        struct box *box, *next;
+
+        for (box = hub->boxes; box; box = next) {
+                bool is_due = mind_limits(box, now);
+                const char *why;
+
+                next = box->next;
+                if (!box->link)
+                        continue;
+                if (!box_is_awaited(box)) {
+                        box->silent_beats = 0;
+                        continue;
+                }
+                why = is_due ? "it does not end a command whose time is over" : find_silence(box);
+                if (!why) {
+                        if (box->phase == BOX_READY)
+                                box_link_ping(box->link, 0);
+                        continue;
+                }
+                log_warn("a box does not answer", LOG_S("place", box->place_id), LOG_S("why", why));
+                box_link_cut(box->link, why);
+        }
 }
 
 /* Adopting */
@@ -557,6 +701,7 @@ static int adopt_execution(void *ctx, const struct execution *row)
         e = exec_add(a->hub, row->id);
         exec_join_box(e, box);
         e->takes_stdin = e->stdin_unsure = true; /* the box knows, and refuses it if not */
+        exec_begin_limit(e, row->timeout_ms);
         return 0;
 }
 
@@ -589,7 +734,11 @@ static void adopted_enough(uv_timer_t *timer)
 
 void exec_hub_connect(struct exec_hub *hub, void (*done)(void *), void *arg)
 {
+        uint64_t beat_ms = (uint64_t)hub->config.rt->settings.peer_silence_ms / BEATS;
+
         uv_timer_start(&hub->adopt_timer, adopted_enough, ADOPT_WAIT_MS, 0);
+        if (beat_ms > 0)
+                uv_timer_start(&hub->beat_timer, exec_beat, beat_ms, beat_ms);
         hub->adopted = done;
         hub->adopted_arg = arg;
         hub->adopting = 1; /* ours, so that it cannot end while we count */

@@ -187,12 +187,17 @@ static int read_open(struct db *db, void *arg, struct err *err)
 }
 
 /* -1 when there is no such file. */
-static int64_t file_size(const char *dir, const char *name)
+static int file_size(const char *dir, const char *name, int64_t *ret, struct err *err)
 {
         CLEAN(cleanup_free) char *path = xasprintf("%s/%s", dir, name);
         struct stat st;
 
-        return stat(path, &st) < 0 ? -1 : (int64_t)st.st_size;
+        *ret = -1;
+        if (stat(path, &st) == 0)
+                *ret = (int64_t)st.st_size;
+        else if (life_by_errno(errno) == LIFE_UNKNOWN)
+                return err_sys(err, ERR_IO, errno, "look at %s", path);
+        return 0;
 }
 
 /* A box wrote it: its numbers are held against the same bounds as those of EXIT. */
@@ -205,33 +210,45 @@ static bool read_exit_record(const struct buf *record, struct box_exit *ret)
 }
 
 /* The exit record tells how it ended; without one nobody will ever know. The box makes the files
- * before the process: where there are none, it never began. */
-static void judge(const struct settlement *s, struct execution *row)
+ * before the process: where there are none, it never began. What cannot be read now says nothing,
+ * and the execution stays open. */
+static int judge(const struct settlement *s, struct execution *row, struct err *err)
 {
         CLEAN(cleanup_free) char *dir = xasprintf("%s/%s", s->hub->output_dir, row->id);
         CLEAN(cleanup_free) char *path = xasprintf("%s/exit", dir);
         CLEAN(buf_done) struct buf record = { .max = 4096 };
+        int64_t out, errors;
         struct box_exit e;
+        int r;
 
         row->updated_at = clock_now_us();
         row->ended_at = clock_wall_us();
         row->exit_code = -1;
-        if (file_read_at(AT_FDCWD, path, 256, &record, NULL) >= 0 &&
-            read_exit_record(&record, &e)) {
+        r = file_read_at(AT_FDCWD, path, 256, &record, err);
+        if (r == ERR_IO)
+                return r;
+        if (r >= 0 && read_exit_record(&record, &e)) {
                 row->status = EXEC_EXITED;
                 fill_exit(row, &e, arena_alloc(s->op->arena, REASON_MAX));
-                return;
+                return 0;
         }
-        if (file_size(dir, "stdout") < 0) {
+        err_clear(err);
+        r = file_size(dir, "stdout", &out, err);
+        if (r >= 0)
+                r = file_size(dir, "stderr", &errors, err);
+        if (r < 0)
+                return r;
+        if (out < 0) {
                 row->status = EXEC_FAILED;
                 row->reason = EXEC_UNSTARTED_REASON;
-                return;
+                return 0;
         }
         row->status = EXEC_LOST;
         row->is_incomplete = true;
         row->reason = s->is_remote ? EXEC_REMOTE_REASON : EXEC_LOST_REASON;
-        row->stdout_len = file_size(dir, "stdout");
-        row->stderr_len = MAX(file_size(dir, "stderr"), 0);
+        row->stdout_len = out;
+        row->stderr_len = MAX(errors, 0);
+        return 0;
 }
 
 static int write_all(struct db *db, void *arg, struct err *err)
@@ -254,7 +271,7 @@ static int settle(struct settlement *s, struct err *err)
         r = s->route->bury(s->op, rt, s->place, s->ids ? s->ids : none, err);
         FAULT("exec.bury.after");
         for (size_t i = 0; r >= 0 && i < s->n; i++)
-                judge(s, &s->rows[i]);
+                r = judge(s, &s->rows[i], err);
         if (r >= 0 && s->n > 0)
                 r = store_write(s->op, rt->store, write_all, s, err);
         return MIN(r, 0);

@@ -231,7 +231,8 @@ char *box_dir(const struct exec_hub *hub, const char *place_id)
         if (sandbox) {
                 CLEAN(cleanup_free) char *own = xasprintf("%s/%s", sandbox->dir, place_id);
 
-                if (access(own, F_OK) == 0)
+                /* A directory that cannot be looked at is not one that is not there. */
+                if (file_life_at(AT_FDCWD, own) != LIFE_NO)
                         return xasprintf("%s/box", own);
         }
         return xasprintf("%s/%s", hub->boxes_dir, place_id);
@@ -378,8 +379,9 @@ int exec_hub_new(const struct exec_hub_config *config, struct exec_hub **ret, st
         (void)frame_uuid_bytes(config->rt->node.id.s, hub->node);
         uv_timer_init(config->loop, &hub->record_timer);
         uv_timer_init(config->loop, &hub->adopt_timer);
-        hub->record_timer.data = hub->adopt_timer.data = hub;
-        hub->timers_open = 2;
+        uv_timer_init(config->loop, &hub->beat_timer);
+        hub->record_timer.data = hub->adopt_timer.data = hub->beat_timer.data = hub;
+        hub->timers_open = 3;
         pthread_mutex_init(&hub->lock, NULL);
         box_locks_init(&hub->locks);
         r = path_make_dirs(hub->boxes_dir, 0700, err);
@@ -394,7 +396,7 @@ int exec_hub_new(const struct exec_hub_config *config, struct exec_hub **ret, st
         return 0;
 }
 
-/* Both timers have to be closed, in whatever order the loop gets to it. */
+/* All timers have to be closed, in whatever order the loop gets to it. */
 static void timer_closed(uv_handle_t *handle)
 {
         struct exec_hub *hub = handle->data;
@@ -439,6 +441,7 @@ void exec_hub_free(struct exec_hub *hub)
         exec_output_free(hub);
         uv_close((uv_handle_t *)&hub->record_timer, timer_closed);
         uv_close((uv_handle_t *)&hub->adopt_timer, timer_closed);
+        uv_close((uv_handle_t *)&hub->beat_timer, timer_closed);
 }
 
 int exec_list_boxes(struct op *op, struct runtime *rt, driver_found_fn fn, void *ctx,
@@ -453,9 +456,13 @@ int exec_list_boxes(struct op *op, struct runtime *rt, driver_found_fn fn, void 
         dir = opendir(rt->hub->boxes_dir);
         if (!dir)
                 return err_sys(err, ERR_IO, errno, "read %s", rt->hub->boxes_dir);
-        while (r >= 0 && (entry = readdir(dir)))
+        while (r >= 0 && (errno = 0, entry = readdir(dir)))
                 if (uuid_is_valid(entry->d_name))
-                        r = fn(ctx, "local", entry->d_name, "supervisor of commands");
+                        r = fn(ctx,
+                               &(struct driver_thing){ "local", entry->d_name,
+                                                       "supervisor of commands", rt->node.id.s });
+        if (r >= 0 && errno)
+                r = err_sys(err, ERR_IO, errno, "read %s", rt->hub->boxes_dir);
         closedir(dir);
         return r;
 }
@@ -473,6 +480,51 @@ int exec_open_output(const struct runtime *rt, const char *id, bool want_stderr,
                                "The output is not available");
         (void)exec_output_from(*ret_fd, 0); /* where reading begins */
         return 0;
+}
+
+/* Files that followers read. Loop thread. */
+
+int exec_file_get(struct runtime *rt, const char *id, bool want_stderr, struct exec_file **ret,
+                  struct err *err)
+{
+        struct exec_file *f = rt->hub->files;
+        int fd, r;
+
+        while (f && (f->want_stderr != want_stderr || !streq(f->id, id)))
+                f = f->next;
+        if (!f) {
+                r = exec_open_output(rt, id, want_stderr, &fd, err);
+                if (r < 0)
+                        return r;
+                f = xcalloc(1, sizeof(*f));
+                *f = (struct exec_file){ .next = rt->hub->files, .want_stderr = want_stderr };
+                f->fd = fd;
+                memcpy(f->id, id, UUID_LEN + 1);
+                rt->hub->files = f;
+        }
+        f->users++;
+        *ret = f;
+        return 0;
+}
+
+int exec_file_fd(const struct exec_file *f)
+{
+        return f->fd;
+}
+
+void exec_file_put(struct runtime *rt, struct exec_file *f)
+{
+        struct exec_file **at;
+
+        if (!f || --f->users > 0)
+                return;
+        for (at = rt->hub ? &rt->hub->files : NULL; at && *at; at = &(*at)->next)
+                if (*at == f) {
+                        *at = f->next;
+                        break;
+                }
+        close(f->fd);
+        free(f);
 }
 
 /* Names */

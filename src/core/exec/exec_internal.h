@@ -17,6 +17,7 @@
 #define RECONNECT_MAX   30000 /* of a way that stays down */
 #define RECORD_AGAIN_MS 500
 #define ADOPT_WAIT_MS   3000
+#define BEATS           4 /* in peer_silence_ms: exec_box.c */
 #define EXEC_LOST_REASON                                                                           \
         "The supervisor of the command was killed, and the command with it. Output that was on "   \
         "its way may be missing."
@@ -25,6 +26,9 @@
 #define EXEC_UNKNOWN_REASON                                                                        \
         "The supervisor does not know the command any more. It may have run; its output may be "   \
         "missing."
+#define EXEC_OVERDUE_REASON                                                                        \
+        "The supervisor has not told of the command's end, long after its time limit. The "        \
+        "command may still run; releasing the lease ends it."
 #define OUTPUT_DIR "output"
 #define BOXES_DIR  "boxes"
 
@@ -53,6 +57,11 @@ struct exec {
         uint32_t channel; /* 0: none on this link */
         enum exec_phase phase;
         bool seen;                /* the box listed it */
+        bool asked;               /* START or ATTACH was sent, and not answered */
+        unsigned asked_beats;     /* since then */
+        int64_t limit_at;         /* when its time limit and its grace are over; 0: no limit */
+        unsigned overdue_beats;   /* since then, of a box that could have told */
+        uint64_t overdue_len;     /* its output at the last of them */
         uint32_t sent_to;         /* the pid of the box that START went to; 0: not sent */
         struct box_output output; /* limits; 0: not known yet, after a restart */
         struct exec_spool *spool; /* exec_spool.c; NULL: the box writes our files */
@@ -98,6 +107,9 @@ struct box {
         unsigned failures;    /* since it was last reached; not on this machine */
         unsigned breaches;    /* of the protocol, since a command last ended in it */
         uint32_t next_channel;
+        /* exec_box.c, "Silence": beats without a byte, and without WELCOME or LISTED. */
+        unsigned silent_beats, greeting_beats;
+        uint64_t heard; /* box_link_heard() at the last beat */
         struct exec *execs;
         bool listing;  /* adopting: LIST was sent */
         bool adopting; /* counted in hub->adopting */
@@ -127,6 +139,15 @@ struct intended {
         char id[UUID_LEN + 1];
 };
 
+/* An output file that is followed. */
+struct exec_file {
+        struct exec_file *next;
+        int fd;
+        unsigned users;
+        bool want_stderr;
+        char id[UUID_LEN + 1];
+};
+
 struct exec_hub {
         struct exec_hub_config config;
         char *boxes_dir, *output_dir;
@@ -138,7 +159,9 @@ struct exec_hub {
         struct box_locks locks;
         uv_timer_t record_timer;      /* tries again what the store refused */
         uv_timer_t adopt_timer;       /* ends the wait for boxes that do not answer */
+        uv_timer_t beat_timer;        /* BEATS times in peer_silence_ms */
         struct output_taken *outputs; /* exec_output.c; under lock */
+        struct exec_file *files;      /* loop thread */
         struct resolver *resolver;    /* NULL until there is a proxy */
         unsigned timers_open;
         unsigned adopting;
@@ -175,6 +198,9 @@ void box_close_tunnel(struct box *box);
 /* exec_box.c: the link */
 void box_reach(struct box *box);
 void exec_submit(struct exec *e);
+/* The time limit of its command begins now, unless it has begun. */
+void exec_begin_limit(struct exec *e, int64_t timeout_ms);
+void exec_beat(uv_timer_t *timer);
 /* How it ended; or, where that says that nobody knows, why. */
 void exec_take_exit(struct exec *e, const struct box_exit *exit, const char *lost_reason);
 
@@ -198,8 +224,8 @@ int exec_spool_data(struct exec *e, uint8_t stream, uint64_t offset, const char 
                     struct err *err);
 /* exec_take_exit() follows when everything is in the files. */
 void exec_spool_exit(struct exec *e, const struct box_exit *exit);
-/* The box knows nothing of it any more: what is in the files is all there will be. */
-void exec_spool_lost(struct exec *e);
+/* The box will not tell any more: what is in the files is all there will be. */
+void exec_spool_lost(struct exec *e, const char *reason);
 void exec_spool_again(struct exec *e);
 void exec_spool_drop(struct exec *e);
 /* Operation, before START can be sent: files that are there say that the command may have begun. */

@@ -45,12 +45,13 @@ struct exec_spool {
         bool busy, ready; /* ready: the files are open */
         bool want_sync, failed, was_failing;
         bool attaching; /* the box waits for our first ACK */
-        bool has_exit, is_lost;
-        uint64_t max;        /* bytes that are taken, both together */
-        uint64_t drops_over; /* the oldest goes when more is kept; 0: it does not */
-        uint64_t dropped[2]; /* of the files; the job's */
-        bool keeps_all;      /* the oldest could not go; the job's */
-        bool is_over;        /* the box sent more than its limit */
+        bool has_exit;
+        const char *lost_reason; /* NULL: the box told of its end */
+        uint64_t max;            /* bytes that are taken, both together */
+        uint64_t drops_over;     /* the oldest goes when more is kept; 0: it does not */
+        uint64_t dropped[2];     /* of the files; the job's */
+        bool keeps_all;          /* the oldest could not go; the job's */
+        bool is_over;            /* the box sent more than its limit */
         struct box_exit exit;
         struct spool_stream streams[2];
 };
@@ -274,7 +275,7 @@ static void finish(struct exec_spool *s)
                 exit.flags |= BOX_EXIT_OUTPUT;
         exit.stdout_len = s->streams[0].stored;
         exit.stderr_len = s->streams[1].stored;
-        exec_take_exit(s->e, &exit, s->is_lost ? EXEC_UNKNOWN_REASON : EXEC_LOST_REASON);
+        exec_take_exit(s->e, &exit, s->lost_reason ? s->lost_reason : EXEC_LOST_REASON);
 }
 
 static void turn(struct exec_spool *s)
@@ -389,11 +390,13 @@ void exec_spool_exit(struct exec *e, const struct box_exit *exit)
         turn(s);
 }
 
-void exec_spool_lost(struct exec *e)
+void exec_spool_lost(struct exec *e, const char *reason)
 {
         if (!e->spool)
                 exec_spool_attach(e, NULL);
-        e->spool->is_lost = true;
+        if (e->spool->has_exit)
+                return;
+        e->spool->lost_reason = reason;
         exec_drop_start(e); /* not to be sent again */
         exec_spool_exit(e, &(struct box_exit){ .code = -1, .flags = BOX_EXIT_INCOMPLETE });
 }

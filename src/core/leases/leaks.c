@@ -18,11 +18,13 @@
 /* One thing that exists, as a driver listed it. */
 struct found {
         const char *provider, *tag, *description;
-        bool named; /* a living row names it */
+        bool says_node; /* that it is ours */
+        bool named;     /* a living row names it */
 };
 
 struct world {
         struct arena *arena;
+        const char *node;
         struct found *things;
         size_t n;
 };
@@ -36,14 +38,27 @@ struct survey {
         json_t *unknown, *missing, *uncertain, *due, *not_listable;
 };
 
-static int note_thing(void *ctx, const char *provider, const char *tag, const char *description)
+static struct found *find_thing(struct world *w, const char *tag)
+{
+        for (size_t i = 0; i < w->n; i++)
+                if (streq(w->things[i].tag, tag))
+                        return &w->things[i];
+        return NULL;
+}
+
+/* What another node had made is that one's to account for. A host that two environments lead to
+ * tells of its boxes twice. */
+static int note_thing(void *ctx, const struct driver_thing *thing)
 {
         struct world *w = ctx;
 
+        if ((thing->node && !streq(thing->node, w->node)) || find_thing(w, thing->owner_tag))
+                return 0;
         w->things = xrealloc(w->things, (w->n + 1) * sizeof(*w->things));
         w->things[w->n++] =
-                (struct found){ arena_strdup(w->arena, provider), arena_strdup(w->arena, tag),
-                                arena_strdup(w->arena, description), false };
+                (struct found){ arena_strdup(w->arena, thing->provider),
+                                arena_strdup(w->arena, thing->owner_tag),
+                                arena_strdup(w->arena, thing->description), thing->node, false };
         return 0;
 }
 
@@ -80,14 +95,6 @@ static int list_world(struct survey *s, struct world *w, struct err *err)
                 err_clear(err);
         }
         return 0;
-}
-
-static struct found *find_thing(struct world *w, const char *tag)
-{
-        for (size_t i = 0; i < w->n; i++)
-                if (streq(w->things[i].tag, tag))
-                        return &w->things[i];
-        return NULL;
 }
 
 static int add_place(void *ctx, const struct place *place)
@@ -226,7 +233,7 @@ static int read_tag(struct db *db, void *arg, struct err *err)
  * thing since. Only what is still there, and still unnamed, is unknown. */
 static int check_unknown(struct survey *s, const struct found *thing, struct err *err)
 {
-        struct world again = { .arena = s->op->arena };
+        struct world again = { .arena = s->op->arena, .node = s->rt->node.id.s };
         struct tag_check q = { s, thing->tag, false };
         int r = store_read(s->op, s->rt->store, read_tag, &q, err);
 
@@ -237,7 +244,11 @@ static int check_unknown(struct survey *s, const struct found *thing, struct err
                         s->unknown,
                         json_pack("{s:s, s:s, s:s, s:s}", "provider", thing->provider, "ownerTag",
                                   thing->tag, "description", thing->description, "nextStep",
-                                  "nothing here names it; remove it at the provider"));
+                                  thing->says_node
+                                          ? "nothing here names it; remove it at the provider"
+                                          : "nothing here names it, and it does not say which node "
+                                            "had it made: leave it alone unless no other daemon "
+                                            "uses the host"));
         free(again.things);
         return r;
 }
@@ -402,7 +413,7 @@ int leaks_report(struct op *op, struct runtime *rt, struct buf *ret_json, struct
         struct survey s = {
                 .op = op,
                 .rt = rt,
-                .world = { .arena = op->arena },
+                .world = { .arena = op->arena, .node = rt->node.id.s },
                 .unknown = json_array(),
                 .missing = json_array(),
                 .uncertain = json_array(),

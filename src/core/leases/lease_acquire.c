@@ -7,6 +7,7 @@
 #include "core/leases/lease.h"
 #include "core/leases/place.h"
 #include "core/sandboxes/stock.h"
+#include "rt/reserve.h"
 #include "store/execution_workspaces.h"
 #include "store/issues.h"
 #include "store/runs.h"
@@ -437,6 +438,12 @@ static int reuse(struct acquisition *q, struct err *err)
         FAULT("lease.resume.after");
         if (r >= 0)
                 return 0;
+        /* The trouble is ours, or the caller has left: that says nothing about the place. */
+        if (r == ERR_BUSY || r == ERR_IO || r == ERR_CANCELLED) {
+                err_move(err, &failure);
+                undo_bind(q);
+                return r;
+        }
         /* What cannot be resumed is of no use to anybody; it goes, and a new one is opened. */
         shield = op_shield(q->op, q->rt->settings.close_timeout_ms);
         place_insist(&q->place);
@@ -459,7 +466,9 @@ static int open_new(struct acquisition *q, struct err *err)
         describe_place(q);
         if (!q->plan.has_world)
                 return 0;
-        r = intend_once(q, err);
+        r = reserve_check(err);
+        if (r >= 0)
+                r = intend_once(q, err);
         if (r != 0)
                 return r;
         r = q->driver->open(q->op, q->rt, &q->place, q->req, &q->opened, &failure);

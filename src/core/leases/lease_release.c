@@ -6,6 +6,7 @@
 #include "core/access/audit.h"
 #include "core/leases/place.h"
 #include "core/workspaces/workspace.h"
+#include "rt/reserve.h"
 
 enum release_outcome {
         RELEASE_WAS_OVER, /* somebody ended the lease before */
@@ -146,6 +147,7 @@ struct outcome {
         struct place *place;
         const char *to;      /* state when it went well */
         const char *failure; /* NULL: it went well */
+        bool stays;          /* tried again later, and meanwhile as it is */
 };
 
 static int record_outcome(struct db *db, void *arg, struct err *err)
@@ -159,7 +161,7 @@ static int record_outcome(struct db *db, void *arg, struct err *err)
                 place->attempts++;
                 place->next_attempt_at = clock_steady_us() + place_retry_pause(place->attempts);
                 place->note = o->failure;
-                r = place_move(db, o->rt, place, PLACE_CLOSING, err);
+                r = place_move(db, o->rt, place, o->stays ? PLACE_HELD : PLACE_CLOSING, err);
         } else {
                 place->next_attempt_at = 0;
                 place->holder_run_id = NULL;
@@ -185,10 +187,14 @@ static int finish(struct op *op, struct runtime *rt, struct place *place, const 
                   int provider_result, struct err *provider_err, struct err *err)
 {
         CLEAN(err_done) struct err failure = { 0 };
-        struct outcome o = { rt, place, to, NULL };
+        struct outcome o = { .rt = rt, .place = place, .to = to };
         struct op shield = op_shield(op, rt->settings.close_timeout_ms);
         int r;
 
+        /* What we could not do for want of means says nothing about a place that is to stay. */
+        o.stays = streq(to, PLACE_READY) &&
+                  (provider_result == ERR_BUSY || provider_result == ERR_IO ||
+                   provider_result == ERR_CANCELLED);
         if (provider_result < 0) {
                 o.failure = arena_strdup(op->arena, provider_err->msg);
                 atomic_fetch_add(&rt->counters.cleanup_failures, 1);
@@ -219,9 +225,11 @@ static struct op with_time_to_close(const struct op *op, const struct runtime *r
 int lease_finish_closing(struct op *op, struct runtime *rt, struct place *place, struct err *err)
 {
         CLEAN(err_done) struct err failure = { 0 };
+        CLEAN(reserve_return) unsigned loan = reserve_borrow();
         const struct driver *driver;
         int r = driver_find(rt, place->driver, &driver, &failure);
 
+        (void)loan;
         if (r >= 0)
                 r = workspace_give_up(op, rt, place, NULL, NULL, &failure);
         FAULT("lease.close.before");

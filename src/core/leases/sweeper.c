@@ -21,22 +21,23 @@ struct findings {
         struct place *places;
         size_t n_places;
         struct due_lease {
-                const char *id, *status, *environment_id;
+                const char *id, *status, *environment_id, *company_id;
         } * leases;
         size_t n_leases;
         const char *status; /* for the leases being collected */
         const struct place *dead;
 };
 
-void sweep_list_add(struct sweep_list *list, const char *environment_id)
+void sweep_list_add(struct sweep_list *list, const char *environment_id, const char *company_id)
 {
         const char *id = environment_id ? environment_id : SWEEP_NOWHERE;
 
         for (size_t i = 0; i < list->n; i++)
-                if (streq(list->ids[i], id))
+                if (streq(list->at[i].environment_id, id))
                         return;
-        list->ids = arena_more(list->arena, list->ids, list->n, &list->room, sizeof(*list->ids));
-        list->ids[list->n++] = arena_strdup(list->arena, id);
+        list->at = arena_more(list->arena, list->at, list->n, &list->room, sizeof(*list->at));
+        list->at[list->n++] = (struct sweep_due){ arena_strdup(list->arena, id),
+                                                  arena_strdup(list->arena, company_id) };
 }
 
 static bool is_meant(const struct findings *f, const char *environment_id)
@@ -46,10 +47,10 @@ static bool is_meant(const struct findings *f, const char *environment_id)
 }
 
 /* Something is due there. True: that was all that was asked. */
-static bool only_looks(struct findings *f, const char *environment_id)
+static bool only_looks(struct findings *f, const char *environment_id, const char *company_id)
 {
         if (f->list)
-                sweep_list_add(f->list, environment_id);
+                sweep_list_add(f->list, environment_id, company_id);
         return f->list != NULL;
 }
 
@@ -60,8 +61,8 @@ static int add_lease(void *ctx, const struct lease *lease)
         if (!is_meant(f, lease->environment_id))
                 return 0;
         f->leases = xrealloc(f->leases, (f->n_leases + 1) * sizeof(*f->leases));
-        f->leases[f->n_leases++] =
-                (struct due_lease){ lease->id, f->status, lease->environment_id };
+        f->leases[f->n_leases++] = (struct due_lease){ lease->id, f->status, lease->environment_id,
+                                                       lease->company_id };
         return 0;
 }
 
@@ -184,7 +185,7 @@ static void close_place(struct findings *f, struct place *place, const char *not
         CLEAN(err_done) struct err err = { 0 };
         struct op limited = limited_op(f);
 
-        if (only_looks(f, place->environment_id))
+        if (only_looks(f, place->environment_id, place->company_id))
                 return;
         if (try_move(f, &limited, place, PLACE_CLOSING, note) < 0)
                 return;
@@ -206,7 +207,7 @@ static void heal_intended(struct findings *f, struct place *place, struct sweep_
                 return;
         if (driver_can_find(f->rt, place))
                 close_place(f, place, "left behind while it was opened", res);
-        else if (!only_looks(f, place->environment_id))
+        else if (!only_looks(f, place->environment_id, place->company_id))
                 (void)try_move(f, f->op, place, PLACE_UNCERTAIN,
                                "left behind while the provider was asked to open it");
 }
@@ -217,7 +218,7 @@ static void end_lease(struct findings *f, const struct due_lease *due, struct sw
         struct lease_record record;
         int r;
 
-        if (only_looks(f, due->environment_id))
+        if (only_looks(f, due->environment_id, due->company_id))
                 return;
         r = lease_release(f->op, f->rt, due->id, due->status, &record, &err);
         if (r < 0) {
@@ -234,12 +235,11 @@ static void end_lease(struct findings *f, const struct due_lease *due, struct sw
 /* What its leases stand on is gone. Only of a place at rest: what is under way is somebody's. */
 static void end_leases_of_dead(struct findings *f, struct place *place, struct sweep_result *res)
 {
-        const struct driver *driver = driver_lookup(f->rt, place->driver);
         size_t first = f->n_leases;
 
-        if (place->next_attempt_at || !driver || !driver->is_alive ||
-            !streq(place->owner_node, f->rt->node.id.s) || driver->is_alive(f->rt, place) ||
-            only_looks(f, place->environment_id))
+        if (place->next_attempt_at || !streq(place->owner_node, f->rt->node.id.s) ||
+            !driver_is_dead(f->rt, place) ||
+            only_looks(f, place->environment_id, place->company_id))
                 return;
         log_warn("a sandbox has ended by itself", LOG_S("place", place->id));
         f->status = LEASE_FAILED;
@@ -265,7 +265,7 @@ static void heal_held(struct findings *f, struct place *place, struct sweep_resu
         int r;
 
         end_leases_of_dead(f, place, res);
-        if (!is_abandoned(f, place) || only_looks(f, place->environment_id))
+        if (!is_abandoned(f, place) || only_looks(f, place->environment_id, place->company_id))
                 return;
         FAULT("sweep.unused.before");
         r = store_write(f->op, f->rt->store, take_unused, &s, &err);
@@ -330,9 +330,8 @@ static void heal_ready(struct findings *f, struct place *place, struct sweep_res
 {
         struct wanted q = { .f = f, .place = place, .yes = true };
         bool over = place->deadline_at && place->deadline_at <= f->now;
-        const struct driver *driver = driver_lookup(f->rt, place->driver);
 
-        if (driver && driver->is_alive && !driver->is_alive(f->rt, place)) {
+        if (driver_is_dead(f->rt, place)) {
                 close_place(f, place, "it ended by itself", res);
                 return;
         }

@@ -30,13 +30,15 @@ struct sweep_result {
 /* Environments, each once. What belongs to none any more is under SWEEP_NOWHERE. */
 struct sweep_list {
         struct arena *arena;
-        const char **ids;
+        struct sweep_due {
+                const char *environment_id, *company_id; /* of SWEEP_NOWHERE the first there is */
+        } * at;
         size_t n, room;
 };
 #define SWEEP_NOWHERE ""
 
 /* environment_id NULL: SWEEP_NOWHERE. */
-void sweep_list_add(struct sweep_list *list, const char *environment_id);
+void sweep_list_add(struct sweep_list *list, const char *environment_id, const char *company_id);
 
 /* Add those where a pass would find something to do. Changes nothing, waits for nobody. */
 int sweep_look(struct op *op, struct runtime *rt, struct sweep_list *list, struct err *err);

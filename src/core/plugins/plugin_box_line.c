@@ -409,7 +409,7 @@ int plugin_box_connect(struct runtime *rt, const struct place *place, int *ret_f
         l->job = (struct pool_job){
                 .run = prepare_run, .done = prepare_done, .urgent = true, .timeout_ms = PREPARE_MS
         };
-        pool_job_lane(&l->job, LANE_LINKS, place->environment_id ? place->environment_id : "");
+        pool_job_lane(&l->job, LANE_LINKS, lane_name(place->company_id, place->environment_id));
         l->job_running = pool_submit(rt->hub->config.pool, &l->job, err) >= 0;
         if (!l->job_running) {
                 close(fds[1]);

@@ -11,7 +11,8 @@
 
 struct late_lease {
         struct runtime *rt;
-        char place_id[UUID_LEN + 1], environment_id[UUID_LEN + 1];
+        char place_id[UUID_LEN + 1];
+        struct lane_name lane;
         char *provider_lease_id; /* what came late */
         char *metadata;          /* JSON object */
         json_t *secret_paths;
@@ -29,8 +30,7 @@ struct late_lease *late_lease_new(struct runtime *rt, const struct place *place,
         late->rt = rt;
         late->secret_paths = take_secret_paths;
         memcpy(late->place_id, place->id, UUID_LEN + 1);
-        if (place->environment_id)
-                memcpy(late->environment_id, place->environment_id, UUID_LEN + 1);
+        late->lane = lane_name(place->company_id, place->environment_id);
         return late;
 }
 
@@ -117,7 +117,7 @@ static void submit(struct letter *letter)
                                        .done = done,
                                        .timeout_ms = late->rt->settings.close_timeout_ms,
                                        .urgent = true };
-        pool_job_lane(&late->job, LANE_PEERS, late->environment_id);
+        pool_job_lane(&late->job, LANE_PEERS, late->lane);
         if (pool_submit(late->rt->pool, &late->job, NULL) >= 0)
                 return;
         log_warn("a lease came while the daemon stops; its place stays uncertain",

@@ -91,7 +91,8 @@ static void submit(struct letter *letter)
         int r;
 
         b->job = (struct pool_job){ .run = background_run, .done = background_done };
-        pool_job_lane(&b->job, LANE_PEERS, b->plugin_id ? b->plugin_id : "install");
+        pool_job_lane(&b->job, LANE_PEERS,
+                      lane_name(NULL, b->plugin_id ? b->plugin_id : "install"));
         r = pool_submit(b->reg->config.pool, &b->job, &err);
         if (r < 0) {
                 finish(b, r, err.msg, NULL);

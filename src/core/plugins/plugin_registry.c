@@ -220,7 +220,7 @@ static void submit_give_up(struct letter *letter)
         struct plugin_starting *s = container_of(letter, struct plugin_starting, letter);
 
         s->job = (struct pool_job){ .run = give_up_run, .done = starting_done };
-        pool_job_lane(&s->job, LANE_LINKS, s->plugin_id);
+        pool_job_lane(&s->job, LANE_LINKS, lane_name(NULL, s->plugin_id));
         if (pool_submit(s->reg->config.pool, &s->job, NULL) < 0)
                 starting_free(s);
 }
@@ -556,7 +556,7 @@ void plugin_registry_start(struct plugin_registry *reg)
         while ((s = reg->starting)) {
                 reg->starting = s->next;
                 s->job = (struct pool_job){ .run = start_run, .done = starting_done };
-                pool_job_lane(&s->job, LANE_LINKS, s->plugin_id);
+                pool_job_lane(&s->job, LANE_LINKS, lane_name(NULL, s->plugin_id));
                 if (pool_submit(reg->config.pool, &s->job, NULL) < 0)
                         starting_free(s);
         }

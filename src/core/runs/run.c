@@ -2,6 +2,7 @@
 #include "core/runs/run_internal.h"
 
 #include "base/clock.h"
+#include "core/runs/run_state.h"
 #include "store/companies.h"
 
 /* -- Events ------------------------------------------------------------------------------------ */
@@ -182,8 +183,10 @@ struct step {
 static int step(struct db *db, void *arg, struct err *err)
 {
         struct step *s = arg;
-        int r = runs_step(db, &s->t->run, s->from, s->to, err);
+        int r = run_transition_check(s->from, s->to, err);
 
+        if (r >= 0)
+                r = runs_step(db, &s->t->run, s->from, s->to, err);
         if (r == 0)
                 return err_set(err, ERR_CONFLICT, "Somebody else works on the run.");
         if (r >= 0 && s->with)

@@ -355,7 +355,7 @@ static void drop_dangling(const struct run_asset *a, const char *path)
 
         while (dir && (entry = readdir(dir)))
                 if (is_our_link(a, dirfd(dir), entry->d_name, target, sizeof(target)) &&
-                    faccessat(dirfd(dir), entry->d_name, F_OK, 0) < 0)
+                    file_life_at(dirfd(dir), entry->d_name) == LIFE_NO)
                         (void)unlinkat(dirfd(dir), entry->d_name, 0);
         if (dir)
                 closedir(dir);

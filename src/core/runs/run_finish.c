@@ -74,18 +74,19 @@ static int feed(struct ending *e, struct adapter_parser *p, bool is_stderr, stru
 {
         CLEAN(cleanup_fd) int fd = -1;
         CLEAN(cleanup_free) char *chunk = xcalloc(1, READ_CHUNK);
-        ssize_t n;
+        ssize_t n = 0;
+        int r = exec_open_output(e->t->rt, e->t->run.execution_id, is_stderr, &fd, err);
 
-        if (exec_open_output(e->t->rt, e->t->run.execution_id, is_stderr, &fd, NULL) < 0)
-                return 0; /* it never wrote any */
-        while ((n = read(fd, chunk, READ_CHUNK)) > 0) {
-                int r = op_check(e->t->op, err);
-
-                if (r < 0)
-                        return r;
-                adapter_parser_feed(p, is_stderr, chunk, (size_t)n);
+        if (r == ERR_NOT_FOUND) { /* it never wrote any */
+                err_clear(err);
+                return 0;
         }
-        return 0;
+        while (r >= 0 && (n = read(fd, chunk, READ_CHUNK)) > 0) {
+                r = op_check(e->t->op, err);
+                if (r >= 0)
+                        adapter_parser_feed(p, is_stderr, chunk, (size_t)n);
+        }
+        return n < 0 ? err_sys(err, ERR_IO, errno, "read a run's output") : MIN(r, 0);
 }
 
 static int parse(struct ending *e, struct err *err)

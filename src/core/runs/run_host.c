@@ -59,7 +59,7 @@ struct run_work {
         bool ended, grew; /* of its command */
         bool cancel;
         char id[UUID_LEN + 1];
-        char lane[LANE_KEY_MAX + 1]; /* where its job needs a seat; "": not known */
+        struct lane_name lane; /* where its job needs a seat; key "": not known */
 };
 
 struct run_host {
@@ -301,14 +301,14 @@ static enum lane_kind lane_kind(const struct run_work *w)
  * there is none now. A run that cannot be read is its job's to deal with. */
 static bool has_seat(struct run_work *w, struct op *op)
 {
-        char key[LANE_KEY_MAX + 1];
+        struct lane_name name;
 
         if (w->todo == TODO_PUMP || w->job.lane != LANE_RUNS ||
-            run_lane(op, w->host->rt, w->id, w->todo == TODO_HTTP, key, NULL) < 0 ||
-            pool_take_seat(op, lane_kind(w), key))
+            run_lane(op, w->host->rt, w->id, w->todo == TODO_HTTP, &name, NULL) < 0 ||
+            pool_take_seat(op, lane_kind(w), &name))
                 return true;
         w->result.next = RUN_NEXT_LANE;
-        memcpy(w->result.lane, key, sizeof(key));
+        w->result.lane = name;
         return false;
 }
 
@@ -399,11 +399,11 @@ static void after_step(struct run_work *w)
         enum todo did = w->todo;
 
         w->todo = TODO_NOTHING;
-        w->lane[0] = '\0';
+        w->lane = lane_name(NULL, NULL);
         switch (w->result.next) {
         case RUN_NEXT_LANE:
                 w->todo = did;
-                memcpy(w->lane, w->result.lane, sizeof(w->lane));
+                w->lane = w->result.lane;
                 break;
         case RUN_NEXT_WATCH:
                 watch(w, did);
@@ -458,10 +458,10 @@ static void submit(struct run_work *w)
         w->job = (struct pool_job){ .run = job_run, .done = job_done, .urgent = true };
         if (w->todo == TODO_PREPARE)
                 w->job.timeout_ms = PREPARE_MS;
-        if (w->lane[0])
+        if (w->lane.key[0])
                 pool_job_lane(&w->job, lane_kind(w), w->lane);
         else if (w->todo != TODO_HTTP || !w->cancel) /* one that was cancelled makes no request */
-                pool_job_lane(&w->job, LANE_RUNS, "");
+                pool_job_lane(&w->job, LANE_RUNS, lane_name(NULL, NULL));
         w->busy = pool_submit(host->rt->pool, &w->job, NULL) >= 0;
         w->again_at = w->busy ? NEVER : clock_mono_ms() + AGAIN_MS;
 }

@@ -43,7 +43,7 @@ enum run_next {
 struct run_result {
         enum run_next next;
         char execution[UUID_LEN + 1]; /* of RUN_NEXT_WATCH */
-        char lane[LANE_KEY_MAX + 1];  /* of RUN_NEXT_LANE */
+        struct lane_name lane;        /* of RUN_NEXT_LANE */
         int64_t grace_ms;             /* between SIGTERM and SIGKILL */
         int64_t pause_ms;             /* of RUN_NEXT_WAIT */
         char *input; /* of a command that may not have got all of it; heap, or NULL */
@@ -152,9 +152,9 @@ int run_select(struct run_task *t, struct err *err);
 /* Which lane (rt/pool.h) the run's work is in: that of runs in the environment where it is, or
  * would be if it were chosen now; of a request, that of its agent. Runs and what is asked for by
  * the API have lanes of their own: setting many runs up must not keep an operator from looking at
- * one. LANE_KEY_MAX + 1 bytes. */
-int run_lane(struct op *op, struct runtime *rt, const char *id, bool is_request, char *ret_key,
-             struct err *err);
+ * one. */
+int run_lane(struct op *op, struct runtime *rt, const char *id, bool is_request,
+             struct lane_name *ret, struct err *err);
 
 /* -- run_place.c: the lease, the directory, and what makes it ready -- */
 int run_acquire(struct run_task *t, struct err *err);

@@ -294,29 +294,39 @@ static int pump_stream(struct run_log *log, const char *execution_id, int stream
         return 0;
 }
 
-static int64_t left_of(struct run_log *log, const char *execution_id, int stream)
+static int count_left(struct run_log *log, const char *execution_id, int stream, int64_t *ret,
+                      struct err *err)
 {
         CLEAN(cleanup_fd) int fd = -1;
-        struct stat st;
+        struct stat st = { 0 };
+        int r = exec_open_output(log->rt, execution_id, stream, &fd, err);
 
-        if (exec_open_output(log->rt, execution_id, stream, &fd, NULL) < 0 || fstat(fd, &st) < 0)
-                return 0;
-        return MAX((int64_t)st.st_size - log->sum.source.end[stream], 0);
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                r = 0;
+        } else if (r >= 0 && fstat(fd, &st) < 0) {
+                r = err_sys(err, ERR_IO, errno, "look at a run's output");
+        }
+        *ret = MAX((int64_t)st.st_size - log->sum.source.end[stream], 0);
+        return r;
 }
 
 /* All of it is in, or counted. */
 static int finish(struct run_log *log, const char *execution_id, struct err *err)
 {
+        int64_t left[2] = { 0 };
         int r = 0;
 
         if (log->sum.is_full && !log->sum.is_counted) {
-                CLEAN(cleanup_free)
-                char *text = xasprintf("[berth] %lld bytes of stdout and %lld bytes of stderr were "
-                                       "left out\n",
-                                       (long long)left_of(log, execution_id, 0),
-                                       (long long)left_of(log, execution_id, 1));
+                CLEAN(cleanup_free) char *text = NULL;
 
-                r = append_own(log, "left_out", text, err);
+                for (int stream = 0; r >= 0 && stream < 2; stream++)
+                        r = count_left(log, execution_id, stream, &left[stream], err);
+                text = xasprintf("[berth] %lld bytes of stdout and %lld bytes of stderr were "
+                                 "left out\n",
+                                 (long long)left[0], (long long)left[1]);
+                if (r >= 0)
+                        r = append_own(log, "left_out", text, err);
                 if (r >= 0)
                         log->sum.is_counted = true;
         }

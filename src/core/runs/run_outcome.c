@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "core/issues/issue_internal.h"
 #include "core/runs/run_internal.h"
+#include "core/runs/run_state.h"
 #include "core/runs/run_wake.h"
 #include "store/agent_state.h"
 #include "store/run_commands.h"
@@ -297,7 +298,9 @@ static int conclude(struct db *db, void *arg, struct err *err)
         row.prepare_failures = t->run.prepare_failures;
         row.waited_ms = t->run.waited_ms;
         fill(q, &row, was_over);
-        r = runs_end(db, &row, before, err);
+        r = run_transition_check(q->from, STEP_RELEASING, err);
+        if (r >= 0)
+                r = runs_end(db, &row, before, err);
         if (r >= 0)
                 r = runs_step(db, &row, q->from, STEP_RELEASING, err);
         if (r == 0)

@@ -107,13 +107,19 @@ static int look(struct run_task *t, struct run_word *w, bool *ret_more, struct e
         CLEAN(cleanup_fd) int fd = -1;
         int64_t until = w->at + LOOK_MAX;
         ssize_t n = 1;
+        int r;
 
-        if (!w->type || w->said || exec_open_output(t->rt, w->execution, false, &fd, NULL) < 0)
+        if (!w->type || w->said)
                 return 0;
+        r = exec_open_output(t->rt, w->execution, false, &fd, err);
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                return 0;
+        }
+        if (r < 0)
+                return r;
         block = xcalloc(1, LOOK_SIZE);
         while (n > 0 && !w->said && w->at < until) {
-                int r = 0;
-
                 w->at = (int64_t)exec_output_from(fd, (uint64_t)w->at);
                 n = pread(fd, block, LOOK_SIZE, (off_t)w->at);
                 if (n > 0)

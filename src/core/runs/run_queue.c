@@ -233,21 +233,23 @@ static int look(struct db *db, void *arg, struct err *err)
 /* One agent whose runs cannot be claimed does not keep the others from theirs. */
 static int claim_for(struct claims *c, const char *agent_id, struct err *err)
 {
+        CLEAN(err_done) struct err failure = { 0 };
         int r;
 
         c->agent_id = agent_id;
         c->claimed_before = c->pass->claimed.n;
         FAULT("run.claim.before");
-        r = store_write(c->op, c->rt->store, claim_of_agent, c, err);
+        r = store_write(c->op, c->rt->store, claim_of_agent, c, &failure);
         FAULT("run.claim.after");
         if (r >= 0)
                 return 0;
         c->pass->claimed.n = c->claimed_before;
-        if (r == ERR_CANCELLED)
+        if (r == ERR_CANCELLED) {
+                err_move(err, &failure);
                 return r;
+        }
         log_warn("the runs of an agent could not be claimed", LOG_S("agent", agent_id),
-                 LOG_S("error", err->msg));
-        err_clear(err);
+                 LOG_S("error", failure.msg));
         return 0;
 }
 

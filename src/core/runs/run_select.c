@@ -297,8 +297,8 @@ static int guess_environment(struct db *db, void *arg, struct err *err)
                                                        &t->run.environment_id, err);
 }
 
-int run_lane(struct op *op, struct runtime *rt, const char *id, bool is_request, char *ret_key,
-             struct err *err)
+int run_lane(struct op *op, struct runtime *rt, const char *id, bool is_request,
+             struct lane_name *ret, struct err *err)
 {
         struct run_task t;
         int r = run_task_load(op, rt, id, &t, err);
@@ -307,12 +307,11 @@ int run_lane(struct op *op, struct runtime *rt, const char *id, bool is_request,
                 r = store_read(op, rt->store, guess_environment, &t, err);
         if (r < 0)
                 return r;
-        if (is_request)
-                snprintf(ret_key, LANE_KEY_MAX + 1, "%s", t.run.agent_id);
-        else if (t.run.environment_id)
-                snprintf(ret_key, LANE_KEY_MAX + 1, "runs:%s", t.run.environment_id);
-        else
-                snprintf(ret_key, LANE_KEY_MAX + 1, "runs of %s", t.run.company_id);
+        *ret = lane_name(t.run.company_id, t.run.agent_id);
+        if (!is_request && t.run.environment_id)
+                snprintf(ret->key, sizeof(ret->key), "runs:%s", t.run.environment_id);
+        else if (!is_request)
+                snprintf(ret->key, sizeof(ret->key), "runs of %s", t.run.company_id);
         return 0;
 }
 

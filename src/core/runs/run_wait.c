@@ -98,22 +98,28 @@ static int get_row(struct db *db, void *arg, struct err *err)
         return executions_get(db, q->id, q->op->arena, &q->row, err);
 }
 
-static void read_output(const struct runtime *rt, const char *id, bool want_stderr, size_t max,
-                        struct buf *ret)
+static int read_output(const struct runtime *rt, const char *id, bool want_stderr, size_t max,
+                       struct buf *ret, struct err *err)
 {
         CLEAN(cleanup_fd) int fd = -1;
+        int r = exec_open_output(rt, id, want_stderr, &fd, err);
 
-        if (exec_open_output(rt, id, want_stderr, &fd, NULL) < 0)
-                return;
-        while (ret->len < max) {
+        if (r == ERR_NOT_FOUND) { /* it never wrote any */
+                err_clear(err);
+                return 0;
+        }
+        while (r >= 0 && ret->len < max) {
                 size_t room = MIN(max - ret->len, (size_t)8192);
                 char *at = buf_reserve(ret, room);
                 ssize_t n = at ? read(fd, at, room) : 0;
 
-                if (n <= 0)
-                        return;
+                if (n < 0)
+                        return err_sys(err, ERR_IO, errno, "read the output of a command");
+                if (n == 0)
+                        return 0;
                 buf_grew(ret, (size_t)n);
         }
+        return r;
 }
 
 int run_command_wait(struct op *op, struct runtime *rt, const struct lease_record *record,
@@ -141,8 +147,11 @@ int run_command_wait(struct op *op, struct runtime *rt, const struct lease_recor
                                                                                    : ERR_PROVIDER,
                         "%s", q.row.reason ? q.row.reason : "The command could not be started.");
         max = ret->max ? ret->max : RUN_WAIT_OUTPUT_MAX;
-        read_output(rt, q.id, false, max, &ret->out);
-        read_output(rt, q.id, true, max, &ret->err);
+        r = read_output(rt, q.id, false, max, &ret->out, err);
+        if (r >= 0)
+                r = read_output(rt, q.id, true, max, &ret->err, err);
+        if (r < 0)
+                return r;
         ret->how = (struct provision_end){
                 .timed_out = q.row.timed_out,
                 .has_code = q.row.exit_code >= 0,

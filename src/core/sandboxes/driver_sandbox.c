@@ -206,11 +206,11 @@ static const struct provider *lease_provider(const struct lease *lease)
         return lease->provider ? provider_lookup(lease->provider) : NULL;
 }
 
-static bool sandbox_is_alive(const struct runtime *rt, const struct place *place)
+static enum life sandbox_is_alive(const struct runtime *rt, const struct place *place)
 {
         const struct provider *p = provider_lookup(place->provider);
 
-        return !p || !p->is_alive || p->is_alive(rt, place);
+        return p && p->is_alive ? p->is_alive(rt, place) : LIFE_UNKNOWN;
 }
 
 static int sandbox_pause_lease(struct op *op, struct runtime *rt, const struct environment *env,

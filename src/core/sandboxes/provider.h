@@ -31,7 +31,7 @@ struct provider {
         int (*close)(struct op *op, struct runtime *rt, const struct place *place, struct err *err);
         int (*list)(struct op *op, struct runtime *rt, driver_found_fn fn, void *ctx,
                     struct err *err);
-        bool (*is_alive)(const struct runtime *rt, const struct place *place);
+        enum life (*is_alive)(const struct runtime *rt, const struct place *place);
         int (*pause_lease)(struct op *op, struct runtime *rt, const struct lease *lease,
                            struct buf *ret_json, struct err *err);
         int (*resume_lease)(struct op *op, struct runtime *rt, const struct lease *lease,

@@ -122,7 +122,7 @@ int berth_remove_tree(struct op *op, const char *path, struct err *err)
 {
         const char *argv[] = { "rm", "-rf", "--one-file-system", "--", path, NULL };
 
-        if (access(path, F_OK) < 0)
+        if (file_life_at(AT_FDCWD, path) == LIFE_NO)
                 return 0;
         return run_tool(op, "/bin/rm", argv, "remove what a sandbox left", NULL, err);
 }
@@ -211,7 +211,7 @@ static int remove_place(struct op *op, struct runtime *rt, const struct place *p
         CLEAN(cleanup_free) char *dir = berth_dir(rt, place->id);
         int r;
 
-        if (access(dir, F_OK) < 0)
+        if (file_life_at(AT_FDCWD, dir) == LIFE_NO)
                 return 0;
         r = exec_close_place(op, rt, place, err);
         FAULT("sandbox.remove.before");
@@ -279,12 +279,12 @@ static int64_t wall_end(const json_t *config, const struct sandbox_row *row)
         return wall_ms(config) ? clock_steady_us() + wall_ms(config) * US_PER_MS - age : 0;
 }
 
-static bool berth_is_alive(const struct runtime *rt, const struct place *place)
+static enum life berth_is_alive(const struct runtime *rt, const struct place *place)
 {
         CLEAN(cleanup_free) char *box = NULL;
 
         if (!rt->sandbox)
-                return true;
+                return LIFE_UNKNOWN;
         box = berth_box_dir(rt, place->id);
         return box_is_alive(box);
 }
@@ -309,9 +309,10 @@ static int berth_resume(struct op *op, struct runtime *rt, const struct place *p
                 return r;
         dir = berth_dir(rt, place->id);
         box = berth_box_dir(rt, place->id);
-        if (!box_is_alive(box))
-                return err_set(err, ERR_NOT_FOUND, "The sandbox is not there any more.");
-        if (!streq(place->policy, POLICY_STOCK)) {
+        r = box_check_alive(box, err);
+        if (r == 0)
+                r = err_set(err, ERR_NOT_FOUND, "The sandbox is not there any more.");
+        if (r >= 0 && !streq(place->policy, POLICY_STOCK)) {
                 FAULT("sandbox.thaw.before");
                 r = sandbox_thaw(op, box, place->id, err);
                 FAULT("sandbox.thaw.after");
@@ -357,9 +358,12 @@ static int berth_list(struct op *op, struct runtime *rt, driver_found_fn fn, voi
         dir = opendir(rt->sandbox->dir);
         if (!dir)
                 return err_sys(err, ERR_IO, errno, "read %s", rt->sandbox->dir);
-        while (r >= 0 && (entry = readdir(dir)))
+        while (r >= 0 && (errno = 0, entry = readdir(dir)))
                 if (uuid_is_valid(entry->d_name))
-                        r = fn(ctx, PROVIDER_BERTH, entry->d_name, "sandbox");
+                        r = fn(ctx, &(struct driver_thing){ PROVIDER_BERTH, entry->d_name,
+                                                            "sandbox", rt->node.id.s });
+        if (r >= 0 && errno)
+                r = err_sys(err, ERR_IO, errno, "read %s", rt->sandbox->dir);
         closedir(dir);
         return r;
 }

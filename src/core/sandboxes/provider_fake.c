@@ -174,7 +174,8 @@ static int fake_list(struct op *op, struct runtime *rt, driver_found_fn fn, void
                 return err_sys(err, ERR_PROVIDER, errno, "fake world %s", rt->settings.fake_world);
         while (r >= 0 && (entry = readdir(dir)))
                 if (uuid_is_valid(entry->d_name))
-                        r = fn(ctx, PROVIDER_FAKE, entry->d_name, "fake sandbox");
+                        r = fn(ctx, &(struct driver_thing){ PROVIDER_FAKE, entry->d_name,
+                                                            "fake sandbox", rt->node.id.s });
         closedir(dir);
         return r;
 }

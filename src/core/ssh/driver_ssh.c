@@ -6,6 +6,7 @@
  *
  * A place's configuration is {ssh, remoteCwd, vars, plain?}: the environment's configuration of
  * that moment, without secrets, and what the host said. */
+#include "base/clock.h"
 #include "core/environments/env_config.h"
 #include "core/exec/exec_output.h"
 #include "core/ssh/ssh_config.h"
@@ -157,11 +158,80 @@ static bool is_plain(const struct place *place)
         return plain;
 }
 
+/* Listing */
+
+#define LIST_MS 10000 /* for all hosts together */
+
+struct ssh_environments {
+        struct op *op;
+        struct place *hosts; /* as a place there would be */
+        size_t n;
+};
+
+static int add_environment(void *ctx, const struct environment *env)
+{
+        struct ssh_environments *s = ctx;
+        json_t *config = NULL, *own;
+
+        if (parse_config(s->op, env, &config, NULL) < 0)
+                return 0; /* nobody could have made anything there */
+        own = json_pack("{s:O}", "ssh", config);
+        s->hosts = xrealloc(s->hosts, (s->n + 1) * sizeof(*s->hosts));
+        s->hosts[s->n++] = (struct place){
+                .driver = "ssh",
+                .company_id = arena_strdup(s->op->arena, env->company_id),
+                .environment_id = arena_strdup(s->op->arena, env->id),
+                .config = json_to_arena(s->op->arena, own),
+        };
+        json_decref(own);
+        return 0;
+}
+
+static int read_environments(struct db *db, void *arg, struct err *err)
+{
+        struct ssh_environments *s = arg;
+
+        s->n = 0;
+        return environments_of_driver(db, "ssh", "active", s->op->arena, add_environment, s, err);
+}
+
+/* A host that does not answer must not hide what the others have: they are asked all the same, and
+ * the first trouble is told. */
+static int ssh_list(struct op *op, struct runtime *rt, driver_found_fn fn, void *ctx,
+                    struct err *err)
+{
+        struct ssh_environments s = { .op = op };
+        struct op limited = *op;
+        int r = rt->ssh ? store_read(op, rt->store, read_environments, &s, err) : 0;
+
+        limited.deadline_ms = MIN(op->deadline_ms, clock_mono_ms() + LIST_MS);
+        for (size_t i = 0; i < s.n && op_check(op, NULL) >= 0; i++) {
+                CLEAN(err_done) struct err one = { 0 };
+                int code = ssh_hosts_list(&limited, rt, &s.hosts[i], fn, ctx, &one);
+
+                if (code < 0 && r >= 0) {
+                        r = code;
+                        err_move(err, &one);
+                }
+        }
+        free(s.hosts);
+        return r;
+}
+
+/* Opening makes nothing that belongs to the place, so one that was never opened has nothing on the
+ * host, and closing it needs no host that answers. */
+static bool was_opened(const struct place *place)
+{
+        return place->provider_lease_id != NULL;
+}
+
 static int ssh_close(struct op *op, struct runtime *rt, const struct place *place, struct err *err)
 {
         int r;
 
-        if (is_plain(place)) {
+        if (!was_opened(place)) {
+                r = 0;
+        } else if (is_plain(place)) {
                 r = exec_remote_end_place(op, rt, place->id, err);
                 if (r >= 0)
                         r = ssh_plain_end_place(op, rt, place, err);
@@ -313,6 +383,8 @@ const struct driver driver_ssh = {
         .plan = ssh_plan,
         .open = ssh_open,
         .close = ssh_close,
+        .list = ssh_list,
+        .makes_world_lazily = true,
         .matches = ssh_matches,
         .describe = ssh_describe,
         .realize = ssh_realize,

@@ -327,15 +327,15 @@ void ssh_carrier_reopen(struct ssh_conn *c)
 
 static void reopen_now(struct ssh_conn *c)
 {
-        char key[LANE_KEY_MAX + 1];
+        struct lane_name lane = lane_name(c->company_id, "");
 
         if (c->job_running || c->carrier || !has_users(c))
                 return;
         c->job = (struct pool_job){
                 .run = reopen_run, .done = reopen_done, .timeout_ms = JOB_MS, .urgent = true
         };
-        snprintf(key, sizeof(key), "ssh:%s", c->environment_id);
-        pool_job_lane(&c->job, LANE_LINKS, key);
+        snprintf(lane.key, sizeof(lane.key), "ssh:%s", c->environment_id);
+        pool_job_lane(&c->job, LANE_LINKS, lane);
         if (pool_submit(c->hosts->rt->pool, &c->job, NULL) >= 0)
                 c->job_running = true;
         else

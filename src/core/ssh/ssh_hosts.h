@@ -6,6 +6,7 @@
 
 #include <uv.h>
 
+#include "core/environments/driver.h"
 #include "core/exec/box_route.h"
 #include "core/secrets/secret.h"
 #include "ssh/call.h"
@@ -32,6 +33,11 @@ int ssh_hosts_reach(struct op *op, struct runtime *rt, const struct place *place
                     const struct secret_context *context, struct ssh_hello *ret, struct err *err);
 /* Any thread: the place needs the host no more. */
 void ssh_hosts_leave(struct runtime *rt, const struct place *place);
+
+/* Operation: what is on the host that a place would be on. Takes a seat in the lane of its
+ * environment. */
+int ssh_hosts_list(struct op *op, struct runtime *rt, const struct place *place, driver_found_fn fn,
+                   void *ctx, struct err *err);
 
 /* How boxes on ssh hosts are reached. */
 extern const struct box_route ssh_route;

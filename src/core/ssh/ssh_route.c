@@ -37,6 +37,7 @@ static int route_ensure(struct op *op, struct runtime *rt, const struct place *p
 {
         /* The lease goes on as it began, whatever became of its environment. */
         const struct secret_context context = { .for_cleanup = true };
+        const char *const node[] = { rt->node.id.s, NULL };
         struct ssh_conn *c;
         int r = ssh_conn_of(rt->ssh, place, &c, err);
 
@@ -45,7 +46,7 @@ static int route_ensure(struct op *op, struct runtime *rt, const struct place *p
         if (r < 0)
                 return r;
         ssh_conn_use(c, place);
-        return ask(op, rt, c, MUX_ENSURE, place, NULL, err);
+        return ask(op, rt, c, MUX_ENSURE, place, node, err);
 }
 
 static int route_is_alive(struct op *op, struct runtime *rt, const struct place *place,
@@ -71,6 +72,44 @@ static int route_bury(struct op *op, struct runtime *rt, const struct place *pla
         if (r >= 0)
                 ssh_conn_leave(c, place->id);
         return r;
+}
+
+/* Listing */
+
+struct listing {
+        driver_found_fn fn;
+        void *ctx;
+};
+
+static int found_box(void *ctx, const char *box_id, const char *node)
+{
+        struct listing *l = ctx;
+
+        return l->fn(l->ctx,
+                     &(struct driver_thing){ "ssh", box_id, "supervisor of commands on an ssh host",
+                                             node });
+}
+
+int ssh_hosts_list(struct op *op, struct runtime *rt, const struct place *place, driver_found_fn fn,
+                   void *ctx, struct err *err)
+{
+        const struct secret_context context = { .for_cleanup = true };
+        struct lane_name lane = lane_name(place->company_id, place->environment_id);
+        struct listing l = { fn, ctx };
+        struct ssh_hello hello = { 0 };
+        struct ssh_conn *c;
+        bool plain;
+        int r = ssh_conn_of(rt->ssh, place, &c, err);
+
+        if (r >= 0 && !pool_take_seat(op, LANE_PEERS, &lane))
+                r = err_set(err, ERR_BUSY, "Too many wait for the host already.");
+        if (r >= 0)
+                r = ssh_conn_reach(op, c, &context, &hello, err);
+        plain = hello.state == HELLO_PLAIN; /* it runs no boxes */
+        ssh_hello_done(&hello);
+        return r < 0 || plain
+                       ? r
+                       : mux_list_wait(op, rt->mail, find_mux, rt->ssh, c->key, found_box, &l, err);
 }
 
 const struct box_route ssh_route = {

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "core/access/audit.h"
 #include "core/sandboxes/tool.h"
 #include "core/workspaces/own_files.h"
@@ -262,7 +263,7 @@ int workspace_remove_dir(struct op *op, const char *path, struct err *err)
 {
         const char *argv[] = { "rm", "-rf", "--one-file-system", "--", path, NULL };
 
-        if (access(path, F_OK) < 0)
+        if (file_life_at(AT_FDCWD, path) == LIFE_NO)
                 return 0;
         return run_tool(op, "/bin/rm", argv, "remove what belonged to a workspace", NULL, err);
 }

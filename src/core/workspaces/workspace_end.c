@@ -70,13 +70,6 @@ int workspace_end(struct workspace_job *j, const char *note, struct err *err)
 
 /* Giving up */
 
-static bool is_dead(const struct workspace_job *j)
-{
-        const struct driver *driver = driver_lookup(j->rt, j->place.driver);
-
-        return driver && driver->is_alive && !driver->is_alive(j->rt, &j->place);
-}
-
 static bool is_our_trouble(int r)
 {
         return r == ERR_IO || r == ERR_CANCELLED || r == ERR_LOCKED || r == ERR_BUSY ||
@@ -86,7 +79,7 @@ static bool is_our_trouble(int r)
 bool workspace_is_hopeless(const struct workspace_job *j, int r)
 {
         if (!j->has_changes && (r == ERR_NOT_FOUND || streq(j->place.state, PLACE_GONE) ||
-                                (is_dead(j) && !j->way->works_dead)))
+                                (driver_is_dead(j->rt, &j->place) && !j->way->works_dead)))
                 return true;
         if (r == ERR_TOO_LARGE && j->way->works_dead) /* it is here, and a setting lets it come */
                 return false;
@@ -135,7 +128,7 @@ static int record_saved(struct workspace_job *j, const struct salvage *saved, st
 /* Nothing may change it any more while it is read. A place that goes on is somebody's. */
 static int end_commands(struct workspace_job *j, struct err *err)
 {
-        if (!j->rt->hub || !j->place.has_world || is_dead(j))
+        if (!j->rt->hub || !j->place.has_world || driver_is_dead(j->rt, &j->place))
                 return 0;
         if (plugin_place_is(&j->place))
                 return exec_remote_end_place(j->op, j->rt, j->place.id, err);

@@ -64,7 +64,7 @@ static int consider(void *ctx, const struct workspace_row *row)
                 return r;
         environment_id = due.place.environment_id ? due.place.environment_id : SWEEP_NOWHERE;
         if (f->list)
-                sweep_list_add(f->list, environment_id);
+                sweep_list_add(f->list, environment_id, row->company_id);
         if (f->list || !streq(environment_id, f->environment_id))
                 return 0;
         f->rows = xrealloc(f->rows, (f->n + 1) * sizeof(*f->rows));
