@@ -168,8 +168,9 @@ void ssh_explain(enum ssh_trouble trouble, const char *errors, const struct ssh_
         case SSH_HOSTKEY_CHANGED:
                 explain_changed(errors, known_hosts, out);
                 break;
-        case SSH_KILLED:
-                buf_puts(out, "ssh was killed on this machine. Was there too little memory?");
+        case SSH_CUT:
+                buf_puts(out, "ssh ended without a word: it was killed, or what it talked to was. "
+                              "Try it by hand, with -v.");
                 break;
         case SSH_NO_DIRECTORY:
                 buf_appendf(out,

@@ -18,7 +18,7 @@ enum ssh_trouble {
         SSH_NO_SPACE,
         SSH_NO_TAR,
         SSH_NO_CLIENT, /* no ssh on this machine */
-        SSH_KILLED,    /* ours, by a signal */
+        SSH_CUT,       /* it ended without a word, as what is killed does */
 };
 
 enum ssh_trouble ssh_trouble_of(const char *errors);

@@ -127,24 +127,35 @@ class HostTest(WaitCase):
         self.nothing_held()
 
 
-    def test_an_ssh_that_is_killed(self):
-        """Somebody, or the kernel for want of memory, ends the client while it logs in: that passes."""
+    def killed_while_it_logs_in(self, kill):
+        """Somebody, or the kernel for want of memory, ends one side of the login: that passes."""
         if missing_command():
             raise unittest.SkipTest(missing_command())
-        fixture = Fixture(self.temp_dir() / "lab")
+        shell = self.temp_dir() / "shell"
+        held = self.temp_dir() / "go"
+        shell.write_text(f"#!/bin/sh\nwhile [ ! -e {held} ]; do sleep 0.01; done\nexec /bin/sh -c \"$SSH_ORIGINAL_COMMAND\"\n")
+        shell.chmod(0o755)
+        fixture = Fixture(self.temp_dir() / "lab", shell)
         self.addCleanup(fixture.stop)
         fixture.start()
-        line = Line(fixture.port)
-        self.addCleanup(line.close)
-        line.stall()
-        env = self.environment(self.acme, name="host", driver="ssh", config=fixture.config(port=line.port))
+        env = self.environment(self.acme, name="host", driver="ssh", config=fixture.config())
         run = self.wake(self.runner("echo hello", environment=env))
-        for pid in wait_until(lambda: [p for p, words in processes(self.daemon.process.pid)
-                                       if words.startswith(b"ssh\0")], "ssh is started"):
+        for pid in wait_until(lambda: kill(fixture), "somebody is there"):
             os.kill(pid, signal.SIGKILL)
-        self.waiting(run, "killed")
-        line.go_on()
-        self.ran_once(self.finished(run))
+        self.waiting(run, "without a word")
+        held.touch()
+        self.ran_once(self.finished(run, 60))
+
+    def test_an_ssh_that_is_killed(self):
+        self.killed_while_it_logs_in(lambda fixture: self.logged_in(fixture) and [
+            pid for pid, words in processes(self.daemon.process.pid) if words.startswith(b"ssh\0")])
+
+    def test_a_shell_that_is_killed(self):
+        self.killed_while_it_logs_in(self.logged_in)
+
+    def logged_in(self, fixture):
+        """The shell there."""
+        return [pid for pid, words in processes(fixture.process.pid) if str(fixture.shell).encode() in words]
 
 
 class SlowPlaceTest(ProviderTest):
