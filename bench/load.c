@@ -3,6 +3,7 @@
  *   bench-load [OPTION...] get PATH          one GET after the other on each connection
  *   bench-load [OPTION...] cycle ENV_ID      acquire a lease, release it, and so on
  *   bench-load [OPTION...] exec LEASE_ID     run `true` in the lease, and so on
+ *   bench-load [OPTION...] echo LEASE_ID     the same with a command that prints a word
  *   bench-load [OPTION...] run ENV_ID        acquire a lease, run `true` in it, release it
  *
  *   --address HOST:PORT   numeric IPv4 (default 127.0.0.1:3100)
@@ -39,8 +40,8 @@ enum {
         DRAIN_S = 10,
 };
 
-enum step { STEP_IDLE, STEP_GET, STEP_ACQUIRE, STEP_EXECUTE, STEP_RELEASE };
-enum mode { MODE_GET, MODE_CYCLE, MODE_EXEC, MODE_RUN };
+enum step { STEP_IDLE, STEP_GET, STEP_ACQUIRE, STEP_EXECUTE, STEP_ECHO, STEP_RELEASE };
+enum mode { MODE_GET, MODE_CYCLE, MODE_EXEC, MODE_RUN, MODE_ECHO };
 
 /* What each step but GET posts. The first step of a mode is about the target of the command line,
  * the others about the lease that was acquired. */
@@ -49,9 +50,12 @@ static const struct {
 } posts[] = {
         [STEP_ACQUIRE] = { "environments", "leases", "{}" },
         [STEP_EXECUTE] = { "environment-leases", "execute", "{\"command\":\"/bin/true\"}" },
+        [STEP_ECHO] = { "environment-leases", "execute",
+                        "{\"command\":\"/bin/echo\",\"args\":[\"hello\"]}" },
         [STEP_RELEASE] = { "environment-leases", "release", "{}" },
 };
-static const enum step first_step[] = { STEP_GET, STEP_ACQUIRE, STEP_EXECUTE, STEP_ACQUIRE };
+static const enum step first_step[] = { STEP_GET, STEP_ACQUIRE, STEP_EXECUTE, STEP_ACQUIRE,
+                                        STEP_ECHO };
 
 struct connection {
         int fd;
@@ -276,7 +280,7 @@ static void parse_address(const char *text, struct sockaddr_in *ret)
 
 static enum mode mode_named(const char *name)
 {
-        static const char *const names[] = { "get", "cycle", "exec", "run" };
+        static const char *const names[] = { "get", "cycle", "exec", "run", "echo" };
 
         for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
                 if (strcmp(name, names[i]) == 0)
@@ -324,7 +328,7 @@ int main(int argc, char **argv)
         }
         if (argc - optind != 2 || load.n_connections < 1 || load.n_connections > MAX_CONNECTIONS) {
                 (void)fprintf(stderr, "usage: bench-load [OPTION...] get PATH | cycle ENV_ID | "
-                                      "exec LEASE_ID | run ENV_ID\n");
+                                      "exec LEASE_ID | echo LEASE_ID | run ENV_ID\n");
                 return 2;
         }
         load.mode = mode_named(argv[optind]);

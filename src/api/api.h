@@ -108,8 +108,9 @@ enum {
         ROUTE_OF_PLUGIN = 1 << 15,
         ROUTE_HAS_LANE = ROUTE_OF_ENVIRONMENT | ROUTE_OF_LEASE | ROUTE_OF_RUN | ROUTE_OF_PLACE |
                          ROUTE_OF_SECRET | ROUTE_OF_VAULT | ROUTE_OF_COMPANY | ROUTE_OF_PLUGIN,
-        ROUTE_CLOSES = 1 << 5, /* it ends something: without a seat there, one in LANE_CLOSING */
-        ROUTE_OPEN = 1 << 4,   /* for everybody who reaches us, also in local trusted mode */
+        ROUTE_OPEN = 1 << 4,      /* for everybody who reaches us, also in local trusted mode */
+        ROUTE_CLOSES = 1 << 5,    /* it ends something: without a seat there, one in LANE_CLOSING */
+        ROUTE_WHEN_FULL = 1 << 6, /* also on a full disk; so is all that reads and deletes */
 };
 
 struct route {

@@ -2,6 +2,7 @@
 #include <sodium.h>
 #include <stdio.h>
 #include <strings.h>
+#include <sys/statvfs.h>
 
 #include "api/api.h"
 #include "api/channel.h"
@@ -110,6 +111,27 @@ static int check_stranger(const struct call *c, struct err *err)
         return auth_refuse_stranger(c->is_known, err);
 }
 
+/* On a full disk the last blocks of the database (daemon/room.h) are for giving things up. Whatever
+ * else would change something is refused before it has begun: with nothing recorded, it can be
+ * asked for again with the same idempotency key. */
+static int check_room(const struct call *c, struct err *err)
+{
+        static const char *const always[] = { "GET", "HEAD", "DELETE" };
+        struct statvfs fs;
+
+        for (size_t i = 0; i < ARRAY_LEN(always); i++)
+                if (streq(c->route->method, always[i]))
+                        return 0;
+        if ((c->route->flags & ROUTE_WHEN_FULL) || !c->rt->data_dir ||
+            statvfs(c->rt->data_dir, &fs) < 0 ||
+            fs.f_bavail >= DISK_FULL_BYTES / MAX(fs.f_frsize, 1UL))
+                return 0;
+        return err_set(err, ERR_IO,
+                       "The disk with the data directory is full (%s); nothing was changed. Free "
+                       "some space and try again. Reading, releasing and deleting go on.",
+                       c->rt->data_dir);
+}
+
 static int read_body(struct call *c, struct err *err)
 {
         return c->body_text && !c->body ? json_parse(c->body_text, c->body_len, &c->body, err) : 0;
@@ -121,6 +143,8 @@ static int first_stage(struct call *c, struct err *err)
 
         if (r >= 0)
                 r = check_stranger(c, err);
+        if (r >= 0)
+                r = check_room(c, err);
         if (r >= 0 && (c->route->flags & ROUTE_OF_PLUGIN) && c->actor.type != ACTOR_NONE)
                 r = read_body(c, err); /* its lane is by what is in it */
         if (r >= 0 && (c->route->flags & ROUTE_HAS_LANE) && !c->lane.key[0]) {

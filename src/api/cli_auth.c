@@ -114,7 +114,7 @@ const struct route routes_cli_auth[] = {
         { "POST", "/api/cli-auth/challenges/:id/approve", post_approve, ROUTE_OPEN },
         { "POST", "/api/cli-auth/challenges/:id/cancel", post_cancel, ROUTE_OPEN },
         { "GET", "/api/cli-auth/me", get_me, 0 },
-        { "POST", "/api/cli-auth/revoke-current", post_revoke_current, 0 },
+        { "POST", "/api/cli-auth/revoke-current", post_revoke_current, ROUTE_WHEN_FULL },
         { "GET", "/api/auth/get-session", get_session, 0 },
         { "GET", "/api/board-api-keys", get_keys, 0 },
         { "POST", "/api/board-api-keys", post_key, ROUTE_BODY_FREE },

@@ -100,6 +100,7 @@ static void output(struct jw *w, const struct run *r, bool full)
         jw_kbool(w, "logCompressed", false);
         jw_kstring(w, "stdoutExcerpt", full ? r->stdout_excerpt : NULL);
         jw_kstring(w, "stderrExcerpt", full ? r->stderr_excerpt : NULL);
+        jw_kbool(w, "incomplete", r->is_incomplete);
         jw_kstring(w, "errorCode", r->error_code);
         jw_knull(w, "externalRunId");
         number_or_null(w, "processPid", r->process_pid);

@@ -37,7 +37,7 @@ struct follow {
                 const char *status;
                 int64_t code, signal;
                 bool timed_out, incomplete;
-                char reason[256];
+                char reason[512];
         } end;
         uv_timer_t heartbeat;
 };

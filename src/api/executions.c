@@ -207,7 +207,7 @@ static int read_output(struct call *c, const char *id, bool want_stderr, struct 
 /* It never ran. The details say which execution that was and how a shell would have ended. */
 static int refuse_failed(const struct execution *row, struct err *err)
 {
-        int r = err_set(err, ERR_UNPROCESSABLE, "%s",
+        int r = err_set(err, exec_lacked_means(row) ? ERR_BUSY : ERR_UNPROCESSABLE, "%s",
                         row->reason ? row->reason : "The command could not be started.");
 
         err_details(err, row->exit_code >= 0 ? xasprintf("{\"execId\":\"%s\",\"exitCode\":%d}",
@@ -510,8 +510,8 @@ const struct route routes_executions[] = {
         { "GET", BASE "executions/:execId", get_execution, 0 },
         { "GET", BASE "executions/:execId/events", exec_stream_events, 0 },
         { "GET", BASE "executions/:execId/output", exec_stream_output, 0 },
-        { "POST", BASE "executions/:execId/stdin", post_stdin, ROUTE_RAW_BODY },
-        { "POST", BASE "executions/:execId/signal", post_signal, 0 },
-        { "POST", BASE "executions/:execId/resize", post_resize, 0 },
+        { "POST", BASE "executions/:execId/stdin", post_stdin, ROUTE_RAW_BODY | ROUTE_WHEN_FULL },
+        { "POST", BASE "executions/:execId/signal", post_signal, ROUTE_WHEN_FULL },
+        { "POST", BASE "executions/:execId/resize", post_resize, ROUTE_WHEN_FULL },
         { NULL, NULL, NULL, 0 },
 };

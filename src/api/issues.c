@@ -232,8 +232,9 @@ const struct route routes_issues[] = {
         { "GET", "/api/issues/:id/heartbeat-context", heartbeat_context, 0 },
         { "POST", "/api/issues/:id/children", create_child, 0 },
         { "POST", "/api/issues/:id/checkout", checkout, 0 },
-        { "POST", "/api/issues/:id/release", release, ROUTE_BODY_FREE },
-        { "POST", "/api/issues/:id/admin/force-release", force_release, ROUTE_BODY_FREE },
+        { "POST", "/api/issues/:id/release", release, ROUTE_BODY_FREE | ROUTE_WHEN_FULL },
+        { "POST", "/api/issues/:id/admin/force-release", force_release,
+          ROUTE_BODY_FREE | ROUTE_WHEN_FULL },
         { "GET", "/api/issues/:id/activity", activity, 0 },
         { NULL, NULL, NULL, 0 },
 };

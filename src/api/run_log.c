@@ -29,6 +29,8 @@ static void encode_page(struct call *c, const struct run *run, const struct buf 
         jw_kstring(&w, "logRef", run->log_ref);
         jw_key(&w, "content");
         jw_string_n(&w, content->data ? content->data : "", content->len);
+        if (run->is_incomplete)
+                jw_kbool(&w, "incomplete", true);
         if (eof)
                 jw_kbool(&w, "eof", true);
         else

@@ -346,7 +346,7 @@ const struct route routes_runs[] = {
         { "GET", "/api/companies/:companyId/heartbeat-runs", list, 0 },
         { "GET", "/api/companies/:companyId/live-runs", list_live, 0 },
         { "GET", "/api/heartbeat-runs/:id", get, 0 },
-        { "POST", "/api/heartbeat-runs/:id/cancel", cancel, ROUTE_BODY_FREE },
+        { "POST", "/api/heartbeat-runs/:id/cancel", cancel, ROUTE_BODY_FREE | ROUTE_WHEN_FULL },
         { "GET", "/api/heartbeat-runs/:id/events", events, 0 },
         { "GET", "/api/heartbeat-runs/:id/issues", issues, 0 },
         { "GET", "/api/heartbeat-runs/:id/workspace-operations", operations, 0 },

@@ -169,8 +169,8 @@ static int get_metrics(struct call *c, struct err *err)
 const struct route routes_watch[] = {
         { "GET", "/api/leaks", get_leaks, 0 },
         { "POST", "/api/places/:id/close", close_place,
-          ROUTE_BODY_FREE | ROUTE_OF_PLACE | ROUTE_CLOSES },
-        { "POST", "/api/places/:id/forget", forget_place, ROUTE_BODY_FREE },
+          ROUTE_BODY_FREE | ROUTE_OF_PLACE | ROUTE_CLOSES | ROUTE_WHEN_FULL },
+        { "POST", "/api/places/:id/forget", forget_place, ROUTE_BODY_FREE | ROUTE_WHEN_FULL },
         { "GET", "/metrics", get_metrics, 0 },
         { NULL, NULL, NULL, 0 },
 };

@@ -219,6 +219,6 @@ const struct route routes_workspaces[] = {
         { "POST", "/api/environment-leases/:id/workspace/restore", restore,
           ROUTE_BODY_FREE | ROUTE_OF_LEASE },
         { "POST", "/api/environment-leases/:id/workspace/discard", discard,
-          ROUTE_BODY_FREE | ROUTE_OF_LEASE },
+          ROUTE_BODY_FREE | ROUTE_OF_LEASE | ROUTE_WHEN_FULL },
         { NULL, NULL, NULL, 0 },
 };

@@ -83,8 +83,17 @@ enum life file_life_at(int dirfd, const char *path)
         return faccessat(dirfd, path, F_OK, 0) == 0 ? LIFE_YES : life_by_errno(errno);
 }
 
-/* The directory that holds `path`, which need not be dirfd itself. */
-static int sync_directory_of(int dirfd, const char *path, struct err *err)
+int file_sync(int dirfd, const char *path, struct err *err)
+{
+        CLEAN(cleanup_fd)
+        int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+
+        if (fd < 0 || fsync(fd) < 0)
+                return err_sys(err, ERR_IO, errno, "sync %s", path);
+        return 0;
+}
+
+int file_sync_parent(int dirfd, const char *path, struct err *err)
 {
         const char *slash = strrchr(path, '/');
         char parent[4096] = ".";
@@ -92,14 +101,12 @@ static int sync_directory_of(int dirfd, const char *path, struct err *err)
         if (slash) {
                 size_t n = slash == path ? 1 : (size_t)(slash - path);
 
-                memcpy(parent, path, n); /* the caller has bounded path */
+                if (n >= sizeof(parent))
+                        return err_set(err, ERR_INVALID, "path too long: %s", path);
+                memcpy(parent, path, n);
                 parent[n] = '\0';
         }
-        CLEAN(cleanup_fd) int fd = openat(dirfd, parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-        if (fd < 0 || fsync(fd) < 0)
-                return err_sys(err, ERR_IO, errno, "sync the directory of %s", path);
-        return 0;
+        return file_sync(dirfd, parent, err);
 }
 
 int file_write_at(int dirfd, const char *path, const void *data, size_t len, mode_t mode,
@@ -128,5 +135,5 @@ int file_write_at(int dirfd, const char *path, const void *data, size_t len, mod
                 (void)unlinkat(dirfd, temporary, 0);
                 return r;
         }
-        return sync_directory_of(dirfd, path, err);
+        return file_sync_parent(dirfd, path, err);
 }

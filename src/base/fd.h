@@ -22,6 +22,10 @@ int file_read_at(int dirfd, const char *path, size_t limit, struct buf *buf, str
  * not.
  */
 enum life file_life_at(int dirfd, const char *path);
+/* What is in the file, or the names in the directory, survive a power cut when this returns 0. */
+int file_sync(int dirfd, const char *path, struct err *err);
+/* The same for the directory that holds `path`, which need not be dirfd itself. */
+int file_sync_parent(int dirfd, const char *path, struct err *err);
 
 /* Replace the file by temporary file, fsync and rename, then fsync the directory: afterwards the
  * path holds the old content or the new one, whatever happens in between. */

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#include "base/fd.h"
+
 /* The kernel asks to try again when something was renamed while it looked; whoever renames without
  * pause must not keep us here. */
 #define OPEN_TRIES 64
@@ -78,7 +80,7 @@ int path_open_plain(int dirfd, const char *path, int flags, mode_t mode, int *re
                        "open %s", path);
 }
 
-int path_make_dirs(const char *path, mode_t mode, struct err *err)
+static int make_dirs(const char *path, mode_t mode, bool durable, struct err *err)
 {
         char copy[4096];
         size_t len = strlen(path);
@@ -88,11 +90,16 @@ int path_make_dirs(const char *path, mode_t mode, struct err *err)
                 return err_set(err, ERR_INVALID, "not a usable path: '%s'", path);
         memcpy(copy, path, len + 1);
         for (size_t i = 1; i <= len; i++) {
+                int r;
+
                 if (copy[i] != '/' && copy[i] != '\0')
                         continue;
                 copy[i] = '\0';
-                if (mkdir(copy, mode) < 0 && errno != EEXIST)
+                r = mkdir(copy, mode);
+                if (r < 0 && errno != EEXIST)
                         return err_sys(err, ERR_IO, errno, "create directory %s", copy);
+                if (r == 0 && durable && file_sync_parent(AT_FDCWD, copy, err) < 0)
+                        return ERR_IO;
                 if (i < len)
                         copy[i] = '/';
         }
@@ -101,4 +108,14 @@ int path_make_dirs(const char *path, mode_t mode, struct err *err)
         if (!S_ISDIR(st.st_mode))
                 return err_set(err, ERR_IO, "%s exists and is not a directory", path);
         return 0;
+}
+
+int path_make_dirs(const char *path, mode_t mode, struct err *err)
+{
+        return make_dirs(path, mode, false, err);
+}
+
+int path_make_durable_dirs(const char *path, mode_t mode, struct err *err)
+{
+        return make_dirs(path, mode, true, err);
 }

@@ -21,4 +21,7 @@ int path_open_plain(int dirfd, const char *path, int flags, mode_t mode, int *re
 /* Create the directory and its parents with the given mode; existing ones are left alone. */
 int path_make_dirs(const char *path, mode_t mode, struct err *err);
 
+/* As above, and the name of each directory that was created survives a power cut. */
+int path_make_durable_dirs(const char *path, mode_t mode, struct err *err);
+
 #endif

@@ -46,6 +46,7 @@
 #define BOX_CLOSING_MS 2000  /* and takes the ERROR that ends it within this one */
 #define BOX_GIVE_UP_MS 10000 /* a process that SIGKILL does not end is left after this time */
 #define BOX_SYNC_MS    1000 /* for a host to write an end down before the box makes it safe itself */
+#define BOX_ROOM_MS    200  /* a full disk is tried again after this time */
 #define BOX_LINGER_MS  2000 /* for a host that has not taken everything when the box stops */
 
 /* Life of an execution. `ending` (below) says whether its tree is being killed. */
@@ -72,6 +73,7 @@ struct stream {
         bool polled;
         bool enlarged;
         bool broken;      /* the disk refused it; the execution is being killed */
+        struct buf held;  /* taken from the pipe, and not in the spool for want of room */
         uint64_t written; /* bytes in the spool */
         uint64_t stored;  /* acknowledged by a host; written - stored is bounded */
         uint64_t punched; /* given back to the file system: what a host has of an own spool, what is
@@ -81,6 +83,7 @@ struct stream {
         uint64_t sent, limit;
         uint64_t told;                /* shared spool: the length in the last GREW or STATE */
         struct redact_stream *redact; /* NULL: as the command wrote it */
+        bool is_over;                 /* what the redaction kept back is out */
 };
 
 struct exec {
@@ -106,7 +109,12 @@ struct exec {
         struct box_output output; /* limit 0: none */
         int64_t full_until; /* there is no room for output: how long that is waited for; 0: there is
                              */
+        int64_t room_at;    /* the disk is full: when to try again; 0: it is not */
+        int64_t room_until; /* and how long that is waited for; 0: it is not */
         bool ending;
+        bool is_dead;      /* nothing is left of its tree, only its end is not written yet */
+        bool ended_itself; /* and was not killed */
+        bool has_record;   /* the exit record is written */
         uint8_t end_flags; /* BOX_EXIT_* */
 
         int status_pipe;  /* the child's word on exec */
@@ -315,7 +323,8 @@ void spool_close(struct exec *e);
 bool spool_redact(struct exec *e, char *const *values);
 /* Move what the pipe has; below 0 when the disk does not take it. */
 int spool_move(struct box *b, struct exec *e, int stream);
-/* What is in the pipe now, as far as it may be kept; below 0 when something was lost. */
+/* What is in the pipe now, as far as it may be kept; below 0 when something was lost, 1 when the
+ * disk is full and the rest may still find room. */
 int spool_drain(struct box *b, struct exec *e, int stream);
 /* Bytes of it that are on the disk. */
 uint64_t spool_kept(const struct exec *e);
@@ -325,6 +334,8 @@ uint64_t spool_output_room(const struct box *b, const struct exec *e);
 bool spool_is_pending(const struct exec *e);
 void spool_poll(struct box *b, struct exec *e, int stream);
 void spool_stored(struct box *b, struct exec *e, int stream, uint64_t stored);
+/* The disk was full: look again. */
+void spool_retry(struct box *b, struct exec *e);
 void spool_write_exit(struct box *b, struct exec *e);
 void spool_sync_turn(struct box *b, struct exec *e, int64_t *nearest);
 int spool_adopt(struct box *b, struct err *err);

@@ -76,6 +76,8 @@ void exec_free(struct box *b, struct exec *e)
 {
         spool_close(e);
         spool_redact(e, NULL);
+        for (int i = 0; i < 2; i++)
+                buf_wipe(&e->out[i].held);
         e->state = EXEC_FREE;
         e->channel = 0;
         e->say = 0;
@@ -206,6 +208,7 @@ static void main_ended(struct box *b, struct exec *e, int status)
 {
         e->alive = false; /* from here on the pid is free for others */
         e->status = status;
+        e->ended_itself = !e->ending;
         exec_status(b, e); /* its word on exec may not have been read yet */
         exec_kill(b, e, 0);
 }
@@ -247,11 +250,30 @@ static void fill_exit(struct exec *e)
         };
 }
 
-static void end(struct box *b, struct exec *e)
+/* What one has said that ended by itself waits for room on the disk, unless the place is given up.
+ */
+static bool waits_for_room(const struct box *b, const struct exec *e)
 {
-        for (int i = 0; i < 2; i++)
-                if (spool_drain(b, e, i) < 0)
+        return e->ended_itself && !b->stopping && b->now < e->room_until;
+}
+
+/* False when it has to wait. */
+static bool end(struct box *b, struct exec *e)
+{
+        bool is_full = false;
+
+        e->room_at = 0;
+        for (int i = 0; i < 2; i++) {
+                int r = spool_drain(b, e, i);
+
+                is_full = is_full || r > 0;
+                if (r < 0)
                         e->end_flags |= BOX_EXIT_INCOMPLETE;
+        }
+        if (is_full && waits_for_room(b, e))
+                return false;
+        if (is_full)
+                e->end_flags |= BOX_EXIT_DISK_FULL | BOX_EXIT_INCOMPLETE;
         close_process_side(b, e);
         fill_exit(e);
         e->alive = false; /* if it still is, it is reaped like any orphan */
@@ -262,6 +284,7 @@ static void end(struct box *b, struct exec *e)
                 e->say |= SAY_EXIT;
         else
                 spool_close(e);
+        return true;
 }
 
 /* A command that has printed exactly what it may, and no more, waits for nothing. */
@@ -286,16 +309,22 @@ void exec_turn(struct box *b, struct exec *e, int64_t *nearest)
                 end_wait_for_room(b, e);
         if (e->kill_at && b->now >= e->kill_at)
                 exec_kill(b, e, 0);
+        if (!e->ending && e->room_at && b->now >= e->room_at) {
+                if (b->now >= e->room_until)
+                        exec_kill(b, e, BOX_EXIT_DISK_FULL | BOX_EXIT_INCOMPLETE);
+                else
+                        spool_retry(b, e);
+        }
         if (e->ending && b->now >= e->step_at) {
-                bool dead = tree_kill_step(b, e);
-
+                e->is_dead = e->is_dead || tree_kill_step(b, e);
                 if (!exec_is_live(e))
                         return;
-                if (dead || b->now >= e->give_up_at) {
-                        if (!dead)
+                if (e->is_dead || b->now >= e->give_up_at) {
+                        if (!e->is_dead)
                                 e->end_flags |= BOX_EXIT_INCOMPLETE;
-                        end(b, e);
-                        return;
+                        if (end(b, e))
+                                return;
+                        e->step_pause_ms = BOX_ROOM_MS;
                 }
                 e->step_at = b->now + e->step_pause_ms;
                 e->step_pause_ms = MIN(e->step_pause_ms * 2, STEP_PAUSE_MAX_MS);
@@ -303,6 +332,8 @@ void exec_turn(struct box *b, struct exec *e, int64_t *nearest)
         box_deadline(nearest, e->limit_at);
         box_deadline(nearest, e->kill_at);
         box_deadline(nearest, e->full_until);
+        if (!e->ending)
+                box_deadline(nearest, e->room_at);
         if (e->ending)
                 box_deadline(nearest, e->step_at);
 }

@@ -10,6 +10,11 @@
  * (written - stored reaches the limit), the pipe is no longer read, and the command blocks. At the
  * end what is left in the pipe is stored in any case: that is bounded by the pipe itself.
  *
+ * A disk without room makes the command block as well, and is tried again every BOX_ROOM_MS; after
+ * the time that START named (exec_turn) the command is killed. What one has said that ended by
+ * itself meanwhile waits as long. Bytes that splice() could not take stay in the pipe; those that
+ * went through a buffer are held.
+ *
  * What is kept of an execution, and of all executions of the place, may be bounded too. Then the
  * command blocks in the same way, for a bounded time (exec_turn), or the oldest bytes of a shared
  * spool are punched out; of an own one the host does that to its copy. That bound is never passed,
@@ -27,9 +32,10 @@
 #include "base/fd.h"
 #include "box/box_sandbox.h"
 
-#define PUNCH     ((uint64_t)1 << 20)
-#define BUSY      32768                /* bytes in one move; a pipe has room for 65536 */
-#define DRAIN_MAX ((uint64_t)16 << 20) /* a command may have enlarged its pipe */
+#define PUNCH       ((uint64_t)1 << 20)
+#define BUSY        32768                /* bytes in one move; a pipe has room for 65536 */
+#define BOX_FULL_MS 60000                /* that a full disk is waited for, unless START says so */
+#define DRAIN_MAX   ((uint64_t)16 << 20) /* a command may have enlarged its pipe */
 
 static const char *const file_names[] = { "stdout", "stderr" };
 
@@ -198,6 +204,11 @@ void spool_remove(struct box *b, struct exec *e)
 
 /* Moving */
 
+static bool lacks_room(int errno_value)
+{
+        return errno_value == ENOSPC || errno_value == EDQUOT;
+}
+
 static int write_out(struct stream *s, const char *data, size_t len)
 {
         while (len > 0) {
@@ -205,6 +216,11 @@ static int write_out(struct stream *s, const char *data, size_t len)
 
                 if (w < 0 && errno == EINTR)
                         continue;
+                if (w < 0 && lacks_room(errno)) {
+                        buf_append(&s->held, data, len);
+                        errno = ENOMEM;
+                        return buf_failed(&s->held) ? -1 : 0;
+                }
                 if (w <= 0) {
                         if (w == 0 || errno == EAGAIN)
                                 errno = EIO;
@@ -233,6 +249,15 @@ static int write_redacted(struct stream *s, const char *data, size_t len)
         return write_out(s, buf_str(&shown), shown.len);
 }
 
+/* What was held, before anything else. */
+static int write_held(struct stream *s)
+{
+        CLEAN(buf_wipe) struct buf held = s->held;
+
+        s->held = (struct buf){ 0 };
+        return write_out(s, buf_str(&held), held.len);
+}
+
 /* Like splice(), for what it does not take. The buffer is static: there is one loop. */
 static ssize_t copy(struct stream *s, size_t max)
 {
@@ -253,6 +278,12 @@ static ssize_t move_some(struct exec *e, struct stream *s, size_t max)
         loff_t at = (loff_t)s->written;
         ssize_t n;
 
+        if (s->held.len > 0 && write_held(s) < 0)
+                return -1;
+        if (s->held.len > 0) {
+                errno = ENOSPC;
+                return -1;
+        }
         if (!(e->flags & BOX_START_TERMINAL) && !e->no_splice && !s->redact) {
                 n = splice(s->pipe, NULL, s->file, &at, max, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
                 s->written += n > 0 ? (uint64_t)n : 0;
@@ -270,14 +301,29 @@ static void close_pipe(struct stream *s)
         s->polled = false;
 }
 
-/* At most max bytes: how many, 0 when there are none for now or no more at all, below for an error
- * of the disk. */
-static ssize_t move_up_to(struct exec *e, struct stream *s, size_t max)
+/* The disk takes nothing: nothing is moved until it is tried again. */
+static void note_full(const struct box *b, struct exec *e)
+{
+        e->room_at = b->now + BOX_ROOM_MS;
+        if (!e->room_until)
+                e->room_until =
+                        b->now + (e->flags & BOX_START_OUTPUT ? e->output.wait_ms : BOX_FULL_MS);
+}
+
+/* At most max bytes: how many, 0 when there are none for now, or no more at all, or no room on the
+ * disk; below for an error of the disk. */
+static ssize_t move_up_to(const struct box *b, struct exec *e, struct stream *s, size_t max)
 {
         ssize_t n = move_some(e, s, max);
 
-        if (n > 0)
+        if ((n < 0 && lacks_room(errno)) || s->held.len > 0) {
+                note_full(b, e);
+                return 0;
+        }
+        if (n > 0) {
+                e->room_until = 0;
                 return n;
+        }
         if (n == 0) {
                 close_pipe(s);
                 return 0;
@@ -386,8 +432,8 @@ int spool_move(struct box *b, struct exec *e, int stream)
 
         if (s->pipe < 0 || s->file < 0 || s->broken)
                 return 0;
-        if (room(b, e, s) > 0)
-                n = move_up_to(e, s, (size_t)MIN(room(b, e, s), (uint64_t)BOX_PIPE_SIZE));
+        if (room(b, e, s) > 0 && !e->room_at)
+                n = move_up_to(b, e, s, (size_t)MIN(room(b, e, s), (uint64_t)BOX_PIPE_SIZE));
         enlarge_busy(b, e, s, n);
         spool_poll(b, e, stream);
         return n < 0 ? -1 : 0;
@@ -412,13 +458,31 @@ int spool_drain(struct box *b, struct exec *e, int stream)
                         return -1;
                 }
                 n = output == 0 ? 0
-                                : move_up_to(e, s, (size_t)MIN(output, (uint64_t)BOX_PIPE_SIZE));
+                                : move_up_to(b, e, s, (size_t)MIN(output, (uint64_t)BOX_PIPE_SIZE));
                 if (n < 0 || s->written >= end)
                         return -1;
+                if (e->room_at)
+                        return 1;
                 if (n == 0)
                         break;
         }
-        return s->redact && s->file >= 0 ? write_redacted(s, NULL, 0) : 0;
+        if (s->redact && !s->is_over && s->file >= 0) {
+                s->is_over = true;
+                if (write_redacted(s, NULL, 0) < 0)
+                        return -1;
+        }
+        if (s->held.len > 0 && write_held(s) < 0)
+                return -1;
+        if (s->held.len > 0)
+                note_full(b, e);
+        return s->held.len > 0;
+}
+
+void spool_retry(struct box *b, struct exec *e)
+{
+        e->room_at = 0;
+        spool_poll(b, e, 0);
+        spool_poll(b, e, 1);
 }
 
 /* Watch the pipe exactly while there is room for what it has. */
@@ -429,7 +493,8 @@ void spool_poll(struct box *b, struct exec *e, int stream)
 
         make_room(b, e);
         note_room(b, e);
-        want = s->pipe >= 0 && !s->broken && room(b, e, s) > 0 && e->state == EXEC_RUNNING;
+        want = s->pipe >= 0 && !s->broken && !e->room_at && room(b, e, s) > 0 &&
+               e->state == EXEC_RUNNING;
         if (want == s->polled)
                 return;
         if (!want && s->pipe >= 0)
@@ -458,7 +523,8 @@ void spool_stored(struct box *b, struct exec *e, int stream, uint64_t stored)
         spool_poll(b, e, stream);
 }
 
-/* The exit record. A fresh file, so that a half-written one is known by its length or checksum. */
+/* The exit record. A fresh file, so that a half-written one is known by its length or checksum. On
+ * a full disk it is tried again; a host hears how it ended all the same. */
 void spool_write_exit(struct box *b, struct exec *e)
 {
         uint8_t record[BOX_EXIT_RECORD];
@@ -470,28 +536,53 @@ void spool_write_exit(struct box *b, struct exec *e)
         CLEAN(cleanup_fd)
         int fd = openat(base_fd(b, e), path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 
-        if (fd < 0 || fd_write_all(fd, record, sizeof(record), NULL) < 0)
+        errno = fd < 0 ? errno : 0;
+        e->has_record = fd >= 0 && fd_write_all(fd, record, sizeof(record), NULL) >= 0;
+        if (!e->has_record && !lacks_room(errno))
                 e->exit.flags |= BOX_EXIT_INCOMPLETE; /* all that can still be said */
-        e->sync_at = fd >= 0 ? b->now + BOX_SYNC_MS : 0;
+        e->sync_at = b->now + BOX_SYNC_MS;
 }
 
-/* A host that listens writes the end down itself and says so (FORGET) sooner than a disk could;
- * only without one, or with one that is slow, the record has to be safe here. */
+/* Its own name, and that of its directory; the link of a shared spool leads to the host's. */
+static void sync_names(struct box *b, const struct exec *e)
+{
+        char path[64];
+
+        (void)file_sync(base_fd(b, e), e->name, NULL);
+        file_path(path, e, "..");
+        (void)file_sync(base_fd(b, e), path, NULL);
+        if (!(b->sandbox && is_shared(e)))
+                (void)fsync(b->spool_fd);
+}
+
+/* A host that listens makes the output safe, writes the end down itself and says so (FORGET) sooner
+ * than a disk could. With one that is slow the record has to be safe here, without one the output
+ * too. */
 void spool_sync_turn(struct box *b, struct exec *e, int64_t *nearest)
 {
         char path[64];
 
         if (!e->sync_at || e->state == EXEC_FREE)
                 return;
-        if (b->host && b->now < e->sync_at) {
+        if ((b->host || !e->has_record) && b->now < e->sync_at) {
                 box_deadline(nearest, e->sync_at);
                 return;
         }
+        if (!e->has_record) {
+                spool_write_exit(b, e);
+                if (!e->has_record) {
+                        box_deadline(nearest, e->sync_at);
+                        return;
+                }
+        }
         e->sync_at = 0;
+        for (int i = 0; i < 2 && !b->host; i++) {
+                file_path(path, e, file_names[i]);
+                if (e->out[i].written > 0)
+                        (void)file_sync(base_fd(b, e), path, NULL);
+        }
         file_path(path, e, "exit");
-        CLEAN(cleanup_fd)
-        int fd = openat(base_fd(b, e), path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-
-        if (fd >= 0)
-                (void)fdatasync(fd);
+        (void)file_sync(base_fd(b, e), path, NULL);
+        if (!b->host)
+                sync_names(b, e);
 }

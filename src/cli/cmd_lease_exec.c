@@ -255,10 +255,11 @@ const struct cli_command cmd_lease_exec = {
         .synopsis = "LEASE [-t] [-i] [--cwd DIR] [--env K=V]... [--agent AGENT] [--timeout TIME] "
                     "[--detach] -- COMMAND [ARG]...",
         .summary = "Run a command in a lease, with live output",
-        .notes =
-                "Exits with the command's status, or 128+N when signal N ended it. Input that is "
-                "not typed\n"
-                "is forwarded. Ctrl-C goes to the command; twice kills it; a third time leaves it.",
+        .notes = "Exits with the command's status, or 128+N when signal N ended it; 1 instead of 0 "
+                 "when output\n"
+                 "is missing. Input that is not typed is forwarded. Ctrl-C goes to the command; "
+                 "twice kills\n"
+                 "it; a third time leaves it.",
         .example = "berth lease exec " SOME_LEASE " -- sh -c 'echo hello; exit 3'",
         .options = exec_options,
         .run = run_exec,

@@ -421,7 +421,7 @@ const struct cli_command cmd_run = {
         .synopsis = "[OPTION]... -- COMMAND [ARG]...",
         .summary = "Lease a place, run a command there, release it",
         .notes = "Exits with the command's status, 128+N when signal N ended it, 124 when its time "
-                 "was over.\n"
+                 "was over,\n1 instead of 0 when output is missing.\n"
                  "--workspace brings changes home also when the command failed; where a file was "
                  "changed on\nboth sides, yours is kept beside it.\n"
                  "Without --env and --sandbox it runs on this machine, not isolated, and says so.\n"

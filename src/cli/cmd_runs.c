@@ -190,6 +190,8 @@ static int run_show(struct cli *c, const struct args *a, struct err *err)
                 out_label("Next try", COLUMN_TIME,
                           cli_text(json_object_get(run, "waiting"), "nextTryAt"));
         }
+        if (json_is_true(json_object_get(run, "incomplete")))
+                out_label("Output", COLUMN_TEXT, "incomplete");
         if (*cli_text(run, "environmentId"))
                 out_label("Environment", COLUMN_ID,
                           cli_named(c, "/api/environments", cli_text(run, "environmentId")));

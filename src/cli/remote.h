@@ -100,7 +100,8 @@ struct remote {
         int exit_code; /* -1: none */
         int signal;    /* 0: none */
         bool timed_out, is_lost;
-        char reason[256];
+        bool is_incomplete; /* output is missing */
+        char reason[512];
 
         int64_t started_us, first_output_us, ended_us; /* monotonic; 0: not yet */
 };

@@ -297,7 +297,7 @@ int remote_status(const struct remote *m)
                 return 1;
         if (m->exit_code < 0)
                 return 128 + m->signal;
-        return m->exit_code == 0 && m->write_failed ? 1 : m->exit_code;
+        return m->exit_code == 0 && (m->write_failed || m->is_incomplete) ? 1 : m->exit_code;
 }
 
 void remote_explain(const struct remote *m)

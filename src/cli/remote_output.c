@@ -142,6 +142,7 @@ static void take_end(struct remote *m, const json_t *object)
         m->signal = signals_number(cli_text(object, "signal"));
         m->timed_out = json_is_true(json_object_get(object, "timedOut"));
         m->is_lost = !streq(cli_text(object, "status"), "exited");
+        m->is_incomplete = json_is_true(json_object_get(object, "incomplete"));
         (void)snprintf(m->reason, sizeof(m->reason), "%s", cli_text(object, "reason"));
 }
 

@@ -284,8 +284,8 @@ void frame_get_exit(struct frame_in *f, struct box_exit *ret)
         ret->ended_ms = frame_get_u64(f);
         ret->stdout_len = frame_get_u64(f);
         ret->stderr_len = frame_get_u64(f);
-        if (ret->flags &
-            ~(BOX_EXIT_TIMED_OUT | BOX_EXIT_STOPPED | BOX_EXIT_INCOMPLETE | BOX_EXIT_OUTPUT))
+        if (ret->flags & ~(BOX_EXIT_TIMED_OUT | BOX_EXIT_STOPPED | BOX_EXIT_INCOMPLETE |
+                           BOX_EXIT_OUTPUT | BOX_EXIT_DISK_FULL))
                 f->bad = true;
 }
 

@@ -79,7 +79,13 @@ enum {
 };
 enum { BOX_STDOUT = 1, BOX_STDERR = 2 };
 enum { BOX_RUNNING = 1, BOX_ENDED = 2 };
-enum { BOX_EXIT_TIMED_OUT = 1, BOX_EXIT_STOPPED = 2, BOX_EXIT_INCOMPLETE = 4, BOX_EXIT_OUTPUT = 8 };
+enum {
+        BOX_EXIT_TIMED_OUT = 1,
+        BOX_EXIT_STOPPED = 2,
+        BOX_EXIT_INCOMPLETE = 4,
+        BOX_EXIT_OUTPUT = 8,
+        BOX_EXIT_DISK_FULL = 16
+};
 enum { BOX_OUTPUT_WAIT = 1, BOX_OUTPUT_DROP = 2 };
 enum {
         BOX_ERR_VERSION = 1,

@@ -184,7 +184,7 @@ static const struct {
         [F_SIGNAL] = { "signal", 1, 0, 64 },
         [F_ENDING] = { "set of flags", 1, 0,
                        BOX_EXIT_TIMED_OUT | BOX_EXIT_STOPPED | BOX_EXIT_INCOMPLETE |
-                               BOX_EXIT_OUTPUT },
+                               BOX_EXIT_OUTPUT | BOX_EXIT_DISK_FULL },
         [F_REASON] = { "reason", 1, TUNNEL_RESET_PEER, TUNNEL_RESET_LIMIT },
 };
 

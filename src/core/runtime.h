@@ -31,6 +31,9 @@ enum deployment_mode { MODE_LOCAL_TRUSTED, MODE_AUTHENTICATED };
 enum plugin_box_use { PLUGIN_BOX_AUTO, PLUGIN_BOX_ALWAYS, PLUGIN_BOX_OFF };
 enum deployment_exposure { EXPOSURE_PRIVATE, EXPOSURE_PUBLIC };
 
+/* A disk with less room is full: new things are refused (api/call.c). */
+#define DISK_FULL_BYTES (1UL << 20)
+
 /* Settings that the domain reads. Strings live as long as the runtime. */
 struct settings {
         enum deployment_mode mode;
@@ -68,6 +71,7 @@ struct settings {
         /* Output of commands on this machine's disk: of one, of all of a place (MiB), and what
          * happens at the limit (output_drops). */
         int64_t output_max_mb, output_place_max_mb, output_wait_ms;
+        int64_t disk_reserve_mb;    /* room for closing on a full disk (daemon/room.h); 0: none */
         const char *api_candidates; /* JSON list of base URLs, for ssh leases; NULL: none */
         const char *plugin_dir;     /* where plugins are kept */
         const char *node, *npm;     /* paths; NULL: looked up in PATH */

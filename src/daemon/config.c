@@ -215,7 +215,7 @@ static const char *absolute(struct arena *a, const char *path)
 
 static int make_data_dir(const char *path, struct err *err)
 {
-        int r = path_make_dirs(path, 0700, err);
+        int r = path_make_durable_dirs(path, 0700, err);
 
         if (r < 0)
                 return err_wrap(err, r, "data directory");
@@ -333,6 +333,8 @@ static void load_output_limits(struct loader *l, struct settings *s)
         s->output_wait_ms =
                 number(l, (struct source){ "output_wait_ms", "BERTH_OUTPUT_WAIT_MS", NULL }, 60000,
                        1, 3600000);
+        s->disk_reserve_mb = number(
+                l, (struct source){ "disk_reserve_mb", "BERTH_DISK_RESERVE_MB", NULL }, 4, 0, 6);
 }
 
 static void load_limits(struct loader *l, struct settings *s)

@@ -40,6 +40,7 @@
 #include "daemon/idle.h"
 #include "daemon/keys.h"
 #include "daemon/listen.h"
+#include "daemon/room.h"
 #include "daemon/trusted.h"
 #include "daemon/upkeep.h"
 #include "rt/reserve.h"
@@ -76,6 +77,7 @@ struct daemon {
         struct http_server *http;
         struct run_scheduler *scheduler;
         struct upkeep upkeep;
+        struct room room;
         uv_timer_t grace_timer;
         int64_t cancelled_ms; /* when requests under way were cancelled; 0: they were not */
         uv_prepare_t idle_check;
@@ -203,18 +205,28 @@ static int settle_home(struct op *op, struct daemon *d, struct err *err)
         return r;
 }
 
+static int hold_room(struct op *op, struct daemon *d, struct err *err UNUSED)
+{
+        room_hold(op, &d->room, d->rt.store);
+        return 0;
+}
+
 static int open_runtime(struct daemon *d, struct err *err)
 {
         int r = datadir_lock(d->config.data_dir, d->config.is_private, &d->lock_fd, err);
 
         if (r >= 0)
                 r = home_check_traces(d->config.data_dir, d->config.database, err);
-        if (r >= 0)
-                r = store_open(d->config.database, &d->rt.store, err);
+        if (r < 0)
+                return r;
+        room_open(&d->room, d->config.data_dir, d->config.database,
+                  d->config.settings.disk_reserve_mb);
+        r = store_open(d->config.database, &d->rt.store, err);
         if (r >= 0)
                 r = on_main_thread(d, settle_home, err);
         if (r < 0)
                 return r;
+        (void)on_main_thread(d, hold_room, err);
         d->rt.settings = d->config.settings;
         d->rt.settings.trampoline = installed_program(&d->arena);
         d->rt.settings.examples_dir = installed_examples(&d->arena);
@@ -326,7 +338,7 @@ static int open_hosts(struct daemon *d, struct err *err)
         config.mail = d->rt.mail = d->mail;
         d->rt.pool = d->pool;
         d->rt.data_dir = d->config.data_dir;
-        upkeep_init(&d->upkeep, &d->rt, &d->loop);
+        upkeep_init(&d->upkeep, &d->rt, &d->loop, &d->room);
         if (r >= 0)
                 r = live_new(&d->loop, &d->rt.live, err);
         if (r >= 0)
@@ -562,7 +574,10 @@ static void shut_down(struct daemon *d)
         workspace_host_free(d->rt.workspaces);
         sandbox_host_free(d->rt.sandbox);
         ssh_hosts_free(d->rt.ssh);
-        store_close(d->rt.store);
+        if (d->rt.store) {
+                store_close(d->rt.store);
+                room_close(&d->room);
+        }
         master_key_unload();
         run_keys_free(d->run_keys);
         keys_done(&d->keys);

@@ -194,6 +194,7 @@ static void sweep_run(struct pool_job *job, struct op *op)
 
         op->actor = &actor_system;
         reserve_refill();
+        room_hold(op, u->room, rt->store);
         r = sweep_follow_clock(op, rt, &jump_us, &err);
         if (jump_us)
                 log_warn("the wall clock was set; leases keep the time they had left",
@@ -293,9 +294,9 @@ static void sweep_tick(uv_timer_t *timer)
 
 /* -- Beginning and end ------------------------------------------------------------------------- */
 
-void upkeep_init(struct upkeep *u, struct runtime *rt, uv_loop_t *loop)
+void upkeep_init(struct upkeep *u, struct runtime *rt, uv_loop_t *loop, struct room *room)
 {
-        *u = (struct upkeep){ .rt = rt, .loop = loop };
+        *u = (struct upkeep){ .rt = rt, .loop = loop, .room = room };
         uv_timer_init(loop, &u->timer);
 }
 

@@ -9,12 +9,14 @@
 #include <stdatomic.h>
 
 #include "core/runtime.h"
+#include "daemon/room.h"
 #include "rt/mail.h"
 #include "rt/pool.h"
 
 struct upkeep {
         struct runtime *rt; /* with its pool and its mail */
         uv_loop_t *loop;
+        struct room *room; /* the pass's */
         /* Any thread, as the letter. Not beside the loop's own flags: compilers read several such
          * at a time. */
         _Atomic bool stock_posted;
@@ -31,7 +33,7 @@ struct upkeep {
 };
 
 /* The timer closes with the loop's other handles. */
-void upkeep_init(struct upkeep *u, struct runtime *rt, uv_loop_t *loop);
+void upkeep_init(struct upkeep *u, struct runtime *rt, uv_loop_t *loop, struct room *room);
 /* One pass of the sweeper; runs the loop until it is over, or until nothing but environments that
  * do not answer is left of it. */
 void upkeep_sweep_now(struct upkeep *u);

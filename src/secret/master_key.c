@@ -258,22 +258,6 @@ static int write_key_file(const char *path, struct err *err)
         return r;
 }
 
-/* The entry of a file is durable when its directory is. */
-static int sync_parent(const char *path, struct err *err)
-{
-        CLEAN(cleanup_free) char *parent = xstrdup(path);
-        char *slash = strrchr(parent, '/');
-        int fd, r = 0;
-
-        if (slash)
-                *(slash == parent ? slash + 1 : slash) = '\0';
-        fd = open(slash ? parent : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (fd < 0 || fsync(fd) < 0)
-                r = err_sys(err, ERR_IO, errno, "sync the directory of %s", path);
-        cleanup_fd(&fd);
-        return r;
-}
-
 static int make_key_file(const char *path, struct err *err)
 {
         CLEAN(cleanup_free) char *parent = xstrdup(path);
@@ -282,13 +266,13 @@ static int make_key_file(const char *path, struct err *err)
 
         if (slash && slash != parent) {
                 *slash = '\0';
-                r = path_make_dirs(parent, 0700, err);
+                r = path_make_durable_dirs(parent, 0700, err);
         }
         FAULT("master_key.make.before");
         if (r >= 0)
                 r = write_key_file(path, err);
         if (r >= 0)
-                r = sync_parent(path, err);
+                r = file_sync_parent(AT_FDCWD, path, err);
         FAULT("master_key.make.after");
         return r;
 }
@@ -448,7 +432,7 @@ static int begin(struct err *err)
         FAULT("master_key.next.before");
         r = write_key_file(next, err);
         if (r >= 0)
-                r = sync_parent(next, err);
+                r = file_sync_parent(AT_FDCWD, next, err);
         FAULT("master_key.next.after");
         return r < 0 ? r : load_next(err);
 }
@@ -484,7 +468,7 @@ static int swap_files(struct err *err)
         if (rename(next, ring.file) < 0 && errno != ENOENT)
                 return err_sys(err, ERR_IO, errno, "rename %s", next);
         FAULT("master_key.swap.after");
-        return sync_parent(ring.file, err);
+        return file_sync_parent(AT_FDCWD, ring.file, err);
 }
 
 int master_key_end_change(struct err *err)

@@ -3,7 +3,7 @@
 #define COLUMNS                                                                                    \
         "id, company_id, lease_id, place_id, command, args, cwd, is_terminal, timeout_ms, "        \
         "idempotency_key, status, pid, exit_code, signal, timed_out, is_incomplete, "              \
-        "stdout_len, stderr_len, reason, started_at, ended_at, created_at, updated_at"
+        "stdout_len, stderr_len, reason, started_at, ended_at, created_at, updated_at, boot_id"
 
 static void load(struct stmt *s, struct arena *a, struct execution *e)
 {
@@ -31,6 +31,7 @@ static void load(struct stmt *s, struct arena *a, struct execution *e)
                 .ended_at = stmt_number(s, 20),
                 .created_at = stmt_number(s, 21),
                 .updated_at = stmt_number(s, 22),
+                .boot_id = stmt_text(s, 23, a),
         };
 }
 
@@ -45,7 +46,7 @@ int executions_insert(struct db *db, const struct execution *row, struct err *er
                 db,
                 "INSERT INTO executions (" COLUMNS
                 ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, "
-                "?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)",
+                "?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)",
                 DB_ARGS(DB_T(row->id), DB_T(row->company_id), DB_T(row->lease_id),
                         DB_T(row->place_id), DB_T(row->command), DB_T(row->args), DB_T(row->cwd),
                         DB_I(row->is_terminal), DB_TIME(row->timeout_ms),
@@ -53,7 +54,7 @@ int executions_insert(struct db *db, const struct execution *row, struct err *er
                         code_or_null(row->exit_code), DB_TIME(row->signal), DB_I(row->timed_out),
                         DB_I(row->is_incomplete), DB_I(row->stdout_len), DB_I(row->stderr_len),
                         DB_T(row->reason), DB_TIME(row->started_at), DB_TIME(row->ended_at),
-                        DB_I(row->created_at), DB_I(row->updated_at)),
+                        DB_I(row->created_at), DB_I(row->updated_at), DB_T(row->boot_id)),
                 err);
 }
 
@@ -102,6 +103,12 @@ int executions_by_key(struct db *db, const char *lease_id, const char *key, stru
                          DB_ARGS(DB_T(lease_id), DB_T(key)), &s, err);
 
         return r < 0 ? r : get_one(s, arena, ret, err);
+}
+
+int executions_free_key(struct db *db, const char *id, struct err *err)
+{
+        return db_exec(db, "UPDATE executions SET idempotency_key = NULL WHERE id = ?1",
+                       DB_ARGS(DB_T(id)), err);
 }
 
 int executions_list(struct db *db, const char *lease_id, int64_t before_us, const char *before_id,

@@ -24,6 +24,7 @@ struct execution {
         int64_t stdout_len, stderr_len;
         const char *reason;
         int64_t started_at, ended_at, created_at, updated_at;
+        const char *boot_id; /* of the machine, when it was recorded; NULL: by an earlier version */
 };
 
 typedef int (*execution_fn)(void *ctx, const struct execution *row);
@@ -34,6 +35,8 @@ int executions_get(struct db *db, const char *id, struct arena *arena, struct ex
                    struct err *err);
 int executions_by_key(struct db *db, const char *lease_id, const char *key, struct arena *arena,
                       struct execution *ret, struct err *err);
+/* Whoever comes next with its idempotency key gets an execution of its own. */
+int executions_free_key(struct db *db, const char *id, struct err *err);
 /* Newest first; after the row (before_us, before_id) when given; limit 0: all. */
 int executions_list(struct db *db, const char *lease_id, int64_t before_us, const char *before_id,
                     int64_t limit, struct arena *arena, execution_fn fn, void *ctx,

@@ -14,7 +14,7 @@
         "scheduled_retry_at, scheduled_retry_attempt, scheduled_retry_reason, "                    \
         "started_at, leased_at, staged_at, spawned_at, first_output_at, exited_at, "               \
         "restored_at, finished_at, released_at, created_at, updated_at, waiting_reason, "          \
-        "waiting_since, next_try_at, prepare_failures, waited_ms"
+        "waiting_since, next_try_at, prepare_failures, waited_ms, is_incomplete"
 
 static void load(struct stmt *s, struct arena *a, struct run *ret)
 {
@@ -77,6 +77,7 @@ static void load(struct stmt *s, struct arena *a, struct run *ret)
                 .next_try_at = stmt_number(s, 55),
                 .prepare_failures = stmt_number(s, 56),
                 .waited_ms = stmt_number(s, 57),
+                .is_incomplete = stmt_number(s, 58) != 0,
         };
 }
 
@@ -89,7 +90,7 @@ static struct db_arg code_or_null(int64_t code)
         "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, "             \
         "?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, "              \
         "?33, ?34, ?35, ?36, ?37, ?38, ?39, ?40, ?41, ?42, ?43, ?44, ?45, ?46, ?47, "              \
-        "?48, ?49, ?50, ?51, ?52, ?53, ?54, ?55, ?56, ?57, ?58"
+        "?48, ?49, ?50, ?51, ?52, ?53, ?54, ?55, ?56, ?57, ?58, ?59"
 
 int runs_insert(struct db *db, const struct run *row, struct err *err)
 {
@@ -119,7 +120,7 @@ int runs_insert(struct db *db, const struct run *row, struct err *err)
                         DB_TIME(row->released_at), DB_I(row->created_at), DB_I(row->updated_at),
                         DB_T(row->waiting_reason), DB_TIME(row->waiting_since),
                         DB_TIME(row->next_try_at), DB_I(row->prepare_failures),
-                        DB_I(row->waited_ms)),
+                        DB_I(row->waited_ms), DB_I(row->is_incomplete)),
                 err);
 }
 
@@ -156,19 +157,19 @@ int runs_step(struct db *db, const struct run *row, const char *from, const char
         "status = ?3, error = ?4, error_code = ?5, signal = ?6, exit_code = ?7, "                  \
         "result_json = ?8, usage_json = ?9, session_id_after = ?10, log_sha256 = ?11, "            \
         "log_bytes = ?12, stdout_excerpt = ?13, stderr_excerpt = ?14, finished_at = "              \
-        "?15, updated_at = ?16"
+        "?15, updated_at = ?16, is_incomplete = ?17"
 
 int runs_end(struct db *db, const struct run *row, const char *from, struct err *err)
 {
-        return db_exec(db, "UPDATE heartbeat_runs SET " END_SET " WHERE id = ?1 AND status = ?2",
-                       DB_ARGS(DB_T(row->id), DB_T(from), DB_T(row->status), DB_T(row->error),
-                               DB_T(row->error_code), DB_T(row->signal),
-                               code_or_null(row->exit_code), DB_T(row->result_json),
-                               DB_T(row->usage_json), DB_T(row->session_id_after),
-                               DB_T(row->log_sha256), DB_TIME(row->log_bytes),
-                               DB_T(row->stdout_excerpt), DB_T(row->stderr_excerpt),
-                               DB_TIME(row->finished_at), DB_I(row->updated_at)),
-                       err);
+        return db_exec(
+                db, "UPDATE heartbeat_runs SET " END_SET " WHERE id = ?1 AND status = ?2",
+                DB_ARGS(DB_T(row->id), DB_T(from), DB_T(row->status), DB_T(row->error),
+                        DB_T(row->error_code), DB_T(row->signal), code_or_null(row->exit_code),
+                        DB_T(row->result_json), DB_T(row->usage_json), DB_T(row->session_id_after),
+                        DB_T(row->log_sha256), DB_TIME(row->log_bytes), DB_T(row->stdout_excerpt),
+                        DB_T(row->stderr_excerpt), DB_TIME(row->finished_at), DB_I(row->updated_at),
+                        DB_I(row->is_incomplete)),
+                err);
 }
 
 int runs_note_output(struct db *db, const struct run *row, struct err *err)

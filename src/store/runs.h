@@ -43,6 +43,7 @@ struct run {
         const char *log_ref, *log_sha256;
         int64_t log_bytes;
         const char *stdout_excerpt, *stderr_excerpt, *last_output_stream;
+        bool is_incomplete; /* output is missing */
         int64_t last_output_bytes;
         int64_t scheduled_retry_at, scheduled_retry_attempt;
         const char *scheduled_retry_reason;

@@ -480,7 +480,7 @@ class BackupTest(BerthTest, Refusals):
                 self.assertNotEqual(status, 0)
                 self.assertTrue(text.startswith("berth: "), text)
         self.assertEqual((self.daemon.data / "berth.db").read_bytes(), before)
-        self.assertEqual([p.name for p in self.daemon.data.glob("berth.db?*")], [])
+        self.assertEqual([p.name for p in self.daemon.data.glob("berth.db?*")], ["berth.db-reserve"])
         self.daemon.start()
 
     def test_a_check_compares_rows_and_files(self):

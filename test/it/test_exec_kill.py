@@ -3,8 +3,11 @@ its end is recorded, every byte is there exactly once, leases and places are rig
 
 The rounds are in execrounds.py."""
 
+import contextlib
 import os
+import shutil
 import signal
+import sqlite3
 import threading
 
 from berthtest import ROUNDS, SEED, ident, wait_until
@@ -72,6 +75,22 @@ class BoxTest(ExecTest):
         waiter.join(30)
         self.assert_error(answers[0], 502, contains="supervisor")
         self.assertEqual(answers[0].json["details"], {"execId": self.exec_ids()[0]})
+
+    def test_a_power_cut_that_takes_the_files(self):
+        """Within one boot no output files mean that it never began. After another boot they may have been lost, and the
+        command may have run: it is not told as one that never began, which a run would begin again."""
+        for boot, status in (("boot_id", "failed"), ("'01a1e342-1d86-48b0-9696-3065fde48f56'", LOST)):
+            with self.subTest(status):
+                exec_id = self.detach("exec sleep 1000")
+                box = self.box_pid()
+                self.daemon.kill()
+                os.kill(box, signal.SIGKILL)
+                shutil.rmtree(self.daemon.data / "output" / exec_id)
+                with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db")) as db:
+                    db.execute(f"UPDATE executions SET boot_id = {boot}")
+                    db.commit()
+                self.daemon.start()
+                self.assertEqual(self.ended(exec_id)["status"], status)
 
     def test_together_with_the_daemon(self):
         exec_id = self.detach("echo before; exec sleep 1000")
@@ -158,7 +177,7 @@ class BoxTest(ExecTest):
 
 
 POINTS = ("exec.intend.before", "exec.intend.after", "exec.launch.before", "exec.launch.after", "exec.post.before",
-          "exec.end.before", "exec.end.after", "exec.bury.before", "exec.bury.after")
+          "exec.output.before", "exec.end.before", "exec.end.after", "exec.bury.before", "exec.bury.after")
 REMOVING = ("exec.remove_output.before", "exec.remove_output.after")
 
 
@@ -210,7 +229,7 @@ class CrashPointTest(ExecTest):
         self.nothing_left()
 
     def test_starting_and_ending(self):
-        for point in POINTS[:7]:
+        for point in POINTS[:8]:
             with self.subTest(point):
                 ran = self.temp_dir() / "ran"
                 self.crash(point, lambda f=ran: self.sh(f"echo x >> {f}; echo out; exit 3"))
@@ -218,7 +237,7 @@ class CrashPointTest(ExecTest):
 
     def test_the_same_key_after_the_crash(self):
         """What a client does that does not know what became of its request."""
-        for point in POINTS[:7]:
+        for point in POINTS[:8]:
             with self.subTest(point):
                 ran = self.temp_dir() / "ran"
                 script = f"echo x >> {ran}; echo out; exit 3"
@@ -235,7 +254,7 @@ class CrashPointTest(ExecTest):
                 self.nothing_left()
 
     def test_releasing(self):
-        for point in POINTS[7:]:
+        for point in POINTS[8:]:
             with self.subTest(point):
                 def act():
                     exec_id = self.detach("echo out; exec sleep 1000")
@@ -265,7 +284,7 @@ class CrashPointTest(ExecTest):
                 wait_until(lambda: not self.daemon.sql("SELECT * FROM outputs_to_remove"), "and no intent is left")
 
     def test_burying_a_box_that_was_killed(self):
-        for point in POINTS[7:]:
+        for point in POINTS[8:]:
             with self.subTest(point):
                 def act():
                     exec_id = self.detach("echo out; exec sleep 1000")

@@ -114,7 +114,7 @@ class CrowdTest(BerthTest):
 
     def test_all_of_loopback_is_one_client(self):
         """Who comes from many addresses of 127.0.0.0/8 has what one client has."""
-        self.start_limited(256)
+        self.start_limited(320)
         self.make_user()
         for i in range(64):
             raw = self.crowd(1, source=f"127.0.{i}.2")[0]

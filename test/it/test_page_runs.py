@@ -62,6 +62,11 @@ class WatchTest(PageRunTest):
         for part in ("Waiting in the queue", "Leasing the environment", "Starting the command", "Until the first output", "The command", "Releasing the environment"):
             lanes.locator(f'[aria-label^="{part}, "]').wait_for()
         self.assertRegex(lanes.inner_text(), r"Work [\d,]+ ms")
+        # Output that was lost is told.
+        self.edit("UPDATE heartbeat_runs SET is_incomplete = 1 WHERE id = ?", (run["id"],))
+        page.reload()
+        page.get_by_text("incomplete", exact=True).wait_for()
+        self.assert_accessible(page)
         # And from the list.
         page.get_by_role("navigation").get_by_role("link", name="Runs").click()
         page.heading("Runs")

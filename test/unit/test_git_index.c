@@ -47,6 +47,7 @@ static void put_entry(struct made *m, const char *path, unsigned len_in_flags)
                 buf_putc(&m->b, (char)(dropped & 0x7f));
         }
         buf_append(&m->b, path + common, strlen(path + common) + 1);
+        assert_false(buf_failed(&m->b));
         while (m->version < 4 && (m->b.len - start) % 8 != 0)
                 buf_append(&m->b, "", 1);
         memcpy(m->last, path, strlen(path) + 1);

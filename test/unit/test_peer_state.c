@@ -92,7 +92,7 @@ static void test_bounds(void **state)
         e.signal = 65;
         assert_true(exit_fits(&e) < 0);
         e = good;
-        e.flags = 16;
+        e.flags = 32;
         assert_true(exit_fits(&e) < 0);
         e = good;
         e.ended_ms++;

@@ -97,6 +97,8 @@ export interface RunDetail extends Run {
 	scheduledRetryAt: string | null;
 	adapterType?: string;
 	logBytes: number | null;
+	/** Output is missing; `error` or the log says why. */
+	incomplete: boolean;
 	timeline: RunTimeline;
 	outputSilence?: { level: string; silenceAgeMs: number | null };
 }

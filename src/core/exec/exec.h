@@ -25,6 +25,13 @@
 /* What one begins with whose command could not be started for want of something. */
 #define EXEC_NOT_NOW_REASON "The command could not be started for now: "
 
+/* What one begins with whose output found no room on the disk in time. */
+#define EXEC_DISK_FULL_REASON "The disk ran full: "
+
+/* Whether what it printed was lost to a full disk. */
+bool exec_lacked_room(const struct execution *row);
+/* Whether its command could not be started for want of something: its caller may try again. */
+bool exec_lacked_means(const struct execution *row);
 /* Whether it ended before its command began, by no fault of its own: it may be started again. */
 bool exec_never_began(const struct execution *row);
 

@@ -12,15 +12,16 @@
 #include "core/exec/exec_internal.h"
 #include "core/plugins/plugin_place.h"
 
-#define REASON_MAX 256
+#define REASON_MAX 512
 
 static int write_end(struct db *db, void *arg, struct err *err)
 {
         return executions_end(db, arg, err);
 }
 
-/* `text` is for a reason. */
-static void fill_exit(struct execution *row, const struct box_exit *e, char text[REASON_MAX])
+/* `is_here`: the files were written on this machine. `text` is for a reason. */
+static void fill_exit(const struct exec_hub *hub, struct execution *row, const struct box_exit *e,
+                      bool is_here, char text[REASON_MAX])
 {
         row->exit_code = e->code;
         row->signal = e->signal;
@@ -31,6 +32,9 @@ static void fill_exit(struct execution *row, const struct box_exit *e, char text
         row->ended_at = (int64_t)e->ended_ms * US_PER_MS;
         if (e->flags & BOX_EXIT_STOPPED)
                 row->reason = "The lease ended while the command ran.";
+        else if (e->flags & BOX_EXIT_DISK_FULL)
+                row->reason = exec_disk_full_reason(
+                        hub->config.rt, is_here ? hub->output_dir : NULL, text, REASON_MAX);
         else if (e->flags & BOX_EXIT_OUTPUT)
                 row->reason = exec_output_reason(e, text, REASON_MAX);
 }
@@ -50,15 +54,23 @@ static void record_run(struct pool_job *job, struct op *op)
                 .ended_at = clock_wall_us(),
                 .updated_at = clock_now_us(),
         };
+        bool is_here = !e->box || e->box->route->is_here || e->was_refused;
         char text[REASON_MAX];
         int r;
 
+        if (e->remote_run && !exec_remote_flush(e)) { /* room is waited for */
+                e->recorded = false;
+                return;
+        }
         if (e->has_exit)
-                fill_exit(&row, &e->exit, text);
+                fill_exit(e->hub, &row, &e->exit, is_here, text);
         if (e->reason[0])
                 row.reason = e->reason;
+        FAULT("exec.output.before");
+        r = exec_output_make_safe(e->hub, &row, &err);
         FAULT("exec.end.before");
-        r = store_write(op, e->hub->config.rt->store, write_end, &row, &err);
+        if (r >= 0)
+                r = store_write(op, e->hub->config.rt->store, write_end, &row, &err);
         FAULT("exec.end.after");
         e->recorded = r >= 0;
         if (r < 0)
@@ -139,11 +151,21 @@ void exec_finish(struct exec *e, const char *status, const char *reason)
         submit_record(e);
 }
 
-bool exec_never_began(const struct execution *row)
+bool exec_lacked_room(const struct execution *row)
+{
+        return row->is_incomplete && row->reason && str_starts(row->reason, EXEC_DISK_FULL_REASON);
+}
+
+bool exec_lacked_means(const struct execution *row)
 {
         return streq(row->status, EXEC_FAILED) && row->reason &&
-               (streq(row->reason, EXEC_UNSTARTED_REASON) ||
-                str_starts(row->reason, EXEC_NOT_NOW_REASON));
+               str_starts(row->reason, EXEC_NOT_NOW_REASON);
+}
+
+bool exec_never_began(const struct execution *row)
+{
+        return exec_lacked_means(row) || (streq(row->status, EXEC_FAILED) && row->reason &&
+                                          streq(row->reason, EXEC_UNSTARTED_REASON));
 }
 
 /* From what a dead box left behind */
@@ -210,8 +232,8 @@ static bool read_exit_record(const struct buf *record, struct box_exit *ret)
 }
 
 /* The exit record tells how it ended; without one nobody will ever know. The box makes the files
- * before the process: where there are none, it never began. What cannot be read now says nothing,
- * and the execution stays open. */
+ * before the process: where there are none, it never began, unless a power cut took their names.
+ * What cannot be read now says nothing, and the execution stays open. */
 static int judge(const struct settlement *s, struct execution *row, struct err *err)
 {
         CLEAN(cleanup_free) char *dir = xasprintf("%s/%s", s->hub->output_dir, row->id);
@@ -229,7 +251,8 @@ static int judge(const struct settlement *s, struct execution *row, struct err *
                 return r;
         if (r >= 0 && read_exit_record(&record, &e)) {
                 row->status = EXEC_EXITED;
-                fill_exit(row, &e, arena_alloc(s->op->arena, REASON_MAX));
+                fill_exit(s->hub, row, &e, s->route->is_here,
+                          arena_alloc(s->op->arena, REASON_MAX));
                 return 0;
         }
         err_clear(err);
@@ -238,7 +261,7 @@ static int judge(const struct settlement *s, struct execution *row, struct err *
                 r = file_size(dir, "stderr", &errors, err);
         if (r < 0)
                 return r;
-        if (out < 0) {
+        if (out < 0 && row->boot_id && streq(row->boot_id, s->hub->config.rt->node.boot_id)) {
                 row->status = EXEC_FAILED;
                 row->reason = EXEC_UNSTARTED_REASON;
                 return 0;
@@ -246,7 +269,7 @@ static int judge(const struct settlement *s, struct execution *row, struct err *
         row->status = EXEC_LOST;
         row->is_incomplete = true;
         row->reason = s->is_remote ? EXEC_REMOTE_REASON : EXEC_LOST_REASON;
-        row->stdout_len = out;
+        row->stdout_len = MAX(out, 0);
         row->stderr_len = MAX(errors, 0);
         return 0;
 }
@@ -270,8 +293,11 @@ static int settle(struct settlement *s, struct err *err)
         FAULT("exec.bury.before");
         r = s->route->bury(s->op, rt, s->place, s->ids ? s->ids : none, err);
         FAULT("exec.bury.after");
-        for (size_t i = 0; r >= 0 && i < s->n; i++)
+        for (size_t i = 0; r >= 0 && i < s->n; i++) {
                 r = judge(s, &s->rows[i], err);
+                if (r >= 0)
+                        r = exec_output_make_safe(s->hub, &s->rows[i], err);
+        }
         if (r >= 0 && s->n > 0)
                 r = store_write(s->op, rt->store, write_all, s, err);
         return MIN(r, 0);

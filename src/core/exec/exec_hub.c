@@ -99,6 +99,7 @@ void exec_drop(struct exec *e)
                 box_forget_if_over(e->box);
         }
         free(e->remote_plugin);
+        exec_remote_free(e->remote_run);
         exec_spool_drop(e);
         exec_drop_start(e);
         free(e);
@@ -384,9 +385,9 @@ int exec_hub_new(const struct exec_hub_config *config, struct exec_hub **ret, st
         hub->timers_open = 3;
         pthread_mutex_init(&hub->lock, NULL);
         box_locks_init(&hub->locks);
-        r = path_make_dirs(hub->boxes_dir, 0700, err);
+        r = path_make_durable_dirs(hub->boxes_dir, 0700, err);
         if (r >= 0)
-                r = path_make_dirs(hub->output_dir, 0700, err);
+                r = path_make_durable_dirs(hub->output_dir, 0700, err);
         if (r < 0) {
                 exec_hub_free(hub);
                 return r;

@@ -26,6 +26,9 @@
 #define EXEC_UNKNOWN_REASON                                                                        \
         "The supervisor does not know the command any more. It may have run; its output may be "   \
         "missing."
+#define EXEC_UNSAFE_REASON                                                                          \
+        "Output of the command is missing: the disk with the data directory lost it. The daemon's " \
+        "log has the error; look at the disk."
 #define EXEC_OVERDUE_REASON                                                                        \
         "The supervisor has not told of the command's end, long after its time limit. The "        \
         "command may still run; releasing the lease ends it."
@@ -74,6 +77,7 @@ struct exec {
         bool remote_ssh;     /* ssh runs it, and not a plugin */
         int64_t remote_call;
         char remote_place[UUID_LEN + 1];
+        struct exec_remote_run *remote_run; /* NULL, or what is not written yet of its output */
 
         bool takes_stdin, stdin_eof_sent;
         bool stdin_unsure; /* taken up after a restart: whether it takes input is to be found out */
@@ -88,6 +92,7 @@ struct exec {
         int final_code; /* 0, or how a shell would end that could not start it */
         char reason[256];
         bool recorded, needs_record;
+        bool was_refused; /* our disk had no room for what its box sent */
 };
 
 enum box_phase { BOX_IDLE, BOX_CONNECTING, BOX_READY, BOX_CHECKING };
@@ -236,6 +241,9 @@ int exec_spool_prepare(const char *dir, struct err *err);
 int exec_remote_begin(struct exec_hub *hub, const struct execution *row, const struct place *place,
                       const struct exec_request *req, const char *dir, struct err *err);
 void exec_remote_abandon(struct exec *e);
+/* Operation: write what found no room. False when it may still find some: try again later. */
+bool exec_remote_flush(struct exec *e);
+void exec_remote_free(struct exec_remote_run *run);
 
 /* exec_end.c: recording the end */
 /* The first call decides; later ones change nothing. */

@@ -1,10 +1,14 @@
 #define _GNU_SOURCE
 #include "core/exec/exec_output.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fd.h"
+#include "base/log.h"
 #include "codec/json.h"
 #include "core/exec/exec_internal.h"
 
@@ -163,6 +167,64 @@ void exec_output_free(struct exec_hub *hub)
         }
 }
 
+/* Making it safe */
+
+/* 0, or the errno of what went wrong. An error of fdatasync() is told once and means that pages are
+ * lost: to ask again would find nothing wrong. */
+static int stream_make_safe(int dir, const char *name, int64_t *len)
+{
+        CLEAN(cleanup_fd) int fd = -1;
+        struct stat st;
+        int64_t said = *len;
+
+        if (said == 0)
+                return 0;
+        fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY);
+        if (fd < 0) {
+                *len = errno == ENOENT ? 0 : said;
+                return errno;
+        }
+        if (fstat(fd, &st) < 0)
+                return errno;
+        *len = MIN(said, (int64_t)st.st_size);
+        if (fdatasync(fd) < 0)
+                return errno;
+        return *len < said ? ENODATA : 0;
+}
+
+int exec_output_make_safe(const struct exec_hub *hub, struct execution *row, struct err *err)
+{
+        CLEAN(cleanup_free) char *path = xasprintf("%s/%s", hub->output_dir, row->id);
+        CLEAN(cleanup_fd) int dir = -1;
+        int e = 0, other;
+
+        if (row->stdout_len == 0 && row->stderr_len == 0)
+                return 0;
+        dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+        if (dir < 0) {
+                e = errno;
+                if (e == ENOENT)
+                        row->stdout_len = row->stderr_len = 0;
+        } else {
+                e = stream_make_safe(dir, "stdout", &row->stdout_len);
+                other = stream_make_safe(dir, "stderr", &row->stderr_len);
+                e = e ? e : other;
+                if (e == 0 && (fsync(dir) < 0 || file_sync(AT_FDCWD, hub->output_dir, err) < 0))
+                        e = errno;
+        }
+        if (e == EMFILE || e == ENFILE || e == ENOMEM)
+                return err_sys(err, ERR_BUSY, e, "make the output safe");
+        if (e == 0)
+                return 0;
+        log_error("output of a command is not safe on the disk", LOG_S("execution", row->id),
+                  LOG_S("error", strerror(e)));
+        err_clear(err);
+        row->is_incomplete = true;
+        if (!row->reason)
+                row->reason = EXEC_UNSAFE_REASON;
+        return 0;
+}
+
 const char *exec_output_reason(const struct box_exit *exit, char *ret, size_t size)
 {
         snprintf(
@@ -171,6 +233,17 @@ const char *exec_output_reason(const struct box_exit *exit, char *ret, size_t si
                 "outputPlaceMb of the environment (or output_max_mb, output_place_max_mb of the "
                 "daemon), or print less.",
                 (double)(exit->stdout_len + exit->stderr_len) / (double)MIB);
+        return ret;
+}
+
+const char *exec_disk_full_reason(const struct runtime *rt, const char *dir, char *ret, size_t size)
+{
+        snprintf(ret, size,
+                 EXEC_DISK_FULL_REASON
+                 "for %lld s there was no room in %.200s for what the command "
+                 "printed, and some of it is lost. Make room on that disk, then run it again.",
+                 (long long)rt->settings.output_wait_ms / 1000,
+                 dir ? dir : "the directory of its supervisor, where it ran,");
         return ret;
 }
 

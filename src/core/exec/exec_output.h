@@ -29,8 +29,16 @@ void exec_output_took(struct exec_hub *hub, const char *place_id, int64_t bytes)
 int64_t exec_output_bytes(uint64_t stdout_len, uint64_t stderr_len);
 void exec_output_free(struct exec_hub *hub);
 
-/* Why an execution failed that ended with BOX_EXIT_OUTPUT. */
+/* Operation, before the end of an execution is recorded: when this returns 0, what it printed is on
+ * the disk with the names of its files, or the row says that it is incomplete, and how much there
+ * is. Costs nothing when it printed nothing. Below 0: the machine lacks something; try again. */
+int exec_output_make_safe(const struct exec_hub *hub, struct execution *row, struct err *err);
+
+/* Why an execution failed that ended with BOX_EXIT_OUTPUT, or with BOX_EXIT_DISK_FULL: `dir` is
+ * where there was no room, NULL for the disk of another machine. */
 const char *exec_output_reason(const struct box_exit *exit, char *ret, size_t size);
+const char *exec_disk_full_reason(const struct runtime *rt, const char *dir, char *ret,
+                                  size_t size);
 
 /* Give the oldest bytes of both files (stdout, stderr) back, in steps of 1 MiB, until no more than
  * the limit is kept, or less than a step of each. punched: how much is gone of each. False: the

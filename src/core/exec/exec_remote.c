@@ -26,6 +26,7 @@
 #define GIVEN_UP_REASON                                                                            \
         "The command was given up. Its provider cannot be told to stop, so it may still run."
 #define COMPARE_SIZE ((size_t)64 << 10)
+#define HELD_MAX     ((size_t)16 << 20) /* that waits for room on the disk */
 
 /* Belongs to the worker's thread until the call is done, then to the loop. */
 struct exec_remote_run {
@@ -35,7 +36,10 @@ struct exec_remote_run {
         int fds[2]; /* stdout, stderr */
         uint64_t written[2], dropped[2];
         struct box_output output;
+        struct buf held[2]; /* found no room on the disk, and goes first */
+        int64_t room_until; /* monotonic: how long that is waited for; 0: there is room */
         bool write_failed, differs, is_full;
+        bool lacks_room;           /* and some was lost to it */
         struct redactor *redactor; /* values that are not to be written; NULL: none */
         struct redact_stream redact[2];
         struct letter letter;
@@ -46,13 +50,17 @@ struct exec_remote_run {
         bool has_exit;
 };
 
-static void run_free(struct exec_remote_run *run)
+void exec_remote_free(struct exec_remote_run *run)
 {
+        if (!run)
+                return;
         cleanup_fd(&run->fds[0]);
         cleanup_fd(&run->fds[1]);
         for (int i = 0; i < 2 && run->redactor; i++)
                 redact_done(&run->redact[i]);
         redactor_free(run->redactor);
+        buf_wipe(&run->held[0]);
+        buf_wipe(&run->held[1]);
         free(run->dir);
         free(run);
 }
@@ -89,22 +97,49 @@ static void grew_on_loop(struct letter *letter)
         free(g);
 }
 
+/* Write what is held. On a full disk it stays there, and is tried again with what comes next, and
+ * at the end: a worker's thread waits for nothing. */
+static void write_held(struct exec_remote_run *run, bool is_stderr)
+{
+        struct buf *held = &run->held[is_stderr];
+
+        while (held->len > 0) {
+                ssize_t n = write(run->fds[is_stderr], held->data, held->len);
+
+                if (n > 0) {
+                        run->written[is_stderr] += (uint64_t)n;
+                        run->room_until = 0;
+                        buf_consume(held, (size_t)n);
+                } else if (n < 0 && (errno == ENOSPC || errno == EDQUOT)) {
+                        if (!run->room_until)
+                                run->room_until = clock_mono_ms() + run->output.wait_ms;
+                        return;
+                } else if (n == 0 || errno != EINTR) {
+                        run->write_failed = true;
+                        buf_clear(held);
+                }
+        }
+}
+
 static void append(struct exec_remote_run *run, bool is_stderr, const char *data, size_t len)
 {
         const bool drops = run->output.full == BOX_OUTPUT_DROP;
-        uint64_t max = exec_output_max(&run->output), have = run->written[0] + run->written[1];
+        uint64_t max = exec_output_max(&run->output),
+                 have = run->written[0] + run->written[1] + run->held[0].len + run->held[1].len;
 
         /* Nobody can make the command wait: what is over the limit is not kept. */
         if (!drops && len > max - MIN(have, max)) {
                 run->is_full = true;
                 len = (size_t)(max - MIN(have, max));
         }
-        if (run->write_failed || len == 0)
+        if (run->write_failed || run->lacks_room || len == 0)
                 return;
-        if (fd_write_all(run->fds[is_stderr], data, len, NULL) < 0)
-                run->write_failed = true;
-        else
-                run->written[is_stderr] += len;
+        if (run->held[is_stderr].len + len > HELD_MAX) { /* the final answer may still have it */
+                run->lacks_room = true;
+                return;
+        }
+        buf_append(&run->held[is_stderr], data, len);
+        write_held(run, is_stderr);
         if (drops && !exec_output_drop(run->fds, run->written, run->dropped, max))
                 run->output.full = BOX_OUTPUT_WAIT;
 }
@@ -176,6 +211,7 @@ static void append_rest(struct exec_remote_run *run, bool is_stderr, const json_
         }
         if (all && len >= have &&
             is_beginning(run->fds[is_stderr], run->dropped[is_stderr], have, all)) {
+                buf_clear(&run->held[is_stderr]);
                 append(run, is_stderr, all + have, len - have);
                 return;
         }
@@ -203,6 +239,7 @@ static void keep_exit(struct exec_remote_run *run, const json_t *result)
                 .signal = signal ? (uint8_t)signal_number(signal) : 0,
                 .flags = (timed_out ? BOX_EXIT_TIMED_OUT : 0) |
                          (run->differs || run->write_failed ? BOX_EXIT_INCOMPLETE : 0) |
+                         (run->lacks_room ? BOX_EXIT_INCOMPLETE | BOX_EXIT_DISK_FULL : 0) |
                          (run->is_full ? BOX_EXIT_INCOMPLETE | BOX_EXIT_OUTPUT : 0),
                 .stdout_len = run->written[0],
                 .stderr_len = run->written[1],
@@ -257,16 +294,37 @@ static void ended_on_loop(struct letter *letter)
         struct exec_remote_run *run = container_of(letter, struct exec_remote_run, letter);
         struct exec *e = exec_find(run->hub, run->id);
 
-        if (e) {
+        if (e && e->phase != EXEC_ENDING) {
                 e->has_exit = run->has_exit;
                 e->exit = run->exit;
                 pthread_mutex_lock(&run->hub->lock);
                 e->view.stdout_len = run->written[0];
                 e->view.stderr_len = run->written[1];
                 pthread_mutex_unlock(&run->hub->lock);
+                e->remote_run = run;
                 exec_finish(e, run->status, run->reason[0] ? run->reason : NULL);
+                return;
         }
-        run_free(run);
+        exec_remote_free(run);
+}
+
+/* The record job's: nobody else has the run any more. */
+bool exec_remote_flush(struct exec *e)
+{
+        struct exec_remote_run *run = e->remote_run;
+
+        write_held(run, false);
+        write_held(run, true);
+        if (run->held[0].len + run->held[1].len > 0) {
+                if (clock_mono_ms() < run->room_until)
+                        return false;
+                e->exit.flags |= BOX_EXIT_INCOMPLETE | BOX_EXIT_DISK_FULL;
+        }
+        if (run->write_failed)
+                e->exit.flags |= BOX_EXIT_INCOMPLETE;
+        e->exit.stdout_len = run->written[0];
+        e->exit.stderr_len = run->written[1];
+        return true;
 }
 
 static void on_done(void *ctx, int code, const json_t *result, const struct err *err)
@@ -276,7 +334,8 @@ static void on_done(void *ctx, int code, const json_t *result, const struct err 
         FAULT("provider.execute.after");
         if (code >= 0) {
                 keep_exit(run, result);
-                write_exit_record(run);
+                if (run->held[0].len + run->held[1].len == 0)
+                        write_exit_record(run);
         } else {
                 keep_failure(run, code, err);
         }
@@ -391,7 +450,7 @@ int exec_remote_begin(struct exec_hub *hub, const struct execution *row, const s
         if (r >= 0)
                 r = open_output(run, "stderr", &run->fds[1], err);
         if (r < 0) {
-                run_free(run);
+                exec_remote_free(run);
                 return r;
         }
         FAULT("provider.execute.before");
@@ -406,7 +465,7 @@ int exec_remote_begin(struct exec_hub *hub, const struct execution *row, const s
                                       run, &call_id, err);
         }
         if (r < 0) {
-                run_free(run);
+                exec_remote_free(run);
                 return r;
         }
         post_live(hub, row, remote->plugin_id, call_id);

@@ -8,7 +8,8 @@
  *
  * The loop thread receives and answers; a pool job writes, one at a time for each execution. While
  * it is busy, what is marked below belongs to it. A disk that refuses makes the command wait, and
- * is tried again. */
+ * is tried again, for as long as a full spool is waited for (output_wait_ms). Then the command is
+ * killed, and what comes until its end is thrown away. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -44,9 +45,13 @@ struct exec_spool {
         struct pool_job job;
         bool busy, ready; /* ready: the files are open */
         bool want_sync, failed, was_failing;
+        bool is_named;  /* the names of the files are on the disk; the job's */
         bool attaching; /* the box waits for our first ACK */
         bool has_exit;
         const char *lost_reason; /* NULL: the box told of its end */
+        bool is_refused;         /* the disk took nothing for too long */
+        bool lacks_room;         /* because it is full; the job's */
+        int64_t failing_since;   /* monotonic; 0: it does not */
         uint64_t max;            /* bytes that are taken, both together */
         uint64_t drops_over;     /* the oldest goes when more is kept; 0: it does not */
         uint64_t dropped[2];     /* of the files; the job's */
@@ -85,13 +90,14 @@ static int open_stream(struct exec_spool *s, int i, struct err *err)
         return 0;
 }
 
-static int write_stream(struct spool_stream *t, struct err *err)
+static int write_stream(struct exec_spool *s, struct spool_stream *t, struct err *err)
 {
         while (t->writing.len > 0) {
                 ssize_t n = pwrite(t->fd, t->writing.data, t->writing.len, (off_t)t->stored);
 
                 if (n < 0 && errno == EINTR)
                         continue;
+                s->lacks_room = n < 0 && (errno == ENOSPC || errno == EDQUOT);
                 if (n < 0)
                         return err_sys(err, ERR_IO, errno, "write output");
                 t->stored += (uint64_t)n;
@@ -108,6 +114,17 @@ static void drop_oldest(struct exec_spool *s)
 
         if (s->drops_over)
                 s->keeps_all = !exec_output_drop(fds, len, s->dropped, s->drops_over);
+}
+
+/* A file without its name would not be found again. */
+static int sync_names(struct exec_spool *s, struct err *err)
+{
+        int r = s->is_named ? 0 : file_sync(AT_FDCWD, s->dir, err);
+
+        if (r >= 0 && !s->is_named)
+                r = file_sync_parent(AT_FDCWD, s->dir, err);
+        s->is_named = r >= 0;
+        return r;
 }
 
 static int sync_stream(struct spool_stream *t, struct err *err)
@@ -131,12 +148,14 @@ static void write_run(struct pool_job *job, struct op *op)
         s->ready = r >= 0;
         FAULT("exec.data.before");
         for (int i = 0; i < 2 && r >= 0; i++)
-                r = write_stream(&s->streams[i], &err);
+                r = write_stream(s, &s->streams[i], &err);
         if (r >= 0)
                 drop_oldest(s);
         FAULT("exec.data.after");
         for (int i = 0; i < 2 && r >= 0 && s->want_sync; i++)
                 r = sync_stream(&s->streams[i], &err);
+        if (r >= 0 && s->want_sync && (s->streams[0].safe > 0 || s->streams[1].safe > 0))
+                r = sync_names(s, &err);
         FAULT("exec.data.safe");
         s->failed = r < 0;
         if (r < 0 && !s->was_failing)
@@ -188,6 +207,41 @@ static void give_credit(struct exec_spool *s)
         }
 }
 
+/* The box sends its EXIT only behind the output, so that has to flow. */
+static void take_and_drop(struct exec_spool *s)
+{
+        for (int i = 0; i < 2; i++) {
+                struct spool_stream *t = &s->streams[i];
+
+                if (!link_of(s) || !t->open)
+                        continue;
+                t->limit = MAX(t->limit, t->got + WINDOW);
+                box_link_ack(link_of(s), s->e->channel, (uint8_t)(i + BOX_STDOUT),
+                             MIN(t->safe, t->stored), t->limit);
+        }
+}
+
+/* Whether the disk has refused for too long; from then on nothing more is written. */
+static bool note_refusal(struct exec_spool *s)
+{
+        int64_t now = clock_mono_ms();
+
+        if (!s->failing_since)
+                s->failing_since = now;
+        if (!s->e->box->stopping &&
+            now - s->failing_since < s->e->hub->config.rt->settings.output_wait_ms)
+                return false;
+        s->is_refused = true;
+        for (int i = 0; i < 2; i++) {
+                buf_clear(&s->streams[i].writing);
+                buf_clear(&s->streams[i].waiting);
+        }
+        if (link_of(s) && !s->has_exit)
+                box_link_signal(link_of(s), s->e->channel, SIGKILL);
+        take_and_drop(s);
+        return true;
+}
+
 static void write_done(struct pool_job *job)
 {
         struct exec_spool *s = container_of(job, struct exec_spool, job);
@@ -211,12 +265,14 @@ static void write_done(struct pool_job *job)
                 show_lengths(s);
                 give_credit(s);
         }
-        if (s->failed) {
+        if (s->failed && !note_refusal(s)) {
                 s->was_failing = true;
                 exec_retry_later(s->e->hub);
                 return;
         }
         s->was_failing = false;
+        if (!s->failed)
+                s->failing_since = 0;
         turn(s);
 }
 
@@ -230,7 +286,9 @@ static bool prepare(struct exec_spool *s)
 {
         bool work = !s->ready;
 
-        s->want_sync = s->attaching || s->has_exit;
+        if (s->is_refused)
+                return false;
+        s->want_sync = s->attaching; /* at the end, who records it does that */
         for (int i = 0; i < 2; i++) {
                 struct spool_stream *t = &s->streams[i];
 
@@ -273,6 +331,9 @@ static void finish(struct exec_spool *s)
                 exit.flags |= BOX_EXIT_INCOMPLETE;
         if (s->is_over)
                 exit.flags |= BOX_EXIT_OUTPUT;
+        if (s->is_refused)
+                exit.flags |= BOX_EXIT_INCOMPLETE | (s->lacks_room ? BOX_EXIT_DISK_FULL : 0);
+        s->e->was_refused = s->is_refused;
         exit.stdout_len = s->streams[0].stored;
         exit.stderr_len = s->streams[1].stored;
         exec_take_exit(s->e, &exit, s->lost_reason ? s->lost_reason : EXEC_LOST_REASON);
@@ -291,8 +352,13 @@ static void turn(struct exec_spool *s)
                         exec_retry_later(s->e->hub);
                 return;
         }
-        if (s->attaching && link_of(s))
+        if (s->attaching && link_of(s)) {
                 open_streams(s);
+                if (s->is_refused) {
+                        box_link_signal(link_of(s), s->e->channel, SIGKILL);
+                        take_and_drop(s);
+                }
+        }
         if (s->has_exit && s->e->phase != EXEC_ENDING)
                 finish(s);
 }
@@ -370,6 +436,11 @@ int exec_spool_data(struct exec *e, uint8_t stream, uint64_t offset, const char 
                 return err_set(err, ERR_INVALID,
                                "the box sent output with a gap or past its credit");
         known = (size_t)MIN((uint64_t)len, t->got - offset);
+        if (s->is_refused) {
+                t->got += len - known;
+                take_and_drop(s);
+                return 0;
+        }
         len = known + within_limit(s, len - known);
         buf_append(&t->waiting, data + known, len - known);
         if (buf_failed(&t->waiting))

@@ -66,12 +66,15 @@ static int intend(struct db *db, void *arg, struct err *err)
         if (q->req->idempotency_key) {
                 r = executions_by_key(db, lease.id, q->req->idempotency_key, q->op->arena, &other,
                                       err);
-                if (r >= 0) {
+                if (r >= 0 && !exec_lacked_means(&other)) {
                         q->row = other;
                         q->existed = true;
                         return 0;
                 }
-                if (r != ERR_NOT_FOUND)
+                /* Nothing was begun under the key, and its caller was told to try again. */
+                if (r >= 0)
+                        r = executions_free_key(db, other.id, err);
+                if (r < 0 && r != ERR_NOT_FOUND)
                         return r;
         }
         if (!streq(lease.status, LEASE_ACTIVE))
@@ -108,6 +111,7 @@ static void describe(struct intent *q)
                 .exit_code = -1,
                 .created_at = now,
                 .updated_at = now,
+                .boot_id = q->rt->node.boot_id,
         };
 }
 
@@ -122,7 +126,9 @@ static void record_failure(struct intent *q, const struct err *cause)
         struct op shield = op_shield(q->op, 5000);
 
         q->row.status = EXEC_FAILED;
-        q->row.reason = cause->msg;
+        q->row.reason = cause->is_transient
+                                ? arena_printf(q->op->arena, EXEC_NOT_NOW_REASON "%s", cause->msg)
+                                : cause->msg;
         q->row.ended_at = clock_wall_us();
         q->row.updated_at = clock_now_us();
         (void)store_write(&shield, q->rt->store, write_end, &q->row, NULL);

@@ -271,7 +271,7 @@ static char *refuse_users(const struct settings *s)
 static int make_policy(struct plugin_registry *reg, struct err *err)
 {
         const struct settings *s = &reg->config.rt->settings;
-        int r = path_make_dirs(s->plugin_dir, 0700, err);
+        int r = path_make_durable_dirs(s->plugin_dir, 0700, err);
 
         if (r < 0)
                 return r;
@@ -471,7 +471,7 @@ static int claim_directory(struct plugin_registry *reg, struct err *err)
         const char *node = reg->config.rt->node.id.s;
         CLEAN(buf_done) struct buf text = BUF_INIT;
         CLEAN(cleanup_fd) int fd = -1;
-        int r = path_make_dirs(dir, 0700, err);
+        int r = path_make_durable_dirs(dir, 0700, err);
 
         if (r < 0)
                 return err_wrap(err, r, "plugin directory");
@@ -503,11 +503,11 @@ int plugin_registry_recover(struct op *op, struct plugin_registry *reg, struct e
         if (r >= 0)
                 r = tree_remove(op, reg->staging_dir, err);
         if (r >= 0)
-                r = path_make_dirs(reg->staging_dir, 0700, err);
+                r = path_make_durable_dirs(reg->staging_dir, 0700, err);
         if (r >= 0)
-                r = path_make_dirs(reg->packages_dir, 0700, err);
+                r = path_make_durable_dirs(reg->packages_dir, 0700, err);
         if (r >= 0)
-                r = path_make_dirs(reg->private_dir, 0700, err);
+                r = path_make_durable_dirs(reg->private_dir, 0700, err);
         if (r >= 0)
                 r = tree_remove(op, reg->copies_dir, err); /* workers get new ones */
         if (r >= 0)

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "core/runs/run_internal.h"
 #include "core/runs/run_log.h"
+#include "core/runs/run_log_file.h"
 #include "core/workspaces/workspace.h"
 
 #define READ_CHUNK 65536
@@ -16,8 +17,9 @@ struct ending {
         struct execution execution;
         struct adapter_result result;
         struct run_outcome outcome;
-        bool fresh;     /* the second attempt, without a session */
-        bool was_begun; /* and an earlier daemon started it */
+        const char *log_error; /* why the log is not whole; NULL: it is */
+        bool fresh;            /* the second attempt, without a session */
+        bool was_begun;        /* and an earlier daemon started it */
 };
 
 static int get_execution(struct db *db, void *arg, struct err *err)
@@ -49,6 +51,11 @@ static int finish_log(struct ending *e, struct err *err)
                 if (r >= 0 && op_check(t->op, err) < 0)
                         r = ERR_CANCELLED;
         } while (r > 0);
+        if (r >= 0 && e->execution.is_incomplete)
+                r = run_log_incomplete(log,
+                                       e->execution.reason ? e->execution.reason
+                                                           : "what became of it is not known.",
+                                       err);
         if (r >= 0)
                 r = run_log_digest(log, hex, &e->outcome.log_bytes, err);
         if (r >= 0) {
@@ -124,13 +131,18 @@ static void judge_end(struct ending *e)
         struct run_outcome *o = &e->outcome;
         int signal = a->as_said ? 0 : (int)x->signal;
 
+        o->is_incomplete = o->is_incomplete || x->is_incomplete;
         o->exit_code = a->exit_code;
         o->signal = arena_strdup(t->op->arena, signal_name(signal));
         o->timed_out = x->timed_out;
         o->error = a->error_message;
         if (a->as_said)
                 o->result = run_keep(t->op->arena, json_pack("{s:b}", "terminalResultCleanup", 1));
-        if (x->timed_out) {
+        if (exec_lacked_room(x)) { /* however it ended: what it said last is not known */
+                o->status = RUN_FAILED;
+                o->error_code = RUN_DISK_FULL_CODE;
+                o->error = x->reason;
+        } else if (x->timed_out) {
                 o->status = RUN_TIMED_OUT;
                 o->error_code = a->error_code ? a->error_code : "timeout";
                 if (!o->error)
@@ -151,6 +163,28 @@ static void judge_end(struct ending *e)
         }
 }
 
+/* The log could not be written for as long as a command waits for room. */
+static void judge_log(struct ending *e)
+{
+        struct run_outcome *o = &e->outcome;
+        CLEAN(cleanup_free) char *dir = run_log_path(e->t->rt, "");
+
+        o->is_incomplete = true;
+        if (exec_lacked_room(&e->execution)) /* that is told already */
+                return;
+        o->status = RUN_FAILED;
+        o->error_code = RUN_DISK_FULL_CODE;
+        o->error = arena_printf(e->t->op->arena,
+                                "The run's log could not be written in %s: %s. Make room on that "
+                                "disk, then run it again.",
+                                dir, e->log_error);
+}
+
+static bool has_waited(const struct run_task *t)
+{
+        return clock_now_us() - t->run.exited_at > t->rt->settings.output_wait_ms * US_PER_MS;
+}
+
 /* The command is gone, and nobody knows how it ended. */
 static void judge_loss(struct ending *e)
 {
@@ -159,6 +193,7 @@ static void judge_loss(struct ending *e)
         o->status = RUN_FAILED;
         o->error_code = RUN_LOST_CODE;
         o->exit_code = -1;
+        o->is_incomplete = e->execution.is_incomplete;
         o->is_lost = true;
         if (e->t->run.process_pid > 0)
                 o->error = arena_printf(e->t->op->arena,
@@ -375,10 +410,17 @@ static int finish(struct ending *e, struct err *err)
                 callback_close(t->rt, t->run.id);
         if (r >= 0)
                 r = finish_log(e, err);
+        if (r == ERR_IO && has_waited(t)) {
+                e->log_error = arena_strdup(t->op->arena, err->msg);
+                err_clear(err);
+                r = 0;
+        }
         if (r >= 0)
                 r = find_outcome(e, err);
         if (r != 0)
                 return r;
+        if (e->log_error)
+                judge_log(e);
         callback_close(t->rt, t->run.id);
         return bring_home(e, err);
 }

@@ -21,6 +21,7 @@
 
 #define RUN_FAILED_CODE    "adapter_failed"
 #define RUN_LOST_CODE      "process_lost"
+#define RUN_DISK_FULL_CODE "disk_full"
 #define RUN_LOST_TEXT      "Process lost -- server may have restarted"
 #define RUN_CANCELLED_CODE "cancelled"
 #define RUN_CANCELLED_TEXT "Cancelled by control plane"
@@ -92,7 +93,8 @@ struct run_outcome {
         const char *log_sha256, *out, *err;
         int64_t log_bytes;
         bool timed_out;
-        bool is_lost; /* by no fault of the command: tried once more */
+        bool is_incomplete; /* output is missing */
+        bool is_lost;       /* by no fault of the command: tried once more */
 };
 
 /* -- run.c -- */

@@ -347,6 +347,21 @@ int run_log_pump(struct run_log *log, const char *execution_id, bool final, stru
         return r < 0 ? r : more;
 }
 
+int run_log_incomplete(struct run_log *log, const char *reason, struct err *err)
+{
+        CLEAN(cleanup_free)
+        char *text = xasprintf("[berth] output is missing here: %s\n", reason);
+        int r;
+
+        if (log->sum.is_incomplete)
+                return 0;
+        r = append_own(log, "incomplete", text, err);
+        if (r >= 0 && fdatasync(log->fd) < 0)
+                r = err_sys(err, ERR_IO, errno, "write a run's log");
+        log->sum.is_incomplete = r >= 0;
+        return r;
+}
+
 /* Summing up */
 
 void run_log_state(const struct run_log *log, struct run_log_state *ret)
@@ -422,11 +437,19 @@ static int open_file(struct run_log *log, struct err *err)
 {
         CLEAN(cleanup_free) char *path = run_log_path(log->rt, log->ref);
         CLEAN(cleanup_free) char *dir = xstrndup(path, (size_t)(strrchr(path, '/') - path));
-        int r = path_make_dirs(dir, 0700, err);
+        const int flags = O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW;
+        int r;
 
-        if (r < 0)
-                return r;
-        log->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+        log->fd = open(path, flags);
+        if (log->fd < 0 && errno == ENOENT) {
+                r = path_make_durable_dirs(dir, 0700, err);
+                if (r < 0)
+                        return r;
+                log->fd = open(path, flags | O_CREAT, 0600);
+                r = log->fd < 0 ? 0 : file_sync(AT_FDCWD, dir, err);
+                if (r < 0)
+                        return r;
+        }
         if (log->fd < 0)
                 return err_sys(err, ERR_IO, errno, "open %s", path);
         r = run_log_scan(log->fd, &log->sum, err);

@@ -13,7 +13,8 @@
  * far everything is, and opening a log again reads no more than its end.
  *
  * `mark` is "limit" in the record after which output is only counted, and "left_out" in the one
- * that says how much that was. What is no UTF-8, and NUL, is U+FFFD.
+ * that says how much that was. It is "incomplete" in the one that says that output was lost. What
+ * is no UTF-8, and NUL, is U+FFFD.
  *
  * `<data>/run-logs/<company>/<agent>/<run>.ndjson`; `log_ref` is the part after run-logs/.
  *
@@ -42,6 +43,9 @@ int run_log_system(struct run_log *log, const char *text, struct err *err);
  * and only counting goes on; the last says how much was left out. A run may have several
  * executions, one after the other. */
 int run_log_pump(struct run_log *log, const char *execution_id, bool final, struct err *err);
+
+/* Output of the execution was lost, and why: one line says so. On the disk when this returns 0. */
+int run_log_incomplete(struct run_log *log, const char *reason, struct err *err);
 
 struct run_log_state {
         int64_t bytes;      /* of the file */

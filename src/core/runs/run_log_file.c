@@ -99,6 +99,7 @@ static bool note_record(struct run_log_summary *s, const char *line, size_t len)
         s->state.records = json_integer_value(json_object_get(v, "seq"));
         s->is_full = s->is_full || (mark && streq(mark, "limit"));
         s->is_counted = s->is_counted || (mark && streq(mark, "left_out"));
+        s->is_incomplete = s->is_incomplete || (mark && streq(mark, "incomplete"));
         json_decref(v);
         return stream != NULL;
 }

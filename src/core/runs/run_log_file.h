@@ -21,6 +21,7 @@ struct run_log_summary {
         struct run_log_state state;
         bool is_full;                 /* the mark of the limit is there */
         bool is_counted;              /* and the one that says how much was left out */
+        bool is_incomplete;           /* and the one that says that output is missing */
         struct run_log_source source; /* of the last record of output */
 };
 

@@ -267,6 +267,7 @@ static void fill(struct conclusion *q, struct run *row, bool was_over)
         row->log_bytes = o->log_bytes ? o->log_bytes : row->log_bytes;
         row->stdout_excerpt = o->out;
         row->stderr_excerpt = o->err;
+        row->is_incomplete = o->is_incomplete;
         row->updated_at = clock_now_us();
         if (!was_over && may_retry(q->t, row, o))
                 row->error = arena_printf(a, "%s; retrying once", row->error);

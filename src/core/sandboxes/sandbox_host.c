@@ -47,11 +47,11 @@ int sandbox_host_new(const struct runtime *rt, const char *data_dir, const char 
         host->box_program = xstrdup(box_program);
         host->cursor = first_slice(&rt->node);
         find_range(rt, host);
-        r = path_make_dirs(host->dir, 0700, err);
+        r = path_make_durable_dirs(host->dir, 0700, err);
         if (r >= 0)
-                r = path_make_dirs(host->snapshots_dir, 0700, err);
+                r = path_make_durable_dirs(host->snapshots_dir, 0700, err);
         if (r >= 0)
-                r = path_make_dirs(host->output_dir, 0700, err);
+                r = path_make_durable_dirs(host->output_dir, 0700, err);
         if (r < 0) {
                 sandbox_host_free(host);
                 return r;

@@ -19,11 +19,11 @@ int workspace_host_new(const char *data_dir, struct workspace_host **ret, struct
         host->locks_dir = xasprintf("%s/workspace-locks", data_dir);
         pthread_mutex_init(&host->lock, NULL);
         pthread_cond_init(&host->changed, NULL);
-        r = path_make_dirs(host->dir, 0700, err);
+        r = path_make_durable_dirs(host->dir, 0700, err);
         if (r >= 0)
-                r = path_make_dirs(host->salvage_dir, 0700, err);
+                r = path_make_durable_dirs(host->salvage_dir, 0700, err);
         if (r >= 0)
-                r = path_make_dirs(host->locks_dir, 0700, err);
+                r = path_make_durable_dirs(host->locks_dir, 0700, err);
         if (r < 0) {
                 workspace_host_free(host);
                 return r;

@@ -200,7 +200,7 @@ static int stand_in(struct workspace_job *j, struct err *err)
 
         if (workspace_open_local(j->rt, &j->view, &fd, NULL) >= 0)
                 return 0;
-        r = path_make_dirs(nothing, 0700, err);
+        r = path_make_durable_dirs(nothing, 0700, err);
         if (r >= 0)
                 j->view.local_path = nothing;
         return r;

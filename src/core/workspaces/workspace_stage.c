@@ -113,7 +113,7 @@ static int bring_in(struct staging *s, struct err *err)
         int r;
 
         workspace_job_view(j);
-        r = path_make_dirs(j->view.dir, 0700, err);
+        r = path_make_durable_dirs(j->view.dir, 0700, err);
         if (r >= 0)
                 r = wait_for_tick(j, err);
         FAULT("workspace.stage.way.before");

@@ -75,6 +75,7 @@ function About(props: { run: RunDetail }) {
 	];
 
 	if (run.waiting && !isOver(run)) rows.push(["Waiting", run.waiting.reason], ["Next try", <When at={run.waiting.nextTryAt} />]);
+	if (run.incomplete) rows.push(["Output", <State value="incomplete" tone="warn" />]);
 	if (run.retryOfRunId) rows.push(["Retry of", <a href={to(`/runs/${run.retryOfRunId}`)}><code>{run.retryOfRunId.slice(-12)}</code></a>]);
 	if (run.scheduledRetryAt && !isOver(run)) rows.push(["Tried again", <When at={run.scheduledRetryAt} />]);
 	return <Facts rows={rows} />;
