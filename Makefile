@@ -8,7 +8,7 @@
 #   make bench [ONLY=group] the benchmarks: start, leases, http, exec, sandbox, plugin, page, growth
 #   make lint, make format  formatting, clang-tidy, cppcheck, gcc -fanalyzer; format in place
 #   make fuzz [SECONDS=20]  every fuzz target, for so long each
-#   make soak [SECONDS=120] load with crashes in between, then a look for leaks
+#   make soak [SECONDS=120] [SEED=n]  clients at work while everything beneath the daemon breaks (test/soak/soak.py)
 #   make nightly [STEP=...] what is too long for every change: hostile suites for longer, slow tests under
 #                           sanitizers, valgrind, long fuzzing, soak (scripts/nightly)
 #   make assertions         which assertions of the specifications have a test
@@ -18,6 +18,7 @@
 
 PREFIX ?= /usr/local
 SECONDS ?=
+SEED ?=
 T ?=
 
 # Sanitizers make compilers see ghosts; warnings are the plain build's business.
@@ -61,9 +62,9 @@ bench:
 	@bench/run --build build $(if $(ONLY),--only $(ONLY))
 
 soak:
-	@scripts/setup bench
+	@scripts/setup test
 	@scripts/build build
-	@scripts/soak $(if $(SECONDS),--seconds $(SECONDS))
+	@test/soak/soak.py --build build $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
 fuzz:
 	@scripts/setup fuzz

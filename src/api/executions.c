@@ -232,8 +232,11 @@ static int answer_ended(struct call *c, struct err *err)
                 return r;
         if (streq(row.status, EXEC_FAILED))
                 return refuse_failed(&row, err);
-        if (streq(row.status, EXEC_LOST))
-                return err_set(err, ERR_PROVIDER, "%s", row.reason);
+        if (streq(row.status, EXEC_LOST)) {
+                r = err_set(err, ERR_PROVIDER, "%s", row.reason);
+                err_details(err, xasprintf("{\"execId\":\"%s\"}", row.id));
+                return r;
+        }
         r = read_output(c, row.id, false, &out, &truncated, err);
         if (r >= 0)
                 r = read_output(c, row.id, true, &errors, &truncated, err);

@@ -31,22 +31,40 @@ static void trace(const char *name)
         close(fd);
 }
 
-void fault_reached(const char *name)
+/* Whether `wanted`, "name" or "name:3", means this point, at this time. */
+static bool is_meant(const char *wanted, const char *name, _Atomic int *times)
 {
-        static _Atomic int times;
-        const char *wanted = getenv("BERTH_CRASH_AT");
         size_t len = strlen(name);
         int at = 1;
 
-        trace(name);
         if (!wanted || strncmp(wanted, name, len) != 0)
-                return;
+                return false;
         if (wanted[len] == ':')
                 at = atoi(wanted + len + 1);
         else if (wanted[len] != '\0')
-                return;
-        if (atomic_fetch_add(&times, 1) + 1 == at)
+                return false;
+        return atomic_fetch_add(times, 1) + 1 == at;
+}
+
+static _Thread_local bool write_fails;
+
+void fault_reached(const char *name)
+{
+        static _Atomic int crash_times, fail_times;
+
+        trace(name);
+        if (is_meant(getenv("BERTH_CRASH_AT"), name, &crash_times))
                 raise(SIGKILL);
+        if (is_meant(getenv("BERTH_FAIL_AT"), name, &fail_times))
+                write_fails = true;
+}
+
+bool fault_fails_write(void)
+{
+        bool fails = write_fails;
+
+        write_fails = false;
+        return fails;
 }
 
 void fault_each(void (*fn)(const char *name, void *arg), void *arg)

@@ -409,6 +409,7 @@ int sandbox_main(struct box *b)
                 r = start(b, &err);
         if (r < 0 && err.msg[0]) {
                 say(1, "error ");
+                say(1, box_not_now(&err));
                 say(1, err.msg);
                 say(1, "\n");
         }

@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include "daemon/database.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>
@@ -11,10 +10,10 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "core/leases/leaks.h"
 #include "daemon/config.h"
 #include "daemon/datadir.h"
 #include "daemon/home.h"
-#include "store/rows_check.h"
 #include "store/sqlite/sqlite_check.h"
 
 struct work {
@@ -80,61 +79,41 @@ static void add_row_finding(void *ctx, const char *what, const char *id)
         add_finding(w, arena_printf(w->arena, "%s: %s", what, id));
 }
 
-/* What belongs to rows, as a directory named by their id. */
-static const struct {
-        enum rows_kind kind;
-        const char *dir;
-        const char *is_missing; /* NULL: of no consequence */
-} with_files[] = {
-        { ROWS_EXECUTIONS, "output", NULL },
-        { ROWS_SNAPSHOTS, "snapshots", "a snapshot's files are not there" },
-        { ROWS_SALVAGES, "salvage", "saved changes are not there" },
-};
-
 struct files {
         struct work *w;
-        size_t i; /* of with_files */
+        const struct row_files *of;
 };
-
-static const char *files_of(const struct files *f, const char *id)
-{
-        return arena_printf(f->w->arena, "%s/%s/%s", f->w->config.data_dir, with_files[f->i].dir,
-                            id);
-}
 
 static int look_for_files(void *ctx, const char *id)
 {
         struct files *f = ctx;
+        const char *path =
+                arena_printf(f->w->arena, "%s/%s/%s", f->w->config.data_dir, f->of->dir, id);
 
-        if (access(files_of(f, id), F_OK) < 0 && errno == ENOENT)
-                add_row_finding(f->w, with_files[f->i].is_missing, id);
+        if (access(path, F_OK) < 0 && errno == ENOENT)
+                add_row_finding(f->w, f->of->is_missing, id);
         return 0;
 }
 
-/* Rows are committed before their directory is made, and a daemon may remove both meanwhile: what
- * is listed, has no row, and is still there has none. */
+static void add_unnamed_files(void *ctx, const char *name)
+{
+        struct files *f = ctx;
+
+        add_finding(f->w, arena_printf(f->w->arena, "%s/%s: nothing in the record names it",
+                                       f->of->dir, name));
+}
+
 static int check_directory(struct files *f, struct db *db, struct err *err)
 {
-        const char *path = files_of(f, "");
-        DIR *dir = opendir(path);
-        struct dirent *entry;
-        int r = 0;
+        const char *data_dir = f->w->config.data_dir;
+        char **names;
+        int r = row_files_list(f->of, data_dir, f->w->arena, &names, err);
 
-        while (dir && r >= 0 && (entry = readdir(dir))) {
-                bool has_row;
-
-                if (!uuid_is_valid(entry->d_name))
-                        continue;
-                r = rows_has(db, with_files[f->i].kind, entry->d_name, &has_row, err);
-                if (r >= 0 && !has_row && access(files_of(f, entry->d_name), F_OK) == 0)
-                        add_finding(f->w, arena_printf(f->w->arena,
-                                                       "%s/%s: nothing in the record names it",
-                                                       with_files[f->i].dir, entry->d_name));
-        }
-        if (dir)
-                closedir(dir);
-        if (r >= 0 && with_files[f->i].is_missing)
-                r = rows_with_files(db, with_files[f->i].kind, f->w->arena, look_for_files, f, err);
+        if (r >= 0)
+                r = row_files_unnamed(db, f->of, data_dir, names, f->w->arena, add_unnamed_files, f,
+                                      err);
+        if (r >= 0 && f->of->is_missing)
+                r = rows_with_files(db, f->of->kind, f->w->arena, look_for_files, f, err);
         return r;
 }
 
@@ -153,8 +132,8 @@ static int check_opened(struct work *w, struct sqlite_conn *c, bool with_directo
                               &version, err);
         if (r >= 0)
                 r = rows_check(db, add_row_finding, w, err);
-        for (size_t i = 0; r >= 0 && with_directory && i < ARRAY_LEN(with_files); i++) {
-                struct files f = { w, i };
+        for (size_t i = 0; r >= 0 && with_directory && i < N_ROW_FILES; i++) {
+                struct files f = { w, &row_files[i] };
 
                 r = check_directory(&f, db, err);
         }

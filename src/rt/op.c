@@ -12,7 +12,7 @@ int op_cancel_init(struct op_cancel *c, struct err *err)
         atomic_init(&c->set, false);
         c->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (c->fd < 0)
-                return err_sys(err, ERR_INTERNAL, errno, "eventfd");
+                return err_sys(err, ERR_BUSY, errno, "eventfd");
         return 0;
 }
 

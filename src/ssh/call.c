@@ -110,9 +110,17 @@ static const char *compared_with(struct ssh_call *c, struct buf *own)
 /* A host that cannot be reached now may be later; what it refuses, it goes on refusing. */
 static int code_of_trouble(enum ssh_trouble trouble)
 {
-        return trouble == SSH_UNREACHABLE || trouble == SSH_UNRESOLVED || trouble == SSH_SILENT
+        return trouble == SSH_UNREACHABLE || trouble == SSH_UNRESOLVED || trouble == SSH_SILENT ||
+                               trouble == SSH_CUT
                        ? ERR_UNREACHABLE
                        : ERR_PROVIDER;
+}
+
+/* ssh says 255, and mostly why, when the connection ends; a shell that was killed there says more
+ * than 128. */
+static bool was_cut(const struct ssh_session *s)
+{
+        return s->ended && s->errors.len == 0 && (s->status.signal || s->status.exit_code > 128);
 }
 
 static int give_report(struct ssh_call *c, const struct ssh_target *t, int code, struct err *err)
@@ -128,6 +136,8 @@ static int give_report(struct ssh_call *c, const struct ssh_target *t, int code,
         ssh_text_clean(errors, strlen(errors), 4000, &rep->error);
         if (code == ERR_TIMEOUT && rep->trouble == SSH_OTHER)
                 rep->trouble = SSH_SILENT;
+        if (was_cut(&c->session))
+                rep->trouble = SSH_CUT;
         ssh_explain(rep->trouble, errors, t, compared_with(c, &own), &rep->hint);
         if (rep->error.len == 0)
                 buf_puts(&rep->error,

@@ -168,6 +168,10 @@ void ssh_explain(enum ssh_trouble trouble, const char *errors, const struct ssh_
         case SSH_HOSTKEY_CHANGED:
                 explain_changed(errors, known_hosts, out);
                 break;
+        case SSH_CUT:
+                buf_puts(out, "ssh ended without a word: it was killed, or what it talked to was. "
+                              "Try it by hand, with -v.");
+                break;
         case SSH_NO_DIRECTORY:
                 buf_appendf(out,
                             "%s cannot use the directory %s on %s. Choose one it may write to.",

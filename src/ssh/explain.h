@@ -18,6 +18,7 @@ enum ssh_trouble {
         SSH_NO_SPACE,
         SSH_NO_TAR,
         SSH_NO_CLIENT, /* no ssh on this machine */
+        SSH_CUT,       /* it ended without a word, as what is killed does */
 };
 
 enum ssh_trouble ssh_trouble_of(const char *errors);

@@ -190,3 +190,38 @@ int executions_delete(struct db *db, const char *id, struct err *err)
 {
         return db_exec(db, "DELETE FROM executions WHERE id = ?1", DB_ARGS(DB_T(id)), err);
 }
+
+/* Output to be removed */
+
+int outputs_to_remove(struct db *db, int64_t limit, struct arena *arena, output_to_remove_fn fn,
+                      void *ctx, struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db,
+                         "SELECT execution_id, attempts, note FROM outputs_to_remove "
+                         "ORDER BY attempts LIMIT ?1",
+                         DB_ARGS(DB_I(limit)), &s, err);
+
+        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
+                struct output_to_remove row = { stmt_text(s, 0, arena), stmt_number(s, 1),
+                                                stmt_text(s, 2, arena) };
+
+                r = fn(ctx, &row);
+        }
+        return r;
+}
+
+int outputs_to_remove_done(struct db *db, const char *execution_id, struct err *err)
+{
+        return db_exec(db, "DELETE FROM outputs_to_remove WHERE execution_id = ?1",
+                       DB_ARGS(DB_T(execution_id)), err);
+}
+
+int outputs_to_remove_failed(struct db *db, const char *execution_id, const char *note,
+                             struct err *err)
+{
+        return db_exec(db,
+                       "UPDATE outputs_to_remove SET attempts = attempts + 1, note = ?2 "
+                       "WHERE execution_id = ?1",
+                       DB_ARGS(DB_T(execution_id), DB_T(note)), err);
+}

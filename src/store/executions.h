@@ -54,6 +54,23 @@ int executions_ended_before(struct db *db, int64_t before_us, int64_t limit, str
 int executions_output(struct db *db, int64_t most, struct arena *arena,
                       int (*fn)(void *ctx, const char *place_id, int64_t bytes), void *ctx,
                       struct err *err);
+/* The row goes, and its output is to be removed (outputs_to_remove). */
 int executions_delete(struct db *db, const char *id, struct err *err);
+
+/* Output whose execution is gone, in any way: a trigger notes it with the end of the row. */
+struct output_to_remove {
+        const char *execution_id;
+        int64_t attempts; /* that failed */
+        const char *note; /* why the last one did */
+};
+
+typedef int (*output_to_remove_fn)(void *ctx, const struct output_to_remove *row);
+
+/* Up to `limit`, those that failed least often first. */
+int outputs_to_remove(struct db *db, int64_t limit, struct arena *arena, output_to_remove_fn fn,
+                      void *ctx, struct err *err);
+int outputs_to_remove_done(struct db *db, const char *execution_id, struct err *err);
+int outputs_to_remove_failed(struct db *db, const char *execution_id, const char *note,
+                             struct err *err);
 
 #endif

@@ -47,7 +47,9 @@ int rows_check(struct db *db, rows_finding_fn fn, void *ctx, struct err *err)
 int rows_has(struct db *db, enum rows_kind kind, const char *id, bool *ret, struct err *err)
 {
         static const char *const sql[] = {
-                [ROWS_EXECUTIONS] = "SELECT COUNT(*) FROM executions WHERE id = ?1",
+                [ROWS_EXECUTIONS] = "SELECT (SELECT COUNT(*) FROM executions WHERE id = ?1) + "
+                                    "(SELECT COUNT(*) FROM outputs_to_remove "
+                                    "WHERE execution_id = ?1)",
                 [ROWS_SNAPSHOTS] = "SELECT COUNT(*) FROM snapshots WHERE id = ?1",
                 [ROWS_SALVAGES] = "SELECT COUNT(*) FROM salvages WHERE id = ?1",
         };

@@ -10,8 +10,9 @@ typedef void (*rows_finding_fn)(void *ctx, const char *what, const char *id);
 /* The number of findings. */
 int rows_check(struct db *db, rows_finding_fn fn, void *ctx, struct err *err);
 
-/* Ids of rows that have a directory of their own: 1 when `id` is one of `table`. */
+/* Rows that have a directory of their own, named by their id. */
 enum rows_kind { ROWS_EXECUTIONS, ROWS_SNAPSHOTS, ROWS_SALVAGES };
+/* Whether `id` is a row of that kind. Output that waits to be removed counts. */
 int rows_has(struct db *db, enum rows_kind kind, const char *id, bool *ret, struct err *err);
 /* Those whose directory has to be there. */
 int rows_with_files(struct db *db, enum rows_kind kind, struct arena *arena,

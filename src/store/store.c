@@ -1,5 +1,8 @@
 #include "store/store.h"
 
+#include <errno.h>
+
+#include "base/fault.h"
 #include "store/sqlite/sqlite_store.h"
 
 int store_open(const char *url, struct store **ret, struct err *err)
@@ -40,6 +43,8 @@ int store_write(const struct op *op, struct store *s, store_fn fn, void *arg, st
         struct op own = deaf_to_stop(op);
         int r = op_check(&own, err);
 
+        if (fault_fails_write())
+                return err_sys(err, ERR_IO, EIO, "a write that fails for a test");
         return r < 0 ? r : s->ops->write(&own, s, fn, arg, err);
 }
 

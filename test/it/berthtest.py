@@ -37,6 +37,8 @@ BINARIES = {
     "normal": os.environ.get("BERTH_BIN", str(BUILD / "berth")),
     "faults": os.environ.get("BERTH_FAULTS_BIN", str(BUILD / "berth-faults")),  # with crash points
 }
+# For tests that kill at random: so many times as many rounds, and other ones. scripts/nightly sets them.
+ROUNDS, SEED = int(os.environ.get("TEST_ROUNDS", "1")), int(os.environ.get("TEST_SEED", "0"))
 PATIENCE = float(os.environ.get("TEST_PATIENCE", "1"))  # by which every limit is longer; scripts/sanitized sets it
 START_TIMEOUT = 20
 STOP_TIMEOUT = 20

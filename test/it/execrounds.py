@@ -1,4 +1,4 @@
-"""Rounds of kill -9 while commands run: for test_exec_kill.py with fixed seeds, and for `make soak` with any.
+"""Rounds of kill -9 while commands run: for test_exec_kill.py.
 
 Commands print numbered lines to both streams while the daemon is killed and started again, at moments that the seed
 chooses. Subscribers read the events and come back with Last-Event-ID; new commands are started between the kills. At the

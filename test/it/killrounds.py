@@ -1,4 +1,4 @@
-"""Clients at work on one daemon that is killed again and again: what test_kill_rounds.py and scripts/soak share.
+"""Clients at work on one daemon that is killed again and again: for test_kill_rounds.py.
 
 Each client keeps a diary of what it was told with a 2xx answer. Whatever was told must be so after every crash; what was
 asked and not answered may have happened or not, so the client asks again, as the API means it: with the same idempotency

@@ -1,5 +1,5 @@
-"""Boxes made and given up while kill -9 hits the daemon, boxes, launchers and commands: for test_sandbox_rounds.py with
-fixed seeds, and for `make soak` with any.
+"""Boxes made and given up while kill -9 hits the daemon, boxes, launchers and commands: for test_sandbox_rounds.py, and
+Outside for the soak.
 
 Clients acquire, run, pause and release as they like and take every answer; only what is left at the end counts. Outside
 looks for it without asking the daemon: mounts in every mount namespace, processes, cgroups of both versions, loop

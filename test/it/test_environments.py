@@ -4,7 +4,7 @@ import concurrent.futures
 import unittest
 import uuid
 
-from berthtest import FAKE_CONFIG, BerthTest
+from berthtest import FAKE_CONFIG, BerthTest, wait_until
 
 RUN = "7e0a33f4-5a5c-4d55-9c5e-3f3f6f4d9b01"
 SSH = {"host": "ssh.example.test", "username": "deploy", "remoteWorkspacePath": "/srv/work"}
@@ -529,6 +529,22 @@ class DeletingWithAWorldTest(EnvironmentsTest):
         self.assertEqual([row["details"]["status"] for row in self.activity("environment.lease_released")],
                          ["expired", "expired", "released"])
         self.assertEqual(self.daemon.sql("SELECT state FROM places WHERE state <> 'gone'"), [])
+
+    def test_an_acquire_that_is_under_way(self):
+        """Its place is on its way: the deletion waits for it and gives it up too."""
+        made = self.environment(self.acme)
+        held = self.acquire(made)["lease"]
+        (self.world / "hold-open").touch()
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            acquiring = pool.submit(self.req, "POST", f"/api/environments/{made['id']}/leases", {})
+            wait_until(lambda: self.daemon.sql("SELECT 1 FROM places WHERE state = 'intended'"), "the provider is asked")
+            deleting = pool.submit(self.req, "DELETE", f"/api/environments/{made['id']}?closeLeases=true")
+            wait_until(lambda: not self.daemon.sql("SELECT 1 FROM environment_leases WHERE id = ? AND status = 'active'",
+                                                   (held["id"],)), "the deletion is at it")
+            (self.world / "hold-open").unlink()
+            self.assert_status(deleting.result(), 200)
+            acquiring.result()  # it may have had its lease, for a moment
+        self.assertEqual(self.sandboxes(), [])
 
     def test_a_provider_that_fails_keeps_it(self):
         made = self.environment(self.acme)

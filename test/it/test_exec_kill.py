@@ -1,7 +1,7 @@
 """kill -9 of the daemon, of the box, and of both, while commands run and print. Afterwards every command still runs or
 its end is recorded, every byte is there exactly once, leases and places are right, and nothing leaks.
 
-The rounds are in execrounds.py, which `make soak` drives too, with other seeds and for longer."""
+The rounds are in execrounds.py."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ import signal
 import sqlite3
 import threading
 
-from berthtest import ident, wait_until
+from berthtest import ROUNDS, SEED, ident, wait_until
 from exectest import ExecTest, marked, process_state, with_argument
 from execrounds import Rounds
 
@@ -21,11 +21,12 @@ class RoundsTest(ExecTest):
     daemon_env = {"BERTH_SWEEP_INTERVAL_MS": "50"}
 
     def rounds(self, seed, **more):
-        rounds = Rounds(self.daemon, [ident(self.held), ident(self.acquire(self.local)),
-                                      ident(self.acquire(self.local))], seed, **more)
-        self.addCleanup(rounds.close)
-        problems = rounds.run()
-        self.assertEqual(problems, [])
+        leases = [ident(self.held), ident(self.acquire(self.local)), ident(self.acquire(self.local))]
+        for n in range(ROUNDS):
+            rounds = Rounds(self.daemon, leases, f"{seed + SEED}.{n}" if n else seed + SEED, **more)
+            self.addCleanup(rounds.close)
+            problems = rounds.run()
+            self.assertEqual(problems, [])
 
     def test_fifty_commands_seed_1(self):
         self.rounds(1, commands=50, kills=6)
@@ -73,6 +74,7 @@ class BoxTest(ExecTest):
         os.kill(self.box_pid(), signal.SIGKILL)
         waiter.join(30)
         self.assert_error(answers[0], 502, contains="supervisor")
+        self.assertEqual(answers[0].json["details"], {"execId": self.exec_ids()[0]})
 
     def test_a_power_cut_that_takes_the_files(self):
         """Within one boot no output files mean that it never began. After another boot they may have been lost, and the
@@ -176,6 +178,7 @@ class BoxTest(ExecTest):
 
 POINTS = ("exec.intend.before", "exec.intend.after", "exec.launch.before", "exec.launch.after", "exec.post.before",
           "exec.output.before", "exec.end.before", "exec.end.after", "exec.bury.before", "exec.bury.after")
+REMOVING = ("exec.remove_output.before", "exec.remove_output.after")
 
 
 class CrashPointTest(ExecTest):
@@ -188,7 +191,7 @@ class CrashPointTest(ExecTest):
         status, out, _ = self.daemon.cli("faults")
         self.assertEqual(status, 0)
         here = {p for p in out.split() if p.startswith("exec.") and not p.startswith("exec.data.")}
-        self.assertEqual(here, set(POINTS))  # those of data: test_exec_far.py
+        self.assertEqual(here, {*POINTS, *REMOVING})  # those of data: test_exec_far.py
 
     def crash(self, point, act):
         """Let `act` run into the point, and start the daemon again without it."""
@@ -264,6 +267,21 @@ class CrashPointTest(ExecTest):
                 self.assertEqual((end["status"], end["signal"]), ("exited", "SIGTERM"))
                 self.assertEqual(self.output(exec_id), b"out\n")
                 self.nothing_left()
+
+    def test_removing_output(self):
+        """The rows are gone; the next start removes what they left."""
+        for point in REMOVING:
+            with self.subTest(point):
+                def act():
+                    self.sh("echo out")
+                    self.release(self.held)
+                    company = self.daemon.sql("SELECT id FROM companies")[0]["id"]
+                    self.ok("DELETE", f"/api/companies/{company}")
+                    wait_until(lambda: not self.daemon.running(), "the daemon died")
+                self.crash(point, act)
+                self.assertEqual(self.daemon.sql("SELECT id FROM executions"), [])
+                wait_until(lambda: not list((self.daemon.data / "output").iterdir()), "the output is removed")
+                wait_until(lambda: not self.daemon.sql("SELECT * FROM outputs_to_remove"), "and no intent is left")
 
     def test_burying_a_box_that_was_killed(self):
         for point in POINTS[8:]:

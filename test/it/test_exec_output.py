@@ -1,7 +1,9 @@
 """Limits of what commands print: of one command and of all commands of a place, in every kind of place, and what
-happens at them. How the box holds to them is in test_box.py."""
+happens at them. How the box holds to them is in test_box.py. And what is printed goes with the command's record."""
 
+import shutil
 import signal
+import uuid
 
 import boxproto
 from berthtest import ident, wait_until
@@ -159,6 +161,64 @@ class SandboxOutputTest(Limited, SandboxTest):
         found = self.ok("GET", f"/api/companies/{ident(self.acme)}/environments/capabilities")
         schema = found["sandboxProviders"]["berth"]["configSchema"]["properties"]
         self.assertEqual(schema["outputFull"]["enum"], ["wait", "drop"])
+
+
+class GoneOutputTest(ExecTest):
+    """Output directories of executions whose row is gone."""
+
+    def outputs(self):
+        return sorted(p.name for p in (self.daemon.data / "output").iterdir())
+
+    def leaks(self):
+        return self.ok("GET", "/api/leaks")
+
+    def delete_everything(self):
+        """The rows go with their company."""
+        company = self.daemon.sql("SELECT id FROM companies")[0]["id"]
+        self.release(self.held)
+        self.ok("DELETE", f"/api/companies/{company}")
+        self.assertEqual(self.daemon.sql("SELECT id FROM executions"), [])
+
+    def test_it_goes_with_its_row(self):
+        for _ in range(3):
+            self.sh("echo out")
+        self.assertEqual(len(self.outputs()), 3)
+        self.delete_everything()
+        wait_until(lambda: not self.outputs(), "the directories are removed")
+        wait_until(lambda: not self.daemon.sql("SELECT * FROM outputs_to_remove"), "nothing is left to remove")
+
+    def test_more_than_one_pass_takes(self):
+        """A company may leave more than a hundred."""
+        for _ in range(120):
+            self.sh("true")
+        self.delete_everything()
+        wait_until(lambda: not self.outputs(), "the directories are removed")
+
+    def test_removing_it_fails(self):
+        exec_id = self.sh("echo out")["execId"]
+        deep = self.daemon.data / "output" / exec_id / "/".join(["d"] * 200)
+        deep.mkdir(parents=True)  # nothing that we make is so deep
+        self.delete_everything()
+        [due] = wait_until(lambda: self.leaks()["cleanupDue"], "the failure is a leak")
+        self.assertEqual((due["ownerTag"], self.outputs()), (exec_id, [exec_id]))
+        self.assertIn("too deep", due["note"])
+        shutil.rmtree(self.daemon.data / "output" / exec_id / "d")
+        wait_until(lambda: not self.outputs(), "it is tried again")
+        wait_until(lambda: self.leaks()["total"] == 0, "and is no leak any more")
+
+    def test_leaks_show_what_no_row_names(self):
+        name = str(uuid.uuid4())
+        for folder in ("output", "salvage", "snapshots"):
+            with self.subTest(folder):
+                left = self.daemon.data / folder / name
+                left.mkdir()
+                [leak] = self.leaks()["unknown"]
+                self.assertEqual((leak["ownerTag"], leak["description"]), (name, str(left)))
+                status, out, _ = self.cli("leaks")
+                self.assertEqual(status, 1)
+                self.assertIn(str(left), out)
+                left.rmdir()
+                self.assertEqual(self.leaks()["total"], 0)
 
 
 class SandboxDiskTest(SandboxTest):

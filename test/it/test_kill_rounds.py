@@ -3,12 +3,14 @@
 
 import unittest
 
+from berthtest import ROUNDS, SEED
 from crashworld import World
 from killrounds import KillRounds
 
 
 class KillRoundsTest(unittest.TestCase):
     def rounds(self, seed, kills, **env):
+        seed, kills = seed + SEED, kills * ROUNDS
         world = World(binary="normal", env=env)
         self.addCleanup(world.dispose)
         self.assertTrue(world.start())

@@ -3,14 +3,16 @@ daemon and over whatever passes. What waits says so, can be cancelled, and gives
 # threads: jobs of a run that waits beside its cancel
 
 import contextlib
+import os
 import pathlib
+import signal
 import subprocess
 import unittest
 
 from berthtest import SOURCE, wait_until
 from providertest import ProviderTest
 from runtest import RunTest
-from sshtest import Fixture, Line, missing_command
+from sshtest import Fixture, Line, missing_command, processes
 
 
 class WaitCase(RunTest):
@@ -125,6 +127,37 @@ class HostTest(WaitCase):
         self.nothing_held()
 
 
+    def killed_while_it_logs_in(self, kill):
+        """Somebody, or the kernel for want of memory, ends one side of the login: that passes."""
+        if missing_command():
+            raise unittest.SkipTest(missing_command())
+        shell = self.temp_dir() / "shell"
+        held = self.temp_dir() / "go"
+        shell.write_text(f"#!/bin/sh\nwhile [ ! -e {held} ]; do sleep 0.01; done\nexec /bin/sh -c \"$SSH_ORIGINAL_COMMAND\"\n")
+        shell.chmod(0o755)
+        fixture = Fixture(self.temp_dir() / "lab", shell)
+        self.addCleanup(fixture.stop)
+        fixture.start()
+        env = self.environment(self.acme, name="host", driver="ssh", config=fixture.config())
+        run = self.wake(self.runner("echo hello", environment=env))
+        for pid in wait_until(lambda: kill(fixture), "somebody is there"):
+            os.kill(pid, signal.SIGKILL)
+        self.waiting(run, "without a word")
+        held.touch()
+        self.ran_once(self.finished(run, 60))
+
+    def test_an_ssh_that_is_killed(self):
+        self.killed_while_it_logs_in(lambda fixture: self.logged_in(fixture) and [
+            pid for pid, words in processes(self.daemon.process.pid) if words.startswith(b"ssh\0")])
+
+    def test_a_shell_that_is_killed(self):
+        self.killed_while_it_logs_in(self.logged_in)
+
+    def logged_in(self, fixture):
+        """The shell there."""
+        return [pid for pid, words in processes(fixture.process.pid) if str(fixture.shell).encode() in words]
+
+
 class SlowPlaceTest(ProviderTest):
     """The daemon ends while the provider makes the place."""
     worker = SOURCE / "test" / "workers" / "runner.py"
@@ -176,15 +209,16 @@ class SlowPlaceTest(ProviderTest):
         self.ran_once(self.finished(run, 60))
 
 
-class NoInodesTest(WaitCase):
-    """The file system of the output has no inodes left: accepted wake-ups wait, and then all of them run."""
+class SmallDirectory(WaitCase):
+    """One directory of the data directory is a file system of few inodes."""
     daemon_autostart = False
+    directory = None
 
     def setUp(self):
         super().setUp()
         if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
             self.skipTest("needs root, to mount a small file system of its own")
-        output = self.daemon.data / "output"
+        output = self.daemon.data / self.directory
         output.mkdir()
         wrapper = self.temp_dir() / "wrapper"
         wrapper.write_text("#!/bin/sh\nset -e\n"
@@ -206,6 +240,11 @@ class NoInodesTest(WaitCase):
                 filler.append(self.output / f"filler-{len(filler)}")
                 filler[-1].touch()
         return filler[:-1]
+
+
+class NoInodesTest(SmallDirectory):
+    """The file system of the output has no inodes left: accepted wake-ups wait, and then all of them run."""
+    directory = "output"
 
     def test_a_supervisor_without_room(self):
         """The directory fits, what the supervisor puts into it does not: the command was to be, and never began."""
@@ -237,6 +276,25 @@ class NoInodesTest(WaitCase):
         self.assertEqual(self.began(), {run: 1 for run in [first, *(r["id"] for r in runs)]})
         self.assertEqual(len(self.runs()), 4)
         self.nothing_held()
+
+
+class NoInodesForSandboxesTest(SmallDirectory):
+    directory = "sandboxes"
+
+    def test_sandboxes_without_room(self):
+        """However far a sandbox comes, by what is left: the directory, what the daemon puts into it, what its supervisor
+        does."""
+        agent = self.runner("echo hello", environment=self.sandbox())
+        filler = self.fill()
+        runs = []
+        for _ in range(12):
+            runs.append(self.wake(agent))
+            wait_until(lambda r=runs[-1]: self.run_row(r)["waiting"] or self.run_row(r)["step"] == "done", "it waits or ends", 30)
+            filler.pop().unlink()
+        for path in filler:
+            path.unlink()
+        for run in runs:
+            self.assertEqual(self.finished(run, 60)["status"], "succeeded")
 
 
 class PlaceDiesTest(WaitCase):

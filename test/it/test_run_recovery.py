@@ -179,6 +179,18 @@ class CrashTest(RunTest):
         self.assertEqual(len(self.runs()), 1)
         self.nothing_held()
 
+    def test_a_command_whose_start_could_not_be_recorded(self):
+        """It was started, and the disk failed when its run was to say so: it goes on, and is not started again."""
+        agent = self.runner("echo hello")
+        self.daemon.stop()
+        self.daemon.env["BERTH_FAIL_AT"] = "run.start.after"
+        self.daemon.start()
+        run = self.wake(agent)
+        self.assertEqual(self.finished(run, 30)["status"], "succeeded")
+        self.assertEqual((self.log_text(run), self.began()), ("hello\n", {run["id"]: 1}))
+        self.assertEqual(len(self.daemon.sql("SELECT id FROM executions")), 1)
+        self.nothing_held()
+
     def test_a_command_that_never_began_is_begun(self):
         """It was to be, and no box ever heard of it: the same run is prepared again (docs/decisions/0006)."""
         agent = self.runner("echo hello")

@@ -7,7 +7,7 @@ import os
 import signal
 import unittest
 
-from berthtest import SOURCE
+from berthtest import ROUNDS, SEED, SOURCE
 from providertest import ProviderTest
 from runrounds import WORK, RunRounds
 from sandboxtest import BERTH
@@ -60,8 +60,7 @@ class RunRoundsTest(ProviderTest):
         rounds.nothing_left()
 
     def test_rounds(self):
-        """BERTH_RUN_SEED and BERTH_RUN_ROUNDS are for `make soak`, and for repeating what it found."""
-        self.rounds(int(os.environ.get("BERTH_RUN_SEED", 1)), int(os.environ.get("BERTH_RUN_ROUNDS", 6)))
+        self.rounds(1 + SEED, 6 * ROUNDS)
 
 
 if __name__ == "__main__":

@@ -276,6 +276,17 @@ class PoolTest(PoolBase):
         self.ok("PATCH", f"/api/environments/{ident(self.env)}", {"status": "archived"})
         self.stock_is(0)
 
+    def test_deleting_the_environment_ends_the_pool(self):
+        """The pool makes new ones while the deletion gives up the others: leases that take from it make sure of that."""
+        for n in range(5):
+            env = self.sandbox_environment(name=f"pool {n}", poolSize=3)
+            where = f"environment_id = '{ident(env)}' AND state = 'ready'"
+            wait_until(lambda w=where: len(self.places(w)) == 3, "three in advance")
+            for _ in range(2):
+                self.acquire(env)
+            self.ok("DELETE", f"/api/environments/{ident(env)}?closeLeases=true")
+            self.assertEqual(self.places(f"environment_id = '{ident(env)}' AND state <> 'gone'"), [])
+
 
 class SmallPoolTest(PoolBase):
     """The daemon's own bound."""

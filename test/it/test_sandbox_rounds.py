@@ -4,12 +4,14 @@
 
 import unittest
 
+from berthtest import ROUNDS, SEED
 from sandboxrounds import SandboxRounds
 from escapetest import HostileTest
 
 
 class SandboxRoundsTest(HostileTest):
     def rounds(self, seed, kills, pool=0):
+        seed, kills = seed + SEED, kills * ROUNDS
         environments = [self.sandbox("once")["id"], self.sandbox("again", reuseLease=True)["id"]]
         with SandboxRounds(self.daemon, environments, seed, pool=pool) as rounds:
             for _ in range(kills):

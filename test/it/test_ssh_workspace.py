@@ -1,13 +1,16 @@
 """Workspaces on an ssh host, by the file worker of the box there."""
 
 import concurrent.futures
+import contextlib
+import http.client
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import unittest
 
-from berthtest import ident
+from berthtest import ident, wait_until
 from sshtest import SshTest
 
 RUN = "7b2f7d1e-53c9-4f7a-9d6e-0a3f6a1c8d11"
@@ -48,6 +51,28 @@ class WorkspaceCase(SshTest):
     def restore_together(self, leases):
         with concurrent.futures.ThreadPoolExecutor(len(leases)) as pool:
             return list(pool.map(lambda lease: self.post("restore", lease), leases))
+
+
+class CrashTest(WorkspaceCase):
+    daemon_binary = "faults"
+
+    def test_a_tree_that_was_removed_is_not_missed(self):
+        """Nothing was changed in it, and the daemon dies when it was removed there: the next one goes on to the end."""
+        cwd = self.leased()
+        (self.dir / "README").write_text("hello\n")
+        self.post("stage", localPath=str(self.dir))
+        self.daemon.stop()
+        self.daemon.env["BERTH_CRASH_AT"] = "workspace.unstage.after"
+        self.daemon.start()
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            self.req("POST", f"/api/environment-leases/{self.held}/release", {})
+        self.assertEqual(self.daemon.wait(), -signal.SIGKILL)
+        self.assertFalse(pathlib.Path(f"{cwd}/.paperclip-runtime/runs/{RUN}").exists())
+        del self.daemon.env["BERTH_CRASH_AT"]
+        self.daemon.start()
+        wait_until(lambda: not self.daemon.sql("SELECT id FROM places WHERE state <> 'gone'"), "the place is closed")
+        [ended] = self.daemon.sql("SELECT state, note FROM workspaces")
+        self.assertEqual((ended["state"], ended["note"]), ("ended", None))
 
 
 class SshWorkspaceTest(WorkspaceCase):

@@ -8,7 +8,7 @@ import os
 import subprocess
 import unittest
 
-from berthtest import ident, wait_until
+from berthtest import ROUNDS, SEED, ident, wait_until
 from crashtest import Died, PointWalk
 from crashtest import Operation as AnyOperation
 from sandboxtest import BERTH, RUN_A
@@ -173,19 +173,19 @@ class RoundsTest(WorkspaceTest):
     daemon_env = {"BERTH_SWEEP_INTERVAL_MS": "30"}
 
     def test_random_kills(self):
-        for seed in (1, 2):
+        for seed in (1 + SEED, 2 + SEED):
             with self.subTest(seed=seed):
                 rounds = WorkspaceRounds(self.daemon, ident(self.acme), ident(self.env), self.temp_dir(), seed)
-                rounds.run(6)
+                rounds.run(6 * ROUNDS)
                 print(f"seed {seed}: {rounds.summary()}")
 
     def test_random_kills_while_it_is_fetched(self):
         """A copy on this machine comes home by the file worker of a box: fetched first, then merged."""
         local = next(e for e in self.ok("GET", f"/api/companies/{ident(self.acme)}/environments")
                      if e["driver"] == "local")
-        rounds = WorkspaceRounds(self.daemon, ident(self.acme), ident(local), self.temp_dir(), 3, ("copy",))
-        rounds.run(6)
-        print(f"seed 3: {rounds.summary()}")
+        rounds = WorkspaceRounds(self.daemon, ident(self.acme), ident(local), self.temp_dir(), 3 + SEED, ("copy",))
+        rounds.run(6 * ROUNDS)
+        print(f"seed {3 + SEED}: {rounds.summary()}")
 
 
 if __name__ == "__main__":

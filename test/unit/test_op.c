@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -178,6 +179,25 @@ static void test_cancel_from_another_thread_ends_a_wait(void **state)
         }
 }
 
+/* Only the code reaches whoever waits for the work of another thread: it says that this passes. */
+static void test_no_descriptor_for_a_cancel(void **state)
+{
+        struct rlimit before, none;
+        struct op_cancel cancel;
+        struct err err = { 0 };
+        int r;
+
+        (void)state;
+        assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+        none = (struct rlimit){ 0, before.rlim_max };
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+        r = op_cancel_init(&cancel, &err);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+        assert_true(r < 0);
+        assert_true(err_info(r)->is_transient);
+        err_done(&err);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -188,6 +208,7 @@ int main(void)
                 cmocka_unit_test(test_wait_sees_a_ready_descriptor),
                 cmocka_unit_test(test_wait_ends_with_limit_and_deadline),
                 cmocka_unit_test(test_cancel_from_another_thread_ends_a_wait),
+                cmocka_unit_test(test_no_descriptor_for_a_cancel),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 """A sandbox provider that writes down what it is asked and can be told to misbehave, without any SDK.
 
-In its working directory: `calls` has every request, one JSON document a line; `world/` has a file for every
-sandbox, named by its id; `behave` is a JSON object {method: {...}} that is read anew with every request:
+In its working directory: `calls` has every request, one JSON document a line, unless there is a file `quiet`;
+`world/` has a file for every sandbox, named by its id; `behave` is a JSON object {method: {...}} that is read anew with every request:
 
     error      answer with this error
     exit       end with this status instead of doing anything; "die": do it and end before the answer
+    delay      wait for so many seconds first
     hold       do it, then wait for this file before answering
     result     answer with this; "more": members to add to the usual answer
     output     [[stream, chunk], ...] to send as execute.log first
@@ -38,6 +39,8 @@ def read(name, otherwise):
 
 
 def note(request):
+    if os.path.exists("quiet"):
+        return
     with LOCK, open("calls", "a", encoding="utf-8") as file:
         file.write(json.dumps(request) + "\n")
 
@@ -94,6 +97,7 @@ def handle(request):
     note(request)
     if "exit" in told:
         os._exit(told["exit"])
+    time.sleep(told.get("delay", 0))
     if "error" in told:
         send({"id": ident, "error": told["error"]})
         return

@@ -9,7 +9,10 @@
 #include "core/environments/environment.h"
 #include "core/leases/lease.h"
 #include "core/leases/place.h"
+#include "core/sandboxes/stock.h"
 #include "core/ssh/ssh_hosts.h"
+
+#define PLACE_POLL_MS 20
 
 struct deletion {
         struct op *op;
@@ -106,6 +109,16 @@ static int remove_row(struct db *db, void *arg, struct err *err)
         return r;
 }
 
+static int delete_row(struct deletion *d, struct err *err)
+{
+        int r;
+
+        FAULT("environment.delete.before");
+        r = store_write(d->op, d->rt->store, remove_row, d, err);
+        FAULT("environment.delete.after");
+        return r;
+}
+
 /* Giving up what lives */
 
 struct living {
@@ -116,6 +129,7 @@ struct living {
         size_t n_leases;
         struct place *places;
         size_t n_places;
+        bool is_moving; /* somebody of this process works on a place: it will be another's soon */
 };
 
 static int collect_lease(void *ctx, const struct lease *lease)
@@ -131,8 +145,13 @@ static int collect_place(void *ctx, const struct place *place)
 {
         struct living *l = ctx;
 
-        if (!streq(place->state, PLACE_READY))
+        if (!streq(place->state, PLACE_READY)) {
+                bool is_stuck = streq(place->state, PLACE_UNCERTAIN) ||
+                                (streq(place->state, PLACE_CLOSING) && place->attempts > 0);
+
+                l->is_moving = l->is_moving || (!is_stuck && place_is_ours(l->rt, place));
                 return 0;
+        }
         l->places = xrealloc(l->places, (l->n_places + 1) * sizeof(*l->places));
         l->places[l->n_places++] = *place;
         return 0;
@@ -146,13 +165,15 @@ static int collect_leases(struct db *db, void *arg, struct err *err)
                                             err);
 }
 
-/* Idle places of the environment go from ready to closing in one transaction. */
+/* Idle places of the environment go from ready to closing in one transaction. Places that a lease
+ * or the pool is just opening, and those that the sweeper is just closing, are left to them. */
 static int retire_places(struct db *db, void *arg, struct err *err)
 {
         struct living *l = arg;
         int r;
 
         l->n_places = 0;
+        l->is_moving = false;
         r = places_of_environment(db, l->environment_id, l->op->arena, collect_place, l, err);
         for (size_t i = 0; r >= 0 && i < l->n_places; i++) {
                 l->places[i].next_attempt_at = place_closing_until(l->rt);
@@ -161,24 +182,47 @@ static int retire_places(struct db *db, void *arg, struct err *err)
         return r;
 }
 
-static int give_up_everything(struct deletion *d, struct err *err)
+/* One pass: what is leased now is released, what is idle now is closed. */
+static int give_up_what_is_there(struct living *l, struct err *err)
 {
-        struct living l = { .op = d->op, .rt = d->rt, .environment_id = d->id };
-        int r = store_read(d->op, d->rt->store, collect_leases, &l, err);
+        int r;
 
-        for (size_t i = 0; r >= 0 && i < l.n_leases; i++) {
+        l->n_leases = 0;
+        r = store_read(l->op, l->rt->store, collect_leases, l, err);
+        for (size_t i = 0; r >= 0 && i < l->n_leases; i++) {
                 struct lease_record ignored;
 
-                r = lease_release(d->op, d->rt, l.leases[i], LEASE_EXPIRED, &ignored, err);
+                r = lease_release(l->op, l->rt, l->leases[i], LEASE_EXPIRED, &ignored, err);
         }
         FAULT("environment.retire.before");
         if (r >= 0)
-                r = store_write(d->op, d->rt->store, retire_places, &l, err);
+                r = store_write(l->op, l->rt->store, retire_places, l, err);
         FAULT("environment.retire.after");
-        for (size_t i = 0; r >= 0 && i < l.n_places; i++)
-                r = lease_finish_closing(d->op, d->rt, &l.places[i], err);
+        for (size_t i = 0; r >= 0 && i < l->n_places; i++)
+                r = lease_finish_closing(l->op, l->rt, &l->places[i], err);
+        return r;
+}
+
+/* The pool makes no more places meanwhile. A place that is on its way is waited for, until it is
+ * leased or idle and the next pass gives it up. What is still there in the end is for remove_row()
+ * to refuse. */
+static int give_up_and_delete(struct deletion *d, struct err *err)
+{
+        struct living l = { .op = d->op, .rt = d->rt, .environment_id = d->id };
+        int64_t until_ms = clock_mono_ms() + 2 * d->rt->settings.close_timeout_ms;
+        struct stock_hold hold;
+        int r;
+
+        stock_hold(d->rt, &hold, d->id);
+        do
+                r = give_up_what_is_there(&l, err);
+        while (r >= 0 && l.is_moving && clock_mono_ms() < until_ms &&
+               (r = op_wait_fd(d->op, -1, 0, PLACE_POLL_MS, err)) >= 0);
         free(l.leases);
         free(l.places);
+        if (r >= 0)
+                r = delete_row(d, err);
+        stock_unhold(d->rt, &hold);
         return r;
 }
 
@@ -195,13 +239,10 @@ int environment_delete(struct op *op, struct runtime *rt, const char *id, bool c
 
         if (r >= 0 && d.refs.pointing > 0 && !move_to && !is_managed_local(ret))
                 r = env_move_refuse(ret, &d.refs, "deleted", err);
-        if (r >= 0 && close_leases && !is_managed_local(ret))
-                r = give_up_everything(&d, err);
         if (r < 0)
                 return r;
-        FAULT("environment.delete.before");
-        r = store_write(op, rt->store, remove_row, &d, err);
-        FAULT("environment.delete.after");
+        r = close_leases && !is_managed_local(ret) ? give_up_and_delete(&d, err)
+                                                   : delete_row(&d, err);
         if (r < 0)
                 env_secrets_abandon(op, &d.secrets);
         else

@@ -127,7 +127,8 @@ void exec_reach_place(struct runtime *rt, const struct place *place);
 /* Operation: every box that exists here and is no sandbox's, by its place. */
 int exec_list_boxes(struct op *op, struct runtime *rt, driver_found_fn fn, void *ctx,
                     struct err *err);
-/* Operation: forget executions that ended long ago, and their output. */
+/* Operation: forget executions that ended long ago, and remove the output of those that are gone.
+ */
 int exec_prune(struct op *op, struct runtime *rt, struct err *err);
 
 /* Any thread: what the hub knows of an open execution; false when it is not open. */

@@ -1,13 +1,19 @@
 #include "core/leases/leaks.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <unistd.h>
+
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/uuid.h"
 #include "core/access/audit.h"
 #include "core/leases/lease.h"
 #include "core/leases/place.h"
 #include "core/plugins/plugin_place.h"
 #include "core/workspaces/workspace.h"
+#include "store/executions.h"
 
 /* One thing that exists, as a driver listed it. */
 struct found {
@@ -247,6 +253,129 @@ static int check_unknown(struct survey *s, const struct found *thing, struct err
         return r;
 }
 
+/* -- Directories of rows ------------------------------------------------------------------------
+ */
+
+const struct row_files row_files[N_ROW_FILES] = {
+        { ROWS_EXECUTIONS, "output", NULL },
+        { ROWS_SNAPSHOTS, "snapshots", "a snapshot's files are not there" },
+        { ROWS_SALVAGES, "salvage", "saved changes are not there" },
+};
+
+int row_files_list(const struct row_files *files, const char *data_dir, struct arena *arena,
+                   char ***ret, struct err *err)
+{
+        const char *path = arena_printf(arena, "%s/%s", data_dir, files->dir);
+        DIR *dir = opendir(path);
+        struct dirent *entry;
+        char **names = NULL;
+        size_t n = 0, room = 0;
+        int code = errno;
+
+        if (!dir && code != ENOENT)
+                return err_sys(err, ERR_IO, code, "list %s", path);
+        while (dir && (errno = 0, entry = readdir(dir))) {
+                if (!uuid_is_valid(entry->d_name))
+                        continue;
+                names = arena_more(arena, names, n, &room, sizeof(*names));
+                names[n++] = arena_strdup(arena, entry->d_name);
+        }
+        code = dir ? errno : 0;
+        if (dir)
+                closedir(dir);
+        if (code)
+                return err_sys(err, ERR_IO, code, "list %s", path);
+        names = arena_more(arena, names, n, &room, sizeof(*names));
+        names[n] = NULL;
+        *ret = names;
+        return 0;
+}
+
+int row_files_unnamed(struct db *db, const struct row_files *files, const char *data_dir,
+                      char *const *names, struct arena *arena,
+                      void (*fn)(void *ctx, const char *name), void *ctx, struct err *err)
+{
+        for (char *const *name = names; *name; name++) {
+                bool has_row;
+                int r = rows_has(db, files->kind, *name, &has_row, err);
+
+                if (r < 0)
+                        return r;
+                if (!has_row &&
+                    access(arena_printf(arena, "%s/%s/%s", data_dir, files->dir, *name), F_OK) == 0)
+                        fn(ctx, *name);
+        }
+        return 0;
+}
+
+struct files_survey {
+        struct survey *s;
+        const struct row_files *files;
+        char **names;
+};
+
+static void add_unnamed_files(void *ctx, const char *name)
+{
+        struct files_survey *f = ctx;
+        const char *path =
+                arena_printf(f->s->op->arena, "%s/%s/%s", f->s->rt->data_dir, f->files->dir, name);
+
+        json_array_append_new(f->s->unknown,
+                              json_pack("{s:s, s:s, s:s, s:s}", "provider", "files", "ownerTag",
+                                        name, "description", path, "nextStep",
+                                        "no record names this directory; look into it, then remove "
+                                        "it"));
+}
+
+static int read_unnamed_files(struct db *db, void *arg, struct err *err)
+{
+        struct files_survey *f = arg;
+
+        return row_files_unnamed(db, f->files, f->s->rt->data_dir, f->names, f->s->op->arena,
+                                 add_unnamed_files, f, err);
+}
+
+static int add_failed_removal(void *ctx, const struct output_to_remove *row)
+{
+        struct survey *s = ctx;
+
+        if (row->attempts > 0)
+                json_array_append_new(
+                        s->due,
+                        json_pack("{s:s, s:s, s:s, s:I, s:o, s:s}", "provider", "files", "ownerTag",
+                                  row->execution_id, "description",
+                                  "output of a command that is no longer recorded", "attempts",
+                                  (json_int_t)row->attempts, "note", json_string_or_null(row->note),
+                                  "nextStep", "it is tried again by itself"));
+        return 0;
+}
+
+static int read_failed_removals(struct db *db, void *arg, struct err *err)
+{
+        struct survey *s = arg;
+
+        return outputs_to_remove(db, INT64_MAX, s->op->arena, add_failed_removal, s, err);
+}
+
+static int survey_files(struct survey *s, struct err *err)
+{
+        int r = store_read(s->op, s->rt->store, read_failed_removals, s, err);
+
+        for (size_t i = 0; r >= 0 && s->rt->data_dir && i < N_ROW_FILES; i++) {
+                struct files_survey f = { s, &row_files[i], NULL };
+
+                if (row_files_list(f.files, s->rt->data_dir, s->op->arena, &f.names, err) >= 0) {
+                        r = store_read(s->op, s->rt->store, read_unnamed_files, &f, err);
+                        continue;
+                }
+                log_warn("a directory of the data directory cannot be listed",
+                         LOG_S("error", err ? err->msg : ""));
+                err_clear(err);
+                json_array_append_new(s->not_listable, json_string(f.files->dir));
+        }
+        return r;
+}
+
 static int run_survey(struct survey *s, struct err *err)
 {
         int r = store_read(s->op, s->rt->store, read_places, s, err);
@@ -258,7 +387,7 @@ static int run_survey(struct survey *s, struct err *err)
         for (size_t i = 0; r >= 0 && i < s->world.n; i++)
                 if (!s->world.things[i].named)
                         r = check_unknown(s, &s->world.things[i], err);
-        return r;
+        return r < 0 ? r : survey_files(s, err);
 }
 
 static void write_report(struct buf *b, const struct survey *s)

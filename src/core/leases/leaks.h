@@ -1,4 +1,5 @@
-/* Comparing the record with the world, in both directions.
+/* Comparing the record with the world, in both directions. Directories of rows (output, snapshots,
+ * saved changes) belong to the world.
  *
  *   unknown      exists in the world; no living row names it
  *   missing      a row says that it exists; the world does not have it
@@ -12,9 +13,31 @@
 
 #include "codec/json.h"
 #include "core/runtime.h"
+#include "store/rows_check.h"
 
 /* The document of GET /api/leaks. */
 int leaks_report(struct op *op, struct runtime *rt, struct buf *ret_json, struct err *err);
+
+/* What belongs to rows, as a directory of the data directory that is named by their id. */
+struct row_files {
+        enum rows_kind kind;
+        const char *dir;
+        const char *is_missing; /* a finding; NULL: of no consequence */
+};
+
+#define N_ROW_FILES 3
+extern const struct row_files row_files[N_ROW_FILES];
+
+/* The names in that directory that are ids; ends with NULL. A directory that is not there is empty.
+ */
+int row_files_list(const struct row_files *files, const char *data_dir, struct arena *arena,
+                   char ***ret, struct err *err);
+/* Those of them that no row names. Rows are committed before their directory is made and deleted
+ * before it is removed. So the transaction has to begin after the names were listed, and a
+ * directory that is gone by then is left out. */
+int row_files_unnamed(struct db *db, const struct row_files *files, const char *data_dir,
+                      char *const *names, struct arena *arena,
+                      void (*fn)(void *ctx, const char *name), void *ctx, struct err *err);
 
 /* An operator's decisions on one place: close it now, or write it off. `forget` is for uncertain
  * places and for closing ones that failed; what exists then is the operator's business. A place of

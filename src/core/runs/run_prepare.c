@@ -62,7 +62,8 @@ static int prepare_place(struct run_task *t, struct err *err)
         return r;
 }
 
-static int prepare(struct run_task *t, struct err *err)
+/* *ret_started: the command was handed over, and may run, whatever came afterwards. */
+static int prepare(struct run_task *t, bool *ret_started, struct err *err)
 {
         const char *id;
         int r = still_wanted(t, err);
@@ -96,6 +97,7 @@ static int prepare(struct run_task *t, struct err *err)
         FAULT("run.start.before");
         r = run_start(t, run_key(t, false), &id, err);
         FAULT("run.start.after");
+        *ret_started = r >= 0;
         return r < 0 ? r : note_execution(t, id, err);
 }
 
@@ -113,13 +115,14 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id, str
         struct run_outcome outcome;
         struct run_task t;
         int64_t began_ms = clock_mono_ms();
+        bool started = false;
         int r = run_task_load(op, rt, id, &t, &err);
 
         if (r < 0)
                 return r == ERR_NOT_FOUND ? RUN_NEXT_DONE : RUN_NEXT_AGAIN;
         if (!streq(t.run.step, STEP_PREPARING))
                 return RUN_NEXT_DONE;
-        r = prepare(&t, &err);
+        r = prepare(&t, &started, &err);
         FAULT("run.prepared");
         if (r >= 0 && t.command.is_http)
                 return RUN_NEXT_HTTP;
@@ -133,6 +136,9 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id, str
                 return RUN_NEXT_AGAIN;
         if (is_stopping(&t, r))
                 return RUN_NEXT_DONE;
+        /* Preparing again would start it again. Taking the run up finds it by its key. */
+        if (started && !run_is_terminal(&t.run))
+                return RUN_NEXT_AGAIN;
         if (!run_is_terminal(&t.run) && run_may_pass(&t, r, &err))
                 return run_postpone(&t, STEP_PREPARING, clock_mono_ms() - began_ms, &err, ret);
         outcome = run_failure(&t, &err);

@@ -40,6 +40,7 @@ int sandbox_host_new(const struct runtime *rt, const char *data_dir, const char 
         struct sandbox_host *host = xcalloc(1, sizeof(*host));
         int r;
 
+        pthread_mutex_init(&host->holds_lock, NULL);
         host->dir = xasprintf("%s/sandboxes", data_dir);
         host->snapshots_dir = xasprintf("%s/snapshots", data_dir);
         host->output_dir = xasprintf("%s/output", data_dir);
@@ -67,6 +68,7 @@ void sandbox_host_free(struct sandbox_host *host)
         free(host->snapshots_dir);
         free(host->output_dir);
         free(host->box_program);
+        pthread_mutex_destroy(&host->holds_lock);
         free(host);
 }
 

@@ -1,10 +1,11 @@
 /* What this machine has for the built-in sandbox: directories, the range of host ids, and the wish
  * for more sandboxes in advance. One per runtime, made at start.
  *
- * Immutable but for the cursor and the wish; any thread. */
+ * Immutable but for the cursor, the wish and the holds; any thread. */
 #ifndef BERTH_CORE_SANDBOX_HOST_H
 #define BERTH_CORE_SANDBOX_HOST_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "core/runtime.h"
@@ -24,6 +25,8 @@ struct sandbox_host {
         void (*want_stock)(void *arg); /* somebody took one: any thread; NULL: nobody listens */
         void *want_arg;
         _Atomic bool is_usable; /* sandbox_host_check() said so once */
+        pthread_mutex_t holds_lock;
+        struct stock_hold *holds; /* stock.h */
 };
 
 int sandbox_host_new(const struct runtime *rt, const char *data_dir, const char *box_program,

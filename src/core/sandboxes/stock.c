@@ -108,6 +108,46 @@ void stock_want(struct runtime *rt)
                 rt->sandbox->want_stock(rt->sandbox->want_arg);
 }
 
+/* Holding */
+
+void stock_hold(struct runtime *rt, struct stock_hold *hold, const char *environment_id)
+{
+        *hold = (struct stock_hold){ .environment_id = environment_id };
+        if (!rt->sandbox)
+                return;
+        pthread_mutex_lock(&rt->sandbox->holds_lock);
+        hold->next = rt->sandbox->holds;
+        rt->sandbox->holds = hold;
+        pthread_mutex_unlock(&rt->sandbox->holds_lock);
+}
+
+void stock_unhold(struct runtime *rt, struct stock_hold *hold)
+{
+        struct stock_hold **at;
+
+        if (!rt->sandbox)
+                return;
+        pthread_mutex_lock(&rt->sandbox->holds_lock);
+        for (at = &rt->sandbox->holds; *at != hold; at = &(*at)->next)
+                ;
+        *at = hold->next;
+        pthread_mutex_unlock(&rt->sandbox->holds_lock);
+}
+
+static bool is_held(struct runtime *rt, const char *environment_id)
+{
+        const struct stock_hold *hold = NULL;
+
+        if (!rt->sandbox)
+                return false;
+        pthread_mutex_lock(&rt->sandbox->holds_lock);
+        for (hold = rt->sandbox->holds; hold && !streq(hold->environment_id, environment_id);
+             hold = hold->next)
+                ;
+        pthread_mutex_unlock(&rt->sandbox->holds_lock);
+        return hold != NULL;
+}
+
 /* Counting */
 
 struct count {
@@ -160,7 +200,8 @@ static int intend(struct db *db, void *arg, struct err *err)
 
         if (r < 0)
                 return r == ERR_NOT_FOUND ? 1 : r;
-        if (!streq(now.status, "active") || !streq(now.config, m->env->config))
+        if (!streq(now.status, "active") || !streq(now.config, m->env->config) ||
+            is_held(m->rt, now.id))
                 return 1;
         r = places_of_environment(db, now.id, m->op->arena, count_one, &c, err);
         if (r >= 0)

@@ -21,6 +21,16 @@ void stock_discard(struct op *op, struct runtime *rt, struct place *place);
 /* Somebody took one: make another soon. */
 void stock_want(struct runtime *rt);
 
+/* While an environment is held, no place is made in advance for it: it is about to be deleted, and
+ * its places are being given up. The caller owns *hold; one that was intended before is finished.
+ */
+struct stock_hold {
+        struct stock_hold *next;
+        const char *environment_id;
+};
+void stock_hold(struct runtime *rt, struct stock_hold *hold, const char *environment_id);
+void stock_unhold(struct runtime *rt, struct stock_hold *hold);
+
 /* Make what is missing in all environments. Goes on past single failures. *ret_made is how many. */
 int stock_fill(struct op *op, struct runtime *rt, unsigned *ret_made, struct err *err);
 

@@ -17,12 +17,15 @@ static bool same(const struct stat *a, const struct stat *b)
         return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
+/* For want of descriptors, most likely: that passes. */
 static int cannot_tell(const char *path, struct err *err)
 {
-        return err_set(err, ERR_UNPROCESSABLE,
-                       "Whether '%s' belongs to the daemon itself cannot be told, so it is not "
-                       "used.",
-                       path);
+        (void)err_set(err, ERR_UNPROCESSABLE,
+                      "Whether '%s' belongs to the daemon itself cannot be told, so it is not "
+                      "used.",
+                      path);
+        err_mark_transient(err);
+        return ERR_UNPROCESSABLE;
 }
 
 static bool path_of(int fd, char *ret, size_t size)
@@ -172,14 +175,23 @@ static int open_parent_of(const char *path)
         return open(*parent ? parent : "/", FIND_DIR);
 }
 
-/* As it is written, or, of a file, where its links lead to. */
-static void own_open(const char *path, bool resolved, struct own *ret)
+static bool is_not_there(int errno_value)
+{
+        return errno_value == ENOENT || errno_value == ENOTDIR || errno_value == ELOOP;
+}
+
+/* As it is written, or, of a file, where its links lead to. -1: nobody can tell. */
+static int own_open(const char *path, bool resolved, struct own *ret)
 {
         CLEAN(cleanup_fd) int fd = open(path, O_PATH | O_CLOEXEC);
         char real[4096];
 
         *ret = (struct own){ .dir = -1 };
-        if (fd >= 0 && fstat(fd, &ret->st) == 0)
+        if (fd < 0 && !is_not_there(errno))
+                return -1;
+        if (fd >= 0 && fstat(fd, &ret->st) < 0)
+                return -1;
+        if (fd >= 0)
                 ret->kind = S_ISDIR(ret->st.st_mode) ? OWN_DIR : OWN_FILE;
         if (ret->kind == OWN_DIR)
                 ret->dir = take_fd(&fd);
@@ -187,6 +199,9 @@ static void own_open(const char *path, bool resolved, struct own *ret)
                 ret->dir = open_parent_of(path);
         else if (fd >= 0 && path_of(fd, real, sizeof(real)))
                 ret->dir = open_parent_of(real);
+        else
+                return fd < 0 ? 0 : -1;
+        return ret->dir >= 0 || is_not_there(errno) ? 0 : -1;
 }
 
 /* The directory that somebody named. */
@@ -219,12 +234,11 @@ static bool overlap_in_fs(const struct own *o, const struct named *theirs)
 static int check_one(const char *own_path, bool resolved, const struct named *n, bool *ret)
 {
         CLEAN(own_done) struct own o;
-        int r = 0;
+        int r = own_open(own_path, resolved, &o);
 
-        own_open(own_path, resolved, &o);
         *ret = false;
-        if (o.dir < 0)
-                return 0; /* not there, and nothing of it */
+        if (r < 0 || o.dir < 0) /* no directory: not there, and nothing of it */
+                return r;
         r = is_at_or_above(o.dir, &n->st, ret);
         if (r >= 0 && !*ret && o.kind == OWN_DIR)
                 r = is_at_or_above(n->fd, &o.st, ret);
@@ -246,15 +260,18 @@ int own_files_check_but(const struct runtime *rt, int fd, const char *path, cons
                         struct err *err)
 {
         CLEAN(named_done) struct named n = { .fd = fd };
+        CLEAN(err_done) struct err unread = { 0 };
+        int r;
 
         if (fstat(fd, &n.st) < 0)
                 return cannot_tell(path, err);
         if (lies_in(fd, allowed))
                 return 0;
         /* Where the kernel does not tell the way up is all there is. */
-        n.has_place = file_read_at(AT_FDCWD, "/proc/self/mountinfo", MOUNTINFO_MAX, &n.mountinfo,
-                                   NULL) >= 0 &&
-                      find_in_fs(fd, &n.mountinfo, &n.place);
+        r = file_read_at(AT_FDCWD, "/proc/self/mountinfo", MOUNTINFO_MAX, &n.mountinfo, &unread);
+        if (r < 0 && unread.is_transient)
+                return cannot_tell(path, err);
+        n.has_place = r >= 0 && find_in_fs(fd, &n.mountinfo, &n.place);
         for (const char *const *p = rt->settings.own_paths; p && *p; p++) {
                 bool as_written, as_led;
 
@@ -290,7 +307,8 @@ int own_files_check_file(const struct runtime *rt, int fd, const char *path, str
                 CLEAN(own_done) struct own o;
                 bool found = false;
 
-                own_open(*p, false, &o);
+                if (own_open(*p, false, &o) < 0)
+                        return cannot_tell(path, err);
                 if (o.kind == OWN_DIR && is_at_or_above(dir, &o.st, &found) < 0)
                         return cannot_tell(path, err);
                 if (found || (o.kind == OWN_FILE && same(&o.st, &st)))

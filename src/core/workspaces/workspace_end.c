@@ -20,11 +20,17 @@ static bool goes_with_place(const struct workspace_job *j)
                !streq(j->place.state, PLACE_READY);
 }
 
+static bool is_removed_there(const struct workspace_job *j)
+{
+        return j->way && j->way->unstage && !goes_with_place(j) &&
+               !streq(j->place.state, PLACE_GONE);
+}
+
 static int remove_there(struct workspace_job *j, struct err *err)
 {
-        int r = 0;
+        int r;
 
-        if (!j->way || !j->way->unstage || goes_with_place(j) || streq(j->place.state, PLACE_GONE))
+        if (!is_removed_there(j))
                 return 0;
         FAULT("workspace.unstage.before");
         r = j->way->unstage(j->op, j->rt, &j->place, &j->view, err);
@@ -105,14 +111,17 @@ static int record_attempt(struct workspace_job *j, const struct err *cause)
         return workspace_move(&shield, &m, NULL);
 }
 
+/* Nothing is left to be saved there. Said before the tree is removed: after a crash in between, a
+ * tree that is not there would be taken for one that cannot be read. */
 static int record_saved(struct workspace_job *j, const struct salvage *saved, struct err *err)
 {
         struct workspace_move m = workspace_move_to(j, WORKSPACE_STAGED, STEP_SAVED);
 
-        m.to.note = arena_printf(j->op->arena,
-                                 "Changes that had not been brought home are kept as "
-                                 "salvage %s.",
-                                 saved->id);
+        if (saved->id)
+                m.to.note = arena_printf(j->op->arena,
+                                         "Changes that had not been brought home are kept as "
+                                         "salvage %s.",
+                                         saved->id);
         return workspace_move(j->op, &m, err);
 }
 
@@ -155,7 +164,7 @@ static int save(struct workspace_job *j, const char *reason, bool whole_place, s
                 r = finish_restore(j, err);
         if (r >= 0)
                 r = workspace_save(j, reason, &saved, err);
-        if (r >= 0 && saved.id)
+        if (r >= 0 && (saved.id || is_removed_there(j)))
                 r = record_saved(j, &saved, err);
         if (r >= 0)
                 j->has_changes = false;

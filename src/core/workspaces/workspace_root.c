@@ -11,32 +11,48 @@
 
 #define COMPANY "{company}"
 
-/* Open `path`, a directory, if it lies beneath the root: asked of the kernel. */
-static bool open_beneath(const char *root, size_t root_len, const char *path, int flags, int *ret)
+/* A path that is to be opened beneath one of the roots. */
+struct opening {
+        const char *path;
+        int flags;
+        int *ret;
+        struct err *err; /* why it cannot be told whether it lies there; code 0: it can */
+};
+
+/* Open the path, a directory, if it lies beneath the root: asked of the kernel. */
+static bool open_beneath(struct opening *o, const char *root, size_t root_len)
 {
         CLEAN(cleanup_free) char *name = xstrndup(root, root_len);
+        CLEAN(err_done) struct err err = { 0 };
         CLEAN(cleanup_fd) int dir = -1;
-        const char *rest = path + root_len;
+        const char *rest = o->path + root_len;
+        int r;
 
-        if (strncmp(path, root, root_len) != 0 || (*rest != '/' && *rest != '\0'))
+        if (strncmp(o->path, root, root_len) != 0 || (*rest != '/' && *rest != '\0'))
                 return false;
         while (*rest == '/')
                 rest++;
         dir = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        return dir >= 0 &&
-               path_open_beneath(dir, *rest ? rest : ".", flags | O_DIRECTORY, 0, ret, NULL) >= 0;
+        if (dir < 0)
+                r = err_sys(&err, ERR_IO, errno, "open %s", name);
+        else
+                r = path_open_beneath(dir, *rest ? rest : ".", o->flags | O_DIRECTORY, 0, o->ret,
+                                      &err);
+        if (r < 0 && err.is_transient)
+                err_move(o->err, &err);
+        return r >= 0;
 }
 
 /* A path that was made canonical need not begin as the root was written. */
-static bool open_beneath_root(const char *root, size_t len, const char *path, int flags, int *ret)
+static bool open_beneath_root(struct opening *o, const char *root, size_t len)
 {
         CLEAN(cleanup_free) char *name = xstrndup(root, len);
         CLEAN(cleanup_free) char *real = NULL;
 
-        if (open_beneath(root, len, path, flags, ret))
+        if (open_beneath(o, root, len))
                 return true;
         real = realpath(name, NULL);
-        return real && !streq(real, name) && open_beneath(real, strlen(real), path, flags, ret);
+        return real && !streq(real, name) && open_beneath(o, real, strlen(real));
 }
 
 /* The root that an entry of the list stands for, for this company; NULL: it is not for it. */
@@ -95,25 +111,24 @@ static bool each_root(const char *roots, const char *company_id,
         return false;
 }
 
-struct opening {
-        const char *path;
-        int flags;
-        int *ret;
-};
-
 static bool try_root(void *ctx, const char *root)
 {
-        struct opening *o = ctx;
-
-        return open_beneath_root(root, strlen(root), o->path, o->flags, o->ret);
+        return open_beneath_root(ctx, root, strlen(root));
 }
 
-static bool open_beneath_any(const char *roots, const char *company_id, const char *path, int flags,
-                             int *ret)
+/* 1: it is open; 0: it lies beneath none of them; else why nobody can tell. */
+static int open_beneath_any(const char *roots, const char *company_id, const char *path, int flags,
+                            int *ret, struct err *err)
 {
-        struct opening o = { path, flags, ret };
+        CLEAN(err_done) struct err untold = { 0 };
+        struct opening o = { path, flags, ret, &untold };
+        int r = each_root(roots, company_id, try_root, &o);
 
-        return each_root(roots, company_id, try_root, &o);
+        if (r == 0 && untold.code) {
+                r = untold.code;
+                err_move(err, &untold);
+        }
+        return r;
 }
 
 static bool list_root(void *ctx, const char *root)
@@ -144,8 +159,9 @@ int workspace_root_open(const struct runtime *rt, const char *company_id, const 
         ssize_t n;
         int r;
 
-        if (!open_beneath_any(rt->settings.workspace_roots, company_id, path, O_RDONLY, &fd))
-                return refuse(rt, company_id, path, err);
+        r = open_beneath_any(rt->settings.workspace_roots, company_id, path, O_RDONLY, &fd, err);
+        if (r <= 0)
+                return r < 0 ? r : refuse(rt, company_id, path, err);
         r = own_files_check(rt, fd, path, err);
         if (r < 0)
                 return r;
@@ -162,9 +178,11 @@ int workspace_root_check(const struct runtime *rt, const char *company_id, const
                          struct err *err)
 {
         CLEAN(cleanup_fd) int fd = -1;
+        int r;
 
-        if (!open_beneath_any(rt->settings.workspace_roots, company_id, path, O_PATH, &fd))
-                return refuse(rt, company_id, path, err);
+        r = open_beneath_any(rt->settings.workspace_roots, company_id, path, O_PATH, &fd, err);
+        if (r <= 0)
+                return r < 0 ? r : refuse(rt, company_id, path, err);
         return own_files_check(rt, fd, path, err);
 }
 
@@ -194,9 +212,10 @@ int rootfs_check(const struct runtime *rt, const char *path, struct err *err)
         const char *roots = rt->settings.sandbox_rootfs_dirs;
         CLEAN(cleanup_free) char *ours = rt->data_dir ? xasprintf("%s/rootfs", rt->data_dir) : NULL;
         CLEAN(cleanup_fd) int fd = -1;
+        int r = open_beneath_any(roots, NULL, path, O_PATH, &fd, err);
 
-        if (open_beneath_any(roots, NULL, path, O_PATH, &fd))
-                return own_files_check_but(rt, fd, path, ours, err);
+        if (r != 0)
+                return r < 0 ? r : own_files_check_but(rt, fd, path, ours, err);
         return err_set(
                 err, ERR_UNPROCESSABLE,
                 "rootfs '%s' is not an existing directory beneath the allowed ones (%s). Set "
