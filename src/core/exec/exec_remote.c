@@ -97,33 +97,45 @@ static void grew_on_loop(struct letter *letter)
         free(g);
 }
 
-/* Write what is held. On a full disk it stays there, and is tried again with what comes next, and
- * at the end: a worker's thread waits for nothing. */
-static void write_held(struct exec_remote_run *run, bool is_stderr)
+/* Write as much as there is room for, and answer how much that was. What fails for another reason
+ * than a full disk counts as written, and the run as one with output missing. */
+static size_t write_some(struct exec_remote_run *run, bool is_stderr, const char *data, size_t len)
 {
-        struct buf *held = &run->held[is_stderr];
+        size_t done = 0;
 
-        while (held->len > 0) {
-                ssize_t n = write(run->fds[is_stderr], held->data, held->len);
+        while (done < len) {
+                ssize_t n = write(run->fds[is_stderr], data + done, len - done);
 
                 if (n > 0) {
                         run->written[is_stderr] += (uint64_t)n;
                         run->room_until = 0;
-                        buf_consume(held, (size_t)n);
+                        done += (size_t)n;
                 } else if (n < 0 && (errno == ENOSPC || errno == EDQUOT)) {
                         if (!run->room_until)
                                 run->room_until = clock_mono_ms() + run->output.wait_ms;
-                        return;
+                        break;
                 } else if (n == 0 || errno != EINTR) {
                         run->write_failed = true;
-                        buf_clear(held);
+                        return len;
                 }
         }
+        return done;
+}
+
+/* On a full disk it stays held, and is tried again with what comes next, and at the end: a worker's
+ * thread waits for nothing. */
+static void write_held(struct exec_remote_run *run, bool is_stderr)
+{
+        struct buf *held = &run->held[is_stderr];
+
+        if (held->len > 0)
+                buf_consume(held, write_some(run, is_stderr, held->data, held->len));
 }
 
 static void append(struct exec_remote_run *run, bool is_stderr, const char *data, size_t len)
 {
         const bool drops = run->output.full == BOX_OUTPUT_DROP;
+        struct buf *held = &run->held[is_stderr];
         uint64_t max = exec_output_max(&run->output),
                  have = run->written[0] + run->written[1] + run->held[0].len + run->held[1].len;
 
@@ -134,12 +146,18 @@ static void append(struct exec_remote_run *run, bool is_stderr, const char *data
         }
         if (run->write_failed || run->lacks_room || len == 0)
                 return;
-        if (run->held[is_stderr].len + len > HELD_MAX) { /* the final answer may still have it */
+        write_held(run, is_stderr);
+        if (held->len == 0) {
+                size_t n = write_some(run, is_stderr, data, len);
+
+                data += n;
+                len -= n;
+        }
+        if (held->len + len > HELD_MAX) { /* the final answer may still have it */
                 run->lacks_room = true;
                 return;
         }
-        buf_append(&run->held[is_stderr], data, len);
-        write_held(run, is_stderr);
+        buf_append(held, data, len);
         if (drops && !exec_output_drop(run->fds, run->written, run->dropped, max))
                 run->output.full = BOX_OUTPUT_WAIT;
 }
