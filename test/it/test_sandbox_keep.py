@@ -185,7 +185,7 @@ class SnapshotTest(SandboxTest):
         wait_until(lambda: self.output(run), "it prints")
         lease = f"/api/environment-leases/{ident(self.held)}"
         self.ok("POST", f"{lease}/pause", {})
-        before = self.output(run)
+        before = wait_until(lambda: (text := self.output(run)) == self.output(run) and text, "what was on its way came")
         self.snapshot("paused")
         self.assertEqual(self.output(run), before)
         self.assert_error(self.execute("true"), 409, "The lease is paused; resume it first.")
