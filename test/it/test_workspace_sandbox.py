@@ -373,6 +373,22 @@ class GitTest(WorkspaceTest):
                 self.make_bare_repository()
                 self.assert_bare_repository_is_harmless(self.restore())
 
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to give a directory to somebody else")
+    def test_a_repository_of_somebody_else(self):
+        """A daemon of root's runs git in it as its owner, by way of its own program."""
+        self.make_repository()
+        os.chmod(self.dir.parent, 0o711)
+        subprocess.run(["chown", "-R", "65534:65534", self.dir], check=True)
+        self.stage()
+        done = self.sh("set -e; export HOME=/tmp; git config --global --add safe.directory /workspace; "
+                       "git config --global user.name B; git config --global user.email b@example; "
+                       "echo 2 > a; git commit -qam second; git branch deep/er")
+        self.assertEqual(done["exitCode"], 0, done)
+        report = self.restore()["git"]
+        self.assertIsNone(report["note"], report)
+        self.assertEqual(self.git("-c", "safe.directory=*", "log", "--format=%s", "deep/er"), "second\nfirst")
+        self.assertEqual(subprocess.run(["find", self.dir, "-user", "0"], capture_output=True, check=True).stdout, b"")
+
     def test_a_salvaged_bare_repository_brings_no_configuration_home(self):
         self.put("a", "1\n")
         self.stage()
