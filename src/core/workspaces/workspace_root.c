@@ -11,32 +11,44 @@
 
 #define COMPANY "{company}"
 
-/* Open `path`, a directory, if it lies beneath the root: asked of the kernel. */
-static bool open_beneath(const char *root, size_t root_len, const char *path, int flags, int *ret)
+/* Open `path`, a directory, if it lies beneath the root `dir`, which is called `root`: asked of the
+ * kernel. */
+static bool open_beneath(int dir, const char *root, const char *path, int flags, int *ret)
 {
-        CLEAN(cleanup_free) char *name = xstrndup(root, root_len);
-        CLEAN(cleanup_fd) int dir = -1;
-        const char *rest = path + root_len;
+        const size_t len = strlen(root);
+        const char *rest = path + len;
 
-        if (strncmp(path, root, root_len) != 0 || (*rest != '/' && *rest != '\0'))
+        if (strncmp(path, root, len) != 0 || (*rest != '/' && *rest != '\0'))
                 return false;
         while (*rest == '/')
                 rest++;
-        dir = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        return dir >= 0 &&
-               path_open_beneath(dir, *rest ? rest : ".", flags | O_DIRECTORY, 0, ret, NULL) >= 0;
+        return path_open_beneath(dir, *rest ? rest : ".", flags | O_DIRECTORY, 0, ret, NULL) >= 0;
+}
+
+static bool real_path_of(int fd, char *ret, size_t size)
+{
+        char link[64];
+        ssize_t n;
+
+        (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+        n = readlink(link, ret, size);
+        if (n <= 0 || n == (ssize_t)size || ret[0] != '/')
+                return false;
+        ret[n] = '\0';
+        return true;
 }
 
 /* A path that was made canonical need not begin as the root was written. */
-static bool open_beneath_root(const char *root, size_t len, const char *path, int flags, int *ret)
+static bool open_beneath_root(const char *root, const char *path, int flags, int *ret)
 {
-        CLEAN(cleanup_free) char *name = xstrndup(root, len);
-        CLEAN(cleanup_free) char *real = NULL;
+        CLEAN(cleanup_fd) int dir = -1;
+        char real[4096];
 
-        if (open_beneath(root, len, path, flags, ret))
-                return true;
-        real = realpath(name, NULL);
-        return real && !streq(real, name) && open_beneath(real, strlen(real), path, flags, ret);
+        if (path_open_named(root, &dir, NULL) < 0)
+                return false;
+        return open_beneath(dir, root, path, flags, ret) ||
+               (real_path_of(dir, real, sizeof(real)) && !streq(real, root) &&
+                open_beneath(dir, real, path, flags, ret));
 }
 
 /* The root that an entry of the list stands for, for this company; NULL: it is not for it. */
@@ -105,7 +117,7 @@ static bool try_root(void *ctx, const char *root)
 {
         struct opening *o = ctx;
 
-        return open_beneath_root(root, strlen(root), o->path, o->flags, o->ret);
+        return open_beneath_root(root, o->path, o->flags, o->ret);
 }
 
 static bool open_beneath_any(const char *roots, const char *company_id, const char *path, int flags,
@@ -140,8 +152,7 @@ int workspace_root_open(const struct runtime *rt, const char *company_id, const 
                         struct arena *arena, int *ret_fd, const char **ret_path, struct err *err)
 {
         CLEAN(cleanup_fd) int fd = -1;
-        char link[64], real[4096];
-        ssize_t n;
+        char real[4096];
         int r;
 
         if (!open_beneath_any(rt->settings.workspace_roots, company_id, path, O_RDONLY, &fd))
@@ -149,11 +160,9 @@ int workspace_root_open(const struct runtime *rt, const char *company_id, const 
         r = own_files_check(rt, fd, path, err);
         if (r < 0)
                 return r;
-        (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-        n = readlink(link, real, sizeof(real));
-        if (n <= 0 || n == (ssize_t)sizeof(real) || real[0] != '/')
+        if (!real_path_of(fd, real, sizeof(real)))
                 return refuse(rt, company_id, path, err);
-        *ret_path = arena_strndup(arena, real, (size_t)n);
+        *ret_path = arena_strdup(arena, real);
         *ret_fd = take_fd(&fd);
         return 0;
 }
@@ -171,16 +180,13 @@ int workspace_root_check(const struct runtime *rt, const char *company_id, const
 int workspace_root_reopen(const struct runtime *rt, const char *path, int *ret_fd, struct err *err)
 {
         CLEAN(cleanup_fd) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-        char link[64], real[4096];
-        ssize_t n;
+        char real[4096];
         int r;
 
         if (fd < 0 && errno != ENOTDIR && errno != ELOOP)
                 return err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, errno, "open %s",
                                path);
-        (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-        n = fd < 0 ? -1 : readlink(link, real, sizeof(real));
-        if (n <= 0 || (size_t)n != strlen(path) || memcmp(real, path, (size_t)n) != 0)
+        if (fd < 0 || !real_path_of(fd, real, sizeof(real)) || !streq(real, path))
                 return err_set(err, ERR_CONFLICT,
                                "%s leads elsewhere by now; a part of it was replaced", path);
         r = own_files_check(rt, fd, path, err);
