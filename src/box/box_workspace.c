@@ -75,9 +75,9 @@ static int take_lower(struct showing *w, struct err *err)
 
         w->lower = mount_clone(AT_FDCWD, w->args->lower, false, SAFE);
         if (w->lower < 0 || fstat(w->lower, &st) < 0)
-                return err_sys(err, ERR_PROVIDER, errno, "take %s", w->args->lower);
+                return err_sys(err, ERR_PROVIDER, errno, "take the directory");
         if (!S_ISDIR(st.st_mode))
-                return err_set(err, ERR_PROVIDER, "%s is not a directory", w->args->lower);
+                return err_set(err, ERR_PROVIDER, "the workspace is not a directory");
         if (st.st_uid == agent)
                 return 0;
         struct idmap map = { st.st_uid, st.st_gid, agent, 1 };
@@ -85,9 +85,8 @@ static int take_lower(struct showing *w, struct err *err)
         r = userns_for_idmap(&map, &ns, err);
         if (r >= 0 && mount_idmap(w->lower, ns) < 0)
                 r = err_sys(err, ERR_PROVIDER, errno,
-                            "show the owners of %s inside (its file system must support "
-                            "id-mapped mounts; isolation \"copy\" does without)",
-                            w->args->lower);
+                            "show the owners of the directory inside (its file system must "
+                            "support id-mapped mounts; isolation \"copy\" does without)");
         return r;
 }
 

@@ -39,12 +39,12 @@ int sandbox_launch(struct op *op, const char *program, const char *dir, const ch
 int sandbox_freeze(struct op *op, const char *dir, const char *id, struct err *err);
 int sandbox_thaw(struct op *op, const char *dir, const char *id, struct err *err);
 
-/* Show the host's directory `lower` at `at` in the sandbox that runs in `dir`, in place of what was
- * shown there before; what is written goes to <store>/upper, which has the agent's owner, and
+/* Show the host's directory `lower_fd` at `at` in the sandbox that runs in `dir`, in place of what
+ * was shown there before; what is written goes to <store>/upper, which has the agent's owner, and
  * <store>/work, which has inner root's, both made by the caller. Needs a daemon that is root.
  * ERR_NOT_FOUND when no sandbox runs there. (spec: only ids count.) */
 int sandbox_workspace_show(struct op *op, const char *program, const struct sandbox_spec *spec,
-                           const char *dir, const char *at, const char *lower, const char *store,
+                           const char *dir, const char *at, int lower_fd, const char *store,
                            struct err *err);
 /* Not any more; fine when there is nothing. */
 int sandbox_workspace_hide(struct op *op, const char *program, const struct sandbox_spec *spec,

@@ -85,11 +85,11 @@ int sandbox_launch(struct op *op, const char *program, const char *dir, const ch
 
 /* Workspaces */
 
-static int workspace_work(struct op *op, const char *program, const char *const *argv,
+static int workspace_work(struct op *op, const char *program, const char *const *argv, int fd_in,
                           struct err *err)
 {
         CLEAN(buf_done) struct buf word = { .max = 8192 };
-        int r = launch_spawn(op, program, argv, -1, &word, err);
+        int r = launch_spawn(op, program, argv, fd_in, &word, err);
         const char *text = buf_str(&word);
 
         if (r < 0)
@@ -106,14 +106,15 @@ static int workspace_work(struct op *op, const char *program, const char *const 
 }
 
 int sandbox_workspace_show(struct op *op, const char *program, const struct sandbox_spec *spec,
-                           const char *dir, const char *at, const char *lower, const char *store,
+                           const char *dir, const char *at, int lower_fd, const char *store,
                            struct err *err)
 {
         CLEAN(cleanup_free) char *ids = xasprintf("%u:%u", spec->first_id, spec->n_ids);
-        const char *argv[] = { "berth-box", "--workspace", at,    "--ids",   ids,   "--dir",
-                               dir,         "--lower",     lower, "--store", store, NULL };
+        const char *argv[] = { "berth-box", "--workspace", at,        "--ids",           ids,
+                               "--dir",     dir,           "--lower", "/proc/self/fd/0", "--store",
+                               store,       NULL };
 
-        return workspace_work(op, program, argv, err);
+        return workspace_work(op, program, argv, lower_fd, err);
 }
 
 int sandbox_workspace_hide(struct op *op, const char *program, const struct sandbox_spec *spec,
@@ -122,7 +123,7 @@ int sandbox_workspace_hide(struct op *op, const char *program, const struct sand
         CLEAN(cleanup_free) char *ids = xasprintf("%u:%u", spec->first_id, spec->n_ids);
         const char *argv[] = { "berth-box", "--workspace", at, "--ids", ids, "--dir", dir, NULL };
 
-        return workspace_work(op, program, argv, err);
+        return workspace_work(op, program, argv, -1, err);
 }
 
 /* What the machine has: lines of name, yes/no/weaker, found, fix, separated by tabs. */

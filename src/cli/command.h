@@ -97,7 +97,9 @@ int cli_unknown_command(const struct cli_command *const *table, const char *path
 
 /* Where to connect: --api-url, the environment, the Unix socket of the data directory, the default
  * port, in this order. The strings are the arena's. */
-void cli_endpoint(struct cli *c, struct berth_options *ret);
+int cli_endpoint(struct cli *c, struct berth_options *ret, struct err *err);
+/* ERR_FORBIDDEN when another user than root and this one listens on the port (port_owner.c). */
+int cli_check_port(unsigned port, struct err *err);
 /* The handle, opened by the first call; c owns it. */
 int cli_connect(struct cli *c, struct berth **ret, struct err *err);
 

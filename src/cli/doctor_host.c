@@ -240,11 +240,15 @@ static void add_daemon(struct doctor_report *d, struct berth *api)
 /* A handle of its own, because a diagnosis must not wait as long as a request may. */
 void doctor_daemon(struct doctor_report *d)
 {
+        CLEAN(err_done) struct err err = { 0 };
         struct berth_options options;
         struct berth_error error;
         struct berth *api;
 
-        cli_endpoint(d->cli, &options);
+        if (cli_endpoint(d->cli, &options, &err) < 0) {
+                doctor_add(d, "daemon", DOCTOR_MISSING, err.msg, "name the daemon with --api-url");
+                return;
+        }
         options.connect_timeout_ms = options.timeout_ms = DAEMON_TIMEOUT_MS;
         if (berth_open(&options, &api, &error) < 0) {
                 doctor_add(d, "daemon", DOCTOR_MISSING, error.text, "mend --api-url");

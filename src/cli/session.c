@@ -6,7 +6,8 @@
 
 #include "cli/command.h"
 
-#define DEFAULT_URL "http://127.0.0.1:3100"
+#define DEFAULT_PORT 3100
+#define DEFAULT_URL  "http://127.0.0.1:3100"
 
 const char *cli_env(const char *ours, const char *paperclips)
 {
@@ -101,7 +102,7 @@ int cli_api_error(const struct berth_error *error, struct err *err)
 }
 
 /* The socket is preferred to the port: it can only be this user's daemon, with this data. */
-void cli_endpoint(struct cli *c, struct berth_options *ret)
+int cli_endpoint(struct cli *c, struct berth_options *ret, struct err *err)
 {
         const char *path = cli_printf(c, "%s/berth.sock", c->data);
         struct stat st;
@@ -113,6 +114,7 @@ void cli_endpoint(struct cli *c, struct berth_options *ret)
         };
         if (!c->api_url && stat(path, &st) == 0 && S_ISSOCK(st.st_mode))
                 ret->socket_path = path;
+        return c->api_url || ret->socket_path ? 0 : cli_check_port(DEFAULT_PORT, err);
 }
 
 int cli_connect(struct cli *c, struct berth **ret, struct err *err)
@@ -121,7 +123,10 @@ int cli_connect(struct cli *c, struct berth **ret, struct err *err)
         struct berth_error error;
 
         if (!c->api) {
-                cli_endpoint(c, &options);
+                int r = cli_endpoint(c, &options, err);
+
+                if (r < 0)
+                        return r;
                 if (berth_open(&options, &c->api, &error) < 0)
                         return cli_api_error(&error, err);
         }

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "cli/output.h"
 #include "core/leases/leaks.h"
 #include "daemon/config.h"
 #include "daemon/datadir.h"
@@ -180,9 +181,9 @@ static int run_check(struct work *w, struct err *err)
                 printf("%s\n", text);
                 return n > 0;
         }
-        json_array_foreach(w->findings, i, finding) printf("%s\n", json_string_value(finding));
+        json_array_foreach(w->findings, i, finding) out_line("%s", json_string_value(finding));
         if (n == 0)
-                printf("%s: no findings\n", path);
+                out_line("%s: no findings", path);
         return n > 0;
 }
 
@@ -369,7 +370,7 @@ int database(const struct cli_database_options *options)
         if (r >= 0)
                 r = actions[options->action](&w, &err);
         if (r < 0)
-                fprintf(stderr, "berth: %s\n", err.msg);
+                out_error(err.msg); /* it may hold names from a file that somebody gave us */
         json_decref(w.findings);
         arena_done(&arena);
         return r < 0 ? err_info(r)->exit_status : r;

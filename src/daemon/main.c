@@ -5,6 +5,7 @@
 #include "daemon/database.h"
 #include "daemon/serve.h"
 #include "plugin/confine.h"
+#include "rt/become.h"
 #include "ssh/tied.h"
 
 int main(int argc, char **argv)
@@ -17,5 +18,7 @@ int main(int argc, char **argv)
                 return confine_main(argc, argv);
         if (tied_is_trampoline(argv[0]))
                 return tied_main(argc, argv);
+        if (become_is_trampoline(argv[0]))
+                return become_main(argc, argv);
         return cli_main(argc, argv, &hooks);
 }

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/installed.h"
+#include "cli/output.h"
 #include "core/access/auth.h"
 #include "core/adapters/adapter_descriptor.h"
 #include "core/callbacks/callback.h"
@@ -590,7 +591,7 @@ static void report_failure(const struct cli_serve_options *options, int code, co
         if (options->is_private)
                 printf("%s %s\n", code == ERR_LOCKED ? "locked" : "error:", err->msg);
         if (!options->is_private || code != ERR_LOCKED)
-                fprintf(stderr, "berth: %s\n", err->msg);
+                out_error(err->msg);
 }
 
 int serve(const struct cli_serve_options *options)

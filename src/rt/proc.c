@@ -52,7 +52,9 @@ int proc_spawn(const struct proc_spec *spec, struct proc *ret, struct err *err)
                 r = add_stdio(&actions, spec->fd_out, STDOUT_FILENO);
         if (r == 0)
                 r = add_stdio(&actions, spec->fd_err, STDERR_FILENO);
-        if (r == 0 && spec->cwd)
+        if (r == 0 && spec->cwd_fd > 0)
+                r = posix_spawn_file_actions_addfchdir_np(&actions, spec->cwd_fd);
+        else if (r == 0 && spec->cwd)
                 r = posix_spawn_file_actions_addchdir_np(&actions, spec->cwd);
         if (r == 0)
                 r = set_attributes(&attr, spec->new_session);

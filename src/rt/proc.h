@@ -18,6 +18,7 @@ struct proc_spec {
         const char *const *argv; /* NULL-terminated */
         const char *const *env;  /* NULL-terminated, exact */
         const char *cwd;         /* NULL: ours */
+        int cwd_fd;              /* the same as a descriptor, instead; 0: none */
         int fd_in, fd_out, fd_err; /* -1: /dev/null */
         bool new_session;
 };

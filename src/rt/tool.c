@@ -5,11 +5,14 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/epoll.h>
 
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/utf8.h"
+
+#define ARGS_MAX 128
 
 struct run {
         const struct tool *tool;
@@ -40,21 +43,46 @@ static int watch(struct run *run, int fd, struct err *err)
         return 0;
 }
 
+/* The same by way of our own program, which becomes somebody else first. */
+static int make_argv_as(const struct tool *tool, const char *uid, const char **argv,
+                        struct err *err)
+{
+        size_t n = 0;
+
+        argv[n++] = BECOME_TRAMPOLINE;
+        argv[n++] = uid;
+        for (const char *const *a = tool->argv; *a; a++) {
+                if (n + 1 >= ARGS_MAX)
+                        return err_set(err, ERR_INTERNAL, "too many arguments for %s", tool->path);
+                argv[n++] = *a;
+        }
+        argv[n] = NULL;
+        return 0;
+}
+
 static int start(struct run *run, struct err *err)
 {
+        const struct become *as = run->tool->as;
+        const char *argv[ARGS_MAX];
+        char uid[32];
         CLEAN(cleanup_fd) int out = -1;
         CLEAN(cleanup_fd) int errors = -1;
         int r = make_pipe(&run->out, &out, err);
 
         if (r >= 0)
                 r = make_pipe(&run->err, &errors, err);
+        if (as)
+                snprintf(uid, sizeof(uid), "--uid=%u", (unsigned)as->uid);
+        if (r >= 0 && as)
+                r = make_argv_as(run->tool, uid, argv, err);
         if (r < 0)
                 return r;
         r = proc_spawn(
-                &(struct proc_spec){ .path = run->tool->path,
-                                     .argv = run->tool->argv,
+                &(struct proc_spec){ .path = as ? as->trampoline : run->tool->path,
+                                     .argv = as ? argv : run->tool->argv,
                                      .env = run->tool->env,
                                      .cwd = run->tool->cwd,
+                                     .cwd_fd = run->tool->cwd_fd,
                                      .fd_in = run->tool->in_fd > 0 ? run->tool->in_fd : -1,
                                      .fd_out = run->tool->out_fd > 0 ? run->tool->out_fd : out,
                                      .fd_err = errors,

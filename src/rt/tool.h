@@ -5,6 +5,7 @@
 #define BERTH_RT_TOOL_H
 
 #include "base/buf.h"
+#include "rt/become.h"
 #include "rt/proc.h"
 
 struct tool {
@@ -12,6 +13,8 @@ struct tool {
         const char *const *argv;
         const char *const *env; /* exact */
         const char *cwd;
+        int cwd_fd;              /* instead; 0: none */
+        const struct become *as; /* with whose rights; NULL: ours */
         int64_t limit_ms;
         int in_fd;  /* its standard input; 0: nothing */
         int out_fd; /* where standard output goes, instead of `out`; 0: there */

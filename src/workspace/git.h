@@ -21,6 +21,12 @@
  * New branches and tags are created under their names; of those that exist here already, branches
  * follow by fast-forward, and everything else is kept as refs/berth/<stamp>/….
  *
+ * git runs with the rights of whoever the host's repository belongs to. He can put a link anywhere
+ * in it at any moment, so nothing that looks at the repository before git does would keep git from
+ * following it. A daemon of root's becomes him (rt/become.h); our repository is then
+ * .git/berth-import while it lasts, because he reaches nothing of ours. Any other daemon leaves the
+ * commits where the repository is not its own user's.
+ *
  * No git of ours ever runs in a repository that a box wrote, and none reads a configuration beyond
  * the host repository's own, of which hooks, monitors and protocols are turned off.
  *
@@ -69,6 +75,8 @@ struct change_set *git_import_filter(struct git_import *g, struct change_set *fr
 
 struct git_options {
         const char *workspace; /* absolute */
+        const char *program;   /* our own, by which git is run as the owner (rt/become.h); may be
+                                  NULL */
         const char *stamp;     /* as in merge.h */
 };
 

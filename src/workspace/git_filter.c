@@ -297,7 +297,7 @@ int git_import_new(struct op *op, int workspace_fd, const char *scratch, struct 
         g->op = op;
         g->kind = git_kind(workspace_fd);
         g->guard.root = workspace_fd;
-        g->scratch_fd = -1;
+        g->scratch_fd = g->host_fd = -1;
         buf_init(&g->packed_refs, GIT_MAX_PACKED + 16384);
         if (scratch) {
                 g->scratch = xstrdup(scratch);
@@ -316,12 +316,14 @@ void git_import_free(struct git_import *g)
         if (!g)
                 return;
         cleanup_fd(&g->scratch_fd);
+        cleanup_fd(&g->host_fd);
         buf_done(&g->packed_refs);
         buf_done(&g->host_refs);
         free(g->refs);
         free(g->scratch);
         free(g->first_refused);
         free(g->host);
+        free(g->own_repository);
         free(g->repository);
         free(g);
 }

@@ -49,14 +49,12 @@ static void want(struct git_import *g, struct wanted *w, const char *name, const
 static bool packed_counts(const struct git_import *g, const struct git_ref *line)
 {
         const struct git_ref *single = find(g->refs, g->n_refs, line->name);
-        CLEAN(cleanup_free) char *path = NULL;
 
         if (!is_branch(line->name) && !str_starts(line->name, "refs/tags/"))
                 return false;
         if (single)
                 return !*single->oid;
-        path = xasprintf("%s/%s", g->host, line->name);
-        return faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
+        return faccessat(g->host_fd, line->name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
 }
 
 static int want_packed(struct git_import *g, struct wanted *w, struct err *err)
@@ -172,9 +170,7 @@ static int keep_aside(struct git_import *g, const struct git_ref *ref, struct gi
 /* Branches that somebody works on in another worktree must not move beneath him. */
 static bool may_move(const struct git_import *g)
 {
-        CLEAN(cleanup_free) char *path = xasprintf("%s/worktrees", g->host);
-
-        return faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
+        return faccessat(g->host_fd, "worktrees", F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
 }
 
 static int place_ref(struct git_import *g, const struct git_ref *ref, struct git_report *ret,
@@ -231,7 +227,6 @@ static int create_all(struct git_import *g, const struct wanted *w, struct git_r
                 git_host_ref(g, w->refs[i].name, ours);
                 if (*ours)
                         continue;
-                git_give_away(g, w->refs[i].name);
                 add_kept(g, ret, w->refs[i].name, NULL);
         }
         return 1;
@@ -277,21 +272,43 @@ static int import(struct git_import *g, struct wanted *w, struct git_report *ret
 /* The host's repository has to be one that we understand. */
 static const char *why_not(const struct git_import *g)
 {
-        static const char *const dirs[] = { "",      "/objects",    "/objects/pack",
-                                            "/refs", "/refs/heads", "/refs/tags" };
+        static const char elsewhere[] =
+                "the repository has parts elsewhere, or of another user's; commits are not brought "
+                "home";
+        static const char *const dirs[] = { ".",    "objects",    "objects/pack",
+                                            "refs", "refs/heads", "refs/tags" };
         const char *refs = buf_str(&g->host_refs);
 
-        if (!git_is_readable(g))
-                return "the repository has parts elsewhere; commits are not brought home";
-        for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
-                CLEAN(cleanup_free) char *path = xasprintf("%s%s", g->host, dirs[i]);
-                struct stat st;
-
-                if (lstat(path, &st) < 0 || !S_ISDIR(st.st_mode))
-                        return "the repository has parts elsewhere; commits are not brought home";
-        }
+        if (!git_is_readable(g) ||
+            faccessat(g->host_fd, "commondir", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+                return elsewhere;
+        for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
+                if (!git_is_own_dir(g, dirs[i]))
+                        return elsewhere;
         if (*refs && strcspn(refs, " ") != GIT_HEX)
                 return "the repository does not use SHA-1; commits are not brought home";
+        return NULL;
+}
+
+/* The repository, and with whose rights git works on it. He who has the workspace can put another
+ * `.git` there. NULL: we can. */
+static const char *open_host(struct git_import *g)
+{
+        const struct git_options *o = g->options;
+        struct stat st, above;
+
+        g->host_fd = openat(g->guard.root, ".git", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (g->host_fd < 0 || fstat(g->host_fd, &st) < 0 || fstat(g->guard.root, &above) < 0)
+                return "`.git` is not a directory here; commits are not brought home";
+        g->host = xasprintf("%s/.git", o->workspace);
+        g->own_repository = xasprintf("%s/repo", g->scratch);
+        if (geteuid() == 0)
+                g->owner = (struct become){ o->program, st.st_uid ? st.st_uid : above.st_uid };
+        if (g->owner.uid && !g->owner.trampoline)
+                return "the repository is another user's; commits are not brought home";
+        g->host_of_git = g->owner.uid ? g->host : ".";
+        g->repository = g->owner.uid ? xasprintf("%s/" GIT_IMPORT, g->host_of_git)
+                                     : xstrdup(g->own_repository);
         return NULL;
 }
 
@@ -306,32 +323,20 @@ static void report_refused(struct git_import *g, struct git_report *ret)
                 ret->note = "`.git` is not a directory here; commits are not brought home";
 }
 
-int git_import_apply(struct git_import *g, const struct git_options *options,
-                     struct git_report *ret, struct err *err)
+static int import_all(struct git_import *g, struct git_report *ret, struct err *err)
 {
         struct wanted w = { 0 };
-        int r;
+        const char *why;
+        int r = git_prepare(g, &ret->note, err);
 
-        *ret = (struct git_report){ 0 };
-        report_refused(g, ret);
-        if (g->kind != GIT_REPOSITORY || (g->n_refs == 0 && !g->has_packed && !g->has_head))
-                return 0;
-        g->options = options;
-        g->host = xasprintf("%s/.git", options->workspace);
-        g->repository = xasprintf("%s/repo", g->scratch);
-        r = 0;
-        if (!why_not(g)) /* git reads it with our rights, and says what it read */
-                r = git_prepare(g, err);
-        if (!why_not(g) && r >= 0)
-                r = git_host_refs(g, err);
-        if (r == ERR_NOT_FOUND) {
-                ret->note = "there is no git on this host; commits are not brought home";
-                return 0;
-        }
+        if (r <= 0)
+                return r;
+        r = git_host_refs(g, err);
         if (r < 0)
                 return r;
-        if (why_not(g)) {
-                ret->note = why_not(g);
+        why = why_not(g);
+        if (why) {
+                ret->note = why;
                 return 0;
         }
         r = git_finish_move(g, ret, err);
@@ -341,4 +346,31 @@ int git_import_apply(struct git_import *g, const struct git_options *options,
         if (r < 0 || (w.n == 0 && !*w.head))
                 return r;
         return import(g, &w, ret, err);
+}
+
+int git_import_apply(struct git_import *g, const struct git_options *options,
+                     struct git_report *ret, struct err *err)
+{
+        const char *why;
+        int r;
+
+        *ret = (struct git_report){ 0 };
+        report_refused(g, ret);
+        if (g->kind != GIT_REPOSITORY || (g->n_refs == 0 && !g->has_packed && !g->has_head))
+                return 0;
+        g->options = options;
+        why = open_host(g);
+        if (!why)
+                why = why_not(g); /* before git reads anything of it */
+        if (why) {
+                ret->note = why;
+                return 0;
+        }
+        r = import_all(g, ret, err);
+        git_clear(g);
+        if (r != ERR_NOT_FOUND)
+                return r;
+        err_clear(err);
+        ret->note = "there is no git on this host; commits are not brought home";
+        return 0;
 }

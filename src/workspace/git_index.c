@@ -6,12 +6,14 @@
 
 #include "base/fault.h"
 #include "base/fd.h"
+#include "base/path.h"
 #include "workspace/content.h"
 #include "workspace/git_internal.h"
 
-/* The host's index. git works on a copy in the scratch directory; the result takes the place of the
- * host's under the lock that git programs use, if that is still the one that was copied. So no path
- * in the host's repository is followed, and the lock is held for a moment only. */
+/* The host's index. git works on a copy in our repository; the result takes the place of the host's
+ * under the lock that git programs use, if that is still the one that was copied. So the lock is
+ * held for a moment only. Where the host's repository is somebody else's, so is ours: what is read
+ * there is read only if it is his, or everybody's to read. */
 
 static const char empty_tree[] = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 
@@ -32,23 +34,45 @@ static int copy(struct git_import *g, int from, int to, struct err *err)
         return content_copy(g->op, from, to, (uint64_t)st.st_size, NULL, err);
 }
 
-/* 1 with what was copied, 0 when it is nothing that can be. No index is an empty one (st_ino 0). */
-static int copy_out(struct git_import *g, int dir, struct stat *ret, struct err *err)
+static int open_ours(const struct git_import *g, int *ret, struct err *err)
+{
+        return g->owner.uid ? path_open_plain(g->host_fd, GIT_IMPORT, O_RDONLY | O_DIRECTORY, 0,
+                                              ret, err)
+                            : path_open_plain(g->scratch_fd, "repo", O_RDONLY | O_DIRECTORY, 0, ret,
+                                              err);
+}
+
+/* A file of that name that may be read, or below 0 with errno. */
+static int open_index(const struct git_import *g, int dir, struct stat *ret)
 {
         CLEAN(cleanup_fd)
-        int from = openat(dir, "index", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        int fd = openat(dir, "index", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+        if (fd < 0)
+                return -1;
+        if (fstat(fd, ret) < 0 || !S_ISREG(ret->st_mode) ||
+            (g->owner.uid && ret->st_uid != g->owner.uid && !(ret->st_mode & S_IROTH))) {
+                errno = EACCES;
+                return -1;
+        }
+        return take_fd(&fd);
+}
+
+/* 1 with what was copied, 0 when it is nothing that can be. No index is an empty one (st_ino 0). */
+static int copy_out(struct git_import *g, int ours, struct stat *ret, struct err *err)
+{
+        CLEAN(cleanup_fd) int from = -1;
         CLEAN(cleanup_fd) int to = -1;
         int r;
 
         *ret = (struct stat){ 0 };
-        (void)unlinkat(g->scratch_fd, "index", 0);
+        (void)unlinkat(ours, "index", 0);
+        from = open_index(g, g->host_fd, ret);
         if (from < 0)
                 return errno == ENOENT;
-        if (fstat(from, ret) < 0 || !S_ISREG(ret->st_mode))
-                return 0;
-        to = openat(g->scratch_fd, "index", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        if (to < 0)
-                return err_sys(err, ERR_IO, errno, "create %s/index", g->scratch);
+        to = openat(ours, "index", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (to < 0 || (g->owner.uid && fchown(to, g->owner.uid, (gid_t)-1) < 0))
+                return err_sys(err, ERR_IO, errno, "create %s/index", g->repository);
         r = copy(g, from, to, err);
         return r < 0 ? r : 1;
 }
@@ -64,16 +88,18 @@ static void drop_own_lock(int dir)
                 (void)unlinkat(dir, "index.lock", 0);
 }
 
-static int write_beside(struct git_import *g, int dir, const struct stat *old, struct err *err)
+static int write_beside(struct git_import *g, int ours, const struct stat *old, struct err *err)
 {
-        CLEAN(cleanup_fd) int from = openat(g->scratch_fd, "index", O_RDONLY | O_CLOEXEC);
+        CLEAN(cleanup_fd) int from = -1;
         CLEAN(cleanup_fd) int to = -1;
-        struct stat owner;
+        const int dir = g->host_fd;
+        struct stat made, owner;
         int r;
 
         drop_own_lock(dir);
         (void)unlinkat(dir, TEMPORARY, 0);
         to = openat(dir, TEMPORARY, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        from = open_index(g, ours, &made);
         if (from < 0 || to < 0 || fstat(dir, &owner) < 0)
                 return err_sys(err, ERR_IO, errno, "create %s/" TEMPORARY, g->host);
         if (geteuid() == 0 && fchown(to, owner.st_uid, owner.st_gid) < 0)
@@ -85,10 +111,11 @@ static int write_beside(struct git_import *g, int dir, const struct stat *old, s
 }
 
 /* 1, or 0 when somebody else is at it or has been. */
-static int put_back(struct git_import *g, int dir, const struct stat *old, struct err *err)
+static int put_back(struct git_import *g, int ours, const struct stat *old, struct err *err)
 {
+        const int dir = g->host_fd;
         struct stat now = { 0 };
-        int r = write_beside(g, dir, old, err);
+        int r = write_beside(g, ours, old, err);
 
         FAULT("workspace.git.index.before");
         if (r >= 0 && linkat(dir, TEMPORARY, dir, "index.lock", 0) == 0) {
@@ -114,7 +141,7 @@ static int change(struct git_import *g, const char *old, const char *new, struct
         int r = git_run(
                 g,
                 &(struct git_run){ .args = args,
-                                   .index = arena_printf(g->op->arena, "%s/index", g->scratch) },
+                                   .index = arena_printf(g->op->arena, "%s/index", g->repository) },
                 NULL, &status, &said, err);
 
         return r < 0 ? r : status == 0;
@@ -123,18 +150,21 @@ static int change(struct git_import *g, const char *old, const char *new, struct
 int git_move_index(struct git_import *g, const char *old, const char *new, bool *ret_stale,
                    struct err *err)
 {
-        CLEAN(cleanup_fd)
-        int dir = open(g->host, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        CLEAN(cleanup_fd) int ours = -1;
         struct stat copied;
-        int r;
+        int r = open_ours(g, &ours, err);
 
-        if (dir < 0)
-                return err_sys(err, ERR_IO, errno, "open %s", g->host);
-        r = copy_out(g, dir, &copied, err);
+        if (r < 0 && g->owner.uid) { /* he took it away */
+                err_clear(err);
+                *ret_stale = true;
+                return 0;
+        }
+        if (r >= 0)
+                r = copy_out(g, ours, &copied, err);
         if (r > 0)
                 r = change(g, old, new, err);
         if (r > 0)
-                r = put_back(g, dir, &copied, err);
+                r = put_back(g, ours, &copied, err);
         *ret_stale = r == 0;
         return r < 0 ? r : 0;
 }

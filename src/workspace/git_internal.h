@@ -4,11 +4,13 @@
 
 #include "base/buf.h"
 #include "codec/git_refs.h"
+#include "rt/become.h"
 #include "workspace/git.h"
 
 #define GIT_MAX_REFS   2000 /* that are new or changed */
 #define GIT_MAX_PACKED ((size_t)8 << 20)
-#define GIT_PACK_EMPTY 32 /* bytes of a pack without objects */
+#define GIT_IMPORT     "berth-import" /* in the host's `.git`, of its owner */
+#define GIT_PACK_EMPTY 32             /* bytes of a pack without objects */
 
 /* git_guard.c: directories that git takes for a repository, whatever they are called. */
 struct git_guard {
@@ -50,8 +52,13 @@ struct git_import {
 
         /* while it is applied */
         const struct git_options *options;
-        char *host;              /* <workspace>/.git */
-        char *repository;        /* ours */
+        int host_fd;             /* `.git` of the workspace */
+        char *host;              /* its path, for messages */
+        struct become owner;     /* whom it belongs to; uid 0: us */
+        const char *host_of_git; /* the same for the git that works on it: its working directory,
+                                    which nobody can lead elsewhere, or as its owner reaches it */
+        char *own_repository;    /* in the scratch directory */
+        char *repository;        /* that one, or the owner's */
         struct buf host_refs;    /* "<oid> <name>\n"; HEAD among them */
         const char *host_branch; /* "refs/heads/main"; NULL: HEAD is on none */
 };
@@ -61,7 +68,7 @@ struct git_run {
         const char *const *args; /* without "git"; NULL-terminated */
         bool on_host;            /* GIT_DIR is the host's */
         const char *objects;     /* where objects are written; NULL: ours */
-        bool alone;              /* without the host's objects */
+        bool alone;              /* without anything of the host's, with our own rights */
         const char *index;       /* NULL: none */
         int in_fd, out_fd;       /* as in rt/tool.h */
         const char *input;       /* text for its standard input, instead of in_fd; may be NULL */
@@ -76,7 +83,9 @@ int git_run(struct git_import *g, const struct git_run *run, struct buf *out, in
 int git_scratch_file(const struct git_import *g, int *ret_fd, struct err *err);
 
 /* git_objects.c. 1: done; 0: refused, *ret_note says why. */
-int git_prepare(struct git_import *g, struct err *err);
+int git_prepare(struct git_import *g, const char **ret_note, struct err *err);
+/* Remove what it made in the host's repository. */
+void git_clear(const struct git_import *g);
 int git_ingest(struct git_import *g, const char **ret_note, struct err *err);
 /* Put what is reachable from the given commits and not from the host's refs into the host's
  * repository. `tips`: one object name on each line. */
@@ -92,9 +101,11 @@ void git_host_ref(const struct git_import *g, const char *name, char ret[GIT_HEX
  * not want it, *ret_said why. */
 int git_swap(struct git_import *g, const char *ref, const char *to, const char *from,
              const char **ret_said, struct err *err);
-/* Whether nothing that git reads of the host's repository before anything else is a link, or no
- * file. */
+/* Whether nothing that git reads of the host's repository before anything else is a link, no file,
+ * or another user's where git has our rights. */
 bool git_is_readable(const struct git_import *g);
+/* Whether a directory of it is one, and nobody else's there. */
+bool git_is_own_dir(const struct git_import *g, const char *name);
 /* Whether setting it writes to the host's repository alone: no link is in the way, of its log
  * neither. */
 bool git_may_write(const struct git_import *g, const char *ref);
@@ -102,8 +113,6 @@ bool git_may_write(const struct git_import *g, const char *ref);
 int git_is_ancestor(struct git_import *g, const char *a, const char *b, bool *ret, struct err *err);
 /* Whether a commit is reachable from no ref of the host. */
 int git_is_new(struct git_import *g, const char *oid, bool *ret, struct err *err);
-/* What root wrote beneath the host's `.git` belongs to whom that belongs to. */
-void git_give_away(const struct git_import *g, const char *name);
 
 /* git_index.c: what changed between two commits ("": none), into the host's index. *ret_stale: it
  * is as it was, since something is in the way. */

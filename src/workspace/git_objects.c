@@ -8,6 +8,7 @@
 #include "base/fault.h"
 #include "base/fd.h"
 #include "base/path.h"
+#include "workspace/apply.h"
 #include "workspace/content.h"
 #include "workspace/git_internal.h"
 
@@ -25,15 +26,12 @@ static int make_at(struct git_import *g, const char *path, struct err *err)
 /* Where the host's history ends, it ends for us too. */
 static int copy_shallow(struct git_import *g, struct err *err)
 {
-        CLEAN(cleanup_fd) int dir = open(g->host, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         CLEAN(cleanup_fd) int from = -1;
         CLEAN(cleanup_free) char *text = NULL;
         ssize_t n;
         int r;
 
-        if (dir < 0)
-                return err_sys(err, ERR_IO, errno, "open %s", g->host);
-        r = content_open(dir, "shallow", &from, err);
+        r = content_open(g->host_fd, "shallow", &from, err);
         if (r == ERR_NOT_FOUND) {
                 err_clear(err);
                 return 0;
@@ -47,7 +45,40 @@ static int copy_shallow(struct git_import *g, struct err *err)
         return file_write_at(g->scratch_fd, "repo/shallow", text, (size_t)n, 0600, err);
 }
 
-int git_prepare(struct git_import *g, struct err *err)
+void git_clear(const struct git_import *g)
+{
+        struct apply a;
+        int fd;
+
+        if (!g->owner.uid)
+                return;
+        fd = openat(g->host_fd, GIT_IMPORT, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd >= 0) {
+                apply_init(&a, fd);
+                (void)apply_clear(&a, NULL);
+                apply_done(&a);
+        }
+        (void)unlinkat(g->host_fd, GIT_IMPORT, fd >= 0 ? AT_REMOVEDIR : 0);
+}
+
+/* 1, or 0 when the owner cannot have one there. */
+static int make_owners(struct git_import *g, const char **ret_note, struct err *err)
+{
+        static const char *const args[] = { "init", "-q", "--bare", "--template=", NULL };
+        const char *said;
+        int status, r;
+
+        git_clear(g); /* what a crash left */
+        r = git_run(g, &(struct git_run){ .args = args }, NULL, &status, &said, err);
+        if (r >= 0 && status != 0)
+                *ret_note = arena_printf(g->op->arena,
+                                         "git does not run as the owner of the repository, user "
+                                         "%u; commits are not brought home: %s",
+                                         (unsigned)g->owner.uid, said);
+        return r < 0 ? r : status == 0;
+}
+
+int git_prepare(struct git_import *g, const char **ret_note, struct err *err)
 {
         static const char *const dirs[] = { "repo", "repo/refs", "repo/objects",
                                             "repo/objects/pack", "packs" };
@@ -61,7 +92,11 @@ int git_prepare(struct git_import *g, struct err *err)
                 r = file_write_at(g->scratch_fd, "repo/config", config, strlen(config), 0600, err);
         if (r >= 0)
                 r = file_write_at(g->scratch_fd, "repo/HEAD", head, strlen(head), 0600, err);
-        return r < 0 ? r : copy_shallow(g, err);
+        if (r >= 0)
+                r = copy_shallow(g, err);
+        if (r < 0)
+                return r;
+        return g->owner.uid ? make_owners(g, ret_note, err) : 1;
 }
 
 /* Reading in */
@@ -105,8 +140,8 @@ static int list_folder(struct git_import *g, const char *name, void *ctx, struct
 }
 
 /* git takes a pack apart, and computes the name of every object in it. 1, or 0 when it refuses. */
-static int index_pack(struct git_import *g, int fd, const char *objects, struct buf *out,
-                      const char **ret_note, struct err *err)
+static int index_pack(struct git_import *g, int fd, const char *objects, const char **ret_note,
+                      struct err *err)
 {
         const char *args[] = { "index-pack", "--stdin", "--fix-thin", "--fsck-objects", NULL };
         const char *said;
@@ -116,7 +151,7 @@ static int index_pack(struct git_import *g, int fd, const char *objects, struct 
                 return err_sys(err, ERR_IO, errno, "seek");
         if (objects) /* our own pack: complete, and looked through already */
                 args[2] = NULL;
-        r = git_run(g, &(struct git_run){ .args = args, .objects = objects, .in_fd = fd }, out,
+        r = git_run(g, &(struct git_run){ .args = args, .objects = objects, .in_fd = fd }, NULL,
                     &status, &said, err);
         if (r < 0)
                 return r;
@@ -153,7 +188,7 @@ static int ingest_loose(struct git_import *g, const char **ret_note, struct err 
                 *ret_note = arena_printf(g->op->arena, "objects are damaged: %s", said);
                 return 0;
         }
-        return index_pack(g, pack, NULL, NULL, ret_note, err);
+        return index_pack(g, pack, NULL, ret_note, err);
 }
 
 static int ingest_pack(struct git_import *g, const char *name, void *ctx, struct err *err)
@@ -165,7 +200,7 @@ static int ingest_pack(struct git_import *g, const char *name, void *ctx, struct
         fd = openat(g->scratch_fd, path, O_RDONLY | O_CLOEXEC);
         if (fd < 0)
                 return err_sys(err, ERR_IO, errno, "open %s/%s", g->scratch, path);
-        return index_pack(g, fd, NULL, NULL, ctx, err);
+        return index_pack(g, fd, NULL, ctx, err);
 }
 
 int git_ingest(struct git_import *g, const char **ret_note, struct err *err)
@@ -176,18 +211,6 @@ int git_ingest(struct git_import *g, const char **ret_note, struct err *err)
 }
 
 /* Writing out */
-
-static void give_pack_away(const struct git_import *g, const struct buf *said)
-{
-        static const char *const ends[] = { "pack", "idx", "rev" };
-        const char *tab = strchr(buf_str(said), '\t');
-
-        if (!tab || strlen(tab) < GIT_HEX + 1)
-                return;
-        for (size_t i = 0; i < ARRAY_LEN(ends); i++)
-                git_give_away(g, arena_printf(g->op->arena, "objects/pack/pack-%.*s.%s", GIT_HEX,
-                                              tab + 1, ends[i]));
-}
 
 static void add_host_tips(const struct git_import *g, struct buf *out)
 {
@@ -202,7 +225,6 @@ int git_transfer(struct git_import *g, const char *tips, const char **ret_note, 
         static const char *const args[] = { "pack-objects",        "--revs", "--stdout", "-q",
                                             "--delta-base-offset", NULL };
         CLEAN(buf_done) struct buf revs = BUF_INIT;
-        CLEAN(buf_done) struct buf out = BUF_INIT;
         CLEAN(cleanup_fd) int pack = -1;
         const char *said;
         int status, r;
@@ -223,10 +245,8 @@ int git_transfer(struct git_import *g, const char *tips, const char **ret_note, 
         if (lseek(pack, 0, SEEK_END) <= GIT_PACK_EMPTY)
                 return 1;
         FAULT("workspace.git.objects.before");
-        r = index_pack(g, pack, arena_printf(g->op->arena, "%s/objects", g->host), &out, ret_note,
+        r = index_pack(g, pack, arena_printf(g->op->arena, "%s/objects", g->host_of_git), ret_note,
                        err);
         FAULT("workspace.git.objects.after");
-        if (r > 0)
-                give_pack_away(g, &out);
         return r;
 }

@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "workspace/git_internal.h"
 
@@ -66,22 +68,37 @@ void git_host_ref(const struct git_import *g, const char *name, char ret[GIT_HEX
         }
 }
 
+/* Whoever else has a part of a repository that git works on with our rights could make a link of it
+ * while git does. */
+static bool is_own(const struct git_import *g, const struct stat *st)
+{
+        return g->owner.uid || st->st_uid == geteuid() || st->st_uid == 0;
+}
+
+bool git_is_own_dir(const struct git_import *g, const char *name)
+{
+        struct stat st;
+
+        return fstatat(g->host_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode) &&
+               is_own(g, &st);
+}
+
 /* Whether all that is there of a path beneath the host's `.git` are directories, and at its end a
- * file: git follows links, with the rights that we have. */
+ * file: git follows links. */
 static bool is_plain(const struct git_import *g, const char *folder, const char *name)
 {
-        CLEAN(cleanup_free) char *path = xasprintf("%s/%s%s", g->host, folder, name);
+        CLEAN(cleanup_free) char *path = xasprintf("%s%s", folder, name);
 
-        for (size_t i = strlen(g->host) + 1;; i++) {
+        for (size_t i = 0;; i++) {
                 char saved = path[i];
                 struct stat st;
 
                 if (saved != '/' && saved != '\0')
                         continue;
                 path[i] = '\0';
-                if (lstat(path, &st) < 0)
+                if (fstatat(g->host_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
                         return errno == ENOENT || errno == ENOTDIR;
-                if (!S_ISDIR(st.st_mode) && (saved || !S_ISREG(st.st_mode)))
+                if (!is_own(g, &st) || (!S_ISDIR(st.st_mode) && (saved || !S_ISREG(st.st_mode))))
                         return false;
                 if (!saved)
                         return true;
@@ -114,14 +131,13 @@ int git_swap(struct git_import *g, const char *ref, const char *to, const char *
         int status, r;
 
         if (!git_may_write(g, ref)) {
-                *ret_said = "a link is in its way";
+                *ret_said = "a link, or something of another user's, is in its way";
                 return 0;
         }
         r = git_run(g, &(struct git_run){ .args = args, .on_host = true }, NULL, &status, ret_said,
                     err);
         if (r < 0)
                 return r;
-        git_give_away(g, ref);
         return status == 0;
 }
 
@@ -159,39 +175,4 @@ int git_is_new(struct git_import *g, const char *oid, bool *ret, struct err *err
                 return err_set(err, ERR_PROVIDER, "git rev-list: %s", said);
         *ret = out.len > 0;
         return 0;
-}
-
-/* The path and each folder that may be new. Links are not followed. */
-static void give(const struct git_import *g, const char *name, const struct stat *owner)
-{
-        CLEAN(cleanup_free) char *path = xasprintf("%s/%s", g->host, name);
-        const size_t base = strlen(g->host) + 1;
-
-        for (size_t i = base; path[i - 1]; i++) {
-                char saved = path[i];
-                struct stat st;
-
-                if (saved != '/' && saved != '\0')
-                        continue;
-                path[i] = '\0';
-                if (lstat(path, &st) < 0 || !(S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)))
-                        break; /* beneath a link is nothing of ours */
-                if (st.st_uid == 0)
-                        (void)!lchown(path, owner->st_uid, owner->st_gid);
-                path[i] = saved;
-                if (saved == '\0')
-                        break;
-        }
-}
-
-void git_give_away(const struct git_import *g, const char *name)
-{
-        CLEAN(cleanup_free) char *log = NULL;
-        struct stat owner;
-
-        if (geteuid() != 0 || stat(g->host, &owner) < 0 || owner.st_uid == 0)
-                return;
-        give(g, name, &owner);
-        log = xasprintf("logs/%s", name);
-        give(g, log, &owner);
 }

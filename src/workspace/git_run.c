@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 
 #include "base/fd.h"
 #include "rt/tool.h"
@@ -52,15 +51,6 @@ static void take_line(void *ctx, const char *line)
         buf_puts(&said->text, line);
 }
 
-/* Whether the repository is somebody's who has less rights than we have. git quotes what it cannot
- * read, and he may put a link in its way at any moment: what it says is then not for him. */
-static bool is_of_somebody_else(const struct git_import *g)
-{
-        struct stat st;
-
-        return geteuid() == 0 && (lstat(g->host, &st) < 0 || st.st_uid != 0);
-}
-
 /* As GIT_ALTERNATE_OBJECT_DIRECTORIES wants paths that may hold anything. */
 static const char *quoted(struct arena *arena, const char *path)
 {
@@ -81,6 +71,7 @@ static const char *quoted(struct arena *arena, const char *path)
 
 static const char *const *environment(struct git_import *g, const struct git_run *run)
 {
+        const char *repository = run->alone ? g->own_repository : g->repository;
         static const char *const always[] = {
                 "HOME=/nonexistent",
                 "LC_ALL=C",
@@ -109,14 +100,16 @@ static const char *const *environment(struct git_import *g, const struct git_run
         for (; n < ARRAY_LEN(always); n++)
                 env[n] = always[n];
         env[n++] = arena_printf(a, "PATH=%s", path ? path : "/usr/local/bin:/usr/bin:/bin");
-        env[n++] = arena_printf(a, "GIT_DIR=%s", run->on_host ? g->host : g->repository);
+        env[n++] = arena_printf(a, "GIT_DIR=%s", run->on_host ? g->host_of_git : repository);
         if (run->on_host)
                 return env;
         env[n++] = run->objects ? arena_printf(a, "GIT_OBJECT_DIRECTORY=%s", run->objects)
-                                : arena_printf(a, "GIT_OBJECT_DIRECTORY=%s/objects", g->repository);
+                                : arena_printf(a, "GIT_OBJECT_DIRECTORY=%s/objects", repository);
+        if (g->owner.uid && !run->alone) /* ours is a copy of the host's */
+                env[n++] = arena_printf(a, "GIT_SHALLOW_FILE=%s/shallow", g->host_of_git);
         if (!run->alone)
                 env[n++] = arena_printf(a, "GIT_ALTERNATE_OBJECT_DIRECTORIES=%s",
-                                        quoted(a, arena_printf(a, "%s/objects", g->host)));
+                                        quoted(a, arena_printf(a, "%s/objects", g->host_of_git)));
         if (run->index)
                 env[n++] = arena_printf(a, "GIT_INDEX_FILE=%s", run->index);
         return env;
@@ -146,6 +139,7 @@ int git_run(struct git_import *g, const struct git_run *run, struct buf *out, in
             const char **ret_said, struct err *err)
 {
         const char *argv[ARRAY_LEN(fixed) + MAX_ARGS + 2] = { "git" };
+        const bool as_owner = g->owner.uid && !run->alone;
         struct said said = { .text = BUF_INIT };
         CLEAN(buf_done) struct buf unused = { .max = MAX_OUTPUT };
         CLEAN(cleanup_fd) int input = -1;
@@ -153,7 +147,9 @@ int git_run(struct git_import *g, const struct git_run *run, struct buf *out, in
                 .path = "git",
                 .argv = argv,
                 .env = environment(g, run),
-                .cwd = g->scratch,
+                .cwd = as_owner ? "/" : g->scratch,
+                .cwd_fd = as_owner || run->alone ? 0 : g->host_fd,
+                .as = as_owner ? &g->owner : NULL,
                 .limit_ms = LIMIT_MS,
                 .in_fd = run->in_fd,
                 .out_fd = run->out_fd,
@@ -175,13 +171,11 @@ int git_run(struct git_import *g, const struct git_run *run, struct buf *out, in
                 tool.in_fd = input;
         if (r >= 0)
                 r = tool_run(g->op, &tool, &status, err);
+        if (r >= 0 && as_owner && status.exit_code == BECOME_NO_PROGRAM)
+                r = err_set(err, ERR_NOT_FOUND, "start git");
         if (r >= 0) {
                 *ret_status = status.exit_code;
-                *ret_said = run->on_host && is_of_somebody_else(g)
-                                    ? arena_printf(g->op->arena,
-                                                   "git ended with %d; run it there to see why",
-                                                   status.exit_code)
-                                    : arena_strdup(g->op->arena, buf_str(&said.text));
+                *ret_said = arena_strdup(g->op->arena, buf_str(&said.text));
         }
         buf_done(&said.text);
         return r < 0 ? err_wrap(err, r, "git %s", run->args[0]) : 0;

@@ -167,8 +167,25 @@ int merge_parent(struct merge *m, const char *path, int *ret_dir, struct err *er
         return r;
 }
 
-/* By a descriptor, and only what we made: whoever the directory belongs to could have put another
- * name of a file of ours there. */
+static bool is_empty(int dir)
+{
+        int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+        const struct dirent *e;
+        bool empty = d != NULL;
+
+        if (!d)
+                cleanup_fd(&fd);
+        while (empty && (e = readdir(d)) != NULL)
+                empty = streq(e->d_name, ".") || streq(e->d_name, "..");
+        if (d)
+                closedir(d);
+        return empty;
+}
+
+/* By a descriptor, and only what we made: whoever the directory belongs to could have moved
+ * something of ours there. A directory that has something in it is not the new one, and a link is
+ * worth no more than its name. */
 int merge_give_owner(struct merge *m, int dir, const char *name, struct err *err)
 {
         CLEAN(cleanup_fd) int fd = -1;
@@ -179,13 +196,18 @@ int merge_give_owner(struct merge *m, int dir, const char *name, struct err *err
         fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0 || fstat(fd, &st) < 0)
                 return err_sys(err, ERR_IO, errno, "open %s", name);
-        if (st.st_uid != geteuid() || (!S_ISDIR(st.st_mode) && st.st_nlink > 1))
-                return S_ISDIR(st.st_mode) ? 0
-                                           : err_set(err, ERR_CONFLICT,
-                                                     "%s was replaced by somebody else", name);
+        if (S_ISDIR(st.st_mode) && (st.st_uid != geteuid() || !is_empty(fd)))
+                return 0;
+        if (!S_ISDIR(st.st_mode) && (!S_ISLNK(st.st_mode) || st.st_uid != geteuid()))
+                return merge_replaced(name, err);
         if (fchownat(fd, "", m->root_st.st_uid, m->root_st.st_gid, AT_EMPTY_PATH) < 0)
                 return err_sys(err, ERR_IO, errno, "give %s to the owner of the workspace", name);
         return 0;
+}
+
+int merge_replaced(const char *name, struct err *err)
+{
+        return err_set(err, ERR_CONFLICT, "%s was replaced by somebody else", name);
 }
 
 /* One directory, in a parent that is there. */

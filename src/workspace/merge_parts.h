@@ -32,7 +32,8 @@ struct merge_step {
         bool was_there;
         struct stat st; /* of the host's side when it was decided */
         char temp[64];  /* in the same directory; "" for none */
-        uint32_t temp_mode;
+        dev_t temp_dev; /* of a file */
+        ino_t temp_ino;
 };
 
 /* Something that waits until the changes beneath its path went by. */
@@ -90,8 +91,10 @@ bool merge_is_same_stat(const struct stat *a, const struct stat *b);
 int merge_keep_aside(struct merge *m, const char *path, bool vacate, struct err *err);
 
 void merge_report_conflict(struct merge *m, const char *path, const char *kept);
-/* What is made belongs to whom the options say. */
+/* What is made belongs to whom the options say: a directory, or a link. */
 int merge_give_owner(struct merge *m, int dir, const char *name, struct err *err);
+/* ERR_CONFLICT, for what is not what it was. */
+int merge_replaced(const char *name, struct err *err);
 void merge_touch(struct merge *m, const char *dir_path);
 void merge_forget_dir(struct merge *m);
 /* Remove what merges that died left. */

@@ -107,24 +107,30 @@ static int fill(struct merge *m, struct merge_step *s, int fd, struct err *err)
         FAULT("workspace.merge.copied");
         if (fchmod(fd, s->verdict.mode) < 0)
                 return err_sys(err, ERR_IO, errno, "set the mode");
-        s->temp_mode = s->verdict.mode;
         return 0;
 }
 
 static int make_temp(struct merge *m, struct merge_step *s, int dir, struct err *err)
 {
         CLEAN(cleanup_fd) int fd = -1;
+        struct stat st;
+        int r;
 
         if (s->change.now.kind == TREE_LINK) {
                 if (symlinkat(s->change.now.target, dir, s->temp) < 0)
                         return err_sys(err, ERR_IO, errno, "create a link");
-                return 0;
+                return merge_give_owner(m, dir, s->temp, err);
         }
         fd = openat(dir, s->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-        if (fd < 0)
+        if (fd < 0 || fstat(fd, &st) < 0)
                 return err_sys(err, ERR_IO, errno, "create a temporary file");
+        s->temp_dev = st.st_dev;
+        s->temp_ino = st.st_ino;
         FAULT("workspace.merge.temp");
-        return fill(m, s, fd, err);
+        r = fill(m, s, fd, err);
+        if (r >= 0 && m->options->set_owner && fchown(fd, m->root_st.st_uid, m->root_st.st_gid) < 0)
+                r = err_sys(err, ERR_IO, errno, "give it to the owner of the workspace");
+        return r;
 }
 
 int merge_step_prepare(struct merge *m, struct merge_step *s, struct err *err)
@@ -139,8 +145,6 @@ int merge_step_prepare(struct merge *m, struct merge_step *s, struct err *err)
         r = merge_journal_temp(&m->journal, dir_path, s->temp, err);
         if (r >= 0)
                 r = make_temp(m, s, dir, err);
-        if (r >= 0)
-                r = merge_give_owner(m, dir, s->temp, err);
         if (r < 0)
                 return err_wrap(err, r, "%s", path);
         m->n_temps++;
@@ -199,8 +203,9 @@ static int remove_ours(struct merge *m, struct merge_step *s, int dir, struct er
         return 0;
 }
 
-/* By a descriptor that needs no right to read and follows nothing. */
-static int set_mode(int dir, const char *name, uint32_t mode, struct err *err)
+/* By a descriptor that needs no right to read and follows nothing, and only of the file that was
+ * looked at or made: another that is there by now may be one that nobody else is to read. */
+static int set_mode(int dir, const char *name, dev_t dev, ino_t ino, uint32_t mode, struct err *err)
 {
         CLEAN(cleanup_fd) int fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
         char self[32];
@@ -208,7 +213,9 @@ static int set_mode(int dir, const char *name, uint32_t mode, struct err *err)
 
         if (fd < 0 || fstat(fd, &st) < 0)
                 return errno == ENOENT ? 0 : err_sys(err, ERR_IO, errno, "open %s", name);
-        if (!S_ISREG(st.st_mode))
+        if (st.st_dev != dev || st.st_ino != ino)
+                return merge_replaced(name, err);
+        if (!S_ISREG(st.st_mode) || (st.st_mode & 07777) == mode)
                 return 0;
         snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
         if (chmod(self, mode) < 0)
@@ -221,7 +228,8 @@ static int change_mode(struct merge *m, struct merge_step *s, int dir, struct er
         int r;
 
         FAULT("workspace.merge.mode.before");
-        r = set_mode(dir, merge_name_of(s->change.now.path), s->verdict.mode, err);
+        r = set_mode(dir, merge_name_of(s->change.now.path), s->st.st_dev, s->st.st_ino,
+                     s->verdict.mode, err);
         if (r < 0)
                 return r;
         FAULT("workspace.merge.mode.after");
@@ -252,8 +260,8 @@ static int give_name(struct merge *m, struct merge_step *s, bool replace, struct
 
         if (r <= 0)
                 return r < 0 ? r : err_set(err, ERR_CONFLICT, "%s: its directory vanished", path);
-        if (s->change.now.kind == TREE_FILE && s->temp_mode != s->verdict.mode) {
-                r = set_mode(dir, s->temp, s->verdict.mode, err);
+        if (s->change.now.kind == TREE_FILE) {
+                r = set_mode(dir, s->temp, s->temp_dev, s->temp_ino, s->verdict.mode, err);
                 if (r < 0)
                         return r;
         }

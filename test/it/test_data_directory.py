@@ -449,6 +449,21 @@ class BackupTest(BerthTest, Refusals):
         with contextlib.closing(sqlite3.connect(aside)) as db:
             self.assertIn((later["id"],), db.execute("SELECT id FROM companies").fetchall())
 
+    def test_a_file_does_not_steer_a_terminal(self):
+        """What SQLite says of a file quotes it, and `berth db` shows what SQLite says."""
+        file = self.temp_dir() / "from-somebody.db"
+        with contextlib.closing(sqlite3.connect(file)) as db:
+            db.execute("CREATE TABLE p (id)")
+            db.execute("PRAGMA writable_schema = ON")
+            db.execute("UPDATE sqlite_master SET name = ?, tbl_name = name, sql = 'CREATE'", ("\x1b]0;owned\x07\u202e",))
+            db.commit()
+        for args in (("check", file), ("restore", file, "--data", self.temp_dir() / "new")):
+            status, out, text = self.cli("db", *args)
+            self.assertNotEqual(status, 0)
+            self.assertIn("]0;owned", out + text)
+            for sign in "\x1b\x07\u202e":
+                self.assertNotIn(sign, out + text)
+
     def test_no_data_directory(self):
         """Without --data it is the default one, which may not be where the daemon's is."""
         folder = self.temp_dir()

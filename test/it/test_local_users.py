@@ -12,7 +12,7 @@ import subprocess
 import sys
 import unittest
 
-from berthtest import BerthTest, Response, wait_until
+from berthtest import BINARIES, BerthTest, Response, wait_until
 
 NOBODY = 65534
 STRANGER = 58299  # no user has it
@@ -45,11 +45,67 @@ sock.close()
 """
 
 
+# Somebody has the port that daemons have, in a network of its own; somebody else calls. Prints how the call ended, and
+# what was sent to the port.
+IMPOSTOR = """
+import os, socket, subprocess, sys
+owner, caller, family, address, program = int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:6]
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+ready, told = os.pipe(), os.pipe()
+pid = os.fork()
+if pid == 0:
+    os.setgroups([]); os.setgid(owner); os.setuid(owner)
+    sock = socket.socket(getattr(socket, family))
+    sock.bind((address, 3100)); sock.listen()
+    os.write(ready[1], b".")
+    peer, got = sock.accept()[0], b""
+    while not got.endswith(b"\\r\\n\\r\\n"):
+        got += peer.recv(65536)
+    peer.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Type: application/json\\r\\nContent-Length: 2\\r\\nConnection: close\\r\\n\\r\\n[]")
+    os.write(told[1], got)
+    os._exit(0)
+os.close(told[1])
+os.read(ready[0], 1)
+done = subprocess.run([program, "company", "list"], capture_output=True, text=True, user=caller, group=caller, extra_groups=[],
+                      env={"HOME": "/nonexistent", "PATH": os.environ["PATH"], "BERTH_API_KEY": "the-key"})
+if done.returncode:
+    os.kill(pid, 9)
+os.waitpid(pid, 0)
+print(done.returncode, done.stderr, os.read(told[0], 65536).decode())
+"""
+
+
 def open_to_all(path):
     """Other users may pass our temporary directories."""
     for parent in (path, *path.parents):
         if parent.stat().st_uid == os.geteuid() and parent != pathlib.Path("/"):
             parent.chmod(parent.stat().st_mode | 0o011)
+
+
+@unittest.skipUnless(os.geteuid() == 0, "needs root, to become other users")
+class ImpostorTest(BerthTest):
+    """The port that nobody named may be anybody's while no daemon has it."""
+
+    def call(self, owner, caller, family="AF_INET", address="127.0.0.1"):
+        program = self.temp_dir() / "berth"
+        shutil.copy(BINARIES["normal"], program)
+        open_to_all(program.parent)
+        program.chmod(0o755)
+        return subprocess.run(["unshare", "--net", sys.executable, "-c", IMPOSTOR, str(owner), str(caller), family, address,
+                               str(program)], stdout=subprocess.PIPE, text=True, check=True).stdout
+
+    def test_another_user_has_the_port(self):
+        for where in (("AF_INET", "127.0.0.1"), ("AF_INET", "0.0.0.0"), ("AF_INET6", "::")):
+            said = self.call(STRANGER, NOBODY, *where)
+            self.assertNotIn("the-key", said)
+            self.assertIn(f"user {STRANGER}", said)
+            self.assertIn("--api-url", said)
+
+    def test_root_or_the_caller_has_the_port(self):
+        for owner in (0, NOBODY):
+            said = self.call(owner, NOBODY)
+            self.assertTrue(said.startswith("0 "), said)
+            self.assertIn("the-key", said)
 
 
 @unittest.skipUnless(os.geteuid() == 0, "needs root, to become other users")

@@ -207,9 +207,23 @@ class RootsTest(OwnerTest):
 
     def settings(self):
         self.other_id = str(uuid.uuid4())
-        for name in ("all", "others", "each"):
+        for name in ("all", "others", "each", "bob"):
             (self.home / name).mkdir()
-        return {"BERTH_WORKSPACE_ROOTS": f"{self.home}/all:{self.other_id}={self.home}/others:{self.home}/each/{{company}}"}
+        return {"BERTH_WORKSPACE_ROOTS": f"{self.home}/all:{self.other_id}={self.home}/others:{self.home}/each/{{company}}"
+                                         f":{self.home}/bob/work"}
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to give a link to somebody else")
+    def test_a_root_in_a_directory_of_another_user(self):
+        """He makes a link of it: it leads to nothing that is not his."""
+        lease = self.lease()
+        (self.home / "private" / "work").mkdir(parents=True)
+        work = self.home / "bob" / "work"
+        work.symlink_to(self.home / "private")
+        os.lchown(work, 65534, 65534)
+        for path in (work, work / "work", self.home / "private" / "work"):
+            self.assert_error(self.stage(lease, path), 422, contains="beneath the allowed roots")
+        os.chown(self.home / "private", 65534, 65534)
+        self.assert_status(self.stage(lease, work / "work"), 200)
 
     def test_each_has_its_own(self):
         lease = self.lease()

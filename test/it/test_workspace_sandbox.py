@@ -5,15 +5,18 @@ import contextlib
 import fcntl
 import json
 import os
+import pathlib
 import pty
 import re
 import shutil
 import signal
 import sqlite3
 import subprocess
+import tempfile
 import threading
 import unittest
 
+import berthtest
 from berthtest import ident, set_clock, wait_until
 from sandboxtest import RUN_A, RUN_B
 from workspacetest import WorkspaceTest, contents, tree
@@ -189,6 +192,40 @@ class RoundTripTest(WorkspaceTest):
         self.assertEqual(result["stage"]["cwd"], "/workspace")
         self.assertEqual(result["restore"]["conflicts"], [])
         self.assertEqual(self.salvages(), [])
+
+
+def box_between():
+    """A daemon whose box runs `before` and `after`, beside itself, around the showing of a workspace: its binary."""
+    name = "between"
+    if name not in berthtest.BINARIES:
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="between-"))
+        real = os.environ.get("BERTH_BOX_BIN") or str(pathlib.Path(berthtest.BINARIES["normal"]).parent / "berth-box")
+        shutil.copy2(berthtest.BINARIES["normal"], folder / "berth")
+        wrapper = folder / "berth-box"
+        wrapper.write_text('#!/bin/sh\ncase "$*" in *--lower*) ;; *) exec "$0.real" "$@" ;; esac\n'
+                           '"${0%/*}/before"; "$0.real" "$@"; status=$?; "${0%/*}/after"; exit $status\n')
+        wrapper.chmod(0o755)
+        (folder / "berth-box.real").symlink_to(real)
+        berthtest.BINARIES[name] = str(folder / "berth")
+    return name
+
+
+class SwappedTest(WorkspaceTest):
+    daemon_binary = box_between()
+
+    def test_a_path_that_leads_elsewhere_and_back(self):
+        """Who owns a directory above the workspace makes a link of it while it is shown, and then puts it back."""
+        (secrets := self.temp_dir() / "secrets").mkdir()
+        (secrets / "secret").write_text("root only")
+        self.put("mine", "shown\n")
+        beside = f"{self.dir}.aside"
+        for name, script in (("before", f"mv {self.dir} {beside} && ln -s {secrets} {self.dir}"),
+                             ("after", f"rm {self.dir} && mv {beside} {self.dir}")):
+            path = pathlib.Path(self.daemon.binary).parent / name
+            path.write_text(f"#!/bin/sh\n{script}\n")
+            path.chmod(0o755)
+        self.stage()
+        self.assertEqual(self.sh("ls /workspace")["stdout"], "mine\n")
 
 
 class BusyTest(WorkspaceTest):
@@ -372,6 +409,22 @@ class GitTest(WorkspaceTest):
                 self.stage()
                 self.make_bare_repository()
                 self.assert_bare_repository_is_harmless(self.restore())
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to give a directory to somebody else")
+    def test_a_repository_of_somebody_else(self):
+        """A daemon of root's runs git in it as its owner, by way of its own program."""
+        self.make_repository()
+        os.chmod(self.dir.parent, 0o711)
+        subprocess.run(["chown", "-R", "65534:65534", self.dir], check=True)
+        self.stage()
+        done = self.sh("set -e; export HOME=/tmp; git config --global --add safe.directory /workspace; "
+                       "git config --global user.name B; git config --global user.email b@example; "
+                       "echo 2 > a; git commit -qam second; git branch deep/er")
+        self.assertEqual(done["exitCode"], 0, done)
+        report = self.restore()["git"]
+        self.assertIsNone(report["note"], report)
+        self.assertEqual(self.git("-c", "safe.directory=*", "log", "--format=%s", "deep/er"), "second\nfirst")
+        self.assertEqual(subprocess.run(["find", self.dir, "-user", "0"], capture_output=True, check=True).stdout, b"")
 
     def test_a_salvaged_bare_repository_brings_no_configuration_home(self):
         self.put("a", "1\n")

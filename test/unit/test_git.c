@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include "base/fd.h"
+#include "rt/become.h"
 #include "workspace/git.h"
 
 /* ws/ is the host's repository, box/ the copy of it in which somebody else works: whatever a script
@@ -171,7 +172,10 @@ static void collect(struct world *w, struct box_changes *b)
 static int restore(struct world *w)
 {
         char path[SCRATCH_PATH_MAX + 16];
-        const struct git_options options = { .workspace = path, .stamp = STAMP };
+        CLEAN(cleanup_free) char *program = realpath("/proc/self/exe", NULL);
+        const struct git_options options = { .workspace = path,
+                                             .program = program,
+                                             .stamp = STAMP };
         struct git_import *g;
         struct box_changes b;
         struct change left;
@@ -1160,6 +1164,16 @@ static void test_no_git(void **state)
         assert_out(w, "cat ws/a", "2");
 }
 
+/* A repository of somebody else, that a daemon of root's has for a workspace. */
+#define OWNER "65534"
+
+static void give_repository_away(struct world *w)
+{
+        sh(w, "chown -R " OWNER ":" OWNER " ws; chmod 711 .; "
+              "git config --global --add safe.directory '*'");
+        w->m.options.set_owner = true;
+}
+
 /* A daemon of root's leaves no files of root's in a repository of somebody else. */
 static void test_owner(void **state)
 {
@@ -1168,18 +1182,69 @@ static void test_owner(void **state)
         if (geteuid() != 0)
                 skip();
         make_repository(w);
-        sh(w, "cd box; echo 2 > a; git commit -qam two; git branch deep/er/branch");
-        sh(w, "chown -R 65534:65534 ws");
-        w->m.options.set_owner = true;
+        sh(w, "cd box; echo 2 > a; git commit -qam theirs; git branch deep/er/branch; "
+              "git pack-refs --all; git gc -q");
+        sh(w, "cd ws; echo 2 > b; git commit -qam ours");
+        give_repository_away(w);
         restored(w);
-        assert_out(w, "find ws -user 0", "");
-        sh(w, "git config --global --add safe.directory '*'");
-        assert_out(w, "cd ws; git log -1 --format=%s", "two");
+        assert_null(w->report.note);
+        assert_true(w->report.merged);
+        assert_false(w->report.index_stale);
+        assert_out(w, "find ws -user 0 -o -name 'berth*'", "");
+        assert_out(w, "cd ws; git log --format=%s HEAD^1 HEAD^2 | sort | xargs", "one ours theirs");
+        assert_out(w, "cd ws; git status --porcelain; git rev-parse -q --verify deep/er/branch >&2",
+                   "");
+        assert_sound(w);
+}
+
+/* git has its rights alone: whatever he puts into its way, also after everything was looked at,
+ * leads git to nothing of root's. */
+static void test_owner_points_elsewhere(void **state)
+{
+        static const char *const traps[] = {
+                /* refs, logs and objects are written through a link */
+                "mv -T refs/heads refs/aside && ln -s $far/refs/heads refs/heads",
+                "mv -T logs aside && ln -s $far/logs logs",
+                "mv -T objects/pack objects/aside && ln -s $far/objects/pack objects/pack",
+                /* another repository altogether */
+                "echo $far > commondir",
+                "cd ..; mv -T .git aside && ln -s $far .git",
+        };
+        static const char look[] = "cd far/.git; find . -type f | sort | xargs ls -ln --full-time";
+        struct world *w = *state;
+
+        if (geteuid() != 0)
+                skip();
+        for (size_t i = 0; i < ARRAY_LEN(traps); i++) {
+                CLEAN(cleanup_free) char *old = xstrdup(getenv("PATH"));
+                CLEAN(cleanup_free) char *path = xasprintf("%s/bin:%s", w->m.root, old);
+                CLEAN(cleanup_free)
+                char *spring = xasprintf("cat > bin/spring <<'E'\n%s\nE", traps[i]);
+                const char *before;
+
+                sh(w, "rm -rf ws/* ws/.git far box scratch bin; mkdir bin");
+                make_repository(w);
+                sh(w, "cp -a ws far; chmod 700 far; cd box; git branch side; git checkout -qb new; "
+                      "echo 2 > a; git commit -qam two");
+                sh(w, spring);
+                sh(w, "cat > bin/git <<E\n#!/bin/sh\n"
+                      "(cd $PWD/ws/.git && far=$PWD/far/.git setpriv --reuid=" OWNER
+                      " sh -e $PWD/bin/spring) < /dev/null > /dev/null 2>&1\n"
+                      "exec $(command -v git) \"\\$@\"\nE\nchmod 755 bin/*");
+                give_repository_away(w);
+                before = out(w, look);
+                setenv("PATH", path, 1);
+                (void)restore(w);
+                setenv("PATH", old, 1);
+                err_clear(&w->m.err);
+                assert_out(w, look, before);
+                assert_out(w, "cat ws/a", "2"); /* files come all the same */
+        }
 }
 
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
-int main(void)
+int main(int argc, char **argv)
 {
         const struct CMUnitTest tests[] = {
                 TEST(test_commits_come_home),
@@ -1223,7 +1288,10 @@ int main(void)
                 TEST(test_crashes),
                 TEST(test_no_git),
                 TEST(test_owner),
+                TEST(test_owner_points_elsewhere),
         };
 
+        if (become_is_trampoline(argv[0]))
+                return become_main(argc, argv);
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

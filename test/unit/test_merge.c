@@ -714,10 +714,12 @@ static void test_changed_there_while_merging(void **state)
         assert_int_equal(t->w.report.added, 1);
 }
 
-/* The owner of the workspace puts another name of a file of root's where ours was. */
-static int swap_for_link(struct change_set *s, const struct change *c, int *ret_fd, struct err *err)
+/* The owner of the workspace puts a file of root's where ours was: another name of it, or the file
+ * itself, which root left in a directory of his. */
+static void swap_temp(bool move)
 {
         int fd = openat(disturbed->w.ws, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        const int root = disturbed->w.root_fd;
         DIR *d = fdopendir(fd);
         const struct dirent *e;
 
@@ -725,31 +727,48 @@ static int swap_for_link(struct change_set *s, const struct change *c, int *ret_
         while ((e = readdir(d)) != NULL)
                 if (str_starts(e->d_name, ".berth-tmp-")) {
                         assert_int_equal(unlinkat(fd, e->d_name, 0), 0);
-                        assert_int_equal(linkat(disturbed->w.root_fd, "secret", fd, e->d_name, 0),
+                        assert_int_equal(move ? renameat(root, "secret", fd, e->d_name)
+                                              : linkat(root, "secret", fd, e->d_name, 0),
                                          0);
                         break;
                 }
         closedir(d);
+}
+
+static int swap_for_link(struct change_set *s, const struct change *c, int *ret_fd, struct err *err)
+{
+        swap_temp(false);
+        return open_quietly(s, c, ret_fd, err);
+}
+
+static int swap_for_file(struct change_set *s, const struct change *c, int *ret_fd, struct err *err)
+{
+        swap_temp(true);
         return open_quietly(s, c, ret_fd, err);
 }
 
 static void test_owner_of_what_we_made_alone(void **state)
 {
         struct trees *t = *state;
-        CLEAN(cleanup_fd) int secret = -1;
-        struct stat st;
 
         if (geteuid() != 0)
                 skip();
-        secret = openat(t->w.root_fd, "secret", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-        assert_true(secret >= 0);
         staged(t);
         assert_int_equal(fchown(t->w.ws, 65534, 65534), 0);
         t->w.options.set_owner = true;
         mock_file(&t->now, "f", "theirs");
-        assert_int_equal(merge_with(t, swap_for_link), ERR_CONFLICT);
-        assert_int_equal(fstat(secret, &st), 0);
-        assert_int_equal(st.st_uid, 0);
+        for (int i = 0; i < 2; i++) {
+                CLEAN(cleanup_fd)
+                int secret = openat(t->w.root_fd, "secret", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+                struct stat st;
+
+                assert_true(secret >= 0);
+                assert_int_equal(merge_with(t, i ? swap_for_file : swap_for_link), ERR_CONFLICT);
+                err_clear(&t->w.err);
+                assert_int_equal(fstat(secret, &st), 0);
+                assert_int_equal(st.st_uid, 0);
+                assert_int_equal(st.st_mode & 0777, 0600);
+        }
 }
 
 /* Somebody saves a file between the decision and the rename. */

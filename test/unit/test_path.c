@@ -202,6 +202,47 @@ static void test_make_dirs_refuses(void **state)
         assert_int_equal(path_make_dirs(path, 0700, &e), ERR_INVALID);
 }
 
+static int open_named(struct scratch *s, const char *name)
+{
+        CLEAN(cleanup_free) char *path = xasprintf("%s/in/%s", s->root, name);
+        CLEAN(cleanup_fd) int fd = -1;
+
+        return path_open_named(path, &fd, NULL);
+}
+
+/* What the operator wrote down leads where root's links and ours lead, and where another user's
+ * link leads only if that is his. */
+static void test_named(void **state)
+{
+        struct scratch *s = *state;
+        CLEAN(cleanup_free) char *absolute = xasprintf("%s//in/./sub/", s->root);
+        CLEAN(cleanup_fd) int fd = -1;
+
+        make_link(s, "sub", "ours");
+        make_link(s, "../in/ours", "twice");
+        make_link(s, absolute, "absolute");
+        make_link(s, "loop", "loop");
+        assert_int_equal(open_named(s, "sub"), 0);
+        assert_int_equal(open_named(s, "ours"), 0);
+        assert_int_equal(open_named(s, "twice/"), 0);
+        assert_int_equal(open_named(s, "absolute"), 0);
+        assert_int_equal(path_open_named("/", &fd, NULL), 0);
+        assert_true(open_named(s, "loop") < 0);
+        assert_true(open_named(s, "sub/file") < 0);
+        assert_int_equal(open_named(s, "sub/none"), ERR_NOT_FOUND);
+        assert_true(path_open_named("in", &fd, NULL) < 0);
+        if (geteuid() != 0)
+                return;
+        assert_int_equal(fchownat(s->in, "ours", 65534, 65534, AT_SYMLINK_NOFOLLOW), 0);
+        assert_int_equal(open_named(s, "ours"), ERR_FORBIDDEN);
+        assert_int_equal(open_named(s, "twice"), ERR_FORBIDDEN);
+        assert_int_equal(open_named(s, "absolute"), 0);
+        assert_int_equal(fchownat(s->in, "sub", 65534, 65534, 0), 0);
+        assert_int_equal(open_named(s, "ours"), 0);
+        assert_int_equal(fchownat(s->in, "twice", 65533, 65533, AT_SYMLINK_NOFOLLOW), 0);
+        assert_int_equal(open_named(s, "twice"), ERR_FORBIDDEN);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -212,6 +253,7 @@ int main(void)
                                                 teardown),
                 cmocka_unit_test_setup_teardown(test_what_is_missing, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_plain_follows_nothing, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_named, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_make_dirs, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_make_dirs_refuses, setup, teardown),
         };

@@ -49,11 +49,14 @@ static int merge_files(struct op *op, int dir, struct git_import *git, struct ch
         return merge_apply(op, dir, files, options, &ret->merge, err);
 }
 
-static int merge_all(struct op *op, int dir, const char *path, struct change_set *changes,
-                     const struct merge_request *req, const struct merge_options *options,
-                     struct restore_report *ret, struct err *err)
+static int merge_all(struct op *op, const struct runtime *rt, int dir, const char *path,
+                     struct change_set *changes, const struct merge_request *req,
+                     const struct merge_options *options, struct restore_report *ret,
+                     struct err *err)
 {
-        struct git_options git_options = { .workspace = path, .stamp = options->stamp };
+        struct git_options git_options = { .workspace = path,
+                                           .program = rt->settings.trampoline,
+                                           .stamp = options->stamp };
         struct git_import *git = NULL;
         int r = git_import_new(op, dir, req->scratch, &git, err);
 
@@ -93,7 +96,7 @@ int workspace_merge(struct op *op, struct runtime *rt, struct change_set *change
                 return r;
         lock = workspace_lock_path(rt->workspaces, path);
         options.lock_path = lock;
-        r = merge_all(op, dir, path, changes, req, &options, ret, err);
+        r = merge_all(op, rt, dir, path, changes, req, &options, ret, err);
         ret->duration_ms = clock_mono_ms() - began;
         if (r >= 0 && !req->dry_run)
                 atomic_fetch_add(&rt->counters.workspace_conflicts, ret->merge.n_conflicts);

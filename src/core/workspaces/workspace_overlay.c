@@ -104,14 +104,15 @@ static int make_layers(struct op *op, const struct workspace *w, struct layers *
         return r < 0 ? r : open_dir(upper, &l->upper, err);
 }
 
-static int show(struct op *op, struct runtime *rt, const struct layers *l, const char *lower,
-                struct err *err)
+/* By the descriptor that was looked at: whoever owns a directory above it can lead its path
+ * elsewhere, and back again. */
+static int show(struct op *op, struct runtime *rt, const struct layers *l, struct err *err)
 {
         int r;
 
         FAULT("workspace.show.before");
         r = sandbox_workspace_show(op, rt->sandbox->box_program, &l->ids, l->box, BERTH_WORKSPACE,
-                                   lower, l->store, err);
+                                   l->lower, l->store, err);
         FAULT("workspace.show.after");
         return r;
 }
@@ -121,7 +122,6 @@ static int overlay_stage(struct op *op, struct runtime *rt, const struct place *
                          struct stage_result *ret, struct err *err)
 {
         CLEAN(layers_done) struct layers l;
-        CLEAN(cleanup_fd) int again = -1;
         int r = find_layers(op, rt, place, w, &l, err);
 
         if (r >= 0)
@@ -131,9 +131,7 @@ static int overlay_stage(struct op *op, struct runtime *rt, const struct place *
         if (r >= 0)
                 r = overlay_hide(l.upper, l.lower, &w->excludes, err);
         if (r >= 0)
-                r = show(op, rt, &l, w->local_path, err);
-        if (r >= 0) /* it was mounted by its name */
-                r = workspace_open_local(rt, w, &again, err);
+                r = show(op, rt, &l, err);
         if (r >= 0)
                 *ret = (struct stage_result){ .cwd = BERTH_WORKSPACE };
         return r;
@@ -178,7 +176,7 @@ static int copy_stage(struct op *op, struct runtime *rt, const struct place *pla
                 r = make_layers(op, w, &l, err);
         if (r >= 0)
                 r = make_copy(op, rt, w, &l, ret, err);
-        return r < 0 ? r : show(op, rt, &l, l.copy, err);
+        return r < 0 ? r : show(op, rt, &l, err);
 }
 
 /* Bringing home */

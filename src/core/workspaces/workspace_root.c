@@ -19,40 +19,53 @@ struct opening {
         struct err *err; /* why it cannot be told whether it lies there; code 0: it can */
 };
 
-/* Open the path, a directory, if it lies beneath the root: asked of the kernel. */
-static bool open_beneath(struct opening *o, const char *root, size_t root_len)
+/* Open the path, a directory, if it lies beneath the root `dir`, which is called `root`: asked of
+ * the kernel. */
+static bool open_beneath(struct opening *o, int dir, const char *root)
 {
-        CLEAN(cleanup_free) char *name = xstrndup(root, root_len);
         CLEAN(err_done) struct err err = { 0 };
-        CLEAN(cleanup_fd) int dir = -1;
-        const char *rest = o->path + root_len;
+        const size_t len = strlen(root);
+        const char *rest = o->path + len;
         int r;
 
-        if (strncmp(o->path, root, root_len) != 0 || (*rest != '/' && *rest != '\0'))
+        if (strncmp(o->path, root, len) != 0 || (*rest != '/' && *rest != '\0'))
                 return false;
         while (*rest == '/')
                 rest++;
-        dir = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        if (dir < 0)
-                r = err_sys(&err, ERR_IO, errno, "open %s", name);
-        else
-                r = path_open_beneath(dir, *rest ? rest : ".", o->flags | O_DIRECTORY, 0, o->ret,
-                                      &err);
+        r = path_open_beneath(dir, *rest ? rest : ".", o->flags | O_DIRECTORY, 0, o->ret, &err);
         if (r < 0 && err.is_transient)
                 err_move(o->err, &err);
         return r >= 0;
 }
 
-/* A path that was made canonical need not begin as the root was written. */
-static bool open_beneath_root(struct opening *o, const char *root, size_t len)
+static bool real_path_of(int fd, char *ret, size_t size)
 {
-        CLEAN(cleanup_free) char *name = xstrndup(root, len);
-        CLEAN(cleanup_free) char *real = NULL;
+        char link[64];
+        ssize_t n;
 
-        if (open_beneath(o, root, len))
-                return true;
-        real = realpath(name, NULL);
-        return real && !streq(real, name) && open_beneath(o, real, strlen(real));
+        (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+        n = readlink(link, ret, size);
+        if (n <= 0 || n == (ssize_t)size || ret[0] != '/')
+                return false;
+        ret[n] = '\0';
+        return true;
+}
+
+/* A path that was made canonical need not begin as the root was written. */
+static bool open_beneath_root(void *ctx, const char *root)
+{
+        CLEAN(err_done) struct err err = { 0 };
+        CLEAN(cleanup_fd) int dir = -1;
+        struct opening *o = ctx;
+        char real[4096];
+
+        if (path_open_named(root, &dir, &err) < 0) {
+                if (err.is_transient)
+                        err_move(o->err, &err);
+                return false;
+        }
+        return open_beneath(o, dir, root) || (real_path_of(dir, real, sizeof(real)) &&
+                                              !streq(real, root) && open_beneath(o, dir, real));
 }
 
 /* The root that an entry of the list stands for, for this company; NULL: it is not for it. */
@@ -111,18 +124,13 @@ static bool each_root(const char *roots, const char *company_id,
         return false;
 }
 
-static bool try_root(void *ctx, const char *root)
-{
-        return open_beneath_root(ctx, root, strlen(root));
-}
-
 /* 1: it is open; 0: it lies beneath none of them; else why nobody can tell. */
 static int open_beneath_any(const char *roots, const char *company_id, const char *path, int flags,
                             int *ret, struct err *err)
 {
         CLEAN(err_done) struct err untold = { 0 };
         struct opening o = { path, flags, ret, &untold };
-        int r = each_root(roots, company_id, try_root, &o);
+        int r = each_root(roots, company_id, open_beneath_root, &o);
 
         if (r == 0 && untold.code) {
                 r = untold.code;
@@ -155,8 +163,7 @@ int workspace_root_open(const struct runtime *rt, const char *company_id, const 
                         struct arena *arena, int *ret_fd, const char **ret_path, struct err *err)
 {
         CLEAN(cleanup_fd) int fd = -1;
-        char link[64], real[4096];
-        ssize_t n;
+        char real[4096];
         int r;
 
         r = open_beneath_any(rt->settings.workspace_roots, company_id, path, O_RDONLY, &fd, err);
@@ -165,11 +172,9 @@ int workspace_root_open(const struct runtime *rt, const char *company_id, const 
         r = own_files_check(rt, fd, path, err);
         if (r < 0)
                 return r;
-        (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-        n = readlink(link, real, sizeof(real));
-        if (n <= 0 || n == (ssize_t)sizeof(real) || real[0] != '/')
+        if (!real_path_of(fd, real, sizeof(real)))
                 return refuse(rt, company_id, path, err);
-        *ret_path = arena_strndup(arena, real, (size_t)n);
+        *ret_path = arena_strdup(arena, real);
         *ret_fd = take_fd(&fd);
         return 0;
 }
@@ -178,9 +183,8 @@ int workspace_root_check(const struct runtime *rt, const char *company_id, const
                          struct err *err)
 {
         CLEAN(cleanup_fd) int fd = -1;
-        int r;
+        int r = open_beneath_any(rt->settings.workspace_roots, company_id, path, O_PATH, &fd, err);
 
-        r = open_beneath_any(rt->settings.workspace_roots, company_id, path, O_PATH, &fd, err);
         if (r <= 0)
                 return r < 0 ? r : refuse(rt, company_id, path, err);
         return own_files_check(rt, fd, path, err);
@@ -189,16 +193,13 @@ int workspace_root_check(const struct runtime *rt, const char *company_id, const
 int workspace_root_reopen(const struct runtime *rt, const char *path, int *ret_fd, struct err *err)
 {
         CLEAN(cleanup_fd) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-        char link[64], real[4096];
-        ssize_t n;
+        char real[4096];
         int r;
 
         if (fd < 0 && errno != ENOTDIR && errno != ELOOP)
                 return err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, errno, "open %s",
                                path);
-        (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-        n = fd < 0 ? -1 : readlink(link, real, sizeof(real));
-        if (n <= 0 || (size_t)n != strlen(path) || memcmp(real, path, (size_t)n) != 0)
+        if (fd < 0 || !real_path_of(fd, real, sizeof(real)) || !streq(real, path))
                 return err_set(err, ERR_CONFLICT,
                                "%s leads elsewhere by now; a part of it was replaced", path);
         r = own_files_check(rt, fd, path, err);
