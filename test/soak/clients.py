@@ -14,9 +14,9 @@ from berthtest import Client
 from world import AGENT_OUTPUT, digest
 
 BROKEN = (OSError, http.client.HTTPException, ValueError)
-# argv: token, where to note it, lines to print, pause between them, status
-COMMAND = ('echo "$1" >> "$2"; i=0; while [ $i -lt $3 ]; do echo "$1 $i"; i=$((i+1)); [ "$4" = 0 ] || sleep "$4"; done; '
-           'exit $5')
+# argv: token, where to note it, lines to print, pause between them, status. Where there is no room, it waits for some.
+COMMAND = ('until echo "$1" >> "$2"; do sleep 0.05; done 2>/dev/null; i=0; '
+           'while [ $i -lt $3 ]; do echo "$1 $i"; i=$((i+1)); [ "$4" = 0 ] || sleep "$4"; done; exit $5')
 COUNT = 'for f in .soak-*; do [ -f "$f" ] && echo "${f#.soak-} $(wc -l < "$f")"; done; true'
 NOT_STARTED = "before the command was started"
 

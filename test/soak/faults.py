@@ -8,9 +8,11 @@ import contextlib
 import os
 import resource
 import signal
+import sqlite3
 import struct
 import subprocess
 import time
+import uuid
 
 from berthtest import BUILD, wait_until
 
@@ -281,7 +283,15 @@ class Faults:
         world.daemon.env["LD_PRELOAD"], world.daemon.binary = before, binary
         disk.put_back(disk.step())
         subprocess.run(["rm", "-rf", str(disk.record)], check=True)
+        self.boot_again()
         world.up()
+
+    def boot_again(self):
+        """The record says that it was another boot: this one goes on, because only the disk was cut off."""
+        other = str(uuid.UUID(int=self.random.getrandbits(128), version=4))
+        with contextlib.closing(sqlite3.connect(self.world.data / "berth.db")) as db, db:
+            db.execute("UPDATE executions SET boot_id = ?", (other,))
+            db.execute("UPDATE places SET owner_boot = ?", (other,))
 
     # Afterwards.
 

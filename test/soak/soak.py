@@ -66,6 +66,8 @@ class Soak:
         self.ops = collections.Counter()
         self.known = {"lease": {}, "execution": {}, "run": {}}  # id: round in which it was answered
         self.execution_of, self.place_of = {}, {}
+        self.written_off = 0  # places of the plugin
+        self.told = set()  # leaks that are violations already
         self.rounds = 0
         self.shown = 0
 
@@ -122,18 +124,26 @@ class Soak:
         self.settled(lambda: daemon.sql("SELECT id, status FROM executions WHERE status IN ('starting', 'running')"),
                      "no command runs")
         if not self.settled(self.leaks, "no leaks", "leak"):
-            for place in world.ask("GET", "/api/leaks")["uncertain"]:  # once told, it does not count for the next round
-                world.ask("POST", f"/api/places/{place['placeId']}/forget", {})
+            self.told.update(self.name_of(leak) for leak in self.leaks())
         self.settled(lambda: sorted(world.outside.marked()), "no process of a command is left", "left-behind")
 
     def leaks(self):
-        """As an operator of a provider that cannot be asked for a list: look there, remove what is left, and say so."""
+        """Those that are nobody's business but the daemon's. Two are an operator's, and done here as `nextStep` says: a
+        provider that cannot be asked for a list is looked at by hand; a power cut brings directories back whose removal was
+        not on the disk yet."""
         found = self.world.ask("GET", "/api/leaks")
         for place in found["uncertain"]:
             if place["provider"] == "acme":
                 self.world.ask("POST", f"/api/places/{place['placeId']}/forget", {})
+                self.written_off += 1
+        for thing in found["unknown"] if "power-cut" in self.faults.counts else ():
+            for folder in ("boxes", "sandboxes", "output"):
+                shutil.rmtree(self.world.data / folder / thing["ownerTag"], ignore_errors=True)
         return [leak for kind in ("unknown", "missing", "uncertain", "cleanupDue") for leak in found[kind]
-                if leak.get("provider") != "acme"]
+                if leak.get("provider") != "acme" and self.name_of(leak) not in self.told]
+
+    def name_of(self, leak):
+        return leak.get("placeId") or leak["ownerTag"]
 
     # Looking.
 
@@ -295,17 +305,25 @@ class Soak:
         world = self.world
         if "pooled" in world.kinds:
             world.ask("PATCH", f"/api/environments/{world.kinds['pooled']}", {"config": {"poolSize": 0}})
-        self.settled(lambda: world.daemon.sql("SELECT id, state, note FROM places WHERE state <> 'gone'"), "no place lives",
-                     "leak")
+        self.settled(lambda: [p for p in world.daemon.sql("SELECT id, state, note FROM places WHERE state <> 'gone'")
+                              if p["id"] not in self.told], "no place lives", "leak")
         try:
             world.daemon.stop()
         except AssertionError as error:
             self.trouble("daemon-died", str(error)[:2000])
-        self.settled(world.outside.left, "nothing is left", "left-behind")
+        self.settled(self.left, "nothing is left", "left-behind")
         self.settled(lambda: sorted(world.supervisors().items()), "no supervisor is left", "left-behind")
         status, out, _ = world.daemon.cli("db", "check")
         if status != 0:
             self.trouble("damaged", out[:2000])
+
+    def left(self):
+        """A real power cut takes the cgroups with the kernel; ours does not. What the provider has that an operator wrote
+        off is not looked for."""
+        excused = ("cgroup ",) if "power-cut" in self.faults.counts else ()
+        if self.written_off or excused:
+            excused += (f"file {self.world.data}/plugins/private/",)
+        return [text for text in self.world.outside.left() if not text.startswith(excused)]
 
     def table(self):
         ops = collections.defaultdict(dict)
