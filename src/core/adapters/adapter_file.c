@@ -26,14 +26,34 @@ static size_t root_len(const char *path, const char *workspace)
         return (size_t)(strrchr(path, '/') - path);
 }
 
-static int open_file(const char *path, const char *workspace, int *ret_fd, struct err *err)
+/* Where companies have owners of their own, what an agent is told comes from a directory of its
+ * company's: the one that was judged is the one that is read from. */
+static int open_root(const struct adapter_input *in, const char *root, int *ret_fd, struct err *err)
+{
+        struct arena arena;
+        const char *real;
+        int r;
+
+        if (!in->rt || in->rt->settings.mode == MODE_LOCAL_TRUSTED) {
+                *ret_fd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+                return *ret_fd < 0 ? err_sys(err, ERR_IO, errno, "open %s", root) : 0;
+        }
+        arena_init(&arena);
+        r = workspace_root_open(in->rt, in->agent->company_id, root, &arena, ret_fd, &real, err);
+        arena_done(&arena);
+        return r;
+}
+
+static int open_file(const struct adapter_input *in, const char *path, const char *workspace,
+                     int *ret_fd, struct err *err)
 {
         size_t n = root_len(path, workspace);
         CLEAN(cleanup_free) char *root = n ? xstrndup(path, n) : xstrdup("/");
-        CLEAN(cleanup_fd) int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        CLEAN(cleanup_fd) int dir = -1;
+        int r = open_root(in, root, &dir, err);
 
-        if (dir < 0)
-                return err_sys(err, ERR_IO, errno, "open %s", root);
+        if (r < 0)
+                return r;
         path += n;
         path += strspn(path, "/");
         return path_open_beneath(dir, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, ret_fd, err);
@@ -58,21 +78,6 @@ static int read_text(int fd, size_t max, struct buf *ret, struct err *err)
         return 0;
 }
 
-/* The daemon's own files are nobody's instructions. Where companies have owners of their own, what
- * an agent is told comes from a directory of its company's. */
-static int check_allowed(const struct adapter_input *in, const char *path, int fd, struct err *err)
-{
-        CLEAN(cleanup_free) char *dir = xstrndup(path, (size_t)(strrchr(path, '/') - path));
-        int r;
-
-        if (!in->rt)
-                return 0;
-        r = own_files_check_file(in->rt, fd, path, err);
-        if (r < 0 || in->rt->settings.mode == MODE_LOCAL_TRUSTED)
-                return r;
-        return workspace_root_check(in->rt, in->agent->company_id, *dir ? dir : "/", err);
-}
-
 int adapter_read_file(const struct adapter_input *in, const char *path, const char *workspace,
                       size_t max, struct buf *ret, struct err *err)
 {
@@ -82,12 +87,12 @@ int adapter_read_file(const struct adapter_input *in, const char *path, const ch
 
         if (*path != '/')
                 return err_set(err, ERR_INVALID, "is no absolute path");
-        r = open_file(path, workspace, &fd, err);
+        r = open_file(in, path, workspace, &fd, err);
         if (r < 0)
                 return r;
         if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
                 return err_set(err, ERR_INVALID, "is no file");
-        r = check_allowed(in, path, fd, err);
+        r = in->rt ? own_files_check_file(in->rt, fd, path, err) : 0; /* nobody's instructions */
         if (r < 0)
                 return r;
         return read_text(fd, max, ret, err);
