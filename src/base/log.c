@@ -123,6 +123,8 @@ void log_write(struct log_site *site, enum log_level level, const char *msg,
 
         if ((int)level < atomic_load(&current_level) || !site_allows(site, &suppressed))
                 return;
+        if (!buf_reserve(&b, 256)) /* no memory: the line is lost, as for a full pipe */
+                return;
         clock_iso(clock_wall_us(), ts);
         if (json)
                 buf_appendf(&b, "{\"ts\":\"%s\",\"level\":\"%s\",\"msg\":", ts, level_names[level]);
