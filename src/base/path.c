@@ -12,8 +12,6 @@
 
 #include "base/fd.h"
 
-#include "base/fd.h"
-
 /* The kernel asks to try again when something was renamed while it looked; whoever renames without
  * pause must not keep us here. */
 #define OPEN_TRIES 64

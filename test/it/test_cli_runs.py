@@ -93,6 +93,7 @@ class CliRunsTest(WakeTest):
         run = self.run_cli("agent", "wake", "Ada").stdout.strip()
         text, records = self.follow(run), self.follow(run, "--json")
         got = [text.stdout.readline() for _ in range(1000)]
+        first = records.stdout.readline()  # both have found the daemon
         self.daemon.restart(crash=True)
         gates[0].write_text("")
         got += [text.stdout.readline() for _ in range(2000)]
@@ -101,7 +102,7 @@ class CliRunsTest(WakeTest):
         got += text.stdout.read().splitlines(keepends=True)
         self.assertEqual(got, [f"{n}\n" for n in range(6000)])
         self.assertEqual(text.wait(30), 0)
-        records = [json.loads(line) for line in records.stdout]
+        records = [json.loads(line) for line in [first, *records.stdout]]
         self.assertEqual([r["seq"] for r in records], list(range(1, len(records) + 1)))
         self.assertEqual("".join(r["chunk"] for r in records if r["stream"] == "stdout"), "".join(got))
 
