@@ -17,6 +17,10 @@ class OwnerTest(BerthTest):
     daemon_autostart = False
     roots = "{home}"
 
+    def tearDown(self):
+        wait_until(lambda: not self.daemon.sql("SELECT 1 FROM heartbeat_runs WHERE step <> 'done'"), "places are given up")
+        super().tearDown()
+
     def setUp(self):
         super().setUp()
         self.home = self.temp_dir()
@@ -376,7 +380,6 @@ class HostTest(OwnerTest):
                              "adapterConfig": {"command": "touch", "args": [str(flag)], "cwd": str(self.home)}}, 201)
         self.own("POST", f"/api/agents/{ada['id']}/wakeup", {"source": "on_demand"}, 202)
         wait_until(flag.exists, "it ran here")
-        wait_until(lambda: not self.daemon.sql("SELECT 1 FROM heartbeat_runs WHERE step <> 'done'"), "its place is given up")
 
     def test_the_machines_own_network(self):
         """Its loopback and its abstract sockets are the operator's."""
