@@ -310,3 +310,22 @@ int leases_count_by_status(struct db *db, struct arena *arena,
                 r = fn(ctx, stmt_text(s, 0, arena), stmt_number(s, 1));
         return r;
 }
+
+int leases_is_first_of_run(struct db *db, const struct lease *lease, bool *ret, struct err *err)
+{
+        int64_t n = 0;
+        int r = !lease->heartbeat_run_id
+                        ? 0
+                        : db_number(db,
+                                    "SELECT COUNT(*) FROM environment_leases "
+                                    "WHERE heartbeat_run_id = ?1 AND heartbeat_run_id IS NOT NULL "
+                                    "AND environment_id = ?2 AND (acquired_at < ?3 OR "
+                                    "(acquired_at = ?3 AND id < ?4))",
+                                    DB_ARGS(DB_T(lease->heartbeat_run_id),
+                                            DB_T(lease->environment_id), DB_I(lease->acquired_at),
+                                            DB_T(lease->id)),
+                                    &n, err);
+
+        *ret = r >= 0 && lease->heartbeat_run_id && n == 0;
+        return MIN(r, 0);
+}

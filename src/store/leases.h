@@ -73,4 +73,7 @@ int leases_count_by_status(struct db *db, struct arena *arena,
                            int (*fn)(void *ctx, const char *status, int64_t n), void *ctx,
                            struct err *err);
 
+/* Whether it has a run, and no older lease of that run is in its environment. */
+int leases_is_first_of_run(struct db *db, const struct lease *lease, bool *ret, struct err *err);
+
 #endif

@@ -76,6 +76,20 @@ class CrashTest(WorkspaceCase):
 
 
 class SshWorkspaceTest(WorkspaceCase):
+    def test_two_leases_of_one_run(self):
+        """A run that is prepared again has another lease, and the first may be given up late: each has its own directory."""
+        self.leased()
+        other = ident(self.acquire(self.env, heartbeatRunId=RUN))
+        self.addCleanup(self.release, other)
+        (self.dir / "old").write_text("old\n")
+        places = [self.post("stage", lease, localPath=str(self.dir))["cwd"] for lease in (self.held, other)]
+        self.assertEqual(pathlib.Path(places[0]).parent.name, RUN)
+        self.sh("echo new > new", other)
+        self.release(self.held)
+        self.assertEqual(self.post("restore", other)["added"], 1)
+        self.assertEqual((self.dir / "new").read_text(), "new\n")
+        self.assertEqual(pathlib.Path(places[1]).parent.name, other)
+
     # remote-execution 8.1, 8.2, 8.4, 8.5
     def test_there_and_back(self):
         cwd = self.leased()

@@ -126,6 +126,7 @@ class Faults:
             send(pid, signal.SIGKILL)
         if self.world.fixture:
             self.world.fixture.kill_sessions()
+        self.touch(kind, "*")  # what was begun since is gone, too
 
     def fault_kill_all(self):
         """The daemon and everything that it started, at once."""

@@ -128,10 +128,13 @@ class Soak:
         self.settled(lambda: sorted(world.outside.marked()), "no process of a command is left", "left-behind")
 
     def leaks(self):
-        """Those that are nobody's business but the daemon's. Two are an operator's, and done here as `nextStep` says: a
-        provider that cannot be asked for a list is looked at by hand; a power cut brings directories back whose removal was
-        not on the disk yet."""
+        """Those that are nobody's business but the daemon's. Others are an operator's, and done here as `nextStep` says: what
+        was tried in vain is tried now, not after its pause; a provider that cannot be asked for a list is looked at by hand; a
+        power cut brings directories back whose removal was not on the disk yet."""
         found = self.world.ask("GET", "/api/leaks")
+        for place in found["cleanupDue"]:
+            if "placeId" in place:
+                self.world.client.req("POST", f"/api/places/{place['placeId']}/close", {})
         for place in found["uncertain"]:
             if place["provider"] == "acme":
                 self.world.ask("POST", f"/api/places/{place['placeId']}/forget", {})
@@ -305,8 +308,9 @@ class Soak:
         world = self.world
         if "pooled" in world.kinds:
             world.ask("PATCH", f"/api/environments/{world.kinds['pooled']}", {"config": {"poolSize": 0}})
-        self.settled(lambda: [p for p in world.daemon.sql("SELECT id, state, note FROM places WHERE state <> 'gone'")
-                              if p["id"] not in self.told], "no place lives", "leak")
+        self.settled(lambda: self.leaks() + [
+            p for p in world.daemon.sql("SELECT id, state, note FROM places WHERE state <> 'gone'")
+            if p["id"] not in self.told], "no place lives", "leak")
         try:
             world.daemon.stop()
         except AssertionError as error:

@@ -369,6 +369,10 @@ static void test_errors(void **state)
         assert_string_equal(err.msg, "remove /a'b failed with exit code 7: no space");
         assert_int_equal(exec_transfer_run(&t.op, &t.transfer, "exit 3", 0, &err), ERR_PROVIDER);
         assert_string_equal(err.msg, "exit 3 failed with exit code 3");
+        assert_false(err.is_transient);
+        assert_int_equal(exec_transfer_run(&t.op, &t.transfer, "echo x >/dev/full", 0, &err),
+                         ERR_PROVIDER);
+        assert_true(err.is_transient);
         assert_int_equal(exec_transfer_run(&t.op, &t.transfer, "kill -9 $$", 0, &err),
                          ERR_PROVIDER);
         assert_string_equal(err.msg, "kill -9 $$ failed with exit code null");

@@ -50,6 +50,19 @@ static void add_stderr(struct buf *b, const struct buf *text)
         buf_append(b, from, (size_t)(to - from));
 }
 
+/* A disk there that is full, or fails: another try may find it well. A shell says "I/O error" for
+ * both. */
+static bool tells_of_want(const char *errors)
+{
+        static const char *const signs[] = { "No space left on device", "Disk quota exceeded",
+                                             "I/O error", "Input/output error" };
+
+        for (size_t i = 0; i < ARRAY_LEN(signs); i++)
+                if (strstr(errors, signs[i]))
+                        return true;
+        return false;
+}
+
 /* A script may hold a whole piece of a file; its beginning says what it was. */
 static int failed(const char *action, const struct exec_transfer_answer *a, struct err *err)
 {
@@ -63,7 +76,10 @@ static int failed(const char *action, const struct exec_transfer_answer *a, stru
         else
                 buf_appendf(&text, "%d", a->exit_code);
         add_stderr(&text, &a->err);
-        return err_set(err, ERR_PROVIDER, "%s", buf_str(&text));
+        (void)err_set(err, ERR_PROVIDER, "%s", buf_str(&text));
+        if (tells_of_want(buf_str(&a->err)))
+                err_mark_transient(err);
+        return ERR_PROVIDER;
 }
 
 /* `out_max` bounds what is kept of standard output; a command that prints more fails. */

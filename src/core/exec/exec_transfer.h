@@ -41,7 +41,8 @@ struct exec_transfer {
 };
 
 /* Errors of commands are ERR_PROVIDER, "<action> failed with exit code <n|null>[: <stderr>]"; the
- * action is the script, or "remove <path>". Paths are absolute, without `..`; ERR_INVALID else. */
+ * action is the script, or "remove <path>". They are transient where that tells of a full disk.
+ * Paths are absolute, without `..`; ERR_INVALID else. */
 
 /* `mkdir -p`. */
 int exec_transfer_make_dir(struct op *op, const struct exec_transfer *t, const char *path,

@@ -6,13 +6,15 @@ struct reading {
         struct op *op;
         const char *id;
         struct lease *lease;
+        bool is_first; /* of its run in its environment */
 };
 
 static int read_lease(struct db *db, void *arg, struct err *err)
 {
-        struct reading *r = arg;
+        struct reading *q = arg;
+        int r = leases_get(db, q->id, q->op->arena, q->lease, err);
 
-        return leases_get(db, r->id, r->op->arena, r->lease, err);
+        return r < 0 ? r : leases_is_first_of_run(db, q->lease, &q->is_first, err);
 }
 
 static const char *text(struct op *op, const json_t *object, const char *key)
@@ -23,7 +25,7 @@ static const char *text(struct op *op, const json_t *object, const char *key)
 int workspace_remote_find(struct op *op, struct runtime *rt, const char *lease_id,
                           struct workspace_remote *ret, struct err *err)
 {
-        struct reading reading = { op, lease_id, &ret->lease };
+        struct reading reading = { op, lease_id, &ret->lease, false };
         json_t *metadata = NULL;
         const char *mode;
         int r = store_read(op, rt->store, read_lease, &reading, err);
@@ -32,7 +34,7 @@ int workspace_remote_find(struct op *op, struct runtime *rt, const char *lease_i
                 return r;
         if (ret->lease.metadata)
                 (void)json_parse(ret->lease.metadata, strlen(ret->lease.metadata), &metadata, NULL);
-        ret->run = ret->lease.heartbeat_run_id ? ret->lease.heartbeat_run_id : ret->lease.id;
+        ret->run = reading.is_first ? ret->lease.heartbeat_run_id : ret->lease.id;
         ret->cwd = text(op, json_get_object(metadata, "providerMetadata"), "remoteCwd");
         if (!ret->cwd)
                 ret->cwd = text(op, metadata, "remoteCwd");

@@ -9,8 +9,11 @@
 struct workspace_remote {
         struct lease lease;
         const char *cwd; /* absolute: the lease's `remoteCwd` */
-        const char *run; /* of the run, or of the lease */
-        bool in_place;   /* `workspaceMode` */
+        /* What its directory is called: the run's id, or the lease's. A run that is prepared again
+         * has another lease; the first one may be given up while the command works in the second,
+         * and must not take the directory away. */
+        const char *run;
+        bool in_place; /* `workspaceMode` */
 };
 
 /* Everything in the operation's arena. ERR_UNPROCESSABLE: the lease names no directory. */
