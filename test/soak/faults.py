@@ -50,7 +50,9 @@ class Faults:
 
     def one(self, kind, function):
         self.counts[kind] = self.counts.get(kind, 0) + 1
-        self.history.fault(kind, "begin")
+        # The plugin keeps its sandboxes beneath the data directory.
+        inside = {"inside": ["plugin"]} if kind in ("enospc", "full-disk-start") else {}
+        self.history.fault(kind, "begin", **inside)
         try:
             function()
         finally:
