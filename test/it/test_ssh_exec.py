@@ -180,7 +180,7 @@ class BrokenLineTest(NumberedCase):
         self.assertEqual(list(self.boxes.iterdir()), [])
 
     def test_the_server_ends_every_connection(self):
-        lease, began = self.numbered(200, "0.02")
+        lease, began = self.numbered(600, "0.02")  # it must not end before the third
         known = 0
         for _ in range(3):
             known = wait_until(lambda k=known: (n := len(self.output(lease, began))) > k and n, "output comes", 60)
@@ -188,7 +188,7 @@ class BrokenLineTest(NumberedCase):
             for pid in [p for p, c in processes(self.fixture.process.pid) if c.startswith(b"sshd")]:
                 os.kill(pid, 9)
             wait_until(lambda n=seen: self.line.accepted > n, "it is opened again", 60)
-        self.assert_whole(lease, began, 200)
+        self.assert_whole(lease, began, 600)
 
     def test_a_damaged_line(self):
         lease, began = self.numbered(100, "0.02")
