@@ -54,7 +54,6 @@ static void record_run(struct pool_job *job, struct op *op)
                 .ended_at = clock_wall_us(),
                 .updated_at = clock_now_us(),
         };
-        bool is_here = !e->box || e->box->route->is_here || e->was_refused;
         char text[REASON_MAX];
         int r;
 
@@ -63,7 +62,7 @@ static void record_run(struct pool_job *job, struct op *op)
                 return;
         }
         if (e->has_exit)
-                fill_exit(e->hub, &row, &e->exit, is_here, text);
+                fill_exit(e->hub, &row, &e->exit, e->is_here, text);
         if (e->reason[0])
                 row.reason = e->reason;
         FAULT("exec.output.before");
@@ -96,6 +95,7 @@ static void record_later(struct exec *e)
 static void submit_record(struct exec *e)
 {
         e->needs_record = false;
+        e->is_here = !e->box || e->box->route->is_here || e->was_refused;
         e->job = (struct pool_job){
                 .run = record_run, .done = record_done, .urgent = true, .awaited = true
         };

@@ -93,6 +93,7 @@ struct exec {
         int final_code; /* 0, or how a shell would end that could not start it */
         bool has_exit, recorded, needs_record;
         bool was_refused; /* our disk had no room for what its box sent */
+        bool is_here;     /* its files are ours; for the job that records its end */
         char reason[256];
 };
 
