@@ -165,21 +165,6 @@ def ids_of(pid):
     return set()
 
 
-def descendants(pid):
-    """The processes beneath one, as the host counts."""
-    parents = {}
-    for entry in os.listdir("/proc"):
-        with contextlib.suppress(OSError):
-            if entry.isdigit():
-                stat_line = pathlib.Path(f"/proc/{entry}/stat").read_text()
-                parents[int(entry)] = int(stat_line.rpartition(")")[2].split()[1])
-    found, more = set(), {pid}
-    while more:
-        found |= more
-        more = {p for p, parent in parents.items() if parent in more} - found
-    return found - {pid}
-
-
 def bare(case, *args, **options):
     """The same program without a sandbox, in a mount namespace that goes with it."""
     done = subprocess.run(["unshare", "--mount", str(ESCAPE), case, *map(str, args)], stdin=subprocess.DEVNULL,

@@ -77,6 +77,29 @@ def process_state(pid):
         return None
 
 
+def descendants(pid):
+    """The processes beneath one, as the host counts."""
+    parents = {}
+    for entry in os.listdir("/proc"):
+        with contextlib.suppress(OSError):
+            if entry.isdigit():
+                stat_line = pathlib.Path(f"/proc/{entry}/stat").read_text()
+                parents[int(entry)] = int(stat_line.rpartition(")")[2].split()[1])
+    found, more = set(), {pid}
+    while more:
+        found |= more
+        more = {p for p, parent in parents.items() if parent in more} - found
+    return found - {pid}
+
+
+def command_name(pid):
+    """None when it is gone."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return None
+
+
 def forced_subreaper():
     """A daemon whose boxes make no use of cgroups: the name of a binary for daemon_binary."""
     name = "subreaper"

@@ -7,6 +7,7 @@ import unittest
 from berthtest import wait_until
 from crashtest import Operation as AnyOperation
 from crashtest import PointWalk
+from exectest import command_name, descendants
 from runtest import HOLD, NOTE, RunTest, ident
 
 # slow: one daemon for each point
@@ -118,10 +119,14 @@ class PlaceDies(Operation):
         self.agent = self.t.runner("echo made > out", environment=env)
         self.issue = self.t.provisioned_issue(env, "[ -e go ] || sleep 1000")
 
+    def sleeps(self):
+        lease = self.t.runs()[0]["lease_id"]
+        provisions = self.t.daemon.sql("SELECT 1 FROM executions WHERE idempotency_key LIKE 'provision:%'")
+        return provisions and "sleep" in map(command_name, descendants(self.t.init_pid(lease)))
+
     def act(self):
         self.t.ask("POST", f"/api/agents/{self.agent['id']}/wakeup", {"payload": {"issueId": self.issue["id"]}})
-        self.t.wait_while_alive(lambda: self.t.daemon.sql(
-            "SELECT 1 FROM executions WHERE idempotency_key LIKE 'provision:%'"))
+        self.t.wait_while_alive(self.sleeps)  # it has looked for `go`, which the sandbox sees as soon as it is there
         self.t.release_held()
         self.t.kill_box(self.t.runs()[0]["lease_id"])
         self.t.wait_done()

@@ -18,7 +18,8 @@ import threading
 import unittest
 
 from berthtest import ident, wait_until
-from escapetest import ESCAPE, USER_ID, HostileTest, bare, descendants, ids_of
+from escapetest import ESCAPE, USER_ID, HostileTest, bare, ids_of
+from exectest import descendants
 
 READ_ONLY = ("/usr",)
 FILL_INOTIFY = """
