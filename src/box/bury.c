@@ -83,7 +83,9 @@ static int peer_pid(const char *dir, pid_t *ret)
         return 0;
 }
 
-enum life launch_process_life(pid_t pid, unsigned long long start)
+/* Whether the process with this id is still the one that was started then, in clock ticks since
+ * boot. errno says what went wrong with LIFE_UNKNOWN. */
+static enum life launch_process_life(pid_t pid, unsigned long long start)
 {
         CLEAN(buf_done) struct buf text = BUF_INIT;
         unsigned long long now = 0;
