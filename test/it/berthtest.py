@@ -33,6 +33,7 @@ import unittest
 
 SOURCE = pathlib.Path(os.environ.get("BERTH_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
 BUILD = pathlib.Path(os.environ.get("BERTH_BUILD", SOURCE / "build"))
+TEMPLATE = os.environ.get("BERTH_TEST_TEMPLATE")  # a database with its tables, for new data directories (test/run)
 BINARIES = {
     "normal": os.environ.get("BERTH_BIN", str(BUILD / "berth")),
     "faults": os.environ.get("BERTH_FAULTS_BIN", str(BUILD / "berth-faults")),  # with crash points
@@ -307,6 +308,8 @@ class Daemon:
         self.own_data = data is None
         # Kept short: a Unix socket's path has room for 107 bytes.
         self.data = pathlib.Path(data or tempfile.mkdtemp(prefix="d-"))
+        if self.own_data and TEMPLATE:
+            shutil.copy(TEMPLATE, self.data / "berth.db")
         self.env = dict(env or {})
         self.flags = list(flags)
         self.binary = BINARIES[binary]
