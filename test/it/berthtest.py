@@ -308,8 +308,6 @@ class Daemon:
         self.own_data = data is None
         # Kept short: a Unix socket's path has room for 107 bytes.
         self.data = pathlib.Path(data or tempfile.mkdtemp(prefix="d-"))
-        if self.own_data and TEMPLATE:
-            shutil.copy(TEMPLATE, self.data / "berth.db")
         self.env = dict(env or {})
         self.flags = list(flags)
         self.binary = BINARIES[binary]
@@ -332,6 +330,10 @@ class Daemon:
         self.url = None
         self.stdout = []
         self.killed = False
+        if self.own_data and TEMPLATE and not any(self.data.iterdir()):
+            shutil.copy(TEMPLATE, self.data / "berth.db")
+            owner = self.data.stat()
+            os.chown(self.data / "berth.db", owner.st_uid, owner.st_gid)
         command = [self.binary, "serve", "--listen", self.listen, "--data", str(self.data), *self.flags]
         with open(self.log_path, "ab") as log:
             log.write(f"--- {' '.join(command)}\n".encode())
