@@ -3,7 +3,7 @@
  * One thread, one epoll loop, one struct box. Nothing is shared and nothing blocks but three things
  * that are short by nature: writing to the spool, syncing an exit record, and a pass over /proc.
  *
- *   main.c    command line, detaching
+ *   main.c    command line, detaching; mains.h: what else the program can be started as
  *   setup.c   directory, lock, socket, signals, tables
  *   loop.c    the loop: events, signals, deadlines, stopping, idling
  *   conn.c    connections: bytes in, bytes out, HELLO and who is the host

@@ -18,6 +18,7 @@
 
 #include "base/fd.h"
 #include "base/mount.h"
+#include "berth-box/mains.h"
 #include "berth-box/sandbox.h"
 
 enum weight { REQUIRED, USEFUL };
@@ -229,8 +230,10 @@ static void check_cgroups(void)
         check_controller("cpu", "cgroup-cpu", "CPU time is not limited");
 }
 
-int check_main(struct sandbox *s)
+int check_main(const struct main_args *a)
 {
+        struct sandbox *s = a->sandbox;
+
         s->rootless = geteuid() != 0;
         check_kernel();
         if (check_namespaces() && check_ids(s))

@@ -13,7 +13,7 @@
 
 #include "base/fd.h"
 #include "base/mount.h"
-#include "berth-box/sandbox.h"
+#include "berth-box/mains.h"
 
 #ifndef MOUNT_ATTR_NOSYMFOLLOW
 #define MOUNT_ATTR_NOSYMFOLLOW 0x00200000
@@ -34,19 +34,19 @@ static int cover(const char *path)
         return fd < 0 ? -1 : mount_attach(fd, AT_FDCWD, path);
 }
 
-int copy_main(const char *from, const char *to)
+int copy_main(const struct main_args *a)
 {
         char *argv[] = { (char *)"cp",
                          (char *)"-a",
                          (char *)"--reflink=auto",
                          (char *)"--one-file-system",
                          (char *)"--",
-                         (char *)from,
-                         (char *)to,
+                         (char *)a->given,
+                         (char *)a->dir,
                          NULL };
 
-        if (cover(from) < 0)
-                fprintf(stderr, "cannot mount %s without links: %s\n", from, strerror(errno));
+        if (cover(a->given) < 0)
+                fprintf(stderr, "cannot mount %s without links: %s\n", a->given, strerror(errno));
         else if (execv("/bin/cp", argv) < 0)
                 fprintf(stderr, "cannot run /bin/cp: %s\n", strerror(errno));
         return 1;

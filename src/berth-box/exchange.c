@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "berth-box/mains.h"
 #include "codec/exchange.h"
 
 #define TRIES 5
@@ -100,7 +101,7 @@ static int read_call(struct buf *call)
         return n < 0 ? -1 : exchange_from_text(buf_str(&text), text.len, call, NULL);
 }
 
-int exchange_main(const char *dir)
+int exchange_main(const struct main_args *a)
 {
         CLEAN(buf_wipe) struct buf call = BUF_INIT;
         CLEAN(buf_done) struct buf answer = { .max = EXCHANGE_MAX + 65536 };
@@ -111,10 +112,10 @@ int exchange_main(const char *dir)
             exchange_call_read(buf_str(&call), call.len, &checked, NULL) < 0)
                 return 2;
         for (int i = 0; i < TRIES && answer.len == 0; i++) {
-                CLEAN(cleanup_fd) int fd = reach(dir);
+                CLEAN(cleanup_fd) int fd = reach(a->dir);
 
-                if (fd < 0 && access(dir, W_OK) == 0)
-                        start_resident(dir);
+                if (fd < 0 && access(a->dir, W_OK) == 0)
+                        start_resident(a->dir);
                 else if (fd < 0 || ask(fd, &call, &answer) == 0)
                         break;
         }

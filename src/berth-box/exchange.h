@@ -8,9 +8,6 @@
 
 #define EXCHANGE_SOCKET "exchange.sock"
 
-/* `berth-box --exchange --dir DIR`: reads the call from standard input, where nobody sees it, and
- * prints the answer; the exit status. */
-int exchange_main(const char *dir);
 /* Becomes the resident end of DIR; one byte to `ready_fd`, which is closed, when it listens. */
 int resident_main(const char *dir, int ready_fd);
 

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 
 #include "base/fd.h"
+#include "berth-box/mains.h"
 #include "berth-box/sandbox.h"
 
 #define MAX_DEPTH 200
@@ -173,12 +174,12 @@ static int do_work(const struct sandbox *s, const char *path, const char *what, 
         return r;
 }
 
-int files_main(struct sandbox *s, const char *path, const char *what)
+int files_main(const struct main_args *a)
 {
         CLEAN(err_done) struct err err = { 0 };
 
-        s->rootless = geteuid() != 0;
-        if (do_work(s, path, what, &err) < 0) {
+        a->sandbox->rootless = geteuid() != 0;
+        if (do_work(a->sandbox, a->dir, a->given, &err) < 0) {
                 printf("%s\n", err.msg);
                 return 1;
         }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "berth-box/mains.h"
 #include "box/launch.h"
 
 #define OUT_FULL   ((size_t)512 << 10) /* bytes for a host that does not read; then all waits */
@@ -370,8 +371,9 @@ int relay_make_dirs(const char *base)
         return mkdir(boxes, 0700) < 0 && errno != EEXIST ? -1 : 0;
 }
 
-int relay_main(const char *base)
+int relay_main(const struct main_args *a)
 {
+        const char *base = a->dir;
         static struct relay r;
 
         if (base[0] != '/' || strlen(base) >= sizeof(r.base))

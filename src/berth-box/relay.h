@@ -61,11 +61,4 @@ void relay_child_event(struct relay *r, struct relay_child *k);
 /* BASE and BASE/boxes. */
 int relay_make_dirs(const char *base);
 
-/* The whole program; its exit status. */
-int relay_main(const char *base);
-
-/* `berth-box --ask WANT --dir BASE --id UUID [EXECUTION...]`: the same questions, answered by a
- * line with ASK_WORD and `yes`, `no` or what went wrong. ensure and bury say `no`. */
-int ask_main(const char *base, const char *want, const char *id, const char *const *execs);
-
 #endif

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/uuid.h"
+#include "berth-box/mains.h"
 #include "berth-box/relay.h"
 #include "box/launch.h"
 #include "codec/exchange.h"
@@ -282,19 +283,19 @@ void relay_ask(struct relay *r, const struct relay_frame *f)
 
 /* From the command line */
 
-int ask_main(const char *base, const char *want, const char *id, const char *const *execs)
+int ask_main(const struct main_args *a)
 {
-        CLEAN(cleanup_free) char *dir = xasprintf("%s/boxes/%s", base, id);
+        CLEAN(cleanup_free) char *dir = xasprintf("%s/boxes/%s", a->dir, a->id);
         CLEAN(err_done) struct err err = { 0 };
         int code = 0;
 
-        if (relay_make_dirs(base) < 0)
-                code = err_sys(&err, ERR_PROVIDER, errno, "%s", base);
-        else if (streq(want, "ensure"))
-                code = ensure(dir, id, NULL, &err);
-        else if (streq(want, "bury"))
-                code = bury(dir, id, execs, &err);
-        else if (streq(want, "alive"))
+        if (relay_make_dirs(a->dir) < 0)
+                code = err_sys(&err, ERR_PROVIDER, errno, "%s", a->dir);
+        else if (streq(a->given, "ensure"))
+                code = ensure(dir, a->id, NULL, &err);
+        else if (streq(a->given, "bury"))
+                code = bury(dir, a->id, a->words, &err);
+        else if (streq(a->given, "alive"))
                 code = box_check_alive(dir, &err);
         else
                 return 2;

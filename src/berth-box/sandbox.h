@@ -96,21 +96,4 @@ int privs_for_command(const struct sandbox *s);                   /* a command, 
 /* seccomp.c */
 int seccomp_install(const struct sandbox *s);
 
-/* files.c: `berth-box --tree` */
-int files_main(struct sandbox *s, const char *path, const char *what);
-
-/* copy.c: `berth-box --copy` */
-int copy_main(const char *from, const char *to);
-
-/* workspace.c: `berth-box --workspace` */
-struct workspace_args {
-        const char *dir;           /* of the box */
-        const char *lower, *store; /* of the host; NULL: hide what was shown */
-        const char *at;            /* inside */
-};
-int workspace_main(struct sandbox *s, const struct workspace_args *args);
-
-/* check.c: `berth-box --check` */
-int check_main(struct sandbox *s);
-
 #endif

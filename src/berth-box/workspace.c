@@ -17,6 +17,7 @@
 
 #include "base/fd.h"
 #include "base/mount.h"
+#include "berth-box/mains.h"
 #include "berth-box/sandbox.h"
 #include "box/launch.h"
 
@@ -27,7 +28,7 @@
 
 struct showing {
         struct sandbox *s;
-        const struct workspace_args *args;
+        const struct main_args *args;
         int proc_fd, user_ns, mount_ns;
         int lower, store, mount;
 };
@@ -156,27 +157,28 @@ static bool is_ours(int proc_fd, uint64_t id)
 static int hide(const struct showing *w, struct err *err)
 {
         for (int tries = 0; tries < 16; tries++) {
-                CLEAN(cleanup_fd) int at = open_target(w->args->at);
+                CLEAN(cleanup_fd) int at = open_target(w->args->given);
                 struct statx st;
 
                 if (at < 0 || statx(at, "", AT_EMPTY_PATH, STATX_MNT_ID, &st) < 0)
-                        return err_sys(err, ERR_PROVIDER, errno, "find %s", w->args->at);
+                        return err_sys(err, ERR_PROVIDER, errno, "find %s", w->args->given);
                 if (!(st.stx_attributes & STATX_ATTR_MOUNT_ROOT) ||
                     !is_ours(w->proc_fd, st.stx_mnt_id))
                         return 0;
-                if (umount2(w->args->at, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
-                        return err_sys(err, ERR_PROVIDER, errno, "hide %s", w->args->at);
+                if (umount2(w->args->given, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
+                        return err_sys(err, ERR_PROVIDER, errno, "hide %s", w->args->given);
         }
-        return err_set(err, ERR_PROVIDER, "hide %s: there is no end of it", w->args->at);
+        return err_set(err, ERR_PROVIDER, "hide %s: there is no end of it", w->args->given);
 }
 
 static int show(const struct showing *w, struct err *err)
 {
-        CLEAN(cleanup_fd) int at = open_target(w->args->at);
+        CLEAN(cleanup_fd) int at = open_target(w->args->given);
 
         if (at < 0 ||
             move_mount(w->mount, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
-                return err_sys(err, ERR_PROVIDER, errno, "show the workspace at %s", w->args->at);
+                return err_sys(err, ERR_PROVIDER, errno, "show the workspace at %s",
+                               w->args->given);
         return 0;
 }
 
@@ -198,10 +200,10 @@ static int work(struct showing *w, struct err *err)
         return r < 0 || !shows ? r : show(w, err);
 }
 
-int workspace_main(struct sandbox *s, const struct workspace_args *args)
+int workspace_main(const struct main_args *a)
 {
         CLEAN(err_done) struct err err = { 0 };
-        struct showing w = { .s = s, .args = args, .lower = -1, .store = -1, .mount = -1 };
+        struct showing w = { .s = a->sandbox, .args = a, .lower = -1, .store = -1, .mount = -1 };
         int r;
 
         w.proc_fd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
