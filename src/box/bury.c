@@ -1,6 +1,6 @@
 /* Boxes on this machine, by what they leave in their directory: reaching one, telling whether it
  * lives, ending it. Part of both programs: the daemon looks after its own boxes, and a relay
- * (box_relay.c) after those of its host. */
+ * (berth-box/relay.c) after those of its host. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
