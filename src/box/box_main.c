@@ -17,6 +17,7 @@
 #include "box/box_exchange.h"
 #include "box/box_relay.h"
 #include "box/box_sandbox.h"
+#include "box/launch.h"
 #include "workspace/serve.h"
 
 extern char **environ;
@@ -24,7 +25,7 @@ extern char **environ;
 static const char usage[] =
         "usage: berth-box --dir DIR --id UUID [--spool-limit BYTES] [--idle-exit MS] [--kill "
         "METHOD]\n"
-        "                 [--sandbox]\n"
+        "                 [--locked] [--sandbox]\n"
         "       berth-box --check --ids FIRST:COUNT\n"
         "       berth-box --tree remove|give=ID --ids FIRST:COUNT --dir PATH\n"
         "       berth-box --copy PATH --dir PATH\n"
@@ -42,6 +43,7 @@ static const char usage[] =
         "  --spool-limit BYTES  output kept per stream for a host that does not take it (64 MiB)\n"
         "  --idle-exit MS       end after this time without host and executions (600000)\n"
         "  --kill METHOD        auto or subreaper: do not use cgroups even where they work\n"
+        "  --locked             descriptor 3 is DIR/box.lock, and locked\n"
         "  --sandbox            as PID 1 of a sandbox, which standard input describes\n"
         "  --check              say what this machine has and lacks for sandboxes\n"
         "  --tree WORK          remove a sandbox's files, or give them to another of its ids\n"
@@ -72,10 +74,10 @@ static void forget_environment(void)
         clearenv();
 }
 
-static void close_inherited(void)
+static void close_inherited(unsigned first)
 {
-        if (syscall(SYS_close_range, 3U, ~0U, 0U) < 0)
-                for (int fd = 3; fd < 65536; fd++)
+        if (syscall(SYS_close_range, first, ~0U, 0U) < 0)
+                for (int fd = (int)first; fd < 65536; fd++)
                         close(fd);
         for (int fd = 0; fd < 3; fd++)
                 if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0)
@@ -85,7 +87,7 @@ static void close_inherited(void)
 /* One of our own, with a command's rights (box_service.c). */
 static int serve_files(void)
 {
-        close_inherited();
+        close_inherited(3);
         return sodium_init() < 0 || sync_serve(0, NULL) < 0 ? 1 : 0;
 }
 
@@ -99,6 +101,7 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 { "spool-limit", required_argument, NULL, 's' },
                 { "idle-exit", required_argument, NULL, 'e' },
                 { "kill", required_argument, NULL, 'k' },
+                { "locked", no_argument, NULL, 'L' },
                 { "sandbox", no_argument, NULL, 'S' },
                 { "check", no_argument, NULL, 'c' },
                 { "tree", required_argument, NULL, 't' },
@@ -143,6 +146,9 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                         b->force_subreaper = streq(optarg, "subreaper");
                         if (!b->force_subreaper && !streq(optarg, "auto"))
                                 return err_set(err, ERR_USAGE, "--kill: auto or subreaper");
+                        break;
+                case 'L':
+                        b->is_locked = true;
                         break;
                 case 'S':
                         b->sandbox = &sandbox;
@@ -193,7 +199,7 @@ static int parse_args(struct box *b, int argc, char **argv, struct err *err)
                 }
         }
         if (relay && dir && optind == argc) {
-                close_inherited();
+                close_inherited(3);
                 forget_environment();
                 exit(relay_main(dir));
         }
@@ -301,7 +307,7 @@ int main(int argc, char **argv)
                 fputs(usage, stderr);
                 return 2;
         }
-        close_inherited();
+        close_inherited(box.is_locked ? BOX_LOCK_FD + 1 : BOX_LOCK_FD);
         if (box.sandbox && geteuid() != 0)
                 sandbox_seal_program(argv);
         forget_environment();
