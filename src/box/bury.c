@@ -469,5 +469,5 @@ int box_bury(struct op *op, const char *dir, const char *id, const char *const *
         failed = remove_tree(AT_FDCWD, dir);
         if (failed)
                 return err_sys(err, ERR_IO, failed, "remove %s", dir);
-        return 0;
+        return file_sync_removal(dir, err);
 }
