@@ -18,10 +18,9 @@
 #include "box/launch.h"
 #include "codec/exchange.h"
 
-#define WORK_MS      20000
-#define LAUNCH_TRIES 5
-#define WORD_FD      3
-#define NODE_NOTE    "node"
+#define WORK_MS   20000
+#define WORD_FD   3
+#define NODE_NOTE "node"
 
 /* In the process of its own */
 
@@ -43,9 +42,9 @@ static void keep_only(int word_fd)
 }
 
 /* Start one and hear its word; it goes on by itself. */
-static void spawn_box(const char *dir, const char *id, struct buf *word)
+static void spawn_box(const char *dir, const char *id, int lock, struct buf *word)
 {
-        const char *argv[] = { "berth-box", "--dir", dir, "--id", id, NULL };
+        const char *argv[] = { "berth-box", "--dir", dir, "--id", id, "--locked", NULL };
         int fds[2], status;
         ssize_t n = 1;
         pid_t pid;
@@ -54,7 +53,8 @@ static void spawn_box(const char *dir, const char *id, struct buf *word)
                 return;
         pid = fork();
         if (pid == 0) {
-                if (dup2(fds[1], 1) >= 0)
+                if (dup2(fds[1], 1) >= 0 && dup2(lock, BOX_LOCK_FD) >= 0 &&
+                    fcntl(BOX_LOCK_FD, F_SETFD, 0) >= 0)
                         execv("/proc/self/exe", (char *const *)argv);
                 _exit(1);
         }
@@ -90,22 +90,23 @@ static int note_node(const char *dir, const char *node, struct err *err)
 static int ensure(const char *dir, const char *id, const char *node, struct err *err)
 {
         CLEAN(buf_done) struct buf word = { .max = 4096 };
-        int noted = node ? note_node(dir, node, err) : 0;
+        CLEAN(cleanup_fd) int lock = -1;
+        int r = node ? note_node(dir, node, err) : 0;
 
-        if (noted < 0)
-                return noted;
-        for (int i = 0; i < LAUNCH_TRIES; i++) {
-                int r = box_check_alive(dir, err);
-
-                if (r != 0)
-                        return MIN(r, 0);
-                buf_clear(&word);
-                spawn_box(dir, id, &word);
-                if (str_starts(buf_str(&word), "ready "))
-                        return 0;
-                if (!strstr(buf_str(&word), "another box"))
-                        break;
+        if (r >= 0)
+                r = box_check_alive(dir, err);
+        if (r != 0)
+                return MIN(r, 0);
+        r = box_lock_take(dir, &lock, err);
+        if (r == ERR_LOCKED && box_is_alive(dir) == LIFE_YES) {
+                err_clear(err);
+                return 0;
         }
+        if (r < 0)
+                return r;
+        spawn_box(dir, id, lock, &word);
+        if (str_starts(buf_str(&word), "ready "))
+                return 0;
         return err_set(err, ERR_PROVIDER, "%.200s",
                        word.len ? buf_str(&word) : "the supervisor did not start");
 }

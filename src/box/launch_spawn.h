@@ -8,9 +8,10 @@
 #include "rt/op.h"
 
 /* Run it with standard input from fd_in (-1: nothing) and collect what it says until it ends. On
- * failure it is dead. */
+ * failure it is dead; a box that it was making may live, and has `lock_fd` (a box's lock, or 0) as
+ * long as it does. */
 int launch_spawn(struct op *op, const char *program, const char *const *argv, int fd_in,
-                 struct buf *word, struct err *err);
+                 int lock_fd, struct buf *word, struct err *err);
 
 /* The process that the file `pid` in a box's directory names: 1 when it lives, 0 when it is gone or
  * the file names none, or an error when that cannot be known now. */

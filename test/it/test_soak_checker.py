@@ -202,13 +202,6 @@ class CheckerTest(unittest.TestCase):
         self.story.woken().run_is("failed", spawned=False, error="process_lost", sha=None)
         self.assert_found("wake-up-not-run")
 
-    def test_a_wake_up_whose_place_had_no_room(self):
-        self.story.broken("enospc", inside=["plugin"]).woken(place="plugin").woken("Q").mended("enospc")
-        self.story.run_is("failed", spawned=False, sha=None)
-        self.assert_found()
-        self.story.run_is("failed", id="Q", spawned=False, sha=None)
-        self.assert_found("wake-up-not-run")
-
     def test_a_wake_up_that_was_cancelled(self):
         self.story.woken().do("cancel", run="R").run_is("cancelled", spawned=False, sha=None)
         self.assert_found()
