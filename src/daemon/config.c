@@ -448,6 +448,15 @@ static void load_trusted(struct loader *l, struct config *c)
                 l->failed = trusted_parse(users, l->arena, &c->settings, l->err);
 }
 
+static void load_reverse_proxy(struct loader *l, struct settings *s)
+{
+        const char *proxy = text(
+                l, NULL, (struct source){ "reverse_proxy", "BERTH_REVERSE_PROXY", NULL }, NULL);
+
+        if (proxy && !l->failed)
+                l->failed = trusted_parse_proxy(proxy, l->arena, s, l->err);
+}
+
 static void load_plugin_settings(struct loader *l, struct config *c)
 {
         static const char *const uses[] = { "auto", "always", "off", NULL };
@@ -500,6 +509,10 @@ static int check_sense(const struct config *c, struct err *err)
                                "mode local_trusted only listens on loopback, not on %s; use --mode "
                                "authenticated, and make a key with `berth key create --board`",
                                s->listen_host);
+        if (s->mode == MODE_LOCAL_TRUSTED && s->reverse_proxy)
+                return err_set(err, ERR_INVALID,
+                               "mode local_trusted would take everybody behind the reverse proxy "
+                               "for the user that the proxy runs as; use --mode authenticated");
         return 0;
 }
 
@@ -554,6 +567,7 @@ static int load_all(struct loader *l, const struct cli_serve_options *flags, str
         load_settings(l, flags, c);
         load_plugin_settings(l, c);
         load_trusted(l, c);
+        load_reverse_proxy(l, &c->settings);
         r = check_unasked(l);
         if (r >= 0)
                 r = l->failed;
