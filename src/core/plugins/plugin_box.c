@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "box/box_relay.h"
+#include "codec/exchange.h"
 #include "core/exec/exec_internal.h"
 #include "core/exec/exec_request.h"
 #include "core/leases/place.h"
