@@ -236,14 +236,6 @@ int board_keys_by_token(struct db *db, const char *token_sha256, int64_t now_us,
                        DB_ARGS(DB_T(token_sha256), DB_I(now_us)), arena, ret, err);
 }
 
-int board_keys_count(struct db *db, int64_t now_us, int64_t *ret, struct err *err)
-{
-        return db_number(db,
-                         "SELECT COUNT(*) FROM board_api_keys WHERE revoked_at IS NULL "
-                         "AND (expires_at IS NULL OR expires_at > ?1)",
-                         DB_ARGS(DB_I(now_us)), ret, err);
-}
-
 /* Challenges */
 
 int challenges_insert(struct db *db, const struct cli_challenge *row, struct err *err)

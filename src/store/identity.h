@@ -85,7 +85,6 @@ int board_keys_revoke(struct db *db, const char *id, const char *user_id, int64_
 /* The key that is neither revoked nor past its time; ERR_NOT_FOUND otherwise. */
 int board_keys_by_token(struct db *db, const char *token_sha256, int64_t now_us,
                         struct arena *arena, struct board_key *ret, struct err *err);
-int board_keys_count(struct db *db, int64_t now_us, int64_t *ret, struct err *err);
 
 int challenges_insert(struct db *db, const struct cli_challenge *row, struct err *err);
 /* ERR_NOT_FOUND "CLI auth challenge not found". */

@@ -9,7 +9,7 @@ static const struct column issue_document_columns[] = {
         TEXT(struct issue_document, key, "key", FIXED),
         TEXT(struct issue_document, title, "title"),
         TEXT(struct issue_document, format, "format"),
-        TEXT(struct issue_document, body, "body"),
+        TEXT(struct issue_document, body, NULL),
         TEXT(struct issue_document, latest_revision_id, "latestRevisionId"),
         NUMBER(struct issue_document, latest_revision_number, "latestRevisionNumber"),
         TEXT(struct issue_document, created_by_agent_id, "createdByAgentId", FIXED),

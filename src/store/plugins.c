@@ -3,23 +3,23 @@
 #include "store/row.h"
 
 static const struct column plugin_columns[] = {
-        TEXT(struct plugin, id, NULL, FIXED),
-        TEXT(struct plugin, key, NULL, FIXED, .sql = "plugin_key"),
-        TEXT(struct plugin, package_name),
-        TEXT(struct plugin, version),
-        NUMBER(struct plugin, api_version),
-        DOCUMENT(struct plugin, categories),
-        DOCUMENT(struct plugin, manifest, .sql = "manifest_json"),
-        TEXT(struct plugin, status),
-        NUMBER_OR_NULL(struct plugin, install_order, NULL, FIXED),
-        TEXT(struct plugin, package_path),
-        TEXT(struct plugin, last_error),
+        TEXT(struct plugin, id, "id", FIXED),
+        TEXT(struct plugin, key, "pluginKey", FIXED, .sql = "plugin_key"),
+        TEXT(struct plugin, package_name, "packageName"),
+        TEXT(struct plugin, version, "version"),
+        NUMBER(struct plugin, api_version, "apiVersion"),
+        DOCUMENT(struct plugin, categories, "categories"),
+        DOCUMENT(struct plugin, manifest, "manifestJson", .sql = "manifest_json"),
+        TEXT(struct plugin, status, "status"),
+        NUMBER_OR_NULL(struct plugin, install_order, "installOrder", FIXED),
+        TEXT(struct plugin, package_path, "packagePath"),
+        TEXT(struct plugin, last_error, "lastError"),
         TEXT(struct plugin, install_id),
-        TEXT(struct plugin, package_version),
-        TEXT(struct plugin, checksum),
+        TEXT(struct plugin, package_version, "packageVersion"),
+        TEXT(struct plugin, checksum, "checksum"),
         DOCUMENT(struct plugin, pending),
-        TIME(struct plugin, installed_at),
-        TIME(struct plugin, updated_at),
+        TIME(struct plugin, installed_at, "installedAt"),
+        TIME(struct plugin, updated_at, "updatedAt"),
 };
 const struct row_type plugin_table =
         ROW_TYPE("plugins", struct plugin, plugin_columns, "Plugin not found");
@@ -34,12 +34,12 @@ const struct row_type plugin_install_table =
         ROW_TYPE("plugin_installs", struct plugin_install, plugin_install_columns, NULL);
 
 static const struct column plugin_config_columns[] = {
-        TEXT(struct plugin_config, plugin_id),
-        TEXT(struct plugin_config, id),
-        DOCUMENT(struct plugin_config, config, .sql = "config_json"),
-        TEXT(struct plugin_config, last_error),
-        TIME(struct plugin_config, created_at),
-        TIME(struct plugin_config, updated_at),
+        TEXT(struct plugin_config, plugin_id, "pluginId"),
+        TEXT(struct plugin_config, id, "id"),
+        DOCUMENT(struct plugin_config, config, "configJson", .sql = "config_json"),
+        TEXT(struct plugin_config, last_error, "lastError"),
+        TIME(struct plugin_config, created_at, "createdAt"),
+        TIME(struct plugin_config, updated_at, "updatedAt"),
 };
 const struct row_type plugin_config_table =
         ROW_TYPE("plugin_config", struct plugin_config, plugin_config_columns,

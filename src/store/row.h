@@ -41,7 +41,7 @@ enum column_type {
 /* Which statements write a column. A type may have groups of its own, from OWN_GROUP on. */
 enum column_group {
         CHANGES = 0,   /* inserted and updated */
-        FIXED = 1,     /* inserted only */
+        FIXED = 1,     /* inserted; `SET *` leaves it */
         READ_ONLY = 2, /* neither: the database knows it */
         OWN_GROUP = 3,
 };

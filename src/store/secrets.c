@@ -44,6 +44,7 @@ static const struct column secret_version_columns[] = {
         TEXT(struct secret_version, created_by_user_id, "createdByUserId", FIXED),
         TIME_OR_NULL(struct secret_version, revoked_at, "revokedAt", FIXED),
         TIME(struct secret_version, created_at, "createdAt", FIXED),
+        /* Neither material nor marks are shown: they are of no use outside. */
         TEXT(struct secret_version, material),
         TEXT(struct secret_version, value_mark, .sql = "value_sha256"),
         TEXT(struct secret_version, fingerprint, .sql = "fingerprint_sha256"),

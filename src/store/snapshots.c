@@ -3,19 +3,19 @@
 #include "store/row.h"
 
 static const struct column columns[] = {
-        TEXT(struct snapshot, id, NULL, FIXED),
-        TEXT(struct snapshot, company_id, NULL, FIXED),
-        TEXT(struct snapshot, name, NULL, FIXED),
-        TEXT(struct snapshot, state),
-        TEXT(struct snapshot, parent_id, NULL, FIXED),
-        TEXT(struct snapshot, rootfs, NULL, FIXED),
+        TEXT(struct snapshot, id, "id", FIXED),
+        TEXT(struct snapshot, company_id, "companyId", FIXED),
+        TEXT(struct snapshot, name, "name", FIXED),
+        TEXT(struct snapshot, state, "state"),
+        TEXT(struct snapshot, parent_id, "parentId", FIXED),
+        TEXT(struct snapshot, rootfs, "rootfs", FIXED),
         TEXT(struct snapshot, place_id, NULL, FIXED),
-        TEXT(struct snapshot, lease_id, NULL, FIXED),
+        TEXT(struct snapshot, lease_id, "leaseId", FIXED),
         NUMBER(struct snapshot, first_id, NULL, FIXED),
-        NUMBER(struct snapshot, bytes),
+        NUMBER(struct snapshot, bytes, "bytes"),
         TEXT(struct snapshot, owner_instance),
-        TIME(struct snapshot, created_at, NULL, FIXED),
-        TIME(struct snapshot, updated_at),
+        TIME(struct snapshot, created_at, "createdAt", FIXED),
+        TIME(struct snapshot, updated_at, "updatedAt"),
 };
 const struct row_type snapshot_table =
         ROW_TYPE("snapshots", struct snapshot, columns, "Snapshot not found");
