@@ -28,7 +28,6 @@ struct api {
 
 struct callback_pass;
 struct route;
-struct socket;
 
 struct call {
         struct api *api;
@@ -68,7 +67,6 @@ struct call {
         void (*on_loop)(struct call *c);
         void (*on_gone)(struct call *c);
         void *data;
-        struct socket *socket; /* what it became: socket.h */
         int (*stage)(struct call *c, struct err *err);
         struct lane_name lane; /* where it waits for a seat, or has one; key "": nowhere */
         bool gone;             /* the client is */

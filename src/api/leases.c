@@ -30,22 +30,28 @@ static int answer_record(struct call *c, const struct lease_record *record)
         return 0;
 }
 
+int lease_check_use(struct op *op, struct runtime *rt, const char *id, enum lease_use use,
+                    struct lease_record *ret, struct err *err)
+{
+        struct environment env;
+        int r = use == LEASE_LOOK ? access_authenticated(op->actor, err)
+                                  : access_board(op->actor, err);
+
+        if (r >= 0)
+                r = lease_load(op, rt, id, ret, err);
+        if (r >= 0)
+                r = environment_manage(op, rt, ret->env.id, &env, err);
+        if (r >= 0 && use == LEASE_USE)
+                r = host_use_check(rt, op->actor, lease_driver_key(ret, op->arena), err);
+        return r;
+}
+
 int call_lease(struct call *c, enum lease_use use, struct lease_record *ret, struct err *err)
 {
         const char *id;
-        struct environment env;
         int r = call_uuid(c, 0, MISSING, &id, err);
 
-        if (r >= 0)
-                r = use == LEASE_LOOK ? access_authenticated(&c->actor, err)
-                                      : access_board(&c->actor, err);
-        if (r >= 0)
-                r = lease_load(c->op, c->rt, id, ret, err);
-        if (r >= 0)
-                r = environment_manage(c->op, c->rt, ret->env.id, &env, err);
-        if (r >= 0 && use == LEASE_USE)
-                r = host_use_check(c->rt, &c->actor, lease_driver_key(ret, c->op->arena), err);
-        return r;
+        return r < 0 ? r : lease_check_use(c->op, c->rt, id, use, ret, err);
 }
 
 /* Listing */
