@@ -82,12 +82,10 @@ static int read_last_id(struct call *c, int64_t *ret, struct err *err)
 
 static int open_events(struct call *c, enum feed_frame frame, struct err *err)
 {
-        struct right right = { .actor = &c->actor };
+        struct right right = { &c->actor, c->params[0] };
         int64_t last_id;
-        int r = call_uuid(c, 0, "Company not found", &right.company_id, err);
+        int r = read_last_id(c, &last_id, err);
 
-        if (r >= 0)
-                r = read_last_id(c, &last_id, err);
         if (r >= 0)
                 r = store_read(c->op, c->rt->store, live_check_company, &right, err);
         if (r < 0)
@@ -107,7 +105,7 @@ static int get_socket(struct call *c, struct err *err)
 }
 
 const struct route routes_live[] = {
-        { "GET", "/api/companies/:companyId/events", get_events, 0 },
-        { "GET", "/api/companies/:companyId/events/ws", get_socket, ROUTE_SOCKET },
-        { NULL, NULL, NULL, 0 },
+        { "GET", "/api/companies/:companyId/events", .fn = get_events },
+        { "GET", "/api/companies/:companyId/events/ws", .fn = get_socket, .flags = ROUTE_SOCKET },
+        { 0 },
 };

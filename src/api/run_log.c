@@ -7,7 +7,6 @@
 #include "api/feed.h"
 #include "core/runs/run_view.h"
 
-#define MISSING       "Heartbeat run not found"
 #define BYTES_DEFAULT 256000
 #define BYTES_MAX     1048576
 #define PAGE_MAX      ((int64_t)256 * 1024)
@@ -214,20 +213,17 @@ static int follow_log(struct call *c, enum feed_frame frame, struct err *err)
 {
         struct run_view view;
         struct log_feed *l;
-        const char *id;
         int64_t at;
-        int r = call_uuid(c, 0, MISSING, &id, err);
+        int r = log_feed_position(c, &at, err);
 
         if (r >= 0)
-                r = log_feed_position(c, &at, err);
-        if (r >= 0)
-                r = run_view_get(c->op, c->rt, id, &view, err);
+                r = run_view_get(c->op, c->rt, c->params[0], &view, err);
         if (r < 0)
                 return r;
         l = xcalloc(1, sizeof(*l));
         l->at = at;
         l->stale = true;
-        snprintf(l->run_id, sizeof(l->run_id), "%s", id);
+        snprintf(l->run_id, sizeof(l->run_id), "%s", c->params[0]);
         feed_open(&l->feed, c, &log_kind, frame, view.run.company_id, LIVE_NOW);
         return 0;
 }
@@ -243,22 +239,21 @@ static int get_log_stream(struct call *c, struct err *err)
 static void encode_page(struct call *c, const struct run *run, const struct buf *content,
                         int64_t next, bool eof)
 {
-        struct jw w;
+        struct jw *w = call_json(c);
 
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "runId", run->id);
-        jw_kstring(&w, "store", "local_file");
-        jw_kstring(&w, "logRef", run->log_ref);
-        jw_key(&w, "content");
-        jw_string_n(&w, content->data ? content->data : "", content->len);
+        jw_object(w);
+        jw_kstring(w, "runId", run->id);
+        jw_kstring(w, "store", "local_file");
+        jw_kstring(w, "logRef", run->log_ref);
+        jw_key(w, "content");
+        jw_string_n(w, content->data ? content->data : "", content->len);
         if (run->is_incomplete)
-                jw_kbool(&w, "incomplete", true);
+                jw_kbool(w, "incomplete", true);
         if (eof)
-                jw_kbool(&w, "eof", true);
+                jw_kbool(w, "eof", true);
         else
-                jw_kint(&w, "nextOffset", next);
-        jw_object_end(&w);
+                jw_kint(w, "nextOffset", next);
+        jw_object_end(w);
 }
 
 static int get_log(struct call *c, struct err *err)
@@ -267,20 +262,18 @@ static int get_log(struct call *c, struct err *err)
         const char *accept = http_header(c->x, "accept");
         int64_t offset, limit, next;
         struct run_view view;
-        const char *id;
         bool whole;
-        int r = call_uuid(c, 0, MISSING, &id, err);
+        int r;
 
-        if (r >= 0 && call_query_flag(c, "follow"))
+        if (call_query_flag(c, "follow"))
                 return follow_log(
                         c, accept && strstr(accept, "text/event-stream") ? FEED_EVENTS : FEED_BYTES,
                         err);
-        if (r >= 0)
-                r = call_query_int(c, "offset", 0, 0, INT64_MAX, &offset, err);
+        r = call_query_int(c, "offset", 0, 0, INT64_MAX, &offset, err);
         if (r >= 0)
                 r = call_query_int(c, "limitBytes", BYTES_DEFAULT, 1, INT64_MAX, &limit, err);
         if (r >= 0)
-                r = run_view_get(c->op, c->rt, id, &view, err);
+                r = run_view_get(c->op, c->rt, c->params[0], &view, err);
         if (r < 0)
                 return r;
         if (!view.run.log_ref)
@@ -296,7 +289,7 @@ static int get_log(struct call *c, struct err *err)
 }
 
 const struct route routes_run_log[] = {
-        { "GET", "/api/heartbeat-runs/:id/log", get_log, 0 },
-        { "GET", "/api/heartbeat-runs/:id/stream", get_log_stream, 0 },
-        { NULL, NULL, NULL, 0 },
+        { "GET", "/api/heartbeat-runs/:id/log", .fn = get_log },
+        { "GET", "/api/heartbeat-runs/:id/stream", .fn = get_log_stream },
+        { 0 },
 };

@@ -365,7 +365,7 @@ static int open_terminal(struct call *c, struct err *err)
 }
 
 const struct route routes_terminal[] = {
-        { "GET", "/api/environment-leases/:id/terminal/ws", open_terminal,
-          ROUTE_SOCKET | ROUTE_OF_LEASE },
-        { NULL, NULL, NULL, 0 },
+        { "GET", "/api/environment-leases/:id/terminal/ws", .fn = open_terminal,
+          .flags = ROUTE_SOCKET | ROUTE_OF_LEASE },
+        { 0 },
 };
