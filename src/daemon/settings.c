@@ -180,9 +180,9 @@ const struct setting settings_table[] = {
           .help = "How large the log of a run may become. What the run prints beyond that is "
                   "counted and left out of the log, which says so; 0 is no limit." },
         { "live_ping_ms", "BERTH_LIVE_PING_MS", NUMBER(settings.live_ping_ms, 30000, 100, HOUR_MS),
-          .help = "How often event sockets are pinged, and whether their caller still may "
-                  "listen is looked at; server-sent events get a comment twice as often, the "
-                  "log of a run at least every 15 seconds." },
+          .help = "How often WebSockets are pinged, and whether their caller may still listen is "
+                  "looked at. For streams (events, logs, output) both happen twice as often, at "
+                  "least every 15 seconds, and the ping is a comment." },
         { "plugin_dir", "BERTH_PLUGIN_DIR", TEXT(settings.plugin_dir, NULL),
           .otherwise = "_plugins_ in the data directory",
           .help = "Where plugins are kept. It belongs to one daemon." },
