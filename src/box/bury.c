@@ -1,6 +1,6 @@
 /* Boxes on this machine, by what they leave in their directory: reaching one, telling whether it
  * lives, ending it. Part of both programs: the daemon looks after its own boxes, and a relay
- * (box_relay.c) after those of its host. */
+ * (berth-box/relay.c) after those of its host. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -130,7 +130,9 @@ static int peer_pid(const char *dir, pid_t *ret)
         return 0;
 }
 
-enum life launch_process_life(pid_t pid, unsigned long long start)
+/* Whether the process with this id is still the one that was started then, in clock ticks since
+ * boot. errno says what went wrong with LIFE_UNKNOWN. */
+static enum life launch_process_life(pid_t pid, unsigned long long start)
 {
         CLEAN(buf_done) struct buf text = BUF_INIT;
         unsigned long long now = 0;

@@ -13,9 +13,6 @@
 int launch_spawn(struct op *op, const char *program, const char *const *argv, int fd_in,
                  int lock_fd, struct buf *word, struct err *err);
 
-/* Whether the process with this id is still the one that was started then, in clock ticks since
- * boot. errno says what went wrong with LIFE_UNKNOWN. */
-enum life launch_process_life(pid_t pid, unsigned long long start);
 /* The process that the file `pid` in a box's directory names: 1 when it lives, 0 when it is gone or
  * the file names none, or an error when that cannot be known now. */
 int launch_noted_process(const char *dir, pid_t *ret_pid, struct err *err);

@@ -6,12 +6,15 @@
 #include "store/db.h"
 
 struct home {
+        const char *singleton_key; /* home_set() knows it */
         const char *node_id;
         const char *machine; /* digest of the machine's id; "": it has none */
         const char *boot_id;
         int64_t device, inode; /* of the data directory */
         int64_t taken_at;      /* when the node got its id */
 };
+
+extern const struct row_type home_table;
 
 /* ERR_NOT_FOUND: no daemon that knows of homes has used the database. */
 int home_get(struct db *db, struct arena *arena, struct home *ret, struct err *err);

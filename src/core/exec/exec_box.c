@@ -44,7 +44,8 @@ static void exec_asked(struct exec *e)
         e->asked_beats = 0;
 }
 
-void exec_begin_limit(struct exec *e, int64_t timeout_ms)
+/* The time limit of its command begins now, unless it has begun. */
+static void exec_begin_limit(struct exec *e, int64_t timeout_ms)
 {
         if (timeout_ms > 0 && !e->limit_at)
                 e->limit_at = clock_mono_ms() + timeout_ms + SIGNAL_GRACE_MS;
@@ -638,7 +639,7 @@ static bool mind_limits(struct box *box, int64_t now)
         return is_due;
 }
 
-void exec_beat(uv_timer_t *timer)
+static void exec_beat(uv_timer_t *timer)
 {
         struct exec_hub *hub = container_of(timer, struct exec_hub, beat_timer);
         int64_t now = clock_mono_ms();
