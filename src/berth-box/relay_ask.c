@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/uuid.h"
+#include "berth-box/box.h"
 #include "berth-box/mains.h"
 #include "berth-box/relay.h"
 #include "box/launch.h"
@@ -91,6 +92,8 @@ static int ensure(const char *dir, const char *id, const char *node, struct err 
 {
         CLEAN(buf_done) struct buf word = { .max = 4096 };
         CLEAN(cleanup_fd) int lock = -1;
+        const char *text;
+        bool is_want;
         int r = node ? note_node(dir, node, err) : 0;
 
         if (r >= 0)
@@ -107,8 +110,16 @@ static int ensure(const char *dir, const char *id, const char *node, struct err 
         spawn_box(dir, id, lock, &word);
         if (str_starts(buf_str(&word), "ready "))
                 return 0;
-        return err_set(err, ERR_PROVIDER, "%.200s",
-                       word.len ? buf_str(&word) : "the supervisor did not start");
+        text = buf_str(&word) + (str_starts(buf_str(&word), "error ") ? strlen("error ") : 0);
+        is_want = !word.len || str_starts(text, BOX_NOT_NOW);
+        text += str_starts(text, BOX_NOT_NOW) ? strlen(BOX_NOT_NOW) : 0;
+        if (!*text)
+                text = "it ended without a word";
+        (void)err_set(err, ERR_PROVIDER, "the supervisor did not start: %.*s",
+                      (int)strcspn(text, "\n"), text);
+        if (is_want)
+                err_mark_transient(err);
+        return ERR_PROVIDER;
 }
 
 static int bury(const char *dir, const char *id, const char *const *execs, struct err *err)
@@ -146,7 +157,8 @@ static void work(const struct relay *r, const struct relay_frame *f)
         code = f->want == RELAY_BURY ? bury_named(dir, id, f, &err)
                                      : ensure(dir, id, *node ? node : NULL, &err);
         /* A word that ends well is "ok": a process that was killed says nothing. */
-        (void)!write(WORD_FD, code < 0 ? err.msg : "ok", code < 0 ? strlen(err.msg) : 2);
+        (void)!dprintf(WORD_FD, "%s%s", code < 0 ? box_not_now(&err) : "ok",
+                       code < 0 ? err.msg : "");
 }
 
 /* In the relay */
@@ -189,7 +201,8 @@ void relay_child_event(struct relay *r, struct relay_child *k)
 {
         char *at = buf_reserve(&k->word, 256);
         ssize_t n = at ? read(k->fd, at, 256) : 0;
-        bool is_ok;
+        const char *text;
+        bool is_ok, may_pass;
 
         if (n > 0) {
                 buf_grew(&k->word, (size_t)n);
@@ -198,11 +211,14 @@ void relay_child_event(struct relay *r, struct relay_child *k)
         if (n < 0 && (errno == EINTR || errno == EAGAIN))
                 return;
         (void)waitpid(k->pid, NULL, 0);
-        is_ok = streq(buf_str(&k->word), "ok");
-        relay_answer(r, k->channel, is_ok ? RELAY_OK : RELAY_FAILED, 0,
-                     is_ok         ? ""
-                     : k->word.len ? buf_str(&k->word)
-                                   : "it was killed");
+        text = k->word.len ? buf_str(&k->word) : BOX_NOT_NOW "it was killed";
+        is_ok = streq(text, "ok");
+        may_pass = str_starts(text, BOX_NOT_NOW);
+        relay_answer(r, k->channel,
+                     is_ok      ? RELAY_OK
+                     : may_pass ? RELAY_BUSY
+                                : RELAY_FAILED,
+                     0, is_ok ? "" : text + (may_pass ? strlen(BOX_NOT_NOW) : 0));
         close(k->fd);
         buf_done(&k->word);
         k->used = false;
@@ -300,6 +316,9 @@ int ask_main(const struct main_args *a)
                 code = box_check_alive(dir, &err);
         else
                 return 2;
-        printf(ASK_WORD "%s\n", code < 0 ? err.msg : code > 0 ? "yes" : "no");
+        printf(ASK_WORD "%s%s\n", code < 0 ? box_not_now(&err) : "",
+               code < 0   ? err.msg
+               : code > 0 ? "yes"
+                          : "no");
         return code < 0 ? 1 : 0;
 }

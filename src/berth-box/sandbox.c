@@ -351,7 +351,8 @@ static bool relay(int word, int go)
                  (n < 0 && errno == EINTR));
         text[len] = '\0';
         if (len == 0)
-                snprintf(text, sizeof(text), "error the sandbox ended while it was made\n");
+                snprintf(text, sizeof(text),
+                         "error " BOX_NOT_NOW "the sandbox ended while it was made\n");
         say(1, text);
         if (!str_starts(text, "ready "))
                 return false;

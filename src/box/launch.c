@@ -80,9 +80,11 @@ int launch_spawn(struct op *op, const char *program, const char *const *argv, in
 int launch_refused(const char *word, int code, const char *what, struct err *err)
 {
         const char *text = word + (str_starts(word, "error ") ? strlen("error ") : 0);
-        bool not_now = str_starts(text, BOX_NOT_NOW);
+        bool not_now = !*word || str_starts(text, BOX_NOT_NOW);
 
-        text += not_now ? strlen(BOX_NOT_NOW) : 0;
+        text += str_starts(text, BOX_NOT_NOW) ? strlen(BOX_NOT_NOW) : 0;
+        if (!*text)
+                text = "berth-box ended without a word";
         (void)err_set(err, code, "%s%.*s", what, (int)strcspn(text, "\n"), text);
         if (not_now)
                 err_mark_transient(err);
@@ -106,6 +108,5 @@ int box_launch(struct op *op, const char *program, const char *dir, const char *
                 return err_wrap(err, r, "start the supervisor");
         if (str_starts(buf_str(&line), "ready "))
                 return 0;
-        return launch_refused(line.len ? buf_str(&line) : "no word from it", ERR_PROVIDER,
-                              "the supervisor did not start: ", err);
+        return launch_refused(buf_str(&line), ERR_PROVIDER, "the supervisor did not start: ", err);
 }

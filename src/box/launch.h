@@ -33,6 +33,11 @@ int box_lock_take_at(int dir_fd, const char *dir, int *ret_fd, struct err *err);
 
 #define BOX_LOCK_FD 3 /* where `berth-box --locked` finds it */
 
+/* What berth-box said when it refused: the text after "error ", up to the end of the line, behind
+ * `what`. Transient when it says so (BOX_NOT_NOW), and when it said nothing: it was killed. Returns
+ * code. */
+int launch_refused(const char *word, int code, const char *what, struct err *err);
+
 /* The box is dead, or must die: end it, whatever it ran (found by cgroup and by the marker variable
  * of the executions named), and remove its directory. Comes to the same end when called again. An
  * error: something of it may be left, also when that cannot be known now. */

@@ -17,8 +17,4 @@ int launch_spawn(struct op *op, const char *program, const char *const *argv, in
  * the file names none, or an error when that cannot be known now. */
 int launch_noted_process(const char *dir, pid_t *ret_pid, struct err *err);
 
-/* What the program said when it refused: the text after "error ", up to the end of the line, behind
- * `what`. Transient when it says so (BOX_NOT_NOW). Returns code. */
-int launch_refused(const char *word, int code, const char *what, struct err *err);
-
 #endif

@@ -33,16 +33,6 @@ static int spec_pipe(const struct sandbox_spec *spec, int *ret_fd, struct err *e
         return 0;
 }
 
-/* The line after "error ", or what to say about silence. */
-static int refused(const struct buf *word, struct err *err)
-{
-        const char *text = buf_str(word);
-
-        if (!str_starts(text, "error "))
-                return err_set(err, ERR_PROVIDER, "the sandbox did not start: no word from it");
-        return launch_refused(text, ERR_PROVIDER, "the sandbox did not start: ", err);
-}
-
 int sandbox_launch(struct op *op, const char *program, const char *dir, const char *id,
                    const struct sandbox_spec *spec, struct sandbox_report *ret_report,
                    struct err *err)
@@ -66,7 +56,8 @@ int sandbox_launch(struct op *op, const char *program, const char *dir, const ch
         if (r < 0)
                 return err_wrap(err, r, "start the sandbox");
         if (!str_starts(buf_str(&word), "ready "))
-                return refused(&word, err);
+                return launch_refused(buf_str(&word), ERR_PROVIDER,
+                                      "the sandbox did not start: ", err);
         if (ret_report)
                 sandbox_report_decode(buf_str(&word), ret_report);
         return 0;
@@ -86,7 +77,7 @@ static int workspace_work(struct op *op, const char *program, const char *const 
         if (str_starts(text, "done\n"))
                 return 0;
         text += str_starts(text, "error ") ? strlen("error ") : 0;
-        return launch_refused(*text ? text : "no word from berth-box",
+        return launch_refused(text,
                               str_starts(text, "no sandbox runs") ||
                                               str_starts(text, "the sandbox has")
                                       ? ERR_NOT_FOUND
