@@ -13,6 +13,7 @@
 #include "codec/private_hosts.h"
 #include "codec/toml.h"
 #include "core/sandboxes/host_ids.h"
+#include "core/workspaces/workspace_root.h"
 #include "daemon/trusted.h"
 #include "plugin/confine.h"
 
@@ -513,7 +514,7 @@ static int check_sense(const struct config *c, struct err *err)
                 return err_set(err, ERR_INVALID,
                                "mode local_trusted would take everybody behind the reverse proxy "
                                "for the user that the proxy runs as; use --mode authenticated");
-        return 0;
+        return workspace_roots_check(s->workspace_roots, err);
 }
 
 /* After everything was asked for. */
