@@ -2,7 +2,7 @@
 #include "api/api.h"
 #include "api/lease_call.h"
 #include "codec/check.h"
-#include "core/sandboxes/snapshot.h"
+#include "core/kinds/berth/snapshot.h"
 
 #define MISSING_COMPANY "Company not found"
 #define LIST_DEFAULT    100

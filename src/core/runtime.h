@@ -26,8 +26,8 @@ struct vault_provider;
 struct workspace_host;
 
 enum deployment_mode { MODE_LOCAL_TRUSTED, MODE_AUTHENTICATED };
-/* Whether commands in sandboxes of plugins run in a box (core/plugins/plugin_box.h): those that
- * need one, all, or none. */
+/* Whether commands in sandboxes of plugins run in a box (core/kinds/plugin/plugin_box.h): those
+ * that need one, all, or none. */
 enum plugin_box_use { PLUGIN_BOX_AUTO, PLUGIN_BOX_ALWAYS, PLUGIN_BOX_OFF };
 enum deployment_exposure { EXPOSURE_PRIVATE, EXPOSURE_PUBLIC };
 

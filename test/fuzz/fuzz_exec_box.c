@@ -25,8 +25,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "codec/peer_state.h"
-#include "core/environments/driver.h"
 #include "core/exec/exec_internal.h"
+#include "core/kinds/kind.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

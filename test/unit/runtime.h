@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "core/access/access.h"
-#include "core/environments/driver.h"
+#include "core/kinds/kind.h"
 #include "store/companies.h"
 
 #define TEST_COMPANY "c0000000-0000-4000-8000-000000000001"

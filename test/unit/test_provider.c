@@ -1,6 +1,6 @@
 #include "test.h"
 
-#include "core/sandboxes/provider.h"
+#include "core/kinds/sandbox.h"
 
 static json_t *parse(const char *text)
 {

@@ -2,7 +2,7 @@
 #include "test.h"
 
 #include "core/environments/env_config.h"
-#include "core/sandboxes/provider_berth.h"
+#include "core/kinds/berth/berth.h"
 
 static int normalize(const char *text, json_t **ret, struct err *err)
 {

@@ -1,7 +1,7 @@
 #include "test.h"
 
+#include "core/kinds/realization.h"
 #include "core/runs/provision.h"
-#include "core/workspaces/realization.h"
 
 static void assert_json(json_t *take_value, const char *expected)
 {

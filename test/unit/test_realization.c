@@ -1,6 +1,6 @@
 #include "test.h"
 
-#include "core/workspaces/realization.h"
+#include "core/kinds/realization.h"
 
 static json_t *parse(const char *text)
 {

@@ -1,8 +1,8 @@
 #include "core/adapters/adapter.h"
 
 #include "core/adapters/adapter_descriptor.h"
+#include "core/kinds/sandbox.h"
 #include "core/plugins/plugin_registry.h"
-#include "core/sandboxes/provider.h"
 
 #define PROVIDERS_MAX 256
 

@@ -2,8 +2,8 @@
 #include "core/agents/agent_fields.h"
 
 #include "core/adapters/adapter_descriptor.h"
-#include "core/environments/driver.h"
 #include "core/environments/env_default.h"
+#include "core/kinds/kind.h"
 
 const char *const field_object_names[FIELD_OBJECTS] = {
         [FIELD_OF_AGENT] = "agent",

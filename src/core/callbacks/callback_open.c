@@ -6,7 +6,7 @@
 #include "core/callbacks/callback_files.h"
 #include "core/callbacks/callback_internal.h"
 #include "core/exec/box_service.h"
-#include "core/plugins/plugin_box.h"
+#include "core/kinds/plugin/plugin_box.h"
 #include "store/agents.h"
 #include "store/run_events.h"
 

@@ -3,8 +3,8 @@
 #include "base/arena.h"
 #include "codec/check.h"
 #include "core/exec/exec_output.h"
-#include "core/sandboxes/provider.h"
-#include "core/ssh/ssh_config.h"
+#include "core/kinds/sandbox.h"
+#include "core/kinds/ssh/ssh_config.h"
 
 #define SANDBOX_TIMEOUT_MAX 86400000
 

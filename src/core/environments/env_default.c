@@ -4,7 +4,7 @@
 #include "core/access/audit.h"
 #include "core/environments/env_select.h"
 #include "core/environments/environment.h"
-#include "core/sandboxes/provider.h"
+#include "core/kinds/sandbox.h"
 #include "core/sandboxes/sandbox_host.h"
 #include "store/companies.h"
 

@@ -3,7 +3,7 @@
 #include "core/adapters/adapter.h"
 #include "core/companies/instance.h"
 #include "core/environments/host_use.h"
-#include "core/sandboxes/provider.h"
+#include "core/kinds/sandbox.h"
 
 static bool driver_allowed(const char *driver, bool remote)
 {

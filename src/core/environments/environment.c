@@ -5,13 +5,13 @@
 #include "codec/check.h"
 #include "core/access/audit.h"
 #include "core/agents/agent_fields.h"
-#include "core/environments/driver.h"
 #include "core/environments/env_config.h"
 #include "core/environments/env_secrets.h"
 #include "core/environments/host_use.h"
-#include "core/plugins/plugin_validate.h"
-#include "core/sandboxes/provider.h"
-#include "core/ssh/ssh_config.h"
+#include "core/kinds/kind.h"
+#include "core/kinds/plugin/plugin_validate.h"
+#include "core/kinds/sandbox.h"
+#include "core/kinds/ssh/ssh_config.h"
 
 const char *const environment_drivers[] = { "local", "ssh", "sandbox", "plugin", NULL };
 const char *const environment_statuses[] = { "active", "archived", NULL };

@@ -7,10 +7,10 @@
 #include "core/environments/env_move.h"
 #include "core/environments/env_secrets.h"
 #include "core/environments/environment.h"
+#include "core/kinds/ssh/ssh_hosts.h"
 #include "core/leases/lease.h"
 #include "core/leases/place.h"
-#include "core/sandboxes/stock.h"
-#include "core/ssh/ssh_hosts.h"
+#include "core/leases/stock.h"
 
 #define PLACE_POLL_MS 20
 

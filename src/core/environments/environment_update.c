@@ -4,11 +4,11 @@
 #include "base/fault.h"
 #include "codec/check.h"
 #include "core/access/audit.h"
-#include "core/environments/driver.h"
 #include "core/environments/env_move.h"
 #include "core/environments/env_secrets.h"
 #include "core/environments/environment.h"
 #include "core/environments/host_use.h"
+#include "core/kinds/kind.h"
 
 #define TRIES 16
 

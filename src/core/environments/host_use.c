@@ -1,8 +1,8 @@
 #include "core/environments/host_use.h"
 
 #include "core/adapters/adapter_descriptor.h"
-#include "core/environments/driver.h"
 #include "core/environments/env_default.h"
+#include "core/kinds/kind.h"
 
 bool host_use_may(const struct runtime *rt, const struct actor *actor)
 {

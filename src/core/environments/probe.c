@@ -6,9 +6,9 @@
 #include "codec/check.h"
 #include "core/access/audit.h"
 #include "core/environments/env_config.h"
-#include "core/plugins/plugin_validate.h"
-#include "core/sandboxes/provider.h"
-#include "core/ssh/ssh_probe.h"
+#include "core/kinds/plugin/plugin_validate.h"
+#include "core/kinds/sandbox.h"
+#include "core/kinds/ssh/ssh_probe.h"
 
 /* What is probed. environment_id is NULL for what nobody saved. */
 struct target {

@@ -6,7 +6,7 @@
 #include "box/launch.h"
 #include "core/exec/box_route_test.h"
 #include "core/exec/exec_internal.h"
-#include "core/sandboxes/provider.h"
+#include "core/kinds/sandbox.h"
 #include "rt/reserve.h"
 
 #define LOOK_MS 20

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "codec/peer_state.h"
 #include "core/exec/exec_internal.h"
-#include "core/plugins/plugin_place.h"
+#include "core/kinds/plugin/plugin_place.h"
 
 #define REASON_MAX 512
 

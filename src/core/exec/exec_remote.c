@@ -19,8 +19,8 @@
 #include "base/log.h"
 #include "codec/redact.h"
 #include "core/exec/exec_internal.h"
+#include "core/kinds/ssh/ssh_plain.h"
 #include "core/plugins/plugin_registry.h"
-#include "core/ssh/ssh_plain.h"
 
 #define ENDED_REASON "The lease ended while the command ran; its provider may still be at it."
 #define GIVEN_UP_REASON                                                                            \

@@ -13,9 +13,9 @@
 #include "box/sandbox.h"
 #include "core/exec/exec_agent.h"
 #include "core/exec/exec_internal.h"
+#include "core/kinds/sandbox.h"
+#include "core/kinds/ssh/ssh_env.h"
 #include "core/leases/place.h"
-#include "core/sandboxes/provider.h"
-#include "core/ssh/ssh_env.h"
 #include "store/sandboxes.h"
 
 /* Recording the intent */

@@ -9,9 +9,9 @@
 #include "base/log.h"
 #include "base/uuid.h"
 #include "core/access/audit.h"
+#include "core/kinds/plugin/plugin_place.h"
 #include "core/leases/lease.h"
 #include "core/leases/place.h"
-#include "core/plugins/plugin_place.h"
 #include "core/workspaces/workspace.h"
 #include "store/executions.h"
 

@@ -19,7 +19,7 @@
 #ifndef BERTH_CORE_LEASE_H
 #define BERTH_CORE_LEASE_H
 
-#include "core/environments/driver.h"
+#include "core/kinds/kind.h"
 
 #define LEASE_ACTIVE   "active"
 #define LEASE_RELEASED "released"

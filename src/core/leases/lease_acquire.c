@@ -6,7 +6,7 @@
 #include "core/environments/host_use.h"
 #include "core/leases/lease.h"
 #include "core/leases/place.h"
-#include "core/sandboxes/stock.h"
+#include "core/leases/stock.h"
 #include "rt/reserve.h"
 #include "store/execution_workspaces.h"
 #include "store/issues.h"

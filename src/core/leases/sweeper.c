@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "core/leases/lease.h"
 #include "core/leases/place.h"
-#include "core/sandboxes/stock.h"
+#include "core/leases/stock.h"
 #include "core/workspaces/workspace.h"
 
 /* Less is the usual correction of a clock, and too little to move deadlines for. */

@@ -2,11 +2,11 @@
  * built-in one, else that of a plugin (plugin_place.h). */
 #include "core/environments/env_config.h"
 #include "core/exec/exec.h"
+#include "core/kinds/plugin/plugin_box.h"
+#include "core/kinds/plugin/plugin_place.h"
+#include "core/kinds/realization.h"
+#include "core/kinds/sandbox.h"
 #include "core/leases/lease.h"
-#include "core/plugins/plugin_box.h"
-#include "core/plugins/plugin_place.h"
-#include "core/sandboxes/provider.h"
-#include "core/workspaces/realization.h"
 
 /* Parse a stored configuration; the operation's arena keeps it. */
 static int parse_config(struct op *op, const struct environment *env, json_t **ret, struct err *err)

@@ -3,8 +3,8 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "core/exec/exec.h"
+#include "core/kinds/plugin/plugin_place.h"
 #include "core/leases/place.h"
-#include "core/plugins/plugin_place.h"
 #include "core/workspaces/workspace_internal.h"
 
 /* How often a place is asked for what it does not give: for about twenty minutes, so that a host

@@ -8,8 +8,8 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/path.h"
+#include "core/kinds/plugin/plugin_box.h"
 #include "core/leases/place.h"
-#include "core/plugins/plugin_box.h"
 #include "core/workspaces/workspace_internal.h"
 #include "core/workspaces/workspace_root.h"
 

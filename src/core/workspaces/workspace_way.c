@@ -1,5 +1,5 @@
 /* Which way serves which place. */
-#include "core/sandboxes/provider.h"
+#include "core/kinds/sandbox.h"
 #include "core/workspaces/workspace.h"
 
 /* One line for each way that there is. */
