@@ -40,8 +40,8 @@ void encode_environment(struct jw *w, const struct runtime *rt, const struct env
         jw_kraw(w, "metadata", redacted ? NULL : e->metadata);
         jw_ktime(w, "createdAt", e->created_at);
         jw_ktime(w, "updatedAt", e->updated_at);
-        jw_kbool(w, "isolated", driver_is_isolated(rt, e->driver));
-        jw_kstring(w, "isolation", driver_isolation(rt, e->driver));
+        jw_kbool(w, "isolated", kind_is_isolated(rt, e->driver));
+        jw_kstring(w, "isolation", kind_isolation(rt, e->driver));
         if (redacted) {
                 jw_kbool(w, "configRedacted", true);
                 jw_kbool(w, "metadataRedacted", true);

@@ -45,7 +45,7 @@ static int check_name(struct call *c, const char **ret, struct err *err)
 
 static int make(struct call *c, struct err *err)
 {
-        const struct driver *driver;
+        const struct kind *kind;
         struct lease_record record;
         struct snapshot snapshot;
         const char *name;
@@ -54,7 +54,7 @@ static int make(struct call *c, struct err *err)
         if (r >= 0)
                 r = check_name(c, &name, err);
         if (r >= 0)
-                r = lease_load_usable(c->op, c->rt, c->params[0], &record, &driver, err);
+                r = lease_load_usable(c->op, c->rt, c->params[0], &record, &kind, err);
         if (r >= 0)
                 r = snapshot_make(c->op, c->rt, &record, name, &snapshot, err);
         if (r < 0)

@@ -88,9 +88,6 @@ struct daemon {
         bool stopping_plugins, plugins_stopped;
 };
 
-static const struct driver *const drivers[] = { &driver_local, &driver_ssh, &driver_sandbox,
-                                                &driver_plugin, NULL };
-
 /* -- Starting ---------------------------------------------------------------------------------- */
 
 /* No core dump may carry what the daemon knows, and files we make are ours alone. A limit of 1 says
@@ -232,7 +229,7 @@ static int open_runtime(struct daemon *d, struct err *err)
         d->rt.settings.trampoline = installed_program(&d->arena);
         d->rt.settings.examples_dir = installed_examples(&d->arena);
         d->rt.settings.own_paths = own_paths(d);
-        d->rt.drivers = drivers;
+        d->rt.kinds = builtin_kinds;
         r = on_main_thread(d, load_keys, err);
         return r < 0 ? r : on_main_thread(d, ensure_operator, err);
 }

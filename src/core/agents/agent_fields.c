@@ -412,7 +412,7 @@ int agent_environment_is_isolated(struct db *db, const struct runtime *rt, struc
                 return 0;
         }
         if (r >= 0)
-                *ret = streq(env.company_id, company_id) && driver_is_isolated(rt, env.driver);
+                *ret = streq(env.company_id, company_id) && kind_is_isolated(rt, env.driver);
         return r;
 }
 

@@ -59,31 +59,10 @@ static json_t *synthesise_request(const struct lease *lease, const json_t *works
                 "provisionCommand", "teardownCommand", "cleanupCommand", "workspaceRuntime");
 }
 
-static const char *transport_of(const struct environment *env)
+static json_t *sync_of(const struct kind_realization *r)
 {
-        return streq(env->driver, "ssh") || streq(env->driver, "sandbox") ||
-                               streq(env->driver, "plugin")
-                       ? env->driver
-                       : "local";
-}
-
-static json_t *sync_of(const char *transport)
-{
-        if (streq(transport, "ssh"))
-                return json_pack("{s:s, s:s, s:s}", "strategy", "ssh_git_import_export", "prepare",
-                                 "The workspace is sent to the host before the command starts.",
-                                 "syncBack", "Changes are brought back after the command ends.");
-        if (streq(transport, "sandbox"))
-                return json_pack("{s:s, s:s, s:s}", "strategy", "sandbox_archive_upload_download",
-                                 "prepare",
-                                 "The workspace is sent to the sandbox before the command starts.",
-                                 "syncBack", "Changes are brought back after the command ends.");
-        if (streq(transport, "plugin"))
-                return json_pack("{s:s, s:s, s:s}", "strategy", "provider_defined", "prepare",
-                                 "The provider prepares the workspace.", "syncBack",
-                                 "The provider brings changes back.");
-        return json_pack("{s:s, s:s, s:n}", "strategy", "none", "prepare",
-                         "The command works in the workspace itself.", "syncBack");
+        return json_pack("{s:s, s:s, s:s?}", "strategy", r->strategy, "prepare", r->prepare,
+                         "syncBack", r->sync_back);
 }
 
 /* What the provider said of the lease, for drivers that keep it apart. */
@@ -102,35 +81,11 @@ static const char *remote_path(const json_t *metadata)
         return path ? path : json_get_string(provider, "remotePath");
 }
 
-static json_t *sandbox_id(const json_t *metadata)
+json_t *realization_sandbox_id(const json_t *metadata)
 {
         json_t *id = json_object_get(metadata, "sandboxId");
 
         return id ? id : json_object_get(provider_metadata(metadata), "sandboxId");
-}
-
-static json_t *summary_of(const char *transport, const json_t *metadata, const char *local,
-                          const char *remote, const char *cwd)
-{
-        const char *where = remote ? remote : local;
-
-        if (streq(transport, "ssh")) {
-                const char *user = json_get_string(metadata, "username");
-                const char *host = json_get_string(metadata, "host");
-                json_int_t port = json_integer_value(json_object_get(metadata, "port"));
-
-                return json_sprintf("SSH workspace realized at %s@%s:%d:%s.", user ? user : "user",
-                                    host ? host : "host", port ? (int)port : 22, where);
-        }
-        if (streq(transport, "sandbox")) {
-                const char *id = json_string_value(sandbox_id(metadata));
-
-                return json_sprintf("Sandbox workspace realized at %s%s%s.", remote ? remote : "/",
-                                    id ? " in " : "", id ? id : "");
-        }
-        if (streq(transport, "plugin"))
-                return json_sprintf("Plugin workspace realized at %s.", cwd ? cwd : where);
-        return json_sprintf("Local workspace realized at %s.", local);
 }
 
 static json_t *remote_of(const json_t *metadata, const char *path)
@@ -144,28 +99,28 @@ static json_t *remote_of(const json_t *metadata, const char *path)
                 if (v)
                         json_object_set(remote, optional[i], v);
         }
-        if (sandbox_id(metadata))
-                json_object_set(remote, "sandboxId", sandbox_id(metadata));
+        if (realization_sandbox_id(metadata))
+                json_object_set(remote, "sandboxId", realization_sandbox_id(metadata));
         return remote;
 }
 
-static json_t *build(const struct environment *env, const struct lease *lease,
-                     const json_t *request, const json_t *metadata, const char *cwd)
+/* A machine is its own provider. */
+static json_t *build(const struct kind *kind, const struct environment *env,
+                     const struct lease *lease, const json_t *request, const json_t *metadata,
+                     const char *cwd)
 {
-        const char *transport = transport_of(env);
-        const char *provider = lease->provider             ? lease->provider
-                               : streq(transport, "ssh")   ? "ssh"
-                               : streq(transport, "local") ? "local"
-                                                           : NULL;
+        const char *provider = lease->provider       ? lease->provider
+                               : kind->has_own_files ? kind->driver
+                                                     : NULL;
         const json_t *source = json_get_object(request, "source");
         const json_t *overlay = json_get_object(request, "runtimeOverlay");
         const char *local = json_get_string(source, "localPath");
         const char *remote = remote_path(metadata);
         const json_t *said = provider_metadata(metadata);
         json_t *record = json_pack(
-                "{s:i, s:s, s:o, s:s, s:s, s:o}", "version", 1, "transport", transport, "provider",
-                json_string_or_null(provider), "environmentId", env->id, "leaseId", lease->id,
-                "providerLeaseId", json_string_or_null(lease->provider_lease_id));
+                "{s:i, s:s, s:o, s:s, s:s, s:o}", "version", 1, "transport", kind->driver,
+                "provider", json_string_or_null(provider), "environmentId", env->id, "leaseId",
+                lease->id, "providerLeaseId", json_string_or_null(lease->provider_lease_id));
 
         json_object_set_new(
                 record, "local",
@@ -177,7 +132,7 @@ static json_t *build(const struct environment *env, const struct lease *lease,
                           "branchName", member(source, "branchName"), "worktreePath",
                           member(source, "worktreePath")));
         json_object_set_new(record, "remote", remote_of(metadata, remote));
-        json_object_set_new(record, "sync", sync_of(transport));
+        json_object_set_new(record, "sync", sync_of(kind->realization));
         json_object_set_new(record, "bootstrap",
                             json_pack("{s:o}", "command", member(overlay, "provisionCommand")));
         json_object_set_new(
@@ -193,12 +148,13 @@ static json_t *build(const struct environment *env, const struct lease *lease,
                           "environmentDriver", env->driver, "provider",
                           json_string_or_null(provider), "providerMetadata",
                           said ? json_incref((json_t *)said) : json_object()));
-        json_object_set_new(record, "summary", summary_of(transport, metadata, local, remote, cwd));
+        json_object_set_new(record, "summary",
+                            kind->realization->summary(metadata, local, remote, cwd));
         return record;
 }
 
-json_t *realization_record(const struct environment *env, const struct lease *lease,
-                           const json_t *workspace, const char *cwd)
+json_t *realization_record(const struct kind *kind, const struct environment *env,
+                           const struct lease *lease, const json_t *workspace, const char *cwd)
 {
         const json_t *given = given_request(workspace);
         json_t *request =
@@ -208,7 +164,7 @@ json_t *realization_record(const struct environment *env, const struct lease *le
         if (!lease->metadata ||
             json_parse(lease->metadata, strlen(lease->metadata), &metadata, NULL) < 0)
                 metadata = json_object();
-        record = build(env, lease, request, metadata, cwd);
+        record = build(kind, env, lease, request, metadata, cwd);
         json_decref(metadata);
         json_decref(request);
         return record;
@@ -226,4 +182,27 @@ void realization_answer(struct buf *b, const char *cwd, const json_t *record)
         jw_kvalue(&w, "workspaceRealization", record);
         jw_object_end(&w);
         jw_object_end(&w);
+}
+
+json_t *realization_elsewhere(struct op *op, const struct kind *kind, const struct environment *env,
+                              const struct lease *lease, const json_t *workspace,
+                              struct buf *ret_json)
+{
+        const char *local = json_get_string(workspace, "localPath");
+        const char *remote = json_get_string(workspace, "remotePath");
+        CLEAN(json_decrefp) json_t *metadata = NULL;
+        const char *cwd, *path;
+        json_t *record;
+
+        if (lease->metadata)
+                (void)json_parse(lease->metadata, strlen(lease->metadata), &metadata, NULL);
+        cwd = arena_strtrim(op->arena, json_get_string(metadata, "remoteCwd"));
+        if (!cwd)
+                cwd = remote ? remote : local;
+        record = realization_record(kind, env, lease, workspace, cwd);
+        path = json_get_string(json_get_object(record, "remote"), "path");
+        if (!path)
+                path = json_get_string(json_get_object(record, "local"), "path");
+        realization_answer(ret_json, path ? path : "/", record);
+        return record;
 }

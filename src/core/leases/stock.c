@@ -3,23 +3,19 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "core/kinds/sandbox.h"
 #include "core/leases/lease.h"
 #include "core/leases/place.h"
 #include "core/sandboxes/sandbox_host.h"
 
-static int64_t wanted_by(const char *config)
+static int64_t wanted_by(const struct runtime *rt, const struct environment *env)
 {
-        json_t *parsed = NULL;
-        const char *provider;
-        int64_t n = 0;
+        const struct kind *kind = kind_of_environment(rt, env);
+        CLEAN(json_decrefp) json_t *config = NULL;
 
-        (void)json_parse(config, strlen(config), &parsed, NULL);
-        provider = json_get_string(parsed, "provider");
-        if (provider && streq(provider, PROVIDER_BERTH))
-                n = json_integer_value(json_object_get(parsed, "poolSize"));
-        json_decref(parsed);
-        return n;
+        if (!kind || !kind->stock_size)
+                return 0;
+        (void)json_parse(env->config, strlen(env->config), &config, NULL);
+        return kind->stock_size(config);
 }
 
 static bool is_stock(const struct place *p)
@@ -33,7 +29,7 @@ static bool is_stock(const struct place *p)
 struct search {
         struct op *op;
         const struct environment *env;
-        const struct driver *driver;
+        const struct kind *kind;
         const char *config;
         struct place *place;
         bool found;
@@ -44,7 +40,7 @@ static int consider(void *ctx, const struct place *p)
         struct search *s = ctx;
 
         if (s->found || !is_stock(p) || !streq(p->state, PLACE_READY) ||
-            !streq(p->driver, s->driver->key) || !s->driver->matches(p->config, s->config))
+            !streq(p->driver, s->kind->driver) || !s->kind->matches(p->config, s->config))
                 return 0;
         *s->place = *p;
         s->found = true;
@@ -60,9 +56,9 @@ static int find(struct db *db, void *arg, struct err *err)
 }
 
 int stock_find(struct op *op, struct runtime *rt, const struct environment *env,
-               const struct driver *driver, const char *config, struct place *ret, struct err *err)
+               const struct kind *kind, const char *config, struct place *ret, struct err *err)
 {
-        struct search s = { op, env, driver, config, ret, false };
+        struct search s = { op, env, kind, config, ret, false };
         int r = store_read(op, rt->store, find, &s, err);
 
         return r < 0 ? r : s.found;
@@ -151,7 +147,7 @@ static bool is_held(struct runtime *rt, const char *environment_id)
 /* Counting */
 
 struct count {
-        const struct driver *driver;
+        const struct kind *kind;
         const char *config, *before; /* NULL: all */
         int64_t n;
 };
@@ -160,7 +156,7 @@ static int count_one(void *ctx, const struct place *p)
 {
         struct count *c = ctx;
 
-        if (is_stock(p) && c->driver->matches(p->config, c->config) &&
+        if (is_stock(p) && c->kind->matches(p->config, c->config) &&
             (!c->before || strcmp(p->id, c->before) < 0))
                 c->n++;
         return 0;
@@ -169,11 +165,11 @@ static int count_one(void *ctx, const struct place *p)
 int stock_is_wanted(struct db *db, struct runtime *rt, const struct environment *env,
                     const struct place *place, struct arena *arena, bool *ret, struct err *err)
 {
-        struct count c = { driver_lookup(rt, place->driver), env->config, place->id, 0 };
+        struct count c = { kind_of_place(rt, place), env->config, place->id, 0 };
         int r = places_of_environment(db, env->id, arena, count_one, &c, err);
 
         /* The oldest ones stay when there are more than wanted. */
-        *ret = r >= 0 && c.n < MIN(wanted_by(env->config), rt->settings.sandbox_pool_max);
+        *ret = r >= 0 && c.n < MIN(wanted_by(rt, env), rt->settings.sandbox_pool_max);
         return r;
 }
 
@@ -183,7 +179,7 @@ struct making {
         struct op *op;
         struct runtime *rt;
         const struct environment *env;
-        const struct driver *driver;
+        const struct kind *kind;
         struct place place;
         struct provider_lease opened;
 };
@@ -193,7 +189,7 @@ struct making {
 static int intend(struct db *db, void *arg, struct err *err)
 {
         struct making *m = arg;
-        struct count c = { m->driver, m->env->config, NULL, 0 };
+        struct count c = { m->kind, m->env->config, NULL, 0 };
         struct environment now;
         int64_t all;
         int r = environments_get(db, m->env->id, m->op->arena, &now, err);
@@ -208,12 +204,12 @@ static int intend(struct db *db, void *arg, struct err *err)
                 r = places_count_policy(db, POLICY_STOCK, &all, err);
         if (r < 0)
                 return r;
-        if (c.n >= wanted_by(now.config) || all >= m->rt->settings.sandbox_pool_max)
+        if (c.n >= wanted_by(m->rt, &now) || all >= m->rt->settings.sandbox_pool_max)
                 return 1;
         m->place.next_attempt_at = place_busy_until(m->rt);
         r = place_create(db, m->rt, &m->place, PLACE_INTENDED, err);
-        if (r >= 0 && m->driver->claim)
-                r = m->driver->claim(db, m->rt, &m->place, m->op->arena, err);
+        if (r >= 0 && m->kind->claim)
+                r = m->kind->claim(db, m->rt, &m->place, m->op->arena, err);
         return r;
 }
 
@@ -248,8 +244,8 @@ static int make_one(struct making *m, struct err *err)
                 .id = arena_strdup(m->op->arena, uuid_new().s),
                 .company_id = m->env->company_id,
                 .environment_id = m->env->id,
-                .driver = m->driver->key,
-                .provider = PROVIDER_BERTH,
+                .driver = m->kind->driver,
+                .provider = m->kind->provider,
                 .config = m->env->config,
                 .policy = POLICY_STOCK,
                 .has_world = true,
@@ -260,7 +256,7 @@ static int make_one(struct making *m, struct err *err)
         FAULT("sandbox.stock_intend.after");
         if (r != 0)
                 return r;
-        r = m->driver->open(m->op, m->rt, &m->place, &nobody, &m->opened, err);
+        r = m->kind->open(m->op, m->rt, &m->place, &nobody, &m->opened, err);
         FAULT("sandbox.stock_open.after");
         if (r < 0) {
                 undo(m, r, err);
@@ -278,6 +274,7 @@ static int make_one(struct making *m, struct err *err)
 
 struct wishes {
         struct op *op;
+        struct runtime *rt;
         struct environment *list;
         size_t n;
 };
@@ -286,7 +283,7 @@ static int add_wish(void *ctx, const struct environment *env)
 {
         struct wishes *w = ctx;
 
-        if (wanted_by(env->config) <= 0)
+        if (wanted_by(w->rt, env) <= 0)
                 return 0;
         w->list = xrealloc(w->list, (w->n + 1) * sizeof(*w->list));
         w->list[w->n++] = *env;
@@ -296,19 +293,22 @@ static int add_wish(void *ctx, const struct environment *env)
 static int read_wishes(struct db *db, void *arg, struct err *err)
 {
         struct wishes *w = arg;
+        int r = 0;
 
         w->n = 0;
-        return environments_of_driver(db, "sandbox", "active", w->op->arena, add_wish, w, err);
+        for (const struct kind *const *k = w->rt->kinds; r >= 0 && *k; k++)
+                if ((*k)->stock_size)
+                        r = environments_of_driver(db, (*k)->driver, "active", w->op->arena,
+                                                   add_wish, w, err);
+        return r;
 }
 
 static unsigned fill_one(struct op *op, struct runtime *rt, const struct environment *env)
 {
         CLEAN(err_done) struct err err = { 0 };
-        struct making m = {
-                .op = op, .rt = rt, .env = env, .driver = driver_lookup(rt, env->driver)
-        };
+        struct making m = { .op = op, .rt = rt, .env = env, .kind = kind_of_environment(rt, env) };
         unsigned made = 0;
-        int r = m.driver ? 0 : 1;
+        int r = m.kind ? 0 : 1;
 
         while (r == 0 && op_check(op, NULL) >= 0) {
                 r = make_one(&m, &err);
@@ -323,7 +323,7 @@ static unsigned fill_one(struct op *op, struct runtime *rt, const struct environ
 
 int stock_fill(struct op *op, struct runtime *rt, unsigned *ret_made, struct err *err)
 {
-        struct wishes w = { .op = op };
+        struct wishes w = { .op = op, .rt = rt };
         int r = store_read(op, rt->store, read_wishes, &w, err);
 
         *ret_made = 0;

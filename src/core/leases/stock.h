@@ -15,7 +15,7 @@
 
 /* One that serves `config`: 1 and *ret, or 0 when there is none. It is not taken yet. */
 int stock_find(struct op *op, struct runtime *rt, const struct environment *env,
-               const struct driver *driver, const char *config, struct place *ret, struct err *err);
+               const struct kind *kind, const char *config, struct place *ret, struct err *err);
 /* One that turned out to be dead goes. */
 void stock_discard(struct op *op, struct runtime *rt, struct place *place);
 /* Somebody took one: make another soon. */

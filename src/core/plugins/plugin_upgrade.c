@@ -2,7 +2,6 @@
  * was never taken into use, and the old one runs on. A crash in between leaves the old one, too. */
 #include "base/fault.h"
 #include "base/log.h"
-#include "core/kinds/plugin/plugin_place.h"
 #include "core/plugins/plugin_internal.h"
 
 static json_t *parse_or_null(const char *text)

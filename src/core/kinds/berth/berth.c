@@ -1,5 +1,5 @@
-/* Opening, parking, resuming, closing and listing sandboxes. See provider_berth.h for what there is
- * of one, and driver.h for what each call promises. */
+/* Opening, parking, resuming, closing and listing sandboxes. See berth.h for what there is of one,
+ * and kind.h for what each call promises. */
 #define _GNU_SOURCE
 #include "core/kinds/berth/berth.h"
 
@@ -13,10 +13,12 @@
 #include "base/fault.h"
 #include "base/fd.h"
 #include "box/launch.h"
+#include "core/exec/box_route.h"
 #include "core/exec/exec.h"
 #include "core/kinds/berth/snapshot.h"
 #include "core/sandboxes/sandbox_host.h"
 #include "core/sandboxes/tool.h"
+#include "core/workspaces/workspace.h"
 
 #define CLEAN_UP_MS 20000
 
@@ -346,7 +348,7 @@ static int berth_close(struct op *op, struct runtime *rt, const struct place *pl
         return rt->sandbox ? remove_place(op, rt, place, err) : 0;
 }
 
-static int berth_list(struct op *op, struct runtime *rt, driver_found_fn fn, void *ctx,
+static int berth_list(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx,
                       struct err *err)
 {
         struct dirent *entry;
@@ -360,8 +362,8 @@ static int berth_list(struct op *op, struct runtime *rt, driver_found_fn fn, voi
                 return err_sys(err, ERR_IO, errno, "read %s", rt->sandbox->dir);
         while (r >= 0 && (errno = 0, entry = readdir(dir)))
                 if (uuid_is_valid(entry->d_name))
-                        r = fn(ctx, &(struct driver_thing){ PROVIDER_BERTH, entry->d_name,
-                                                            "sandbox", rt->node.id.s });
+                        r = fn(ctx, &(struct kind_thing){ BERTH_PROVIDER, entry->d_name, "sandbox",
+                                                          rt->node.id.s });
         if (r >= 0 && errno)
                 r = err_sys(err, ERR_IO, errno, "read %s", rt->sandbox->dir);
         closedir(dir);
@@ -445,26 +447,83 @@ static int berth_resume_lease(struct op *op, struct runtime *rt, const struct le
         return r;
 }
 
-const struct provider provider_berth = {
-        .key = PROVIDER_BERTH,
+static int berth_unclaim(struct db *db, const struct place *place, struct err *err)
+{
+        return sandboxes_delete(db, place->id, err);
+}
+
+static int berth_plan(struct op *op, struct runtime *rt, const struct environment *env,
+                      const struct lease_request *req, struct lease_plan *ret, struct err *err)
+{
+        json_t *config = NULL;
+        int r = sandbox_config(op, &kind_berth, env, &config, err);
+
+        return r < 0 ? r : sandbox_plan(op, rt, &kind_berth, config, req, ret, err);
+}
+
+static const struct box_route *berth_route(const struct place *place)
+{
+        return box_route_here();
+}
+
+static int berth_starter_check(struct op *op, struct runtime *rt, struct err *err)
+{
+        return sandbox_host_check(op, rt->sandbox, err);
+}
+
+static const struct kind_starter berth_starter = {
+        .name = "Sandbox", /* `berth run --sandbox` takes the one of this name */
+        .description = "Keeps what runs in it apart from the machine that Berth runs on.",
+        .config = "{\"provider\":\"" BERTH_PROVIDER "\"}",
+        .check = berth_starter_check,
+};
+
+static const struct workspace_way *const layered[] = { &berth_overlay, &berth_copy, &workspace_sync,
+                                                       NULL };
+static const struct workspace_way *const copied[] = { &berth_copy, &workspace_sync, NULL };
+static const struct workspace_way *const overlaid[] = { &berth_overlay, NULL };
+
+const struct kind kind_berth = {
+        .driver = "sandbox",
+        .provider = BERTH_PROVIDER,
+        .label = "sandbox",
         .display_name = "Berth sandbox",
         .description = "Linux namespaces on the daemon's machine: no account, no image, ready in "
                        "milliseconds. The kernel is shared with the host.",
-        .supports_run_execution = true,
-        .schema = berth_schema,
+        .isolated = true,
+        .isolation = "isolated from this machine and from other places",
+        .is_disposable = true,
+        .takes_runs = true,
+        .can_destroy = true,
+        .box_is_place = true,
+        .writes_cleanup_status = true,
+        .release_failure_reason = "adapter_or_run_failure",
+        .reaches_host = sandbox_reaches_host,
+        .starter = &berth_starter,
         .normalize = berth_normalize,
+        .schema = berth_schema,
         .check = berth_check,
-        .matches = berth_config_matches,
+        .probe = berth_probe,
+        .plan = berth_plan,
         .claim = berth_claim,
+        .unclaim = berth_unclaim,
         .open = berth_open,
         .resume = berth_resume,
         .park = berth_park,
         .close = berth_close,
+        .matches = berth_matches,
+        .stock_size = berth_stock_size,
         .list = berth_list,
         .is_alive = berth_is_alive,
+        .describe = sandbox_describe,
         .pause_lease = berth_pause_lease,
         .resume_lease = berth_resume_lease,
-        .can_destroy = true,
+        .realize = sandbox_realize,
         .prepare_exec = berth_prepare_exec,
-        .probe = berth_probe,
+        .admit_command = berth_admit_command,
+        .route = berth_route,
+        .ways = layered,
+        .ways_copy = copied,
+        .ways_overlay = overlaid,
+        .realization = &sandbox_realization,
 };

@@ -12,11 +12,11 @@
 #define HOSTS_MAX      256
 #define NAME_CHARS_MAX 64
 
-enum kind { TEXT, CHOICE, INTEGER, NUMBER, TRUTH, HOSTS, VARIABLES };
+enum field_kind { TEXT, CHOICE, INTEGER, NUMBER, TRUTH, HOSTS, VARIABLES };
 
 struct field {
         const char *name;
-        enum kind kind;
+        enum field_kind kind;
         const char *fallback; /* JSON; NULL: left out when it is not given */
         int64_t min, max;     /* numbers */
         const char *const *choices;
@@ -92,7 +92,7 @@ static json_t *fallback_of(const struct field *f)
 
 /* Schema */
 
-static const char *type_of(enum kind kind)
+static const char *type_of(enum field_kind kind)
 {
         switch (kind) {
         case INTEGER:
@@ -301,10 +301,10 @@ static void check_keys(struct check *c)
         check_unknown(c, known);
 }
 
-int berth_normalize(json_t *config, json_t **ret, struct err *err)
+int berth_normalize(json_t *config, enum config_form form, json_t **ret, struct err *err)
 {
         CLEAN(check_done) struct check c = { 0 };
-        json_t *result = json_pack("{s:s}", "provider", PROVIDER_BERTH);
+        json_t *result = json_pack("{s:s}", "provider", BERTH_PROVIDER);
         int r;
 
         check_init(&c, config);
@@ -326,17 +326,22 @@ int berth_normalize(json_t *config, json_t **ret, struct err *err)
         return r;
 }
 
-bool berth_config_matches(const json_t *recorded, const json_t *config)
+bool berth_matches(const char *recorded, const char *wanted)
 {
-        json_t *have = json_copy((json_t *)recorded), *want = json_copy((json_t *)config);
-        bool same;
+        CLEAN(json_decrefp) json_t *have = NULL;
+        CLEAN(json_decrefp) json_t *want = NULL;
 
+        if (json_parse(recorded, strlen(recorded), &have, NULL) < 0 ||
+            json_parse(wanted, strlen(wanted), &want, NULL) < 0)
+                return false;
         json_object_del(have, "poolSize");
         json_object_del(want, "poolSize");
-        same = json_equal(have, want);
-        json_decref(have);
-        json_decref(want);
-        return same;
+        return json_equal(have, want);
+}
+
+int64_t berth_stock_size(const json_t *config)
+{
+        return json_integer_value(json_object_get(config, "poolSize"));
 }
 
 /* What the daemon allows */

@@ -48,6 +48,24 @@ static int read_place(struct db *db, void *arg, struct err *err)
         return places_get(db, q->id, q->op->arena, &q->place, err);
 }
 
+/* What a sandbox needs to be told before its first byte: who its supervisor is on this machine. */
+int berth_admit_command(struct db *db, const struct place *place, struct arena *arena,
+                        uid_t *ret_writer, struct err *err)
+{
+        struct sandbox_spec ids = { 0 };
+        struct sandbox_row row;
+        int r = sandboxes_get(db, place->id, arena, &row, err);
+
+        if (r < 0)
+                return r;
+        if (row.is_paused)
+                return err_set(err, ERR_CONFLICT, "The lease is paused; resume it first.");
+        ids.first_id = (uint32_t)row.first_id;
+        ids.n_ids = (uint32_t)row.n_ids;
+        *ret_writer = sandbox_host_id(&ids, SANDBOX_SUPERVISOR);
+        return 0;
+}
+
 int berth_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
                        json_t *request, struct exec_request *ret, struct err *err)
 {

@@ -38,7 +38,7 @@ static void layers_done(struct layers *l)
 
 static bool usable(const struct runtime *rt, const struct place *place, const char **ret_why)
 {
-        if (!rt->sandbox || !place->provider || !streq(place->provider, PROVIDER_BERTH))
+        if (!rt->sandbox)
                 *ret_why = "only the built-in sandbox has an overlay of this machine's files";
         else if (geteuid() != 0)
                 *ret_why = "only a daemon that is root can show a directory with other owners";
@@ -270,7 +270,7 @@ static int unstage(struct op *op, struct runtime *rt, const struct place *place,
         return berth_remove_tree(op, l.store, err);
 }
 
-const struct workspace_way workspace_overlay = {
+const struct workspace_way berth_overlay = {
         .name = "overlay",
         .usable = usable,
         .stage = overlay_stage,
@@ -282,7 +282,7 @@ const struct workspace_way workspace_overlay = {
         .needs_world = true,
 };
 
-const struct workspace_way workspace_copy = {
+const struct workspace_way berth_copy = {
         .name = "copy",
         .usable = usable,
         .stage = copy_stage,

@@ -123,7 +123,7 @@ static int intend(struct db *db, void *arg, struct err *err)
 
         q->place.next_attempt_at = place_busy_until(q->rt);
         r = place_create(db, q->rt, &q->place, PLACE_INTENDED, err);
-        return r < 0 ? r : provider_berth.claim(db, q->rt, &q->place, q->op->arena, err);
+        return r < 0 ? r : kind_berth.claim(db, q->rt, &q->place, q->op->arena, err);
 }
 
 static int move(struct db *db, void *arg, struct err *err)
@@ -244,18 +244,18 @@ static void start_and_look(struct probing *q, const json_t *config, struct point
         give_up(q);
 }
 
-int berth_probe(struct op *op, struct runtime *rt, const char *company_id, const json_t *config,
-                struct buf *summary, json_t *details, bool *ret_ok, struct err *err)
+int berth_probe(struct op *op, struct runtime *rt, const struct probe_target *target,
+                json_t *config, struct probe_result *ret, struct err *err)
 {
         struct points p = { .list = json_array() };
         struct probing q = {
                 .op = op,
                 .rt = rt,
                 .place = { .id = arena_strdup(op->arena, uuid_new().s),
-                           .company_id = company_id,
+                           .company_id = target->company_id,
                            .environment_id = NO_ENV,
-                           .driver = "sandbox",
-                           .provider = PROVIDER_BERTH,
+                           .driver = kind_berth.driver,
+                           .provider = BERTH_PROVIDER,
                            .config = json_to_arena(op->arena, config),
                            .policy = POLICY_EPHEMERAL,
                            .has_world = true },
@@ -269,17 +269,19 @@ int berth_probe(struct op *op, struct runtime *rt, const char *company_id, const
                 check_machine(op, rt, &p);
         if (p.failed == 0)
                 start_and_look(&q, config, &p);
-        *ret_ok = p.failed == 0;
-        if (*ret_ok)
-                buf_puts(summary, "Berth sandbox started and ran a command; its walls hold. The "
-                                  "kernel is shared with the host.");
+        ret->ok = p.failed == 0;
+        if (ret->ok)
+                buf_puts(&ret->summary,
+                         "Berth sandbox started and ran a command; its walls hold. The "
+                         "kernel is shared with the host.");
         else
-                buf_appendf(summary, "Berth sandbox: %u point%s not as %s should be.", p.failed,
-                            p.failed == 1 ? " is" : "s are", p.failed == 1 ? "it" : "they");
-        json_object_set_new(details, "provider", json_string(PROVIDER_BERTH));
-        json_object_set_new(details, "isolation", json_string("shared kernel"));
-        json_object_set_new(details, "points", p.list);
+                buf_appendf(&ret->summary, "Berth sandbox: %u point%s not as %s should be.",
+                            p.failed, p.failed == 1 ? " is" : "s are",
+                            p.failed == 1 ? "it" : "they");
+        json_object_set_new(ret->details, "provider", json_string(BERTH_PROVIDER));
+        json_object_set_new(ret->details, "isolation", json_string("shared kernel"));
+        json_object_set_new(ret->details, "points", p.list);
         if (p.sandbox)
-                json_object_set_new(details, "sandbox", p.sandbox);
+                json_object_set_new(ret->details, "sandbox", p.sandbox);
         return op_check(op, err);
 }

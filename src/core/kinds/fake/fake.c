@@ -19,9 +19,13 @@
 
 #include "base/fault.h"
 #include "base/fd.h"
+#include "codec/check.h"
 #include "core/kinds/sandbox.h"
 
+#define NAME         "fake"
 #define HOLD_POLL_MS 2
+
+extern const struct kind kind_fake;
 
 static int open_world(const struct runtime *rt, int *ret_fd, struct err *err)
 {
@@ -61,7 +65,7 @@ static int check_config(const json_t *config, struct err *err)
 {
         const char *provider = json_get_string(config, "provider");
 
-        if (!provider || !streq(provider, PROVIDER_FAKE))
+        if (!provider || !streq(provider, NAME))
                 return err_set(err, ERR_UNPROCESSABLE,
                                "Sandbox provider \"fake\" received config for provider \"%s\".",
                                provider ? provider : "unknown");
@@ -160,7 +164,7 @@ static int fake_close(struct op *op, struct runtime *rt, const struct place *pla
         return 0;
 }
 
-static int fake_list(struct op *op, struct runtime *rt, driver_found_fn fn, void *ctx,
+static int fake_list(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx,
                      struct err *err)
 {
         struct dirent *entry;
@@ -174,33 +178,110 @@ static int fake_list(struct op *op, struct runtime *rt, driver_found_fn fn, void
                 return err_sys(err, ERR_PROVIDER, errno, "fake world %s", rt->settings.fake_world);
         while (r >= 0 && (entry = readdir(dir)))
                 if (uuid_is_valid(entry->d_name))
-                        r = fn(ctx, &(struct driver_thing){ PROVIDER_FAKE, entry->d_name,
-                                                            "fake sandbox", rt->node.id.s });
+                        r = fn(ctx, &(struct kind_thing){ NAME, entry->d_name, "fake sandbox",
+                                                          rt->node.id.s });
         closedir(dir);
         return r;
 }
 
-static int fake_probe(struct op *op, struct runtime *rt, const char *company_id,
-                      const json_t *config, struct buf *summary, json_t *details, bool *ret_ok,
-                      struct err *err)
+static int fake_probe(struct op *op, struct runtime *rt, const struct probe_target *target,
+                      json_t *config, struct probe_result *ret, struct err *err)
 {
         int r = check_config(config, err);
 
         if (r < 0)
                 return r;
-        buf_appendf(summary, "Fake sandbox provider is ready for image %s.",
+        buf_appendf(&ret->summary, "Fake sandbox provider is ready for image %s.",
                     json_get_string(config, "image"));
-        json_object_update(details, (json_t *)config);
-        *ret_ok = true;
+        json_object_update(ret->details, config);
+        ret->ok = true;
         return 0;
 }
 
-const struct provider provider_fake = {
-        .key = PROVIDER_FAKE,
+/* Without a world a fake sandbox is nothing but a row. */
+static bool fake_is_only_rows(const struct runtime *rt)
+{
+        return !rt->settings.fake_world;
+}
+
+/* Using it */
+
+static int fake_normalize(json_t *config, enum config_form form, json_t **ret, struct err *err)
+{
+        CLEAN(check_done) struct check c = { 0 };
+        const char *image;
+        bool reuse;
+
+        check_init(&c, config);
+        check_literal(&c, "provider", CHECK_OPTIONAL, NAME);
+        check_text(&c, "Fake sandbox environments require an image.");
+        image = check_string(&c, "image", CHECK_TRIM, 1, 0);
+        reuse = check_bool(&c, "reuseLease", CHECK_OPTIONAL, false);
+        check_unknown(&c, (const char *[]){ "provider", "image", "reuseLease", NULL });
+        if (!check_failed(&c))
+                *ret = json_pack("{s:s, s:s, s:b}", "provider", NAME, "image",
+                                 image ? image : "ubuntu:24.04", "reuseLease", reuse);
+        return check_end_config(&c, err);
+}
+
+static int fake_may_save(const struct op *op, const struct runtime *rt, const json_t *config,
+                         struct err *err)
+{
+        if (rt->settings.allow_fake_provider)
+                return 0;
+        return err_set(err, ERR_UNPROCESSABLE,
+                       "Built-in fake sandbox environments are reserved for internal probes and "
+                       "cannot be saved.");
+}
+
+static int fake_plan(struct op *op, struct runtime *rt, const struct environment *env,
+                     const struct lease_request *req, struct lease_plan *ret, struct err *err)
+{
+        json_t *config = NULL;
+        int r = sandbox_config(op, &kind_fake, env, &config, err);
+
+        if (r < 0)
+                return r;
+        if (!rt->settings.allow_fake_provider)
+                return err_set(
+                        err, ERR_UNPROCESSABLE,
+                        "Built-in fake sandbox environments are reserved for internal probes "
+                        "and cannot be leased.");
+        return sandbox_plan(op, rt, &kind_fake, config, req, ret, err);
+}
+
+static int fake_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
+                             json_t *request, struct exec_request *ret, struct err *err)
+{
+        return err_set(err, ERR_UNPROCESSABLE,
+                       "Sandbox driver does not support direct command execution for built-in "
+                       "providers.");
+}
+
+const struct kind kind_fake = {
+        .driver = "sandbox",
+        .provider = NAME,
+        .is_unnamed = true,
+        .label = "sandbox",
         .display_name = "Fake",
+        .isolated = true,
+        .isolation = "isolated from this machine and from other places",
+        .is_disposable = true,
+        .reaches_host = sandbox_reaches_host,
+        .writes_cleanup_status = true,
+        .release_failure_reason = "adapter_or_run_failure",
+        .normalize = fake_normalize,
+        .may_save = fake_may_save,
+        .probe = fake_probe,
+        .plan = fake_plan,
         .open = fake_open,
         .resume = fake_resume,
         .close = fake_close,
+        .matches = sandbox_matches,
         .list = fake_list,
-        .probe = fake_probe,
+        .is_only_rows = fake_is_only_rows,
+        .describe = sandbox_describe,
+        .realize = sandbox_realize,
+        .prepare_exec = fake_prepare_exec,
+        .realization = &sandbox_realization,
 };

@@ -4,14 +4,42 @@
  * A command's environment is built from zero: the few variables below as the daemon has them, what
  * the operator names (BERTH_LOCAL_ENV), what the environment's configuration sets (`env`), and what
  * the request sets, later ones winning. Nothing else of the daemon's gets in. */
+#include <limits.h>
+#include <unistd.h>
+
 #include "codec/json.h"
+#include "core/exec/box_route.h"
 #include "core/exec/exec_output.h"
 #include "core/exec/exec_request.h"
 #include "core/kinds/realization.h"
+#include "core/workspaces/workspace.h"
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 static const char *const inherited[] = { "PATH", "HOME", "USER", "SHELL", "LANG", "TMPDIR" };
+
+extern const struct kind kind_local;
+
+/* Anything goes: only `env` and the limits of the output mean something. */
+static int local_normalize(json_t *config, enum config_form form, json_t **ret, struct err *err)
+{
+        *ret = json_copy(config);
+        return 0;
+}
+
+static int local_probe(struct op *op, struct runtime *rt, const struct probe_target *target,
+                       json_t *config, struct probe_result *ret, struct err *err)
+{
+        char host[HOST_NAME_MAX + 1] = "", cwd[PATH_MAX] = "";
+
+        (void)gethostname(host, sizeof(host) - 1);
+        (void)!getcwd(cwd, sizeof(cwd));
+        ret->ok = true;
+        buf_puts(&ret->summary, "Local environment is available on this Paperclip host.");
+        json_object_set_new(ret->details, "hostname", json_string(host));
+        json_object_set_new(ret->details, "cwd", json_string(cwd));
+        return 0;
+}
 
 static int local_plan(struct op *op, struct runtime *rt, const struct environment *env,
                       const struct lease_request *req, struct lease_plan *ret, struct err *err)
@@ -46,7 +74,7 @@ static bool local_matches(const char *recorded, const char *wanted)
         return false;
 }
 
-static int local_list(struct op *op, struct runtime *rt, driver_found_fn fn, void *ctx,
+static int local_list(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx,
                       struct err *err)
 {
         return exec_list_boxes(op, rt, fn, ctx, err);
@@ -60,9 +88,15 @@ static int local_realize(struct op *op, struct runtime *rt, const struct environ
         const char *remote = json_get_string(workspace, "remotePath");
         const char *cwd = local ? local : remote;
 
-        *ret_realization = realization_record(env, lease, workspace, cwd);
+        *ret_realization = realization_record(&kind_local, env, lease, workspace, cwd);
         realization_answer(ret_json, cwd ? cwd : "/", *ret_realization);
         return 0;
+}
+
+static json_t *local_summary(const json_t *metadata, const char *local, const char *remote,
+                             const char *cwd)
+{
+        return json_sprintf("Local workspace realized at %s.", local);
 }
 
 /* The environment of a command */
@@ -143,10 +177,34 @@ static int local_prepare_exec(struct op *op, struct runtime *rt, const struct le
         return r;
 }
 
-const struct driver driver_local = {
-        .key = "local",
+static const struct box_route *local_route(const struct place *place)
+{
+        return box_route_here();
+}
+
+static const struct workspace_way *const in_place[] = { &workspace_in_place, NULL };
+static const struct workspace_way *const copied[] = { &workspace_sync, &workspace_archive, NULL };
+
+static const struct kind_realization local_realization = {
+        .strategy = "none",
+        .prepare = "The command works in the workspace itself.",
+        .summary = local_summary,
+};
+
+static const struct kind_starter local_starter = { 0 };
+
+const struct kind kind_local = {
+        .driver = "local",
+        .label = "local",
         .isolation = "this machine, not isolated",
         .runs_on_host = true,
+        .has_own_files = true,
+        .takes_runs = true,
+        .is_managed = true,
+        .makes_world_lazily = true,
+        .starter = &local_starter,
+        .normalize = local_normalize,
+        .probe = local_probe,
         .plan = local_plan,
         .open = local_open,
         .close = local_close,
@@ -154,5 +212,8 @@ const struct driver driver_local = {
         .list = local_list,
         .realize = local_realize,
         .prepare_exec = local_prepare_exec,
-        .makes_world_lazily = true,
+        .route = local_route,
+        .ways = in_place,
+        .ways_copy = copied,
+        .realization = &local_realization,
 };

@@ -86,7 +86,8 @@ int plugin_resolve_config(struct op *op, struct runtime *rt, const struct plugin
         if (target->is_sandbox && target->schema && !streq(scope->environment_id, "unsaved")) {
                 json_object_set_new(whole, "provider", json_string(target->driver_key));
                 r = secret_resolve_config(op, rt, scope->company_id, scope->environment_id,
-                                          "sandbox", whole, target->schema, &context, ret, err);
+                                          &kind_plugin_sandbox, whole, target->schema, &context,
+                                          ret, err);
                 json_decref(whole);
                 if (r >= 0)
                         json_object_del(*ret, "provider");

@@ -1,13 +1,39 @@
-/* The plugin driver: environments whose whole driver comes from a plugin. Nothing is reused, and no
- * member of the configuration is secret to us: it is handed on as it was saved. */
-#include "core/environments/env_config.h"
-#include "core/exec/exec.h"
+/* The kind of the driver `plugin`: environments whose whole driver comes from a plugin. Nothing is
+ * reused, and no member of the configuration is secret to us: it is handed on as it was saved. */
+#include "codec/check.h"
 #include "core/kinds/plugin/plugin_box.h"
 #include "core/kinds/plugin/plugin_place.h"
+#include "core/kinds/plugin/plugin_transfer.h"
+#include "core/kinds/plugin/plugin_validate.h"
+#include "core/workspaces/workspace.h"
 
 static void unref(void *v)
 {
         json_decref(v);
+}
+
+static int driver_normalize(json_t *config, enum config_form form, json_t **ret, struct err *err)
+{
+        CLEAN(check_done) struct check c = { 0 };
+        const char *plugin, *driver;
+        json_t *inner;
+
+        check_init(&c, config);
+        plugin = check_string(&c, "pluginKey", CHECK_REQUIRED, 1, 0);
+        driver = check_string(&c, "driverKey", CHECK_REQUIRED, 1, 0);
+        if (driver && !kind_is_key(driver))
+                check_invalid_string(
+                        &c, "driverKey", "regex",
+                        "Environment driver key must start with a lowercase alphanumeric "
+                        "and contain only lowercase letters, digits, dots, hyphens, or "
+                        "underscores");
+        inner = check_record(&c, "driverConfig", CHECK_OPTIONAL);
+        check_unknown(&c, (const char *[]){ "pluginKey", "driverKey", "driverConfig", NULL });
+        if (check_failed(&c))
+                return check_end_config(&c, err);
+        *ret = json_pack("{s:s, s:s, s:o}", "pluginKey", plugin, "driverKey", driver,
+                         "driverConfig", inner ? json_copy(inner) : json_object());
+        return 0;
 }
 
 static int parse_config(struct op *op, const struct environment *env, json_t **ret, struct err *err)
@@ -21,7 +47,7 @@ static int parse_config(struct op *op, const struct environment *env, json_t **r
                 r = err_set(err, ERR_UNPROCESSABLE,
                             "Expected plugin environment config for driver \"%s\".", env->driver);
         else
-                r = env_config_normalize("plugin", raw, CONFIG_STORED, &config, err);
+                r = driver_normalize(raw, CONFIG_STORED, &config, err);
         json_decref(raw);
         if (r < 0)
                 return r;
@@ -30,7 +56,7 @@ static int parse_config(struct op *op, const struct environment *env, json_t **r
         return 0;
 }
 
-static int plugin_plan(struct op *op, struct runtime *rt, const struct environment *env,
+static int driver_plan(struct op *op, struct runtime *rt, const struct environment *env,
                        const struct lease_request *req, struct lease_plan *ret, struct err *err)
 {
         struct plugin_target target;
@@ -54,62 +80,57 @@ static int plugin_plan(struct op *op, struct runtime *rt, const struct environme
         return 0;
 }
 
-static int plugin_open(struct op *op, struct runtime *rt, const struct place *place,
-                       const struct lease_request *req, struct provider_lease *ret, struct err *err)
-{
-        return plugin_place_open(op, rt, place, req, ret, err);
-}
-
-static int plugin_close(struct op *op, struct runtime *rt, const struct place *place,
+static int driver_close(struct op *op, struct runtime *rt, const struct place *place,
                         struct err *err)
 {
-        int r;
-
-        plugin_box_leave(op, rt, place);
-        r = exec_remote_end_place(op, rt, place->id, err);
-        return r < 0 ? r : plugin_place_give_up(op, rt, place, place->attempts > 0, err);
+        return plugin_place_give_up(op, rt, place, place->attempts > 0, err);
 }
 
-static bool plugin_matches(const char *recorded, const char *wanted)
+static bool driver_matches(const char *recorded, const char *wanted)
 {
         return false;
 }
 
-static void plugin_describe(const struct place *place, const struct provider_lease *opened,
-                            bool resumed, json_t *metadata)
+static json_t *driver_summary(const json_t *metadata, const char *local, const char *remote,
+                              const char *cwd)
 {
-        plugin_place_describe(place, opened, metadata);
+        return json_sprintf("Plugin workspace realized at %s.", cwd      ? cwd
+                                                                : remote ? remote
+                                                                         : local);
 }
 
-static int plugin_resume_lease(struct op *op, struct runtime *rt, const struct environment *env,
-                               const struct lease *lease, struct buf *ret_json, struct err *err)
-{
-        return plugin_lease_resume(op, rt, lease, ret_json, err);
-}
+static const struct workspace_way *const synced[] = { &workspace_sync, &workspace_archive, NULL };
 
-static int plugin_realize(struct op *op, struct runtime *rt, const struct environment *env,
-                          const struct lease *lease, json_t *workspace, struct buf *ret_json,
-                          json_t **ret_realization, struct err *err)
-{
-        return plugin_lease_realize(op, rt, lease, workspace, ret_json, ret_realization, err);
-}
+static const struct kind_realization driver_realization = {
+        .strategy = "provider_defined",
+        .prepare = "The provider prepares the workspace.",
+        .sync_back = "The provider brings changes back.",
+        .summary = driver_summary,
+};
 
-static bool plugin_can_destroy(const struct lease *lease)
-{
-        return true;
-}
-
-const struct driver driver_plugin = {
-        .key = "plugin",
+const struct kind kind_plugin_driver = {
+        .driver = "plugin",
+        .label = "sandbox",
         .isolation = "as its plugin makes it, not isolated",
-        .plan = plugin_plan,
-        .open = plugin_open,
-        .close = plugin_close,
-        .matches = plugin_matches,
-        .describe = plugin_describe,
-        .resume_lease = plugin_resume_lease,
-        .can_destroy = plugin_can_destroy,
-        .realize = plugin_realize,
+        .is_elsewhere = true,
+        .closes_by_id = true,
+        .can_destroy = true,
+        .normalize = driver_normalize,
+        .validate = plugin_validate_driver,
+        .probe = plugin_probe_driver,
+        .plan = driver_plan,
+        .open = plugin_place_open,
+        .close = driver_close,
+        .matches = driver_matches,
+        .describe = plugin_place_describe,
+        .resume_lease = plugin_lease_resume,
+        .realize = plugin_lease_realize,
         .prepare_exec = plugin_lease_prepare_exec,
         .route = plugin_box_route_of,
+        .bring_box = plugin_box_bring,
+        .transfer = plugin_transfer_of,
+        .end_commands = plugin_place_end_commands,
+        .ways = synced,
+        .ways_copy = synced,
+        .realization = &driver_realization,
 };

@@ -82,7 +82,7 @@ static void run(struct pool_job *job, struct op *op)
 {
         struct late_lease *late = container_of(job, struct late_lease, job);
         CLEAN(err_done) struct err err = { 0 };
-        const struct driver *driver;
+        const struct kind *kind;
         int r;
 
         op->actor = &actor_system;
@@ -94,9 +94,10 @@ static void run(struct pool_job *job, struct op *op)
                 r = lease_finish_closing(op, late->rt, &late->place, &err);
         } else if (r == 0) { /* written off, or closed without knowing the id */
                 place_insist(&late->place);
-                r = driver_find(late->rt, late->place.driver, &driver, &err);
+                kind = kind_of_place(late->rt, &late->place);
+                r = kind_required(kind, late->place.driver, &err);
                 if (r >= 0)
-                        r = driver->close(op, late->rt, &late->place, &err);
+                        r = kind->close(op, late->rt, &late->place, &err);
         }
         log_warn(r < 0 ? "a lease that came too late could not be destroyed"
                        : "a lease that came too late was destroyed",

@@ -1,10 +1,12 @@
 /* Using a lease whose place a plugin keeps. */
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/log.h"
 #include "codec/check.h"
 #include "core/exec/exec.h"
 #include "core/kinds/plugin/plugin_box.h"
 #include "core/kinds/plugin/plugin_place.h"
+#include "core/plugins/plugin_registry.h"
 
 #define ARGS_MAX    4096
 #define TIMEOUT_MAX (INT64_C(366) * 86400000)
@@ -107,9 +109,9 @@ static int ask(struct op *op, struct runtime *rt, const struct plugin_lease *l, 
         return r;
 }
 
-int plugin_lease_realize(struct op *op, struct runtime *rt, const struct lease *lease,
-                         json_t *workspace, struct buf *ret_json, json_t **ret_realization,
-                         struct err *err)
+int plugin_lease_realize(struct op *op, struct runtime *rt, const struct environment *env,
+                         const struct lease *lease, json_t *workspace, struct buf *ret_json,
+                         json_t **ret_realization, struct err *err)
 {
         struct plugin_lease l;
         json_t *answer = NULL, *realization;
@@ -221,10 +223,68 @@ static json_t *execute_params(const struct plugin_lease *l, json_t *take_config,
         return params;
 }
 
+/* One call, to the command's end. */
+
+struct execute_call {
+        const char *company_id;
+        json_t *params;
+        int64_t limit_ms; /* 0: the default of a call */
+};
+
+/* The variables of an agent; those of the request are there already. */
+static void set_env(json_t *params, const char *const *env)
+{
+        json_t *all = json_object();
+
+        for (; env && *env; env++) {
+                size_t n = strcspn(*env, "=");
+                char *name = xstrndup(*env, n);
+
+                json_object_set_new(all, name, json_string(*env + n + 1));
+                free(name);
+        }
+        json_object_update(all, json_object_get(params, "env"));
+        if (json_object_size(all) > 0)
+                json_object_set(params, "env", all);
+        json_decref(all);
+}
+
+static int execute_begin(struct runtime *rt, const struct execution *row,
+                         const struct exec_request *req, exec_output_fn output, exec_done_fn done,
+                         void *ctx, int64_t *ret_call, struct err *err)
+{
+        const struct execute_call *execute = req->remote->call;
+        struct plugin_call call = {
+                .plugin_id = req->remote->who,
+                .method = "environmentExecute",
+                .params = execute->params,
+                .company_id = execute->company_id,
+                .timeout_ms = execute->limit_ms,
+                .redact = req->redact,
+                .output = output,
+                .ctx = ctx,
+        };
+
+        set_env(execute->params, req->env);
+        log_debug("plugin call", LOG_S("plugin", call.plugin_id), LOG_S("method", call.method),
+                  LOG_I("limit_ms", execute->limit_ms));
+        return plugin_call_begin(plugin_registry_host(rt->plugins), &call, done, ctx, ret_call,
+                                 err);
+}
+
+static void execute_abandon(struct runtime *rt, const char *who, int64_t call)
+{
+        plugin_call_abandon(plugin_registry_host(rt->plugins), who, call, ERR_CANCELLED);
+}
+
+static const struct exec_runner worker_runner = { .begin = execute_begin,
+                                                  .abandon = execute_abandon };
+
 int plugin_lease_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
                               json_t *request, struct exec_request *ret, struct err *err)
 {
         struct exec_remote *remote = arena_new(op->arena, struct exec_remote);
+        struct execute_call *call = arena_new(op->arena, struct execute_call);
         struct plugin_lease l;
         json_t *config = NULL;
         int r;
@@ -242,11 +302,15 @@ int plugin_lease_prepare_exec(struct op *op, struct runtime *rt, const struct le
                                           &ret->redact, err);
         if (r < 0)
                 return r;
-        remote->plugin_id = l.target.plugin_id;
-        remote->company_id = l.scope.company_id;
-        remote->limit_ms = plugin_limit_execute(ret->timeout_ms, l.config);
-        remote->params = execute_params(&l, config, request);
-        arena_defer(op->arena, unref, remote->params);
+        *call = (struct execute_call){
+                .company_id = l.scope.company_id,
+                .limit_ms = plugin_limit_execute(ret->timeout_ms, l.config),
+                .params = execute_params(&l, config, request),
+        };
+        arena_defer(op->arena, unref, call->params);
+        *remote = (struct exec_remote){ .runner = &worker_runner,
+                                        .who = l.target.plugin_id,
+                                        .call = call };
         ret->remote = remote;
         return 0;
 }

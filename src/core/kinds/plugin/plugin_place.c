@@ -6,6 +6,7 @@
 #include "codec/secret_refs.h"
 #include "core/access/access.h"
 #include "core/exec/exec.h"
+#include "core/kinds/plugin/plugin_box.h"
 #include "core/kinds/plugin/plugin_late.h"
 #include "core/leases/lease.h"
 #include "core/leases/place.h"
@@ -30,19 +31,6 @@ static json_t *parse_object(struct op *op, const char *text)
                 return NULL;
         arena_defer(op->arena, unref, v);
         return json_is_object(v) ? v : NULL;
-}
-
-bool plugin_place_is(const struct place *place)
-{
-        json_t *config = NULL;
-        bool found;
-
-        if (!strstr(place->config, "\"$plugin\"") ||
-            json_parse(place->config, strlen(place->config), &config, NULL) < 0)
-                return false;
-        found = json_get_object(config, "$plugin") != NULL;
-        json_decref(config);
-        return found;
 }
 
 const char *plugin_place_config(struct op *op, const struct plugin_target *target,
@@ -352,6 +340,12 @@ int plugin_place_resume(struct op *op, struct runtime *rt, const struct place *p
         return r;
 }
 
+int plugin_place_end_commands(struct op *op, struct runtime *rt, const struct place *place,
+                              struct err *err)
+{
+        return exec_remote_end_place(op, rt, place->id, err);
+}
+
 int plugin_place_give_up(struct op *op, struct runtime *rt, const struct place *place, bool destroy,
                          struct err *err)
 {
@@ -360,6 +354,10 @@ int plugin_place_give_up(struct op *op, struct runtime *rt, const struct place *
         const char *method;
         int r;
 
+        plugin_box_leave(op, rt, place);
+        r = exec_remote_end_place(op, rt, place->id, err);
+        if (r < 0)
+                return r;
         if (!recorded)
                 return err_set(err, ERR_CORRUPT, "configuration of place %s", place->id);
         r = target_of(op, rt, recorded, &target, err);
@@ -383,7 +381,7 @@ int plugin_place_give_up(struct op *op, struct runtime *rt, const struct place *
 /* Metadata of a fresh lease. What is ours cannot be set by a provider: later calls are led by it.
  */
 void plugin_place_describe(const struct place *place, const struct provider_lease *opened,
-                           json_t *metadata)
+                           bool resumed, json_t *metadata)
 {
         json_t *recorded = NULL, *config, *own = json_copy(metadata);
         const json_t *plugin;

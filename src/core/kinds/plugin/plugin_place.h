@@ -1,5 +1,6 @@
-/* Places that a plugin's worker keeps: what both the plugin driver and the plugin-backed providers
- * of the sandbox driver do with them.
+/* Places that a plugin's worker keeps. There are two kinds, which are one folder since they differ
+ * in little: a plugin's driver (plugin_driver.c) and a plugin's sandbox provider
+ * (plugin_sandbox.c). This is what both do with their places.
  *
  * A place records which plugin serves it and with which configuration, so every later call goes to
  * that plugin with exactly that configuration, whatever became of the environment. Its `config` is
@@ -18,7 +19,7 @@
 #include "plugin/host.h"
 #include "store/plugins.h"
 
-#define PLUGIN_KIND_SANDBOX "sandbox_provider"
+extern const struct kind kind_plugin_driver, kind_plugin_sandbox;
 
 /* A driver of a plugin, as its manifest declares it. */
 struct plugin_target {
@@ -36,9 +37,6 @@ struct plugin_scope {
         const char *issue_id, *run_id; /* NULL: none */
         const char *place_id;          /* a place that is being given up; NULL: normal use */
 };
-
-/* Whether a plugin keeps the place. */
-bool plugin_place_is(const struct place *place);
 
 /* Limits by the rules of the protocol; 0: the default of a call. */
 int64_t plugin_limit_lease(const struct plugin_target *target, const json_t *config);
@@ -95,18 +93,19 @@ int plugin_resolve_config(struct op *op, struct runtime *rt, const struct plugin
 const char *const *plugin_secret_values(struct op *op, const struct plugin_target *target,
                                         const json_t *config);
 
-/* The operations on places; see struct driver. */
+/* The operations on places; see struct kind. */
 int plugin_place_open(struct op *op, struct runtime *rt, const struct place *place,
                       const struct lease_request *req, struct provider_lease *ret, struct err *err);
 int plugin_place_resume(struct op *op, struct runtime *rt, const struct place *place,
                         const struct lease_request *req, struct provider_lease *ret,
                         struct err *err);
-/* environmentReleaseLease, or with `destroy` environmentDestroyLease where the worker has it. */
+/* End what runs there, then environmentReleaseLease, or with `destroy` environmentDestroyLease
+ * where the worker has it. */
 int plugin_place_give_up(struct op *op, struct runtime *rt, const struct place *place, bool destroy,
                          struct err *err);
 /* The seed's metadata of a fresh lease. */
 void plugin_place_describe(const struct place *place, const struct provider_lease *opened,
-                           json_t *metadata);
+                           bool resumed, json_t *metadata);
 
 /* A lease that exists: its place, who serves it, and the stored configuration (borrowed). */
 struct plugin_lease {
@@ -123,12 +122,14 @@ int plugin_lease_load(struct op *op, struct runtime *rt, const struct lease *lea
 const json_t *plugin_lease_said(const struct plugin_lease *l);
 /* {providerLeaseId, metadata, expiresAt}: a new reference. */
 json_t *plugin_lease_ref(const struct plugin_lease *l);
-int plugin_lease_realize(struct op *op, struct runtime *rt, const struct lease *lease,
-                         json_t *workspace, struct buf *ret_json, json_t **ret_realization,
-                         struct err *err);
+int plugin_lease_realize(struct op *op, struct runtime *rt, const struct environment *env,
+                         const struct lease *lease, json_t *workspace, struct buf *ret_json,
+                         json_t **ret_realization, struct err *err);
 int plugin_lease_resume(struct op *op, struct runtime *rt, const struct lease *lease,
                         struct buf *ret_json, struct err *err);
 int plugin_lease_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
                               json_t *request, struct exec_request *ret, struct err *err);
+int plugin_place_end_commands(struct op *op, struct runtime *rt, const struct place *place,
+                              struct err *err);
 
 #endif

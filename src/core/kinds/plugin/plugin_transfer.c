@@ -73,3 +73,15 @@ void plugin_transfer_init(struct plugin_transfer *p, struct runtime *rt,
                 .shell = json_get_string(plugin_lease_said(lease), "shellCommand"),
         };
 }
+
+int plugin_transfer_of(struct op *op, struct runtime *rt, const struct lease *lease,
+                       struct exec_transfer *ret, struct err *err)
+{
+        struct plugin_transfer *p = arena_new(op->arena, struct plugin_transfer);
+        struct plugin_lease *l = arena_new(op->arena, struct plugin_lease);
+        int r = plugin_lease_load(op, rt, lease, l, err);
+
+        if (r >= 0)
+                plugin_transfer_init(p, rt, l, ret);
+        return r;
+}

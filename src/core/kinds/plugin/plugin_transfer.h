@@ -6,6 +6,10 @@
 #include "core/exec/exec_transfer.h"
 #include "core/kinds/plugin/plugin_place.h"
 
+/* A member of struct kind; loads the lease. */
+int plugin_transfer_of(struct op *op, struct runtime *rt, const struct lease *lease,
+                       struct exec_transfer *ret, struct err *err);
+
 /* Everything is borrowed by *ret. */
 struct plugin_transfer {
         struct runtime *rt;

@@ -2,7 +2,6 @@
 
 #include "base/log.h"
 #include "core/kinds/plugin/plugin_place.h"
-#include "core/kinds/sandbox.h"
 #include "core/plugins/plugin_registry.h"
 
 #define PROBE_LIMIT_MS 120000
@@ -58,16 +57,14 @@ static int ask(struct op *op, struct runtime *rt, const struct plugin_target *ta
         return r;
 }
 
-static int validate_sandbox(struct op *op, struct runtime *rt, json_t **config,
-                            const json_t **ret_schema, struct err *err)
+int plugin_validate_provider(struct op *op, struct runtime *rt, json_t **config,
+                             const json_t **ret_schema, struct err *err)
 {
         const char *key = json_get_string(*config, "provider");
         struct plugin_target target;
         json_t *clean, *normal = NULL, *whole;
         int r;
 
-        if (provider_lookup(key))
-                return 0;
         if (!rt->plugins)
                 return err_set(
                         err, ERR_UNPROCESSABLE,
@@ -100,7 +97,8 @@ static int validate_sandbox(struct op *op, struct runtime *rt, json_t **config,
         return 0;
 }
 
-static int validate_plugin(struct op *op, struct runtime *rt, json_t **config, struct err *err)
+int plugin_validate_driver(struct op *op, struct runtime *rt, json_t **config,
+                           const json_t **ret_schema, struct err *err)
 {
         const char *plugin = json_get_string(*config, "pluginKey");
         const char *driver = json_get_string(*config, "driverKey");
@@ -124,16 +122,6 @@ static int validate_plugin(struct op *op, struct runtime *rt, json_t **config, s
         return r;
 }
 
-int plugin_validate_config(struct op *op, struct runtime *rt, const char *driver, json_t **config,
-                           const json_t **ret_schema, struct err *err)
-{
-        if (streq(driver, "sandbox"))
-                return validate_sandbox(op, rt, config, ret_schema, err);
-        if (streq(driver, "plugin"))
-                return validate_plugin(op, rt, config, err);
-        return 0;
-}
-
 /* Probing */
 
 struct probe {
@@ -142,10 +130,8 @@ struct probe {
         const char *label; /* for the default summary */
         struct plugin_target target;
         const struct plugin_scope *scope;
-        const json_t *config;
-        bool *ret_ok;
-        struct buf *summary;
-        json_t *details;
+        const json_t *config; /* as the worker gets it */
+        struct probe_result *ret;
 };
 
 static void take_result(const struct probe *q, const json_t *answer)
@@ -154,14 +140,15 @@ static void take_result(const struct probe *q, const json_t *answer)
         json_t *diagnostics = json_object_get(answer, "diagnostics");
         json_t *metadata = json_get_object(answer, "metadata");
 
-        *q->ret_ok = json_is_true(json_object_get(answer, "ok"));
+        q->ret->ok = json_is_true(json_object_get(answer, "ok"));
         if (summary && *summary)
-                buf_puts(q->summary, summary);
+                buf_puts(&q->ret->summary, summary);
         else
-                buf_appendf(q->summary, "%s probe %s.", q->label, *q->ret_ok ? "passed" : "failed");
-        json_object_set_new(q->details, "diagnostics",
+                buf_appendf(&q->ret->summary, "%s probe %s.", q->label,
+                            q->ret->ok ? "passed" : "failed");
+        json_object_set_new(q->ret->details, "diagnostics",
                             json_is_array(diagnostics) ? json_incref(diagnostics) : json_array());
-        json_object_set_new(q->details, "metadata",
+        json_object_set_new(q->ret->details, "metadata",
                             metadata ? json_incref(metadata) : json_object());
 }
 
@@ -191,13 +178,14 @@ static int run_probe(const struct probe *q, struct err *err)
         return 0;
 }
 
-static int probe_provider(struct probe *q, const char *key, struct err *err)
+static int probe_provider(struct probe *q, const json_t *config, struct err *err)
 {
+        const char *key = json_get_string(config, "provider");
         int r;
 
-        json_object_set_new(q->details, "provider", json_string(key));
+        json_object_set_new(q->ret->details, "provider", json_string(key));
         if (!q->rt->plugins) {
-                buf_appendf(q->summary,
+                buf_appendf(&q->ret->summary,
                             "Sandbox provider \"%s\" requires a running provider plugin.", key);
                 return 0;
         }
@@ -205,13 +193,13 @@ static int probe_provider(struct probe *q, const char *key, struct err *err)
         if (r < 0)
                 return r;
         if (r == 0) {
-                buf_appendf(q->summary,
+                buf_appendf(&q->ret->summary,
                             "Sandbox provider \"%s\" is not installed or its plugin worker is not "
                             "running.",
                             key);
                 return 0;
         }
-        json_object_set_new(q->details, "pluginKey", json_string(q->target.plugin_key));
+        json_object_set_new(q->ret->details, "pluginKey", json_string(q->target.plugin_key));
         q->label = arena_printf(q->op->arena, "Sandbox provider \"%s\"", key);
         return run_probe(q, err);
 }
@@ -222,18 +210,18 @@ static int probe_driver(struct probe *q, const json_t *config, struct err *err)
         const char *driver = json_get_string(config, "driverKey");
         int r;
 
-        json_object_set_new(q->details, "pluginKey", json_string(plugin));
-        json_object_set_new(q->details, "driverKey", json_string(driver));
+        json_object_set_new(q->ret->details, "pluginKey", json_string(plugin));
+        json_object_set_new(q->ret->details, "driverKey", json_string(driver));
         if (!q->rt->plugins) {
                 buf_appendf(
-                        q->summary,
+                        &q->ret->summary,
                         "Plugin environment probes require a plugin worker manager for \"%s:%s\".",
                         plugin, driver);
                 return 0;
         }
         r = plugin_ready_driver(q->op, q->rt, plugin, plugin, driver, &q->target, err);
         if (r == ERR_UNPROCESSABLE) {
-                buf_puts(q->summary, err ? err->msg : "");
+                buf_puts(&q->ret->summary, err ? err->msg : "");
                 err_clear(err);
                 return 0;
         }
@@ -244,28 +232,31 @@ static int probe_driver(struct probe *q, const json_t *config, struct err *err)
         return run_probe(q, err);
 }
 
-int plugin_probe(struct op *op, struct runtime *rt, const char *driver, const char *company_id,
-                 const char *environment_id, const json_t *config, bool *ret_ok,
-                 struct buf *ret_summary, json_t *details, struct err *err)
+static int probe_with(struct op *op, struct runtime *rt, const struct probe_target *target,
+                      const json_t *config, const json_t *of_worker, struct probe_result *ret,
+                      int (*probe)(struct probe *q, const json_t *config, struct err *err),
+                      struct err *err)
 {
         struct plugin_scope scope = {
-                .company_id = company_id,
-                .environment_id = environment_id ? environment_id : "unsaved",
+                .company_id = target->company_id,
+                .environment_id = target->environment_id ? target->environment_id : "unsaved",
         };
-        bool of_plugin = streq(driver, "plugin");
-        json_t *clean =
-                plugin_clean_config(of_plugin ? json_get_object(config, "driverConfig") : config);
-        struct probe q = {
-                .op = op,
-                .rt = rt,
-                .scope = &scope,
-                .config = clean,
-                .ret_ok = ret_ok,
-                .summary = ret_summary,
-                .details = details,
-        };
+        json_t *clean = plugin_clean_config(of_worker);
+        struct probe q = { .op = op, .rt = rt, .scope = &scope, .config = clean, .ret = ret };
 
         arena_defer(op->arena, unref, clean);
-        return of_plugin ? probe_driver(&q, config, err)
-                         : probe_provider(&q, json_get_string(config, "provider"), err);
+        return probe(&q, config, err);
+}
+
+int plugin_probe_driver(struct op *op, struct runtime *rt, const struct probe_target *target,
+                        json_t *config, struct probe_result *ret, struct err *err)
+{
+        return probe_with(op, rt, target, config, json_get_object(config, "driverConfig"), ret,
+                          probe_driver, err);
+}
+
+int plugin_probe_provider(struct op *op, struct runtime *rt, const struct probe_target *target,
+                          json_t *config, struct probe_result *ret, struct err *err)
+{
+        return probe_with(op, rt, target, config, config, ret, probe_provider, err);
 }

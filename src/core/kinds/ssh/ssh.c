@@ -1,4 +1,4 @@
-/* The ssh driver: a directory on another machine, reached by the system's ssh.
+/* The kind `ssh`: a directory on another machine, reached by the system's ssh.
  *
  * Acquiring logs in (or finds the connection there) and makes sure of the workspace directory,
  * which is the operator's and stays. What belongs to a place, its box and its directory of a run,
@@ -7,7 +7,6 @@
  * A place's configuration is {ssh, remoteCwd, vars, plain?}: the environment's configuration of
  * that moment, without secrets, and what the host said. */
 #include "base/clock.h"
-#include "core/environments/env_config.h"
 #include "core/exec/exec_output.h"
 #include "core/kinds/realization.h"
 #include "core/kinds/ssh/ssh_config.h"
@@ -15,6 +14,8 @@
 #include "core/kinds/ssh/ssh_hosts.h"
 #include "core/kinds/ssh/ssh_note.h"
 #include "core/kinds/ssh/ssh_plain.h"
+#include "core/kinds/ssh/ssh_probe.h"
+#include "core/workspaces/workspace.h"
 
 static void unref(void *v)
 {
@@ -32,7 +33,7 @@ static int parse_config(struct op *op, const struct environment *env, json_t **r
         r = json_parse(env->config, strlen(env->config), &raw, err);
         if (r < 0)
                 return err_wrap(err, ERR_CORRUPT, "configuration of environment %s", env->id);
-        r = env_config_normalize("ssh", raw, CONFIG_STORED, &config, err);
+        r = ssh_config_normalize(raw, CONFIG_STORED, &config, err);
         json_decref(raw);
         if (r < 0)
                 return r;
@@ -197,8 +198,7 @@ static int read_environments(struct db *db, void *arg, struct err *err)
 
 /* A host that does not answer must not hide what the others have: they are asked all the same, and
  * the first trouble is told. */
-static int ssh_list(struct op *op, struct runtime *rt, driver_found_fn fn, void *ctx,
-                    struct err *err)
+static int ssh_list(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx, struct err *err)
 {
         struct ssh_environments s = { .op = op };
         struct op limited = *op;
@@ -261,34 +261,11 @@ static void ssh_describe(const struct place *place, const struct provider_lease 
 
 /* Using */
 
-static json_t *lease_document(struct op *op, const struct lease *lease)
-{
-        json_t *metadata = NULL;
-
-        if (!lease->metadata ||
-            json_parse(lease->metadata, strlen(lease->metadata), &metadata, NULL) < 0)
-                return NULL;
-        arena_defer(op->arena, unref, metadata);
-        return metadata;
-}
-
 static int ssh_realize(struct op *op, struct runtime *rt, const struct environment *env,
                        const struct lease *lease, json_t *workspace, struct buf *ret_json,
                        json_t **ret_realization, struct err *err)
 {
-        const char *local = json_get_string(workspace, "localPath"),
-                   *remote = json_get_string(workspace, "remotePath");
-        const char *cwd =
-                arena_strtrim(op->arena, json_get_string(lease_document(op, lease), "remoteCwd"));
-        const char *path;
-
-        if (!cwd)
-                cwd = remote ? remote : local;
-        *ret_realization = realization_record(env, lease, workspace, cwd);
-        path = json_get_string(json_get_object(*ret_realization, "remote"), "path");
-        if (!path)
-                path = json_get_string(json_get_object(*ret_realization, "local"), "path");
-        realization_answer(ret_json, path ? path : "/", *ret_realization);
+        *ret_realization = realization_elsewhere(op, &kind_ssh, env, lease, workspace, ret_json);
         return 0;
 }
 
@@ -340,7 +317,7 @@ static int run_plain(struct op *op, const struct place *place, struct exec_reque
                                "The host cannot run a box, so commands there have no terminal and "
                                "get their input at once.");
         *kept = *place;
-        remote->ssh_place = kept;
+        *remote = (struct exec_remote){ .runner = &ssh_plain_runner, .who = "ssh", .call = kept };
         req->remote = remote;
         return 0;
 }
@@ -365,10 +342,12 @@ static int ssh_prepare_exec(struct op *op, struct runtime *rt, const struct leas
         r = exec_request_set_env(op, variables, ret, err);
         json_decref(variables);
         ret->cwd = choose_cwd(op, ret, document);
-        if (r >= 0 && json_get_string(document, "plain"))
+        if (r >= 0 && json_get_string(document, "plain")) {
                 r = run_plain(op, &q.place, ret, err);
-        else
+        } else {
                 ret->login = login_variables(op, document, ret->terminal);
+                ret->wrap = ssh_env_wrap;
+        }
         if (r >= 0 && ret->cwd && *ret->cwd != '/')
                 r = err_set(err, ERR_UNPROCESSABLE,
                             "Working directory must be an absolute POSIX path on the remote "
@@ -377,17 +356,79 @@ static int ssh_prepare_exec(struct op *op, struct runtime *rt, const struct leas
         return r;
 }
 
-const struct driver driver_ssh = {
-        .key = "ssh",
+/* What is said of it */
+
+static const char *or_empty(const char *s)
+{
+        return s ? s : "";
+}
+
+static const char *ssh_address(struct arena *arena, const json_t *object)
+{
+        return arena_printf(arena, "%s@%s:%lld", or_empty(json_get_string(object, "username")),
+                            or_empty(json_get_string(object, "host")),
+                            (long long)json_integer_value(json_object_get(object, "port")));
+}
+
+static json_t *ssh_summary(const json_t *metadata, const char *local, const char *remote,
+                           const char *cwd)
+{
+        const char *user = json_get_string(metadata, "username");
+        const char *host = json_get_string(metadata, "host");
+        json_int_t port = json_integer_value(json_object_get(metadata, "port"));
+
+        return json_sprintf("SSH workspace realized at %s@%s:%d:%s.", user ? user : "user",
+                            host ? host : "host", port ? (int)port : 22, remote ? remote : local);
+}
+
+static void ssh_forget_environment(struct runtime *rt, const char *environment_id)
+{
+        if (rt->ssh)
+                ssh_hosts_forget(rt->ssh, environment_id);
+}
+
+static const struct kind_secret secrets[] = {
+        { "privateKey", "privateKeySecretRef", "private-key" },
+        { 0 },
+};
+
+static const char *const identity[] = { "host", "port", "username", NULL };
+
+static const struct workspace_way *const synced[] = { &workspace_sync, &workspace_archive, NULL };
+
+static const struct kind_realization ssh_realization = {
+        .strategy = "ssh_git_import_export",
+        .prepare = "The workspace is sent to the host before the command starts.",
+        .sync_back = "Changes are brought back after the command ends.",
+        .summary = ssh_summary,
+};
+
+const struct kind kind_ssh = {
+        .driver = "ssh",
+        .label = "SSH",
         .isolation = "another machine, not isolated",
+        .is_elsewhere = true,
+        .has_own_files = true,
+        .takes_runs = true,
+        .makes_world_lazily = true,
+        .forget_environment = ssh_forget_environment,
+        .normalize = ssh_config_normalize,
+        .secrets = secrets,
+        .may_save = ssh_config_may,
+        .probe = ssh_probe,
         .plan = ssh_plan,
         .open = ssh_open,
         .close = ssh_close,
-        .list = ssh_list,
-        .makes_world_lazily = true,
         .matches = ssh_matches,
+        .list = ssh_list,
         .describe = ssh_describe,
+        .identity = identity,
+        .address = ssh_address,
         .realize = ssh_realize,
         .prepare_exec = ssh_prepare_exec,
         .route = ssh_route_of,
+        .ways = synced,
+        .ways_copy = synced,
+        .has_run_dirs = true,
+        .realization = &ssh_realization,
 };

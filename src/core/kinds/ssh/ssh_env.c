@@ -137,4 +137,5 @@ void ssh_env_wrap(struct arena *arena, const struct exec_request *in, struct exe
         ret->args = args;
         ret->env = env;
         ret->login = NULL;
+        ret->wrap = NULL;
 }

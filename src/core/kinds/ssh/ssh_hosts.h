@@ -36,7 +36,7 @@ void ssh_hosts_leave(struct runtime *rt, const struct place *place);
 
 /* Operation: what is on the host that a place would be on. Takes a seat in the lane of its
  * environment. */
-int ssh_hosts_list(struct op *op, struct runtime *rt, const struct place *place, driver_found_fn fn,
+int ssh_hosts_list(struct op *op, struct runtime *rt, const struct place *place, kind_found_fn fn,
                    void *ctx, struct err *err);
 
 /* How boxes on ssh hosts are reached. */

@@ -21,8 +21,8 @@ struct ssh_plain {
         char **args, **env;
         size_t input_len;
         int64_t timeout_ms;
-        ssh_plain_output_fn output;
-        ssh_plain_done_fn done;
+        exec_output_fn output;
+        exec_done_fn done;
         void *ctx;
 };
 
@@ -205,9 +205,9 @@ static void reap(struct ssh_hosts *h, bool all)
         }
 }
 
-int ssh_plain_begin(struct runtime *rt, const struct execution *row, const struct exec_request *req,
-                    ssh_plain_output_fn output, ssh_plain_done_fn done, void *ctx,
-                    int64_t *ret_call, struct err *err)
+static int plain_begin(struct runtime *rt, const struct execution *row,
+                       const struct exec_request *req, exec_output_fn output, exec_done_fn done,
+                       void *ctx, int64_t *ret_call, struct err *err)
 {
         struct ssh_hosts *h = rt->ssh;
         struct ssh_plain *p = xcalloc(1, sizeof(*p));
@@ -219,7 +219,7 @@ int ssh_plain_begin(struct runtime *rt, const struct execution *row, const struc
                 return r;
         }
         p->rt = rt;
-        p->kept = kept_place_new(req->remote->ssh_place);
+        p->kept = kept_place_new(req->remote->call);
         p->exec_id = xstrdup(row->id);
         p->cwd = xstrdup(req->cwd);
         p->command = xstrdup(req->command);
@@ -247,7 +247,7 @@ int ssh_plain_begin(struct runtime *rt, const struct execution *row, const struc
         return err_sys(err, ERR_BUSY, r, "start a thread for the command");
 }
 
-void ssh_plain_abandon(struct runtime *rt, int64_t call)
+static void plain_abandon(struct runtime *rt, const char *who, int64_t call)
 {
         pthread_mutex_lock(&rt->ssh->lock);
         for (struct ssh_plain *p = rt->ssh->plain; p; p = p->next)
@@ -255,6 +255,8 @@ void ssh_plain_abandon(struct runtime *rt, int64_t call)
                         op_cancel_set(&p->cancel);
         pthread_mutex_unlock(&rt->ssh->lock);
 }
+
+const struct exec_runner ssh_plain_runner = { .begin = plain_begin, .abandon = plain_abandon };
 
 int ssh_plain_end_place(struct op *op, struct runtime *rt, const struct place *place,
                         struct err *err)

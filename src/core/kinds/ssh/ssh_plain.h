@@ -8,16 +8,9 @@
 
 #include "core/exec/exec.h"
 
-typedef void (*ssh_plain_output_fn)(void *ctx, bool is_stderr, const char *data, size_t len);
-/* As a plugin's: 0 with {exitCode, signal, timedOut}, or an error. */
-typedef void (*ssh_plain_done_fn)(void *ctx, int code, const json_t *result, const struct err *err);
+/* Its `call` is the place. */
+extern const struct exec_runner ssh_plain_runner;
 
-/* Operation. After success `done` is called, once. *ret_call names it. */
-int ssh_plain_begin(struct runtime *rt, const struct execution *row, const struct exec_request *req,
-                    ssh_plain_output_fn output, ssh_plain_done_fn done, void *ctx,
-                    int64_t *ret_call, struct err *err);
-/* Any thread: kill it. */
-void ssh_plain_abandon(struct runtime *rt, int64_t call);
 /* Operation: nothing of a place runs any more. */
 int ssh_plain_end_place(struct op *op, struct runtime *rt, const struct place *place,
                         struct err *err);

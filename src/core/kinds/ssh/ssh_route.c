@@ -77,7 +77,7 @@ static int route_bury(struct op *op, struct runtime *rt, const struct place *pla
 /* Listing */
 
 struct listing {
-        driver_found_fn fn;
+        kind_found_fn fn;
         void *ctx;
 };
 
@@ -85,12 +85,11 @@ static int found_box(void *ctx, const char *box_id, const char *node)
 {
         struct listing *l = ctx;
 
-        return l->fn(l->ctx,
-                     &(struct driver_thing){ "ssh", box_id, "supervisor of commands on an ssh host",
-                                             node });
+        return l->fn(l->ctx, &(struct kind_thing){ "ssh", box_id,
+                                                   "supervisor of commands on an ssh host", node });
 }
 
-int ssh_hosts_list(struct op *op, struct runtime *rt, const struct place *place, driver_found_fn fn,
+int ssh_hosts_list(struct op *op, struct runtime *rt, const struct place *place, kind_found_fn fn,
                    void *ctx, struct err *err)
 {
         const struct secret_context context = { .for_cleanup = true };
