@@ -143,9 +143,10 @@ int exec_remote_end_place(struct op *op, struct runtime *rt, const char *place_i
 int exec_end_all(struct op *op, struct runtime *rt, const struct place *place, struct err *err);
 /* Any thread: reach for the box of a place before the first command needs it. */
 void exec_reach_place(struct runtime *rt, const struct place *place);
-/* Operation: every box that exists here and is no sandbox's, by its place. */
-int exec_list_boxes(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx,
-                    struct err *err);
+/* Operation: every box that exists here and is no sandbox's, by its place;
+ * `provider` is for what is told of them. */
+int exec_list_boxes(struct op *op, struct runtime *rt, const char *provider, kind_found_fn fn,
+                    void *ctx, struct err *err);
 /* Operation: forget executions that ended long ago, and remove the output of those that are gone.
  */
 int exec_prune(struct op *op, struct runtime *rt, struct err *err);

@@ -445,7 +445,8 @@ void exec_hub_free(struct exec_hub *hub)
         uv_close((uv_handle_t *)&hub->beat_timer, timer_closed);
 }
 
-int exec_list_boxes(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx, struct err *err)
+int exec_list_boxes(struct op *op, struct runtime *rt, const char *provider, kind_found_fn fn,
+                    void *ctx, struct err *err)
 {
         struct dirent *entry;
         DIR *dir;
@@ -459,7 +460,7 @@ int exec_list_boxes(struct op *op, struct runtime *rt, kind_found_fn fn, void *c
         while (r >= 0 && (errno = 0, entry = readdir(dir)))
                 if (uuid_is_valid(entry->d_name))
                         r = fn(ctx,
-                               &(struct kind_thing){ "local", entry->d_name,
+                               &(struct kind_thing){ provider, entry->d_name,
                                                      "supervisor of commands", rt->node.id.s });
         if (r >= 0 && errno)
                 r = err_sys(err, ERR_IO, errno, "read %s", rt->hub->boxes_dir);

@@ -77,7 +77,7 @@ static bool local_matches(const char *recorded, const char *wanted)
 static int local_list(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx,
                       struct err *err)
 {
-        return exec_list_boxes(op, rt, fn, ctx, err);
+        return exec_list_boxes(op, rt, kind_local.driver, fn, ctx, err);
 }
 
 static int local_realize(struct op *op, struct runtime *rt, const struct environment *env,
