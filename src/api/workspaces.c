@@ -19,10 +19,10 @@ void call_take_time(struct call *c)
 /* The lease of the path, usable. */
 static int usable_lease(struct call *c, struct lease_record *ret, struct err *err)
 {
-        const struct driver *driver;
+        const struct kind *kind;
         int r = call_lease(c, LEASE_USE, ret, err);
 
-        return r < 0 ? r : lease_load_usable(c->op, c->rt, c->params[0], ret, &driver, err);
+        return r < 0 ? r : lease_load_usable(c->op, c->rt, c->params[0], ret, &kind, err);
 }
 
 /* Staging */

@@ -11,10 +11,10 @@
 
 #include "base/fd.h"
 #include "base/path.h"
-#include "core/plugins/plugin_capabilities.h"
+#include "core/kinds/plugin/plugin_capabilities.h"
+#include "core/kinds/plugin/plugin_sync.h"
+#include "core/kinds/plugin/plugin_transfer.h"
 #include "core/plugins/plugin_registry.h"
-#include "core/plugins/plugin_sync.h"
-#include "core/plugins/plugin_transfer.h"
 #include "plugin/env.h"
 
 #define ID "11111111-1111-4111-8111-111111111111"

@@ -167,11 +167,6 @@ static int install(struct adapter_probe *p, const char *script, struct err *err)
         return 0;
 }
 
-static const char *place_name(const struct adapter_probe *p)
-{
-        return streq(p->kind, "local") ? "local" : streq(p->kind, "ssh") ? "SSH" : "sandbox";
-}
-
 static int check_command(struct adapter_probe *p, const char *command, bool *ret_found,
                          struct err *err)
 {
@@ -181,7 +176,7 @@ static int check_command(struct adapter_probe *p, const char *command, bool *ret
         bool late = false;
         int r = find_command(p, command, ret_found, &late, err);
 
-        if (r >= 0 && !*ret_found && !late && script && streq(p->kind, "sandbox") && own &&
+        if (r >= 0 && !*ret_found && !late && script && p->kind->is_disposable && own &&
             streq(own, command)) {
                 r = install(p, script, err);
                 if (r >= 0)
@@ -195,14 +190,14 @@ static int check_command(struct adapter_probe *p, const char *command, bool *ret
         else if (late)
                 note(p, "command_unresolvable", "error",
                      arena_printf(a, "Timed out checking command \"%s\" on %s target.", command,
-                                  place_name(p)),
+                                  p->kind->label),
                      NULL);
         else
                 note(p, "command_unresolvable", "error",
                      arena_printf(a,
                                   "Command \"%s\" is not installed or not on PATH in the %s "
                                   "environment.",
-                                  command, place_name(p)),
+                                  command, p->kind->label),
                      NULL);
         return 0;
 }
@@ -312,8 +307,8 @@ static int say_hello(struct adapter_probe *p, struct err *err)
                                     .run_id = p->record->lease.id,
                                     .target = { .kind = p->kind,
                                                 .cwd = p->cwd,
-                                                .is_root = streq(p->kind, "local") &&
-                                                           geteuid() == 0 } };
+                                                .is_root =
+                                                        p->kind->runs_on_host && geteuid() == 0 } };
         struct adapter_command c;
         json_t *body;
         int r = adapter_build(p->op, p->rt, &in, true, &c, &why);

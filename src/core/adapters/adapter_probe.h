@@ -13,7 +13,7 @@ struct adapter_probe {
         const struct adapter_descriptor *d;
         json_t *config;
         const struct lease_record *record;
-        const char *kind; /* of the target */
+        const struct kind *kind; /* of the target */
         const char *cwd;
         json_t *checks; /* array to append to */
 };

@@ -17,6 +17,7 @@ struct test {
         const struct adapter_descriptor *d;
         json_t *config;
         struct environment env;
+        const struct kind *kind; /* of env; NULL: it has none here, and takes no lease */
         struct lease_record record;
         json_t *checks;
 };
@@ -50,7 +51,9 @@ static int choose_environment(struct test *t, struct err *err)
 {
         int r = store_read(t->op, t->rt->store, find_environment, t, err);
 
-        if (r >= 0 && t->env.id && !driver_is_isolated(t->rt, t->env.driver))
+        if (r >= 0 && t->env.id)
+                t->kind = kind_of_environment(t->rt, &t->env);
+        if (r >= 0 && t->env.id && !kind_is_isolated(t->rt, t->env.driver))
                 r = access_board(t->op->actor, err);
         return r;
 }
@@ -58,14 +61,16 @@ static int choose_environment(struct test *t, struct err *err)
 /* Requests are made from here, whatever environment is the default. */
 static bool is_request(const struct test *t)
 {
-        return t->d->is_http && (t->is_default || (t->env.id && streq(t->env.driver, "local")));
+        return t->d->is_http &&
+               (t->is_default || (t->env.id && kind_runs_on_host(t->rt, t->env.driver)));
 }
 
 /* Where it would work */
 
-static bool is_ssh(const struct test *t)
+/* A host that somebody has, and that may be out of reach. */
+static bool is_host_elsewhere(const struct test *t)
 {
-        return streq(t->env.driver, "ssh");
+        return t->kind && t->kind->has_own_files && t->kind->is_elsewhere;
 }
 
 static void note(struct test *t, const char *code, const char *level, const char *fmt,
@@ -88,7 +93,7 @@ static int acquire(struct test *t)
 
         if (r >= 0)
                 return 0;
-        if (is_ssh(t))
+        if (is_host_elsewhere(t))
                 note(t, "environment_target_failed", "warn",
                      "Could not connect to environment \"%s\" to run the test.", why.msg);
         else
@@ -132,7 +137,7 @@ static const char *choose_cwd(struct test *t, const char *realized)
         const char *home = getenv("HOME");
         json_t *metadata = NULL;
 
-        if (cwd && (streq(t->env.driver, "local") || is_ssh(t)))
+        if (cwd && t->kind->has_own_files)
                 return cwd;
         if (realized)
                 return realized;
@@ -146,23 +151,21 @@ static const char *choose_cwd(struct test *t, const char *realized)
                 cwd = NULL;
         if (cwd)
                 return cwd;
-        return streq(t->env.driver, "local") && home && *home == '/' ? home : "/tmp";
+        return t->kind->runs_on_host && home && *home == '/' ? home : "/tmp";
 }
 
 static const char *describe(struct test *t)
 {
         json_t *config = NULL;
 
-        if (streq(t->env.driver, "local"))
-                return "local environment";
+        if (t->kind->runs_on_host)
+                return arena_printf(t->op->arena, "%s environment", t->kind->label);
         if (json_parse(t->env.config, strlen(t->env.config), &config, NULL) < 0)
                 return "environment";
         adapter_keep(t->op->arena, config);
-        if (is_ssh(t))
-                return arena_printf(t->op->arena, "SSH environment %s@%s:%lld",
-                                    json_get_string(config, "username"),
-                                    json_get_string(config, "host"),
-                                    (long long)json_integer_value(json_object_get(config, "port")));
+        if (t->kind->address)
+                return arena_printf(t->op->arena, "%s environment %s", t->kind->label,
+                                    t->kind->address(t->op->arena, config));
         return arena_printf(t->op->arena, "%s environment (%s)", t->env.driver,
                             t->record.lease.provider ? t->record.lease.provider : t->env.name);
 }
@@ -176,7 +179,7 @@ static int try_it(struct test *t, const char *cwd)
                 .d = t->d,
                 .config = t->config,
                 .record = &t->record,
-                .kind = t->env.driver,
+                .kind = t->kind,
                 .cwd = cwd,
                 .checks = t->checks,
         };
@@ -186,23 +189,24 @@ static int try_it(struct test *t, const char *cwd)
                       arena_printf(t->op->arena, "Tried in the %s.", describe(t)), NULL);
         r = adapter_probe(&probe, &why);
         if (r < 0)
-                note(t, "environment_target_failed", is_ssh(t) ? "warn" : "error",
-                     is_ssh(t) ? "Could not connect to environment \"%s\" to run the test."
-                               : "Could not resolve a sandbox execution target for \"%s\".",
+                note(t, "environment_target_failed", is_host_elsewhere(t) ? "warn" : "error",
+                     is_host_elsewhere(t)
+                             ? "Could not connect to environment \"%s\" to run the test."
+                             : "Could not resolve a sandbox execution target for \"%s\".",
                      why.msg);
         return r;
 }
 
 static bool may_work_there(const struct test *t)
 {
-        return t->d->runs && (t->d->is_remote || streq(t->env.driver, "local"));
+        return t->d->runs && (t->d->is_remote || t->kind->runs_on_host);
 }
 
 /* What is done while the lease lives. */
 static int test_in_lease(struct test *t)
 {
         const char *cwd = NULL;
-        int r = is_ssh(t) || streq(t->env.driver, "local") ? 0 : realize(t, &cwd);
+        int r = t->kind->has_own_files ? 0 : realize(t, &cwd);
 
         if (r < 0)
                 return r;
@@ -321,7 +325,7 @@ int adapter_test(struct op *op, struct runtime *rt, const char *company_id, cons
         else if (!t.env.id)
                 adapter_check(t.checks, NULL, "environment_not_found", "warn",
                               "Selected environment was not found. The test did not run.", NULL);
-        else if (is_ssh(&t) && !may_work_there(&t))
+        else if (is_host_elsewhere(&t) && !may_work_there(&t))
                 note(&t, "environment_target_unavailable", "warn",
                      "Could not resolve an execution target for environment \"%s\". The test did "
                      "not run.",

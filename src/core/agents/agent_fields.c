@@ -2,8 +2,8 @@
 #include "core/agents/agent_fields.h"
 
 #include "core/adapters/adapter_descriptor.h"
-#include "core/environments/driver.h"
 #include "core/environments/env_default.h"
+#include "core/kinds/kind.h"
 
 const char *const field_object_names[FIELD_OBJECTS] = {
         [FIELD_OF_AGENT] = "agent",
@@ -412,7 +412,7 @@ int agent_environment_is_isolated(struct db *db, const struct runtime *rt, struc
                 return 0;
         }
         if (r >= 0)
-                *ret = streq(env.company_id, company_id) && driver_is_isolated(rt, env.driver);
+                *ret = streq(env.company_id, company_id) && kind_is_isolated(rt, env.driver);
         return r;
 }
 

@@ -9,7 +9,6 @@
 #include "core/access/access.h"
 #include "store/environments.h"
 
-extern const char *const environment_drivers[];  /* local ssh sandbox plugin NULL */
 extern const char *const environment_statuses[]; /* active archived NULL */
 
 /* A row as this actor may see it. */
@@ -60,6 +59,6 @@ int environment_check_fields(struct db *db, const struct op *op, const struct ru
                              const char *status, json_t *config, struct err *err);
 
 /* Unknown enumeration values in a row are refused rather than passed on. */
-int environment_check_row(const struct environment *env, struct err *err);
+int environment_check_row(const struct runtime *rt, const struct environment *env, struct err *err);
 
 #endif

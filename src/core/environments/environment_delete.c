@@ -9,8 +9,7 @@
 #include "core/environments/environment.h"
 #include "core/leases/lease.h"
 #include "core/leases/place.h"
-#include "core/sandboxes/stock.h"
-#include "core/ssh/ssh_hosts.h"
+#include "core/leases/stock.h"
 
 #define PLACE_POLL_MS 20
 
@@ -37,15 +36,16 @@ static int load(struct db *db, struct deletion *d, struct err *err)
         return r;
 }
 
-static bool is_managed_local(const struct environment *env)
+static bool is_managed_local(const struct runtime *rt, const struct environment *env)
 {
+        const struct kind *kind = kind_of_driver(rt, env->driver);
         json_t *metadata = NULL;
         bool managed = false;
 
         if (env->metadata && json_parse(env->metadata, strlen(env->metadata), &metadata, NULL) >= 0)
                 managed = json_is_true(json_object_get(metadata, "managedByPaperclip"));
         json_decref(metadata);
-        return managed && streq(env->driver, "local");
+        return managed && kind && kind->is_managed;
 }
 
 /* What of the world, or of the company, stands against it. */
@@ -54,7 +54,7 @@ static json_t *reasons(const struct deletion *d)
         const struct environment_references *r = &d->refs;
         json_t *list = json_array();
 
-        if (is_managed_local(d->env))
+        if (is_managed_local(d->rt, d->env))
                 json_array_append_new(list, json_string("managed_local"));
         if (r->active_leases > 0 || r->living_places > r->idle_places + r->closing_places)
                 json_array_append_new(list, json_string("active_lease"));
@@ -78,7 +78,7 @@ static int remove_row(struct db *db, void *arg, struct err *err)
                 json_t *details = json_pack("{s:o}", "deleteBlockedReasons", blocked);
 
                 r = err_set(err, ERR_CONFLICT,
-                            is_managed_local(d->env)
+                            is_managed_local(d->rt, d->env)
                                     ? "Environment \"%s\" belongs to its company and cannot be "
                                       "deleted; "
                                       "archive it instead."
@@ -237,18 +237,19 @@ int environment_delete(struct op *op, struct runtime *rt, const char *id, bool c
         struct deletion d = { .op = op, .rt = rt, .id = id, .move_to = move_to, .env = ret };
         int r = store_read(op, rt->store, load_for_delete, &d, err);
 
-        if (r >= 0 && d.refs.pointing > 0 && !move_to && !is_managed_local(ret))
+        if (r >= 0 && d.refs.pointing > 0 && !move_to && !is_managed_local(rt, ret))
                 r = env_move_refuse(ret, &d.refs, "deleted", err);
         if (r < 0)
                 return r;
-        r = close_leases && !is_managed_local(ret) ? give_up_and_delete(&d, err)
-                                                   : delete_row(&d, err);
+        r = close_leases && !is_managed_local(rt, ret) ? give_up_and_delete(&d, err)
+                                                       : delete_row(&d, err);
         if (r < 0)
                 env_secrets_abandon(op, &d.secrets);
         else
                 env_secrets_finish(op, rt, &d.secrets);
-        if (r >= 0 && rt->ssh)
-                ssh_hosts_forget(rt->ssh, ret->id);
+        for (const struct kind *const *k = rt->kinds; r >= 0 && *k; k++)
+                if ((*k)->forget_environment)
+                        (*k)->forget_environment(rt, ret->id);
         return r;
 }
 
@@ -273,7 +274,7 @@ int environment_blast_radius(struct op *op, struct runtime *rt, const char *id,
         jw_kvalue(&w, "deleteBlockedReasons", blocked);
         jw_key(&w, "staticReferences");
         jw_object(&w);
-        jw_kbool(&w, "isManagedLocal", is_managed_local(&env));
+        jw_kbool(&w, "isManagedLocal", is_managed_local(rt, &env));
         jw_kbool(&w, "isInstanceDefault", false);
         jw_kbool(&w, "isCompanyDefault", refs->companies > 0);
         jw_kint(&w, "agentDefaultCount", refs->agents);

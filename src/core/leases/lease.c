@@ -34,14 +34,26 @@ const char *lease_driver_key(const struct lease_record *record, struct arena *ar
         return recorded ? recorded : record->env.driver;
 }
 
-int lease_driver(const struct runtime *rt, const struct lease_record *record,
-                 const struct driver **ret, struct err *err)
+const struct kind *lease_find_kind(const struct runtime *rt, const struct lease_record *record)
+{
+        const struct kind *found;
+        struct arena arena;
+
+        arena_init(&arena);
+        found = kind_find(rt, lease_driver_key(record, &arena), record->lease.provider);
+        arena_done(&arena);
+        return found;
+}
+
+int lease_kind(const struct runtime *rt, const struct lease_record *record, const struct kind **ret,
+               struct err *err)
 {
         struct arena arena;
         int r;
 
+        *ret = lease_find_kind(rt, record);
         arena_init(&arena);
-        r = driver_find(rt, lease_driver_key(record, &arena), ret, err);
+        r = kind_required(*ret, lease_driver_key(record, &arena), err);
         arena_done(&arena);
         return r;
 }
@@ -130,12 +142,12 @@ int lease_renew(struct op *op, struct runtime *rt, const char *lease_id, int64_t
 /* Using */
 
 int lease_load_usable(struct op *op, struct runtime *rt, const char *lease_id,
-                      struct lease_record *ret, const struct driver **ret_driver, struct err *err)
+                      struct lease_record *ret, const struct kind **ret_kind, struct err *err)
 {
         int r = lease_load(op, rt, lease_id, ret, err);
 
         if (r >= 0)
-                r = lease_driver(rt, ret, ret_driver, err);
+                r = lease_kind(rt, ret, ret_kind, err);
         if (r < 0)
                 return r;
         if (!streq(ret->lease.status, LEASE_ACTIVE))
@@ -150,29 +162,29 @@ int lease_load_usable(struct op *op, struct runtime *rt, const char *lease_id,
 int lease_pause(struct op *op, struct runtime *rt, const char *lease_id, struct buf *ret_json,
                 struct err *err)
 {
-        const struct driver *driver;
+        const struct kind *kind;
         struct lease_record record;
-        int r = lease_load_usable(op, rt, lease_id, &record, &driver, err);
+        int r = lease_load_usable(op, rt, lease_id, &record, &kind, err);
 
         if (r < 0)
                 return r;
-        if (!driver->pause_lease)
-                return driver_unsupported(driver->key, "lease pause", err);
-        return driver->pause_lease(op, rt, &record.env, &record.lease, ret_json, err);
+        if (!kind->pause_lease)
+                return kind_unsupported(kind, "lease pause", err);
+        return kind->pause_lease(op, rt, &record.lease, ret_json, err);
 }
 
 int lease_resume(struct op *op, struct runtime *rt, const char *lease_id, struct buf *ret_json,
                  struct err *err)
 {
-        const struct driver *driver;
+        const struct kind *kind;
         struct lease_record record;
-        int r = lease_load_usable(op, rt, lease_id, &record, &driver, err);
+        int r = lease_load_usable(op, rt, lease_id, &record, &kind, err);
 
         if (r < 0)
                 return r;
-        if (!driver->resume_lease)
-                return driver_unsupported(driver->key, "lease resume", err);
-        return driver->resume_lease(op, rt, &record.env, &record.lease, ret_json, err);
+        if (!kind->resume_lease)
+                return kind_unsupported(kind, "lease resume", err);
+        return kind->resume_lease(op, rt, &record.lease, ret_json, err);
 }
 
 struct metadata_update {
@@ -203,17 +215,17 @@ static int record_realization(struct db *db, void *arg, struct err *err)
 int lease_realize(struct op *op, struct runtime *rt, const char *lease_id, json_t *workspace,
                   struct buf *ret_json, struct err *err)
 {
-        const struct driver *driver;
+        const struct kind *kind;
         struct lease_record record;
         json_t *realization = NULL;
-        int r = lease_load_usable(op, rt, lease_id, &record, &driver, err);
+        int r = lease_load_usable(op, rt, lease_id, &record, &kind, err);
 
         if (r < 0)
                 return r;
-        if (!driver->realize)
-                return driver_unsupported(driver->key, "workspace realization", err);
-        r = driver->realize(op, rt, &record.env, &record.lease, workspace, ret_json, &realization,
-                            err);
+        if (!kind->realize)
+                return kind_unsupported(kind, "workspace realization", err);
+        r = kind->realize(op, rt, &record.env, &record.lease, workspace, ret_json, &realization,
+                          err);
         if (r >= 0 && realization) {
                 struct metadata_update u = { op, lease_id, realization };
 

@@ -19,7 +19,7 @@
 #ifndef BERTH_CORE_LEASE_H
 #define BERTH_CORE_LEASE_H
 
-#include "core/environments/driver.h"
+#include "core/kinds/kind.h"
 
 #define LEASE_ACTIVE   "active"
 #define LEASE_RELEASED "released"
@@ -63,10 +63,12 @@ int lease_destroy(struct op *op, struct runtime *rt, const char *lease_id, struc
 int lease_load(struct op *op, struct runtime *rt, const char *lease_id, struct lease_record *ret,
                struct err *err);
 
-/* The driver of a living lease: the one recorded on it, else the environment's. */
-int lease_driver(const struct runtime *rt, const struct lease_record *record,
-                 const struct driver **ret, struct err *err);
-/* The key of that driver, registered or not. */
+/* The kind of a living lease: by the driver recorded on it, else the environment's. The first is
+ * NULL, the second an error, when it is not registered. */
+const struct kind *lease_find_kind(const struct runtime *rt, const struct lease_record *record);
+int lease_kind(const struct runtime *rt, const struct lease_record *record, const struct kind **ret,
+               struct err *err);
+/* The driver of that kind, registered or not. */
 const char *lease_driver_key(const struct lease_record *record, struct arena *arena);
 
 /* Pause, resume and realize answer with JSON in *ret_json. */
@@ -76,9 +78,9 @@ int lease_resume(struct op *op, struct runtime *rt, const char *lease_id, struct
                  struct err *err);
 int lease_realize(struct op *op, struct runtime *rt, const char *lease_id, json_t *workspace,
                   struct buf *ret_json, struct err *err);
-/* A lease that may be used: active, its time not up; and its driver. */
+/* A lease that may be used: active, its time not up; and its kind. */
 int lease_load_usable(struct op *op, struct runtime *rt, const char *lease_id,
-                      struct lease_record *ret, const struct driver **ret_driver, struct err *err);
+                      struct lease_record *ret, const struct kind **ret_kind, struct err *err);
 
 /* For the sweeper and for operators: ask the provider to close a place in state `closing`, and
  * record how it went. The place must have been moved or claimed by the caller. Returns the

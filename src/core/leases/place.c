@@ -1,7 +1,7 @@
 #include "core/leases/place.h"
 
 #include "base/clock.h"
-#include "store/sandboxes.h"
+#include "core/kinds/kind.h"
 
 static void sign(const struct runtime *rt, struct place *place)
 {
@@ -29,6 +29,7 @@ int place_move(struct db *db, const struct runtime *rt, struct place *place, con
                struct err *err)
 {
         struct place to = *place;
+        const struct kind *kind;
         int r = place_transition_check(place->state, state, err);
 
         if (r < 0)
@@ -49,8 +50,9 @@ int place_move(struct db *db, const struct runtime *rt, struct place *place, con
         if (r == 0)
                 return err_set(err, ERR_CONFLICT,
                                "The place changed in the meantime; nothing was done.");
-        if (streq(state, PLACE_GONE) && streq(place->driver, "sandbox")) {
-                r = sandboxes_delete(db, place->id, err);
+        kind = streq(state, PLACE_GONE) ? kind_of_place(rt, place) : NULL;
+        if (kind && kind->unclaim) {
+                r = kind->unclaim(db, place, err);
                 if (r < 0)
                         return r;
         }

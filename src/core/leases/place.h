@@ -7,7 +7,7 @@
  * another instance has in the world stays as it is. Only its record may end (`gone`), or an
  * operator takes it over.
  *
- * With the move to `gone` goes what the place held of this machine (store/sandboxes.h).
+ * With the move to `gone` goes what the place held of this machine (kind.h, `unclaim`).
  *
  * next_attempt_at and deadline_at are times of clock_steady_us().
  *

@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "core/access/audit.h"
+#include "core/kinds/plugin/plugin_sync.h"
 #include "core/plugins/plugin_internal.h"
-#include "core/plugins/plugin_sync.h"
 #include "core/sandboxes/host_ids.h"
 #include "store/companies.h"
 

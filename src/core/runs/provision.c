@@ -54,14 +54,14 @@ static json_t *trimmed(const char *s)
         return n ? json_stringn(s, n) : NULL;
 }
 
-json_t *provision_command(const json_t *request, const char *driver, const char *realized_cwd,
+json_t *provision_command(const json_t *request, bool is_local, const char *realized_cwd,
                           const char *remote_cwd, const char *local_cwd)
 {
         const json_t *overlay = json_get_object(request, "runtimeOverlay");
         const char *command = json_get_string(overlay, "provisionCommand");
         json_t *cwd;
 
-        if (!command || command[strspn(command, " \t\r\n\f\v")] == '\0' || streq(driver, "local"))
+        if (!command || command[strspn(command, " \t\r\n\f\v")] == '\0' || is_local)
                 return NULL;
         cwd = trimmed(realized_cwd);
         if (!cwd)

@@ -21,8 +21,8 @@ struct realization_input {
 json_t *realization_request(const struct realization_input *input);
 
 /* The body of an execute that provisions, or NULL when nothing is to be done: no command, or the
- * local driver. A new reference. */
-json_t *provision_command(const json_t *request, const char *driver, const char *realized_cwd,
+ * place that works in the directory itself. A new reference. */
+json_t *provision_command(const json_t *request, bool is_local, const char *realized_cwd,
                           const char *remote_cwd, const char *local_cwd);
 
 /* How it ended. */

@@ -161,7 +161,7 @@ int run_task_lease(struct run_task *t, struct err *err)
         if (!t->run.lease_id)
                 return err_set(err, ERR_NOT_FOUND, "The run has no lease.");
         r = lease_load(t->op, t->rt, t->run.lease_id, &t->record, err);
-        return r < 0 ? r : lease_driver(t->rt, &t->record, &t->driver, err);
+        return r < 0 ? r : lease_kind(t->rt, &t->record, &t->kind, err);
 }
 
 struct op run_note_op(const struct run_task *t)

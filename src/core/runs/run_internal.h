@@ -74,7 +74,7 @@ struct run_task {
         json_t *context; /* contextSnapshot; written with the next step */
         struct run_choice choice;
         struct lease_record record;
-        const struct driver *driver;
+        const struct kind *kind;
         const char *local_cwd; /* directory on this machine; NULL: none */
         const char *cwd;       /* where the command starts; NULL: as the driver says */
         struct adapter_input input;

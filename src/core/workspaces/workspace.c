@@ -47,7 +47,7 @@ void workspace_job_view(struct workspace_job *j)
                 .dir = arena_strdup(j->op->arena, dir),
                 .staged_ns = row->staged_ns,
         };
-        j->way = workspace_way_by_name(row->way);
+        j->way = workspace_way_by_name(j->rt, row->way);
 }
 
 int workspace_open_local(const struct runtime *rt, const struct workspace *w, int *ret_fd,
