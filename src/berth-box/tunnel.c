@@ -32,7 +32,8 @@ static void *map(size_t size)
         return p == MAP_FAILED ? NULL : p;
 }
 
-bool tunnel_make_tables(struct box *b)
+/* The tables; false when there is no memory. */
+static bool tunnel_make_tables(struct box *b)
 {
         struct box_tunnel *t = b->tunnel;
 
@@ -52,7 +53,7 @@ bool tunnel_make_tables(struct box *b)
         return true;
 }
 
-char *tunnel_ring(struct box_tunnel *t, const struct tunnel_conn *k)
+static char *tunnel_ring(struct box_tunnel *t, const struct tunnel_conn *k)
 {
         return t->rings + (size_t)(k - t->conns) * TUNNEL_RING;
 }

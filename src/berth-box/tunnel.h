@@ -57,9 +57,6 @@ struct box_tunnel {
         int64_t retry_at; /* accepting failed; 0: no */
 };
 
-/* The tables; false when there is no memory. */
-bool tunnel_make_tables(struct box *b);
-char *tunnel_ring(struct box_tunnel *t, const struct tunnel_conn *k);
 /* The connection is broken: close it with a reset, and tell the host when there is room. */
 void tunnel_lose(struct box *b, struct tunnel_conn *k, uint8_t reason);
 /* Free it when both directions have ended. */
