@@ -42,7 +42,7 @@ struct call {
         const char *params[CALL_MAX_PARAMS]; /* decoded; UUIDs in lower case */
         const char *query;
         const char *authorization, *run_id, *if_none_match, *host;
-        const char *client; /* whom limits are counted for: http_peer.client */
+        const char *client; /* whom limits are counted for: http_request_client() */
         const char *last_event_id;
         const char *body_text; /* NULL when there is no JSON body */
         size_t body_len;

@@ -433,6 +433,7 @@ static void on_request(void *ctx, struct http_exchange *x)
         CLEAN(err_done) struct err err = { 0 };
         const struct http_peer *peer = http_peer(x);
         struct call *c = call_new(ctx, x);
+        char client[sizeof(peer->client)];
         int r;
 
         if (peer->via) {
@@ -441,7 +442,8 @@ static void on_request(void *ctx, struct http_exchange *x)
         }
         c->is_operator = auth_is_operator(&c->rt->settings, c->api->operator_uid, peer->uid);
         c->is_known = peer->uid != (uid_t)-1;
-        c->client = arena_strdup(&c->arena, peer->client);
+        http_request_client(x, c->rt->settings.reverse_proxy, client, sizeof(client));
+        c->client = arena_strdup(&c->arena, client);
         r = guard_request(c, peer, http_method(x), &err);
         if (r < 0)
                 answer_refused(c, http_path(x), &err);

@@ -8,34 +8,11 @@ void encode_execution_workspace(struct jw *w, const struct execution_workspace *
         json_t *config = execution_workspace_config(e->metadata);
 
         jw_object(w);
-        jw_kstring(w, "id", e->id);
-        jw_kstring(w, "companyId", e->company_id);
-        jw_kstring(w, "projectId", e->project_id);
-        jw_kstring(w, "projectWorkspaceId", e->project_workspace_id);
-        jw_kstring(w, "sourceIssueId", e->source_issue_id);
-        jw_kstring(w, "mode", e->mode);
-        jw_kstring(w, "strategyType", e->strategy_type);
-        jw_kstring(w, "name", e->name);
-        jw_kstring(w, "status", e->status);
-        jw_kstring(w, "cwd", e->cwd);
-        jw_kstring(w, "repoUrl", e->repo_url);
-        jw_kstring(w, "baseRef", e->base_ref);
-        jw_kstring(w, "branchName", e->branch_name);
-        jw_kstring(w, "providerType", e->provider_type);
-        jw_kstring(w, "providerRef", e->provider_ref);
-        jw_kstring(w, "derivedFromExecutionWorkspaceId", e->derived_from_id);
-        jw_ktime(w, "lastUsedAt", e->last_used_at);
-        jw_ktime(w, "openedAt", e->opened_at);
-        jw_ktime(w, "closedAt", e->closed_at);
-        jw_ktime(w, "cleanupEligibleAt", e->cleanup_eligible_at);
-        jw_kstring(w, "cleanupReason", e->cleanup_reason);
+        encode_members(w, &execution_workspace_table, e);
         jw_kvalue(w, "config", config);
-        jw_kraw(w, "metadata", e->metadata);
         jw_key(w, "runtimeServices");
         jw_array(w);
         jw_array_end(w);
-        jw_ktime(w, "createdAt", e->created_at);
-        jw_ktime(w, "updatedAt", e->updated_at);
         jw_object_end(w);
         json_decref(config);
 }

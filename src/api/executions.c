@@ -2,6 +2,7 @@
  * exec_stream.c. */
 #include <stdio.h>
 
+#include "api/encode.h"
 #include "api/exec_call.h"
 #include "base/clock.h"
 #include "base/fd.h"
@@ -16,13 +17,6 @@
 #define LIST_LIMIT  100
 #define LIST_MAX    500
 
-/* One execution as the API shows it: the row, and over it what is known of one that runs. */
-
-static const char *status_of(const struct execution *row, const struct exec_view *live)
-{
-        return live && !live->ended ? live->status : row->status;
-}
-
 /* Only a long output can have lost its beginning. */
 static int64_t first_kept(const struct runtime *rt, const char *id, bool want_stderr, int64_t len)
 {
@@ -33,41 +27,26 @@ static int64_t first_kept(const struct runtime *rt, const char *id, bool want_st
         return (int64_t)exec_output_from(fd, 0);
 }
 
+/* One execution as the API shows it: the row, and over it what is known of one that runs. */
 static void encode_execution(const struct runtime *rt, struct jw *w, const struct execution *row,
                              const struct exec_view *live)
 {
         bool running = live && !live->ended;
-        int64_t out = running ? (int64_t)live->stdout_len : row->stdout_len;
-        int64_t errors = running ? (int64_t)live->stderr_len : row->stderr_len;
+        struct execution shown = *row;
 
+        if (running) {
+                shown.status = live->status;
+                shown.pid = live->pid;
+                shown.stdout_len = (int64_t)live->stdout_len;
+                shown.stderr_len = (int64_t)live->stderr_len;
+                shown.started_at = live->started_at;
+        }
         jw_object(w);
-        jw_kstring(w, "execId", row->id);
-        jw_kstring(w, "leaseId", row->lease_id);
-        jw_kstring(w, "command", row->command);
-        jw_kraw(w, "args", row->args);
-        jw_kstring(w, "cwd", row->cwd);
-        jw_kbool(w, "tty", row->is_terminal);
-        jw_kstring(w, "status", status_of(row, live));
-        if (running ? live->pid : row->pid)
-                jw_kint(w, "pid", running ? live->pid : row->pid);
-        else
-                jw_knull(w, "pid");
-        if (row->exit_code >= 0)
-                jw_kint(w, "exitCode", row->exit_code);
-        else
-                jw_knull(w, "exitCode");
+        encode_members(w, &execution_table, &shown);
         jw_kstring(w, "signal", signal_name((int)row->signal));
-        jw_kbool(w, "timedOut", row->timed_out);
-        jw_kbool(w, "incomplete", row->is_incomplete);
-        jw_kint(w, "stdoutBytes", out);
-        jw_kint(w, "stderrBytes", errors);
-        jw_kint(w, "stdoutStart", first_kept(rt, row->id, false, out));
-        jw_kint(w, "stderrStart", first_kept(rt, row->id, true, errors));
-        jw_kstring(w, "reason", row->reason);
+        jw_kint(w, "stdoutStart", first_kept(rt, row->id, false, shown.stdout_len));
+        jw_kint(w, "stderrStart", first_kept(rt, row->id, true, shown.stderr_len));
         jw_kstring(w, "killMethod", running ? kill_method_name(live->kill_method) : NULL);
-        jw_ktime(w, "startedAt", running ? live->started_at : row->started_at);
-        jw_ktime(w, "endedAt", row->ended_at);
-        jw_ktime(w, "createdAt", row->created_at);
         jw_object_end(w);
 }
 

@@ -1,5 +1,6 @@
 /* Plugins: decode, call core, encode. A plugin is named by its id or by its key. */
 #include "api/api.h"
+#include "api/encode.h"
 #include "api/plugin_bridge.h"
 #include "base/clock.h"
 #include "core/plugins/plugin_ops.h"
@@ -25,24 +26,10 @@ static void write_pending(struct jw *w, const char *text)
 
 static void write_members(struct jw *w, const struct op *op, const struct plugin *p)
 {
-        jw_kstring(w, "id", p->id);
-        jw_kstring(w, "pluginKey", p->key);
-        jw_kstring(w, "packageName", p->package_name);
-        jw_kstring(w, "version", p->version);
-        jw_kint(w, "apiVersion", p->api_version);
-        jw_kraw(w, "categories", p->categories);
-        jw_kraw(w, "manifestJson", p->manifest);
-        jw_kstring(w, "status", p->status);
-        if (p->install_order)
-                jw_kint(w, "installOrder", p->install_order);
-        else
-                jw_knull(w, "installOrder");
-        jw_kstring(w, "packagePath", p->package_path);
-        jw_kstring(w, "lastError", plugin_shown_error(op, p));
-        jw_ktime(w, "installedAt", p->installed_at);
-        jw_ktime(w, "updatedAt", p->updated_at);
-        jw_kstring(w, "packageVersion", p->package_version);
-        jw_kstring(w, "checksum", p->checksum);
+        struct plugin shown = *p;
+
+        shown.last_error = plugin_shown_error(op, p);
+        encode_members(w, &plugin_table, &shown);
         write_pending(w, p->pending);
 }
 
@@ -234,14 +221,7 @@ static int write_config(struct call *c, const struct plugin_config *row)
 {
         struct jw *w = call_json(c);
 
-        jw_object(w);
-        jw_kstring(w, "id", row->id);
-        jw_kstring(w, "pluginId", row->plugin_id);
-        jw_kraw(w, "configJson", row->config);
-        jw_kstring(w, "lastError", row->last_error);
-        jw_ktime(w, "createdAt", row->created_at);
-        jw_ktime(w, "updatedAt", row->updated_at);
-        jw_object_end(w);
+        encode_row(w, &plugin_config_table, row);
         return 0;
 }
 

@@ -1,33 +1,16 @@
 /* Salvages: changes that were saved before their place was given up. */
+#include "api/encode.h"
 #include "api/workspace_call.h"
 
 #define LIST_DEFAULT 100
 #define LIST_MAX     500
-
-static void encode(struct jw *w, const struct salvage *s)
-{
-        jw_object(w);
-        jw_kstring(w, "id", s->id);
-        jw_kstring(w, "companyId", s->company_id);
-        jw_kstring(w, "leaseId", s->lease_id);
-        jw_kstring(w, "environmentId", s->environment_id);
-        jw_kstring(w, "reason", s->reason);
-        jw_kstring(w, "localPath", s->local_path);
-        jw_kint(w, "changes", s->changes);
-        jw_kint(w, "deletes", s->deletes);
-        jw_kint(w, "bytes", s->bytes);
-        jw_ktime(w, "appliedAt", s->applied_at);
-        jw_ktime(w, "expiresAt", s->expires_at);
-        jw_ktime(w, "createdAt", s->created_at);
-        jw_object_end(w);
-}
 
 static int show(void *ctx, const struct salvage *s)
 {
         struct call_page *p = ctx;
 
         if (call_page_has_room(p, s->created_at, s->id))
-                encode(p->w, s);
+                encode_row(p->w, &salvage_table, s);
         return 0;
 }
 
@@ -57,7 +40,7 @@ static int load(struct call *c, struct salvage *ret, struct err *err)
 static int answer(struct call *c, int r, const struct salvage *s)
 {
         if (r >= 0)
-                encode(call_json(c), s);
+                encode_row(call_json(c), &salvage_table, s);
         return r;
 }
 

@@ -1,5 +1,6 @@
 /* Snapshots of sandboxes. */
 #include "api/api.h"
+#include "api/encode.h"
 #include "api/lease_call.h"
 #include "codec/check.h"
 #include "core/sandboxes/snapshot.h"
@@ -7,26 +8,10 @@
 #define LIST_DEFAULT 100
 #define LIST_MAX     500
 
-static void encode(struct jw *w, const struct snapshot *s)
-{
-        jw_object(w);
-        jw_kstring(w, "id", s->id);
-        jw_kstring(w, "companyId", s->company_id);
-        jw_kstring(w, "name", s->name);
-        jw_kstring(w, "state", s->state);
-        jw_kstring(w, "parentId", s->parent_id);
-        jw_kstring(w, "rootfs", s->rootfs);
-        jw_kstring(w, "leaseId", s->lease_id);
-        jw_kint(w, "bytes", s->bytes);
-        jw_ktime(w, "createdAt", s->created_at);
-        jw_ktime(w, "updatedAt", s->updated_at);
-        jw_object_end(w);
-}
-
 static int answer(struct call *c, int r, const struct snapshot *s)
 {
         if (r >= 0)
-                encode(call_json(c), s);
+                encode_row(call_json(c), &snapshot_table, s);
         return r;
 }
 
@@ -62,7 +47,7 @@ static int show(void *ctx, const struct snapshot *s)
         struct call_page *p = ctx;
 
         if (call_page_has_room(p, s->created_at, s->id))
-                encode(p->w, s);
+                encode_row(p->w, &snapshot_table, s);
         return 0;
 }
 

@@ -1,4 +1,5 @@
 /* Workspaces of leases: staged, looked at, brought home. */
+#include "api/encode.h"
 #include "api/lease_call.h"
 #include "api/workspace_call.h"
 #include "base/clock.h"
@@ -156,23 +157,8 @@ static void encode(struct call *c, const struct workspace_row *row)
         struct jw *w = call_json(c);
 
         jw_object(w);
-        jw_kstring(w, "id", row->id);
-        jw_kstring(w, "leaseId", row->lease_id);
-        jw_kstring(w, "state", row->state);
-        jw_kstring(w, "way", row->way);
-        jw_kstring(w, "isolation", row->isolation);
-        jw_kstring(w, "localPath", row->local_path);
-        jw_kstring(w, "cwd", row->cwd);
-        jw_kraw(w, "exclude", row->exclude);
-        jw_kint(w, "files", row->files);
-        jw_kint(w, "bytes", row->bytes);
-        jw_kint(w, "sentBytes", row->sent_bytes);
-        jw_ktime(w, "restoredAt", row->restored_at);
-        jw_kraw(w, "lastRestore", row->report);
-        jw_kstring(w, "note", row->note);
+        encode_members(w, &workspace_table, row);
         encode_progress(w, c->rt->workspaces, row->id);
-        jw_ktime(w, "createdAt", row->created_at);
-        jw_ktime(w, "updatedAt", row->updated_at);
         jw_object_end(w);
 }
 

@@ -25,8 +25,7 @@
 #define PERM_TASKS_ASSIGN    "tasks:assign"
 #define PERM_TASKS_CHECKOUTS "tasks:manage_active_checkouts"
 
-extern const char *const issue_statuses[];   /* NULL-terminated */
-extern const char *const issue_priorities[]; /* most urgent first, NULL-terminated */
+extern const char *const issue_statuses[]; /* NULL-terminated */
 
 struct issue_rows {
         struct issue *at;
