@@ -484,7 +484,7 @@ static int post_resize(struct call *c, struct err *err)
 #define BASE "/api/environment-leases/:id/"
 
 const struct route routes_executions[] = {
-        { "POST", BASE "execute", .fn = execute, .flags = ROUTE_OF_LEASE },
+        { "POST", BASE "execute", .fn = execute, .flags = ROUTE_WAITS },
         { "GET", BASE "executions", .fn = list_executions },
         { "GET", BASE "executions/:execId", .fn = get_execution },
         { "GET", BASE "executions/:execId/events", .fn = exec_stream_events },

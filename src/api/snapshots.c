@@ -84,7 +84,7 @@ static int delete_one(struct call *c, struct err *err)
 
 const struct route routes_snapshots[] = {
         { "POST", "/api/environment-leases/:id/snapshot", .fn = make, .status = 201,
-          .flags = ROUTE_OF_LEASE },
+          .flags = ROUTE_WAITS },
         { "GET", "/api/companies/:companyId/environment-snapshots", .fn = list },
         { "GET", "/api/companies/:companyId/environment-snapshots/:name", .fn = get },
         { "DELETE", "/api/companies/:companyId/environment-snapshots/:name", .fn = delete_one },

@@ -1,18 +1,19 @@
-/* The table of what a route's first parameter names, and how the lane is found by it. Whoever may
- * not see the thing is not put into its lane: the handler refuses that call, and it must not fill
- * the queue of others. */
-#include "api/lane.h"
+#include "api/thing.h"
 
 #include <stdio.h>
 
+#include "core/agents/agent.h"
 #include "store/environments.h"
 #include "store/leases.h"
 #include "store/places.h"
 #include "store/secrets.h"
 #include "store/vault_configs.h"
 
+struct thing;
+
 struct lane_search {
         struct call *c;
+        const struct thing *thing;
         const char *id;         /* of the first parameter */
         const char *company_id; /* NULL: of the instance */
         const char *environment_id;
@@ -111,29 +112,79 @@ static int find_by_plugin(struct db *db, struct lane_search *s, struct err *err 
         return 0;
 }
 
-static const struct {
-        unsigned flag;
+static const struct thing {
+        const char *path;
+        const char *missing; /* NULL: it has names of its own */
         int (*find)(struct db *db, struct lane_search *s, struct err *err);
-} finders[] = {
-        { ROUTE_OF_ENVIRONMENT, find_by_environment },
-        { ROUTE_OF_LEASE, find_by_lease },
-        { ROUTE_OF_RUN, find_by_run },
-        { ROUTE_OF_PLACE, find_by_place },
-        { ROUTE_OF_SECRET, find_by_secret },
-        { ROUTE_OF_VAULT, find_by_vault },
-        { ROUTE_OF_COMPANY, find_by_company },
-        { ROUTE_OF_PLUGIN, find_by_plugin },
+        bool is_agent;  /* by id or slug */
+        bool is_plugin; /* by id or key; has lanes of its own, and the body says which */
+} things[] = {
+        { "/api/agents/", .is_agent = true },
+        { "/api/board-api-keys/", .missing = "Key not found" },
+        { "/api/cli-auth/challenges/", .missing = "CLI auth challenge not found" },
+        { "/api/companies/", .missing = "Company not found", .find = find_by_company },
+        { "/api/environment-leases/", .missing = "Environment lease not found",
+          .find = find_by_lease },
+        { "/api/environments/", .missing = "Environment not found", .find = find_by_environment },
+        { "/api/execution-workspaces/", .missing = "Execution workspace not found" },
+        { "/api/heartbeat-runs/", .missing = "Heartbeat run not found", .find = find_by_run },
+        { "/api/places/", .missing = "Place not found", .find = find_by_place },
+        { "/api/plugins/", .find = find_by_plugin, .is_plugin = true },
+        { "/api/salvages/", .missing = "Salvage not found" },
+        { "/api/secret-provider-configs/", .missing = "Provider vault not found",
+          .find = find_by_vault },
+        { "/api/secrets/", .missing = "Secret not found", .find = find_by_secret },
+#ifdef BERTH_FAULTS
+        { "/api/test/runs", .find = find_by_plugin, .is_plugin = true },
+#endif
 };
 
+static const struct thing *thing_of(const struct route *route)
+{
+        for (size_t i = 0; i < ARRAY_LEN(things); i++)
+                if (str_starts(route->pattern, things[i].path))
+                        return &things[i];
+        return NULL;
+}
+
+bool thing_has_lane(const struct route *route)
+{
+        const struct thing *t = thing_of(route);
+
+        return t && t->find;
+}
+
+static int take_agent(struct call *c, struct err *err)
+{
+        const char *id;
+        int r = agent_find(c->op, c->rt, c->params[0], call_query(c, "companyId"), &id, err);
+
+        if (r >= 0)
+                c->params[0] = arena_strdup(&c->arena, id);
+        return r;
+}
+
+int call_check_thing(struct call *c, struct err *err)
+{
+        const struct thing *t = thing_of(c->route);
+
+        if (!t || c->route->pattern[strlen(t->path)] != ':')
+                return 0;
+        if (t->is_agent)
+                return take_agent(c, err);
+        return t->missing ? call_uuid(c, 0, t->missing, err) : 0;
+}
+
+/* Whoever may not see the thing is not put into its lane: the handler refuses that call, and it
+ * must not fill the queue of others. */
 static int find_lane(struct db *db, void *arg, struct err *err)
 {
         struct lane_search *s = arg;
         struct call *c = s->c;
         int r = access_authenticated(&c->actor, err);
 
-        for (size_t i = 0; r >= 0 && i < ARRAY_LEN(finders); i++)
-                if (c->route->flags & finders[i].flag)
-                        r = finders[i].find(db, s, err);
+        if (r >= 0)
+                r = s->thing->find(db, s, err);
         if (r >= 0 && s->company_id)
                 r = access_company(db, &c->actor, s->company_id, false, err);
         return r;
@@ -143,9 +194,15 @@ int call_take_lane(struct call *c, struct err *err)
 {
         CLEAN(err_done) struct err refused = { 0 };
         struct lane_name name;
-        struct lane_search s = { .c = c, .id = c->params[0] ? c->params[0] : "" };
-        int r = op_check(c->op, err);
+        struct lane_search s = { .c = c,
+                                 .thing = thing_of(c->route),
+                                 .id = c->params[0] ? c->params[0] : "" };
+        int r = 0;
 
+        if (s.thing->is_plugin && c->actor.type != ACTOR_NONE)
+                r = call_read_body(c, err);
+        if (r >= 0)
+                r = op_check(c->op, err);
         if (r >= 0 && store_read(c->op, c->rt->store, find_lane, &s, &refused) < 0)
                 return 1; /* the handler says why */
         if (r < 0)
@@ -153,7 +210,7 @@ int call_take_lane(struct call *c, struct err *err)
         if (!s.company_id)
                 s.company_id = c->actor.company_id;
         name = lane_name(s.company_id ? s.company_id : c->actor.user_id, s.environment_id);
-        if (c->route->flags & ROUTE_OF_PLUGIN)
+        if (s.thing->is_plugin)
                 snprintf(name.key, sizeof(name.key), "plugin:%s:%s", name.owner, s.id);
         if (pool_take_seat(c->op, LANE_PEERS, &name) ||
             ((c->route->flags & ROUTE_CLOSES) && pool_take_seat(c->op, LANE_CLOSING, &name)))
