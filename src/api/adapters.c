@@ -3,6 +3,7 @@
 #include "api/api.h"
 #include "core/adapters/adapter_descriptor.h"
 #include "core/adapters/adapter_run.h"
+#include "core/runs/adapter_test.h"
 
 #define MISSING_COMPANY "Company not found"
 

@@ -9,7 +9,7 @@
 #include "codec/check.h"
 #include "core/environments/host_use.h"
 #include "core/leases/lease.h"
-#include "core/workspaces/workspace_root.h"
+#include "core/roots/workspace_root.h"
 
 #define MISSING_ENVIRONMENT "Environment not found"
 #define MISSING             "Environment lease not found"

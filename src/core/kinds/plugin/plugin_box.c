@@ -6,7 +6,7 @@
 #include "box/box_relay.h"
 #include "core/exec/exec_internal.h"
 #include "core/exec/exec_request.h"
-#include "core/leases/place.h"
+#include "core/places/place.h"
 
 #define CONTROL_MS   20000 /* what one control command may take */
 #define PUT_MS       180000
