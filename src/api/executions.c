@@ -2,6 +2,7 @@
  * exec_stream.c. */
 #include <stdio.h>
 
+#include "api/encode.h"
 #include "api/exec_call.h"
 #include "base/clock.h"
 #include "base/fd.h"
@@ -16,13 +17,6 @@
 #define LIST_LIMIT  100
 #define LIST_MAX    500
 
-/* One execution as the API shows it: the row, and over it what is known of one that runs. */
-
-static const char *status_of(const struct execution *row, const struct exec_view *live)
-{
-        return live && !live->ended ? live->status : row->status;
-}
-
 /* Only a long output can have lost its beginning. */
 static int64_t first_kept(const struct runtime *rt, const char *id, bool want_stderr, int64_t len)
 {
@@ -33,41 +27,26 @@ static int64_t first_kept(const struct runtime *rt, const char *id, bool want_st
         return (int64_t)exec_output_from(fd, 0);
 }
 
+/* One execution as the API shows it: the row, and over it what is known of one that runs. */
 static void encode_execution(const struct runtime *rt, struct jw *w, const struct execution *row,
                              const struct exec_view *live)
 {
         bool running = live && !live->ended;
-        int64_t out = running ? (int64_t)live->stdout_len : row->stdout_len;
-        int64_t errors = running ? (int64_t)live->stderr_len : row->stderr_len;
+        struct execution shown = *row;
 
+        if (running) {
+                shown.status = live->status;
+                shown.pid = live->pid;
+                shown.stdout_len = (int64_t)live->stdout_len;
+                shown.stderr_len = (int64_t)live->stderr_len;
+                shown.started_at = live->started_at;
+        }
         jw_object(w);
-        jw_kstring(w, "execId", row->id);
-        jw_kstring(w, "leaseId", row->lease_id);
-        jw_kstring(w, "command", row->command);
-        jw_kraw(w, "args", row->args);
-        jw_kstring(w, "cwd", row->cwd);
-        jw_kbool(w, "tty", row->is_terminal);
-        jw_kstring(w, "status", status_of(row, live));
-        if (running ? live->pid : row->pid)
-                jw_kint(w, "pid", running ? live->pid : row->pid);
-        else
-                jw_knull(w, "pid");
-        if (row->exit_code >= 0)
-                jw_kint(w, "exitCode", row->exit_code);
-        else
-                jw_knull(w, "exitCode");
+        encode_members(w, &execution_table, &shown);
         jw_kstring(w, "signal", signal_name((int)row->signal));
-        jw_kbool(w, "timedOut", row->timed_out);
-        jw_kbool(w, "incomplete", row->is_incomplete);
-        jw_kint(w, "stdoutBytes", out);
-        jw_kint(w, "stderrBytes", errors);
-        jw_kint(w, "stdoutStart", first_kept(rt, row->id, false, out));
-        jw_kint(w, "stderrStart", first_kept(rt, row->id, true, errors));
-        jw_kstring(w, "reason", row->reason);
+        jw_kint(w, "stdoutStart", first_kept(rt, row->id, false, shown.stdout_len));
+        jw_kint(w, "stderrStart", first_kept(rt, row->id, true, shown.stderr_len));
         jw_kstring(w, "killMethod", running ? kill_method_name(live->kill_method) : NULL);
-        jw_ktime(w, "startedAt", running ? live->started_at : row->started_at);
-        jw_ktime(w, "endedAt", row->ended_at);
-        jw_ktime(w, "createdAt", row->created_at);
         jw_object_end(w);
 }
 
@@ -111,14 +90,14 @@ static int get_execution(struct call *c, struct err *err)
         struct execution row;
         struct exec_view live;
         bool open;
-        struct jw w;
+        struct jw *w;
         int r = call_execution(c, &row, err);
 
         if (r < 0)
                 return r;
         open = exec_snapshot(c->rt->hub, row.id, &live);
-        jw_init(&w, &c->out);
-        encode_execution(c->rt, &w, &row, open ? &live : NULL);
+        w = call_json(c);
+        encode_execution(c->rt, w, &row, open ? &live : NULL);
         return 0;
 }
 
@@ -136,7 +115,7 @@ static int show(void *ctx, const struct execution *row)
         if (!call_page_has_room(&l->page, row->created_at, row->id))
                 return 0;
         open = exec_snapshot(l->c->rt->hub, row->id, &live);
-        encode_execution(l->c->rt, &l->page.w, row, open ? &live : NULL);
+        encode_execution(l->c->rt, l->page.w, row, open ? &live : NULL);
         return 0;
 }
 
@@ -225,7 +204,7 @@ static int answer_ended(struct call *c, struct err *err)
         struct execution row;
         struct row_request q = { c, c->params[0], wait->id, &row };
         bool truncated = false;
-        struct jw w;
+        struct jw *w;
         int r = store_read(c->op, c->rt->store, get_row, &q, err);
 
         if (r < 0)
@@ -246,45 +225,45 @@ static int answer_ended(struct call *c, struct err *err)
                 return r;
         }
         c->out.max = 2 * 6 * OUTPUT_MAX + 65536; /* both, escaped */
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "execId", row.id);
+        w = call_json(c);
+        jw_object(w);
+        jw_kstring(w, "execId", row.id);
         if (row.exit_code >= 0)
-                jw_kint(&w, "exitCode", row.exit_code);
+                jw_kint(w, "exitCode", row.exit_code);
         else
-                jw_knull(&w, "exitCode");
-        jw_kstring(&w, "signal", signal_name((int)row.signal));
-        jw_kbool(&w, "timedOut", row.timed_out);
-        jw_key(&w, "stdout");
-        jw_string_n(&w, buf_str(&out), out.len);
-        jw_key(&w, "stderr");
-        jw_string_n(&w, buf_str(&errors), errors.len);
-        jw_kbool(&w, "truncated", truncated);
-        jw_kint(&w, "pid", row.pid);
-        jw_ktime(&w, "startedAt", row.started_at);
+                jw_knull(w, "exitCode");
+        jw_kstring(w, "signal", signal_name((int)row.signal));
+        jw_kbool(w, "timedOut", row.timed_out);
+        jw_key(w, "stdout");
+        jw_string_n(w, buf_str(&out), out.len);
+        jw_key(w, "stderr");
+        jw_string_n(w, buf_str(&errors), errors.len);
+        jw_kbool(w, "truncated", truncated);
+        jw_kint(w, "pid", row.pid);
+        jw_ktime(w, "startedAt", row.started_at);
         if (row.is_incomplete || row.reason) {
-                jw_key(&w, "metadata");
-                jw_object(&w);
-                jw_kbool(&w, "incomplete", row.is_incomplete);
-                jw_kstring(&w, "reason", row.reason);
-                jw_object_end(&w);
+                jw_key(w, "metadata");
+                jw_object(w);
+                jw_kbool(w, "incomplete", row.is_incomplete);
+                jw_kstring(w, "reason", row.reason);
+                jw_object_end(w);
         }
-        jw_object_end(&w);
+        jw_object_end(w);
         return 0;
 }
 
 static void answer_started(struct waiting *wait, const struct exec_view *view)
 {
         struct call *c = wait->c;
-        struct jw w;
+        struct jw *w;
 
         c->status = 202;
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "execId", wait->id);
-        jw_kint(&w, "pid", view->pid);
-        jw_ktime(&w, "startedAt", view->started_at);
-        jw_object_end(&w);
+        w = call_json(c);
+        jw_object(w);
+        jw_kstring(w, "execId", wait->id);
+        jw_kint(w, "pid", view->pid);
+        jw_ktime(w, "startedAt", view->started_at);
+        jw_object_end(w);
         call_finish(c);
 }
 
@@ -505,13 +484,14 @@ static int post_resize(struct call *c, struct err *err)
 #define BASE "/api/environment-leases/:id/"
 
 const struct route routes_executions[] = {
-        { "POST", BASE "execute", execute, ROUTE_OF_LEASE },
-        { "GET", BASE "executions", list_executions, 0 },
-        { "GET", BASE "executions/:execId", get_execution, 0 },
-        { "GET", BASE "executions/:execId/events", exec_stream_events, 0 },
-        { "GET", BASE "executions/:execId/output", exec_stream_output, 0 },
-        { "POST", BASE "executions/:execId/stdin", post_stdin, ROUTE_RAW_BODY | ROUTE_WHEN_FULL },
-        { "POST", BASE "executions/:execId/signal", post_signal, ROUTE_WHEN_FULL },
-        { "POST", BASE "executions/:execId/resize", post_resize, ROUTE_WHEN_FULL },
-        { NULL, NULL, NULL, 0 },
+        { "POST", BASE "execute", .fn = execute, .flags = ROUTE_OF_LEASE },
+        { "GET", BASE "executions", .fn = list_executions },
+        { "GET", BASE "executions/:execId", .fn = get_execution },
+        { "GET", BASE "executions/:execId/events", .fn = exec_stream_events },
+        { "GET", BASE "executions/:execId/output", .fn = exec_stream_output },
+        { "POST", BASE "executions/:execId/stdin", .fn = post_stdin,
+          .flags = ROUTE_RAW_BODY | ROUTE_WHEN_FULL },
+        { "POST", BASE "executions/:execId/signal", .fn = post_signal, .flags = ROUTE_WHEN_FULL },
+        { "POST", BASE "executions/:execId/resize", .fn = post_resize, .flags = ROUTE_WHEN_FULL },
+        { 0 },
 };

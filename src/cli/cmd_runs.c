@@ -48,8 +48,10 @@ int runs_print_list(struct cli *c, const char *path, struct err *err)
         return list_print(c, path, columns, ARRAY_LEN(columns), "no runs", err);
 }
 
-int runs_limit(struct cli *c, const char *given, const char *joint, const char **ret_query,
-               struct err *err)
+/* How many of a list; ERR_USAGE when `given` (may be NULL) is no number. `query` gets
+ * "<joint>limit=N". */
+static int runs_limit(struct cli *c, const char *given, const char *joint, const char **ret_query,
+                      struct err *err)
 {
         *ret_query = "";
         if (!given)

@@ -10,13 +10,7 @@ extern const struct cli_command cmd_runs_logs;
 int cli_run(struct cli *c, const char *given, json_t **ret, struct err *err);
 /* A table of runs; GET `path` answers a list of them. */
 int runs_print_list(struct cli *c, const char *path, struct err *err);
-/* How many of a list; ERR_USAGE when `given` (may be NULL) is no number. `query` gets
- * "<joint>limit=N". */
-int runs_limit(struct cli *c, const char *given, const char *joint, const char **ret_query,
-               struct err *err);
 
-/* Print the log of a run, as far as it is there. */
-int runs_print_log(struct cli *c, const char *run_id, struct err *err);
 /* Print it from its beginning until the run is over, also when the daemon is restarted meanwhile.
  * *ret_status is the run's status at the end; the arena's. */
 int runs_follow_log(struct cli *c, const char *run_id, const char **ret_status, struct err *err);

@@ -118,7 +118,8 @@ static int print_page(struct tail *t, struct err *err)
         return 0;
 }
 
-int runs_print_log(struct cli *c, const char *run_id, struct err *err)
+/* Print the log of a run, as far as it is there. */
+static int runs_print_log(struct cli *c, const char *run_id, struct err *err)
 {
         struct tail t = { .c = c, .run_id = run_id };
         struct berth *api;

@@ -31,9 +31,6 @@
 int manifest_check(json_t *given, const char *host_version, json_t *warnings, json_t **ret,
                    struct err *err);
 
-/* Whether the text may be a plugin's or a driver's key: ^[a-z0-9][a-z0-9._-]*$ */
-bool manifest_key_is_valid(const char *key);
-
 /* The driver with this key, or NULL. `kind` NULL: any. Borrowed. */
 json_t *manifest_driver(const json_t *manifest, const char *driver_key, const char *kind);
 

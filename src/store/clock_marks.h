@@ -11,6 +11,8 @@ struct clock_mark {
         int64_t mono_us;
 };
 
+extern const struct row_type clock_mark_table;
+
 int clock_marks_insert(struct db *db, const struct clock_mark *row, struct err *err);
 /* 1, or 0 when there is none. */
 int clock_marks_last(struct db *db, struct arena *arena, struct clock_mark *ret, struct err *err);

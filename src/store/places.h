@@ -20,6 +20,8 @@ struct place {
         int64_t created_at, updated_at;
 };
 
+extern const struct row_type place_table;
+
 typedef int (*place_fn)(void *ctx, const struct place *row);
 
 int places_insert(struct db *db, const struct place *row, struct err *err);

@@ -52,8 +52,9 @@ static bool is_disposable(const struct adapter_draft *draft)
         return kind && kind->is_disposable;
 }
 
-const char *adapter_choose(const struct adapter_descriptor *d, const char *member,
-                           const json_t *scope, struct arena *arena)
+/* Lists of {when, is}: the first that holds; NULL: none. In the arena. */
+static const char *adapter_choose(const struct adapter_descriptor *d, const char *member,
+                                  const json_t *scope, struct arena *arena)
 {
         size_t i;
         json_t *one;
@@ -71,7 +72,8 @@ const char *adapter_choose(const struct adapter_descriptor *d, const char *membe
 
 /* The scope */
 
-json_t *adapter_model(const char *id)
+/* {id, provider, name}: a model `provider/name` in parts. A new reference. */
+static json_t *adapter_model(const char *id)
 {
         const char *slash = strchr(id, '/');
 

@@ -77,6 +77,8 @@ static void record_run(struct pool_job *job, struct op *op)
                           LOG_S("execution", e->view.id), LOG_S("error", err.msg));
 }
 
+static void exec_record_again(uv_timer_t *timer);
+
 static void record_done(struct pool_job *job);
 
 void exec_retry_later(struct exec_hub *hub)
@@ -103,7 +105,7 @@ static void submit_record(struct exec *e)
                 record_later(e);
 }
 
-void exec_record_again(uv_timer_t *timer)
+static void exec_record_again(uv_timer_t *timer)
 {
         struct exec_hub *hub = container_of(timer, struct exec_hub, record_timer);
 

@@ -185,7 +185,8 @@ void box_set_egress(struct box *box, struct egress_policy *take_policy)
                                  box->place_id, take_policy);
 }
 
-void box_close_tunnel(struct box *box)
+/* Let go of what is served through it. */
+static void box_close_tunnel(struct box *box)
 {
         egress_free(take_ptr(&box->egress));
         box_services_end(box);

@@ -22,8 +22,7 @@
 #include "store/projects.h"
 #include "store/runs.h"
 
-extern const char *const issue_statuses[];   /* NULL-terminated */
-extern const char *const issue_priorities[]; /* most urgent first, NULL-terminated */
+extern const char *const issue_statuses[]; /* NULL-terminated */
 
 struct issue_detail {
         struct issue issue;

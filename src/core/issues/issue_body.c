@@ -11,7 +11,7 @@
 
 const char *const issue_statuses[] = { "backlog", "todo",    "in_progress", "in_review",
                                        "done",    "blocked", "cancelled",   NULL };
-const char *const issue_priorities[] = { "critical", "high", "medium", "low", NULL };
+static const char *const issue_priorities[] = { "critical", "high", "medium", "low", NULL };
 static const char *const work_modes[] = { "standard", "planning", NULL };
 static const char *const members[] = {
         "assigneeAgentId",

@@ -9,7 +9,8 @@
 #include "base/path.h"
 #include "core/roots/own_files.h"
 
-#define COMPANY "{company}"
+#define COMPANY            "{company}"
+#define ROOT_COMPANIES_MAX 64
 
 /* A path that is to be opened beneath one of the roots. */
 struct opening {
@@ -108,20 +109,133 @@ static char *root_for(const char *entry, size_t len, const char *company_id)
         return NULL;
 }
 
+/* Whether `inner` lies beneath `outer`, by their names. */
+static bool is_beneath(const char *inner, const char *outer)
+{
+        size_t n = strlen(outer);
+
+        return streq(outer, "/") ? inner[1] != '\0' : str_starts(inner, outer) && inner[n] == '/';
+}
+
+/* Whether the company has a root that `root` is beneath. What comes home to that can put a link in
+ * the place of `root`, so it is not opened by its own name; it is open to the company anyway. */
+static bool is_covered(const char *roots, const char *company_id, const char *root)
+{
+        for (size_t n; *roots; roots += n + (roots[n] == ':')) {
+                CLEAN(cleanup_free) char *other = NULL;
+
+                n = strcspn(roots, ":");
+                other = root_for(roots, n, company_id);
+                if (other && is_beneath(root, other))
+                        return true;
+        }
+        return false;
+}
+
 /* Calls fn with each root of the company until one returns true. */
 static bool each_root(const char *roots, const char *company_id,
                       bool (*fn)(void *ctx, const char *root), void *ctx)
 {
-        while (roots && *roots) {
-                size_t n = strcspn(roots, ":");
-                CLEAN(cleanup_free) char *root = root_for(roots, n, company_id);
+        const char *at = roots;
 
-                if (root && fn(ctx, root))
+        while (at && *at) {
+                size_t n = strcspn(at, ":");
+                CLEAN(cleanup_free) char *root = root_for(at, n, company_id);
+
+                if (root && !is_covered(roots, company_id, root) && fn(ctx, root))
                         return true;
-                roots += n;
-                roots += *roots == ':';
+                at += n;
+                at += *at == ':';
         }
         return false;
+}
+
+/* Two companies whose roots are compared. Ids in the list are those of companies; the last two
+ * stand for all others. */
+struct companies {
+        struct uuid ids[ROOT_COMPANIES_MAX];
+        size_t n;
+};
+
+static void add_company(struct companies *c, const char *text)
+{
+        struct uuid id;
+
+        if (c->n == ROOT_COMPANIES_MAX || !uuid_parse(text, &id))
+                return;
+        for (size_t i = 0; i < c->n; i++)
+                if (streq(c->ids[i].s, id.s))
+                        return;
+        c->ids[c->n++] = id;
+}
+
+static void find_companies(const char *roots, struct companies *ret)
+{
+        add_company(ret, "00000000-0000-4000-8000-000000000000");
+        add_company(ret, "ffffffff-ffff-4fff-bfff-ffffffffffff");
+        for (; strlen(roots) >= UUID_LEN; roots++) {
+                char text[UUID_LEN + 1];
+
+                memcpy(text, roots, UUID_LEN);
+                text[UUID_LEN] = '\0';
+                add_company(ret, text);
+        }
+}
+
+/* By their names, or by where these lead now. */
+static bool is_nested(const char *inner, const char *outer)
+{
+        CLEAN(cleanup_free) char *real_inner = realpath(inner, NULL);
+        CLEAN(cleanup_free) char *real_outer = realpath(outer, NULL);
+
+        return is_beneath(inner, outer) ||
+               is_beneath(real_inner ? real_inner : inner, real_outer ? real_outer : outer);
+}
+
+/* One entry's root for one company beneath another entry's for another. What both are for every
+ * company anyway is nobody's alone. */
+static bool entries_clash(const char *inner, size_t inner_len, const char *outer, size_t outer_len,
+                          const struct companies *c)
+{
+        for (size_t i = 0; i < c->n; i++) {
+                CLEAN(cleanup_free) char *a = root_for(inner, inner_len, c->ids[i].s);
+
+                for (size_t k = 0; a && k < c->n; k++) {
+                        CLEAN(cleanup_free) char *b = root_for(outer, outer_len, c->ids[k].s);
+
+                        if (i != k && b && is_nested(a, b))
+                                return true;
+                }
+        }
+        return false;
+}
+
+static bool is_for_all(const char *entry, size_t len)
+{
+        CLEAN(cleanup_free) char *root = root_for(entry, len, NULL);
+
+        return root;
+}
+
+int workspace_roots_check(const char *roots, struct err *err)
+{
+        struct companies companies = { .n = 0 };
+
+        find_companies(roots, &companies);
+        for (const char *a = roots; *a; a += strcspn(a, ":"), a += *a == ':')
+                for (const char *b = roots; *b; b += strcspn(b, ":"), b += *b == ':') {
+                        size_t n = strcspn(a, ":"), m = strcspn(b, ":");
+
+                        if (!(is_for_all(a, n) && is_for_all(b, m)) &&
+                            entries_clash(a, n, b, m, &companies))
+                                return err_set(err, ERR_INVALID,
+                                               "workspace_roots: %.*s lies in %.*s, so what one "
+                                               "company brings home could lead another's "
+                                               "elsewhere; give each company directories beside "
+                                               "those of the others",
+                                               (int)n, a, (int)m, b);
+                }
+        return 0;
 }
 
 /* 1: it is open; 0: it lies beneath none of them; else why nobody can tell. */

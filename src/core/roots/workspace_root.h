@@ -8,6 +8,10 @@
 
 #include "core/runtime.h"
 
+/* Whether the setting makes sense: no root of one company lies in one of another, by its name or by
+ * where it leads now. ERR_INVALID names the two. Of one company's nested roots the outer counts. */
+int workspace_roots_check(const char *roots, struct err *err);
+
 /* 0 when `path` is an existing directory beneath one of the company's roots, no symlink leading out
  * of it, and not the daemon's own; else ERR_UNPROCESSABLE with a text that names the roots. */
 int workspace_root_check(const struct runtime *rt, const char *company_id, const char *path,

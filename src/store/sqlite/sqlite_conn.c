@@ -2,12 +2,16 @@
 
 #include <stdio.h>
 
-/* Statements are found by the address of their SQL literal; a few hundred exist. */
+#include "store/row.h"
+
+/* Statements are found by the address of their SQL literal, and of the type of their rows; a few
+ * hundred exist. */
 #define CACHE_SLOTS 512
 
 struct sqlite_stmt_slot {
         struct stmt base;
         const char *sql;
+        const struct row_type *type;
         sqlite3_stmt *handle;
         struct sqlite_conn *conn;
         bool in_use;
@@ -72,12 +76,13 @@ static struct sqlite_stmt_slot *slot_of(struct stmt *s)
 
 static const struct db_ops ops;
 
-static int prepare(struct sqlite_conn *c, const char *sql, struct sqlite_stmt_slot **ret,
-                   struct err *err)
+static int prepare(struct sqlite_conn *c, const struct row_type *type, const char *sql,
+                   size_t n_args, struct sqlite_stmt_slot **ret, struct err *err)
 {
         struct sqlite_stmt_slot *slot = xcalloc(1, sizeof(*slot));
-        int r = sqlite3_prepare_v3(c->handle, sql, -1, SQLITE_PREPARE_PERSISTENT, &slot->handle,
-                                   NULL);
+        CLEAN(cleanup_free) char *made = type ? row_sql(type, sql, n_args) : NULL;
+        int r = sqlite3_prepare_v3(c->handle, made ? made : sql, -1, SQLITE_PREPARE_PERSISTENT,
+                                   &slot->handle, NULL);
 
         if (r != SQLITE_OK) {
                 free(slot);
@@ -85,6 +90,7 @@ static int prepare(struct sqlite_conn *c, const char *sql, struct sqlite_stmt_sl
         }
         slot->base.ops = &ops;
         slot->sql = sql;
+        slot->type = type;
         slot->conn = c;
         *ret = slot;
         return 0;
@@ -92,22 +98,22 @@ static int prepare(struct sqlite_conn *c, const char *sql, struct sqlite_stmt_sl
 
 /* The statement for this SQL: the cached one, a new one to cache, or, when the cached one is busy
  * in an outer loop, a new one that lives for this use only. */
-static int find_statement(struct sqlite_conn *c, const char *sql, struct sqlite_stmt_slot **ret,
-                          struct err *err)
+static int find_statement(struct sqlite_conn *c, const struct row_type *type, const char *sql,
+                          size_t n_args, struct sqlite_stmt_slot **ret, struct err *err)
 {
-        size_t at = ((uintptr_t)sql >> 3) * 0x9e3779b97f4a7c15u % CACHE_SLOTS;
+        size_t at = (((uintptr_t)sql ^ (uintptr_t)type) >> 3) * 0x9e3779b97f4a7c15u % CACHE_SLOTS;
 
         for (size_t i = 0; i < CACHE_SLOTS; i++, at = (at + 1) % CACHE_SLOTS) {
                 struct sqlite_stmt_slot *slot = c->slots[at];
                 int r;
 
-                if (slot && slot->sql != sql)
+                if (slot && (slot->sql != sql || slot->type != type))
                         continue;
                 if (slot && !slot->in_use) {
                         *ret = slot;
                         return 0;
                 }
-                r = prepare(c, sql, ret, err);
+                r = prepare(c, type, sql, n_args, ret, err);
                 if (*ret && !slot)
                         c->slots[at] = *ret;
                 else if (*ret)
@@ -117,12 +123,13 @@ static int find_statement(struct sqlite_conn *c, const char *sql, struct sqlite_
         return err_set(err, ERR_INTERNAL, "too many different statements");
 }
 
-static int sqlite_query(struct db *db, const char *sql, const struct db_arg *args, size_t n_args,
-                        struct stmt **ret, struct err *err)
+static int sqlite_query(struct db *db, const struct row_type *type, const char *sql,
+                        const struct db_arg *args, size_t n_args, struct stmt **ret,
+                        struct err *err)
 {
         struct sqlite_conn *c = conn_of(db);
         struct sqlite_stmt_slot *slot = NULL;
-        int r = find_statement(c, sql, &slot, err);
+        int r = find_statement(c, type, sql, n_args, &slot, err);
 
         if (!slot)
                 return r;

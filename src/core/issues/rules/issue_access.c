@@ -48,8 +48,9 @@ int issue_check_run(struct db *db, const struct op *op, struct err *err)
         return r;
 }
 
-int issue_lock_holds(struct db *db, const struct op *op, const char *lock_run_id, bool *ret,
-                     struct err *err)
+/* Whether the lock is somebody else's who may still be working. */
+static int issue_lock_holds(struct db *db, const struct op *op, const char *lock_run_id, bool *ret,
+                            struct err *err)
 {
         const char *owner;
 

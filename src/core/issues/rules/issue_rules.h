@@ -29,9 +29,6 @@ int issue_load(struct db *db, const struct op *op, const char *reference, bool w
 /* Whether the actor may change the issue and what belongs to it; with the statuses and texts of the
  * API. An agent's own issue in progress is taken over from a run that ended: *issue follows. */
 int issue_may_write(struct db *db, const struct op *op, struct issue *issue, struct err *err);
-/* Whether the lock is somebody else's who may still be working. */
-int issue_lock_holds(struct db *db, const struct op *op, const char *lock_run_id, bool *ret,
-                     struct err *err);
 /* Whether somebody else may still be working on the issue: by one of its locks, or by a run that
  * was ended and lost them, and whose command is not gone yet. */
 int issue_is_held(struct db *db, const struct op *op, const struct issue *issue, bool *ret,

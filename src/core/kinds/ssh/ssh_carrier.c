@@ -86,6 +86,8 @@ static void let_go(struct ssh_carrier *k)
         kill_session(k);
 }
 
+static void ssh_carrier_reopen(struct ssh_conn *c);
+
 static void on_closed(void *ctx, const char *why, bool is_breach)
 {
         struct ssh_carrier *k = ctx;
@@ -312,7 +314,8 @@ static void reopen_done(struct pool_job *job)
                 ssh_carrier_reopen(c);
 }
 
-void ssh_carrier_reopen(struct ssh_conn *c)
+/* Loop thread: open it again, soon, if somebody uses it. */
+static void ssh_carrier_reopen(struct ssh_conn *c)
 {
         uint64_t pause = REOPEN_FIRST_MS;
 

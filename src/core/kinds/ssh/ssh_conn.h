@@ -103,8 +103,6 @@ void ssh_conn_set(struct ssh_conn *c, enum conn_state state, int code, const cha
 int ssh_carrier_start(struct op *op, struct ssh_conn *c, struct ssh_call *call, struct err *err);
 /* Loop thread: the mux, or NULL; opens the connection again when it is down and time has come. */
 struct mux *ssh_carrier_mux(struct ssh_conn *c);
-/* Loop thread: open it again, soon, if somebody uses it. */
-void ssh_carrier_reopen(struct ssh_conn *c);
 /* Loop thread: give everything up. */
 void ssh_carrier_close(struct ssh_conn *c);
 /* Any thread: somebody has left; it may be idle now. */
