@@ -3,6 +3,7 @@
 #include "api/thing.h"
 #include "core/adapters/adapter_descriptor.h"
 #include "core/adapters/adapter_run.h"
+#include "core/runs/adapter_test.h"
 
 static void write_adapter(struct jw *w, const struct adapter_descriptor *d)
 {

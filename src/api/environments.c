@@ -2,6 +2,7 @@
 #include "api/encode.h"
 #include "core/adapters/adapter.h"
 #include "core/environments/probe.h"
+#include "core/leases/environment_delete.h"
 
 struct shown {
         struct jw *w;

@@ -9,7 +9,7 @@
 #include "codec/check.h"
 #include "core/environments/host_use.h"
 #include "core/leases/lease.h"
-#include "core/workspaces/workspace_root.h"
+#include "core/roots/workspace_root.h"
 
 #define TTL_MAX_MS   (INT64_C(366) * 86400000)
 #define LIST_MAX     500

@@ -46,8 +46,8 @@ struct settings {
         const uid_t *trusted_uids; /* users who count as the operator, besides the daemon's */
         size_t n_trusted_uids;
         const char *reverse_proxy;    /* for http_request_client(); NULL: none */
-        const char *workspace_roots;  /* colon separated: core/workspaces/workspace_root.h */
-        const char *const *own_paths; /* NULL-terminated: core/workspaces/own_files.h */
+        const char *workspace_roots;  /* colon separated: core/roots/workspace_root.h */
+        const char *const *own_paths; /* NULL-terminated: core/roots/own_files.h */
         const char *local_env; /* names of further variables for local commands; comma separated */
         bool local_for_owners; /* who owns a company may use this machine: host_use.h */
         bool share_user_files; /* agents get logins and configuration of the daemon's user */

@@ -11,7 +11,7 @@
 #include "codec/json.h"
 #include "codec/private_hosts.h"
 #include "codec/toml.h"
-#include "core/workspaces/workspace_root.h"
+#include "core/roots/workspace_root.h"
 #include "daemon/settings.h"
 #include "daemon/trusted.h"
 

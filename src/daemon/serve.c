@@ -23,6 +23,7 @@
 #include "base/installed.h"
 #include "cli/output.h"
 #include "core/access/auth.h"
+#include "core/access/run_token.h"
 #include "core/adapters/adapter_descriptor.h"
 #include "core/callbacks/callback.h"
 #include "core/exec/exec.h"
@@ -32,7 +33,6 @@
 #include "core/plugins/plugin_registry.h"
 #include "core/runs/run.h"
 #include "core/runs/run_schedule.h"
-#include "core/runs/run_token.h"
 #include "core/sandboxes/sandbox_host.h"
 #include "core/workspaces/workspace_host.h"
 #include "daemon/config.h"
@@ -159,7 +159,7 @@ static int load_keys(struct op *op, struct daemon *d, struct err *err)
         return r;
 }
 
-/* What is in no workspace: core/workspaces/own_files.h. */
+/* What is in no workspace: core/roots/own_files.h. */
 static const char *const *own_paths(struct daemon *d)
 {
         const char *const paths[] = {

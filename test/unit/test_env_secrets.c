@@ -3,6 +3,7 @@
 
 #include "core/environments/env_secrets.h"
 #include "core/environments/environment.h"
+#include "core/leases/environment_delete.h"
 
 #define SSH "\"host\":\"h\",\"username\":\"u\",\"remoteWorkspacePath\":\"/w\""
 
@@ -162,7 +163,7 @@ static void test_a_key_outlives_its_replacement_while_places_live(void **state)
         assert_string_equal(json_get_string(resolved, "privateKey"), "OLD");
         json_decref(resolved);
         run_sql(w, "UPDATE places SET state = 'gone'");
-        assert_done(secret_sweep(w->op, w->rt, err));
+        assert_done(env_secrets_sweep(w->op, w->rt, err));
         assert_int_equal(sql_number(w, "SELECT COUNT(*) FROM company_secrets"), 1);
 }
 

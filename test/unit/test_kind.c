@@ -4,6 +4,7 @@
 #include "core/environments/env_select.h"
 #include "core/environments/environment.h"
 #include "core/environments/probe.h"
+#include "core/leases/environment_delete.h"
 #include "core/leases/leaks.h"
 #include "core/leases/lease.h"
 #include "kind_attic/attic.h"

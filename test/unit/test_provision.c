@@ -1,7 +1,7 @@
 #include "test.h"
 
+#include "core/kinds/provision.h"
 #include "core/kinds/realization.h"
-#include "core/runs/provision.h"
 
 static const struct runtime kinds = { .kinds = builtin_kinds };
 

@@ -150,11 +150,4 @@ bool adapter_has_last_word(const char *type);
 bool adapter_is_last_word(const char *type, const char *line, size_t len);
 int64_t adapter_linger_ms(const char *type);
 
-/* {adapterType, status, checks, testedAt} of an agent's configuration in an environment. */
-int adapter_test(struct op *op, struct runtime *rt, const char *company_id, const char *type,
-                 json_t *body, struct buf *ret_json, struct err *err);
-/* [{id, label}]: the models that a descriptor knows. environment_id may be NULL. */
-int adapter_models(struct op *op, struct runtime *rt, const char *company_id, const char *type,
-                   const char *environment_id, struct buf *ret_json, struct err *err);
-
 #endif

@@ -1,7 +1,7 @@
 #include "core/environments/env_select.h"
 
+#include "core/access/instance.h"
 #include "core/adapters/adapter.h"
-#include "core/companies/instance.h"
 #include "core/environments/host_use.h"
 #include "core/kinds/kind.h"
 

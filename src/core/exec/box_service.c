@@ -14,8 +14,8 @@
 #include "base/fd.h"
 #include "core/exec/exec_internal.h"
 #include "core/kinds/kind.h"
-#include "core/leases/place.h"
-#include "core/leases/place_state.h"
+#include "core/places/place.h"
+#include "core/places/place_state.h"
 #include "rt/pool.h"
 #include "rt/stream_pump.h"
 

@@ -15,7 +15,7 @@
 #include <uv.h>
 
 #include "codec/json.h"
-#include "core/leases/lease.h"
+#include "core/places/lease_record.h"
 #include "rt/mail.h"
 #include "rt/pool.h"
 #include "store/executions.h"

@@ -14,7 +14,7 @@
 #include "core/exec/exec_internal.h"
 #include "core/exec/exec_request.h"
 #include "core/kinds/kind.h"
-#include "core/leases/place.h"
+#include "core/places/place.h"
 
 /* Recording the intent */
 

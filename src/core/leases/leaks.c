@@ -10,7 +10,7 @@
 #include "base/uuid.h"
 #include "core/access/audit.h"
 #include "core/leases/lease.h"
-#include "core/leases/place.h"
+#include "core/places/place.h"
 #include "core/workspaces/workspace.h"
 #include "store/executions.h"
 

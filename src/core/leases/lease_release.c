@@ -4,7 +4,7 @@
 #include "base/fault.h"
 #include "core/access/access.h"
 #include "core/access/audit.h"
-#include "core/leases/place.h"
+#include "core/places/place.h"
 #include "core/workspaces/workspace.h"
 #include "rt/reserve.h"
 

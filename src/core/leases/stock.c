@@ -4,7 +4,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "core/leases/lease.h"
-#include "core/leases/place.h"
+#include "core/places/place.h"
 #include "core/sandboxes/sandbox_host.h"
 
 static int64_t wanted_by(const struct runtime *rt, const struct environment *env)

@@ -4,8 +4,8 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "core/leases/lease.h"
-#include "core/leases/place.h"
 #include "core/leases/stock.h"
+#include "core/places/place.h"
 #include "core/workspaces/workspace.h"
 
 /* Less is the usual correction of a clock, and too little to move deadlines for. */
@@ -27,18 +27,6 @@ struct findings {
         const char *status; /* for the leases being collected */
         const struct place *dead;
 };
-
-void sweep_list_add(struct sweep_list *list, const char *environment_id, const char *company_id)
-{
-        const char *id = environment_id ? environment_id : SWEEP_NOWHERE;
-
-        for (size_t i = 0; i < list->n; i++)
-                if (streq(list->at[i].environment_id, id))
-                        return;
-        list->at = arena_more(list->arena, list->at, list->n, &list->room, sizeof(*list->at));
-        list->at[list->n++] = (struct sweep_due){ arena_strdup(list->arena, id),
-                                                  arena_strdup(list->arena, company_id) };
-}
 
 static bool is_meant(const struct findings *f, const char *environment_id)
 {

@@ -6,7 +6,7 @@
 #include "base/fault.h"
 #include "base/path.h"
 #include "core/adapters/adapter.h"
-#include "core/runs/provision.h"
+#include "core/kinds/provision.h"
 #include "core/runs/run_internal.h"
 #include "core/runs/run_wait.h"
 #include "core/workspaces/workspace.h"

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "core/leases/place.h"
+#include "core/places/place.h"
 #include "core/runs/run_internal.h"
 #include "store/workspaces.h"
 

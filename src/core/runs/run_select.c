@@ -6,8 +6,8 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "core/access/agent_fields.h"
 #include "core/adapters/adapter_descriptor.h"
-#include "core/agents/agent_fields.h"
 #include "core/environments/env_default.h"
 #include "core/environments/env_select.h"
 #include "core/environments/host_use.h"

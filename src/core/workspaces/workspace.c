@@ -7,10 +7,10 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "core/access/audit.h"
+#include "core/roots/own_files.h"
+#include "core/roots/workspace_root.h"
 #include "core/sandboxes/tool.h"
-#include "core/workspaces/own_files.h"
 #include "core/workspaces/workspace_internal.h"
-#include "core/workspaces/workspace_root.h"
 
 const char *const *workspace_patterns(struct arena *arena, const char *json)
 {

@@ -24,7 +24,7 @@
 #ifndef BERTH_CORE_WORKSPACE_H
 #define BERTH_CORE_WORKSPACE_H
 
-#include "core/leases/lease.h"
+#include "core/places/lease_record.h"
 #include "store/salvages.h"
 #include "store/workspaces.h"
 #include "workspace/bundle.h"

@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "core/exec/exec.h"
 #include "core/kinds/kind.h"
-#include "core/leases/place.h"
+#include "core/places/place.h"
 #include "core/workspaces/workspace_internal.h"
 
 /* How often a place is asked for what it does not give: for about twenty minutes, so that a host

@@ -9,9 +9,9 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "core/exec/box_service.h"
-#include "core/leases/place.h"
+#include "core/places/place.h"
+#include "core/roots/workspace_root.h"
 #include "core/workspaces/workspace_internal.h"
-#include "core/workspaces/workspace_root.h"
 
 struct staging {
         struct workspace_job job;

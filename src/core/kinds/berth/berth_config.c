@@ -4,8 +4,8 @@
 #include "codec/host_pattern.h"
 #include "core/kinds/berth/berth.h"
 #include "core/kinds/berth/snapshot.h"
+#include "core/roots/workspace_root.h"
 #include "core/sandboxes/sandbox_host.h"
-#include "core/workspaces/workspace_root.h"
 
 #define TIMEOUT_MAX    86400000
 #define WALL_MAX       (INT64_C(366) * 86400000)

@@ -8,7 +8,7 @@
 #include "box/ask.h"
 #include "core/kinds/berth/berth.h"
 #include "core/leases/lease.h"
-#include "core/leases/place.h"
+#include "core/places/place.h"
 #include "core/sandboxes/sandbox_host.h"
 
 #define COMMAND_MS 10000

@@ -19,7 +19,7 @@
 #define BERTH_CORE_SNAPSHOT_H
 
 #include "box/sandbox.h"
-#include "core/leases/lease.h"
+#include "core/places/lease_record.h"
 #include "store/snapshots.h"
 
 /* Of a living lease; the caller has checked the rights. */

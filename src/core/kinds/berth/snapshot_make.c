@@ -12,7 +12,7 @@
 #include "core/access/audit.h"
 #include "core/kinds/berth/berth.h"
 #include "core/kinds/berth/snapshot_internal.h"
-#include "core/leases/place.h"
+#include "core/places/place.h"
 #include "core/sandboxes/sandbox_host.h"
 #include "core/sandboxes/tool.h"
 

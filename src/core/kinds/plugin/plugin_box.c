@@ -7,7 +7,7 @@
 #include "codec/exchange.h"
 #include "core/exec/exec_internal.h"
 #include "core/exec/exec_request.h"
-#include "core/leases/place.h"
+#include "core/places/place.h"
 
 #define CONTROL_MS   20000 /* what one control command may take */
 #define PUT_MS       180000

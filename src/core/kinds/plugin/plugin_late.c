@@ -5,7 +5,7 @@
 #include "codec/secret_refs.h"
 #include "core/access/access.h"
 #include "core/leases/lease.h"
-#include "core/leases/place.h"
+#include "core/places/place.h"
 #include "rt/mail.h"
 #include "rt/pool.h"
 

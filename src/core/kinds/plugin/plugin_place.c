@@ -8,8 +8,8 @@
 #include "core/exec/exec.h"
 #include "core/kinds/plugin/plugin_box.h"
 #include "core/kinds/plugin/plugin_late.h"
-#include "core/leases/lease.h"
-#include "core/leases/place.h"
+#include "core/places/lease_record.h"
+#include "core/places/place.h"
 #include "core/plugins/plugin_registry.h"
 
 #define ACQUIRE "environmentAcquireLease"

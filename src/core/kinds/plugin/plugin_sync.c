@@ -15,7 +15,6 @@
 
 #define SYNC_IN   "environmentSyncIn"
 #define SYNC_OUT  "environmentSyncOut"
-#define DIR_NAME  "sync-" /* and a UUID */
 #define REMOVE_MS 30000
 #define ID_PREFIX "sync-op-"
 
@@ -41,7 +40,7 @@ int plugin_sync_begin(struct op *op, struct runtime *rt, const struct plugin_lea
 {
         const char *own = arena_printf(op->arena, "%s/%s", plugin_registry_private_dir(rt->plugins),
                                        lease->target.plugin_id);
-        const char *name = arena_printf(op->arena, DIR_NAME "%s", uuid_new().s);
+        const char *name = arena_printf(op->arena, PLUGIN_SYNC_DIR "%s", uuid_new().s);
         CLEAN(cleanup_fd) int dir = open(own, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
         struct stat st;
         int r;
@@ -374,37 +373,4 @@ int plugin_sync_out(struct op *op, struct runtime *rt, const struct plugin_sync 
                     struct err *err)
 {
         return synchronize(op, rt, sync, root, operations, n, false, err);
-}
-
-/* After a crash */
-
-struct leftovers {
-        struct op *op;
-        const char *dir;
-};
-
-static int remove_leftover(void *ctx, const char *name)
-{
-        const struct leftovers *l = ctx;
-
-        if (strncmp(name, DIR_NAME, strlen(DIR_NAME)) == 0 &&
-            uuid_is_valid(name + strlen(DIR_NAME)))
-                remove_dir(l->op, arena_printf(l->op->arena, "%s/%s", l->dir, name));
-        return 0;
-}
-
-static int look_for_leftovers(void *ctx, const char *name)
-{
-        const struct leftovers *l = ctx;
-        struct leftovers own = { l->op, arena_printf(l->op->arena, "%s/%s", l->dir, name) };
-
-        (void)tree_each(own.dir, remove_leftover, &own, NULL);
-        return 0;
-}
-
-void plugin_sync_recover(struct op *op, const char *private_dir)
-{
-        struct leftovers l = { op, private_dir };
-
-        (void)tree_each(private_dir, look_for_leftovers, &l, NULL);
 }

@@ -83,7 +83,4 @@ int plugin_sync_out(struct op *op, struct runtime *rt, const struct plugin_sync 
                     const char *root, struct plugin_sync_operation *operations, size_t n,
                     struct err *err);
 
-/* Operation, at the start of the daemon: remove what a crash left. */
-void plugin_sync_recover(struct op *op, const char *private_dir);
-
 #endif

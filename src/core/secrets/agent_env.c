@@ -1,4 +1,4 @@
-#include "core/agents/agent_env.h"
+#include "core/secrets/agent_env.h"
 
 static bool is_ref(const json_t *variable)
 {

@@ -1,5 +1,5 @@
 /* Counting the time that passes (age.h). */
-#include "core/leases/age.h"
+#include "core/places/age.h"
 
 #include "base/clock.h"
 #include "store/clock_marks.h"

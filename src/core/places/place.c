@@ -1,4 +1,4 @@
-#include "core/leases/place.h"
+#include "core/places/place.h"
 
 #include "base/clock.h"
 #include "core/kinds/kind.h"

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "core/workspaces/own_files.h"
+#include "core/roots/own_files.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "core/runs/run_policy.h"
+#include "core/access/run_policy.h"
 
 #include "codec/cron.h"
 

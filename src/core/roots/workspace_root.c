@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "core/workspaces/workspace_root.h"
+#include "core/roots/workspace_root.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,7 +7,7 @@
 
 #include "base/fd.h"
 #include "base/path.h"
-#include "core/workspaces/own_files.h"
+#include "core/roots/own_files.h"
 
 #define COMPANY            "{company}"
 #define ROOT_COMPANIES_MAX 64

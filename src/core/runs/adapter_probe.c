@@ -1,4 +1,4 @@
-#include "core/adapters/adapter_probe.h"
+#include "core/runs/adapter_probe.h"
 
 #include "base/clock.h"
 #include "codec/shell.h"

@@ -15,7 +15,7 @@
 #ifndef BERTH_CORE_PLACE_H
 #define BERTH_CORE_PLACE_H
 
-#include "core/leases/place_state.h"
+#include "core/places/place_state.h"
 #include "core/runtime.h"
 #include "store/places.h"
 

@@ -1,10 +1,11 @@
 /* Trying an agent's configuration in an environment, in a lease of its own that is given up
  * afterwards (environment-runtime 5.6). Without an environment it is tried in the company's default
  * one; nothing is ever tried on this machine instead. */
+#include "core/runs/adapter_test.h"
 #include "base/clock.h"
 #include "codec/check.h"
-#include "core/adapters/adapter_probe.h"
 #include "core/environments/env_default.h"
+#include "core/runs/adapter_probe.h"
 
 #define TEST_MS    360000 /* all of it: installing, and waiting for an answer */
 #define RELEASE_MS 30000

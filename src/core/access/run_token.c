@@ -1,4 +1,4 @@
-#include "core/runs/run_token.h"
+#include "core/access/run_token.h"
 
 #include <sodium.h>
 

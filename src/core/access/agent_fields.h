@@ -4,7 +4,7 @@
  *
  * An agent works with a key of its own, and whoever talks it into something has that key. So no
  * such key, whatever the agent's role and rights, makes anything run outside an isolated place
- * (driver.h), for itself or for another: no command, argument, variable, URL, header, directory or
+ * (kind.h), for itself or for another: no command, argument, variable, URL, header, directory or
  * environment. And none widens the agent's own rights, or gives others rights that it does not
  * have.
  *
@@ -81,14 +81,5 @@ struct field_change {
  * whether an agent's key set something that runs, or where. */
 int agent_fields_check(struct db *db, const struct op *op, const struct field_change *change,
                        bool *ret_runs, struct err *err);
-
-/* Whether an environment keeps its work apart from the host. NULL stands for the company's default;
- * without one nothing is isolated. */
-int agent_environment_is_isolated(struct db *db, const struct runtime *rt, struct arena *arena,
-                                  const char *company_id, const char *environment_id, bool *ret,
-                                  struct err *err);
-/* The same for what an agent is configured to run; requests of http agents are made from here. */
-int agent_place_is_isolated(struct db *db, const struct runtime *rt, struct arena *arena,
-                            const struct agent *agent, bool *ret, struct err *err);
 
 #endif

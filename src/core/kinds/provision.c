@@ -1,4 +1,4 @@
-#include "core/runs/provision.h"
+#include "core/kinds/provision.h"
 
 #include <ctype.h>
 

@@ -1,9 +1,8 @@
-/* Who may change an issue, and what belongs to it. */
+/* Who may change an issue, and what belongs to it; and what follows from its status. */
 #include "base/clock.h"
 #include "core/access/audit.h"
-#include "core/issues/issue_internal.h"
-#include "core/runs/run.h"
-#include "core/runs/run_policy.h"
+#include "core/access/run_policy.h"
+#include "core/issues/rules/issue_rules.h"
 #include "store/agents.h"
 #include "store/wakeups.h"
 
@@ -231,4 +230,55 @@ int issue_check_assignee(struct db *db, const struct op *op, const struct issue 
                 return err_set(err, ERR_CONFLICT, "Cannot assign work to %s agents",
                                run_agent_absence(&g));
         return 0;
+}
+
+/* -- What follows from its state ------------------------------------------------------------- */
+
+int issue_collect(void *ctx, const struct issue *row)
+{
+        struct issue_rows *rows = ctx;
+
+        rows->at = arena_more(rows->arena, rows->at, rows->n, &rows->room, sizeof(*rows->at));
+        rows->at[rows->n++] = *row;
+        return 0;
+}
+
+int issue_check_blockers(struct db *db, const struct op *op, const struct issue *i, struct err *err)
+{
+        struct issue_rows all = { .arena = op->arena };
+        int r = issue_blockers_list(db, i->id, false, op->arena, issue_collect, &all, err);
+
+        for (size_t n = 0; r >= 0 && n < all.n; n++)
+                if (!streq(all.at[n].status, "done"))
+                        r = err_set(err, ERR_UNPROCESSABLE,
+                                    "Issue is blocked by unresolved blockers");
+        return r;
+}
+
+bool issue_is_closed(const struct issue *i)
+{
+        return streq(i->status, "done") || streq(i->status, "cancelled");
+}
+
+void issue_drop_locks(struct issue *i)
+{
+        i->checkout_run_id = i->execution_run_id = NULL;
+        i->execution_locked_at = 0;
+}
+
+void issue_set_status(struct issue *i, const char *status, int64_t now)
+{
+        i->status = status;
+        if (!streq(status, "in_progress"))
+                issue_drop_locks(i);
+        else if (!i->started_at)
+                i->started_at = now;
+        if (!streq(status, "done"))
+                i->completed_at = 0;
+        else if (!i->completed_at)
+                i->completed_at = now;
+        if (!streq(status, "cancelled"))
+                i->cancelled_at = 0;
+        else if (!i->cancelled_at)
+                i->cancelled_at = now;
 }

@@ -1,6 +1,7 @@
 /* Deleting an environment, and the report of what that would touch. Nothing that lives in the world
  * is forgotten: with living places the delete is refused, or gives them up first when told to. Nor
  * does anybody lose the place for his work: what points at it is moved when told to. */
+#include "core/leases/environment_delete.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "core/access/audit.h"
@@ -8,8 +9,8 @@
 #include "core/environments/env_secrets.h"
 #include "core/environments/environment.h"
 #include "core/leases/lease.h"
-#include "core/leases/place.h"
 #include "core/leases/stock.h"
+#include "core/places/place.h"
 
 #define PLACE_POLL_MS 20
 

@@ -1,9 +1,5 @@
 /* Which fields an agent's key may set. */
-#include "core/agents/agent_fields.h"
-
-#include "core/adapters/adapter_descriptor.h"
-#include "core/environments/env_default.h"
-#include "core/kinds/kind.h"
+#include "core/access/agent_fields.h"
 
 const char *const field_object_names[FIELD_OBJECTS] = {
         [FIELD_OF_AGENT] = "agent",
@@ -389,41 +385,4 @@ int agent_fields_check(struct db *db, const struct op *op, const struct field_ch
         if (r >= 0 && ret_runs)
                 *ret_runs = c.runs;
         return r;
-}
-
-/* ---- Places ---- */
-
-int agent_environment_is_isolated(struct db *db, const struct runtime *rt, struct arena *arena,
-                                  const char *company_id, const char *environment_id, bool *ret,
-                                  struct err *err)
-{
-        struct environment env;
-        int r = 0;
-
-        *ret = false;
-        if (!environment_id)
-                r = env_default_get(db, company_id, arena, &environment_id, err);
-        if (r < 0 || !environment_id)
-                return r; /* nowhere: nothing runs, and whatever becomes the default may be the host
-                           */
-        r = environments_get(db, environment_id, arena, &env, err);
-        if (r == ERR_NOT_FOUND) {
-                err_clear(err);
-                return 0;
-        }
-        if (r >= 0)
-                *ret = streq(env.company_id, company_id) && kind_is_isolated(rt, env.driver);
-        return r;
-}
-
-int agent_place_is_isolated(struct db *db, const struct runtime *rt, struct arena *arena,
-                            const struct agent *agent, bool *ret, struct err *err)
-{
-        const struct adapter_descriptor *d = adapter_find(agent->adapter_type);
-
-        *ret = false;
-        if (!d || d->is_http)
-                return 0;
-        return agent_environment_is_isolated(db, rt, arena, agent->company_id,
-                                             agent->default_environment_id, ret, err);
 }

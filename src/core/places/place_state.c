@@ -1,4 +1,4 @@
-#include "core/leases/place_state.h"
+#include "core/places/place_state.h"
 
 const struct place_transition place_transitions[] = {
         { NULL, PLACE_INTENDED, "the provider is about to be asked" },
