@@ -125,12 +125,14 @@ static const struct {
         { ROUTE_OF_PLUGIN, find_by_plugin },
 };
 
-static int find_lane(struct db *db, void *arg, struct err *err)
+static int find_lane(struct lane_search *s, struct err *err)
 {
-        struct lane_search *s = arg;
+        CLEAN(store_read_end) struct db *db = NULL;
         struct call *c = s->c;
-        int r = access_authenticated(&c->actor, err);
+        int r = store_read_begin(c->op, c->rt->store, &db, err);
 
+        if (r >= 0)
+                r = access_authenticated(&c->actor, err);
         for (size_t i = 0; r >= 0 && i < ARRAY_LEN(finders); i++)
                 if (c->route->flags & finders[i].flag)
                         r = finders[i].find(db, s, err);
@@ -146,7 +148,7 @@ int call_take_lane(struct call *c, struct err *err)
         struct lane_search s = { .c = c, .id = c->params[0] ? c->params[0] : "" };
         int r = op_check(c->op, err);
 
-        if (r >= 0 && store_read(c->op, c->rt->store, find_lane, &s, &refused) < 0)
+        if (r >= 0 && find_lane(&s, &refused) < 0)
                 return 1; /* the handler says why */
         if (r < 0)
                 return r;
