@@ -36,20 +36,20 @@ static const char *public_text(int code, const struct err *err)
 static void write_error(struct call *c, int code, const struct err *err)
 {
         const struct err_info *info = err_info(code);
-        struct jw w;
+        struct jw *w;
 
         c->status = c->is_channel ? channel_status(code, info->http_status) : info->http_status;
         c->content_type = NULL;
         c->n_fields = 0;
         buf_clear(&c->out);
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "error",
+        w = call_json(c);
+        jw_object(w);
+        jw_kstring(w, "error",
                    c->is_channel ? channel_text(code, public_text(code, err))
                                  : public_text(code, err));
         if (err->details && code != ERR_INTERNAL)
-                jw_kraw(&w, "details", err->details);
-        jw_object_end(&w);
+                jw_kraw(w, "details", err->details);
+        jw_object_end(w);
         if (code == ERR_BUSY)
                 call_field(c, "Retry-After", "1");
         if (code == ERR_UNAUTHORIZED)
@@ -137,6 +137,30 @@ static int read_body(struct call *c, struct err *err)
         return c->body_text && !c->body ? json_parse(c->body_text, c->body_len, &c->body, err) : 0;
 }
 
+static int run_route(struct call *c, struct err *err)
+{
+        const struct route *to = c->route;
+        int r = to->flags & ROUTE_RIGHTS_FIRST ? 0 : route_check_thing(c, err);
+
+        c->status = to->status;
+        if (r < 0)
+                return r;
+        if (to->write)
+                return to->write(c->op, c->rt, &c->out, err);
+        if (to->write_of)
+                return to->write_of(c->op, c->rt, c->params[0], &c->out, err);
+        if (to->take)
+                return to->take(c->op, c->rt, c->body, &c->out, err);
+        if (to->take_of)
+                return to->take_of(c->op, c->rt, c->params[0], c->body, &c->out, err);
+        if (!to->end_of)
+                return to->fn(c, err);
+        r = to->end_of(c->op, c->rt, c->params[0], err);
+        if (r >= 0)
+                buf_puts(&c->out, "{\"ok\":true}");
+        return r;
+}
+
 static int first_stage(struct call *c, struct err *err)
 {
         int r = identify(c, err);
@@ -159,7 +183,7 @@ static int first_stage(struct call *c, struct err *err)
                 r = read_body(c, err);
         if (r >= 0 && !c->body && (c->route->flags & ROUTE_BODY_FREE))
                 c->body = json_object();
-        return r < 0 ? r : c->route->fn(c, err);
+        return r < 0 ? r : run_route(c, err);
 }
 
 /* A call that was not given its seat in time is refused, not timed out: nothing was begun. */
@@ -411,6 +435,7 @@ static void on_request(void *ctx, struct http_exchange *x)
         CLEAN(err_done) struct err err = { 0 };
         const struct http_peer *peer = http_peer(x);
         struct call *c = call_new(ctx, x);
+        char client[sizeof(peer->client)];
         int r;
 
         if (peer->via) {
@@ -419,7 +444,8 @@ static void on_request(void *ctx, struct http_exchange *x)
         }
         c->is_operator = auth_is_operator(&c->rt->settings, c->api->operator_uid, peer->uid);
         c->is_known = peer->uid != (uid_t)-1;
-        c->client = arena_strdup(&c->arena, peer->client);
+        http_request_client(x, c->rt->settings.reverse_proxy, client, sizeof(client));
+        c->client = arena_strdup(&c->arena, client);
         r = guard_request(c, peer, http_method(x), &err);
         if (r < 0)
                 answer_refused(c, http_path(x), &err);
@@ -538,10 +564,13 @@ void call_field(struct call *c, const char *name, const char *value)
                 c->fields[c->n_fields++] = (struct http_field){ name, value };
 }
 
-int call_uuid(struct call *c, size_t param, const char *missing, const char **ret, struct err *err)
+int call_uuid(struct call *c, size_t param, const char *missing, struct err *err)
 {
-        if (!uuid_is_valid(c->params[param]))
-                return err_set(err, ERR_NOT_FOUND, "%s", missing);
-        *ret = c->params[param];
-        return 0;
+        return uuid_is_valid(c->params[param]) ? 0 : err_set(err, ERR_NOT_FOUND, "%s", missing);
+}
+
+struct jw *call_json(struct call *c)
+{
+        jw_init(&c->json, &c->out);
+        return &c->json;
 }

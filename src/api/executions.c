@@ -85,14 +85,14 @@ static int get_execution(struct call *c, struct err *err)
         struct execution row;
         struct exec_view live;
         bool open;
-        struct jw w;
+        struct jw *w;
         int r = call_execution(c, &row, err);
 
         if (r < 0)
                 return r;
         open = exec_snapshot(c->rt->hub, row.id, &live);
-        jw_init(&w, &c->out);
-        encode_execution(c->rt, &w, &row, open ? &live : NULL);
+        w = call_json(c);
+        encode_execution(c->rt, w, &row, open ? &live : NULL);
         return 0;
 }
 
@@ -110,7 +110,7 @@ static int show(void *ctx, const struct execution *row)
         if (!call_page_has_room(&l->page, row->created_at, row->id))
                 return 0;
         open = exec_snapshot(l->c->rt->hub, row->id, &live);
-        encode_execution(l->c->rt, &l->page.w, row, open ? &live : NULL);
+        encode_execution(l->c->rt, l->page.w, row, open ? &live : NULL);
         return 0;
 }
 
@@ -194,7 +194,7 @@ static int answer_ended(struct call *c, struct err *err)
         CLEAN(buf_done) struct buf errors = BUF_INIT;
         struct execution row;
         bool truncated = false;
-        struct jw w;
+        struct jw *w;
         int r = read_execution(c, c->params[0], wait->id, &row, err);
 
         if (r < 0)
@@ -215,45 +215,45 @@ static int answer_ended(struct call *c, struct err *err)
                 return r;
         }
         c->out.max = 2 * 6 * OUTPUT_MAX + 65536; /* both, escaped */
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "execId", row.id);
+        w = call_json(c);
+        jw_object(w);
+        jw_kstring(w, "execId", row.id);
         if (row.exit_code >= 0)
-                jw_kint(&w, "exitCode", row.exit_code);
+                jw_kint(w, "exitCode", row.exit_code);
         else
-                jw_knull(&w, "exitCode");
-        jw_kstring(&w, "signal", signal_name((int)row.signal));
-        jw_kbool(&w, "timedOut", row.timed_out);
-        jw_key(&w, "stdout");
-        jw_string_n(&w, buf_str(&out), out.len);
-        jw_key(&w, "stderr");
-        jw_string_n(&w, buf_str(&errors), errors.len);
-        jw_kbool(&w, "truncated", truncated);
-        jw_kint(&w, "pid", row.pid);
-        jw_ktime(&w, "startedAt", row.started_at);
+                jw_knull(w, "exitCode");
+        jw_kstring(w, "signal", signal_name((int)row.signal));
+        jw_kbool(w, "timedOut", row.timed_out);
+        jw_key(w, "stdout");
+        jw_string_n(w, buf_str(&out), out.len);
+        jw_key(w, "stderr");
+        jw_string_n(w, buf_str(&errors), errors.len);
+        jw_kbool(w, "truncated", truncated);
+        jw_kint(w, "pid", row.pid);
+        jw_ktime(w, "startedAt", row.started_at);
         if (row.is_incomplete || row.reason) {
-                jw_key(&w, "metadata");
-                jw_object(&w);
-                jw_kbool(&w, "incomplete", row.is_incomplete);
-                jw_kstring(&w, "reason", row.reason);
-                jw_object_end(&w);
+                jw_key(w, "metadata");
+                jw_object(w);
+                jw_kbool(w, "incomplete", row.is_incomplete);
+                jw_kstring(w, "reason", row.reason);
+                jw_object_end(w);
         }
-        jw_object_end(&w);
+        jw_object_end(w);
         return 0;
 }
 
 static void answer_started(struct waiting *wait, const struct exec_view *view)
 {
         struct call *c = wait->c;
-        struct jw w;
+        struct jw *w;
 
         c->status = 202;
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "execId", wait->id);
-        jw_kint(&w, "pid", view->pid);
-        jw_ktime(&w, "startedAt", view->started_at);
-        jw_object_end(&w);
+        w = call_json(c);
+        jw_object(w);
+        jw_kstring(w, "execId", wait->id);
+        jw_kint(w, "pid", view->pid);
+        jw_ktime(w, "startedAt", view->started_at);
+        jw_object_end(w);
         call_finish(c);
 }
 
@@ -474,13 +474,14 @@ static int post_resize(struct call *c, struct err *err)
 #define BASE "/api/environment-leases/:id/"
 
 const struct route routes_executions[] = {
-        { "POST", BASE "execute", execute, ROUTE_OF_LEASE },
-        { "GET", BASE "executions", list_executions, 0 },
-        { "GET", BASE "executions/:execId", get_execution, 0 },
-        { "GET", BASE "executions/:execId/events", exec_stream_events, 0 },
-        { "GET", BASE "executions/:execId/output", exec_stream_output, 0 },
-        { "POST", BASE "executions/:execId/stdin", post_stdin, ROUTE_RAW_BODY | ROUTE_WHEN_FULL },
-        { "POST", BASE "executions/:execId/signal", post_signal, ROUTE_WHEN_FULL },
-        { "POST", BASE "executions/:execId/resize", post_resize, ROUTE_WHEN_FULL },
-        { NULL, NULL, NULL, 0 },
+        { "POST", BASE "execute", .fn = execute, .flags = ROUTE_OF_LEASE },
+        { "GET", BASE "executions", .fn = list_executions },
+        { "GET", BASE "executions/:execId", .fn = get_execution },
+        { "GET", BASE "executions/:execId/events", .fn = exec_stream_events },
+        { "GET", BASE "executions/:execId/output", .fn = exec_stream_output },
+        { "POST", BASE "executions/:execId/stdin", .fn = post_stdin,
+          .flags = ROUTE_RAW_BODY | ROUTE_WHEN_FULL },
+        { "POST", BASE "executions/:execId/signal", .fn = post_signal, .flags = ROUTE_WHEN_FULL },
+        { "POST", BASE "executions/:execId/resize", .fn = post_resize, .flags = ROUTE_WHEN_FULL },
+        { 0 },
 };

@@ -64,7 +64,7 @@ static int stage(struct call *c, struct err *err)
         struct stage_request req = { 0 };
         struct lease_record record;
         struct workspace_row row;
-        struct jw w;
+        struct jw *w;
         int r = usable_lease(c, &record, err);
 
         if (r >= 0)
@@ -75,16 +75,16 @@ static int stage(struct call *c, struct err *err)
         r = workspace_stage(c->op, c->rt, &record, &req, &row, err);
         if (r < 0)
                 return r;
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "cwd", row.cwd);
-        jw_kint(&w, "files", row.files);
-        jw_kint(&w, "bytes", row.bytes);
-        jw_kint(&w, "sentBytes", row.sent_bytes);
-        jw_kint(&w, "durationMs", clock_mono_ms() - began);
-        jw_kstring(&w, "way", row.way);
-        jw_kstring(&w, "workspaceId", row.id);
-        jw_object_end(&w);
+        w = call_json(c);
+        jw_object(w);
+        jw_kstring(w, "cwd", row.cwd);
+        jw_kint(w, "files", row.files);
+        jw_kint(w, "bytes", row.bytes);
+        jw_kint(w, "sentBytes", row.sent_bytes);
+        jw_kint(w, "durationMs", clock_mono_ms() - began);
+        jw_kstring(w, "way", row.way);
+        jw_kstring(w, "workspaceId", row.id);
+        jw_object_end(w);
         return 0;
 }
 
@@ -103,10 +103,7 @@ int call_local_path(struct call *c, const char **ret, struct err *err)
 
 int answer_restored(struct call *c, const struct restore_report *report)
 {
-        struct jw w;
-
-        jw_init(&w, &c->out);
-        restore_report_encode(&w, report);
+        restore_report_encode(call_json(c), report);
         return 0;
 }
 
@@ -157,13 +154,12 @@ static void encode_progress(struct jw *w, struct workspace_host *host, const cha
 
 static void encode(struct call *c, const struct workspace_row *row)
 {
-        struct jw w;
+        struct jw *w = call_json(c);
 
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        encode_members(&w, &workspace_table, row);
-        encode_progress(&w, c->rt->workspaces, row->id);
-        jw_object_end(&w);
+        jw_object(w);
+        encode_members(w, &workspace_table, row);
+        encode_progress(w, c->rt->workspaces, row->id);
+        jw_object_end(w);
 }
 
 static int get(struct call *c, struct err *err)
@@ -199,12 +195,14 @@ static int discard(struct call *c, struct err *err)
 }
 
 const struct route routes_workspaces[] = {
-        { "GET", "/api/environment-leases/:id/workspace", get, 0 },
-        { "GET", "/api/environment-leases/:id/workspace/diff", diff, ROUTE_OF_LEASE },
-        { "POST", "/api/environment-leases/:id/workspace/stage", stage, ROUTE_OF_LEASE },
-        { "POST", "/api/environment-leases/:id/workspace/restore", restore,
-          ROUTE_BODY_FREE | ROUTE_OF_LEASE },
-        { "POST", "/api/environment-leases/:id/workspace/discard", discard,
-          ROUTE_BODY_FREE | ROUTE_OF_LEASE | ROUTE_WHEN_FULL },
-        { NULL, NULL, NULL, 0 },
+        { "GET", "/api/environment-leases/:id/workspace", .fn = get },
+        { "GET", "/api/environment-leases/:id/workspace/diff", .fn = diff,
+          .flags = ROUTE_OF_LEASE },
+        { "POST", "/api/environment-leases/:id/workspace/stage", .fn = stage,
+          .flags = ROUTE_OF_LEASE },
+        { "POST", "/api/environment-leases/:id/workspace/restore", .fn = restore,
+          .flags = ROUTE_BODY_FREE | ROUTE_OF_LEASE },
+        { "POST", "/api/environment-leases/:id/workspace/discard", .fn = discard,
+          .flags = ROUTE_BODY_FREE | ROUTE_OF_LEASE | ROUTE_WHEN_FULL },
+        { 0 },
 };

@@ -210,6 +210,7 @@ struct box {
         uint8_t kill_method;
         bool say_tunnel_first;
         bool force_subreaper;
+        bool is_locked; /* BOX_LOCK_FD is the lock already */
         bool cgroup_has_kill;
         bool stopping, stop_killed;
         bool child_died;

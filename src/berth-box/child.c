@@ -216,6 +216,8 @@ static NORETURN void run_child(const struct box *b, const struct start *s, const
 {
         if (ends->cgroup >= 0 && !joined)
                 join_cgroup(ends->cgroup, ends->status);
+        if (limits_enter(b) < 0)
+                child_fails(ends->status, BOX_ERR_RESOURCES);
         if (!b->sandbox) /* PID 1 takes everybody with it */
                 die_with_box(b);
         setsid();

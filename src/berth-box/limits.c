@@ -5,7 +5,16 @@
  * All cgroups are called berth-<box id>. Their paths are in DIR/cgroup before the first is made, so
  * whoever buries the box finds them whenever the launcher died. PID 1 lives in them from the start.
  * The one of version 2 needs no controller to be of use: it freezes and kills, and belongs to the
- * supervisor, who makes one in it per execution (cgroup.c). */
+ * supervisor, who makes one in it per execution (cgroup.c).
+ *
+ * Memory is limited for the commands alone. Files in memory outlive the commands that wrote them,
+ * and commands can be smaller than PID 1: inside the limit the kernel would choose PID 1 to be
+ * killed. In version 1 each command joins the memory cgroup before exec, PID 1 does not. In version
+ * 2 only a cgroup without processes limits those beneath it:
+ *
+ *   berth-<box id>              processes and CPU; root of the cgroup namespace
+ *   berth-<box id>/box          PID 1 and its file workers
+ *   berth-<box id>/commands     memory; one in it per execution */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -17,16 +26,18 @@
 
 #define CPU_PERIOD_US 100000
 
-static const char *const controllers[V1_CONTROLLERS] = { "memory", "pids", "cpu" };
+static const char *const controllers[V1_CONTROLLERS] = { [LIMIT_MEMORY] = "memory", "pids", "cpu" };
 
 static uint64_t wanted(const struct sandbox_limits *l, int controller)
 {
-        return controller == 0 ? l->memory_bytes : controller == 1 ? l->processes : l->cpu_millis;
+        return controller == LIMIT_MEMORY ? l->memory_bytes
+               : controller == 1          ? l->processes
+                                          : l->cpu_millis;
 }
 
 static enum sandbox_means *means_of(struct sandbox_report *r, int controller)
 {
-        return controller == 0 ? &r->memory : controller == 1 ? &r->processes : &r->cpu;
+        return controller == LIMIT_MEMORY ? &r->memory : controller == 1 ? &r->processes : &r->cpu;
 }
 
 static int put(int dir_fd, const char *name, const char *fmt, unsigned long long value)
@@ -46,7 +57,7 @@ static int put(int dir_fd, const char *name, const char *fmt, unsigned long long
 static int set_v2(int fd, int controller, uint64_t value)
 {
         switch (controller) {
-        case 0:
+        case LIMIT_MEMORY:
                 (void)put(fd, "memory.swap.max", "%llu", 0);
                 return put(fd, "memory.max", "%llu", value);
         case 1:
@@ -59,7 +70,7 @@ static int set_v2(int fd, int controller, uint64_t value)
 static int set_v1(int fd, int controller, uint64_t value)
 {
         switch (controller) {
-        case 0:
+        case LIMIT_MEMORY:
                 if (put(fd, "memory.limit_in_bytes", "%llu", value) < 0)
                         return -1;
                 (void)put(fd, "memory.memsw.limit_in_bytes", "%llu", value);
@@ -200,26 +211,48 @@ static bool give_away(const struct box *b, int fd)
         return fchown(fd, id, id) == 0;
 }
 
+/* Give the commands a cgroup beneath the box's, where memory can be limited for them. The limit
+ * itself waits until PID 1 is out of the way: limits_join(). */
+static bool split_v2(struct box *b)
+{
+        struct sandbox *s = b->sandbox;
+
+        if (!s->spec.limits.memory_bytes ||
+            !has_word(s->cgroup_fd, "cgroup.controllers", controllers[LIMIT_MEMORY]) ||
+            mkdirat(s->cgroup_fd, "box", 0755) < 0 || mkdirat(s->cgroup_fd, "commands", 0755) < 0)
+                return false;
+        b->cgroup_fd = openat(s->cgroup_fd, "commands", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (b->cgroup_fd >= 0 && give_away(b, b->cgroup_fd))
+                return true;
+        cleanup_fd(&b->cgroup_fd);
+        return false;
+}
+
 static void make_v2(struct box *b, const struct plan *p)
 {
         struct sandbox *s = b->sandbox;
 
-        b->cgroup_fd = p->v2[0] ? make_one(p->v2) : -1;
-        if (b->cgroup_fd < 0 || !give_away(b, b->cgroup_fd)) {
-                cleanup_fd(&b->cgroup_fd);
-                b->cgroup_fd = -1;
+        s->cgroup_fd = p->v2[0] ? make_one(p->v2) : -1;
+        if (s->cgroup_fd < 0 || !give_away(b, s->cgroup_fd)) {
+                cleanup_fd(&s->cgroup_fd);
+                s->cgroup_fd = -1;
                 return;
         }
+        s->cgroup_split = split_v2(b);
+        if (!s->cgroup_split)
+                b->cgroup_fd = fcntl(s->cgroup_fd, F_DUPFD_CLOEXEC, 3);
         memcpy(b->cgroup_path, p->v2, sizeof(b->cgroup_path));
-        b->cgroup_has_kill = faccessat(b->cgroup_fd, "cgroup.kill", F_OK, 0) == 0;
+        b->cgroup_has_kill = faccessat(s->cgroup_fd, "cgroup.kill", F_OK, 0) == 0;
         /* Longer than the report has room for, it is still in DIR/cgroup. */
         if (strlen(p->v2) < sizeof(s->report.cgroup))
                 memcpy(s->report.cgroup, p->v2, strlen(p->v2) + 1);
         s->report.freeze = SANDBOX_BY_CGROUP2;
         s->report.exec_kill_method = BOX_KILL_CGROUP;
         for (int i = 0; i < V1_CONTROLLERS; i++)
-                if (wanted(&s->spec.limits, i) &&
-                    set_v2(b->cgroup_fd, i, wanted(&s->spec.limits, i)) == 0)
+                if (i == LIMIT_MEMORY
+                            ? s->cgroup_split
+                            : wanted(&s->spec.limits, i) &&
+                                      set_v2(s->cgroup_fd, i, wanted(&s->spec.limits, i)) == 0)
                         *means_of(&s->report, i) = SANDBOX_BY_CGROUP2;
 }
 
@@ -238,7 +271,7 @@ static void make_v1(struct box *b, const struct plan *p)
                         (void)rmdir(p->v1[i]);
                         continue;
                 }
-                s->v1_fds[i] = take_fd(&fd);
+                s->v1_fds[i] = openat(fd, "tasks", O_WRONLY | O_CLOEXEC);
                 *means_of(&s->report, i) = SANDBOX_BY_CGROUP1;
         }
 }
@@ -284,12 +317,16 @@ int limits_make(struct box *b, struct err *err)
 
 /* A process that moves itself as a thread is the one case in which version 1 does not make
  * everybody on the machine wait for a grace period: milliseconds for each controller. So the
- * launcher goes ahead, and PID 1 is born there. */
+ * launcher goes ahead, and PID 1 is born there; a command joins the one for memory itself. */
+static int join_v1(const struct sandbox *s, int controller)
+{
+        return s->v1_fds[controller] < 0 || write(s->v1_fds[controller], "0", 1) == 1 ? 0 : -1;
+}
+
 int limits_go_ahead(struct box *b, struct err *err)
 {
         for (int i = 0; i < V1_CONTROLLERS; i++)
-                if (b->sandbox->v1_fds[i] >= 0 &&
-                    put(b->sandbox->v1_fds[i], "tasks", "%llu", 0ULL) < 0)
+                if (i != LIMIT_MEMORY && join_v1(b->sandbox, i) < 0)
                         return err_sys(err, ERR_PROVIDER, errno,
                                        "put the sandbox into its %s cgroup", controllers[i]);
         return 0;
@@ -297,9 +334,17 @@ int limits_go_ahead(struct box *b, struct err *err)
 
 int limits_join(struct box *b, pid_t pid, bool joined_v2, struct err *err)
 {
-        if (b->cgroup_fd >= 0 && !joined_v2 &&
-            put(b->cgroup_fd, "cgroup.procs", "%llu", (unsigned long long)pid) < 0)
+        struct sandbox *s = b->sandbox;
+        const char *leaf = s->cgroup_split ? "box/cgroup.procs" : "cgroup.procs";
+
+        if (s->cgroup_fd < 0 || (joined_v2 && !s->cgroup_split))
+                return 0;
+        if (put(s->cgroup_fd, leaf, "%llu", (unsigned long long)pid) < 0)
                 return err_sys(err, ERR_PROVIDER, errno, "put the sandbox into its cgroup");
+        if (s->cgroup_split &&
+            (!enable(s->cgroup_fd, controllers[LIMIT_MEMORY]) ||
+             set_v2(b->cgroup_fd, LIMIT_MEMORY, s->spec.limits.memory_bytes) < 0))
+                return err_sys(err, ERR_PROVIDER, errno, "limit the memory of the sandbox");
         return 0;
 }
 
@@ -315,13 +360,18 @@ static void lower(__rlimit_resource_t what, uint64_t value)
         (void)setrlimit(what, &l);
 }
 
-/* When memory runs out, the kernel is to choose a command and not PID 1. */
+/* When the machine's memory runs out, the kernel is to choose a command and not PID 1. */
 static void prefer_as_victim(void)
 {
         CLEAN(cleanup_fd) int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
         if (fd >= 0)
                 (void)!write(fd, "500", 3);
+}
+
+int limits_enter(const struct box *b)
+{
+        return b->sandbox ? join_v1(b->sandbox, LIMIT_MEMORY) : 0;
 }
 
 void limits_command(const struct box *b)

@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "berth-box/mains.h"
 #include "berth-box/sandbox.h"
+#include "box/launch.h"
 #include "workspace/serve.h"
 
 extern char **environ;
@@ -37,10 +38,10 @@ static void forget_environment(void)
         clearenv();
 }
 
-static void close_inherited(void)
+static void close_inherited(unsigned first)
 {
-        if (syscall(SYS_close_range, 3U, ~0U, 0U) < 0)
-                for (int fd = 3; fd < 65536; fd++)
+        if (syscall(SYS_close_range, first, ~0U, 0U) < 0)
+                for (int fd = (int)first; fd < 65536; fd++)
                         close(fd);
         for (int fd = 0; fd < 3; fd++)
                 if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0)
@@ -51,7 +52,7 @@ static void close_inherited(void)
 
 static int relay_alone_main(const struct main_args *a)
 {
-        close_inherited();
+        close_inherited(3);
         forget_environment();
         return relay_main(a);
 }
@@ -59,7 +60,7 @@ static int relay_alone_main(const struct main_args *a)
 /* One of our own, with a command's rights (service.c). */
 static int serve_files_main(const struct main_args *a UNUSED)
 {
-        close_inherited();
+        close_inherited(3);
         return sodium_init() < 0 || sync_serve(0, NULL) < 0 ? 1 : 0;
 }
 
@@ -101,7 +102,7 @@ static void print_usage(FILE *f)
 {
         fputs("usage: berth-box --dir DIR --id UUID [--spool-limit BYTES] [--idle-exit MS] [--kill "
               "METHOD]\n"
-              "                 [--sandbox]\n",
+              "                 [--locked] [--sandbox]\n",
               f);
         for (size_t i = 0; i < ARRAY_LEN(mains); i++)
                 fprintf(f, "       berth-box --%s%s%s\n", mains[i].option,
@@ -115,6 +116,7 @@ static void print_usage(FILE *f)
               "  --spool-limit BYTES  output kept per stream for a host that does not take it (64 MiB)\n"
               "  --idle-exit MS       end after this time without host and executions (600000)\n"
               "  --kill METHOD        auto or subreaper: do not use cgroups even where they work\n"
+              "  --locked             descriptor 3 is DIR/box.lock, and locked\n"
               "  --sandbox            as PID 1 of a sandbox, which standard input describes\n",
               f);
         for (size_t i = 0; i < ARRAY_LEN(mains); i++)
@@ -153,6 +155,7 @@ static const struct option common_options[] = {
         { "spool-limit", required_argument, NULL, 's' },
         { "idle-exit", required_argument, NULL, 'e' },
         { "kill", required_argument, NULL, 'k' },
+        { "locked", no_argument, NULL, 'L' },
         { "sandbox", no_argument, NULL, 'S' },
         { "lower", required_argument, NULL, 'l' },
         { "store", required_argument, NULL, 'o' },
@@ -186,6 +189,9 @@ static int take_option(struct box *b, struct main_args *a, int opt, struct err *
                 b->force_subreaper = streq(optarg, "subreaper");
                 if (!b->force_subreaper && !streq(optarg, "auto"))
                         return err_set(err, ERR_USAGE, "--kill: auto or subreaper");
+                break;
+        case 'L':
+                b->is_locked = true;
                 break;
         case 'S':
                 b->sandbox = a->sandbox;
@@ -334,7 +340,7 @@ int main(int argc, char **argv)
                 print_usage(stderr);
                 return 2;
         }
-        close_inherited();
+        close_inherited(box.is_locked ? BOX_LOCK_FD + 1 : BOX_LOCK_FD);
         if (box.sandbox && geteuid() != 0)
                 sandbox_seal_program(argv);
         forget_environment();

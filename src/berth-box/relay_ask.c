@@ -13,15 +13,15 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/uuid.h"
+#include "berth-box/box.h"
 #include "berth-box/mains.h"
 #include "berth-box/relay.h"
 #include "box/launch.h"
 #include "codec/exchange.h"
 
-#define WORK_MS      20000
-#define LAUNCH_TRIES 5
-#define WORD_FD      3
-#define NODE_NOTE    "node"
+#define WORK_MS   20000
+#define WORD_FD   3
+#define NODE_NOTE "node"
 
 /* In the process of its own */
 
@@ -43,9 +43,9 @@ static void keep_only(int word_fd)
 }
 
 /* Start one and hear its word; it goes on by itself. */
-static void spawn_box(const char *dir, const char *id, struct buf *word)
+static void spawn_box(const char *dir, const char *id, int lock, struct buf *word)
 {
-        const char *argv[] = { "berth-box", "--dir", dir, "--id", id, NULL };
+        const char *argv[] = { "berth-box", "--dir", dir, "--id", id, "--locked", NULL };
         int fds[2], status;
         ssize_t n = 1;
         pid_t pid;
@@ -54,7 +54,8 @@ static void spawn_box(const char *dir, const char *id, struct buf *word)
                 return;
         pid = fork();
         if (pid == 0) {
-                if (dup2(fds[1], 1) >= 0)
+                if (dup2(fds[1], 1) >= 0 && dup2(lock, BOX_LOCK_FD) >= 0 &&
+                    fcntl(BOX_LOCK_FD, F_SETFD, 0) >= 0)
                         execv("/proc/self/exe", (char *const *)argv);
                 _exit(1);
         }
@@ -90,24 +91,35 @@ static int note_node(const char *dir, const char *node, struct err *err)
 static int ensure(const char *dir, const char *id, const char *node, struct err *err)
 {
         CLEAN(buf_done) struct buf word = { .max = 4096 };
-        int noted = node ? note_node(dir, node, err) : 0;
+        CLEAN(cleanup_fd) int lock = -1;
+        const char *text;
+        bool is_want;
+        int r = node ? note_node(dir, node, err) : 0;
 
-        if (noted < 0)
-                return noted;
-        for (int i = 0; i < LAUNCH_TRIES; i++) {
-                int r = box_check_alive(dir, err);
-
-                if (r != 0)
-                        return MIN(r, 0);
-                buf_clear(&word);
-                spawn_box(dir, id, &word);
-                if (str_starts(buf_str(&word), "ready "))
-                        return 0;
-                if (!strstr(buf_str(&word), "another box"))
-                        break;
+        if (r >= 0)
+                r = box_check_alive(dir, err);
+        if (r != 0)
+                return MIN(r, 0);
+        r = box_lock_take(dir, &lock, err);
+        if (r == ERR_LOCKED && box_is_alive(dir) == LIFE_YES) {
+                err_clear(err);
+                return 0;
         }
-        return err_set(err, ERR_PROVIDER, "%.200s",
-                       word.len ? buf_str(&word) : "the supervisor did not start");
+        if (r < 0)
+                return r;
+        spawn_box(dir, id, lock, &word);
+        if (str_starts(buf_str(&word), "ready "))
+                return 0;
+        text = buf_str(&word) + (str_starts(buf_str(&word), "error ") ? strlen("error ") : 0);
+        is_want = !word.len || str_starts(text, BOX_NOT_NOW);
+        text += str_starts(text, BOX_NOT_NOW) ? strlen(BOX_NOT_NOW) : 0;
+        if (!*text)
+                text = "it ended without a word";
+        (void)err_set(err, ERR_PROVIDER, "the supervisor did not start: %.*s",
+                      (int)strcspn(text, "\n"), text);
+        if (is_want)
+                err_mark_transient(err);
+        return ERR_PROVIDER;
 }
 
 static int bury(const char *dir, const char *id, const char *const *execs, struct err *err)
@@ -145,7 +157,8 @@ static void work(const struct relay *r, const struct relay_frame *f)
         code = f->want == RELAY_BURY ? bury_named(dir, id, f, &err)
                                      : ensure(dir, id, *node ? node : NULL, &err);
         /* A word that ends well is "ok": a process that was killed says nothing. */
-        (void)!write(WORD_FD, code < 0 ? err.msg : "ok", code < 0 ? strlen(err.msg) : 2);
+        (void)!dprintf(WORD_FD, "%s%s", code < 0 ? box_not_now(&err) : "ok",
+                       code < 0 ? err.msg : "");
 }
 
 /* In the relay */
@@ -188,7 +201,8 @@ void relay_child_event(struct relay *r, struct relay_child *k)
 {
         char *at = buf_reserve(&k->word, 256);
         ssize_t n = at ? read(k->fd, at, 256) : 0;
-        bool is_ok;
+        const char *text;
+        bool is_ok, may_pass;
 
         if (n > 0) {
                 buf_grew(&k->word, (size_t)n);
@@ -197,11 +211,14 @@ void relay_child_event(struct relay *r, struct relay_child *k)
         if (n < 0 && (errno == EINTR || errno == EAGAIN))
                 return;
         (void)waitpid(k->pid, NULL, 0);
-        is_ok = streq(buf_str(&k->word), "ok");
-        relay_answer(r, k->channel, is_ok ? RELAY_OK : RELAY_FAILED, 0,
-                     is_ok         ? ""
-                     : k->word.len ? buf_str(&k->word)
-                                   : "it was killed");
+        text = k->word.len ? buf_str(&k->word) : BOX_NOT_NOW "it was killed";
+        is_ok = streq(text, "ok");
+        may_pass = str_starts(text, BOX_NOT_NOW);
+        relay_answer(r, k->channel,
+                     is_ok      ? RELAY_OK
+                     : may_pass ? RELAY_BUSY
+                                : RELAY_FAILED,
+                     0, is_ok ? "" : text + (may_pass ? strlen(BOX_NOT_NOW) : 0));
         close(k->fd);
         buf_done(&k->word);
         k->used = false;
@@ -299,6 +316,9 @@ int ask_main(const struct main_args *a)
                 code = box_check_alive(dir, &err);
         else
                 return 2;
-        printf(ASK_WORD "%s\n", code < 0 ? err.msg : code > 0 ? "yes" : "no");
+        printf(ASK_WORD "%s%s\n", code < 0 ? box_not_now(&err) : "",
+               code < 0   ? err.msg
+               : code > 0 ? "yes"
+                          : "no");
         return code < 0 ? 1 : 0;
 }

@@ -121,8 +121,10 @@ static void close_building_material(struct box *b)
         cleanup_fd(&t->workspace);
         for (size_t i = 0; i < SANDBOX_MAX_LAYERS; i++)
                 cleanup_fd(&t->layers[i]);
+        cleanup_fd(&b->sandbox->cgroup_fd);
         for (int i = 0; i < V1_CONTROLLERS; i++)
-                cleanup_fd(&b->sandbox->v1_fds[i]);
+                if (i != LIMIT_MEMORY) /* which commands join */
+                        cleanup_fd(&b->sandbox->v1_fds[i]);
         cleanup_fd(&b->dir_fd);
         b->dir_fd = -1;
 }
@@ -259,12 +261,12 @@ static pid_t clone_pid_1(const struct box *b, bool *ret_joined)
 
         if (b->sandbox->spec.network != SANDBOX_NET_HOST)
                 args.flags |= CLONE_NEWNET;
-        *ret_joined = b->cgroup_fd >= 0;
+        *ret_joined = b->sandbox->cgroup_fd >= 0;
         if (*ret_joined) {
                 struct clone_args into = args;
 
                 into.flags |= CLONE_INTO_CGROUP;
-                into.cgroup = (unsigned)b->cgroup_fd;
+                into.cgroup = (unsigned)b->sandbox->cgroup_fd;
                 pid = (pid_t)syscall(SYS_clone3, &into, sizeof(into));
         }
         if (pid < 0) {
@@ -349,7 +351,8 @@ static bool relay(int word, int go)
                  (n < 0 && errno == EINTR));
         text[len] = '\0';
         if (len == 0)
-                snprintf(text, sizeof(text), "error the sandbox ended while it was made\n");
+                snprintf(text, sizeof(text),
+                         "error " BOX_NOT_NOW "the sandbox ended while it was made\n");
         say(1, text);
         if (!str_starts(text, "ready "))
                 return false;
@@ -399,7 +402,7 @@ int sandbox_main(struct box *b)
         int r;
 
         s->rootless = geteuid() != 0;
-        s->output_fd = -1;
+        s->output_fd = s->cgroup_fd = -1;
         trees_init(&s->trees);
         for (int i = 0; i < V1_CONTROLLERS; i++)
                 s->v1_fds[i] = -1;

@@ -22,6 +22,7 @@
 #include "box/sandbox_spec.h"
 
 #define V1_CONTROLLERS 3
+#define LIMIT_MEMORY   0 /* among them */
 
 /* Detached mounts, or -1. */
 struct trees {
@@ -38,9 +39,11 @@ struct sandbox {
         struct sandbox_report report;
         struct trees trees;
         bool rootless;
+        bool cgroup_split; /* box::cgroup_fd is `commands` in the box's own, see box_limits.c */
         int output_fd;
-        int v1_fds[V1_CONTROLLERS];
-        pid_t pid; /* of PID 1, on the host */
+        int cgroup_fd;              /* the box's own of version 2 */
+        int v1_fds[V1_CONTROLLERS]; /* `tasks` of those of version 1 */
+        pid_t pid;                  /* of PID 1, on the host */
         int64_t wall_until;
 };
 
@@ -64,7 +67,8 @@ int userns_for_idmap(const struct idmap *map, int *ret_fd, struct err *err);
 int limits_make(struct box *b, struct err *err);     /* the launcher, before clone */
 int limits_go_ahead(struct box *b, struct err *err); /* the launcher itself, right before it */
 int limits_join(struct box *b, pid_t pid, bool joined_v2, struct err *err); /* after it */
-void limits_command(const struct box *b); /* a command, before exec */
+int limits_enter(const struct box *b);    /* a command: where its memory is limited */
+void limits_command(const struct box *b); /* a command or a file worker, before exec */
 
 /* layers.c */
 void trees_init(struct trees *t);

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "berth-box/box.h"
+#include "box/launch.h"
 
 /* The directory, private to us, and the descriptors that everything else is opened from. */
 int setup_directory(struct box *b, struct err *err)
@@ -40,38 +41,23 @@ int setup_directory(struct box *b, struct err *err)
         return 0;
 }
 
-/* A box that stops removes the file while it holds the lock, so a lock on a file that is no longer
- * there is worth nothing. */
-#define LOCK_TRIES 60
-
+/* Whoever started us may have it already, as BOX_LOCK_FD: then it has to be the one of our
+ * directory, and held. */
 int setup_lock(struct box *b, struct err *err)
 {
-        for (int tries = 0; tries < 100; tries++) {
-                struct stat held, there;
-                int fd = openat(b->dir_fd, "box.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
-                                0600);
+        struct stat held, there;
 
-                if (fd < 0)
-                        return err_sys(err, ERR_IO, errno, "open box.lock");
-                if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-                        close(fd);
-                        /* A child of a box that was killed holds it until its exec; that is soon.
-                         */
-                        if (tries < LOCK_TRIES) {
-                                (void)usleep(5000);
-                                continue;
-                        }
-                        return err_set(err, ERR_LOCKED, "another box runs in %s", b->dir);
-                }
-                if (fstat(fd, &held) == 0 &&
-                    fstatat(b->dir_fd, "box.lock", &there, AT_SYMLINK_NOFOLLOW) == 0 &&
-                    held.st_ino == there.st_ino && held.st_dev == there.st_dev) {
-                        b->lock_fd = fd;
-                        return 0;
-                }
-                close(fd);
-        }
-        return err_set(err, ERR_LOCKED, "cannot lock %s", b->dir);
+        if (!b->is_locked)
+                return box_lock_take_at(b->dir_fd, b->dir, &b->lock_fd, err);
+        if (fstat(BOX_LOCK_FD, &held) < 0 ||
+            fstatat(b->dir_fd, "box.lock", &there, AT_SYMLINK_NOFOLLOW) < 0 ||
+            held.st_ino != there.st_ino || held.st_dev != there.st_dev ||
+            flock(BOX_LOCK_FD, LOCK_EX | LOCK_NB) < 0 ||
+            fcntl(BOX_LOCK_FD, F_SETFD, FD_CLOEXEC) < 0)
+                return err_set(err, ERR_LOCKED, "descriptor %d is not the lock of %s", BOX_LOCK_FD,
+                               b->dir);
+        b->lock_fd = BOX_LOCK_FD;
+        return 0;
 }
 
 int setup_spool(struct box *b, struct err *err)

@@ -26,7 +26,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "berth-box/box.h"
+#include "berth-box/sandbox.h"
 
 #define MARKER      "BERTH_EXEC="
 #define STOP_ROUNDS 32
@@ -117,7 +117,7 @@ static enum marker read_cgroup(struct box *b, pid_t pid, const struct target *t)
                 return MARK_NONE;
         at = strstr(text, own);
         if (!at && b->sandbox) { /* whose cgroup namespace begins at its own */
-                snprintf(own, sizeof(own), "0::/");
+                snprintf(own, sizeof(own), "0::/%s", b->sandbox->cgroup_split ? "commands/" : "");
                 at = strstr(text, own);
         }
         if (!at || strlen(at + strlen(own)) < 36)

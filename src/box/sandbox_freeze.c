@@ -101,7 +101,9 @@ static int freeze_executions(struct op *op, int box_fd, bool frozen, struct err 
         while (r >= 0 && (entry = readdir(dir))) {
                 CLEAN(cleanup_fd) int one = -1;
 
-                if (entry->d_type != DT_DIR || entry->d_name[0] == '.')
+                /* PID 1 answers while its commands are frozen (box_limits.c). */
+                if (entry->d_type != DT_DIR || entry->d_name[0] == '.' ||
+                    streq(entry->d_name, "box"))
                         continue;
                 one = openat(fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
                 if (one >= 0)

@@ -45,6 +45,7 @@ struct settings {
                                                     * is not public; NULL: nothing */
         const uid_t *trusted_uids; /* users who count as the operator, besides the daemon's */
         size_t n_trusted_uids;
+        const char *reverse_proxy;    /* for http_request_client(); NULL: none */
         const char *workspace_roots;  /* colon separated: core/workspaces/workspace_root.h */
         const char *const *own_paths; /* NULL-terminated: core/workspaces/own_files.h */
         const char *local_env; /* names of further variables for local commands; comma separated */

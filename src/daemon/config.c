@@ -308,6 +308,8 @@ static void complete(struct loader *l)
         load_private_hosts(l);
         if (!l->failed)
                 l->failed = trusted_parse(c->trusted_users, l->arena, s, l->err);
+        if (!l->failed && s->reverse_proxy)
+                l->failed = trusted_parse_proxy(s->reverse_proxy, l->arena, s, l->err);
 }
 
 /* Ids are 32 bits, and the last one is no id. */
@@ -347,6 +349,10 @@ static int check_sense(const struct config *c, struct err *err)
                                "mode local_trusted only listens on loopback, not on %s; use --mode "
                                "authenticated, and make a key with `berth key create --board`",
                                s->listen_host);
+        if (s->mode == MODE_LOCAL_TRUSTED && s->reverse_proxy)
+                return err_set(err, ERR_INVALID,
+                               "mode local_trusted would take everybody behind the reverse proxy "
+                               "for the user that the proxy runs as; use --mode authenticated");
         return 0;
 }
 

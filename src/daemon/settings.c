@@ -69,8 +69,15 @@ const struct setting settings_table[] = {
           .help = "How many connections one client may have: an address (of IPv6, its first 64 "
                   "bits), and of this machine a user. An eighth of all that the daemon takes "
                   "may be requests of one client that have begun and are not complete; the "
-                  "oldest of them is closed for the next. Behind a reverse proxy all clients "
-                  "are one." },
+                  "oldest of them is closed for the next. Connections of a reverse proxy are "
+                  "all the proxy's." },
+        { "reverse_proxy", "BERTH_REVERSE_PROXY", TEXT(settings.reverse_proxy, NULL),
+          .otherwise = "none; everybody behind a proxy is one client",
+          .help = "The reverse proxy in front of the daemon: its address, or, when it runs on "
+                  "this machine, the user that it runs as (a name or a number). Limits of "
+                  "sign-in are then counted for the last address in the *X-Forwarded-For* of its "
+                  "requests, which the proxy has to add. The header counts for nothing else, and "
+                  "from nobody else. Needs mode _authenticated_." },
         { "local_for_owners", "BERTH_LOCAL_FOR_OWNERS", SWITCH(settings.local_for_owners, false),
           .help = "Whether those who may manage a company's environments and agents may have "
                   "commands run on this machine, as the user that the daemon runs as "
@@ -173,9 +180,9 @@ const struct setting settings_table[] = {
           .help = "How large the log of a run may become. What the run prints beyond that is "
                   "counted and left out of the log, which says so; 0 is no limit." },
         { "live_ping_ms", "BERTH_LIVE_PING_MS", NUMBER(settings.live_ping_ms, 30000, 100, HOUR_MS),
-          .help = "How often event sockets are pinged, and whether their caller still may "
-                  "listen is looked at; server-sent events get a comment twice as often, the "
-                  "log of a run at least every 15 seconds." },
+          .help = "How often WebSockets are pinged, and whether their caller may still listen is "
+                  "looked at. For streams (events, logs, output) both happen twice as often, at "
+                  "least every 15 seconds, and the ping is a comment." },
         { "plugin_dir", "BERTH_PLUGIN_DIR", TEXT(settings.plugin_dir, NULL),
           .otherwise = "_plugins_ in the data directory",
           .help = "Where plugins are kept. It belongs to one daemon." },

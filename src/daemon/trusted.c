@@ -6,7 +6,9 @@
 #include <stdio.h>
 
 #include "base/fd.h"
+#include "codec/net_addr.h"
 #include "codec/toml.h"
+#include "net/http_server.h"
 
 #define USERS_MAX  64
 #define ANSWER_MAX 128
@@ -56,6 +58,31 @@ int trusted_parse(const char *list, struct arena *arena, struct settings *s, str
         }
         s->trusted_uids = uids;
         s->n_trusted_uids = n;
+        return 0;
+}
+
+int trusted_parse_proxy(const char *text, struct arena *arena, struct settings *s, struct err *err)
+{
+        struct net_addr address;
+        char name[NET_ADDR_TEXT + 16];
+        const char *kind;
+        uid_t uid;
+
+        if (net_addr_parse(text, strlen(text), &address)) {
+                kind = net_addr_special(&address);
+                if (kind && streq(kind, "loopback"))
+                        return err_set(err, ERR_INVALID,
+                                       "reverse_proxy: every user of this machine has '%s'; name "
+                                       "the user that the proxy runs as",
+                                       text);
+                net_addr_format(&address, name);
+        } else if (!find_uid(text, &uid) || !http_client_of_user(uid, name, sizeof(name))) {
+                return err_set(err, ERR_INVALID,
+                               "reverse_proxy: '%s' is neither an address nor a user of this "
+                               "machine with a number below 65536",
+                               text);
+        }
+        s->reverse_proxy = arena_strdup(arena, name);
         return 0;
 }
 

@@ -13,6 +13,10 @@
  * one that is no user. */
 int trusted_parse(const char *list, struct arena *arena, struct settings *s, struct err *err);
 
+/* The reverse proxy by its address, or by the user of this machine that it runs as, in the form
+ * that http_request_client() compares. */
+int trusted_parse_proxy(const char *text, struct arena *arena, struct settings *s, struct err *err);
+
 /* After config_load(): ask, where somebody has to be asked. */
 int trusted_settle(struct config *c, struct arena *arena, struct err *err);
 

@@ -16,11 +16,16 @@ static bool is_loopback(const struct in6_addr *a)
         return IN6_IS_ADDR_LOOPBACK(a) || (IN6_IS_ADDR_V4MAPPED(a) && a->s6_addr[12] == 127);
 }
 
+static bool is_account(uid_t uid)
+{
+        return uid < ACCOUNTS || uid == geteuid();
+}
+
 static void put_user(const char *where, uid_t uid, char *ret, size_t size)
 {
         if (uid == (uid_t)-1)
                 (void)snprintf(ret, size, "%s", where);
-        else if (uid >= ACCOUNTS && uid != geteuid())
+        else if (!is_account(uid))
                 (void)snprintf(ret, size, "%s uids from %d", where, ACCOUNTS);
         else
                 (void)snprintf(ret, size, "%s uid %u", where, (unsigned)uid);
@@ -56,6 +61,62 @@ void http_client_name(const struct sockaddr *from, uid_t owner, char *ret, size_
                 (void)inet_ntop(AF_INET6, &a, text, sizeof(text));
         }
         (void)snprintf(ret, size, "%s", text);
+}
+
+bool http_client_of_user(uid_t uid, char *ret, size_t size)
+{
+        put_user("local", uid, ret, size);
+        return is_account(uid);
+}
+
+/* "192.0.2.1", "192.0.2.1:4711", "2001:db8::1" or "[2001:db8::1]:4711". */
+static bool parse_hop(const char *text, size_t len, struct sockaddr_storage *ret)
+{
+        const char *colon = memchr(text, ':', len);
+        char address[INET6_ADDRSTRLEN];
+
+        if (len > 0 && *text == '[') {
+                const char *end = memchr(text++, ']', len);
+
+                len = end ? (size_t)(end - text) : 0;
+        } else if (colon && !memchr(colon + 1, ':', (size_t)(text + len - colon - 1))) {
+                len = (size_t)(colon - text);
+        }
+        if (len >= sizeof(address))
+                return false;
+        memcpy(address, text, len);
+        address[len] = '\0';
+        ret->ss_family = AF_INET;
+        if (inet_pton(AF_INET, address, &((struct sockaddr_in *)ret)->sin_addr) == 1)
+                return true;
+        ret->ss_family = AF_INET6;
+        return inet_pton(AF_INET6, address, &((struct sockaddr_in6 *)ret)->sin6_addr) == 1;
+}
+
+static bool last_hop(const char *header, struct sockaddr_storage *ret)
+{
+        const char *comma = strrchr(header, ',');
+        const char *text = comma ? comma + 1 : header;
+        size_t len;
+
+        text += strspn(text, " \t");
+        len = strcspn(text, " \t");
+        return text[len + strspn(text + len, " \t")] == '\0' && parse_hop(text, len, ret);
+}
+
+void http_request_client(const struct http_exchange *x, const char *reverse_proxy, char *ret,
+                         size_t size)
+{
+        const struct http_peer *peer = http_peer(x);
+        const char *header = http_header(x, "x-forwarded-for");
+        struct sockaddr_storage hop = { 0 };
+
+        if (reverse_proxy && header &&
+            (streq(peer->address, reverse_proxy) || streq(peer->client, reverse_proxy)) &&
+            last_hop(header, &hop))
+                http_client_name((const struct sockaddr *)&hop, (uid_t)-1, ret, size);
+        else
+                (void)snprintf(ret, size, "%s", peer->client);
 }
 
 void http_clients_init(struct http_server *s)

@@ -141,6 +141,14 @@ const char *http_body(const struct http_exchange *x, size_t *ret_len);
 bool http_has_body(const struct http_exchange *x);     /* a body was announced, even an empty one */
 bool http_body_follows(const struct http_exchange *x); /* on_body will be called */
 const struct http_peer *http_peer(const struct http_exchange *x);
+/* Whom limits of this request are counted for: its peer's `client`. When the peer is the reverse
+ * proxy (its address, or its `client`; NULL: there is none), the last hop that it names in
+ * X-Forwarded-For, in the same form; what stands before that anybody may have written. */
+void http_request_client(const struct http_exchange *x, const char *reverse_proxy, char *ret,
+                         size_t size);
+/* What `client` says of a user of this machine who connects over loopback; false: it is the same
+ * for others. */
+bool http_client_of_user(uid_t uid, char *ret, size_t size);
 
 /* Streamed bodies: take no more of it from the client until resumed. Parts that were read already
  * are kept back as well; the part that on_body is being given is the last. */

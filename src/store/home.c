@@ -43,7 +43,8 @@ int home_has_work(struct db *db, bool *ret, struct err *err)
 
 /* Their arguments, as many as each takes: the time, the reason, the new node. The ids that
  * sandboxes have on this machine stay taken: who uses them may live. A snapshot that was being made
- * is removed from our directory; its sandbox is not ours to thaw. */
+ * is removed from our directory; its sandbox is not ours to thaw. Agents that a timer wakes are
+ * paused: the node before wakes them, too. */
 static const struct {
         size_t n_args;
         const char *sql;
@@ -79,6 +80,9 @@ static const struct {
              "finished_at = ?1, updated_at = ?1 "
              "WHERE step <> 'done' AND status IN ('queued', 'scheduled_retry', 'running')" },
         { 1, "UPDATE heartbeat_runs SET step = 'done', updated_at = ?1 WHERE step <> 'done'" },
+        { 2, "UPDATE agents SET status = 'paused', pause_reason = ?2, paused_at = ?1, "
+             "updated_at = ?1 WHERE status NOT IN ('paused', 'pending_approval', 'terminated') "
+             "AND id IN (SELECT agent_id FROM agent_schedules)" },
 };
 
 int home_leave_work(struct db *db, const char *node_id, const char *reason, int64_t now_us,

@@ -343,6 +343,21 @@ class EscapeCases:
             with self.subTest(way):
                 self.flooded(box, by, "memory", way, 192)
 
+    def test_memory_that_no_process_holds(self):
+        """Files in memory outlive whoever wrote them, so in the end the kernel finds nobody to kill but PID 1, if that
+        counts too: the box and what is in it stay."""
+        box, by = self.limited("memoryMb", 64, diskMb=256)
+        if by not in ("cgroup1", "cgroup2"):
+            self.skipTest("no cgroup limits memory here")
+        pid = self.box_pid(box)
+        for i in range(4):
+            done = self.run_in(box, "/bin/sh", "-c",
+                               f"echo 0 >/proc/self/oom_score_adj; exec dd if=/dev/zero of=/tmp/fill{i} bs=64k")
+            self.assertEqual(done["signal"], "SIGKILL", done)
+        self.assertEqual(self.box_pid(box), pid)
+        self.assertTrue(os.path.exists(f"/proc/{pid}"))
+        self.assertEqual(self.lease(box)["status"], "active")
+
     def test_disk(self):
         box, by = self.limited("diskMb", 32)
         self.flooded(box, by, "disk", 96, *self.writable(box))

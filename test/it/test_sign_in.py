@@ -124,5 +124,61 @@ class SignInTest(BerthTest):
         self.assert_error(answer, 400, "Current board API key context is required")
 
 
+class ReverseProxyTest(BerthTest):
+    """The proxy is the user that the tests run as; whoever else says X-Forwarded-For is himself."""
+
+    daemon_flags = ("--mode", "authenticated")
+    daemon_env = {"BERTH_REVERSE_PROXY": str(os.geteuid())}
+
+    def opened(self, forwarded, uid=None):
+        body = b'{"command": "berth env list"}'
+        with RawConnection(self.daemon.address, uid=uid) as raw:
+            return raw.send(b"POST /api/cli-auth/challenges HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                            b"%sContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" %
+                            (b"X-Forwarded-For: %s\r\n" % forwarded.encode() if forwarded else b"", len(body)) +
+                            body).response()
+
+    def fill(self, forwarded, **options):
+        for i in range(100):
+            self.assert_status(self.opened(forwarded.format(i), **options), 201)
+
+    def test_clients_of_a_reverse_proxy(self):
+        self.fill("198.51.100.{}, 192.0.2.1")  # what the client itself sends comes first, and says nothing
+        for same in ("192.0.2.1", " 192.0.2.1:4711\t", "192.0.2.1, 192.0.2.1", "::ffff:192.0.2.1"):
+            self.assert_error(self.opened(same), 503, contains="Too many sign-in requests from here")
+        self.fill("[2001:db8::{}]:4711")
+        self.assert_status(self.opened("2001:db8::ffff"), 503)
+        for other in ("192.0.2.2", "2001:db8:0:1::1", "192.0.2.1, 192.0.2.3"):
+            self.assert_status(self.opened(other), 201)
+
+    def test_what_names_nobody_is_the_proxys(self):
+        self.fill("not an address {}")
+        for text in (None, "", ",", "192.0.2.1,", "192.0.2.300", "[::1", "1:2", "unknown", "9" * 9000):
+            with self.subTest(text):
+                self.assert_status(self.opened(text), 503)
+        self.assert_status(self.opened("192.0.2.2"), 201)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, for sockets of other users")
+    def test_nobody_else_is_believed(self):
+        self.fill("192.0.2.{}", uid=1)
+        self.assert_status(self.opened("192.0.2.200", uid=1), 503)
+
+
+class ReverseProxySettingTest(BerthTest):
+    daemon_autostart = False
+
+    def refused(self, proxy, mode, says):
+        daemon = self.new_daemon(flags=("--mode", mode), env={"BERTH_REVERSE_PROXY": proxy}).spawn()
+        daemon.wait(expect=1)
+        daemon.kill()
+        self.assertIn(says, daemon.log_tail())
+
+    def test_what_makes_no_sense(self):
+        self.refused("banana", "authenticated", "neither an address nor a user of this machine")
+        self.refused("70000", "authenticated", "with a number below 65536")  # of those one user may have many
+        self.refused("127.0.0.1", "authenticated", "name the user that the proxy runs as")
+        self.refused("192.0.2.1", "local_trusted", "use --mode authenticated")
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -168,7 +168,7 @@ class LeaseClient(ClientThread):
             return
         counts = dict(line.split() for line in told["stdout"].splitlines())
         for token in tokens:
-            self.history.see("effects", token=token, count=int(counts.get(token, 0)), complete=True)
+            self.history.see("effects", token=token, count=int(counts.get(token, 0)), complete=True, inside=True)
 
     def work_on_files(self, lease):
         """A directory goes in, is changed there, and comes home."""

@@ -32,7 +32,7 @@ static struct {
         pthread_mutex_t lock;
         struct opened {
                 char id[UUID_LEN + 1];
-                char client[80]; /* http_peer.client */
+                char client[80]; /* http_request_client() */
                 int64_t expires_at;
         } at[CHALLENGES_OPEN_MAX];
         size_t n;

@@ -8,7 +8,7 @@
 #include "core/access/access.h"
 
 /* base_url is what the browser should open, without a trailing slash; `client` is whom it is
- * counted for (http_peer.client). */
+ * counted for (http_request_client()). */
 int cli_auth_create(struct op *op, struct runtime *rt, json_t *body, const char *base_url,
                     const char *client, struct buf *ret_json, struct err *err);
 /* A wrong token is 404, as if there were no such challenge. */

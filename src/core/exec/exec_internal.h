@@ -61,6 +61,7 @@ struct exec {
         uint32_t channel; /* 0: none on this link */
         enum exec_phase phase;
         bool seen;                /* the box listed it */
+        bool of_other_boot;       /* begun before this machine was booted: files may be lost */
         bool asked;               /* START or ATTACH was sent, and not answered */
         bool remote_ssh;          /* ssh runs it, and neither a box nor a plugin */
         unsigned asked_beats;     /* since it was asked */

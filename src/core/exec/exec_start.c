@@ -174,7 +174,7 @@ static int make_output_dir(struct intent *q, char *const path, struct err *err)
         /* PID 1 of a sandbox is nobody we know; of one that another user started, that user. */
         if (q->is_sandbox && geteuid() == 0 && chown(path, q->spool_user, q->spool_user) < 0)
                 return err_sys(err, ERR_IO, errno, "give the output to the sandbox");
-        return q->req->remote || q->route->is_here ? 0 : exec_spool_prepare(path, err);
+        return 0;
 }
 
 /* Handing it to the loop. It is announced before it is recorded, so that nobody can know of an
@@ -401,6 +401,10 @@ int exec_start(struct op *op, struct runtime *rt, const struct lease_record *rec
         if (r >= 0)
                 r = req->remote ? exec_remote_begin(rt->hub, &q.row, &q.place, q.req, spool, err)
                                 : ensure_box(&q, err);
+        /* The last step that can be cut off and prove that nothing was sent: reaching a host and
+         * starting a box on it takes long. */
+        if (r >= 0 && !req->remote && !q.route->is_here)
+                r = exec_spool_prepare(spool, err);
         if (r < 0) {
                 egress_policy_free(q.egress);
                 record_failure(&q, err);

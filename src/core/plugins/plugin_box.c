@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "box/launch.h"
 #include "codec/exchange.h"
 #include "core/exec/exec_internal.h"
 #include "core/exec/exec_request.h"
@@ -12,6 +13,8 @@
 #define PUT_MS       180000
 #define LEAVE_MS     15000
 #define TRIES        4
+#define NOT_RUN      126 /* as shells say it: there is a file, and it cannot be run */
+#define NOT_THERE    127
 #define EXECS_MAX    1000 /* executions that one command line names */
 #define CHANNEL_NAME "PAPERCLIP_SANDBOX_EXEC_CHANNEL"
 
@@ -217,8 +220,10 @@ static int ask_program(struct op *op, struct runtime *rt, const struct plugin_le
         if (r < 0)
                 return r;
         at = strstr(printed, ASK_WORD);
-        if (!at)
+        if (!at && (status == NOT_RUN || status == NOT_THERE))
                 return err_set(err, ERR_NOT_FOUND, "berth-box in the sandbox does not answer");
+        if (!at) /* it was killed, or could not say it: that tells nothing of the box */
+                return launch_refused("", ERR_PROVIDER, "", err);
         at += strlen(ASK_WORD);
         *ret_word = arena_strndup(op->arena, at, strcspn(at, "\r\n"));
         return 0;
@@ -251,7 +256,7 @@ static int is_alive(struct op *op, struct runtime *rt, const struct place *place
         if (r == ERR_NOT_FOUND) /* the place is gone, or is not what it was */
                 return 0;
         if (r >= 0 && !is_yes_or_no(word))
-                r = err_set(err, ERR_PROVIDER, "%.200s", word);
+                r = launch_refused(word, ERR_PROVIDER, "", err);
         return r < 0 ? r : streq(word, "yes");
 }
 
@@ -272,7 +277,7 @@ static int ensure(struct op *op, struct runtime *rt, const struct place *place, 
                         r = ask(op, rt, place, "ensure", NULL, &word, err);
         }
         if (r >= 0 && !is_yes_or_no(word))
-                r = err_set(err, ERR_PROVIDER, "%.200s", word);
+                r = launch_refused(word, ERR_PROVIDER, "", err);
         return r;
 }
 
@@ -287,7 +292,7 @@ static int bury(struct op *op, struct runtime *rt, const struct place *place,
                 return 0;
         }
         if (r >= 0 && !is_yes_or_no(word))
-                r = err_set(err, ERR_PROVIDER, "%.200s", word);
+                r = launch_refused(word, ERR_PROVIDER, "", err);
         return MIN(r, 0);
 }
 
@@ -355,7 +360,7 @@ static int put_and_try(struct op *op, struct runtime *rt, const struct plugin_le
         box.program = json_get_string(*ret_box, "program");
         r = ask_program(op, rt, l, &box, "ensure", NULL, &word, err);
         if (r >= 0 && !is_yes_or_no(word))
-                r = err_set(err, ERR_PROVIDER, "%.200s", word);
+                r = launch_refused(word, ERR_PROVIDER, "", err);
         return r;
 }
 

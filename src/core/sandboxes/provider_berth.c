@@ -212,11 +212,13 @@ static int remove_place(struct op *op, struct runtime *rt, const struct place *p
         int r;
 
         if (file_life_at(AT_FDCWD, dir) == LIFE_NO)
-                return 0;
+                return file_sync_removal(dir, err);
         r = exec_close_place(op, rt, place, err);
         FAULT("sandbox.remove.before");
         if (r >= 0)
                 r = berth_remove_tree(op, dir, err);
+        if (r >= 0)
+                r = file_sync_removal(dir, err);
         FAULT("sandbox.remove.after");
         return r;
 }

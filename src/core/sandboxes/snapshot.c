@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "core/access/access.h"
 #include "core/access/audit.h"
@@ -137,6 +138,8 @@ int snapshot_remove(struct op *op, struct runtime *rt, struct snapshot *row, str
         r = berth_remove_tree(op, copy, err);
         if (r >= 0)
                 r = berth_remove_tree(op, path, err);
+        if (r >= 0)
+                r = file_sync_removal(path, err);
         FAULT("sandbox.snapshot_remove.after");
         return r < 0 ? r : store_write(op, rt->store, end_delete, row, err);
 }
