@@ -9,42 +9,29 @@
 #define LIMIT_DEFAULT 100
 #define LIMIT_MAX     500
 
-struct list_request {
-        struct call *c;
-        const char *company;
-        int64_t limit;
-        struct jw *w;
-};
-
 static int show(void *ctx, const struct activity *row)
 {
         encode_activity(ctx, row);
         return 0;
 }
 
-static int list(struct db *db, void *arg, struct err *err)
-{
-        struct list_request *q = arg;
-        int r = access_company(db, &q->c->actor, q->company, false, err);
-
-        if (r < 0)
-                return r;
-        return activity_list(db, q->company, call_query(q->c, "agentId"),
-                             call_query(q->c, "entityType"), call_query(q->c, "entityId"),
-                             call_query(q->c, "action"), q->limit, q->c->op->arena, show, q->w,
-                             err);
-}
-
 static int list_activity(struct call *c, struct err *err)
 {
-        struct list_request q = { .c = c, .company = c->params[0] };
-        int r = call_query_int(c, "limit", LIMIT_DEFAULT, INT64_MIN, INT64_MAX, &q.limit, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        const char *company = c->params[0];
+        int64_t limit;
+        int r = call_query_int(c, "limit", LIMIT_DEFAULT, INT64_MIN, INT64_MAX, &limit, err);
 
+        if (r >= 0)
+                r = store_read_begin(c->op, c->rt->store, &db, err);
+        if (r >= 0)
+                r = access_company(db, &c->actor, company, false, err);
         if (r < 0)
                 return r;
-        q.limit = MAX(1, MIN(q.limit, LIMIT_MAX));
-        q.w = call_list(c);
-        return call_list_end(c, store_read(c->op, c->rt->store, list, &q, err));
+        r = activity_list(db, company, call_query(c, "agentId"), call_query(c, "entityType"),
+                          call_query(c, "entityId"), call_query(c, "action"),
+                          MAX(1, MIN(limit, LIMIT_MAX)), c->op->arena, show, call_list(c), err);
+        return call_list_end(c, r);
 }
 
 /* Entries that a board caller writes itself. */

@@ -29,15 +29,9 @@ static int insert_run(struct db *db, void *arg, struct err *err)
         return runs_insert(db, &t->run, err);
 }
 
-static int read_run(struct db *db, void *arg, struct err *err)
-{
-        struct test_run *t = arg;
-
-        return runs_get(db, t->run.id, t->c->op->arena, &t->run, err);
-}
-
 static int make_run(struct test_run *t, struct err *err)
 {
+        CLEAN(store_read_end) struct db *db = NULL;
         struct call *c = t->c;
         const char *id = json_get_string(c->body, "runId");
         int r;
@@ -51,7 +45,9 @@ static int make_run(struct test_run *t, struct err *err)
                                .created_at = clock_now_us(),
                                .updated_at = clock_now_us() };
         if (id) {
-                r = store_read(c->op, c->rt->store, read_run, t, err);
+                r = store_read_begin(c->op, c->rt->store, &db, err);
+                if (r >= 0)
+                        r = runs_get(db, id, c->op->arena, &t->run, err);
                 t->run.callback_port = json_integer_value(json_object_get(c->body, "port"));
                 return r;
         }

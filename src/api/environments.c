@@ -26,17 +26,14 @@ static int list_environments(struct call *c, struct err *err)
                                               call_query(c, "driver"), show, &s, err));
 }
 
-static int guard_company(struct db *db, void *arg, struct err *err)
-{
-        struct call *c = arg;
-
-        return access_company(db, &c->actor, c->params[0], false, err);
-}
-
 static int capabilities(struct call *c, struct err *err)
 {
-        int r = store_read(c->op, c->rt->store, guard_company, c, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(c->op, c->rt->store, &db, err);
 
+        if (r >= 0)
+                r = access_company(db, &c->actor, c->params[0], false, err);
+        store_read_end(&db);
         return r < 0 ? r : adapter_write_capabilities(c->op, c->rt, &c->out, err);
 }
 

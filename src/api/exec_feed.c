@@ -21,15 +21,16 @@ int exec_feed_may(struct feed *f, struct op *op, struct err *err)
         return lease_check_use(op, f->api->rt, e->lease_id, LEASE_USE, &record, err);
 }
 
-static int exec_feed_load_row(struct db *db, void *arg, struct err *err)
+static int exec_feed_load_row(struct exec_feed *e, struct op *op)
 {
-        struct exec_feed *e = arg;
+        CLEAN(store_read_end) struct db *db = NULL;
         struct arena arena;
         struct execution row;
-        int r;
+        int r = store_read_begin(op, e->feed.api->rt->store, &db, NULL);
 
         arena_init(&arena);
-        r = executions_get(db, e->id, &arena, &row, err);
+        if (r >= 0)
+                r = executions_get(db, e->id, &arena, &row, NULL);
         if (r >= 0) {
                 e->end.status = streq(row.status, EXEC_EXITED) ? EXEC_EXITED
                                 : streq(row.status, EXEC_LOST) ? EXEC_LOST
@@ -55,7 +56,7 @@ void exec_feed_load(struct feed *f, struct op *op)
 
         e->end.status = EXEC_LOST;
         e->end.code = -1;
-        r = store_read(op, f->api->rt->store, exec_feed_load_row, e, NULL);
+        r = exec_feed_load_row(e, op);
         e->loaded = r >= 0 || r == ERR_NOT_FOUND;
         e->load_failed = !e->loaded;
 }

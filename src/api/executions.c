@@ -52,18 +52,15 @@ static void encode_execution(const struct runtime *rt, struct jw *w, const struc
 
 /* Reading */
 
-struct row_request {
-        struct call *c;
-        const char *lease_id, *id;
-        struct execution *row;
-};
-
-static int get_row(struct db *db, void *arg, struct err *err)
+static int read_execution(struct call *c, const char *lease_id, const char *id,
+                          struct execution *ret, struct err *err)
 {
-        struct row_request *q = arg;
-        int r = executions_get(db, q->id, q->c->op->arena, q->row, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(c->op, c->rt->store, &db, err);
 
-        if (r >= 0 && !streq(q->row->lease_id, q->lease_id))
+        if (r >= 0)
+                r = executions_get(db, id, c->op->arena, ret, err);
+        if (r >= 0 && !streq(ret->lease_id, lease_id))
                 r = err_set(err, ERR_NOT_FOUND, MISSING);
         return r;
 }
@@ -71,13 +68,11 @@ static int get_row(struct db *db, void *arg, struct err *err)
 int call_execution_of(struct call *c, const char *id, struct execution *ret, struct err *err)
 {
         struct lease_record record;
-        struct row_request q = { .c = c, .row = ret, .id = id };
         int r = call_lease(c, LEASE_USE, &record, err);
 
         if (r >= 0 && !uuid_is_valid(id))
                 r = err_set(err, ERR_NOT_FOUND, MISSING);
-        q.lease_id = c->params[0];
-        return r < 0 ? r : store_read(c->op, c->rt->store, get_row, &q, err);
+        return r < 0 ? r : read_execution(c, c->params[0], id, ret, err);
 }
 
 int call_execution(struct call *c, struct execution *ret, struct err *err)
@@ -119,17 +114,9 @@ static int show(void *ctx, const struct execution *row)
         return 0;
 }
 
-static int list(struct db *db, void *arg, struct err *err)
-{
-        struct listing *l = arg;
-        const struct call_page *p = &l->page;
-
-        return executions_list(db, l->c->params[0], p->before_us, p->before_id, call_page_rows(p),
-                               l->c->op->arena, show, l, err);
-}
-
 static int list_executions(struct call *c, struct err *err)
 {
+        CLEAN(store_read_end) struct db *db = NULL;
         struct lease_record record;
         struct listing l = { .c = c };
         int r = call_lease(c, LEASE_USE, &record, err);
@@ -139,7 +126,11 @@ static int list_executions(struct call *c, struct err *err)
         if (r < 0)
                 return r;
         call_page_begin(c, &l.page);
-        return call_page_end(c, &l.page, store_read(c->op, c->rt->store, list, &l, err), err);
+        r = store_read_begin(c->op, c->rt->store, &db, err);
+        if (r >= 0)
+                r = executions_list(db, c->params[0], l.page.before_us, l.page.before_id,
+                                    call_page_rows(&l.page), c->op->arena, show, &l, err);
+        return call_page_end(c, &l.page, r, err);
 }
 
 /* Starting */
@@ -202,10 +193,9 @@ static int answer_ended(struct call *c, struct err *err)
         CLEAN(buf_done) struct buf out = BUF_INIT;
         CLEAN(buf_done) struct buf errors = BUF_INIT;
         struct execution row;
-        struct row_request q = { c, c->params[0], wait->id, &row };
         bool truncated = false;
         struct jw *w;
-        int r = store_read(c->op, c->rt->store, get_row, &q, err);
+        int r = read_execution(c, c->params[0], wait->id, &row, err);
 
         if (r < 0)
                 return r;

@@ -64,32 +64,27 @@ struct list_request {
         bool living;
 };
 
-static int list(struct db *db, void *arg, struct err *err)
-{
-        struct list_request *q = arg;
-        struct arena *arena = q->c->op->arena;
-        struct call_page *p = &q->page;
-        int64_t limit = call_page_rows(p);
-        int r;
-
-        if (q->environment)
-                return leases_list(db, q->environment, q->status, p->before_us, p->before_id, limit,
-                                   arena, show, p, err);
-        r = access_manage_environments(db, q->c->op->actor, q->company, err);
-        return r < 0 ? r
-                     : leases_list_company(db, q->company, q->living, p->before_us, p->before_id,
-                                           limit, arena, show, p, err);
-}
-
 static int answer_list(struct list_request *q, int64_t fallback, struct err *err)
 {
+        CLEAN(store_read_end) struct db *db = NULL;
         struct call *c = q->c;
-        int r = call_page(c, &q->page, fallback, LIST_MAX, err);
+        struct call_page *p = &q->page;
+        int r = call_page(c, p, fallback, LIST_MAX, err);
 
         if (r < 0)
                 return r;
-        call_page_begin(c, &q->page);
-        return call_page_end(c, &q->page, store_read(c->op, c->rt->store, list, q, err), err);
+        call_page_begin(c, p);
+        r = store_read_begin(c->op, c->rt->store, &db, err);
+        if (r >= 0 && q->company)
+                r = access_manage_environments(db, c->op->actor, q->company, err);
+        if (r >= 0)
+                r = q->company
+                            ? leases_list_company(db, q->company, q->living, p->before_us,
+                                                  p->before_id, call_page_rows(p), c->op->arena,
+                                                  show, p, err)
+                            : leases_list(db, q->environment, q->status, p->before_us, p->before_id,
+                                          call_page_rows(p), c->op->arena, show, p, err);
+        return call_page_end(c, p, r, err);
 }
 
 static int list_leases(struct call *c, struct err *err)

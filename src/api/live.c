@@ -8,23 +8,18 @@
 
 #define MESSAGE_MAX 4096 /* of a client; they are skipped */
 
-struct right {
-        const struct actor *actor;
-        const char *company_id;
-};
-
-static int live_check_company(struct db *db, void *arg, struct err *err)
+static int live_check_company(struct op *op, struct runtime *rt, const struct actor *actor,
+                              const char *company_id, struct err *err)
 {
-        const struct right *right = arg;
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(op, rt->store, &db, err);
 
-        return access_company(db, right->actor, right->company_id, false, err);
+        return r < 0 ? r : access_company(db, actor, company_id, false, err);
 }
 
 static int live_feed_may(struct feed *f, struct op *op, struct err *err)
 {
-        struct right right = { op->actor, f->company_id };
-
-        return store_read(op, f->api->rt->store, live_check_company, &right, err);
+        return live_check_company(op, f->api->rt, op->actor, f->company_id, err);
 }
 
 /* Where it starts: a client that is cut off before the first event can come back with this number.
@@ -82,15 +77,15 @@ static int read_last_id(struct call *c, int64_t *ret, struct err *err)
 
 static int open_events(struct call *c, enum feed_frame frame, struct err *err)
 {
-        struct right right = { &c->actor, c->params[0] };
+        const char *company = c->params[0];
         int64_t last_id;
         int r = read_last_id(c, &last_id, err);
 
         if (r >= 0)
-                r = store_read(c->op, c->rt->store, live_check_company, &right, err);
+                r = live_check_company(c->op, c->rt, &c->actor, company, err);
         if (r < 0)
                 return r;
-        feed_open(xcalloc(1, sizeof(struct feed)), c, &live_kind, frame, right.company_id, last_id);
+        feed_open(xcalloc(1, sizeof(struct feed)), c, &live_kind, frame, company, last_id);
         return 0;
 }
 

@@ -63,18 +63,19 @@ static int list_plugins(struct call *c, struct err *err)
         return call_list_end(c, plugin_list(c->op, c->rt, call_query(c, "status"), show, c, err));
 }
 
-static int board_org(struct db *db, void *arg, struct err *err)
+static int check_board_org(struct call *c, struct err *err)
 {
-        struct call *c = arg;
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(c->op, c->rt->store, &db, err);
 
-        return access_board_org(db, &c->actor, err);
+        return r < 0 ? r : access_board_org(db, &c->actor, err);
 }
 
 /* What comes with Berth to be installed from its directory. */
 static int list_examples(struct call *c, struct err *err)
 {
         const char *dir = c->rt->settings.examples_dir;
-        int r = store_read(c->op, c->rt->store, board_org, c, err);
+        int r = check_board_org(c, err);
         struct jw *w = call_list(c);
 
         if (r < 0)
@@ -98,7 +99,7 @@ static int list_examples(struct call *c, struct err *err)
 /* Of these our plugins have none. */
 static int list_none(struct call *c, struct err *err)
 {
-        int r = store_read(c->op, c->rt->store, board_org, c, err);
+        int r = check_board_org(c, err);
 
         if (r >= 0)
                 buf_puts(&c->out, "[]");

@@ -54,15 +54,17 @@ static int log_feed_may(struct feed *f, struct op *op, struct err *err)
         return run_view_get(op, f->api->rt, log_feed_of(f)->run_id, &view, err);
 }
 
-static int log_feed_read(struct db *db, void *arg, struct err *err)
+static int log_feed_read(struct log_feed *l, struct op *op, struct err *err)
 {
-        struct log_feed *l = arg;
+        CLEAN(store_read_end) struct db *db = NULL;
         struct arena arena;
         struct run run;
-        int r;
+        int r = store_read_begin(op, l->feed.api->rt->store, &db, err);
 
         arena_init(&arena);
-        r = runs_get(db, l->run_id, &arena, &run, err);
+        if (r >= 0)
+                r = runs_get(db, l->run_id, &arena, &run, err);
+        store_read_end(&db);
         if (r >= 0) {
                 /* The row first: what it calls whole is whole when it is read after that. */
                 l->is_terminal = run_is_terminal(&run);
@@ -83,7 +85,7 @@ static void log_feed_load(struct feed *f, struct op *op)
 {
         struct log_feed *l = log_feed_of(f);
 
-        l->failed = store_read(op, f->api->rt->store, log_feed_read, l, NULL) < 0;
+        l->failed = log_feed_read(l, op, NULL) < 0;
         l->loaded = true;
 }
 

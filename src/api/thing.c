@@ -177,12 +177,14 @@ int call_check_thing(struct call *c, struct err *err)
 
 /* Whoever may not see the thing is not put into its lane: the handler refuses that call, and it
  * must not fill the queue of others. */
-static int find_lane(struct db *db, void *arg, struct err *err)
+static int find_lane(struct lane_search *s, struct err *err)
 {
-        struct lane_search *s = arg;
+        CLEAN(store_read_end) struct db *db = NULL;
         struct call *c = s->c;
-        int r = access_authenticated(&c->actor, err);
+        int r = store_read_begin(c->op, c->rt->store, &db, err);
 
+        if (r >= 0)
+                r = access_authenticated(&c->actor, err);
         if (r >= 0)
                 r = s->thing->find(db, s, err);
         if (r >= 0 && s->company_id)
@@ -203,7 +205,7 @@ int call_take_lane(struct call *c, struct err *err)
                 r = call_read_body(c, err);
         if (r >= 0)
                 r = op_check(c->op, err);
-        if (r >= 0 && store_read(c->op, c->rt->store, find_lane, &s, &refused) < 0)
+        if (r >= 0 && find_lane(&s, &refused) < 0)
                 return 1; /* the handler says why */
         if (r < 0)
                 return r;

@@ -64,9 +64,8 @@ static int put_lease_count(void *ctx, const char *status, int64_t n)
         return 0;
 }
 
-static int put_gauges(struct db *db, void *arg, struct err *err)
+static int put_gauges(struct db *db, struct call *c, struct err *err)
 {
-        struct call *c = arg;
         struct place_counts places = { .n = 0 };
         int r = places_living(db, NULL, c->op->arena, count_place, &places, err);
 
@@ -84,6 +83,7 @@ static int put_gauges(struct db *db, void *arg, struct err *err)
 
 static int get_metrics(struct call *c, struct err *err)
 {
+        CLEAN(store_read_end) struct db *db = NULL;
         struct counters *k = &c->rt->counters;
         struct pool_stats pool;
         struct buf *b = &c->out;
@@ -146,7 +146,8 @@ static int get_metrics(struct call *c, struct err *err)
                    pool_is_saturated(&pool));
         put_metric(b, "berth_operations_refused_total", "counter",
                    "Operations refused because the queue was full.", pool.refused);
-        return store_read(c->op, c->rt->store, put_gauges, c, err);
+        r = store_read_begin(c->op, c->rt->store, &db, err);
+        return r < 0 ? r : put_gauges(db, c, err);
 }
 
 const struct route routes_watch[] = {

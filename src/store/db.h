@@ -12,8 +12,8 @@
  *     while ((r = stmt_step(s, err)) > 0)
  *             names[n++] = stmt_text(s, 0, arena);
  *
- * A struct db is valid inside the function that store_read() or store_write() calls, on that
- * thread. */
+ * A struct db is valid on the thread that has it, between store_read_begin() and store_read_end()
+ * or inside the function that store_write() calls. */
 #ifndef BERTH_STORE_DB_H
 #define BERTH_STORE_DB_H
 
@@ -24,6 +24,7 @@
 struct announcement;
 struct db;
 struct row_type;
+struct store;
 struct stmt;
 
 enum db_arg_type { DB_ARG_NULL, DB_ARG_TEXT, DB_ARG_INT };
@@ -72,6 +73,7 @@ struct db_ops {
 
 struct db {
         const struct db_ops *ops;
+        struct store *reads;                                   /* the store that it reads from */
         struct announcement *first_announced, *last_announced; /* announce.h */
 };
 

@@ -69,6 +69,43 @@ static int store_nothing(const struct op *op, struct store *s, store_fn fn, void
         return 0;
 }
 
+/* Tables without rows. */
+static int find_nothing(struct db *db, const struct row_type *type, const char *sql,
+                        const struct db_arg *args, size_t n_args, struct stmt **ret,
+                        struct err *err)
+{
+        static struct stmt nothing;
+
+        nothing.ops = db->ops;
+        *ret = &nothing;
+        return 0;
+}
+
+static int no_row(struct stmt *s, struct err *err)
+{
+        return 0;
+}
+
+static void end_nothing(struct stmt *s)
+{
+}
+
+static int read_nothing(struct store *s, struct db **ret, struct err *err)
+{
+        static const struct db_ops nothing = { .query = find_nothing,
+                                               .step = no_row,
+                                               .end = end_nothing };
+        static struct db db = { .ops = &nothing };
+
+        db.reads = s;
+        *ret = &db;
+        return 0;
+}
+
+static void read_nothing_end(struct store *s, struct db *db)
+{
+}
+
 static int connect_pair(struct runtime *rt, const struct place *place, int *ret_fd, struct err *err)
 {
         int fds[2];
@@ -339,7 +376,9 @@ static size_t step(const uint8_t *p, size_t left)
 
 static void begin(uint8_t how)
 {
-        static const struct store_ops ops = { .read = store_nothing, .write = store_nothing };
+        static const struct store_ops ops = { .read_begin = read_nothing,
+                                              .read_end = read_nothing_end,
+                                              .write = store_nothing };
         static struct store store = { .ops = &ops };
         static const struct kind kind = { .driver = "fuzz", .route = the_route };
         static const struct kind *const kinds[] = { &kind, NULL };

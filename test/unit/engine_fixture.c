@@ -147,14 +147,13 @@ static const struct kind *const kinds[] = { &listed, &blind, &kind_local, NULL }
 
 /* The store */
 
-static int faulty_read(const struct op *op, struct store *s, store_fn fn, void *arg,
-                       struct err *err)
+static int faulty_read_begin(struct store *s, struct db **ret, struct err *err)
 {
         struct engine *e = container_of(s, struct engine, faulty);
 
         if (e->dead)
                 return err_set(err, ERR_IO, "the daemon is dead");
-        return store_read(op, e->store, fn, arg, err);
+        return e->store->ops->read_begin(e->store, ret, err);
 }
 
 static int faulty_write(const struct op *op, struct store *s, store_fn fn, void *arg,
@@ -180,7 +179,8 @@ static int faulty_write(const struct op *op, struct store *s, store_fn fn, void 
         return r;
 }
 
-static const struct store_ops faulty_ops = { .read = faulty_read, .write = faulty_write };
+static const struct store_ops faulty_ops = { .read_begin = faulty_read_begin,
+                                             .write = faulty_write };
 
 /* The fixture */
 

@@ -20,7 +20,7 @@ struct sqlite_stmt_slot {
 struct sqlite_conn {
         struct db db;
         sqlite3 *handle;
-        _Atomic bool *damaged; /* NULL: nobody wants to know */
+        struct sqlite_health *health; /* may be NULL */
         struct sqlite_stmt_slot *slots[CACHE_SLOTS];
 };
 
@@ -55,16 +55,20 @@ int sqlite_error(sqlite3 *handle, int code, struct err *err)
         }
 }
 
-/* As sqlite_error(). Whoever looks after the file hears of damage, whatever the caller makes of the
- * error. */
+/* As sqlite_error(). What it means for the file is noted, whatever the caller makes of the error.
+ */
 static int conn_error(struct sqlite_conn *c, int code, struct err *err)
 {
-        if (c->damaged && ((code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB))
-                atomic_store(c->damaged, true);
-        return sqlite_error(c->handle, code, err);
+        int r = sqlite_error(c->handle, code, err);
+
+        if (c->health && r == ERR_CORRUPT)
+                atomic_store(&c->health->damaged, true);
+        if (c->health && (r == ERR_CORRUPT || r == ERR_IO))
+                atomic_store(&c->health->failing, true);
+        return r;
 }
 
-static struct sqlite_conn *conn_of(struct db *db)
+struct sqlite_conn *sqlite_conn_of(struct db *db)
 {
         return container_of(db, struct sqlite_conn, db);
 }
@@ -127,7 +131,7 @@ static int sqlite_query(struct db *db, const struct row_type *type, const char *
                         const struct db_arg *args, size_t n_args, struct stmt **ret,
                         struct err *err)
 {
-        struct sqlite_conn *c = conn_of(db);
+        struct sqlite_conn *c = sqlite_conn_of(db);
         struct sqlite_stmt_slot *slot = NULL;
         int r = find_statement(c, type, sql, n_args, &slot, err);
 
@@ -205,12 +209,12 @@ static void sqlite_end(struct stmt *s)
 
 static int64_t sqlite_changes(struct db *db)
 {
-        return sqlite3_changes64(conn_of(db)->handle);
+        return sqlite3_changes64(sqlite_conn_of(db)->handle);
 }
 
 static int sqlite_script(struct db *db, const char *sql, struct err *err)
 {
-        return sqlite_conn_run(conn_of(db), sql, err);
+        return sqlite_conn_run(sqlite_conn_of(db), sql, err);
 }
 
 static const struct db_ops ops = {
@@ -248,8 +252,8 @@ static const char *setup_sql(bool writer)
                         "MEMORY";
 }
 
-int sqlite_conn_open(const char *path, bool writer, _Atomic bool *damaged, struct sqlite_conn **ret,
-                     struct err *err)
+int sqlite_conn_open(const char *path, bool writer, struct sqlite_health *health,
+                     struct sqlite_conn **ret, struct err *err)
 {
         struct sqlite_conn *c = xcalloc(1, sizeof(*c));
         int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_READWRITE |
@@ -257,7 +261,7 @@ int sqlite_conn_open(const char *path, bool writer, _Atomic bool *damaged, struc
         int r = sqlite3_open_v2(path, &c->handle, flags, NULL);
 
         c->db.ops = &ops;
-        c->damaged = damaged;
+        c->health = health;
         if (r != SQLITE_OK) {
                 r = conn_error(c, r, err);
         } else {
