@@ -87,6 +87,7 @@ static int not_found(const char *what, const char *given, struct err *err)
                 { "vault", "vault" },
                 { "project", "project" },
                 { "run", "runs" },
+                { "key", "key" },
                 { "salvage", "workspace salvaged" },
         };
 

@@ -71,9 +71,9 @@ static int find_layers(struct op *op, struct runtime *rt, const struct place *pl
 static int make_layer(const char *path, mode_t mode, uid_t owner, struct err *err)
 {
         if (mkdir(path, 0700) < 0 && errno != EEXIST)
-                return err_sys(err, ERR_IO, errno, "make %s", path);
+                return err_sys(err, ERR_IO, errno, "make a layer of the workspace");
         if (chown(path, owner, owner) < 0 || chmod(path, mode) < 0)
-                return err_sys(err, ERR_IO, errno, "give %s to the sandbox", path);
+                return err_sys(err, ERR_IO, errno, "give a layer of the workspace to the sandbox");
         return 0;
 }
 
@@ -81,8 +81,8 @@ static int open_dir(const char *path, int *ret, struct err *err)
 {
         *ret = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
         if (*ret < 0)
-                return err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, errno, "open %s",
-                               path);
+                return err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, errno,
+                               "open a layer of the workspace");
         return 0;
 }
 
