@@ -20,6 +20,7 @@
 #include "core/workspaces/workspace.h"
 #include "workspace/copy.h"
 #include "workspace/overlay.h"
+#include "workspace/owner.h"
 
 #define APPLIED "applied" /* manifests of the upper layer in w->dir: as it was taken over, */
 #define NEXT    "next"    /* and as it was read since */
@@ -146,12 +147,15 @@ static int make_copy(struct op *op, struct runtime *rt, const struct workspace *
                 .uid = sandbox_host_id(&l->ids, SANDBOX_AGENT),
                 .gid = sandbox_host_id(&l->ids, SANDBOX_AGENT),
         };
+        struct owner owner;
         CLEAN(cleanup_fd) int from = -1;
         struct copy_result copied = { 0 };
         int r = berth_remove_tree(op, l->copy, err);
 
         if (r >= 0)
                 r = workspace_open_local(rt, w, &from, err);
+        if (r >= 0)
+                r = owner_find(from, &owner, &options.owner, err);
         if (r >= 0)
                 r = make_layer(l->copy, 0700, options.uid, err);
         if (r >= 0)
