@@ -185,13 +185,11 @@ static void reset_signals(void)
         sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-static void join_cgroup(int cgroup_fd, int status_fd)
+static int enter_cgroup(int cgroup_fd)
 {
-        int fd = openat(cgroup_fd, "cgroup.procs", O_WRONLY | O_CLOEXEC);
+        CLEAN(cleanup_fd) int fd = openat(cgroup_fd, "cgroup.procs", O_WRONLY | O_CLOEXEC);
 
-        if (fd < 0 || write(fd, "0", 1) != 1)
-                child_fails(status_fd, BOX_ERR_RESOURCES);
-        close(fd);
+        return fd >= 0 && write(fd, "0", 1) == 1 ? 0 : -1;
 }
 
 static void die_with_box(const struct box *b)
@@ -214,9 +212,7 @@ static int take_rights_away(const struct box *b)
 static NORETURN void run_child(const struct box *b, const struct start *s, const struct ends *ends,
                                bool joined)
 {
-        if (ends->cgroup >= 0 && !joined)
-                join_cgroup(ends->cgroup, ends->status);
-        if (limits_enter(b) < 0)
+        if ((ends->cgroup >= 0 && !joined && enter_cgroup(ends->cgroup) < 0) || limits_enter(b) < 0)
                 child_fails(ends->status, BOX_ERR_RESOURCES);
         if (!b->sandbox) /* PID 1 takes everybody with it */
                 die_with_box(b);
@@ -291,10 +287,15 @@ pid_t child_serve_files(struct box *b, int fd)
 {
         static char *const argv[] = { (char *)"berth-box", (char *)"--files", NULL };
         static char *const envp[] = { NULL };
-        pid_t pid = b->program_fd >= 0 ? fork() : -1;
+        int cgroup = b->sandbox && b->sandbox->cgroup_split ? b->cgroup_fd : -1;
+        bool joined;
+        pid_t pid = b->program_fd >= 0 ? child_fork(cgroup, &joined) : -1;
 
         if (pid != 0)
                 return pid;
+        /* A command that gets hold of it has no more memory by that. */
+        if ((cgroup >= 0 && !joined && enter_cgroup(cgroup) < 0) || limits_enter(b) < 0)
+                _exit(127);
         if (!b->sandbox)
                 die_with_box(b);
         setsid();

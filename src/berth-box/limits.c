@@ -7,14 +7,14 @@
  * The one of version 2 needs no controller to be of use: it freezes and kills, and belongs to the
  * supervisor, who makes one in it per execution (cgroup.c).
  *
- * Memory is limited for the commands alone. Files in memory outlive the commands that wrote them,
+ * Memory is limited for all but PID 1. Files in memory outlive the commands that wrote them,
  * and commands can be smaller than PID 1: inside the limit the kernel would choose PID 1 to be
  * killed. In version 1 each command joins the memory cgroup before exec, PID 1 does not. In version
  * 2 only a cgroup without processes limits those beneath it:
  *
  *   berth-<box id>              processes and CPU; root of the cgroup namespace
- *   berth-<box id>/box          PID 1 and its file workers
- *   berth-<box id>/commands     memory; one in it per execution */
+ *   berth-<box id>/box          PID 1
+ *   berth-<box id>/commands     memory; file workers; one in it per execution */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -67,7 +67,7 @@ int userns_for_idmap(const struct idmap *map, int *ret_fd, struct err *err);
 int limits_make(struct box *b, struct err *err);     /* the launcher, before clone */
 int limits_go_ahead(struct box *b, struct err *err); /* the launcher itself, right before it */
 int limits_join(struct box *b, pid_t pid, bool joined_v2, struct err *err); /* after it */
-int limits_enter(const struct box *b);    /* a command: where its memory is limited */
+int limits_enter(const struct box *b);    /* a command or a file worker: where memory is limited */
 void limits_command(const struct box *b); /* a command or a file worker, before exec */
 
 /* layers.c */

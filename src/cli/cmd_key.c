@@ -127,7 +127,7 @@ static int run_create(struct cli *c, const struct args *a, struct err *err)
 
 /* -- list and revoke -------------------------------------------------------------------------- */
 
-static const struct cli_kind kind_key = { .what = "key", .name = "name" };
+static const struct cli_kind kind_key = { .what = "key", .command = "key", .name = "name" };
 
 /* The keys of an agent, or the caller's own board keys. *ret_path is where they live. */
 static int get_keys(struct cli *c, const struct args *a, const char **ret_path, json_t **ret,

@@ -60,6 +60,34 @@ void cli_done(struct cli *c)
         arena_done(&c->arena);
 }
 
+/* The API's text is for programs too, and names no command. */
+static int not_found(const char *text, struct err *err)
+{
+        static const struct {
+                const char *text, *command;
+        } lists[] = {
+                { "Agent not found", "agent list" },
+                { "Company not found", "company list" },
+                { "Environment not found", "env list" },
+                { "Environment lease not found", "lease list" },
+                { "Heartbeat run not found", "runs list" },
+                { "Issue not found", "issue list" },
+                { "Key not found", "key list" },
+                { "Plugin not found", "plugin list" },
+                { "Project not found", "project list" },
+                { "Provider vault not found", "vault list" },
+                { "Salvage not found", "workspace salvaged list" },
+                { "Secret not found", "secret list" },
+                { "Snapshot not found", "snapshot list" },
+        };
+
+        for (size_t i = 0; i < ARRAY_LEN(lists); i++)
+                if (streq(lists[i].text, text))
+                        return err_set(err, ERR_NOT_FOUND, "%s; 'berth %s' shows those there are",
+                                       text, lists[i].command);
+        return err_set(err, ERR_NOT_FOUND, "%s", text);
+}
+
 int cli_api_error(const struct berth_error *error, struct err *err)
 {
         static const struct {
@@ -91,11 +119,10 @@ int cli_api_error(const struct berth_error *error, struct err *err)
                         if (codes[i].status == error->http_status)
                                 code = codes[i].code;
         }
-        /* The API's text is for programs too, and names no command. */
-        if (code == ERR_NOT_FOUND && streq(error->text, "Issue not found"))
-                return err_set(err, code,
-                               "Issue not found; 'berth issue list' shows those there are");
-        (void)err_set(err, code, "%s", error->text);
+        if (code == ERR_NOT_FOUND)
+                (void)not_found(error->text, err);
+        else
+                (void)err_set(err, code, "%s", error->text);
         if (err && error->code == BERTH_REFUSED && error->details[0])
                 err_details(err, xstrdup(error->details));
         return code;

@@ -219,6 +219,23 @@ static const char *absolute(struct arena *a, const char *path)
         return arena_printf(a, "%s/%s", cwd, path);
 }
 
+/* Whoever owns it can change every file in it, the settings among them, and would find files of
+ * root's in it. */
+static int check_owner(const char *path, struct err *err)
+{
+        struct stat st;
+
+        if (stat(path, &st) < 0)
+                return err_sys(err, ERR_IO, errno, "look at data directory %s", path);
+        if (geteuid() != 0 || st.st_uid == 0)
+                return 0;
+        return err_set(
+                err, ERR_INVALID,
+                "data directory %s belongs to user %u, and this daemon is root's: start it as "
+                "that user, choose another directory with --data, or chown it to root",
+                path, (unsigned)st.st_uid);
+}
+
 static int make_data_dir(const char *path, struct err *err)
 {
         int r = path_make_durable_dirs(path, 0700, err);
@@ -228,7 +245,7 @@ static int make_data_dir(const char *path, struct err *err)
         if (access(path, R_OK | W_OK | X_OK) < 0)
                 return err_sys(err, ERR_IO, errno,
                                "data directory %s is not usable; choose another with --data", path);
-        return 0;
+        return check_owner(path, err);
 }
 
 static int read_file(const char *data_dir, json_t **ret, struct err *err)

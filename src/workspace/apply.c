@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 
 #include "base/fd.h"
+#include "workspace/owner.h"
 #include "workspace/sync_file.h"
 
 #define OWNER_ALL ((mode_t)0700)
@@ -464,7 +465,13 @@ static int open_file(struct apply *a, const char *path, int flags)
 
 int apply_open(struct apply *a, const char *path)
 {
-        return open_file(a, path, O_RDONLY);
+        int fd;
+
+        if (owner_enter(a->owner) < 0)
+                return -1;
+        fd = open_file(a, path, O_RDONLY);
+        owner_leave(a->owner);
+        return fd;
 }
 
 int apply_open_to_write(struct apply *a, const char *path)

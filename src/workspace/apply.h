@@ -15,12 +15,15 @@
 
 struct apply_fix;
 
+struct owner;
+
 struct apply {
         int root_fd;
         int dir_fd; /* the directory of the last path; -1: none */
         char dir[TREE_MAX_PATH + 1];
         struct apply_fix *fixes; /* directories whose mode is still to be set */
         unsigned next_temp;
+        const struct owner *owner; /* with whose rights apply_open() reads; NULL: our own */
 };
 
 void apply_init(struct apply *a, int take_root_fd);

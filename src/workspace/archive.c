@@ -9,6 +9,7 @@
 #include "codec/tar.h"
 #include "workspace/apply.h"
 #include "workspace/chunk.h"
+#include "workspace/owner.h"
 #include "workspace/sync_file.h"
 
 #define PIECE ((size_t)256 << 10)
@@ -112,10 +113,13 @@ int archive_pack(struct op *op, int tree_fd, struct tree_source *scan, int out_f
                  const char *name, uint64_t *ret_files, uint64_t *ret_bytes, struct err *err)
 {
         struct packing p = { .source.next = pack_next, .op = op, .scan = scan, .out_fd = out_fd };
+        struct owner owner;
         int r;
 
         apply_init(&p.reader, fcntl(tree_fd, F_DUPFD_CLOEXEC, 3));
-        r = manifest_write(manifest_dir, name, &p.source, NULL, NULL, err);
+        r = owner_find(tree_fd, &owner, &p.reader.owner, err);
+        if (r >= 0)
+                r = manifest_write(manifest_dir, name, &p.source, NULL, NULL, err);
         if (r >= 0) {
                 tar_end(&p.out);
                 r = flush(&p, 0, err);

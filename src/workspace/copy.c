@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "workspace/content.h"
+#include "workspace/owner.h"
 
 #define OPEN_DIR (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
@@ -20,6 +21,12 @@ struct copying {
         int depth;
 };
 
+/* After an open that failed. */
+static bool is_not_his(const struct copying *c)
+{
+        return c->options->owner && errno == EACCES;
+}
+
 static int copy_leaf(struct copying *c, int from, int to, const char *name, const struct stat *st,
                      struct err *err)
 {
@@ -27,7 +34,10 @@ static int copy_leaf(struct copying *c, int from, int to, const char *name, cons
         CLEAN(cleanup_fd) int out = -1;
         int r;
 
-        in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        in = owner_openat(c->options->owner, from, name,
+                          O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (in < 0 && is_not_his(c))
+                return 0;
         if (in < 0)
                 return err_sys(err, ERR_IO, errno, "read %s", c->path);
         out = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -63,10 +73,12 @@ static int copy_beneath(struct copying *c, int take_from, int to, struct err *er
 static int copy_dir(struct copying *c, int from, int to, const char *name, const struct stat *st,
                     struct err *err)
 {
-        int in = openat(from, name, OPEN_DIR);
+        int in = owner_openat(c->options->owner, from, name, OPEN_DIR);
         CLEAN(cleanup_fd) int out = -1;
         int r;
 
+        if (in < 0 && is_not_his(c))
+                return 0;
         if (in < 0)
                 return err_sys(err, ERR_IO, errno, "read %s", c->path);
         if (mkdirat(to, name, 0700) < 0 || (out = openat(to, name, OPEN_DIR)) < 0) {

@@ -5,10 +5,13 @@
 #include "rt/op.h"
 #include "workspace/scan.h"
 
+struct owner;
+
 struct copy_options {
         const struct excludes *excludes;
         uid_t uid; /* whom the copy belongs to */
         gid_t gid;
+        const struct owner *owner; /* owner.h: with whose rights; NULL: our own */
 };
 
 struct copy_result {
@@ -16,7 +19,8 @@ struct copy_result {
 };
 
 /* Into an empty directory. No link is followed; what is neither file, link nor directory, and
- * set-id bits, are left out. What cannot be read is an error. */
+ * set-id bits, are left out. What the owner may not read is left out, as in
+ * a scan; what cannot be read otherwise is an error. */
 int tree_copy(struct op *op, int from_fd, int to_fd, const struct copy_options *options,
               struct copy_result *ret, struct err *err);
 

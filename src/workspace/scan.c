@@ -167,7 +167,7 @@ static void *help(void *arg)
 {
         struct scan *s = arg;
         CLEAN(cleanup_free) uint8_t *chunk = xcalloc(1, FILE_CHUNK);
-        const struct file_reader how = { chunk, check_stop, s };
+        const struct file_reader how = { chunk, check_stop, s, s->options.owner };
 
         pthread_mutex_lock(&s->lock);
         while (!atomic_load(&s->stop)) {
@@ -246,7 +246,7 @@ static int add_dir(struct scan *s, const char *name, const struct look *look, st
         struct dir *d = NULL;
         enum seen seen;
         struct slot *slot;
-        int r = dir_open(dir_fd(s->stack[s->depth - 1]), name, &d, &seen, err);
+        int r = dir_open(s->options.owner, dir_fd(s->stack[s->depth - 1]), name, &d, &seen, err);
 
         if (r < 0 || seen == SEEN_NOTHING)
                 return r;
@@ -407,7 +407,7 @@ static void wait_for_helpers(struct scan *s)
 /* Until the oldest slot is ready: 1, or 0 when there is none; with the lock held. */
 static int await_head(struct scan *s, struct err *err)
 {
-        const struct file_reader how = { s->chunk, check, s };
+        const struct file_reader how = { s->chunk, check, s, s->options.owner };
         struct slot *slot;
         int r;
 

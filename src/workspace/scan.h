@@ -51,9 +51,12 @@ bool excludes_never(const struct excludes *x, struct tree_id id);
  * its end; a broken one is as good as none. A file that changed within the last two seconds before
  * it was read is not remembered: it could change again without a sign. */
 
+struct owner;
+
 struct scan_options {
         const struct excludes *excludes;
-        const char *cache_path; /* NULL: none */
+        const char *cache_path;    /* NULL: none */
+        const struct owner *owner; /* owner.h: with whose rights; NULL: our own */
         unsigned threads;     /* 0: as many as there are processors, at most 4. 1: none but ours */
         uint64_t max_entries; /* 0: TREE_MAX_COUNT */
         /* 0 goes on; anything else ends the scan with it. Called often, by the thread that asks for

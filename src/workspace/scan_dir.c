@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "workspace/scan_dir.h"
+#include "workspace/owner.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -45,9 +46,10 @@ int dir_fd(const struct dir *d)
         return d->fd;
 }
 
-int dir_open(int at, const char *name, struct dir **ret, enum seen *ret_seen, struct err *err)
+int dir_open(const struct owner *owner, int at, const char *name, struct dir **ret,
+             enum seen *ret_seen, struct err *err)
 {
-        int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        int fd = owner_openat(owner, at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
         if (fd < 0 && out_of_means(errno))
                 return err_sys(err, ERR_IO, errno, "open directory %s", name);

@@ -9,7 +9,8 @@ struct dir;
 
 /* Opens dir/name, a single name. SEEN_DIR with a directory; SEEN_NOTHING, or SEEN_UNKNOWN when it
  * cannot be opened. */
-int dir_open(int at, const char *name, struct dir **ret, enum seen *ret_seen, struct err *err);
+int dir_open(const struct owner *owner, int at, const char *name, struct dir **ret,
+             enum seen *ret_seen, struct err *err);
 struct dir *dir_ref(struct dir *d);
 void dir_unref(struct dir *d); /* NULL is fine */
 int dir_fd(const struct dir *d);

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/fd.h"
+#include "workspace/owner.h"
 #include "workspace/scan_internal.h"
 
 #define READ_TRIES 3
@@ -111,7 +112,8 @@ static int hash_once(int dir, const char *name, const struct file_reader *how,
                      struct file_content *ret, struct err *err)
 {
         CLEAN(cleanup_fd)
-        int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+        int fd = owner_openat(how->owner, dir, name,
+                              O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
         struct look after;
         uint64_t size = 0;
         int r;

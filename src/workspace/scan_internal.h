@@ -44,6 +44,7 @@ struct file_reader {
         /* Other than 0 ends the reading with it. */
         int (*check)(void *ctx, struct err *err);
         void *ctx;
+        const struct owner *owner; /* scan_options.owner */
 };
 
 struct file_content {

@@ -7,6 +7,7 @@
 
 #include "base/fd.h"
 #include "workspace/apply.h"
+#include "workspace/owner.h"
 #include "workspace/sync_file.h"
 #include "workspace/sync_session.h"
 
@@ -32,6 +33,7 @@ struct push {
         struct tree_entry r;
         bool r_valid, r_begun, over;
         struct apply reader; /* of the local tree; reads only */
+        struct owner owner;
         struct push_slot slots[SYNC_SLOTS];
         struct sync_fixes fixes;
         char *removed[TREE_MAX_DEPTH + 1]; /* directories that go once they are empty */
@@ -384,6 +386,7 @@ static int push_tree(struct push *p, int local_dir_fd, const char *cache_path, i
 {
         struct scan_options options = { .excludes = &p->s.excludes,
                                         .cache_path = cache_path,
+                                        .owner = p->reader.owner,
                                         .check = check_op,
                                         .ctx = p->s.op };
         int fd = openat(local_dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -430,7 +433,9 @@ int sync_push(struct op *op, int fd, int local_dir_fd, const char *cache_path, i
         for (int i = 0; i < SYNC_SLOTS; i++)
                 p->slots[i].out.fd = -1;
         apply_init(&p->reader, fcntl(local_dir_fd, F_DUPFD_CLOEXEC, 3));
-        r = sync_session_open(&p->s, op, fd, options, true, baseline_dir, err);
+        r = owner_find(local_dir_fd, &p->owner, &p->reader.owner, err);
+        if (r >= 0)
+                r = sync_session_open(&p->s, op, fd, options, true, baseline_dir, err);
         if (r >= 0)
                 r = push_tree(p, local_dir_fd, cache_path, baseline_dir, baseline_name, err);
         if (r >= 0 && ret) {

@@ -4,6 +4,7 @@ in a text that says what is wrong, with nothing damaged, and to be well again on
 import contextlib
 import hashlib
 import json
+import os
 import pathlib
 import shutil
 import signal
@@ -333,6 +334,15 @@ class Settings(BadWorld):
             with self.subTest(text):
                 self.file.write_text(text + "\n")
                 self.assert_refused(text.split()[0], "berth.toml")
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root")
+    def test_the_data_directory_of_another_user(self):
+        """He could change the settings of a daemon of root's, and would be left with files of root's."""
+        os.chown(self.w.daemon.data, 65534, 65534)
+        self.assert_refused("belongs to user 65534", "chown it to root")
+        self.assertEqual(list(self.w.daemon.data.iterdir()), [])
+        os.chown(self.w.daemon.data, 0, 0)
+        self.w.daemon.start()
 
     def test_workspace_roots_in_one_another(self):
         """What one company brings home could put a link where the other's root is."""

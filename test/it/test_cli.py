@@ -54,6 +54,18 @@ class CompanyTest(CliTest):
         self.fails(5, "company", "show", "Acme", says="there is no company 'Acme'")
         self.fails(5, "company", "show", MISSING, says="Company not found")
 
+    def test_what_is_not_there_can_be_listed(self):
+        self.run_ok("company", "create", "Acme")
+        for list_, *command in (("plugin", "plugin", "sandbox-check"), ("plugin", "plugin", "show"), ("snapshot", "snapshot", "delete"),
+                                ("env", "env", "show"), ("lease", "lease", "show"), ("agent", "agent", "show"),
+                                ("runs", "runs", "show"), ("issue", "issue", "show"), ("project", "project", "show"),
+                                ("secret", "secret", "show"), ("vault", "vault", "show"), ("key", "key", "revoke"),
+                                ("workspace salvaged", "workspace", "salvaged", "show"), ("company", "company", "show")):
+            for given in ("nosuch", MISSING):
+                with self.subTest(command=command, given=given):
+                    self.fails(5, *command, given, says=f"'berth {list_} list' shows those there are")
+            self.run_ok(*list_.split(), "list")
+
     def test_several(self):
         for name in ("Acme", "Beta"):
             self.run_ok("company", "create", name)

@@ -11,7 +11,8 @@ import unittest
 import uuid as uuids
 
 from berthtest import wait_until
-from boxproto import EXIT, SHARED, STOPPED_BY_BOX, TERMINAL, parse_exit, process_lives
+from boxproto import ACCEPT, CONNECT, EXIT, FILES, FROM_HOST, NO_LIMIT, SHARED, STOPPED_BY_BOX, TERMINAL, parse_exit, process_lives
+from exectest import descendants
 from sandboxproto import (AGENT, BIND, DIRECTORY, HOST_NETWORK, IDS, OVERLAY, SUPERVISOR, Sandbox, first_id, inside,
                           small_root, spec)
 
@@ -185,6 +186,25 @@ print(n)"""))
         out, code = box.shell(python("x=bytearray(256<<20); print(len(x))"))
         self.assertNotEqual(code, 0)
         self.assertEqual(box.shell("echo alive")[0], "alive\n")
+
+    def test_whose_memory_is_limited(self):
+        """That of commands and of file workers, which commands can get hold of; not that of PID 1."""
+        box = self.box(memory=64 << 20)
+        if self.enforced(box, "memory") not in ("cgroup2", "cgroup1"):
+            self.skipTest("no cgroup limits memory here")
+
+        def cgroup(pid):
+            lines = pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+            return next((l for l in lines if ":memory:" in l), lines[-1])
+
+        host = box.connect(epoch=2)
+        host.send(CONNECT, FROM_HOST | 1, struct.pack(">BQ", FILES, NO_LIMIT))
+        self.assertEqual(host.wait(FROM_HOST | 1).type, ACCEPT)
+        host.started(host.start("/bin/sleep", ["1000"]))
+        sleeping, worker = sorted(descendants(box.pid), key=lambda p: "sleep" not in pathlib.Path(f"/proc/{p}/comm").read_text())
+        self.assertIn(f"berth-{box.id}", cgroup(sleeping))
+        self.assertIn(f"berth-{box.id}", cgroup(worker))
+        self.assertNotEqual(cgroup(box.pid), cgroup(sleeping))
 
     def test_disk_and_inodes(self):
         box = self.box(disk=4 << 20, inodes=500)

@@ -108,6 +108,19 @@ class SnapshotTest(SandboxTest):
         third = self.from_snapshot_again("tools")
         self.assertEqual(self.sh("cat ~/file ~/dir/x", lease=third)["stdout"], "one\nx\n")
 
+    def test_a_failure_does_not_name_the_data_directory(self):
+        """Where the daemon keeps its files is not the company's."""
+        kept = self.daemon.data / "snapshots"
+        kept.rmdir()
+        kept.touch()
+        for _ in range(2):
+            answer = self.req("POST", f"/api/environment-leases/{ident(self.held)}/snapshot", {"name": "s"})
+            self.assertGreaterEqual(answer.status, 500)
+            self.assertIn("Not a directory", answer.error)
+            self.assertNotIn(str(self.daemon.data), answer.body.decode())
+        kept.unlink()
+        kept.mkdir()
+
     def from_snapshot_again(self, name):
         return self.acquire(self.sandbox_environment(name=f"again {name}", snapshot=name))
 

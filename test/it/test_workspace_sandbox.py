@@ -426,6 +426,30 @@ class GitTest(WorkspaceTest):
         self.assertEqual(self.git("-c", "safe.directory=*", "log", "--format=%s", "deep/er"), "second\nfirst")
         self.assertEqual(subprocess.run(["find", self.dir, "-user", "0"], capture_output=True, check=True).stdout, b"")
 
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to give a directory to somebody else")
+    def test_what_its_owner_cannot_read_is_not_shown(self):
+        """Files of root's that he moved there: a daemon of root's reads with his rights."""
+        os.chmod(self.dir.parent, 0o711)
+        for isolation in (None, "copy"):
+            with self.subTest(isolation):
+                self.isolation = isolation
+                self.dir = self.temp_dir()
+                self.put("own", "own\n", 0o600)
+                self.put("open", "open\n")
+                self.put("secret", "secret\n", 0o600)
+                self.put("closed/file", "secret\n")
+                (self.dir / "closed").chmod(0o700)
+                for path in (self.dir, self.dir / "own"):
+                    os.chown(path, 65534, 65534)
+                self.stage()
+                done = self.sh("cd /workspace; cat own open secret closed/file 2>/dev/null; :")
+                self.assertEqual(done["stdout"], "own\nopen\n", done)
+                if isolation == "copy":  # nor is it in what a restore would do
+                    self.sh("cd /workspace; echo mine >secret; echo mine >open")
+                    changes = {c["path"]: c for c in self.ok("GET", self.ws("/diff?text=1"))["changes"]}
+                    self.assertIn("-open\n+mine", changes["open"]["diff"])
+                    self.assertNotIn("diff", changes["secret"])
+
     def test_a_salvaged_bare_repository_brings_no_configuration_home(self):
         self.put("a", "1\n")
         self.stage()

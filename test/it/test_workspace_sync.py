@@ -37,6 +37,20 @@ class SyncTest(BerthTest):
     def restore(self):
         return self.ok("POST", self.path("/restore"), {})
 
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to give a directory to somebody else")
+    def test_what_its_owner_cannot_read_is_not_sent(self):
+        """Files of root's that he moved there: a daemon of root's reads with his rights."""
+        os.chmod(self.dir.parent, 0o711)
+        for name, mode in {"own": 0o600, "open": 0o644, "secret": 0o600, "closed/file": 0o644}.items():
+            (self.dir / name).parent.mkdir(exist_ok=True)
+            (self.dir / name).write_text(f"{name}\n")
+            (self.dir / name).chmod(mode)
+        (self.dir / "closed").chmod(0o700)
+        for path in (self.dir, self.dir / "own"):
+            os.chown(path, 65534, 65534)
+        cwd = self.stage()["cwd"]
+        self.assertEqual(self.sh(f"cd '{cwd}' && cat own open; cat secret closed/file 2>/dev/null; :"), "own\nopen\n")
+
     # remote-execution 8.1, 8.2, 8.4, 8.5
     def test_there_and_back(self):
         (self.dir / "README").write_text("hello\n")

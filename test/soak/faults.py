@@ -34,7 +34,7 @@ class Faults:
 
     def available(self):
         """{kind: function}, and {kind: why not}."""
-        kinds = {name[6:].replace("_", "-"): getattr(self, name) for name in sorted(dir(self)) if name.startswith("fault_")}
+        kinds = {kind: getattr(self, "fault_" + kind.replace("-", "_")) for kind in KINDS}
         missing = {}
         for kind in kinds:
             needs = {"ssh": self.world.fixture, "sshd": self.world.fixture, "line": self.world.fixture,
@@ -307,3 +307,6 @@ class Faults:
             world.behave()
         world.watch()
         wait_until(lambda: world.client.req("GET", "/api/health").status == 200, "the daemon is well", 30)
+
+
+KINDS = [name[6:].replace("_", "-") for name in sorted(dir(Faults)) if name.startswith("fault_")]

@@ -27,8 +27,16 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def seconds(text):
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of seconds, from 1 on")
+    return int(text)
+
+
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--seconds", type=float, default=120)
+parser.add_argument("--seconds", type=seconds, default=120)
 parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "big"))
 parser.add_argument("--build", default="build")
 parser.add_argument("--only", action="append", metavar="FAULT", help="nothing but these faults")
@@ -42,9 +50,14 @@ sys.path[:0] = [str(ROOT / "test/soak"), str(ROOT / "test/it")]
 from berthtest import PATIENCE, wait_until  # noqa: E402  (the build has to be known before)
 from checker import RULES, Checker  # noqa: E402
 from clients import everybody  # noqa: E402
-from faults import Faults  # noqa: E402
+from faults import KINDS as FAULTS, Faults  # noqa: E402
 from history import History  # noqa: E402
-from world import World, digest  # noqa: E402
+from world import KINDS as PLACES, World, digest  # noqa: E402
+
+for given, there in ((options.only, FAULTS), (options.without, FAULTS), (options.place, PLACES)):
+    for name in given or []:
+        if name not in there:
+            parser.error(f"there is no '{name}'; there are {', '.join(there)}")
 
 ROUND = (3.0, 8.0)  # seconds
 SETTLE = 60

@@ -42,6 +42,8 @@ def digest(data):
 class Missing(Exception):
     """This machine cannot make such a place."""
 
+KINDS = ["local", "sandbox", "reused", "pooled", "ssh", "plugin"]
+
 
 class World:
     def __init__(self, directory, history, random):

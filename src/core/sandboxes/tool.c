@@ -13,14 +13,30 @@
 #define SAID_MAX   400
 #define OUTPUT_MAX 65536
 
+/* Cut the paths that the tool was given, and what lies beneath them, down to their last part:
+ * whoever reads the error is not told where the daemon keeps its files. */
+static void cut_paths(char *text, const char *const *argv)
+{
+        for (; *argv; argv++) {
+                const char *slash = strrchr(*argv, '/');
+
+                if (**argv != '/')
+                        continue;
+                for (char *at = text; (at = strstr(at, *argv));)
+                        memmove(at, at + (slash + 1 - *argv), strlen(at + (slash + 1 - *argv)) + 1);
+        }
+}
+
 /* The first line of what it said, or how it ended. */
-static int explain(int said, const struct proc_status *status, const char *what, struct err *err)
+static int explain(int said, const char *const *argv, const struct proc_status *status,
+                   const char *what, struct err *err)
 {
         char text[SAID_MAX + 1] = "";
         ssize_t n = pread(said, text, SAID_MAX, 0);
 
         text[n > 0 ? n : 0] = '\0';
         text[strcspn(text, "\n")] = '\0';
+        cut_paths(text, argv);
         if (*text)
                 return err_set(err, ERR_PROVIDER, "%s: %s", what, text);
         return err_set(err, ERR_PROVIDER, "%s: status %d, signal %d", what, status->exit_code,
@@ -77,5 +93,5 @@ int run_tool(struct op *op, const char *path, const char *const *argv, const cha
                 return err_wrap(err, r, "%s", what);
         if (ret_out)
                 read_all(out, ret_out);
-        return status.exit_code == 0 ? 0 : explain(said, &status, what, err);
+        return status.exit_code == 0 ? 0 : explain(said, argv, &status, what, err);
 }

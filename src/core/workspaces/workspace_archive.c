@@ -18,6 +18,7 @@
 #include "core/workspaces/workspace_internal.h"
 #include "core/workspaces/workspace_remote.h"
 #include "workspace/archive.h"
+#include "workspace/owner.h"
 
 #define BASELINE   "baseline"
 #define NEXT       "next"
@@ -79,9 +80,10 @@ static int moving_begin(struct moving *m, struct err *err)
         return m->archive_fd < 0 ? err_sys(err, ERR_IO, errno, "create an archive") : 0;
 }
 
-static int scan_dir(struct moving *m, int take_fd_, struct scan **ret, struct err *err)
+static int scan_dir(struct moving *m, int take_fd_, const struct owner *owner, struct scan **ret,
+                    struct err *err)
 {
-        const struct scan_options options = { .excludes = &m->w->excludes };
+        const struct scan_options options = { .excludes = &m->w->excludes, .owner = owner };
 
         return scan_open(take_fd_, &options, ret, err);
 }
@@ -120,11 +122,16 @@ static int extract_there(struct moving *m, struct err *err)
 
 static int pack(struct moving *m, struct stage_result *ret, struct err *err)
 {
+        const struct owner *owner;
+        struct owner store;
         struct scan *scan = NULL;
         int fd = fcntl(m->local_fd, F_DUPFD_CLOEXEC, 3);
         int r = fd < 0 ? err_sys(err, ERR_IO, errno, "open the workspace")
-                       : scan_dir(m, fd, &scan, err);
+                       : owner_find(fd, &store, &owner, err);
 
+        if (r >= 0)
+                r = scan_dir(m, take_fd(&fd), owner, &scan, err);
+        cleanup_fd(&fd);
         if (r < 0)
                 return r;
         r = archive_pack(m->op, m->local_fd, scan_source(scan), m->archive_fd, m->dir_fd, BASELINE,
@@ -193,7 +200,7 @@ static int compare(struct moving *m, int extracted_fd, struct err *err)
         struct scan *scan = NULL;
         int fd = fcntl(extracted_fd, F_DUPFD_CLOEXEC, 3);
         int r = fd < 0 ? err_sys(err, ERR_IO, errno, "open what was fetched")
-                       : scan_dir(m, fd, &scan, err);
+                       : scan_dir(m, fd, NULL, &scan, err);
 
         if (r < 0)
                 return r;

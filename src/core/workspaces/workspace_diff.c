@@ -1,11 +1,13 @@
 #define _GNU_SOURCE /* FNM_CASEFOLD */
 /* What a restore would do: changes as the merge sees them, with nothing done. And what one did. */
+#include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
 
 #include "base/fd.h"
 #include "base/path.h"
 #include "core/workspaces/workspace_internal.h"
+#include "workspace/owner.h"
 #include "workspace/textdiff.h"
 
 #define LIST_MAX  10000
@@ -42,6 +44,22 @@ static bool read_text(int fd, struct buf *ret)
         return !buf_failed(ret);
 }
 
+/* With the rights of the directory's owner. False when he may not read it; -1 when it is not there.
+ */
+static bool open_ours(int dir, const char *path, int *ret_fd)
+{
+        const struct owner *owner;
+        struct owner store;
+        bool refused;
+
+        if (owner_find(dir, &store, &owner, NULL) < 0 || owner_enter(owner) < 0)
+                return false;
+        refused = path_open_plain(dir, path, O_RDONLY | O_NONBLOCK, 0, ret_fd, NULL) < 0 &&
+                  errno == EACCES;
+        owner_leave(owner);
+        return !refused;
+}
+
 static void list_text(struct change_list *l, const struct change *c)
 {
         CLEAN(buf_done) struct buf was = BUF_INIT;
@@ -56,8 +74,7 @@ static void list_text(struct change_list *l, const struct change *c)
         if (l->texts >= l->texts_max || l->from->open(l->from, c, &theirs, NULL) < 0 ||
             !read_text(theirs, &now))
                 return;
-        if (path_open_plain(l->dir, c->now.path, O_RDONLY | O_NONBLOCK, 0, &ours, NULL) >= 0 &&
-            !read_text(ours, &was))
+        if (!open_ours(l->dir, c->now.path, &ours) || (ours >= 0 && !read_text(ours, &was)))
                 return;
         a = (struct textdiff_side){ buf_str(&was), was.len };
         b = (struct textdiff_side){ buf_str(&now), now.len };

@@ -139,7 +139,7 @@ static int make_image(struct op *op, const char *path, uint64_t size, struct err
         CLEAN(cleanup_fd) int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 
         if (fd < 0 || ftruncate(fd, (off_t)size) < 0)
-                return err_sys(err, ERR_PROVIDER, errno, "make %s", path);
+                return err_sys(err, ERR_PROVIDER, errno, "make the sandbox's image");
         return run_tool(op, "/sbin/mkfs.ext4", argv, "make a file system for the sandbox", NULL,
                         err);
 }
@@ -147,7 +147,7 @@ static int make_image(struct op *op, const char *path, uint64_t size, struct err
 static int make_directory(const char *path, struct err *err)
 {
         if (mkdir(path, 0700) < 0 && errno != EEXIST)
-                return err_sys(err, ERR_PROVIDER, errno, "make %s", path);
+                return err_sys(err, ERR_PROVIDER, errno, "make a directory for the sandbox");
         return 0;
 }
 

@@ -20,6 +20,7 @@
 #include "core/workspaces/workspace.h"
 #include "workspace/copy.h"
 #include "workspace/overlay.h"
+#include "workspace/owner.h"
 
 #define APPLIED "applied" /* manifests of the upper layer in w->dir: as it was taken over, */
 #define NEXT    "next"    /* and as it was read since */
@@ -71,9 +72,9 @@ static int find_layers(struct op *op, struct runtime *rt, const struct place *pl
 static int make_layer(const char *path, mode_t mode, uid_t owner, struct err *err)
 {
         if (mkdir(path, 0700) < 0 && errno != EEXIST)
-                return err_sys(err, ERR_IO, errno, "make %s", path);
+                return err_sys(err, ERR_IO, errno, "make a layer of the workspace");
         if (chown(path, owner, owner) < 0 || chmod(path, mode) < 0)
-                return err_sys(err, ERR_IO, errno, "give %s to the sandbox", path);
+                return err_sys(err, ERR_IO, errno, "give a layer of the workspace to the sandbox");
         return 0;
 }
 
@@ -81,8 +82,8 @@ static int open_dir(const char *path, int *ret, struct err *err)
 {
         *ret = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
         if (*ret < 0)
-                return err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, errno, "open %s",
-                               path);
+                return err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, errno,
+                               "open a layer of the workspace");
         return 0;
 }
 
@@ -146,12 +147,15 @@ static int make_copy(struct op *op, struct runtime *rt, const struct workspace *
                 .uid = sandbox_host_id(&l->ids, SANDBOX_AGENT),
                 .gid = sandbox_host_id(&l->ids, SANDBOX_AGENT),
         };
+        struct owner owner;
         CLEAN(cleanup_fd) int from = -1;
         struct copy_result copied = { 0 };
         int r = berth_remove_tree(op, l->copy, err);
 
         if (r >= 0)
                 r = workspace_open_local(rt, w, &from, err);
+        if (r >= 0)
+                r = owner_find(from, &owner, &options.owner, err);
         if (r >= 0)
                 r = make_layer(l->copy, 0700, options.uid, err);
         if (r >= 0)

@@ -115,12 +115,13 @@ void snapshot_thaw_source(struct op *op, struct runtime *rt, const char *place_i
         FAULT("sandbox.snapshot_thaw.after");
 }
 
+/* Whoever asked for the snapshot is not told where the daemon keeps its files. */
 static int sync_tree(const char *path, struct err *err)
 {
         CLEAN(cleanup_fd) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
         if (fd < 0 || syncfs(fd) < 0)
-                return err_sys(err, ERR_IO, errno, "sync %s", path);
+                return err_sys(err, ERR_IO, errno, "sync the snapshot");
         return 0;
 }
 
@@ -146,7 +147,7 @@ static int put_in_place(struct making *m, const char *copy, struct err *err)
 
         FAULT("sandbox.snapshot_rename.before");
         if (rename(copy, path) < 0)
-                r = err_sys(err, ERR_IO, errno, "rename %s", copy);
+                r = err_sys(err, ERR_IO, errno, "put the snapshot in place");
         if (r >= 0)
                 r = sync_tree(m->rt->sandbox->snapshots_dir, err);
         FAULT("sandbox.snapshot_rename.after");
