@@ -43,7 +43,6 @@ static void test_every_table_is_whole(void **state)
                 assert_non_null((*k)->plan);
                 assert_non_null((*k)->open);
                 assert_non_null((*k)->close);
-                assert_non_null((*k)->matches);
                 assert_non_null((*k)->realization);
                 assert_false((*k)->isolated && (*k)->runs_on_host);
                 assert_false((*k)->transfer && !(*k)->route); /* callback_open.c asks both */
