@@ -204,7 +204,8 @@ struct kind {
         int (*park)(struct op *op, struct runtime *rt, const struct place *place, struct err *err);
         /* Make it not exist. */
         int (*close)(struct op *op, struct runtime *rt, const struct place *place, struct err *err);
-        /* Whether recorded configuration serves a request that plans for `wanted`. */
+        /* Whether recorded configuration serves a request that plans for `wanted`. NULL: none
+         * ever does. Callers ask kind_matches(). */
         bool (*matches)(const char *recorded, const char *wanted);
         /* How many places made in advance a configuration wants (stock.h). NULL: none. */
         int64_t (*stock_size)(const json_t *config);
@@ -306,6 +307,10 @@ bool kind_driver_takes_runs(const struct runtime *rt, const char *driver);
  * reference. Pure; any thread. */
 int kind_normalize(const struct runtime *rt, const char *driver, json_t *config,
                    enum config_form form, json_t **ret, struct err *err);
+/* The stored configuration of an environment of this kind, normalised; the operation's arena keeps
+ * it. Operation threads. */
+int kind_config(struct op *op, const struct kind *kind, const struct environment *env, json_t **ret,
+                struct err *err);
 /* How many members `secrets` names. */
 size_t kind_n_secrets(const struct kind *kind);
 /* ^[a-z0-9][a-z0-9._-]*$ */
@@ -319,6 +324,8 @@ const char *kind_isolation(const struct runtime *rt, const char *driver);
 /* Whether it runs things on this machine; one that is not registered runs nothing. */
 bool kind_runs_on_host(const struct runtime *rt, const char *driver);
 
+/* Whether a place with the recorded configuration serves what is wanted. */
+bool kind_matches(const struct kind *kind, const char *recorded, const char *wanted);
 /* Whether what exists for a place can be found by our tag, so that closing what may or may not be
  * there settles it. */
 bool kind_can_find(const struct runtime *rt, const struct place *place);
