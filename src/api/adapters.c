@@ -1,8 +1,9 @@
 /* The kinds of agents: which there are, trying one, and the models it offers. They are files
  * (docs/adapters.md), so nothing is installed or changed here. */
-#include "api/api.h"
+#include "api/thing.h"
 #include "core/adapters/adapter_descriptor.h"
 #include "core/adapters/adapter_run.h"
+#include "core/runs/adapter_test.h"
 
 static void write_adapter(struct jw *w, const struct adapter_descriptor *d)
 {
@@ -44,7 +45,7 @@ static int test_environment(struct call *c, struct err *err)
         int r = access_authenticated(&c->actor, err);
 
         if (r >= 0)
-                r = route_check_thing(c, err);
+                r = call_check_thing(c, err);
         return r < 0 ? r
                      : adapter_test(c->op, c->rt, c->params[0], c->params[1], c->body, &c->out,
                                     err);
@@ -60,8 +61,7 @@ const struct route routes_adapters[] = {
         { "GET", "/api/adapters", .fn = list_adapters },
         { "GET", "/api/adapters/:type", .fn = get_adapter },
         { "POST", "/api/companies/:companyId/adapters/:type/test-environment",
-          .fn = test_environment,
-          .flags = ROUTE_BODY_FREE | ROUTE_OF_COMPANY | ROUTE_RIGHTS_FIRST },
+          .fn = test_environment, .flags = ROUTE_BODY_FREE | ROUTE_WAITS | ROUTE_RIGHTS_FIRST },
         { "GET", "/api/companies/:companyId/adapters/:type/models", .fn = models },
         { 0 },
 };

@@ -97,17 +97,8 @@ enum {
         ROUTE_SOCKET = 1 << 3,    /* a WebSocket: socket.h */
         ROUTE_RIGHTS_FIRST = 1 << 7, /* the handler looks at the first parameter, after rights */
         /* It may wait for somebody else, so it needs a seat in the lane of what its first parameter
-         * names: lane.h. */
-        ROUTE_OF_ENVIRONMENT = 1 << 8,
-        ROUTE_OF_LEASE = 1 << 9,
-        ROUTE_OF_RUN = 1 << 10,
-        ROUTE_OF_PLACE = 1 << 11,
-        ROUTE_OF_SECRET = 1 << 12,
-        ROUTE_OF_VAULT = 1 << 13,
-        ROUTE_OF_COMPANY = 1 << 14,
-        ROUTE_OF_PLUGIN = 1 << 15,
-        ROUTE_HAS_LANE = ROUTE_OF_ENVIRONMENT | ROUTE_OF_LEASE | ROUTE_OF_RUN | ROUTE_OF_PLACE |
-                         ROUTE_OF_SECRET | ROUTE_OF_VAULT | ROUTE_OF_COMPANY | ROUTE_OF_PLUGIN,
+         * names: thing.h. */
+        ROUTE_WAITS = 1 << 8,
         ROUTE_OPEN = 1 << 4,      /* for everybody who reaches us, also in local trusted mode */
         ROUTE_CLOSES = 1 << 5,    /* it ends something: without a seat there, one in LANE_CLOSING */
         ROUTE_WHEN_FULL = 1 << 6, /* also on a full disk; so is all that reads and deletes */
@@ -170,11 +161,6 @@ extern const struct http_handler api_handler; /* ctx: struct api */
 const struct route *route_find(struct call *c, const char *method, const char *path,
                                struct buf *ret_allowed);
 
-/* Operation: look at the first parameter of a call. Of most paths it names a thing by its id, and
- * ERR_NOT_FOUND has the thing's text when that is no id, for no row can have it. An agent may be
- * named by its slug: params[0] is its id afterwards. */
-int route_check_thing(struct call *c, struct err *err);
-
 /* All routes one after the other: the first for NULL, NULL after the last. */
 const struct route *route_next(const struct route *route);
 
@@ -232,7 +218,7 @@ void call_page_begin(struct call *c, struct call_page *p);
 bool call_page_has_room(struct call_page *p, int64_t us, const char *id);
 int call_page_end(struct call *c, struct call_page *p, int r, struct err *err);
 /* ERR_NOT_FOUND with this text when a path parameter is no UUID; the first one is checked by
- * route_check_thing(). */
+ * call_check_thing(). */
 int call_uuid(struct call *c, size_t param, const char *missing, struct err *err);
 
 #endif

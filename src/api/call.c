@@ -7,9 +7,9 @@
 #include "api/api.h"
 #include "api/channel.h"
 #include "api/guard.h"
-#include "api/lane.h"
 #include "api/page.h"
 #include "api/socket.h"
+#include "api/thing.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "codec/http1.h"
@@ -132,7 +132,7 @@ static int check_room(const struct call *c, struct err *err)
                        c->rt->data_dir);
 }
 
-static int read_body(struct call *c, struct err *err)
+int call_read_body(struct call *c, struct err *err)
 {
         return c->body_text && !c->body ? json_parse(c->body_text, c->body_len, &c->body, err) : 0;
 }
@@ -140,7 +140,7 @@ static int read_body(struct call *c, struct err *err)
 static int run_route(struct call *c, struct err *err)
 {
         const struct route *to = c->route;
-        int r = to->flags & ROUTE_RIGHTS_FIRST ? 0 : route_check_thing(c, err);
+        int r = to->flags & ROUTE_RIGHTS_FIRST ? 0 : call_check_thing(c, err);
 
         c->status = to->status;
         if (r < 0)
@@ -169,9 +169,7 @@ static int first_stage(struct call *c, struct err *err)
                 r = check_stranger(c, err);
         if (r >= 0)
                 r = check_room(c, err);
-        if (r >= 0 && (c->route->flags & ROUTE_OF_PLUGIN) && c->actor.type != ACTOR_NONE)
-                r = read_body(c, err); /* its lane is by what is in it */
-        if (r >= 0 && (c->route->flags & ROUTE_HAS_LANE) && !c->lane.key[0]) {
+        if (r >= 0 && (c->route->flags & ROUTE_WAITS) && !c->lane.key[0]) {
                 r = call_take_lane(c, err);
                 if (r == 0) {
                         c->on_loop = enter_lane; /* and all of this again, with a seat */
@@ -180,7 +178,7 @@ static int first_stage(struct call *c, struct err *err)
         }
         /* Rights are checked by the handler; a body is not worth reading for nobody. */
         if (r >= 0)
-                r = read_body(c, err);
+                r = call_read_body(c, err);
         if (r >= 0 && !c->body && (c->route->flags & ROUTE_BODY_FREE))
                 c->body = json_object();
         return r < 0 ? r : run_route(c, err);

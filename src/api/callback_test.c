@@ -122,11 +122,11 @@ static int get_run(struct call *c, struct err *err)
 
 /* Channels of runs may be made of files in a plugin's sandbox. */
 const struct route routes_callback_test[] = {
-        { "POST", "/api/test/runs", .fn = post_run, .flags = ROUTE_OF_PLUGIN },
+        { "POST", "/api/test/runs", .fn = post_run, .flags = ROUTE_WAITS },
         { "GET", "/api/test/runs/:id", .fn = get_run },
-        { "POST", "/api/test/runs/:id/end", .fn = post_end, .flags = ROUTE_OF_PLUGIN },
+        { "POST", "/api/test/runs/:id/end", .fn = post_end, .flags = ROUTE_WAITS },
         { "POST", "/api/test/runs/:id/close", .fn = post_close,
-          .flags = ROUTE_BODY_FREE | ROUTE_OF_PLUGIN },
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
         { 0 },
 };
 #else

@@ -2,6 +2,7 @@
 #include "api/encode.h"
 #include "core/adapters/adapter.h"
 #include "core/environments/probe.h"
+#include "core/leases/environment_delete.h"
 
 struct shown {
         struct jw *w;
@@ -84,16 +85,15 @@ const struct route routes_environments[] = {
         { "GET", "/api/companies/:companyId/environments", .fn = list_environments },
         { "GET", "/api/companies/:companyId/environments/capabilities", .fn = capabilities },
         { "POST", "/api/companies/:companyId/environments", .fn = create, .status = 201,
-          .flags = ROUTE_OF_COMPANY },
+          .flags = ROUTE_WAITS },
         { "POST", "/api/companies/:companyId/environments/probe-config", .take_of = probe_unsaved,
-          .flags = ROUTE_OF_COMPANY },
+          .flags = ROUTE_WAITS },
         { "GET", "/api/environments/:id", .fn = get },
-        { "PATCH", "/api/environments/:id", .fn = update, .flags = ROUTE_OF_ENVIRONMENT },
+        { "PATCH", "/api/environments/:id", .fn = update, .flags = ROUTE_WAITS },
         { "DELETE", "/api/environments/:id", .fn = remove_environment,
-          .flags = ROUTE_OF_ENVIRONMENT | ROUTE_CLOSES },
+          .flags = ROUTE_WAITS | ROUTE_CLOSES },
         { "GET", "/api/environments/:id/delete-blast-radius",
           .write_of = environment_blast_radius },
-        { "POST", "/api/environments/:id/probe", .write_of = probe_saved,
-          .flags = ROUTE_OF_ENVIRONMENT },
+        { "POST", "/api/environments/:id/probe", .write_of = probe_saved, .flags = ROUTE_WAITS },
         { 0 },
 };

@@ -307,19 +307,19 @@ static void start_in_workspace(struct call *c, const struct lease *lease, json_t
 
 int call_start_execution(struct call *c, json_t *body, const char **ret_id, struct err *err)
 {
-        const struct driver *driver = NULL;
+        const struct kind *kind = NULL;
         struct lease_record record;
         struct exec_request req;
         int r = call_lease(c, LEASE_USE, &record, err);
 
         if (r >= 0)
-                r = lease_load_usable(c->op, c->rt, c->params[0], &record, &driver, err);
+                r = lease_load_usable(c->op, c->rt, c->params[0], &record, &kind, err);
         if (r < 0)
                 return r;
-        if (!driver->prepare_exec)
-                return driver_unsupported(driver->key, "command execution", err);
+        if (!kind->prepare_exec)
+                return kind_unsupported(kind, "command execution", err);
         start_in_workspace(c, &record.lease, body);
-        r = driver->prepare_exec(c->op, c->rt, &record, body, &req, err);
+        r = kind->prepare_exec(c->op, c->rt, &record, body, &req, err);
         if (r >= 0)
                 r = exec_agent_find(c->op, c->rt, &record, &req, err);
         return r < 0 ? r : exec_start(c->op, c->rt, &record, &req, ret_id, err);
@@ -474,7 +474,7 @@ static int post_resize(struct call *c, struct err *err)
 #define BASE "/api/environment-leases/:id/"
 
 const struct route routes_executions[] = {
-        { "POST", BASE "execute", .fn = execute, .flags = ROUTE_OF_LEASE },
+        { "POST", BASE "execute", .fn = execute, .flags = ROUTE_WAITS },
         { "GET", BASE "executions", .fn = list_executions },
         { "GET", BASE "executions/:execId", .fn = get_execution },
         { "GET", BASE "executions/:execId/events", .fn = exec_stream_events },

@@ -1,4 +1,4 @@
-#include "core/companies/instance.h"
+#include "core/access/instance.h"
 
 #include "api/api.h"
 

@@ -9,7 +9,7 @@
 #include "codec/check.h"
 #include "core/environments/host_use.h"
 #include "core/leases/lease.h"
-#include "core/workspaces/workspace_root.h"
+#include "core/roots/workspace_root.h"
 
 #define TTL_MAX_MS   (INT64_C(366) * 86400000)
 #define LIST_MAX     500
@@ -286,20 +286,20 @@ const struct route routes_leases[] = {
         { "GET", "/api/companies/:id/environment-leases", .fn = list_company },
         { "GET", "/api/environments/:id/leases", .fn = list_leases },
         { "POST", "/api/environments/:id/leases", .fn = acquire,
-          .flags = ROUTE_BODY_FREE | ROUTE_OF_ENVIRONMENT },
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
         { "GET", "/api/environment-leases/:id", .fn = get_lease },
         { "POST", "/api/environment-leases/:id/renew", .fn = renew, .flags = ROUTE_WHEN_FULL },
         { "POST", "/api/environment-leases/:id/release", .fn = release,
-          .flags = ROUTE_BODY_FREE | ROUTE_OF_LEASE | ROUTE_CLOSES | ROUTE_WHEN_FULL },
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS | ROUTE_CLOSES | ROUTE_WHEN_FULL },
         { "POST", "/api/environment-leases/:id/pause", .fn = pause_lease,
-          .flags = ROUTE_BODY_FREE | ROUTE_OF_LEASE },
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
         { "POST", "/api/environment-leases/:id/resume", .fn = resume,
-          .flags = ROUTE_BODY_FREE | ROUTE_OF_LEASE },
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
         { "POST", "/api/environment-leases/:id/destroy", .fn = destroy,
-          .flags = ROUTE_BODY_FREE | ROUTE_OF_LEASE | ROUTE_CLOSES | ROUTE_WHEN_FULL },
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS | ROUTE_CLOSES | ROUTE_WHEN_FULL },
         { "POST", "/api/environment-leases/:id/realize-workspace", .fn = realize,
-          .flags = ROUTE_OF_LEASE },
+          .flags = ROUTE_WAITS },
         { "POST", "/api/heartbeat-runs/:id/release-leases", .fn = release_run,
-          .flags = ROUTE_BODY_FREE | ROUTE_OF_RUN | ROUTE_CLOSES | ROUTE_WHEN_FULL },
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS | ROUTE_CLOSES | ROUTE_WHEN_FULL },
         { 0 },
 };

@@ -164,17 +164,17 @@ static int trigger_job(struct call *c, struct err *err)
 
 const struct route routes_plugin_bridge[] = {
         { "GET", "/api/plugins/tools", .fn = list_tools },
-        { "POST", "/api/plugins/tools/execute", .fn = execute_tool, .flags = ROUTE_OF_PLUGIN },
-        { "POST", "/api/plugins/:pluginId/bridge/data", .fn = data, .flags = ROUTE_OF_PLUGIN },
-        { "POST", "/api/plugins/:pluginId/bridge/action", .fn = action, .flags = ROUTE_OF_PLUGIN },
+        { "POST", "/api/plugins/tools/execute", .fn = execute_tool, .flags = ROUTE_WAITS },
+        { "POST", "/api/plugins/:pluginId/bridge/data", .fn = data, .flags = ROUTE_WAITS },
+        { "POST", "/api/plugins/:pluginId/bridge/action", .fn = action, .flags = ROUTE_WAITS },
         { "GET", "/api/plugins/:pluginId/bridge/stream/:channel", .fn = stream },
         { "POST", "/api/plugins/:pluginId/data/:key", .fn = data,
-          .flags = ROUTE_BODY_FREE | ROUTE_OF_PLUGIN },
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
         { "POST", "/api/plugins/:pluginId/actions/:key", .fn = action,
-          .flags = ROUTE_BODY_FREE | ROUTE_OF_PLUGIN },
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
         { "GET", "/api/plugins/:pluginId/jobs", .fn = list_jobs },
         { "GET", "/api/plugins/:pluginId/jobs/:job/runs", .fn = list_job_runs },
         { "POST", "/api/plugins/:pluginId/jobs/:job/trigger", .fn = trigger_job,
-          .flags = ROUTE_BODY_FREE | ROUTE_OF_PLUGIN },
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
         { 0 },
 };

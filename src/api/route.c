@@ -5,7 +5,6 @@
 #include "api/api.h"
 #include "base/uuid.h"
 #include "codec/http1.h"
-#include "core/agents/agent.h"
 
 #define SEGMENTS_MAX 12
 
@@ -117,46 +116,6 @@ const struct route *route_find(struct call *c, const char *method, const char *p
                 }
         }
         return NULL;
-}
-
-/* What the first parameter names, by what is in front of it. */
-static const struct {
-        const char *path;
-        const char *missing; /* NULL: an agent, by its id or slug */
-} things[] = {
-        { "/api/agents/", NULL },
-        { "/api/board-api-keys/", "Key not found" },
-        { "/api/cli-auth/challenges/", "CLI auth challenge not found" },
-        { "/api/companies/", "Company not found" },
-        { "/api/environment-leases/", "Environment lease not found" },
-        { "/api/environments/", "Environment not found" },
-        { "/api/execution-workspaces/", "Execution workspace not found" },
-        { "/api/heartbeat-runs/", "Heartbeat run not found" },
-        { "/api/places/", "Place not found" },
-        { "/api/salvages/", "Salvage not found" },
-        { "/api/secret-provider-configs/", "Provider vault not found" },
-        { "/api/secrets/", "Secret not found" },
-};
-
-static int take_agent(struct call *c, struct err *err)
-{
-        const char *id;
-        int r = agent_find(c->op, c->rt, c->params[0], call_query(c, "companyId"), &id, err);
-
-        if (r >= 0)
-                c->params[0] = arena_strdup(&c->arena, id);
-        return r;
-}
-
-int route_check_thing(struct call *c, struct err *err)
-{
-        const char *pattern = c->route->pattern;
-
-        for (size_t i = 0; i < ARRAY_LEN(things); i++)
-                if (str_starts(pattern, things[i].path) && pattern[strlen(things[i].path)] == ':')
-                        return things[i].missing ? call_uuid(c, 0, things[i].missing, err)
-                                                 : take_agent(c, err);
-        return 0;
 }
 
 static const struct route *end_of(const struct route *table)

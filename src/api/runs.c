@@ -2,6 +2,7 @@
 #include "api/api.h"
 #include "api/encode.h"
 #include "api/encode_run.h"
+#include "api/thing.h"
 #include "codec/check.h"
 
 #define LIST_MAX       1000
@@ -81,7 +82,7 @@ static int read_wake(struct call *c, struct wake_request *q, struct err *err)
         int r = access_authenticated(&c->actor, err);
 
         if (r >= 0)
-                r = route_check_thing(c, err);
+                r = call_check_thing(c, err);
         q->agent_id = c->params[0];
         return r < 0 ? r : check_wake(c, q, err);
 }

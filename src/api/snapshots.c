@@ -3,7 +3,7 @@
 #include "api/encode.h"
 #include "api/lease_call.h"
 #include "codec/check.h"
-#include "core/sandboxes/snapshot.h"
+#include "core/kinds/berth/snapshot.h"
 
 #define LIST_DEFAULT 100
 #define LIST_MAX     500
@@ -27,7 +27,7 @@ static int check_name(struct call *c, const char **ret, struct err *err)
 
 static int make(struct call *c, struct err *err)
 {
-        const struct driver *driver;
+        const struct kind *kind;
         struct lease_record record;
         struct snapshot snapshot;
         const char *name;
@@ -36,7 +36,7 @@ static int make(struct call *c, struct err *err)
         if (r >= 0)
                 r = check_name(c, &name, err);
         if (r >= 0)
-                r = lease_load_usable(c->op, c->rt, c->params[0], &record, &driver, err);
+                r = lease_load_usable(c->op, c->rt, c->params[0], &record, &kind, err);
         if (r >= 0)
                 r = snapshot_make(c->op, c->rt, &record, name, &snapshot, err);
         return answer(c, r, &snapshot);
@@ -84,7 +84,7 @@ static int delete_one(struct call *c, struct err *err)
 
 const struct route routes_snapshots[] = {
         { "POST", "/api/environment-leases/:id/snapshot", .fn = make, .status = 201,
-          .flags = ROUTE_OF_LEASE },
+          .flags = ROUTE_WAITS },
         { "GET", "/api/companies/:companyId/environment-snapshots", .fn = list },
         { "GET", "/api/companies/:companyId/environment-snapshots/:name", .fn = get },
         { "DELETE", "/api/companies/:companyId/environment-snapshots/:name", .fn = delete_one },

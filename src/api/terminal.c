@@ -366,6 +366,6 @@ static int open_terminal(struct call *c, struct err *err)
 
 const struct route routes_terminal[] = {
         { "GET", "/api/environment-leases/:id/terminal/ws", .fn = open_terminal,
-          .flags = ROUTE_SOCKET | ROUTE_OF_LEASE },
+          .flags = ROUTE_SOCKET | ROUTE_WAITS },
         { 0 },
 };

@@ -1,5 +1,5 @@
 /* Watching the instance: leaks, and metrics in the Prometheus text format. */
-#include "api/api.h"
+#include "api/thing.h"
 #include "base/clock.h"
 #include "codec/check.h"
 #include "core/leases/leaks.h"
@@ -13,7 +13,7 @@ static int close_place(struct call *c, struct err *err)
         int r = access_admin(&c->actor, "Instance admin access required", err);
 
         if (r >= 0)
-                r = route_check_thing(c, err);
+                r = call_check_thing(c, err);
         if (r >= 0 && c->body) {
                 check_init(&k, c->body);
                 take_over = check_bool(&k, "takeOver", CHECK_OPTIONAL, false);
@@ -153,7 +153,7 @@ static int get_metrics(struct call *c, struct err *err)
 const struct route routes_watch[] = {
         { "GET", "/api/leaks", .write = leaks_report },
         { "POST", "/api/places/:id/close", .fn = close_place,
-          .flags = ROUTE_RIGHTS_FIRST | ROUTE_BODY_FREE | ROUTE_OF_PLACE | ROUTE_CLOSES |
+          .flags = ROUTE_RIGHTS_FIRST | ROUTE_BODY_FREE | ROUTE_WAITS | ROUTE_CLOSES |
                    ROUTE_WHEN_FULL },
         { "POST", "/api/places/:id/forget", .end_of = leaks_forget,
           .flags = ROUTE_BODY_FREE | ROUTE_WHEN_FULL },

@@ -19,10 +19,10 @@ void call_take_time(struct call *c)
 /* The lease of the path, usable. */
 static int usable_lease(struct call *c, struct lease_record *ret, struct err *err)
 {
-        const struct driver *driver;
+        const struct kind *kind;
         int r = call_lease(c, LEASE_USE, ret, err);
 
-        return r < 0 ? r : lease_load_usable(c->op, c->rt, c->params[0], ret, &driver, err);
+        return r < 0 ? r : lease_load_usable(c->op, c->rt, c->params[0], ret, &kind, err);
 }
 
 /* Staging */
@@ -196,13 +196,12 @@ static int discard(struct call *c, struct err *err)
 
 const struct route routes_workspaces[] = {
         { "GET", "/api/environment-leases/:id/workspace", .fn = get },
-        { "GET", "/api/environment-leases/:id/workspace/diff", .fn = diff,
-          .flags = ROUTE_OF_LEASE },
+        { "GET", "/api/environment-leases/:id/workspace/diff", .fn = diff, .flags = ROUTE_WAITS },
         { "POST", "/api/environment-leases/:id/workspace/stage", .fn = stage,
-          .flags = ROUTE_OF_LEASE },
+          .flags = ROUTE_WAITS },
         { "POST", "/api/environment-leases/:id/workspace/restore", .fn = restore,
-          .flags = ROUTE_BODY_FREE | ROUTE_OF_LEASE },
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
         { "POST", "/api/environment-leases/:id/workspace/discard", .fn = discard,
-          .flags = ROUTE_BODY_FREE | ROUTE_OF_LEASE | ROUTE_WHEN_FULL },
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS | ROUTE_WHEN_FULL },
         { 0 },
 };

@@ -11,6 +11,7 @@
 #include "codec/json.h"
 #include "codec/private_hosts.h"
 #include "codec/toml.h"
+#include "core/roots/workspace_root.h"
 #include "daemon/settings.h"
 #include "daemon/trusted.h"
 
@@ -353,7 +354,7 @@ static int check_sense(const struct config *c, struct err *err)
                 return err_set(err, ERR_INVALID,
                                "mode local_trusted would take everybody behind the reverse proxy "
                                "for the user that the proxy runs as; use --mode authenticated");
-        return 0;
+        return workspace_roots_check(s->workspace_roots, err);
 }
 
 static bool is_setting(const char *key)

@@ -21,6 +21,8 @@
 #define MANIFEST_MAX_DRIVERS 64
 
 #define CAPABILITY_DRIVERS "environment.drivers.register"
+/* The `kind` of a driver that is a provider of sandboxes. */
+#define PLUGIN_KIND_SANDBOX "sandbox_provider"
 
 /* *ret is a new reference: the manifest as it is stored and as the worker gets it. Texts of what is
  * strange but harmless are appended to `warnings` (an array; may be NULL). ERR_INVALID

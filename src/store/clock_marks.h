@@ -1,4 +1,4 @@
-/* Rows of `clock_marks`: time that was counted, beside what the wall clock said. core/leases/age.h
+/* Rows of `clock_marks`: time that was counted, beside what the wall clock said. core/places/age.h
  * decides what they mean. */
 #ifndef BERTH_STORE_CLOCK_MARKS_H
 #define BERTH_STORE_CLOCK_MARKS_H

@@ -25,8 +25,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "codec/peer_state.h"
-#include "core/environments/driver.h"
 #include "core/exec/exec_internal.h"
+#include "core/kinds/kind.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -380,8 +380,8 @@ static void begin(uint8_t how)
                                               .read_end = read_nothing_end,
                                               .write = store_nothing };
         static struct store store = { .ops = &ops };
-        static const struct driver driver = { .key = "fuzz", .route = the_route };
-        static const struct driver *const drivers[] = { &driver, NULL };
+        static const struct kind kind = { .driver = "fuzz", .route = the_route };
+        static const struct kind *const kinds[] = { &kind, NULL };
         const struct place place = { .id = PLACE, .driver = "fuzz", .epoch = 1 };
 
         if (!w.dir[0]) {
@@ -394,7 +394,7 @@ static void begin(uint8_t how)
         w.n_streams = 0;
         memset(w.execs, 0, sizeof(w.execs));
         memset(w.streams, 0, sizeof(w.streams));
-        w.rt = (struct runtime){ .store = &store, .drivers = drivers };
+        w.rt = (struct runtime){ .store = &store, .kinds = kinds };
         memcpy(w.rt.node.id.s, PLACE, UUID_LEN + 1);
         route = how & 1 ? &route_here : &route_there;
         w.takes_input = how & 2;

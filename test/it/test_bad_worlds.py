@@ -334,6 +334,26 @@ class Settings(BadWorld):
                 self.file.write_text(text + "\n")
                 self.assert_refused(text.split()[0], "berth.toml")
 
+    def test_workspace_roots_in_one_another(self):
+        """What one company brings home could put a link where the other's root is."""
+        one, two = (f"{i}1a1e3c9-26db-41ff-8d49-f7b220dbbcef" for i in range(2))
+        link = self.w.daemon.data / "link"
+        (self.w.daemon.data / "real/inner").mkdir(parents=True)
+        link.symlink_to(self.w.daemon.data / "real/inner")
+        for roots in ([f"{one}=/srv/a", f"{two}=/srv/a/b"], ["/srv/", f"{one}=/srv/a"], ["/srv", "/srv/{company}"],
+                      [f"{one}=/srv/a/{two}/x", "/srv/a/{company}"], [f"{one}=/srv", "/srv/{company}"], ["/", "/srv/{company}"],
+                      [f"{one}={link}", f"{two}={self.w.daemon.data}/real"]):
+            with self.subTest(roots):
+                self.file.write_text(f"workspace_roots = {json.dumps(roots)}\n")
+                self.assert_refused("lies in", "give each company directories beside those of the others")
+
+    def test_workspace_roots_beside_one_another(self):
+        one, two = (f"{i}1a1e3c9-26db-41ff-8d49-f7b220dbbcef" for i in range(2))
+        roots = ["/srv/all", "/srv/all/nested", f"{one}=/srv/a", f"{one}=/srv/a/b", f"{two}=/srv/ab", "/srv/each/{company}",
+                 f"{one}=/srv/each/{one}/more"]
+        self.file.write_text(f"workspace_roots = {json.dumps(roots)}\n")
+        self.w.daemon.start()
+
     def test_bad_values_in_variables(self):
         for name, value in (("BERTH_OP_THREADS", "0"), ("BERTH_OP_QUEUE", "x"), ("BERTH_SWEEP_INTERVAL_MS", "1"),
                             ("BERTH_DEPLOYMENT_MODE", "friendly"), ("BERTH_LOG_LEVEL", "loud"),

@@ -184,6 +184,20 @@ class BoxTest(FarTest):
         self.assertIn("does not know the command any more", row["reason"])
         self.assertEqual((self.output(exec_id), ran.read_text()), (b"out\n", "x\n"))
 
+    def test_a_power_cut_here_does_not_end_what_runs_elsewhere(self):
+        """It takes the directory of the output, in which nothing was safe yet."""
+        mark = self.temp_dir() / "go"
+        os.mkfifo(mark)
+        exec_id = self.detach(f"read x < {mark}; echo out; exit 3")
+        wait_until(lambda: self.execution(exec_id)["status"] == "running", "it runs")
+        self.daemon.kill()
+        shutil.rmtree(self.daemon.data / "output" / exec_id)
+        self.daemon.start()
+        mark.write_text("\n")
+        row = self.ended(exec_id)
+        self.assertEqual((row["status"], row["exitCode"], row["incomplete"]), ("exited", 3, False))
+        self.assertEqual(self.output(exec_id), b"out\n")
+
     def test_a_power_cut_that_takes_the_files(self):
         """As of a box on this machine: only within one boot do missing files prove that a command was never sent."""
         for boot, status in (("boot_id", "failed"), ("'01a1e342-1d86-48b0-9696-3065fde48f56'", "lost")):

@@ -216,7 +216,7 @@ class RootsTest(OwnerTest):
         for name in ("all", "others", "each", "bob"):
             (self.home / name).mkdir()
         return {"BERTH_WORKSPACE_ROOTS": f"{self.home}/all:{self.other_id}={self.home}/others:{self.home}/each/{{company}}"
-                                         f":{self.home}/bob/work"}
+                                         f":{self.home}/bob/work:{self.home}/all/inner"}
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root, to give a link to somebody else")
     def test_a_root_in_a_directory_of_another_user(self):
@@ -230,6 +230,18 @@ class RootsTest(OwnerTest):
             self.assert_error(self.stage(lease, path), 422, contains="beneath the allowed roots")
         os.chown(self.home / "private", 65534, 65534)
         self.assert_status(self.stage(lease, work / "work"), 200)
+
+    def test_a_link_in_the_place_of_an_inner_root(self):
+        """What comes home to the outer one may put it there; it is the daemon user's then."""
+        lease = self.lease()
+        (self.home / "private" / "work").mkdir(parents=True)
+        inner = self.home / "all" / "inner"
+        inner.symlink_to(self.home / "private")
+        for path in (inner, inner / "work", self.home / "private" / "work"):
+            self.assert_error(self.stage(lease, path), 422, contains="beneath the allowed roots")
+        inner.unlink()
+        inner.mkdir()
+        self.assert_status(self.stage(lease, inner), 200)
 
     def test_each_has_its_own(self):
         lease = self.lease()

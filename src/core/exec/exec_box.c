@@ -21,7 +21,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "core/access/access.h"
-#include "core/leases/place.h"
+#include "core/places/place.h"
 
 #define LOOK_AFTER_MS 10000 /* at a box that is not on this machine */
 

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "codec/peer_state.h"
 #include "core/exec/exec_internal.h"
-#include "core/plugins/plugin_place.h"
+#include "core/kinds/kind.h"
 
 #define REASON_MAX 512
 
@@ -202,11 +202,14 @@ static int read_open(struct db *db, void *arg, struct err *err)
 {
         struct settlement *s = arg;
 
+        const struct kind *kind;
         struct place place;
 
         s->n = 0;
-        s->is_remote = places_get(db, s->place->id, s->op->arena, &place, NULL) >= 0 &&
-                       (plugin_place_is(&place) || streq(place.driver, "ssh"));
+        kind = places_get(db, s->place->id, s->op->arena, &place, NULL) < 0
+                       ? NULL
+                       : kind_of_place(s->hub->config.rt, &place);
+        s->is_remote = kind && kind->is_elsewhere;
         return executions_open(db, s->place->id, s->op->arena, collect, s, err);
 }
 

@@ -63,7 +63,6 @@ struct exec {
         bool seen;                /* the box listed it */
         bool of_other_boot;       /* begun before this machine was booted: files may be lost */
         bool asked;               /* START or ATTACH was sent, and not answered */
-        bool remote_ssh;          /* ssh runs it, and neither a box nor a plugin */
         unsigned asked_beats;     /* since it was asked */
         int64_t limit_at;         /* when its time limit and its grace are over; 0: no limit */
         uint64_t overdue_len;     /* its output at the last beat after that */
@@ -76,8 +75,9 @@ struct exec {
         char *start_memory;
         size_t start_size; /* of start_memory: it may hold secrets and is wiped */
         struct exec_watch *watches;
-        /* run by a plugin: no box */
-        char *remote_plugin; /* NULL: it is not, or has not begun */
+        /* run by a runner: no box */
+        const struct exec_runner *runner; /* NULL: it is not, or has not begun */
+        char *remote_who;
         int64_t remote_call;
         struct exec_remote_run *remote_run; /* NULL, or what is not written yet of its output */
         char remote_place[UUID_LEN + 1];

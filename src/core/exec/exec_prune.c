@@ -9,7 +9,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "core/exec/exec_internal.h"
-#include "core/leases/age.h"
+#include "core/places/age.h"
 #include "plugin/tree.h"
 
 #define PRUNE_AFTER_US (INT64_C(7) * 86400 * US_PER_S)

@@ -7,13 +7,13 @@
 #ifndef BERTH_CORE_RUN_INTERNAL_H
 #define BERTH_CORE_RUN_INTERNAL_H
 
+#include "core/access/run_policy.h"
 #include "core/adapters/adapter_run.h"
 #include "core/callbacks/callback.h"
 #include "core/exec/exec.h"
 #include "core/leases/lease.h"
 #include "core/runs/run.h"
 #include "core/runs/run_log.h"
-#include "core/runs/run_policy.h"
 #include "rt/pool.h"
 #include "store/execution_workspaces.h"
 #include "store/issues.h"
@@ -74,7 +74,7 @@ struct run_task {
         json_t *context; /* contextSnapshot; written with the next step */
         struct run_choice choice;
         struct lease_record record;
-        const struct driver *driver;
+        const struct kind *kind;
         const char *local_cwd; /* directory on this machine; NULL: none */
         const char *cwd;       /* where the command starts; NULL: as the driver says */
         struct adapter_input input;

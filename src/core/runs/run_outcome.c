@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "core/issues/issue_internal.h"
+#include "core/issues/rules/issue_rules.h"
 #include "core/runs/run_internal.h"
 #include "core/runs/run_state.h"
 #include "core/runs/run_wake.h"

@@ -4,7 +4,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "codec/cron.h"
-#include "core/runs/run_policy.h"
+#include "core/access/run_policy.h"
 #include "core/runs/run_wake_internal.h"
 #include "rt/pool.h"
 

@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "core/issues/issue_internal.h"
-#include "core/runs/run_policy.h"
+#include "core/access/run_policy.h"
+#include "core/issues/rules/issue_rules.h"
 #include "core/runs/run_wake_internal.h"
 
 static void name_actor(struct wake *w)
