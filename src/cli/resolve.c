@@ -79,16 +79,11 @@ static int not_found(const char *what, const char *given, struct err *err)
         static const struct {
                 const char *what, *command;
         } lists[] = {
-                { "environment", "env" },
-                { "company", "company" },
-                { "lease", "lease" },
-                { "agent", "agent" },
-                { "secret", "secret" },
-                { "vault", "vault" },
-                { "project", "project" },
-                { "run", "runs" },
-                { "key", "key" },
-                { "salvage", "workspace salvaged" },
+                { "environment", "env" }, { "company", "company" },
+                { "lease", "lease" },     { "agent", "agent" },
+                { "secret", "secret" },   { "vault", "vault" },
+                { "project", "project" }, { "run", "runs" },
+                { "key", "key" },         { "salvage", "workspace salvaged" },
         };
 
         for (size_t i = 0; i < ARRAY_LEN(lists); i++)
