@@ -185,6 +185,8 @@ const char *const *confine_argv(struct confine_policy *policy, const struct conf
 
         argv[n++] = PLUGIN_TRAMPOLINE;
         argv[n++] = arena_printf(arena, "--parent=%d", (int)getpid());
+        if (c->offline)
+                argv[n++] = "--offline";
         if (!policy->confine) {
                 argv[n++] = "--open-files";
         } else {
@@ -281,6 +283,8 @@ static bool read_options(struct trampoline *t, int argc, char **argv)
                         t->check = t->view = true;
                 else if (streq(argv[i], "--view"))
                         t->view = true;
+                else if (streq(argv[i], "--offline"))
+                        t->offline = true;
                 else if (streq(argv[i], "--open-files"))
                         t->open_files = true;
                 else if (streq(argv[i], "--probe"))

@@ -14,7 +14,7 @@
  *   a filter              of system calls (confine_filter.c), in every case.
  *
  * Everywhere: no new privileges, no core dumps, no descriptors but the standard ones, and the end
- * of the daemon is its end. The network stays open, it is what workers are for.
+ * of the daemon is its end. The network stays open to workers, it is what they are for.
  *
  * Where no view can be made (no user namespaces, or a container that forbids mounts) the rest
  * stands, and the filter refuses more: see confine_filter.c. `plugin_confine = false` leaves the
@@ -68,6 +68,7 @@ struct confinement {
         const char *private_dir;          /* may be written */
         const struct confine_path *reads; /* ends with one without a path */
         uid_t uid;                        /* 0: the daemon's */
+        bool offline;                     /* without network */
 };
 
 /* The command line of the trampoline, after confine_try_view(). `probes`: try what can be reached

@@ -118,6 +118,8 @@ int filter_install(const struct trampoline *t)
         if (!t->view)
                 filter_without_view(&p, t);
         seccomp_no_typing(&p);
+        if (t->offline)
+                seccomp_deny(&p, SYS_socket, EACCES);
         seccomp_sockets(&p, EACCES);
         seccomp_socketpairs(&p, false);
         seccomp_no_kernel(&p);

@@ -28,6 +28,7 @@ struct trampoline {
         uid_t uid;    /* 0: the one that we have */
         int landlock; /* the version to use; 0: none */
         bool view, open_files /* nothing keeps it from any file */, check, probe;
+        bool offline; /* no sockets at all */
         const char *private_dir;
         struct shown shown[SHOWN_MAX];
         size_t n_shown;

@@ -155,7 +155,9 @@ static int run_node(struct eval *e, const char *const *reads, struct buf *out,
         const char *node = find_program(e->op->arena, e->tools->node);
         struct confine_policy *policy = e->tools->policy;
         const char *const argv[] = { "node", e->script, NULL };
-        struct confinement c = { .program = node, .entry = e->script, .private_dir = e->dir };
+        struct confinement c = {
+                .program = node, .entry = e->script, .private_dir = e->dir, .offline = true
+        };
         struct tool tool = {
                 .path = policy ? policy->trampoline : node,
                 .argv = argv,

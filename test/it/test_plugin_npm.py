@@ -295,6 +295,16 @@ class HostileTest(NpmTest):
         self.publish(self.package(version="1.0.2", manifest_js="export default {id: 'x'.repeat(1100000)}"))
         self.refused("the manifest is larger than 1048576 bytes")
 
+    def test_a_manifest_has_no_network(self):
+        """It is looked at before anybody has installed anything. With the daemon's user it would be the operator at the port."""
+        path = self.package(manifest_js="""let said;
+            try { said = "reached " + (await fetch("%s/api/companies", { method: "POST", body: '{"name": "Owned"}',
+                                                    headers: { "content-type": "application/json" } })).status; }
+            catch (e) { said = "no: " + e.cause?.code; }
+            export default """ % self.daemon.url + json.dumps(manifest()).replace('"For tests."', "said"))
+        self.assertEqual(self.install(path)["manifestJson"]["description"], "no: EACCES")
+        self.assertEqual(self.operator("GET", "/api/companies"), [])
+
     def test_a_manifest_sees_nothing_of_ours(self):
         """What it could read or reach comes back in its description."""
         secret = self.daemon.data / "node-id"
