@@ -22,17 +22,6 @@ void log_init(enum log_level level, enum log_format format)
         atomic_store(&current_format, (int)format);
 }
 
-bool log_parse_level(const char *text, enum log_level *ret)
-{
-        for (size_t i = 0; i < ARRAY_LEN(level_names); i++) {
-                if (streq(text, level_names[i])) {
-                        *ret = (enum log_level)i;
-                        return true;
-                }
-        }
-        return false;
-}
-
 /* What some reader of logs takes for the end of a line or acts upon: the two blocks of control
  * characters, and Unicode's own line and paragraph ends. */
 static bool is_control(uint32_t c)

@@ -37,7 +37,6 @@ struct log_site {
 };
 
 void log_init(enum log_level level, enum log_format format);
-bool log_parse_level(const char *text, enum log_level *ret);
 
 void log_write(struct log_site *site, enum log_level level, const char *msg,
                const struct log_field *fields, size_t n_fields);

@@ -253,7 +253,6 @@ void conn_accept(struct box *b);
 void conn_event(struct box *b, struct conn *c, uint32_t events);
 /* Answer ERROR and close once it is on its way. */
 void conn_fail(struct box *b, struct conn *c, uint32_t channel, uint16_t code, const char *text);
-void conn_close(struct box *b, struct conn *c);
 size_t conn_room(struct conn *c); /* for frames at the end of the output buffer */
 /* Handle the frames that were read, as far as there is room for answers. */
 void conn_handle_all(struct box *b);

@@ -27,6 +27,8 @@ static void want_events(struct box *b, struct conn *c, uint32_t events)
                 c->events = events;
 }
 
+static void conn_close(struct box *b, struct conn *c);
+
 /* When all slots are taken, somebody who has not said HELLO yet has to go: the longest silent. */
 static struct conn *find_slot(struct box *b)
 {
@@ -89,7 +91,7 @@ void conn_accept(struct box *b)
         }
 }
 
-void conn_close(struct box *b, struct conn *c)
+static void conn_close(struct box *b, struct conn *c)
 {
         if (c->state == CONN_FREE)
                 return;

@@ -86,7 +86,6 @@ static enum kind read_line(struct line raw, struct line *ret_name, struct line *
         return SETTING;
 }
 
-/* key NULL: look for the section only. */
 static int search(const char *text, size_t len, const char *section, const char *key,
                   struct line *ret, struct err *err)
 {
@@ -107,11 +106,9 @@ static int search(const char *text, size_t len, const char *section, const char 
                                        "line %d: neither [section] nor name = value", number);
                 case SECTION:
                         inside = section_is(name, section);
-                        if (inside && !key)
-                                found = 1;
                         break;
                 case SETTING:
-                        if (inside && key && line_is(name, key)) {
+                        if (inside && line_is(name, key)) {
                                 *ret = value;
                                 found = 1;
                         }
@@ -132,11 +129,4 @@ int ini_find(const char *text, size_t len, const char *section, const char *key,
                 *ret_len = value.len;
         }
         return r;
-}
-
-bool ini_has_section(const char *text, size_t len, const char *section)
-{
-        struct line ignored;
-
-        return search(text, len, section, NULL, &ignored, NULL) > 0;
 }

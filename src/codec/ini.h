@@ -25,7 +25,4 @@
 int ini_find(const char *text, size_t len, const char *section, const char *key,
              const char **ret_value, size_t *ret_len, struct err *err);
 
-/* Whether there is such a section; malformed text has none. */
-bool ini_has_section(const char *text, size_t len, const char *section);
-
 #endif

@@ -83,7 +83,6 @@ static void test_json_line(void **state)
 
 static void test_levels(void **state)
 {
-        enum log_level level = LOG_LEVEL_ERROR;
         const char *text;
 
         (void)state;
@@ -95,10 +94,6 @@ static void test_levels(void **state)
         text = captured();
         assert_int_equal(count_lines(text), 1);
         assert_non_null(strstr(text, "msg=shown"));
-        assert_true(log_parse_level("debug", &level));
-        assert_int_equal(level, LOG_LEVEL_DEBUG);
-        assert_false(log_parse_level("loud", &level));
-        assert_false(log_parse_level("", &level));
 }
 
 /* Everything that some reader could take for the end of a line, in every place a caller fills. */

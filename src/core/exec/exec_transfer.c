@@ -135,19 +135,6 @@ int exec_transfer_run(struct op *op, const struct exec_transfer *t, const char *
         return run_script(op, t, NULL, script, timeout_ms, 0, NULL, err);
 }
 
-int exec_transfer_make_dir(struct op *op, const struct exec_transfer *t, const char *path,
-                           struct err *err)
-{
-        CLEAN(buf_done) struct buf script = BUF_INIT;
-        int r = check_path(path, err);
-
-        if (r < 0)
-                return r;
-        buf_puts(&script, "mkdir -p ");
-        shell_quote(&script, path);
-        return run_buf(op, t, &script, err);
-}
-
 int exec_transfer_remove(struct op *op, const struct exec_transfer *t, const char *path,
                          struct err *err)
 {

@@ -48,9 +48,6 @@ struct exec_transfer {
  * it well. */
 bool exec_transfer_tells_of_want(const char *errors);
 
-/* `mkdir -p`. */
-int exec_transfer_make_dir(struct op *op, const struct exec_transfer *t, const char *path,
-                           struct err *err);
 /* `rm -rf`: what is not there is fine. */
 int exec_transfer_remove(struct op *op, const struct exec_transfer *t, const char *path,
                          struct err *err);

@@ -5,7 +5,10 @@ const char *const plugin_statuses[] = {
         PLUGIN_UNINSTALLED, NULL,
 };
 
-const struct plugin_transition plugin_transitions[] = {
+/* All allowed moves; ended by a NULL `to`. */
+static const struct plugin_transition {
+        const char *from, *to, *why;
+} plugin_transitions[] = {
         { PLUGIN_INSTALLED, PLUGIN_READY, "it is loaded" },
         { PLUGIN_INSTALLED, PLUGIN_ERROR, "it could not be loaded" },
         { PLUGIN_INSTALLED, PLUGIN_UNINSTALLED, "it is not wanted after all" },

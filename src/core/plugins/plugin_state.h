@@ -21,12 +21,6 @@
 #define PLUGIN_UPGRADE_PENDING "upgrade_pending"
 #define PLUGIN_UNINSTALLED     "uninstalled"
 
-struct plugin_transition {
-        const char *from, *to, *why;
-};
-
-/* All allowed moves; ended by a NULL `to`. */
-extern const struct plugin_transition plugin_transitions[];
 /* All statuses, NULL-terminated. */
 extern const char *const plugin_statuses[];
 

@@ -35,6 +35,8 @@ static json_t *parse_kept(struct op *op, const char *text)
 
 /* What is recorded */
 
+static const struct box_route plugin_box_route;
+
 const struct box_route *plugin_box_route_of(const struct place *place)
 {
         json_t *config = NULL;
@@ -296,7 +298,7 @@ static int bury(struct op *op, struct runtime *rt, const struct place *place,
         return MIN(r, 0);
 }
 
-const struct box_route plugin_box_route = {
+static const struct box_route plugin_box_route = {
         .connect = plugin_box_connect,
         .ensure = ensure,
         .is_alive = is_alive,

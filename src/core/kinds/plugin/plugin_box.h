@@ -20,8 +20,6 @@
 #include "core/exec/exec.h"
 #include "core/kinds/plugin/plugin_place.h"
 
-extern const struct box_route plugin_box_route;
-
 /* Any thread: the route of a place that has a box inside; else NULL. */
 const struct box_route *plugin_box_route_of(const struct place *place);
 
