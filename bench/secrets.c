@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "core/environments/environment.h"
+#include "core/kinds/kind.h"
 #include "core/secrets/secret.h"
 #include "secret/seal.h"
 #include "stats.h"
@@ -74,8 +75,8 @@ static void resolve(struct bench *b, struct op *op, struct err *err)
         struct secret_context context = { 0 };
         json_t *resolved;
 
-        if (secret_resolve_config(op, &b->rt, COMPANY, b->env.id, "ssh", b->config, NULL, &context,
-                                  &resolved, err) < 0)
+        if (secret_resolve_config(op, &b->rt, COMPANY, b->env.id, kind_find(&b->rt, "ssh", NULL),
+                                  b->config, NULL, &context, &resolved, err) < 0)
                 fail(err);
         json_decref(resolved);
 }
@@ -128,6 +129,7 @@ static void set_up(struct bench *b, const char *dir, struct op *op)
                                  "remoteWorkspacePath", "/w", "privateKey", "0123456789abcdef");
 
         source.file = arena_printf(op->arena, "%s/master.key", dir);
+        b->rt.kinds = builtin_kinds;
         if (sodium_init() < 0 || master_key_load(&source, false, &err) < 0 ||
             store_open(arena_printf(op->arena, "%s/berth.db", dir), &b->rt.store, &err) < 0 ||
             store_write(op, b->rt.store, insert_company, NULL, &err) < 0 ||

@@ -6,16 +6,8 @@
 #include "codec/check.h"
 #include "core/access/audit.h"
 
-#define MISSING_COMPANY "Company not found"
-#define LIMIT_DEFAULT   100
-#define LIMIT_MAX       500
-
-struct list_request {
-        struct call *c;
-        const char *company;
-        int64_t limit;
-        struct jw w;
-};
+#define LIMIT_DEFAULT 100
+#define LIMIT_MAX     500
 
 static int show(void *ctx, const struct activity *row)
 {
@@ -23,31 +15,23 @@ static int show(void *ctx, const struct activity *row)
         return 0;
 }
 
-static int list(struct db *db, void *arg, struct err *err)
-{
-        struct list_request *q = arg;
-        int r = access_company(db, &q->c->actor, q->company, false, err);
-
-        if (r < 0)
-                return r;
-        return activity_list(db, q->company, call_query(q->c, "agentId"),
-                             call_query(q->c, "entityType"), call_query(q->c, "entityId"),
-                             call_query(q->c, "action"), q->limit, q->c->op->arena, show, &q->w,
-                             err);
-}
-
 static int list_activity(struct call *c, struct err *err)
 {
-        struct list_request q = { .c = c };
-        int r = call_uuid(c, 0, MISSING_COMPANY, &q.company, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        const char *company = c->params[0];
+        int64_t limit;
+        int r = call_query_int(c, "limit", LIMIT_DEFAULT, INT64_MIN, INT64_MAX, &limit, err);
 
         if (r >= 0)
-                r = call_query_int(c, "limit", LIMIT_DEFAULT, INT64_MIN, INT64_MAX, &q.limit, err);
+                r = store_read_begin(c->op, c->rt->store, &db, err);
+        if (r >= 0)
+                r = access_company(db, &c->actor, company, false, err);
         if (r < 0)
                 return r;
-        q.limit = MAX(1, MIN(q.limit, LIMIT_MAX));
-        call_list(c, &q.w);
-        return call_list_end(&q.w, store_read(c->op, c->rt->store, list, &q, err));
+        r = activity_list(db, company, call_query(c, "agentId"), call_query(c, "entityType"),
+                          call_query(c, "entityId"), call_query(c, "action"),
+                          MAX(1, MIN(limit, LIMIT_MAX)), c->op->arena, show, call_list(c), err);
+        return call_list_end(c, r);
 }
 
 /* Entries that a board caller writes itself. */
@@ -92,27 +76,24 @@ static int create(struct db *db, void *arg, struct err *err)
 static int create_activity(struct call *c, struct err *err)
 {
         struct uuid id = uuid_new();
-        struct activity row = { .id = id.s, .run_id = c->run_id, .created_at = clock_now_us() };
+        struct activity row = { .id = id.s,
+                                .company_id = c->params[0],
+                                .run_id = c->run_id,
+                                .created_at = clock_now_us() };
         struct create_request q = { c, &row };
-        struct jw w;
-        int r = call_uuid(c, 0, MISSING_COMPANY, &row.company_id, err);
+        int r = access_board(&c->actor, err);
 
-        if (r >= 0)
-                r = access_board(&c->actor, err);
         if (r >= 0)
                 r = check_entry(c, &row, err);
         if (r >= 0)
                 r = store_write(c->op, c->rt->store, create, &q, err);
-        if (r < 0)
-                return r;
-        c->status = 201;
-        jw_init(&w, &c->out);
-        encode_activity(&w, &row);
-        return 0;
+        if (r >= 0)
+                encode_activity(call_json(c), &row);
+        return r;
 }
 
 const struct route routes_activity[] = {
-        { "GET", "/api/companies/:companyId/activity", list_activity, 0 },
-        { "POST", "/api/companies/:companyId/activity", create_activity, 0 },
-        { NULL, NULL, NULL, 0 },
+        { "GET", "/api/companies/:companyId/activity", .fn = list_activity },
+        { "POST", "/api/companies/:companyId/activity", .fn = create_activity, .status = 201 },
+        { 0 },
 };

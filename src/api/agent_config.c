@@ -10,30 +10,26 @@
 
 static int configuration(struct call *c, struct err *err)
 {
+        struct jw *w = call_json(c);
         struct agent g;
-        const char *id;
-        struct jw w;
-        int r = call_agent(c, &id, err);
+        int r = agent_configuration(c->op, c->rt, c->params[0], &g, err);
 
-        if (r >= 0)
-                r = agent_configuration(c->op, c->rt, id, &g, err);
         if (r < 0)
                 return r;
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "id", g.id);
-        jw_kstring(&w, "companyId", g.company_id);
-        jw_kstring(&w, "name", g.name);
-        jw_kstring(&w, "role", g.role);
-        jw_kstring(&w, "title", g.title);
-        jw_kstring(&w, "status", g.status);
-        jw_kstring(&w, "reportsTo", g.reports_to);
-        jw_kstring(&w, "adapterType", g.adapter_type);
-        jw_kraw(&w, "adapterConfig", g.adapter_config);
-        jw_kraw(&w, "runtimeConfig", g.runtime_config);
-        jw_kraw(&w, "permissions", g.permissions);
-        jw_ktime(&w, "updatedAt", g.updated_at);
-        jw_object_end(&w);
+        jw_object(w);
+        jw_kstring(w, "id", g.id);
+        jw_kstring(w, "companyId", g.company_id);
+        jw_kstring(w, "name", g.name);
+        jw_kstring(w, "role", g.role);
+        jw_kstring(w, "title", g.title);
+        jw_kstring(w, "status", g.status);
+        jw_kstring(w, "reportsTo", g.reports_to);
+        jw_kstring(w, "adapterType", g.adapter_type);
+        jw_kraw(w, "adapterConfig", g.adapter_config);
+        jw_kraw(w, "runtimeConfig", g.runtime_config);
+        jw_kraw(w, "permissions", g.permissions);
+        jw_ktime(w, "updatedAt", g.updated_at);
+        jw_object_end(w);
         return 0;
 }
 
@@ -45,69 +41,50 @@ static int show_revision(void *ctx, const struct agent_config_revision *row)
 
 static int list_revisions(struct call *c, struct err *err)
 {
-        const char *id;
-        struct jw w;
-        int r = call_agent(c, &id, err);
-
-        if (r < 0)
-                return r;
-        call_list(c, &w);
-        return call_list_end(&w, agent_revision_list(c->op, c->rt, id, show_revision, &w, err));
+        return call_list_end(c, agent_revision_list(c->op, c->rt, c->params[0], show_revision,
+                                                    call_list(c), err));
 }
 
 static int get_revision(struct call *c, struct err *err)
 {
         struct agent_config_revision revision;
-        const char *id, *revision_id;
-        struct jw w;
-        int r = call_agent(c, &id, err);
+        int r = call_uuid(c, 1, MISSING_REVISION, err);
 
         if (r >= 0)
-                r = call_uuid(c, 1, MISSING_REVISION, &revision_id, err);
+                r = agent_revision_get(c->op, c->rt, c->params[0], c->params[1], &revision, err);
         if (r >= 0)
-                r = agent_revision_get(c->op, c->rt, id, revision_id, &revision, err);
-        jw_init(&w, &c->out);
-        if (r >= 0)
-                encode_agent_revision(&w, &revision);
+                encode_agent_revision(call_json(c), &revision);
         return r;
 }
 
 static int roll_back(struct call *c, struct err *err)
 {
-        const char *id, *revision_id;
         struct agent agent;
-        struct jw w;
-        int r = call_agent(c, &id, err);
+        int r = call_uuid(c, 1, MISSING_REVISION, err);
 
         if (r >= 0)
-                r = call_uuid(c, 1, MISSING_REVISION, &revision_id, err);
+                r = agent_revision_rollback(c->op, c->rt, c->params[0], c->params[1], &agent, err);
         if (r >= 0)
-                r = agent_revision_rollback(c->op, c->rt, id, revision_id, &agent, err);
-        jw_init(&w, &c->out);
-        if (r >= 0)
-                encode_agent(&w, &agent, true);
+                encode_agent(call_json(c), &agent, true);
         return r;
 }
 
 static int set_instructions_path(struct call *c, struct err *err)
 {
-        const char *id, *key, *path;
+        struct jw *w = call_json(c);
+        const char *key, *path;
         struct agent agent;
-        struct jw w;
-        int r = call_agent(c, &id, err);
+        int r = agent_set_instructions_path(c->op, c->rt, c->params[0], c->body, &agent, &key,
+                                            &path, err);
 
-        if (r >= 0)
-                r = agent_set_instructions_path(c->op, c->rt, id, c->body, &agent, &key, &path,
-                                                err);
         if (r < 0)
                 return r;
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "agentId", agent.id);
-        jw_kstring(&w, "adapterType", agent.adapter_type);
-        jw_kstring(&w, "adapterConfigKey", key);
-        jw_kstring(&w, "path", path);
-        jw_object_end(&w);
+        jw_object(w);
+        jw_kstring(w, "agentId", agent.id);
+        jw_kstring(w, "adapterType", agent.adapter_type);
+        jw_kstring(w, "adapterConfigKey", key);
+        jw_kstring(w, "path", path);
+        jw_object_end(w);
         return 0;
 }
 
@@ -194,77 +171,72 @@ static int encode_skills(struct call *c, const struct agent *g, bool full, struc
         CLEAN(json_decrefp) json_t *config = NULL;
         bool supported = has_skills(g);
         struct skill_list skills = { 0 };
-        struct jw w;
+        struct jw *w;
         int r = json_parse(g->adapter_config, strlen(g->adapter_config), &config, err);
 
         if (r >= 0 && full && supported)
                 r = skill_list(c->op->arena, c->rt->data_dir, g->company_id, &skills, err);
         if (r < 0)
                 return r;
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "adapterType", g->adapter_type);
-        jw_kbool(&w, "supported", supported);
-        jw_kstring(&w, "mode", supported ? "ephemeral" : "unsupported");
+        w = call_json(c);
+        jw_object(w);
+        jw_kstring(w, "adapterType", g->adapter_type);
+        jw_kbool(w, "supported", supported);
+        jw_kstring(w, "mode", supported ? "ephemeral" : "unsupported");
         if (full) {
-                encode_desired(&w, config, &skills);
+                encode_desired(w, config, &skills);
         } else {
-                jw_kraw(&w, "desiredSkills", "[]");
+                jw_kraw(w, "desiredSkills", "[]");
         }
         if (full && supported) {
-                encode_entries(&w, config, &skills);
+                encode_entries(w, config, &skills);
         } else {
-                jw_kraw(&w, "entries", "[]");
-                jw_kraw(&w, "warnings", "[]");
+                jw_kraw(w, "entries", "[]");
+                jw_kraw(w, "warnings", "[]");
         }
-        jw_object_end(&w);
+        jw_object_end(w);
         return 0;
 }
 
 /* Those of a company, and those of all. */
 static int list_skills(struct call *c, struct err *err)
 {
+        const char *id = c->params[0];
         struct skill_list skills;
         struct company company;
-        const char *id;
-        struct jw w;
-        int r = call_uuid(c, 0, "Company not found", &id, err);
+        struct jw *w;
+        int r = company_get(c->op, c->rt, id, &company, err);
 
-        if (r >= 0)
-                r = company_get(c->op, c->rt, id, &company, err);
         if (r >= 0)
                 r = skill_list(c->op->arena, c->rt->data_dir, id, &skills, err);
         if (r < 0)
                 return r;
-        call_list(c, &w);
+        w = call_list(c);
         for (size_t i = 0; i < skills.n; i++) {
                 const struct skill *s = &skills.at[i];
 
-                jw_object(&w);
-                jw_kstring(&w, "id", s->name);
-                jw_kstring(&w, "companyId", id);
-                jw_kstring(&w, "key", s->name);
-                jw_kstring(&w, "slug", s->name);
-                jw_kstring(&w, "name", s->name);
-                jw_kstring(&w, "description", s->description);
-                jw_kstring(&w, "sourceType", "local_path");
-                jw_kstring(&w, "scope", s->is_company ? "company" : "instance");
-                jw_kbool(&w, "editable", false);
-                jw_ktime(&w, "updatedAt", s->updated_at);
-                jw_object_end(&w);
+                jw_object(w);
+                jw_kstring(w, "id", s->name);
+                jw_kstring(w, "companyId", id);
+                jw_kstring(w, "key", s->name);
+                jw_kstring(w, "slug", s->name);
+                jw_kstring(w, "name", s->name);
+                jw_kstring(w, "description", s->description);
+                jw_kstring(w, "sourceType", "local_path");
+                jw_kstring(w, "scope", s->is_company ? "company" : "instance");
+                jw_kbool(w, "editable", false);
+                jw_ktime(w, "updatedAt", s->updated_at);
+                jw_object_end(w);
         }
-        return call_list_end(&w, 0);
+        return call_list_end(c, 0);
 }
 
 static int get_skills(struct call *c, struct err *err)
 {
         struct agent agent;
-        const char *id;
         bool full;
-        int r = call_agent(c, &id, err);
+        int r = agent_get(c->op, c->rt, c->params[0], &agent, &full, err);
 
-        if (r >= 0)
-                r = agent_get(c->op, c->rt, id, &agent, &full, err);
         return r < 0 ? r : encode_skills(c, &agent, full, err);
 }
 
@@ -291,7 +263,7 @@ static json_t *merge_skills(const json_t *there, const json_t *named, bool add)
 }
 
 /* {desiredSkills, mode?: add, remove or replace}: what is to be there afterwards. */
-static int wanted_skills(struct call *c, const char *id, json_t **ret, struct err *err)
+static int wanted_skills(struct call *c, json_t **ret, struct err *err)
 {
         CLEAN(json_decrefp) json_t *config = NULL;
         json_t *named = json_object_get(c->body, "desiredSkills"), *there;
@@ -306,7 +278,7 @@ static int wanted_skills(struct call *c, const char *id, json_t **ret, struct er
         }
         if (!streq(mode, "add") && !streq(mode, "remove"))
                 return err_set(err, ERR_INVALID, "mode must be add, remove or replace");
-        r = agent_get(c->op, c->rt, id, &agent, &full, err);
+        r = agent_get(c->op, c->rt, c->params[0], &agent, &full, err);
         if (r >= 0)
                 r = json_parse(agent.adapter_config, strlen(agent.adapter_config), &config, err);
         if (r < 0)
@@ -321,48 +293,36 @@ static int sync_skills(struct call *c, struct err *err)
 {
         json_t *wanted = NULL, *body;
         struct agent agent;
-        const char *id;
-        int r = call_agent(c, &id, err);
+        int r = wanted_skills(c, &wanted, err);
 
-        if (r >= 0)
-                r = wanted_skills(c, id, &wanted, err);
         if (r < 0)
                 return r;
         body = json_pack("{s:o?}", "desiredSkills", wanted);
-        r = agent_update(c->op, c->rt, id, body, &agent, err);
+        r = agent_update(c->op, c->rt, c->params[0], body, &agent, err);
         json_decref(body);
         return r < 0 ? r : encode_skills(c, &agent, true, err);
 }
 
-static int encode_state(struct call *c, const struct agent_runtime_state *state)
+static int answer_state(struct call *c, int r, const struct agent_runtime_state *state)
 {
-        struct jw w;
-
-        jw_init(&w, &c->out);
-        encode_agent_state(&w, state);
-        return 0;
+        if (r >= 0)
+                encode_agent_state(call_json(c), state);
+        return r;
 }
 
 static int get_state(struct call *c, struct err *err)
 {
         struct agent_runtime_state state;
-        const char *id;
-        int r = call_agent(c, &id, err);
 
-        if (r >= 0)
-                r = agent_state_get(c->op, c->rt, id, &state, err);
-        return r < 0 ? r : encode_state(c, &state);
+        return answer_state(c, agent_state_get(c->op, c->rt, c->params[0], &state, err), &state);
 }
 
 static int reset_session(struct call *c, struct err *err)
 {
         struct agent_runtime_state state;
-        const char *id;
-        int r = call_agent(c, &id, err);
+        int r = agent_state_reset(c->op, c->rt, c->params[0], c->body, &state, err);
 
-        if (r >= 0)
-                r = agent_state_reset(c->op, c->rt, id, c->body, &state, err);
-        return r < 0 ? r : encode_state(c, &state);
+        return answer_state(c, r, &state);
 }
 
 static int show_session(void *ctx, const struct agent_task_session *row)
@@ -384,28 +344,23 @@ static int show_session(void *ctx, const struct agent_task_session *row)
 
 static int list_sessions(struct call *c, struct err *err)
 {
-        const char *id;
-        struct jw w;
-        int r = call_agent(c, &id, err);
-
-        if (r < 0)
-                return r;
-        call_list(c, &w);
-        return call_list_end(&w, agent_task_sessions(c->op, c->rt, id, show_session, &w, err));
+        return call_list_end(c, agent_task_sessions(c->op, c->rt, c->params[0], show_session,
+                                                    call_list(c), err));
 }
 
 const struct route routes_agent_config[] = {
-        { "GET", "/api/agents/:id/configuration", configuration, 0 },
-        { "GET", "/api/agents/:id/config-revisions", list_revisions, 0 },
-        { "GET", "/api/agents/:id/config-revisions/:revision", get_revision, 0 },
-        { "POST", "/api/agents/:id/config-revisions/:revision/rollback", roll_back,
-          ROUTE_BODY_FREE },
-        { "PATCH", "/api/agents/:id/instructions-path", set_instructions_path, 0 },
-        { "GET", "/api/agents/:id/skills", get_skills, 0 },
-        { "GET", "/api/companies/:companyId/skills", list_skills, 0 },
-        { "POST", "/api/agents/:id/skills/sync", sync_skills, 0 },
-        { "GET", "/api/agents/:id/runtime-state", get_state, 0 },
-        { "GET", "/api/agents/:id/task-sessions", list_sessions, 0 },
-        { "POST", "/api/agents/:id/runtime-state/reset-session", reset_session, ROUTE_BODY_FREE },
-        { NULL, NULL, NULL, 0 },
+        { "GET", "/api/agents/:id/configuration", .fn = configuration },
+        { "GET", "/api/agents/:id/config-revisions", .fn = list_revisions },
+        { "GET", "/api/agents/:id/config-revisions/:revision", .fn = get_revision },
+        { "POST", "/api/agents/:id/config-revisions/:revision/rollback", .fn = roll_back,
+          .flags = ROUTE_BODY_FREE },
+        { "PATCH", "/api/agents/:id/instructions-path", .fn = set_instructions_path },
+        { "GET", "/api/agents/:id/skills", .fn = get_skills },
+        { "GET", "/api/companies/:companyId/skills", .fn = list_skills },
+        { "POST", "/api/agents/:id/skills/sync", .fn = sync_skills },
+        { "GET", "/api/agents/:id/runtime-state", .fn = get_state },
+        { "GET", "/api/agents/:id/task-sessions", .fn = list_sessions },
+        { "POST", "/api/agents/:id/runtime-state/reset-session", .fn = reset_session,
+          .flags = ROUTE_BODY_FREE },
+        { 0 },
 };

@@ -28,7 +28,6 @@ struct api {
 
 struct callback_pass;
 struct route;
-struct socket;
 
 struct call {
         struct api *api;
@@ -68,7 +67,6 @@ struct call {
         void (*on_loop)(struct call *c);
         void (*on_gone)(struct call *c);
         void *data;
-        struct socket *socket; /* what it became: socket.h */
         int (*stage)(struct call *c, struct err *err);
         struct lane_name lane; /* where it waits for a seat, or has one; key "": nowhere */
         bool gone;             /* the client is */
@@ -79,6 +77,7 @@ struct call {
         struct http_field fields[CALL_MAX_FIELDS];
         size_t n_fields;
         struct buf out;
+        struct jw json; /* call_json() */
         char etag[48];
         /* of a list that is sent in parts (call_list.c) */
         struct {
@@ -96,28 +95,31 @@ enum {
         ROUTE_BODY_FREE = 1 << 1, /* a missing body reads as {} */
         ROUTE_RAW_BODY = 1 << 2,  /* the body is bytes; the handler takes them from the exchange */
         ROUTE_SOCKET = 1 << 3,    /* a WebSocket: socket.h */
+        ROUTE_RIGHTS_FIRST = 1 << 7, /* the handler looks at the first parameter, after rights */
         /* It may wait for somebody else, so it needs a seat in the lane of what its first parameter
-         * names: lane.h. */
-        ROUTE_OF_ENVIRONMENT = 1 << 8,
-        ROUTE_OF_LEASE = 1 << 9,
-        ROUTE_OF_RUN = 1 << 10,
-        ROUTE_OF_PLACE = 1 << 11,
-        ROUTE_OF_SECRET = 1 << 12,
-        ROUTE_OF_VAULT = 1 << 13,
-        ROUTE_OF_COMPANY = 1 << 14,
-        ROUTE_OF_PLUGIN = 1 << 15,
-        ROUTE_HAS_LANE = ROUTE_OF_ENVIRONMENT | ROUTE_OF_LEASE | ROUTE_OF_RUN | ROUTE_OF_PLACE |
-                         ROUTE_OF_SECRET | ROUTE_OF_VAULT | ROUTE_OF_COMPANY | ROUTE_OF_PLUGIN,
+         * names: thing.h. */
+        ROUTE_WAITS = 1 << 8,
         ROUTE_OPEN = 1 << 4,      /* for everybody who reaches us, also in local trusted mode */
         ROUTE_CLOSES = 1 << 5,    /* it ends something: without a seat there, one in LANE_CLOSING */
         ROUTE_WHEN_FULL = 1 << 6, /* also on a full disk; so is all that reads and deletes */
 };
 
+/* What is called for a route: `fn`, or a function of core whose arguments are those of the call.
+ * `of` is the thing that the first parameter names. */
 struct route {
         const char *method;
         const char *pattern; /* segments; ":name" takes one */
         call_fn fn;
+        int (*write)(struct op *op, struct runtime *rt, struct buf *ret_json, struct err *err);
+        int (*write_of)(struct op *op, struct runtime *rt, const char *of, struct buf *ret_json,
+                        struct err *err);
+        int (*take)(struct op *op, struct runtime *rt, json_t *body, struct buf *ret_json,
+                    struct err *err);
+        int (*take_of)(struct op *op, struct runtime *rt, const char *of, json_t *body,
+                       struct buf *ret_json, struct err *err);
+        int (*end_of)(struct op *op, struct runtime *rt, const char *of, struct err *err); /* ok */
         unsigned flags;
+        int status; /* when it is good; 0: 200 */
 };
 
 /* Tables of the resources; each ended by a NULL method. */
@@ -185,15 +187,17 @@ bool call_query_flag(struct call *c, const char *name);
 void call_etag(struct call *c);
 /* Add a header to the answer; name and value must outlive the call. */
 void call_field(struct call *c, const char *name, const char *value);
-/* An answer that is a list: begin it, let somebody write the rows to *w, end it and return what
- * came of that. */
-void call_list(struct call *c, struct jw *w);
-int call_list_end(struct jw *w, int r);
+/* A writer for the answer. */
+struct jw *call_json(struct call *c);
+/* The same for a list: begin it, let somebody write the rows, end it and return what came of that.
+ */
+struct jw *call_list(struct call *c);
+int call_list_end(struct call *c, int r);
 /* A list in pages. A cursor is "<microseconds>.<id>" of the last row shown. A list of all rows is
  * sent in parts: the handler runs once for each, as if the client had asked for one page after the
  * other, and neither a thread nor memory is kept while the client reads. */
 struct call_page {
-        struct jw w;
+        struct jw *w;
         bool whole; /* all rows, in parts; limit is then the size of a part */
         int64_t limit;
         int64_t before_us; /* the cursor that was sent; 0 and NULL without */
@@ -213,10 +217,8 @@ int64_t call_page_rows(const struct call_page *p);
 void call_page_begin(struct call *c, struct call_page *p);
 bool call_page_has_room(struct call_page *p, int64_t us, const char *id);
 int call_page_end(struct call *c, struct call_page *p, int r, struct err *err);
-/* ERR_NOT_FOUND with the resource's text when a path parameter is no UUID: no row can have that id.
- */
-int call_uuid(struct call *c, size_t param, const char *missing, const char **ret, struct err *err);
-/* The agent that the first path parameter names, by id or by slug (agents.c). */
-int call_agent(struct call *c, const char **ret_id, struct err *err);
+/* ERR_NOT_FOUND with this text when a path parameter is no UUID; the first one is checked by
+ * call_check_thing(). */
+int call_uuid(struct call *c, size_t param, const char *missing, struct err *err);
 
 #endif

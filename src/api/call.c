@@ -7,9 +7,9 @@
 #include "api/api.h"
 #include "api/channel.h"
 #include "api/guard.h"
-#include "api/lane.h"
 #include "api/page.h"
 #include "api/socket.h"
+#include "api/thing.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "codec/http1.h"
@@ -36,20 +36,20 @@ static const char *public_text(int code, const struct err *err)
 static void write_error(struct call *c, int code, const struct err *err)
 {
         const struct err_info *info = err_info(code);
-        struct jw w;
+        struct jw *w;
 
         c->status = c->is_channel ? channel_status(code, info->http_status) : info->http_status;
         c->content_type = NULL;
         c->n_fields = 0;
         buf_clear(&c->out);
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "error",
+        w = call_json(c);
+        jw_object(w);
+        jw_kstring(w, "error",
                    c->is_channel ? channel_text(code, public_text(code, err))
                                  : public_text(code, err));
         if (err->details && code != ERR_INTERNAL)
-                jw_kraw(&w, "details", err->details);
-        jw_object_end(&w);
+                jw_kraw(w, "details", err->details);
+        jw_object_end(w);
         if (code == ERR_BUSY)
                 call_field(c, "Retry-After", "1");
         if (code == ERR_UNAUTHORIZED)
@@ -132,9 +132,33 @@ static int check_room(const struct call *c, struct err *err)
                        c->rt->data_dir);
 }
 
-static int read_body(struct call *c, struct err *err)
+int call_read_body(struct call *c, struct err *err)
 {
         return c->body_text && !c->body ? json_parse(c->body_text, c->body_len, &c->body, err) : 0;
+}
+
+static int run_route(struct call *c, struct err *err)
+{
+        const struct route *to = c->route;
+        int r = to->flags & ROUTE_RIGHTS_FIRST ? 0 : call_check_thing(c, err);
+
+        c->status = to->status;
+        if (r < 0)
+                return r;
+        if (to->write)
+                return to->write(c->op, c->rt, &c->out, err);
+        if (to->write_of)
+                return to->write_of(c->op, c->rt, c->params[0], &c->out, err);
+        if (to->take)
+                return to->take(c->op, c->rt, c->body, &c->out, err);
+        if (to->take_of)
+                return to->take_of(c->op, c->rt, c->params[0], c->body, &c->out, err);
+        if (!to->end_of)
+                return to->fn(c, err);
+        r = to->end_of(c->op, c->rt, c->params[0], err);
+        if (r >= 0)
+                buf_puts(&c->out, "{\"ok\":true}");
+        return r;
 }
 
 static int first_stage(struct call *c, struct err *err)
@@ -145,9 +169,7 @@ static int first_stage(struct call *c, struct err *err)
                 r = check_stranger(c, err);
         if (r >= 0)
                 r = check_room(c, err);
-        if (r >= 0 && (c->route->flags & ROUTE_OF_PLUGIN) && c->actor.type != ACTOR_NONE)
-                r = read_body(c, err); /* its lane is by what is in it */
-        if (r >= 0 && (c->route->flags & ROUTE_HAS_LANE) && !c->lane.key[0]) {
+        if (r >= 0 && (c->route->flags & ROUTE_WAITS) && !c->lane.key[0]) {
                 r = call_take_lane(c, err);
                 if (r == 0) {
                         c->on_loop = enter_lane; /* and all of this again, with a seat */
@@ -156,10 +178,10 @@ static int first_stage(struct call *c, struct err *err)
         }
         /* Rights are checked by the handler; a body is not worth reading for nobody. */
         if (r >= 0)
-                r = read_body(c, err);
+                r = call_read_body(c, err);
         if (r >= 0 && !c->body && (c->route->flags & ROUTE_BODY_FREE))
                 c->body = json_object();
-        return r < 0 ? r : c->route->fn(c, err);
+        return r < 0 ? r : run_route(c, err);
 }
 
 /* A call that was not given its seat in time is refused, not timed out: nothing was begun. */
@@ -540,10 +562,13 @@ void call_field(struct call *c, const char *name, const char *value)
                 c->fields[c->n_fields++] = (struct http_field){ name, value };
 }
 
-int call_uuid(struct call *c, size_t param, const char *missing, const char **ret, struct err *err)
+int call_uuid(struct call *c, size_t param, const char *missing, struct err *err)
 {
-        if (!uuid_is_valid(c->params[param]))
-                return err_set(err, ERR_NOT_FOUND, "%s", missing);
-        *ret = c->params[param];
-        return 0;
+        return uuid_is_valid(c->params[param]) ? 0 : err_set(err, ERR_NOT_FOUND, "%s", missing);
+}
+
+struct jw *call_json(struct call *c)
+{
+        jw_init(&c->json, &c->out);
+        return &c->json;
 }

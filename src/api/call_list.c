@@ -7,15 +7,17 @@
 /* The channel of a run has answers of one piece only. */
 #define CHANNEL_ROWS 5000
 
-void call_list(struct call *c, struct jw *w)
+struct jw *call_list(struct call *c)
 {
-        jw_init(w, &c->out);
+        struct jw *w = call_json(c);
+
         jw_array(w);
+        return w;
 }
 
-int call_list_end(struct jw *w, int r)
+int call_list_end(struct call *c, int r)
 {
-        jw_array_end(w);
+        jw_array_end(&c->json);
         return r;
 }
 
@@ -57,11 +59,11 @@ int64_t call_page_rows(const struct call_page *p)
 void call_page_begin(struct call *c, struct call_page *p)
 {
         if (!c->part.begun) {
-                call_list(c, &p->w);
+                p->w = call_list(c);
                 return;
         }
-        jw_init(&p->w, &c->out);
-        p->w.comma = true; /* the list goes on */
+        p->w = call_json(c);
+        p->w->comma = true; /* the list goes on */
 }
 
 bool call_page_has_room(struct call_page *p, int64_t us, const char *id)
@@ -136,7 +138,7 @@ int call_page_end(struct call *c, struct call_page *p, int r, struct err *err)
                 c->on_loop = part_send;
                 return r;
         }
-        r = call_list_end(&p->w, r);
+        r = call_list_end(c, r);
         if (r >= 0 && p->more)
                 call_field(c, "X-Next-Cursor",
                            arena_printf(&c->arena, "%lld.%s", (long long)p->last_us, p->last_id));

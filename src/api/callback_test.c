@@ -29,15 +29,9 @@ static int insert_run(struct db *db, void *arg, struct err *err)
         return runs_insert(db, &t->run, err);
 }
 
-static int read_run(struct db *db, void *arg, struct err *err)
-{
-        struct test_run *t = arg;
-
-        return runs_get(db, t->run.id, t->c->op->arena, &t->run, err);
-}
-
 static int make_run(struct test_run *t, struct err *err)
 {
+        CLEAN(store_read_end) struct db *db = NULL;
         struct call *c = t->c;
         const char *id = json_get_string(c->body, "runId");
         int r;
@@ -51,7 +45,9 @@ static int make_run(struct test_run *t, struct err *err)
                                .created_at = clock_now_us(),
                                .updated_at = clock_now_us() };
         if (id) {
-                r = store_read(c->op, c->rt->store, read_run, t, err);
+                r = store_read_begin(c->op, c->rt->store, &db, err);
+                if (r >= 0)
+                        r = runs_get(db, id, c->op->arena, &t->run, err);
                 t->run.callback_port = json_integer_value(json_object_get(c->body, "port"));
                 return r;
         }
@@ -64,7 +60,7 @@ static int post_run(struct call *c, struct err *err)
         struct test_run t = { .c = c };
         struct callback_address address;
         struct lease_record record;
-        struct jw w;
+        struct jw *w;
         int r = lease_load(c->op, c->rt, json_get_string(c->body, "leaseId"), &record, err);
 
         if (r >= 0)
@@ -74,14 +70,14 @@ static int post_run(struct call *c, struct err *err)
         if (r < 0)
                 return r;
         c->status = 201;
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "runId", t.run.id);
-        jw_kstring(&w, "url", address.url);
-        jw_kstring(&w, "key", address.key);
-        jw_kstring(&w, "mode", address.mode);
-        jw_kint(&w, "port", address.port);
-        jw_object_end(&w);
+        w = call_json(c);
+        jw_object(w);
+        jw_kstring(w, "runId", t.run.id);
+        jw_kstring(w, "url", address.url);
+        jw_kstring(w, "key", address.key);
+        jw_kstring(w, "mode", address.mode);
+        jw_kint(w, "port", address.port);
+        jw_object_end(w);
         return 0;
 }
 
@@ -126,10 +122,11 @@ static int get_run(struct call *c, struct err *err)
 
 /* Channels of runs may be made of files in a plugin's sandbox. */
 const struct route routes_callback_test[] = {
-        { "POST", "/api/test/runs", post_run, ROUTE_OF_PLUGIN },
-        { "GET", "/api/test/runs/:id", get_run, 0 },
-        { "POST", "/api/test/runs/:id/end", post_end, ROUTE_OF_PLUGIN },
-        { "POST", "/api/test/runs/:id/close", post_close, ROUTE_BODY_FREE | ROUTE_OF_PLUGIN },
+        { "POST", "/api/test/runs", .fn = post_run, .flags = ROUTE_WAITS },
+        { "GET", "/api/test/runs/:id", .fn = get_run },
+        { "POST", "/api/test/runs/:id/end", .fn = post_end, .flags = ROUTE_WAITS },
+        { "POST", "/api/test/runs/:id/close", .fn = post_close,
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
         { 0 },
 };
 #else

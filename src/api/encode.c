@@ -1,47 +1,94 @@
 #include "api/encode.h"
 
+#include "store/row.h"
+
+static void encode_number_or_null(struct jw *w, const char *key, int64_t number, bool is_null)
+{
+        if (is_null)
+                jw_knull(w, key);
+        else
+                jw_kint(w, key, number);
+}
+
+void encode_members(struct jw *w, const struct row_type *type, const void *row)
+{
+        for (size_t i = 0; i < type->n_columns; i++) {
+                const struct column *c = &type->columns[i];
+                const void *at = (const char *)row + c->offset;
+
+                if (!c->json)
+                        continue;
+                switch ((enum column_type)c->type) {
+                case COLUMN_TEXT:
+                        jw_kstring(w, c->json, *(const char *const *)at);
+                        break;
+                case COLUMN_DOCUMENT:
+                        jw_kraw(w, c->json, *(const char *const *)at);
+                        break;
+                case COLUMN_NUMBER:
+                        jw_kint(w, c->json, *(const int64_t *)at);
+                        break;
+                case COLUMN_NUMBER_OR_NULL:
+                        encode_number_or_null(w, c->json, *(const int64_t *)at,
+                                              *(const int64_t *)at == 0);
+                        break;
+                case COLUMN_CODE:
+                        encode_number_or_null(w, c->json, *(const int64_t *)at,
+                                              *(const int64_t *)at < 0);
+                        break;
+                case COLUMN_TIME:
+                case COLUMN_TIME_OR_NULL:
+                        jw_ktime(w, c->json, *(const int64_t *)at);
+                        break;
+                case COLUMN_FLAG:
+                        jw_kbool(w, c->json, *(const bool *)at);
+                        break;
+                }
+        }
+}
+
+void encode_row(struct jw *w, const struct row_type *type, const void *row)
+{
+        jw_object(w);
+        encode_members(w, type, row);
+        jw_object_end(w);
+}
+
+void encode_row_or_null(struct jw *w, const char *key, const struct row_type *type, const void *row)
+{
+        jw_key(w, key);
+        if (row)
+                encode_row(w, type, row);
+        else
+                jw_null(w);
+}
+
 void encode_company(struct jw *w, const struct company *c)
 {
         jw_object(w);
-        jw_kstring(w, "id", c->id);
-        jw_kstring(w, "name", c->name);
-        jw_kstring(w, "description", c->description);
-        jw_kstring(w, "status", c->status);
-        jw_kstring(w, "issuePrefix", c->issue_prefix);
-        jw_kint(w, "issueCounter", c->issue_counter);
-        jw_kint(w, "budgetMonthlyCents", c->budget_monthly_cents);
-        jw_kint(w, "spentMonthlyCents", c->spent_monthly_cents);
-        jw_kint(w, "attachmentMaxBytes", c->attachment_max_bytes);
-        jw_kbool(w, "requireBoardApprovalForNewAgents", c->require_board_approval);
+        encode_members(w, &company_table, c);
         jw_kbool(w, "feedbackDataSharingEnabled", false);
         jw_knull(w, "feedbackDataSharingConsentAt");
         jw_knull(w, "feedbackDataSharingConsentByUserId");
         jw_knull(w, "feedbackDataSharingTermsVersion");
-        jw_kstring(w, "brandColor", c->brand_color);
-        jw_kstring(w, "defaultEnvironmentId", c->default_environment_id);
         jw_knull(w, "logoAssetId");
         jw_knull(w, "logoUrl");
-        jw_ktime(w, "createdAt", c->created_at);
-        jw_ktime(w, "updatedAt", c->updated_at);
         jw_object_end(w);
 }
 
 void encode_environment(struct jw *w, const struct runtime *rt, const struct environment *e,
                         bool redacted)
 {
+        struct environment shown = *e;
+
+        if (redacted) {
+                shown.config = "{}";
+                shown.metadata = NULL;
+        }
         jw_object(w);
-        jw_kstring(w, "id", e->id);
-        jw_kstring(w, "companyId", e->company_id);
-        jw_kstring(w, "name", e->name);
-        jw_kstring(w, "description", e->description);
-        jw_kstring(w, "driver", e->driver);
-        jw_kstring(w, "status", e->status);
-        jw_kraw(w, "config", redacted ? "{}" : e->config);
-        jw_kraw(w, "metadata", redacted ? NULL : e->metadata);
-        jw_ktime(w, "createdAt", e->created_at);
-        jw_ktime(w, "updatedAt", e->updated_at);
-        jw_kbool(w, "isolated", driver_is_isolated(rt, e->driver));
-        jw_kstring(w, "isolation", driver_isolation(rt, e->driver));
+        encode_members(w, &environment_table, &shown);
+        jw_kbool(w, "isolated", kind_is_isolated(rt, e->driver));
+        jw_kstring(w, "isolation", kind_isolation(rt, e->driver));
         if (redacted) {
                 jw_kbool(w, "configRedacted", true);
                 jw_kbool(w, "metadataRedacted", true);
@@ -51,27 +98,7 @@ void encode_environment(struct jw *w, const struct runtime *rt, const struct env
 
 void encode_lease(struct jw *w, const struct lease *l)
 {
-        jw_object(w);
-        jw_kstring(w, "id", l->id);
-        jw_kstring(w, "companyId", l->company_id);
-        jw_kstring(w, "environmentId", l->environment_id);
-        jw_kstring(w, "executionWorkspaceId", l->execution_workspace_id);
-        jw_kstring(w, "issueId", l->issue_id);
-        jw_kstring(w, "heartbeatRunId", l->heartbeat_run_id);
-        jw_kstring(w, "status", l->status);
-        jw_kstring(w, "leasePolicy", l->policy);
-        jw_kstring(w, "provider", l->provider);
-        jw_kstring(w, "providerLeaseId", l->provider_lease_id);
-        jw_ktime(w, "acquiredAt", l->acquired_at);
-        jw_ktime(w, "lastUsedAt", l->last_used_at);
-        jw_ktime(w, "expiresAt", l->expires_at);
-        jw_ktime(w, "releasedAt", l->released_at);
-        jw_kstring(w, "failureReason", l->failure_reason);
-        jw_kstring(w, "cleanupStatus", l->cleanup_status);
-        jw_kraw(w, "metadata", l->metadata);
-        jw_ktime(w, "createdAt", l->created_at);
-        jw_ktime(w, "updatedAt", l->updated_at);
-        jw_object_end(w);
+        encode_row(w, &lease_table, l);
 }
 
 void encode_lease_record(struct jw *w, const struct runtime *rt, const struct lease_record *r)
@@ -91,17 +118,5 @@ void encode_lease_record(struct jw *w, const struct runtime *rt, const struct le
 
 void encode_activity(struct jw *w, const struct activity *a)
 {
-        jw_object(w);
-        jw_kstring(w, "id", a->id);
-        jw_kstring(w, "companyId", a->company_id);
-        jw_kstring(w, "actorType", a->actor_type);
-        jw_kstring(w, "actorId", a->actor_id);
-        jw_kstring(w, "action", a->action);
-        jw_kstring(w, "entityType", a->entity_type);
-        jw_kstring(w, "entityId", a->entity_id);
-        jw_kstring(w, "agentId", a->agent_id);
-        jw_kstring(w, "runId", a->run_id);
-        jw_kraw(w, "details", a->details);
-        jw_ktime(w, "createdAt", a->created_at);
-        jw_object_end(w);
+        encode_row(w, &activity_table, a);
 }

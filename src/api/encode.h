@@ -13,6 +13,13 @@
 #include "store/vault_configs.h"
 #include "store/workspaces.h"
 
+/* The columns of a row that have a name in JSON (store/row.h): as members of the object that is
+ * open, as an object, and as a member that is null without a row. */
+void encode_members(struct jw *w, const struct row_type *type, const void *row);
+void encode_row(struct jw *w, const struct row_type *type, const void *row);
+void encode_row_or_null(struct jw *w, const char *key, const struct row_type *type,
+                        const void *row);
+
 void encode_company(struct jw *w, const struct company *c);
 void encode_environment(struct jw *w, const struct runtime *rt, const struct environment *e,
                         bool redacted);

@@ -5,70 +5,18 @@
 
 void encode_project(struct jw *w, const struct project *p)
 {
-        jw_object(w);
-        jw_kstring(w, "id", p->id);
-        jw_kstring(w, "companyId", p->company_id);
-        jw_kstring(w, "urlKey", p->url_key);
-        jw_kstring(w, "name", p->name);
-        jw_kstring(w, "description", p->description);
-        jw_kstring(w, "status", p->status);
-        jw_kraw(w, "env", p->env);
-        jw_kraw(w, "executionWorkspacePolicy", p->execution_workspace_policy);
-        jw_ktime(w, "createdAt", p->created_at);
-        jw_ktime(w, "updatedAt", p->updated_at);
-        jw_object_end(w);
-}
-
-static void project_or_null(struct jw *w, const struct project *p)
-{
-        jw_key(w, "project");
-        if (p->id)
-                encode_project(w, p);
-        else
-                jw_null(w);
+        encode_row(w, &project_table, p);
 }
 
 /* -- Issues ----------------------------------------------------------------------------------- */
 
 static void issue_members(struct jw *w, const struct issue *i)
 {
-        jw_kstring(w, "id", i->id);
-        jw_kstring(w, "companyId", i->company_id);
-        jw_kstring(w, "projectId", i->project_id);
+        encode_members(w, &issue_table, i);
         jw_knull(w, "projectWorkspaceId");
         jw_knull(w, "goalId");
-        jw_kstring(w, "parentId", i->parent_id);
-        jw_kstring(w, "title", i->title);
-        jw_kstring(w, "description", i->description);
-        jw_kstring(w, "status", i->status);
-        jw_kstring(w, "workMode", i->work_mode);
-        jw_kstring(w, "priority", i->priority);
-        jw_kstring(w, "assigneeAgentId", i->assignee_agent_id);
-        jw_kstring(w, "assigneeUserId", i->assignee_user_id);
-        jw_kstring(w, "checkoutRunId", i->checkout_run_id);
-        jw_kstring(w, "executionRunId", i->execution_run_id);
-        jw_ktime(w, "executionLockedAt", i->execution_locked_at);
-        jw_kstring(w, "createdByAgentId", i->created_by_agent_id);
-        jw_kstring(w, "createdByUserId", i->created_by_user_id);
-        jw_kint(w, "issueNumber", i->number);
-        jw_kstring(w, "identifier", i->identifier);
-        jw_kstring(w, "originKind", i->origin_kind);
-        jw_kstring(w, "originId", i->origin_id);
-        jw_kstring(w, "originRunId", i->origin_run_id);
-        jw_kint(w, "requestDepth", i->request_depth);
-        jw_kstring(w, "billingCode", i->billing_code);
-        jw_kraw(w, "executionPolicy", i->execution_policy);
-        jw_kstring(w, "executionWorkspaceId", i->execution_workspace_id);
-        jw_kstring(w, "executionWorkspacePreference", i->execution_workspace_preference);
-        jw_kraw(w, "executionWorkspaceSettings", i->execution_workspace_settings);
         jw_kraw(w, "labels", "[]");
         jw_kraw(w, "labelIds", "[]");
-        jw_ktime(w, "startedAt", i->started_at);
-        jw_ktime(w, "completedAt", i->completed_at);
-        jw_ktime(w, "cancelledAt", i->cancelled_at);
-        jw_ktime(w, "hiddenAt", i->hidden_at);
-        jw_ktime(w, "createdAt", i->created_at);
-        jw_ktime(w, "updatedAt", i->updated_at);
 }
 
 void encode_issue(struct jw *w, const struct issue *i)
@@ -147,7 +95,7 @@ void encode_issue_detail(struct jw *w, const struct issue_detail *d)
         summaries(w, "blockedBy", &d->blocked_by, true);
         summaries(w, "blocks", &d->blocks, true);
         jw_kraw(w, "relatedWork", "{\"outbound\":[],\"inbound\":[]}");
-        project_or_null(w, &d->project);
+        encode_row_or_null(w, "project", &project_table, d->project.id ? &d->project : NULL);
         jw_knull(w, "goal");
         workspace_or_null(w, &d->workspace);
         jw_kraw(w, "workProducts", "[]");
@@ -213,11 +161,7 @@ void encode_issue_context(struct jw *w, const struct issue_detail *d)
         jw_kstring(w, "latestCommentId", d->newest.id);
         jw_ktime(w, "latestCommentAt", d->newest.created_at);
         jw_object_end(w);
-        jw_key(w, "wakeComment");
-        if (d->wake.id)
-                encode_comment(w, &d->wake);
-        else
-                jw_null(w);
+        encode_row_or_null(w, "wakeComment", &issue_comment_table, d->wake.id ? &d->wake : NULL);
         jw_kraw(w, "attachments", "[]");
         document_or_null(w, "continuationSummary", find_document(d, "continuation-summary"));
         workspace_or_null(w, &d->workspace);
@@ -271,41 +215,15 @@ void encode_issue_task(struct jw *w, const struct issue_task *t)
 
 void encode_comment(struct jw *w, const struct issue_comment *c)
 {
-        jw_object(w);
-        jw_kstring(w, "id", c->id);
-        jw_kstring(w, "companyId", c->company_id);
-        jw_kstring(w, "issueId", c->issue_id);
-        jw_kstring(w, "authorType", c->author_type);
-        jw_kstring(w, "authorAgentId", c->author_agent_id);
-        jw_kstring(w, "authorUserId", c->author_user_id);
-        jw_kstring(w, "createdByRunId", c->created_by_run_id);
-        jw_kstring(w, "body", c->body);
-        jw_kraw(w, "presentation", c->presentation);
-        jw_kraw(w, "metadata", c->metadata);
-        jw_ktime(w, "createdAt", c->created_at);
-        jw_ktime(w, "updatedAt", c->updated_at);
-        jw_object_end(w);
+        encode_row(w, &issue_comment_table, c);
 }
 
 void encode_document(struct jw *w, const struct issue_document *d, bool with_body)
 {
         jw_object(w);
-        jw_kstring(w, "id", d->id);
-        jw_kstring(w, "companyId", d->company_id);
-        jw_kstring(w, "issueId", d->issue_id);
-        jw_kstring(w, "key", d->key);
-        jw_kstring(w, "title", d->title);
-        jw_kstring(w, "format", d->format);
+        encode_members(w, &issue_document_table, d);
         if (with_body)
                 jw_kstring(w, "body", d->body);
-        jw_kstring(w, "latestRevisionId", d->latest_revision_id);
-        jw_kint(w, "latestRevisionNumber", d->latest_revision_number);
-        jw_kstring(w, "createdByAgentId", d->created_by_agent_id);
-        jw_kstring(w, "createdByUserId", d->created_by_user_id);
-        jw_kstring(w, "updatedByAgentId", d->updated_by_agent_id);
-        jw_kstring(w, "updatedByUserId", d->updated_by_user_id);
-        jw_ktime(w, "createdAt", d->created_at);
-        jw_ktime(w, "updatedAt", d->updated_at);
         jw_object_end(w);
 }
 
@@ -313,19 +231,9 @@ void encode_document_revision(struct jw *w, const struct issue_document *d,
                               const struct issue_document_revision *v)
 {
         jw_object(w);
-        jw_kstring(w, "id", v->id);
+        encode_members(w, &issue_document_revision_table, v);
         jw_kstring(w, "companyId", d->company_id);
-        jw_kstring(w, "documentId", v->document_id);
         jw_kstring(w, "issueId", d->issue_id);
         jw_kstring(w, "key", d->key);
-        jw_kint(w, "revisionNumber", v->number);
-        jw_kstring(w, "title", v->title);
-        jw_kstring(w, "format", v->format);
-        jw_kstring(w, "body", v->body);
-        jw_kstring(w, "changeSummary", v->change_summary);
-        jw_kstring(w, "createdByAgentId", v->created_by_agent_id);
-        jw_kstring(w, "createdByUserId", v->created_by_user_id);
-        jw_kstring(w, "createdByRunId", v->created_by_run_id);
-        jw_ktime(w, "createdAt", v->created_at);
         jw_object_end(w);
 }

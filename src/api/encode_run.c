@@ -1,6 +1,7 @@
 /* Runs as the API shows them. */
 #include "api/encode_run.h"
 
+#include "api/encode.h"
 #include "base/clock.h"
 
 #define SUMMARY_TEXT_MAX 500
@@ -16,13 +17,13 @@ static json_t *parse(const char *text)
         return v;
 }
 
-/* What lists show of a result: how it ended, not what it said. */
-static void result_summary(struct jw *w, const char *text)
+/* What lists show of a result: how it ended, not what it said. To be freed; NULL: nothing. */
+static char *result_summary(const char *text)
 {
         static const char *const members[] = { "summary",        "result",     "message",
                                                "error",          "stopReason", "timeoutFired",
                                                "total_cost_usd", "cost_usd",   "costUsd" };
-        json_t *result = parse(text), *shown = json_object();
+        CLEAN(json_decrefp) json_t *result = parse(text), *shown = json_object();
 
         for (size_t i = 0; i < ARRAY_LEN(members); i++) {
                 json_t *v = json_object_get(result, members[i]);
@@ -40,17 +41,15 @@ static void result_summary(struct jw *w, const char *text)
                         json_object_set(shown, members[i], v);
                 }
         }
-        jw_kvalue(w, "resultJson", json_object_size(shown) ? shown : NULL);
-        json_decref(shown);
-        json_decref(result);
+        return json_object_size(shown) > 0 ? json_to_text(shown) : NULL;
 }
 
-static void context_summary(struct jw *w, const char *text)
+static char *context_summary(const char *text)
 {
         static const char *const members[] = { "issueId",    "taskId",           "taskKey",
                                                "commentId",  "wakeCommentId",    "wakeReason",
                                                "wakeSource", "wakeTriggerDetail" };
-        json_t *context = parse(text), *shown = json_object();
+        CLEAN(json_decrefp) json_t *context = parse(text), *shown = json_object();
 
         for (size_t i = 0; i < ARRAY_LEN(members); i++) {
                 json_t *v = json_object_get(context, members[i]);
@@ -58,67 +57,31 @@ static void context_summary(struct jw *w, const char *text)
                 if (json_is_string(v))
                         json_object_set(shown, members[i], v);
         }
-        jw_kvalue(w, "contextSnapshot", shown);
-        json_decref(shown);
-        json_decref(context);
+        return json_to_text(shown);
 }
 
 /* -- Members ---------------------------------------------------------------------------------- */
 
-/* 0 reads as unknown. */
-static void number_or_null(struct jw *w, const char *key, int64_t n)
+static void run_columns(struct jw *w, const struct run *r, bool full)
 {
-        if (n)
-                jw_kint(w, key, n);
-        else
-                jw_knull(w, key);
+        CLEAN(cleanup_free) char *result = full ? NULL : result_summary(r->result_json);
+        CLEAN(cleanup_free) char *context = full ? NULL : context_summary(r->context_snapshot);
+        struct run shown = *r;
+
+        if (!full) {
+                shown.result_json = result;
+                shown.context_snapshot = context;
+                shown.stdout_excerpt = shown.stderr_excerpt = NULL;
+        }
+        encode_members(w, &run_table, &shown);
 }
 
-static void outcome(struct jw *w, const struct run *r)
+/* What Paperclip knows of a run and Berth does not. */
+static void run_constants(struct jw *w, const struct run *r)
 {
-        jw_kstring(w, "status", r->status);
-        jw_ktime(w, "startedAt", r->started_at);
-        jw_ktime(w, "finishedAt", r->finished_at);
-        jw_kstring(w, "error", r->error);
-        jw_kstring(w, "wakeupRequestId", r->wakeup_request_id);
-        if (r->exit_code >= 0)
-                jw_kint(w, "exitCode", r->exit_code);
-        else
-                jw_knull(w, "exitCode");
-        jw_kstring(w, "signal", r->signal);
-        jw_kraw(w, "usageJson", r->usage_json);
-}
-
-static void output(struct jw *w, const struct run *r, bool full)
-{
-        jw_kstring(w, "sessionIdBefore", r->session_id_before);
-        jw_kstring(w, "sessionIdAfter", r->session_id_after);
         jw_kstring(w, "logStore", r->log_ref ? "local_file" : NULL);
-        jw_kstring(w, "logRef", r->log_ref);
-        number_or_null(w, "logBytes", r->log_bytes);
-        jw_kstring(w, "logSha256", r->log_sha256);
         jw_kbool(w, "logCompressed", false);
-        jw_kstring(w, "stdoutExcerpt", full ? r->stdout_excerpt : NULL);
-        jw_kstring(w, "stderrExcerpt", full ? r->stderr_excerpt : NULL);
-        jw_kbool(w, "incomplete", r->is_incomplete);
-        jw_kstring(w, "errorCode", r->error_code);
         jw_knull(w, "externalRunId");
-        number_or_null(w, "processPid", r->process_pid);
-        number_or_null(w, "processGroupId", r->process_group_id);
-        jw_ktime(w, "processStartedAt", r->process_started_at);
-        jw_ktime(w, "lastOutputAt", r->last_output_at);
-        jw_kint(w, "lastOutputSeq", r->last_output_seq);
-        jw_kstring(w, "lastOutputStream", r->last_output_stream);
-        number_or_null(w, "lastOutputBytes", r->last_output_bytes);
-}
-
-static void retries(struct jw *w, const struct run *r)
-{
-        jw_kstring(w, "retryOfRunId", r->retry_of_run_id);
-        jw_kint(w, "processLossRetryCount", r->process_loss_retry_count);
-        jw_ktime(w, "scheduledRetryAt", r->scheduled_retry_at);
-        jw_kint(w, "scheduledRetryAttempt", r->scheduled_retry_attempt);
-        jw_kstring(w, "scheduledRetryReason", r->scheduled_retry_reason);
         jw_kstring(w, "issueCommentStatus", "not_applicable");
         jw_knull(w, "issueCommentSatisfiedByCommentId");
         jw_knull(w, "issueCommentRetryQueuedAt");
@@ -129,10 +92,22 @@ static void retries(struct jw *w, const struct run *r)
         jw_knull(w, "nextAction");
 }
 
-/* When each part was over. */
-static void timeline(struct jw *w, const struct run *r)
+static void run_members(struct jw *w, const struct run *r, bool full)
 {
-        jw_key(w, "timeline");
+        run_columns(w, r, full);
+        run_constants(w, r);
+        jw_key(w, "waiting"); /* of one that could not be prepared yet */
+        if (r->waiting_reason) {
+                jw_object(w);
+                jw_kstring(w, "reason", r->waiting_reason);
+                jw_ktime(w, "since", r->waiting_since);
+                jw_ktime(w, "nextTryAt", r->next_try_at);
+                jw_kint(w, "failures", r->prepare_failures);
+                jw_object_end(w);
+        } else {
+                jw_null(w);
+        }
+        jw_key(w, "timeline"); /* when each part was over */
         jw_object(w);
         jw_ktime(w, "queuedAt", r->created_at);
         jw_ktime(w, "startedAt", r->started_at);
@@ -145,52 +120,6 @@ static void timeline(struct jw *w, const struct run *r)
         jw_ktime(w, "finishedAt", r->finished_at);
         jw_ktime(w, "releasedAt", r->released_at);
         jw_object_end(w);
-}
-
-/* Of one that could not be prepared yet. */
-static void waiting(struct jw *w, const struct run *r)
-{
-        if (!r->waiting_reason) {
-                jw_knull(w, "waiting");
-                return;
-        }
-        jw_key(w, "waiting");
-        jw_object(w);
-        jw_kstring(w, "reason", r->waiting_reason);
-        jw_ktime(w, "since", r->waiting_since);
-        jw_ktime(w, "nextTryAt", r->next_try_at);
-        jw_kint(w, "failures", r->prepare_failures);
-        jw_object_end(w);
-}
-
-static void members(struct jw *w, const struct run *r, bool full)
-{
-        jw_kstring(w, "id", r->id);
-        jw_kstring(w, "companyId", r->company_id);
-        jw_kstring(w, "agentId", r->agent_id);
-        jw_kstring(w, "invocationSource", r->invocation_source);
-        jw_kstring(w, "triggerDetail", r->trigger_detail);
-        outcome(w, r);
-        if (full)
-                jw_kraw(w, "resultJson", r->result_json);
-        else
-                result_summary(w, r->result_json);
-        output(w, r, full);
-        retries(w, r);
-        if (full)
-                jw_kraw(w, "contextSnapshot", r->context_snapshot);
-        else
-                context_summary(w, r->context_snapshot);
-        jw_ktime(w, "createdAt", r->created_at);
-        jw_ktime(w, "updatedAt", r->updated_at);
-        jw_kstring(w, "step", r->step);
-        waiting(w, r);
-        jw_kstring(w, "issueId", r->issue_id);
-        jw_kstring(w, "taskKey", r->task_key);
-        jw_kstring(w, "environmentId", r->environment_id);
-        jw_kstring(w, "leaseId", r->lease_id);
-        jw_kstring(w, "executionId", r->execution_id);
-        timeline(w, r);
 }
 
 /* -- Silence ---------------------------------------------------------------------------------- */
@@ -242,14 +171,14 @@ static void silence(struct jw *w, const struct run_view *v)
 void encode_run(struct jw *w, const struct run *r)
 {
         jw_object(w);
-        members(w, r, true);
+        run_members(w, r, true);
         jw_object_end(w);
 }
 
 void encode_run_view(struct jw *w, const struct run_view *v, bool full)
 {
         jw_object(w);
-        members(w, &v->run, full);
+        run_members(w, &v->run, full);
         jw_kstring(w, "runId", v->run.id);
         jw_kstring(w, "agentName", v->agent_name);
         jw_kstring(w, "adapterType", v->adapter_type);
@@ -262,35 +191,10 @@ void encode_run_view(struct jw *w, const struct run_view *v, bool full)
 
 void encode_run_event(struct jw *w, const struct run_event *e)
 {
-        jw_object(w);
-        jw_kstring(w, "id", e->id);
-        jw_kstring(w, "companyId", e->company_id);
-        jw_kstring(w, "runId", e->run_id);
-        jw_kstring(w, "agentId", e->agent_id);
-        jw_kint(w, "seq", e->seq);
-        jw_kstring(w, "eventType", e->event_type);
-        jw_kstring(w, "stream", e->stream);
-        jw_kstring(w, "level", e->level);
-        jw_kstring(w, "color", e->color);
-        jw_kstring(w, "message", e->message);
-        jw_kraw(w, "payload", e->payload);
-        jw_ktime(w, "createdAt", e->created_at);
-        jw_object_end(w);
+        encode_row(w, &run_event_table, e);
 }
 
 void encode_run_decision(struct jw *w, const struct run_decision *d)
 {
-        jw_object(w);
-        jw_kstring(w, "id", d->id);
-        jw_kstring(w, "companyId", d->company_id);
-        jw_kstring(w, "runId", d->run_id);
-        jw_kstring(w, "evaluationIssueId", d->evaluation_issue_id);
-        jw_kstring(w, "decision", d->decision);
-        jw_ktime(w, "snoozedUntil", d->snoozed_until);
-        jw_kstring(w, "reason", d->reason);
-        jw_kstring(w, "createdByAgentId", d->created_by_agent_id);
-        jw_kstring(w, "createdByUserId", d->created_by_user_id);
-        jw_kstring(w, "createdByRunId", d->created_by_run_id);
-        jw_ktime(w, "createdAt", d->created_at);
-        jw_object_end(w);
+        encode_row(w, &run_decision_table, d);
 }

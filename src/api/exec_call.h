@@ -12,7 +12,7 @@ int call_execution_of(struct call *c, const char *id, struct execution *ret, str
 /* Start what an execute request asks for in the lease of the first parameter. Board callers. */
 int call_start_execution(struct call *c, json_t *body, const char **ret_id, struct err *err);
 
-/* Handlers of exec_stream.c. */
+/* Handlers of exec_feed.c. */
 int exec_stream_events(struct call *c, struct err *err);
 int exec_stream_output(struct call *c, struct err *err);
 

@@ -3,42 +3,16 @@
 #include "api/encode.h"
 #include "core/workspaces/execution_workspace.h"
 
-#define MISSING         "Execution workspace not found"
-#define MISSING_COMPANY "Company not found"
-
 void encode_execution_workspace(struct jw *w, const struct execution_workspace *e)
 {
         json_t *config = execution_workspace_config(e->metadata);
 
         jw_object(w);
-        jw_kstring(w, "id", e->id);
-        jw_kstring(w, "companyId", e->company_id);
-        jw_kstring(w, "projectId", e->project_id);
-        jw_kstring(w, "projectWorkspaceId", e->project_workspace_id);
-        jw_kstring(w, "sourceIssueId", e->source_issue_id);
-        jw_kstring(w, "mode", e->mode);
-        jw_kstring(w, "strategyType", e->strategy_type);
-        jw_kstring(w, "name", e->name);
-        jw_kstring(w, "status", e->status);
-        jw_kstring(w, "cwd", e->cwd);
-        jw_kstring(w, "repoUrl", e->repo_url);
-        jw_kstring(w, "baseRef", e->base_ref);
-        jw_kstring(w, "branchName", e->branch_name);
-        jw_kstring(w, "providerType", e->provider_type);
-        jw_kstring(w, "providerRef", e->provider_ref);
-        jw_kstring(w, "derivedFromExecutionWorkspaceId", e->derived_from_id);
-        jw_ktime(w, "lastUsedAt", e->last_used_at);
-        jw_ktime(w, "openedAt", e->opened_at);
-        jw_ktime(w, "closedAt", e->closed_at);
-        jw_ktime(w, "cleanupEligibleAt", e->cleanup_eligible_at);
-        jw_kstring(w, "cleanupReason", e->cleanup_reason);
+        encode_members(w, &execution_workspace_table, e);
         jw_kvalue(w, "config", config);
-        jw_kraw(w, "metadata", e->metadata);
         jw_key(w, "runtimeServices");
         jw_array(w);
         jw_array_end(w);
-        jw_ktime(w, "createdAt", e->created_at);
-        jw_ktime(w, "updatedAt", e->updated_at);
         jw_object_end(w);
         json_decref(config);
 }
@@ -56,7 +30,7 @@ static void encode_summary(struct jw *w, const struct execution_workspace *e)
 /* Listing */
 
 struct listing {
-        struct jw w;
+        struct jw *w;
         bool summary;
 };
 
@@ -64,13 +38,13 @@ static int show(void *ctx, const struct execution_workspace *e)
 {
         struct listing *l = ctx;
 
-        (l->summary ? encode_summary : encode_execution_workspace)(&l->w, e);
+        (l->summary ? encode_summary : encode_execution_workspace)(l->w, e);
         return 0;
 }
 
 static int list(struct call *c, struct err *err)
 {
-        struct listing l = { .summary = call_query_flag(c, "summary") };
+        struct listing l = { call_list(c), call_query_flag(c, "summary") };
         struct execution_workspace_filter filter = {
                 .project_id = call_query(c, "projectId"),
                 .project_workspace_id = call_query(c, "projectWorkspaceId"),
@@ -78,34 +52,24 @@ static int list(struct call *c, struct err *err)
                 .status = call_query(c, "status"),
                 .reuse_eligible = call_query_flag(c, "reuseEligible"),
         };
-        const char *company;
-        int r = call_uuid(c, 0, MISSING_COMPANY, &company, err);
 
-        if (r < 0)
-                return r;
-        call_list(c, &l.w);
         return call_list_end(
-                &l.w, execution_workspace_list(c->op, c->rt, company, &filter, show, &l, err));
+                c, execution_workspace_list(c->op, c->rt, c->params[0], &filter, show, &l, err));
 }
 
-static int answer(struct call *c, const struct execution_workspace *e)
+static int answer_workspace(struct call *c, int r, const struct execution_workspace *e)
 {
-        struct jw w;
-
-        jw_init(&w, &c->out);
-        encode_execution_workspace(&w, e);
-        return 0;
+        if (r >= 0)
+                encode_execution_workspace(call_json(c), e);
+        return r;
 }
 
 static int get(struct call *c, struct err *err)
 {
         struct execution_workspace e;
-        const char *id;
-        int r = call_uuid(c, 0, MISSING, &id, err);
 
-        if (r >= 0)
-                r = execution_workspace_get(c->op, c->rt, id, &e, err);
-        return r < 0 ? r : answer(c, &e);
+        return answer_workspace(c, execution_workspace_get(c->op, c->rt, c->params[0], &e, err),
+                                &e);
 }
 
 /* Closing */
@@ -147,40 +111,29 @@ static int readiness(struct call *c, struct err *err)
 {
         struct close_readiness k = { 0 };
         struct execution_workspace e;
-        const char *id;
-        struct jw w;
-        int r = call_uuid(c, 0, MISSING, &id, err);
+        int r = execution_workspace_readiness(c->op, c->rt, c->params[0], &e, &k, err);
 
         if (r >= 0)
-                r = execution_workspace_readiness(c->op, c->rt, id, &e, &k, err);
-        if (r < 0)
-                return r;
-        jw_init(&w, &c->out);
-        encode_readiness(c, &w, &e, &k);
-        return 0;
+                encode_readiness(c, call_json(c), &e, &k);
+        return r;
 }
 
 static int update(struct call *c, struct err *err)
 {
         struct close_readiness k = { 0 };
         struct execution_workspace e;
-        const char *id;
-        struct jw w;
-        int r = call_uuid(c, 0, MISSING, &id, err);
+        struct jw *w;
+        int r = execution_workspace_update(c->op, c->rt, c->params[0], c->body, &e, &k, err);
 
-        if (r >= 0)
-                r = execution_workspace_update(c->op, c->rt, id, c->body, &e, &k, err);
-        if (r < 0)
-                return r;
-        if (r == 0)
-                return answer(c, &e);
+        if (r <= 0)
+                return answer_workspace(c, r, &e);
         c->status = 409;
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "error", "The workspace cannot be closed while it is in use.");
-        jw_key(&w, "closeReadiness");
-        encode_readiness(c, &w, &e, &k);
-        jw_object_end(&w);
+        w = call_json(c);
+        jw_object(w);
+        jw_kstring(w, "error", "The workspace cannot be closed while it is in use.");
+        jw_key(w, "closeReadiness");
+        encode_readiness(c, w, &e, &k);
+        jw_object_end(w);
         return 0;
 }
 
@@ -219,34 +172,25 @@ int show_workspace_operation(void *ctx, const struct workspace_row *row)
 
 static int operations(struct call *c, struct err *err)
 {
-        const char *id;
-        struct jw w;
-        int r = call_uuid(c, 0, MISSING, &id, err);
-
-        if (r < 0)
-                return r;
-        call_list(c, &w);
-        return call_list_end(&w, execution_workspace_operations(c->op, c->rt, id,
-                                                                show_workspace_operation, &w, err));
+        return call_list_end(c, execution_workspace_operations(c->op, c->rt, c->params[0],
+                                                               show_workspace_operation,
+                                                               call_list(c), err));
 }
 
 static int control(struct call *c, struct err *err)
 {
-        const char *id;
-        int r = call_uuid(c, 0, MISSING, &id, err);
-
-        return r < 0 ? r : execution_workspace_control(c->op, c->rt, id, c->params[1], err);
+        return execution_workspace_control(c->op, c->rt, c->params[0], c->params[1], err);
 }
 
 const struct route routes_execution_workspaces[] = {
-        { "GET", "/api/companies/:companyId/execution-workspaces", list, 0 },
-        { "GET", "/api/execution-workspaces/:id", get, 0 },
-        { "PATCH", "/api/execution-workspaces/:id", update, 0 },
-        { "GET", "/api/execution-workspaces/:id/close-readiness", readiness, 0 },
-        { "GET", "/api/execution-workspaces/:id/workspace-operations", operations, 0 },
-        { "POST", "/api/execution-workspaces/:id/runtime-services/:action", control,
-          ROUTE_BODY_FREE },
-        { "POST", "/api/execution-workspaces/:id/runtime-commands/:action", control,
-          ROUTE_BODY_FREE },
-        { NULL, NULL, NULL, 0 },
+        { "GET", "/api/companies/:companyId/execution-workspaces", .fn = list },
+        { "GET", "/api/execution-workspaces/:id", .fn = get },
+        { "PATCH", "/api/execution-workspaces/:id", .fn = update },
+        { "GET", "/api/execution-workspaces/:id/close-readiness", .fn = readiness },
+        { "GET", "/api/execution-workspaces/:id/workspace-operations", .fn = operations },
+        { "POST", "/api/execution-workspaces/:id/runtime-services/:action", .fn = control,
+          .flags = ROUTE_BODY_FREE },
+        { "POST", "/api/execution-workspaces/:id/runtime-commands/:action", .fn = control,
+          .flags = ROUTE_BODY_FREE },
+        { 0 },
 };

@@ -2,6 +2,7 @@
  * exec_stream.c. */
 #include <stdio.h>
 
+#include "api/encode.h"
 #include "api/exec_call.h"
 #include "base/clock.h"
 #include "base/fd.h"
@@ -16,13 +17,6 @@
 #define LIST_LIMIT  100
 #define LIST_MAX    500
 
-/* One execution as the API shows it: the row, and over it what is known of one that runs. */
-
-static const char *status_of(const struct execution *row, const struct exec_view *live)
-{
-        return live && !live->ended ? live->status : row->status;
-}
-
 /* Only a long output can have lost its beginning. */
 static int64_t first_kept(const struct runtime *rt, const char *id, bool want_stderr, int64_t len)
 {
@@ -33,58 +27,40 @@ static int64_t first_kept(const struct runtime *rt, const char *id, bool want_st
         return (int64_t)exec_output_from(fd, 0);
 }
 
+/* One execution as the API shows it: the row, and over it what is known of one that runs. */
 static void encode_execution(const struct runtime *rt, struct jw *w, const struct execution *row,
                              const struct exec_view *live)
 {
         bool running = live && !live->ended;
-        int64_t out = running ? (int64_t)live->stdout_len : row->stdout_len;
-        int64_t errors = running ? (int64_t)live->stderr_len : row->stderr_len;
+        struct execution shown = *row;
 
+        if (running) {
+                shown.status = live->status;
+                shown.pid = live->pid;
+                shown.stdout_len = (int64_t)live->stdout_len;
+                shown.stderr_len = (int64_t)live->stderr_len;
+                shown.started_at = live->started_at;
+        }
         jw_object(w);
-        jw_kstring(w, "execId", row->id);
-        jw_kstring(w, "leaseId", row->lease_id);
-        jw_kstring(w, "command", row->command);
-        jw_kraw(w, "args", row->args);
-        jw_kstring(w, "cwd", row->cwd);
-        jw_kbool(w, "tty", row->is_terminal);
-        jw_kstring(w, "status", status_of(row, live));
-        if (running ? live->pid : row->pid)
-                jw_kint(w, "pid", running ? live->pid : row->pid);
-        else
-                jw_knull(w, "pid");
-        if (row->exit_code >= 0)
-                jw_kint(w, "exitCode", row->exit_code);
-        else
-                jw_knull(w, "exitCode");
+        encode_members(w, &execution_table, &shown);
         jw_kstring(w, "signal", signal_name((int)row->signal));
-        jw_kbool(w, "timedOut", row->timed_out);
-        jw_kbool(w, "incomplete", row->is_incomplete);
-        jw_kint(w, "stdoutBytes", out);
-        jw_kint(w, "stderrBytes", errors);
-        jw_kint(w, "stdoutStart", first_kept(rt, row->id, false, out));
-        jw_kint(w, "stderrStart", first_kept(rt, row->id, true, errors));
-        jw_kstring(w, "reason", row->reason);
+        jw_kint(w, "stdoutStart", first_kept(rt, row->id, false, shown.stdout_len));
+        jw_kint(w, "stderrStart", first_kept(rt, row->id, true, shown.stderr_len));
         jw_kstring(w, "killMethod", running ? kill_method_name(live->kill_method) : NULL);
-        jw_ktime(w, "startedAt", running ? live->started_at : row->started_at);
-        jw_ktime(w, "endedAt", row->ended_at);
-        jw_ktime(w, "createdAt", row->created_at);
         jw_object_end(w);
 }
 
 /* Reading */
 
-struct row_request {
-        struct call *c;
-        const char *lease_id, *id;
-        struct execution *row;
-};
-
-static int get_row(struct db *db, void *arg, struct err *err)
+static int read_execution(struct call *c, const char *lease_id, const char *id,
+                          struct execution *ret, struct err *err)
 {
-        struct row_request *q = arg;
-        int r = executions_get(db, q->id, q->c->op->arena, q->row, err);
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(c->op, c->rt->store, &db, err);
 
-        if (r >= 0 && !streq(q->row->lease_id, q->lease_id))
+        if (r >= 0)
+                r = executions_get(db, id, c->op->arena, ret, err);
+        if (r >= 0 && !streq(ret->lease_id, lease_id))
                 r = err_set(err, ERR_NOT_FOUND, MISSING);
         return r;
 }
@@ -92,13 +68,11 @@ static int get_row(struct db *db, void *arg, struct err *err)
 int call_execution_of(struct call *c, const char *id, struct execution *ret, struct err *err)
 {
         struct lease_record record;
-        struct row_request q = { .c = c, .row = ret, .id = id };
         int r = call_lease(c, LEASE_USE, &record, err);
 
         if (r >= 0 && !uuid_is_valid(id))
                 r = err_set(err, ERR_NOT_FOUND, MISSING);
-        q.lease_id = c->params[0];
-        return r < 0 ? r : store_read(c->op, c->rt->store, get_row, &q, err);
+        return r < 0 ? r : read_execution(c, c->params[0], id, ret, err);
 }
 
 int call_execution(struct call *c, struct execution *ret, struct err *err)
@@ -111,14 +85,14 @@ static int get_execution(struct call *c, struct err *err)
         struct execution row;
         struct exec_view live;
         bool open;
-        struct jw w;
+        struct jw *w;
         int r = call_execution(c, &row, err);
 
         if (r < 0)
                 return r;
         open = exec_snapshot(c->rt->hub, row.id, &live);
-        jw_init(&w, &c->out);
-        encode_execution(c->rt, &w, &row, open ? &live : NULL);
+        w = call_json(c);
+        encode_execution(c->rt, w, &row, open ? &live : NULL);
         return 0;
 }
 
@@ -136,21 +110,13 @@ static int show(void *ctx, const struct execution *row)
         if (!call_page_has_room(&l->page, row->created_at, row->id))
                 return 0;
         open = exec_snapshot(l->c->rt->hub, row->id, &live);
-        encode_execution(l->c->rt, &l->page.w, row, open ? &live : NULL);
+        encode_execution(l->c->rt, l->page.w, row, open ? &live : NULL);
         return 0;
-}
-
-static int list(struct db *db, void *arg, struct err *err)
-{
-        struct listing *l = arg;
-        const struct call_page *p = &l->page;
-
-        return executions_list(db, l->c->params[0], p->before_us, p->before_id, call_page_rows(p),
-                               l->c->op->arena, show, l, err);
 }
 
 static int list_executions(struct call *c, struct err *err)
 {
+        CLEAN(store_read_end) struct db *db = NULL;
         struct lease_record record;
         struct listing l = { .c = c };
         int r = call_lease(c, LEASE_USE, &record, err);
@@ -160,7 +126,11 @@ static int list_executions(struct call *c, struct err *err)
         if (r < 0)
                 return r;
         call_page_begin(c, &l.page);
-        return call_page_end(c, &l.page, store_read(c->op, c->rt->store, list, &l, err), err);
+        r = store_read_begin(c->op, c->rt->store, &db, err);
+        if (r >= 0)
+                r = executions_list(db, c->params[0], l.page.before_us, l.page.before_id,
+                                    call_page_rows(&l.page), c->op->arena, show, &l, err);
+        return call_page_end(c, &l.page, r, err);
 }
 
 /* Starting */
@@ -223,10 +193,9 @@ static int answer_ended(struct call *c, struct err *err)
         CLEAN(buf_done) struct buf out = BUF_INIT;
         CLEAN(buf_done) struct buf errors = BUF_INIT;
         struct execution row;
-        struct row_request q = { c, c->params[0], wait->id, &row };
         bool truncated = false;
-        struct jw w;
-        int r = store_read(c->op, c->rt->store, get_row, &q, err);
+        struct jw *w;
+        int r = read_execution(c, c->params[0], wait->id, &row, err);
 
         if (r < 0)
                 return r;
@@ -246,45 +215,45 @@ static int answer_ended(struct call *c, struct err *err)
                 return r;
         }
         c->out.max = 2 * 6 * OUTPUT_MAX + 65536; /* both, escaped */
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "execId", row.id);
+        w = call_json(c);
+        jw_object(w);
+        jw_kstring(w, "execId", row.id);
         if (row.exit_code >= 0)
-                jw_kint(&w, "exitCode", row.exit_code);
+                jw_kint(w, "exitCode", row.exit_code);
         else
-                jw_knull(&w, "exitCode");
-        jw_kstring(&w, "signal", signal_name((int)row.signal));
-        jw_kbool(&w, "timedOut", row.timed_out);
-        jw_key(&w, "stdout");
-        jw_string_n(&w, buf_str(&out), out.len);
-        jw_key(&w, "stderr");
-        jw_string_n(&w, buf_str(&errors), errors.len);
-        jw_kbool(&w, "truncated", truncated);
-        jw_kint(&w, "pid", row.pid);
-        jw_ktime(&w, "startedAt", row.started_at);
+                jw_knull(w, "exitCode");
+        jw_kstring(w, "signal", signal_name((int)row.signal));
+        jw_kbool(w, "timedOut", row.timed_out);
+        jw_key(w, "stdout");
+        jw_string_n(w, buf_str(&out), out.len);
+        jw_key(w, "stderr");
+        jw_string_n(w, buf_str(&errors), errors.len);
+        jw_kbool(w, "truncated", truncated);
+        jw_kint(w, "pid", row.pid);
+        jw_ktime(w, "startedAt", row.started_at);
         if (row.is_incomplete || row.reason) {
-                jw_key(&w, "metadata");
-                jw_object(&w);
-                jw_kbool(&w, "incomplete", row.is_incomplete);
-                jw_kstring(&w, "reason", row.reason);
-                jw_object_end(&w);
+                jw_key(w, "metadata");
+                jw_object(w);
+                jw_kbool(w, "incomplete", row.is_incomplete);
+                jw_kstring(w, "reason", row.reason);
+                jw_object_end(w);
         }
-        jw_object_end(&w);
+        jw_object_end(w);
         return 0;
 }
 
 static void answer_started(struct waiting *wait, const struct exec_view *view)
 {
         struct call *c = wait->c;
-        struct jw w;
+        struct jw *w;
 
         c->status = 202;
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "execId", wait->id);
-        jw_kint(&w, "pid", view->pid);
-        jw_ktime(&w, "startedAt", view->started_at);
-        jw_object_end(&w);
+        w = call_json(c);
+        jw_object(w);
+        jw_kstring(w, "execId", wait->id);
+        jw_kint(w, "pid", view->pid);
+        jw_ktime(w, "startedAt", view->started_at);
+        jw_object_end(w);
         call_finish(c);
 }
 
@@ -338,19 +307,19 @@ static void start_in_workspace(struct call *c, const struct lease *lease, json_t
 
 int call_start_execution(struct call *c, json_t *body, const char **ret_id, struct err *err)
 {
-        const struct driver *driver = NULL;
+        const struct kind *kind = NULL;
         struct lease_record record;
         struct exec_request req;
         int r = call_lease(c, LEASE_USE, &record, err);
 
         if (r >= 0)
-                r = lease_load_usable(c->op, c->rt, c->params[0], &record, &driver, err);
+                r = lease_load_usable(c->op, c->rt, c->params[0], &record, &kind, err);
         if (r < 0)
                 return r;
-        if (!driver->prepare_exec)
-                return driver_unsupported(driver->key, "command execution", err);
+        if (!kind->prepare_exec)
+                return kind_unsupported(kind, "command execution", err);
         start_in_workspace(c, &record.lease, body);
-        r = driver->prepare_exec(c->op, c->rt, &record, body, &req, err);
+        r = kind->prepare_exec(c->op, c->rt, &record, body, &req, err);
         if (r >= 0)
                 r = exec_agent_find(c->op, c->rt, &record, &req, err);
         return r < 0 ? r : exec_start(c->op, c->rt, &record, &req, ret_id, err);
@@ -505,13 +474,14 @@ static int post_resize(struct call *c, struct err *err)
 #define BASE "/api/environment-leases/:id/"
 
 const struct route routes_executions[] = {
-        { "POST", BASE "execute", execute, ROUTE_OF_LEASE },
-        { "GET", BASE "executions", list_executions, 0 },
-        { "GET", BASE "executions/:execId", get_execution, 0 },
-        { "GET", BASE "executions/:execId/events", exec_stream_events, 0 },
-        { "GET", BASE "executions/:execId/output", exec_stream_output, 0 },
-        { "POST", BASE "executions/:execId/stdin", post_stdin, ROUTE_RAW_BODY | ROUTE_WHEN_FULL },
-        { "POST", BASE "executions/:execId/signal", post_signal, ROUTE_WHEN_FULL },
-        { "POST", BASE "executions/:execId/resize", post_resize, ROUTE_WHEN_FULL },
-        { NULL, NULL, NULL, 0 },
+        { "POST", BASE "execute", .fn = execute, .flags = ROUTE_WAITS },
+        { "GET", BASE "executions", .fn = list_executions },
+        { "GET", BASE "executions/:execId", .fn = get_execution },
+        { "GET", BASE "executions/:execId/events", .fn = exec_stream_events },
+        { "GET", BASE "executions/:execId/output", .fn = exec_stream_output },
+        { "POST", BASE "executions/:execId/stdin", .fn = post_stdin,
+          .flags = ROUTE_RAW_BODY | ROUTE_WHEN_FULL },
+        { "POST", BASE "executions/:execId/signal", .fn = post_signal, .flags = ROUTE_WHEN_FULL },
+        { "POST", BASE "executions/:execId/resize", .fn = post_resize, .flags = ROUTE_WHEN_FULL },
+        { 0 },
 };

@@ -25,48 +25,48 @@ static int get_health(struct call *c, struct err *err)
         bool trusted = s->mode == MODE_LOCAL_TRUSTED;
         bool anonymous = c->actor.type == ACTOR_NONE;
         struct pool_stats pool;
-        struct jw w;
+        struct jw *w;
 
         pool_stats(c->api->pool, &pool);
 
-        jw_init(&w, &c->out);
-        jw_object(&w);
+        w = call_json(c);
+        jw_object(w);
         if (!store_healthy(c->rt->store)) {
                 c->status = 503;
-                jw_kstring(&w, "status", "unhealthy");
-                jw_kstring(&w, "version", SEED_VERSION);
-                jw_kstring(&w, "error", "database_unreachable");
+                jw_kstring(w, "status", "unhealthy");
+                jw_kstring(w, "version", SEED_VERSION);
+                jw_kstring(w, "error", "database_unreachable");
                 if (!anonymous && store_is_damaged(c->rt->store))
-                        jw_kstring(&w, "message",
+                        jw_kstring(w, "message",
                                    "The database file is damaged; `berth db check` tells more.");
-                jw_object_end(&w);
+                jw_object_end(w);
                 return 0;
         }
-        jw_kstring(&w, "status", "ok");
+        jw_kstring(w, "status", "ok");
         if (!anonymous)
-                jw_kstring(&w, "version", SEED_VERSION);
-        jw_kstring(&w, "deploymentMode", trusted ? "local_trusted" : "authenticated");
+                jw_kstring(w, "version", SEED_VERSION);
+        jw_kstring(w, "deploymentMode", trusted ? "local_trusted" : "authenticated");
         if (!anonymous) {
-                jw_kstring(&w, "deploymentExposure",
+                jw_kstring(w, "deploymentExposure",
                            s->exposure == EXPOSURE_PRIVATE ? "private" : "public");
-                jw_kbool(&w, "authReady", true);
+                jw_kbool(w, "authReady", true);
         }
-        jw_kstring(&w, "bootstrapStatus", "ready");
-        jw_kbool(&w, "bootstrapInviteActive", false);
+        jw_kstring(w, "bootstrapStatus", "ready");
+        jw_kbool(w, "bootstrapInviteActive", false);
         if (!anonymous) {
-                jw_key(&w, "features");
-                jw_object(&w);
-                jw_kbool(&w, "companyDeletionEnabled", true);
-                jw_object_end(&w);
-                jw_kstring(&w, "berthVersion", BERTH_VERSION);
-                jw_kbool(&w, "saturated", pool_is_saturated(&pool));
-                write_load(&w, &pool);
+                jw_key(w, "features");
+                jw_object(w);
+                jw_kbool(w, "companyDeletionEnabled", true);
+                jw_object_end(w);
+                jw_kstring(w, "berthVersion", BERTH_VERSION);
+                jw_kbool(w, "saturated", pool_is_saturated(&pool));
+                write_load(w, &pool);
         }
-        jw_object_end(&w);
+        jw_object_end(w);
         return 0;
 }
 
 const struct route routes_health[] = {
-        { "GET", "/api/health", get_health, ROUTE_INLINE | ROUTE_OPEN },
-        { NULL, NULL, NULL, 0 },
+        { "GET", "/api/health", .fn = get_health, .flags = ROUTE_INLINE | ROUTE_OPEN },
+        { 0 },
 };

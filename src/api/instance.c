@@ -1,4 +1,4 @@
-#include "core/companies/instance.h"
+#include "core/access/instance.h"
 
 #include "api/api.h"
 
@@ -33,10 +33,10 @@ static int get_scheduler(struct call *c, struct err *err)
 }
 
 const struct route routes_instance[] = {
-        { "GET", "/api/instance/settings/general", get_general, 0 },
-        { "PATCH", "/api/instance/settings/general", patch_general, 0 },
-        { "GET", "/api/instance/settings/experimental", get_experimental, 0 },
-        { "PATCH", "/api/instance/settings/experimental", patch_experimental, 0 },
-        { "GET", "/api/instance/scheduler-heartbeats", get_scheduler, 0 },
-        { NULL, NULL, NULL, 0 },
+        { "GET", "/api/instance/settings/general", .fn = get_general },
+        { "PATCH", "/api/instance/settings/general", .fn = patch_general },
+        { "GET", "/api/instance/settings/experimental", .fn = get_experimental },
+        { "PATCH", "/api/instance/settings/experimental", .fn = patch_experimental },
+        { "GET", "/api/instance/scheduler-heartbeats", .fn = get_scheduler },
+        { 0 },
 };

@@ -7,13 +7,11 @@
 
 /* -- Comments --------------------------------------------------------------------------------- */
 
-static int encode_one_comment(struct call *c, const struct issue_comment *comment)
+static int answer_comment(struct call *c, int r, const struct issue_comment *comment)
 {
-        struct jw w;
-
-        jw_init(&w, &c->out);
-        encode_comment(&w, comment);
-        return 0;
+        if (r >= 0)
+                encode_comment(call_json(c), comment);
+        return r;
 }
 
 static int show_comment(void *ctx, const struct issue_comment *row)
@@ -26,7 +24,6 @@ static int list_comments(struct call *c, struct err *err)
 {
         const char *after = call_query(c, "after"), *order = call_query(c, "order");
         int64_t limit;
-        struct jw w;
         int r = call_query_int(c, "limit", INT64_MAX, 1, INT64_MAX, &limit, err);
 
         if (r < 0)
@@ -35,10 +32,9 @@ static int list_comments(struct call *c, struct err *err)
                 limit = MIN(limit, COMMENTS_MAX);
         if (!after)
                 after = call_query(c, "afterCommentId");
-        call_list(c, &w);
-        return call_list_end(&w, issue_comment_list(c->op, c->rt, c->params[0], after,
-                                                    !(order && streq(order, "asc")), limit,
-                                                    show_comment, &w, err));
+        return call_list_end(c, issue_comment_list(c->op, c->rt, c->params[0], after,
+                                                   !(order && streq(order, "asc")), limit,
+                                                   show_comment, call_list(c), err));
 }
 
 static int get_comment(struct call *c, struct err *err)
@@ -46,7 +42,7 @@ static int get_comment(struct call *c, struct err *err)
         struct issue_comment comment;
         int r = issue_comment_get(c->op, c->rt, c->params[0], c->params[1], &comment, err);
 
-        return r < 0 ? r : encode_one_comment(c, &comment);
+        return answer_comment(c, r, &comment);
 }
 
 static int create_comment(struct call *c, struct err *err)
@@ -54,19 +50,16 @@ static int create_comment(struct call *c, struct err *err)
         struct issue_comment comment;
         int r = issue_comment_create(c->op, c->rt, c->params[0], c->body, &comment, err);
 
-        c->status = 201;
-        return r < 0 ? r : encode_one_comment(c, &comment);
+        return answer_comment(c, r, &comment);
 }
 
 /* -- Documents -------------------------------------------------------------------------------- */
 
-static int encode_one_document(struct call *c, const struct issue_document *document)
+static int answer_document(struct call *c, int r, const struct issue_document *document)
 {
-        struct jw w;
-
-        jw_init(&w, &c->out);
-        encode_document(&w, document, true);
-        return 0;
+        if (r >= 0)
+                encode_document(call_json(c), document, true);
+        return r;
 }
 
 static int show_document(void *ctx, const struct issue_document *row)
@@ -77,11 +70,8 @@ static int show_document(void *ctx, const struct issue_document *row)
 
 static int list_documents(struct call *c, struct err *err)
 {
-        struct jw w;
-
-        call_list(c, &w);
-        return call_list_end(
-                &w, issue_document_list(c->op, c->rt, c->params[0], show_document, &w, err));
+        return call_list_end(c, issue_document_list(c->op, c->rt, c->params[0], show_document,
+                                                    call_list(c), err));
 }
 
 static int get_document(struct call *c, struct err *err)
@@ -89,7 +79,7 @@ static int get_document(struct call *c, struct err *err)
         struct issue_document document;
         int r = issue_document_get(c->op, c->rt, c->params[0], c->params[1], &document, err);
 
-        return r < 0 ? r : encode_one_document(c, &document);
+        return answer_document(c, r, &document);
 }
 
 static int put_document(struct call *c, struct err *err)
@@ -100,11 +90,11 @@ static int put_document(struct call *c, struct err *err)
                                    &created, err);
 
         c->status = created ? 201 : 200;
-        return r < 0 ? r : encode_one_document(c, &document);
+        return answer_document(c, r, &document);
 }
 
 struct revisions {
-        struct jw w;
+        struct jw *w;
         struct issue_document document;
 };
 
@@ -112,27 +102,25 @@ static int show_revision(void *ctx, const struct issue_document_revision *row)
 {
         struct revisions *all = ctx;
 
-        encode_document_revision(&all->w, &all->document, row);
+        encode_document_revision(all->w, &all->document, row);
         return 0;
 }
 
 static int list_revisions(struct call *c, struct err *err)
 {
-        struct revisions all;
+        struct revisions all = { .w = call_list(c) };
 
-        call_list(c, &all.w);
-        return call_list_end(&all.w,
-                             issue_document_revisions(c->op, c->rt, c->params[0], c->params[1],
-                                                      &all.document, show_revision, &all, err));
+        return call_list_end(c, issue_document_revisions(c->op, c->rt, c->params[0], c->params[1],
+                                                         &all.document, show_revision, &all, err));
 }
 
 const struct route routes_issue_records[] = {
-        { "GET", "/api/issues/:id/comments", list_comments, 0 },
-        { "POST", "/api/issues/:id/comments", create_comment, 0 },
-        { "GET", "/api/issues/:id/comments/:comment", get_comment, 0 },
-        { "GET", "/api/issues/:id/documents", list_documents, 0 },
-        { "GET", "/api/issues/:id/documents/:key", get_document, 0 },
-        { "PUT", "/api/issues/:id/documents/:key", put_document, 0 },
-        { "GET", "/api/issues/:id/documents/:key/revisions", list_revisions, 0 },
-        { NULL, NULL, NULL, 0 },
+        { "GET", "/api/issues/:id/comments", .fn = list_comments },
+        { "POST", "/api/issues/:id/comments", .fn = create_comment, .status = 201 },
+        { "GET", "/api/issues/:id/comments/:comment", .fn = get_comment },
+        { "GET", "/api/issues/:id/documents", .fn = list_documents },
+        { "GET", "/api/issues/:id/documents/:key", .fn = get_document },
+        { "PUT", "/api/issues/:id/documents/:key", .fn = put_document },
+        { "GET", "/api/issues/:id/documents/:key/revisions", .fn = list_revisions },
+        { 0 },
 };

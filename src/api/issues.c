@@ -3,17 +3,14 @@
 #include "api/api.h"
 #include "api/encode.h"
 
-#define MISSING_COMPANY "Company not found"
-#define LIMIT_DEFAULT   500
-#define LIMIT_MAX       1000
+#define LIMIT_DEFAULT 500
+#define LIMIT_MAX     1000
 
-static int encode_one(struct call *c, const struct issue *issue)
+static int answer_issue(struct call *c, int r, const struct issue *issue)
 {
-        struct jw w;
-
-        jw_init(&w, &c->out);
-        encode_issue(&w, issue);
-        return 0;
+        if (r >= 0)
+                encode_issue(call_json(c), issue);
+        return r;
 }
 
 static int show(void *ctx, const struct issue *issue)
@@ -56,16 +53,11 @@ static int read_filter(struct call *c, struct issue_filter *f, struct err *err)
 
 static int list_issues(struct call *c, struct err *err)
 {
-        struct issue_filter filter = { 0 };
-        struct jw w;
-        int r = call_uuid(c, 0, MISSING_COMPANY, &filter.company_id, err);
+        struct issue_filter filter = { .company_id = c->params[0] };
+        int r = read_filter(c, &filter, err);
 
-        if (r >= 0)
-                r = read_filter(c, &filter, err);
-        if (r < 0)
-                return r;
-        call_list(c, &w);
-        return call_list_end(&w, issue_list(c->op, c->rt, &filter, show, &w, err));
+        return r < 0 ? r
+                     : call_list_end(c, issue_list(c->op, c->rt, &filter, show, call_list(c), err));
 }
 
 static int list_nowhere(struct call *c, struct err *err)
@@ -82,11 +74,8 @@ static int show_task(void *ctx, const struct issue_task *task)
 
 static int inbox_lite(struct call *c, struct err *err)
 {
-        struct jw w;
-
-        call_list(c, &w);
-        return call_list_end(
-                &w, issue_inbox(c->op, c->rt, "todo,in_progress,blocked", show_task, &w, err));
+        return call_list_end(c, issue_inbox(c->op, c->rt, "todo,in_progress,blocked", show_task,
+                                            call_list(c), err));
 }
 
 /* Whatever the agent has to do with and is not over. */
@@ -99,12 +88,10 @@ static int inbox_mine(struct call *c, struct err *err)
                 .statuses = statuses ? statuses : "backlog,todo,in_progress,in_review,blocked",
                 .limit = INT64_MAX,
         };
-        struct jw w;
 
         if (c->actor.type != ACTOR_AGENT)
                 return err_set(err, ERR_UNAUTHORIZED, "Agent authentication required");
-        call_list(c, &w);
-        return call_list_end(&w, issue_list(c->op, c->rt, &filter, show, &w, err));
+        return call_list_end(c, issue_list(c->op, c->rt, &filter, show, call_list(c), err));
 }
 
 /* -- One -------------------------------------------------------------------------------------- */
@@ -112,13 +99,9 @@ static int inbox_mine(struct call *c, struct err *err)
 static int create(struct call *c, struct err *err)
 {
         struct issue issue;
-        const char *company;
-        int r = call_uuid(c, 0, MISSING_COMPANY, &company, err);
+        int r = issue_create(c->op, c->rt, c->params[0], NULL, c->body, &issue, err);
 
-        if (r >= 0)
-                r = issue_create(c->op, c->rt, company, NULL, c->body, &issue, err);
-        c->status = 201;
-        return r < 0 ? r : encode_one(c, &issue);
+        return answer_issue(c, r, &issue);
 }
 
 static int create_child(struct call *c, struct err *err)
@@ -126,31 +109,26 @@ static int create_child(struct call *c, struct err *err)
         struct issue issue;
         int r = issue_create(c->op, c->rt, NULL, c->params[0], c->body, &issue, err);
 
-        c->status = 201;
-        return r < 0 ? r : encode_one(c, &issue);
+        return answer_issue(c, r, &issue);
 }
 
 static int get(struct call *c, struct err *err)
 {
         struct issue_detail detail;
-        struct jw w;
         int r = issue_get(c->op, c->rt, c->params[0], NULL, &detail, err);
 
-        jw_init(&w, &c->out);
         if (r >= 0)
-                encode_issue_detail(&w, &detail);
+                encode_issue_detail(call_json(c), &detail);
         return r;
 }
 
 static int heartbeat_context(struct call *c, struct err *err)
 {
         struct issue_detail detail;
-        struct jw w;
         int r = issue_get(c->op, c->rt, c->params[0], call_query(c, "wakeCommentId"), &detail, err);
 
-        jw_init(&w, &c->out);
         if (r >= 0)
-                encode_issue_context(&w, &detail);
+                encode_issue_context(call_json(c), &detail);
         return r;
 }
 
@@ -158,51 +136,47 @@ static int patch(struct call *c, struct err *err)
 {
         struct issue_comment comment;
         struct issue issue;
-        struct jw w;
         int r = issue_update(c->op, c->rt, c->params[0], c->body, &issue, &comment, err);
 
-        jw_init(&w, &c->out);
         if (r >= 0)
-                encode_issue_change(&w, &issue, &comment);
+                encode_issue_change(call_json(c), &issue, &comment);
         return r;
 }
 
 static int checkout(struct call *c, struct err *err)
 {
         struct issue issue;
-        int r = issue_checkout(c->op, c->rt, c->params[0], c->body, &issue, err);
 
-        return r < 0 ? r : encode_one(c, &issue);
+        return answer_issue(c, issue_checkout(c->op, c->rt, c->params[0], c->body, &issue, err),
+                            &issue);
 }
 
 static int release(struct call *c, struct err *err)
 {
         struct issue issue;
-        int r = issue_release(c->op, c->rt, c->params[0], &issue, err);
 
-        return r < 0 ? r : encode_one(c, &issue);
+        return answer_issue(c, issue_release(c->op, c->rt, c->params[0], &issue, err), &issue);
 }
 
 static int force_release(struct call *c, struct err *err)
 {
         struct issue issue, previous;
-        struct jw w;
+        struct jw *w = call_json(c);
         int r = issue_force_release(c->op, c->rt, c->params[0], call_query_flag(c, "clearAssignee"),
                                     &issue, &previous, err);
 
         if (r < 0)
                 return r;
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_key(&w, "issue");
-        encode_issue(&w, &issue);
-        jw_key(&w, "previous");
-        jw_object(&w);
-        jw_kstring(&w, "assigneeAgentId", previous.assignee_agent_id);
-        jw_kstring(&w, "checkoutRunId", previous.checkout_run_id);
-        jw_kstring(&w, "executionRunId", previous.execution_run_id);
-        jw_object_end(&w);
-        jw_object_end(&w);
+        jw_object(w);
+        jw_key(w, "issue");
+        encode_issue(w, &issue);
+        jw_key(w, "previous");
+        jw_object(w);
+        jw_kstring(w, "assigneeAgentId", previous.assignee_agent_id);
+        jw_kstring(w, "checkoutRunId", previous.checkout_run_id);
+        jw_kstring(w, "executionRunId", previous.execution_run_id);
+        jw_object_end(w);
+        jw_object_end(w);
         return 0;
 }
 
@@ -214,27 +188,25 @@ static int show_activity(void *ctx, const struct activity *row)
 
 static int activity(struct call *c, struct err *err)
 {
-        struct jw w;
-
-        call_list(c, &w);
-        return call_list_end(&w,
-                             issue_activity(c->op, c->rt, c->params[0], show_activity, &w, err));
+        return call_list_end(
+                c, issue_activity(c->op, c->rt, c->params[0], show_activity, call_list(c), err));
 }
 
 const struct route routes_issues[] = {
-        { "GET", "/api/issues", list_nowhere, 0 },
-        { "GET", "/api/companies/:companyId/issues", list_issues, 0 },
-        { "POST", "/api/companies/:companyId/issues", create, 0 },
-        { "GET", "/api/agents/me/inbox-lite", inbox_lite, 0 },
-        { "GET", "/api/agents/me/inbox/mine", inbox_mine, 0 },
-        { "GET", "/api/issues/:id", get, 0 },
-        { "PATCH", "/api/issues/:id", patch, 0 },
-        { "GET", "/api/issues/:id/heartbeat-context", heartbeat_context, 0 },
-        { "POST", "/api/issues/:id/children", create_child, 0 },
-        { "POST", "/api/issues/:id/checkout", checkout, 0 },
-        { "POST", "/api/issues/:id/release", release, ROUTE_BODY_FREE | ROUTE_WHEN_FULL },
-        { "POST", "/api/issues/:id/admin/force-release", force_release,
-          ROUTE_BODY_FREE | ROUTE_WHEN_FULL },
-        { "GET", "/api/issues/:id/activity", activity, 0 },
-        { NULL, NULL, NULL, 0 },
+        { "GET", "/api/issues", .fn = list_nowhere },
+        { "GET", "/api/companies/:companyId/issues", .fn = list_issues },
+        { "POST", "/api/companies/:companyId/issues", .fn = create, .status = 201 },
+        { "GET", "/api/agents/me/inbox-lite", .fn = inbox_lite },
+        { "GET", "/api/agents/me/inbox/mine", .fn = inbox_mine },
+        { "GET", "/api/issues/:id", .fn = get },
+        { "PATCH", "/api/issues/:id", .fn = patch },
+        { "GET", "/api/issues/:id/heartbeat-context", .fn = heartbeat_context },
+        { "POST", "/api/issues/:id/children", .fn = create_child, .status = 201 },
+        { "POST", "/api/issues/:id/checkout", .fn = checkout },
+        { "POST", "/api/issues/:id/release", .fn = release,
+          .flags = ROUTE_BODY_FREE | ROUTE_WHEN_FULL },
+        { "POST", "/api/issues/:id/admin/force-release", .fn = force_release,
+          .flags = ROUTE_BODY_FREE | ROUTE_WHEN_FULL },
+        { "GET", "/api/issues/:id/activity", .fn = activity },
+        { 0 },
 };

@@ -14,5 +14,8 @@ enum lease_use {
 /* The lease of the path's first parameter, for a caller that manages environments of its company.
  */
 int call_lease(struct call *c, enum lease_use use, struct lease_record *ret, struct err *err);
+/* The same for a lease by its id, and op->actor. */
+int lease_check_use(struct op *op, struct runtime *rt, const char *id, enum lease_use use,
+                    struct lease_record *ret, struct err *err);
 
 #endif

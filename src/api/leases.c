@@ -9,43 +9,40 @@
 #include "codec/check.h"
 #include "core/environments/host_use.h"
 #include "core/leases/lease.h"
-#include "core/workspaces/workspace_root.h"
+#include "core/roots/workspace_root.h"
 
-#define MISSING_ENVIRONMENT "Environment not found"
-#define MISSING             "Environment lease not found"
-#define MISSING_RUN         "Heartbeat run not found"
-#define TTL_MAX_MS          (INT64_C(366) * 86400000)
-#define MISSING_COMPANY     "Company not found"
-#define LIST_MAX            500
-#define LIST_DEFAULT        100
+#define TTL_MAX_MS   (INT64_C(366) * 86400000)
+#define LIST_MAX     500
+#define LIST_DEFAULT 100
 
 static const char *const end_statuses[] = { LEASE_RELEASED, LEASE_EXPIRED, LEASE_FAILED, NULL };
 
-static int answer_record(struct call *c, const struct lease_record *record)
+static int answer_record(struct call *c, int r, const struct lease_record *record)
 {
-        struct jw w;
+        if (r >= 0)
+                encode_lease_record(call_json(c), c->rt, record);
+        return r;
+}
 
-        jw_init(&w, &c->out);
-        encode_lease_record(&w, c->rt, record);
-        return 0;
+int lease_check_use(struct op *op, struct runtime *rt, const char *id, enum lease_use use,
+                    struct lease_record *ret, struct err *err)
+{
+        struct environment env;
+        int r = use == LEASE_LOOK ? access_authenticated(op->actor, err)
+                                  : access_board(op->actor, err);
+
+        if (r >= 0)
+                r = lease_load(op, rt, id, ret, err);
+        if (r >= 0)
+                r = environment_manage(op, rt, ret->env.id, &env, err);
+        if (r >= 0 && use == LEASE_USE)
+                r = host_use_check(rt, op->actor, lease_driver_key(ret, op->arena), err);
+        return r;
 }
 
 int call_lease(struct call *c, enum lease_use use, struct lease_record *ret, struct err *err)
 {
-        const char *id;
-        struct environment env;
-        int r = call_uuid(c, 0, MISSING, &id, err);
-
-        if (r >= 0)
-                r = use == LEASE_LOOK ? access_authenticated(&c->actor, err)
-                                      : access_board(&c->actor, err);
-        if (r >= 0)
-                r = lease_load(c->op, c->rt, id, ret, err);
-        if (r >= 0)
-                r = environment_manage(c->op, c->rt, ret->env.id, &env, err);
-        if (r >= 0 && use == LEASE_USE)
-                r = host_use_check(c->rt, &c->actor, lease_driver_key(ret, c->op->arena), err);
-        return r;
+        return lease_check_use(c->op, c->rt, c->params[0], use, ret, err);
 }
 
 /* Listing */
@@ -55,7 +52,7 @@ static int show(void *ctx, const struct lease *lease)
         struct call_page *p = ctx;
 
         if (call_page_has_room(p, lease->last_used_at, lease->id))
-                encode_lease(&p->w, lease);
+                encode_lease(p->w, lease);
         return 0;
 }
 
@@ -67,66 +64,58 @@ struct list_request {
         bool living;
 };
 
-static int list(struct db *db, void *arg, struct err *err)
-{
-        struct list_request *q = arg;
-        struct arena *arena = q->c->op->arena;
-        struct call_page *p = &q->page;
-        int64_t limit = call_page_rows(p);
-        int r;
-
-        if (q->environment)
-                return leases_list(db, q->environment, q->status, p->before_us, p->before_id, limit,
-                                   arena, show, p, err);
-        r = access_manage_environments(db, q->c->op->actor, q->company, err);
-        return r < 0 ? r
-                     : leases_list_company(db, q->company, q->living, p->before_us, p->before_id,
-                                           limit, arena, show, p, err);
-}
-
 static int answer_list(struct list_request *q, int64_t fallback, struct err *err)
 {
+        CLEAN(store_read_end) struct db *db = NULL;
         struct call *c = q->c;
-        int r = call_page(c, &q->page, fallback, LIST_MAX, err);
+        struct call_page *p = &q->page;
+        int r = call_page(c, p, fallback, LIST_MAX, err);
 
         if (r < 0)
                 return r;
-        call_page_begin(c, &q->page);
-        return call_page_end(c, &q->page, store_read(c->op, c->rt->store, list, q, err), err);
+        call_page_begin(c, p);
+        r = store_read_begin(c->op, c->rt->store, &db, err);
+        if (r >= 0 && q->company)
+                r = access_manage_environments(db, c->op->actor, q->company, err);
+        if (r >= 0)
+                r = q->company
+                            ? leases_list_company(db, q->company, q->living, p->before_us,
+                                                  p->before_id, call_page_rows(p), c->op->arena,
+                                                  show, p, err)
+                            : leases_list(db, q->environment, q->status, p->before_us, p->before_id,
+                                          call_page_rows(p), c->op->arena, show, p, err);
+        return call_page_end(c, p, r, err);
 }
 
 static int list_leases(struct call *c, struct err *err)
 {
-        struct list_request q = { .c = c, .status = call_query(c, "status") };
+        struct list_request q = { .c = c,
+                                  .environment = c->params[0],
+                                  .status = call_query(c, "status") };
         struct environment env;
-        int r = call_uuid(c, 0, MISSING_ENVIRONMENT, &q.environment, err);
+        int r = environment_manage(c->op, c->rt, q.environment, &env, err);
 
-        if (r >= 0)
-                r = environment_manage(c->op, c->rt, q.environment, &env, err);
         return r < 0 ? r : answer_list(&q, 0, err);
 }
 
 static int list_company(struct call *c, struct err *err)
 {
-        struct list_request q = { .c = c, .living = call_query_flag(c, "living") };
-        int r = call_uuid(c, 0, MISSING_COMPANY, &q.company, err);
+        struct list_request q = { .c = c,
+                                  .company = c->params[0],
+                                  .living = call_query_flag(c, "living") };
+        int r = access_authenticated(&c->actor, err);
 
-        if (r >= 0)
-                r = access_authenticated(&c->actor, err);
         return r < 0 ? r : answer_list(&q, LIST_DEFAULT, err);
 }
 
 static int get_lease(struct call *c, struct err *err)
 {
         struct lease_record record;
-        struct jw w;
         int r = call_lease(c, LEASE_LOOK, &record, err);
 
-        if (r < 0)
-                return r;
-        jw_init(&w, &c->out);
-        encode_lease(&w, &record.lease);
-        return 0;
+        if (r >= 0)
+                encode_lease(call_json(c), &record.lease);
+        return r;
 }
 
 /* Acting */
@@ -157,21 +146,17 @@ static int acquire(struct call *c, struct err *err)
         struct lease_request req = { 0 };
         struct lease_record record;
         struct environment env;
-        const char *id;
-        int r = call_uuid(c, 0, MISSING_ENVIRONMENT, &id, err);
+        int r = access_board(&c->actor, err);
 
         if (r >= 0)
-                r = access_board(&c->actor, err);
-        if (r >= 0)
-                r = environment_manage(c->op, c->rt, id, &env, err);
+                r = environment_manage(c->op, c->rt, c->params[0], &env, err);
         if (r >= 0)
                 r = check_acquire(c, &req, err);
         if (r >= 0)
                 r = lease_acquire(c->op, c->rt, &env, &req, &record, err);
-        if (r < 0)
-                return r;
-        c->status = record.existed ? 200 : 201;
-        return answer_record(c, &record);
+        if (r >= 0 && !record.existed)
+                c->status = 201;
+        return answer_record(c, r, &record);
 }
 
 static int renew(struct call *c, struct err *err)
@@ -189,7 +174,7 @@ static int renew(struct call *c, struct err *err)
         r = check_end(&k, err);
         if (r >= 0)
                 r = lease_renew(c->op, c->rt, c->params[0], ttl, &record, err);
-        return r < 0 ? r : answer_record(c, &record);
+        return answer_record(c, r, &record);
 }
 
 static int check_status(struct call *c, const char **ret, struct err *err)
@@ -214,7 +199,7 @@ static int release(struct call *c, struct err *err)
                 r = check_status(c, &status, err);
         if (r >= 0)
                 r = lease_release(c->op, c->rt, c->params[0], status, &record, err);
-        return r < 0 ? r : answer_record(c, &record);
+        return answer_record(c, r, &record);
 }
 
 static int destroy(struct call *c, struct err *err)
@@ -224,7 +209,7 @@ static int destroy(struct call *c, struct err *err)
 
         if (r >= 0)
                 r = lease_destroy(c->op, c->rt, c->params[0], &record, err);
-        return r < 0 ? r : answer_record(c, &record);
+        return answer_record(c, r, &record);
 }
 
 static int pause_lease(struct call *c, struct err *err)
@@ -272,7 +257,7 @@ static int realize(struct call *c, struct err *err)
 /* All leases of a run. */
 
 struct released {
-        struct jw w;
+        struct jw *w;
         const struct runtime *rt;
 };
 
@@ -280,42 +265,41 @@ static int show_released(void *ctx, const struct lease_record *record)
 {
         struct released *s = ctx;
 
-        encode_lease_record(&s->w, s->rt, record);
+        encode_lease_record(s->w, s->rt, record);
         return 0;
 }
 
 static int release_run(struct call *c, struct err *err)
 {
-        const char *run, *status;
-        struct released s = { .rt = c->rt };
-        int r = call_uuid(c, 0, MISSING_RUN, &run, err);
+        const char *status;
+        struct released s = { call_list(c), c->rt };
+        int r = access_board(&c->actor, err);
 
         if (r >= 0)
-                r = access_board(&c->actor, err);
-        if (r >= 0)
                 r = check_status(c, &status, err);
-        if (r < 0)
-                return r;
-        call_list(c, &s.w);
-        return call_list_end(&s.w,
-                             lease_release_run(c->op, c->rt, run, status, show_released, &s, err));
+        if (r >= 0)
+                r = lease_release_run(c->op, c->rt, c->params[0], status, show_released, &s, err);
+        return call_list_end(c, r);
 }
 
 const struct route routes_leases[] = {
-        { "GET", "/api/companies/:id/environment-leases", list_company, 0 },
-        { "GET", "/api/environments/:id/leases", list_leases, 0 },
-        { "POST", "/api/environments/:id/leases", acquire, ROUTE_BODY_FREE | ROUTE_OF_ENVIRONMENT },
-        { "GET", "/api/environment-leases/:id", get_lease, 0 },
-        { "POST", "/api/environment-leases/:id/renew", renew, ROUTE_WHEN_FULL },
-        { "POST", "/api/environment-leases/:id/release", release,
-          ROUTE_BODY_FREE | ROUTE_OF_LEASE | ROUTE_CLOSES | ROUTE_WHEN_FULL },
-        { "POST", "/api/environment-leases/:id/pause", pause_lease,
-          ROUTE_BODY_FREE | ROUTE_OF_LEASE },
-        { "POST", "/api/environment-leases/:id/resume", resume, ROUTE_BODY_FREE | ROUTE_OF_LEASE },
-        { "POST", "/api/environment-leases/:id/destroy", destroy,
-          ROUTE_BODY_FREE | ROUTE_OF_LEASE | ROUTE_CLOSES | ROUTE_WHEN_FULL },
-        { "POST", "/api/environment-leases/:id/realize-workspace", realize, ROUTE_OF_LEASE },
-        { "POST", "/api/heartbeat-runs/:id/release-leases", release_run,
-          ROUTE_BODY_FREE | ROUTE_OF_RUN | ROUTE_CLOSES | ROUTE_WHEN_FULL },
-        { NULL, NULL, NULL, 0 },
+        { "GET", "/api/companies/:id/environment-leases", .fn = list_company },
+        { "GET", "/api/environments/:id/leases", .fn = list_leases },
+        { "POST", "/api/environments/:id/leases", .fn = acquire,
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
+        { "GET", "/api/environment-leases/:id", .fn = get_lease },
+        { "POST", "/api/environment-leases/:id/renew", .fn = renew, .flags = ROUTE_WHEN_FULL },
+        { "POST", "/api/environment-leases/:id/release", .fn = release,
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS | ROUTE_CLOSES | ROUTE_WHEN_FULL },
+        { "POST", "/api/environment-leases/:id/pause", .fn = pause_lease,
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
+        { "POST", "/api/environment-leases/:id/resume", .fn = resume,
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
+        { "POST", "/api/environment-leases/:id/destroy", .fn = destroy,
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS | ROUTE_CLOSES | ROUTE_WHEN_FULL },
+        { "POST", "/api/environment-leases/:id/realize-workspace", .fn = realize,
+          .flags = ROUTE_WAITS },
+        { "POST", "/api/heartbeat-runs/:id/release-leases", .fn = release_run,
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS | ROUTE_CLOSES | ROUTE_WHEN_FULL },
+        { 0 },
 };

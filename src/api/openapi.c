@@ -71,26 +71,26 @@ static bool is_first(const struct route *route)
 
 static int get_openapi(struct call *c, struct err *err)
 {
-        struct jw w;
+        struct jw *w;
         int r = access_authenticated(&c->actor, err);
 
         if (r < 0)
                 return r;
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "openapi", "3.1.0");
-        jw_kraw(&w, "info", "{\"title\":\"Berth\",\"version\":\"" BERTH_VERSION "\"}");
-        jw_key(&w, "paths");
-        jw_object(&w);
+        w = call_json(c);
+        jw_object(w);
+        jw_kstring(w, "openapi", "3.1.0");
+        jw_kraw(w, "info", "{\"title\":\"Berth\",\"version\":\"" BERTH_VERSION "\"}");
+        jw_key(w, "paths");
+        jw_object(w);
         for (const struct route *at = NULL; (at = route_next(at));)
                 if (str_starts(at->pattern, "/api/") && is_first(at))
-                        write_path(c, &w, at->pattern);
-        jw_object_end(&w);
-        jw_object_end(&w);
+                        write_path(c, w, at->pattern);
+        jw_object_end(w);
+        jw_object_end(w);
         return 0;
 }
 
 const struct route routes_openapi[] = {
-        { "GET", "/api/openapi.json", get_openapi, 0 },
-        { NULL, NULL, NULL, 0 },
+        { "GET", "/api/openapi.json", .fn = get_openapi },
+        { 0 },
 };

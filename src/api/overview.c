@@ -4,33 +4,12 @@
 #include "core/companies/company.h"
 #include "core/issues/issue.h"
 
-#define MISSING_COMPANY "Company not found"
-
-static int dashboard(struct call *c, struct err *err)
-{
-        const char *company;
-        int r = call_uuid(c, 0, MISSING_COMPANY, &company, err);
-
-        return r < 0 ? r : company_dashboard(c->op, c->rt, company, &c->out, err);
-}
-
-static int organisation(struct call *c, struct err *err)
-{
-        const char *company;
-        int r = call_uuid(c, 0, MISSING_COMPANY, &company, err);
-
-        return r < 0 ? r : company_organisation(c->op, c->rt, company, &c->out, err);
-}
-
 /* Who may see the company may see that it has none. */
 static int none_of_company(struct call *c, struct err *err)
 {
         struct company company;
-        const char *id;
-        int r = call_uuid(c, 0, MISSING_COMPANY, &id, err);
+        int r = company_get(c->op, c->rt, c->params[0], &company, err);
 
-        if (r >= 0)
-                r = company_get(c->op, c->rt, id, &company, err);
         if (r >= 0)
                 buf_puts(&c->out, "[]");
         return r;
@@ -61,16 +40,16 @@ static int no_approval(struct call *c, struct err *err)
 }
 
 const struct route routes_overview[] = {
-        { "GET", "/api/companies/:companyId/dashboard", dashboard, 0 },
-        { "GET", "/api/companies/:companyId/org", organisation, 0 },
-        { "GET", "/api/companies/:companyId/approvals", none_of_company, 0 },
-        { "GET", "/api/companies/:companyId/labels", none_of_company, 0 },
-        { "GET", "/api/companies/:companyId/routines", none_of_company, 0 },
-        { "GET", "/api/issues/:id/approvals", none_of_issue, 0 },
-        { "GET", "/api/issues/:id/attachments", none_of_issue, 0 },
-        { "GET", "/api/issues/:id/interactions", none_of_issue, 0 },
-        { "GET", "/api/issues/:id/work-products", none_of_issue, 0 },
-        { "GET", "/api/goals/:id", no_goal, 0 },
-        { "GET", "/api/approvals/:id", no_approval, 0 },
-        { NULL, NULL, NULL, 0 },
+        { "GET", "/api/companies/:companyId/dashboard", .write_of = company_dashboard },
+        { "GET", "/api/companies/:companyId/org", .write_of = company_organisation },
+        { "GET", "/api/companies/:companyId/approvals", .fn = none_of_company },
+        { "GET", "/api/companies/:companyId/labels", .fn = none_of_company },
+        { "GET", "/api/companies/:companyId/routines", .fn = none_of_company },
+        { "GET", "/api/issues/:id/approvals", .fn = none_of_issue },
+        { "GET", "/api/issues/:id/attachments", .fn = none_of_issue },
+        { "GET", "/api/issues/:id/interactions", .fn = none_of_issue },
+        { "GET", "/api/issues/:id/work-products", .fn = none_of_issue },
+        { "GET", "/api/goals/:id", .fn = no_goal },
+        { "GET", "/api/approvals/:id", .fn = no_approval },
+        { 0 },
 };

@@ -102,7 +102,8 @@ static int get_page(struct call *c, struct err *err)
 
 const struct route *page_route(const char *method, const char *path)
 {
-        static const struct route route = { "GET", "/*", get_page, ROUTE_INLINE | ROUTE_OPEN };
+        static const struct route route = { "GET", "/*", .fn = get_page,
+                                            .flags = ROUTE_INLINE | ROUTE_OPEN };
 
         if (!streq(method, "GET") && !streq(method, "HEAD"))
                 return NULL;

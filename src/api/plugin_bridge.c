@@ -5,17 +5,17 @@
 
 static int refuse(struct call *c, const struct err *err, const char *code)
 {
-        struct jw w;
+        struct jw *w;
 
         c->status = 502;
         buf_clear(&c->out);
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "code", code);
-        jw_kstring(&w, "message", err->msg);
+        w = call_json(c);
+        jw_object(w);
+        jw_kstring(w, "code", code);
+        jw_kstring(w, "message", err->msg);
         if (err->details)
-                jw_kraw(&w, "details", err->details);
-        jw_object_end(&w);
+                jw_kraw(w, "details", err->details);
+        jw_object_end(w);
         return 0;
 }
 
@@ -37,16 +37,16 @@ int call_bridge(struct call *c, int r, const struct err *err)
 static int bridge(struct call *c, enum plugin_bridge_kind kind, struct err *err)
 {
         CLEAN(json_decrefp) json_t *answer = NULL;
-        struct jw w;
+        struct jw *w;
         int r = plugin_bridge(c->op, c->rt, c->params[0], kind, c->params[1], c->body, &answer,
                               err);
 
         if (r < 0)
                 return call_bridge(c, r, err);
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kvalue(&w, "data", answer);
-        jw_object_end(&w);
+        w = call_json(c);
+        jw_object(w);
+        jw_kvalue(w, "data", answer);
+        jw_object_end(w);
         return 0;
 }
 
@@ -88,10 +88,7 @@ static void show_tool(void *ctx, const struct plugin *p, const json_t *tool)
 
 static int list_tools(struct call *c, struct err *err)
 {
-        struct jw w;
-
-        call_list(c, &w);
-        return call_list_end(&w, plugin_each_tool(c->op, c->rt, show_tool, &w, err));
+        return call_list_end(c, plugin_each_tool(c->op, c->rt, show_tool, call_list(c), err));
 }
 
 static int execute_tool(struct call *c, struct err *err)
@@ -99,17 +96,17 @@ static int execute_tool(struct call *c, struct err *err)
         CLEAN(json_decrefp) json_t *answer = NULL;
         struct plugin p;
         const char *name;
-        struct jw w;
+        struct jw *w;
         int r = plugin_execute_tool(c->op, c->rt, c->body, &p, &name, &answer, err);
 
         if (r < 0)
                 return call_bridge(c, r, err);
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "pluginId", p.id);
-        jw_kstring(&w, "toolName", name);
-        jw_kvalue(&w, "result", answer);
-        jw_object_end(&w);
+        w = call_json(c);
+        jw_object(w);
+        jw_kstring(w, "pluginId", p.id);
+        jw_kstring(w, "toolName", name);
+        jw_kvalue(w, "result", answer);
+        jw_object_end(w);
         return 0;
 }
 
@@ -118,25 +115,25 @@ static int list_jobs(struct call *c, struct err *err)
 {
         const json_t *jobs = NULL, *job;
         struct plugin p;
-        struct jw w;
+        struct jw *w;
         size_t i;
         int r = plugin_jobs(c->op, c->rt, c->params[0], &p, &jobs, err);
 
         if (r < 0)
                 return r;
-        call_list(c, &w);
+        w = call_list(c);
         json_array_foreach(jobs, i, job)
         {
-                jw_object(&w);
-                jw_kstring(&w, "id", json_get_string(job, "jobKey"));
-                jw_kstring(&w, "pluginId", p.id);
-                jw_kstring(&w, "jobKey", json_get_string(job, "jobKey"));
-                jw_kstring(&w, "displayName", json_get_string(job, "displayName"));
-                jw_kstring(&w, "schedule", json_get_string(job, "schedule"));
-                jw_kstring(&w, "status", "paused");
-                jw_object_end(&w);
+                jw_object(w);
+                jw_kstring(w, "id", json_get_string(job, "jobKey"));
+                jw_kstring(w, "pluginId", p.id);
+                jw_kstring(w, "jobKey", json_get_string(job, "jobKey"));
+                jw_kstring(w, "displayName", json_get_string(job, "displayName"));
+                jw_kstring(w, "schedule", json_get_string(job, "schedule"));
+                jw_kstring(w, "status", "paused");
+                jw_object_end(w);
         }
-        return call_list_end(&w, 0);
+        return call_list_end(c, 0);
 }
 
 static int list_job_runs(struct call *c, struct err *err)
@@ -152,31 +149,32 @@ static int list_job_runs(struct call *c, struct err *err)
 static int trigger_job(struct call *c, struct err *err)
 {
         struct uuid run;
-        struct jw w;
+        struct jw *w;
         int r = plugin_trigger_job(c->op, c->rt, c->params[0], c->params[1], &run, err);
 
         if (r < 0)
                 return call_bridge(c, r, err);
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "runId", run.s);
-        jw_kstring(&w, "jobId", c->params[1]);
-        jw_object_end(&w);
+        w = call_json(c);
+        jw_object(w);
+        jw_kstring(w, "runId", run.s);
+        jw_kstring(w, "jobId", c->params[1]);
+        jw_object_end(w);
         return 0;
 }
 
 const struct route routes_plugin_bridge[] = {
-        { "GET", "/api/plugins/tools", list_tools, 0 },
-        { "POST", "/api/plugins/tools/execute", execute_tool, ROUTE_OF_PLUGIN },
-        { "POST", "/api/plugins/:pluginId/bridge/data", data, ROUTE_OF_PLUGIN },
-        { "POST", "/api/plugins/:pluginId/bridge/action", action, ROUTE_OF_PLUGIN },
-        { "GET", "/api/plugins/:pluginId/bridge/stream/:channel", stream, 0 },
-        { "POST", "/api/plugins/:pluginId/data/:key", data, ROUTE_BODY_FREE | ROUTE_OF_PLUGIN },
-        { "POST", "/api/plugins/:pluginId/actions/:key", action,
-          ROUTE_BODY_FREE | ROUTE_OF_PLUGIN },
-        { "GET", "/api/plugins/:pluginId/jobs", list_jobs, 0 },
-        { "GET", "/api/plugins/:pluginId/jobs/:job/runs", list_job_runs, 0 },
-        { "POST", "/api/plugins/:pluginId/jobs/:job/trigger", trigger_job,
-          ROUTE_BODY_FREE | ROUTE_OF_PLUGIN },
-        { NULL, NULL, NULL, 0 },
+        { "GET", "/api/plugins/tools", .fn = list_tools },
+        { "POST", "/api/plugins/tools/execute", .fn = execute_tool, .flags = ROUTE_WAITS },
+        { "POST", "/api/plugins/:pluginId/bridge/data", .fn = data, .flags = ROUTE_WAITS },
+        { "POST", "/api/plugins/:pluginId/bridge/action", .fn = action, .flags = ROUTE_WAITS },
+        { "GET", "/api/plugins/:pluginId/bridge/stream/:channel", .fn = stream },
+        { "POST", "/api/plugins/:pluginId/data/:key", .fn = data,
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
+        { "POST", "/api/plugins/:pluginId/actions/:key", .fn = action,
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
+        { "GET", "/api/plugins/:pluginId/jobs", .fn = list_jobs },
+        { "GET", "/api/plugins/:pluginId/jobs/:job/runs", .fn = list_job_runs },
+        { "POST", "/api/plugins/:pluginId/jobs/:job/trigger", .fn = trigger_job,
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
+        { 0 },
 };

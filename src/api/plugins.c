@@ -1,5 +1,6 @@
 /* Plugins: decode, call core, encode. A plugin is named by its id or by its key. */
 #include "api/api.h"
+#include "api/encode.h"
 #include "api/plugin_bridge.h"
 #include "base/clock.h"
 #include "core/plugins/plugin_ops.h"
@@ -25,50 +26,32 @@ static void write_pending(struct jw *w, const char *text)
 
 static void write_members(struct jw *w, const struct op *op, const struct plugin *p)
 {
-        jw_kstring(w, "id", p->id);
-        jw_kstring(w, "pluginKey", p->key);
-        jw_kstring(w, "packageName", p->package_name);
-        jw_kstring(w, "version", p->version);
-        jw_kint(w, "apiVersion", p->api_version);
-        jw_kraw(w, "categories", p->categories);
-        jw_kraw(w, "manifestJson", p->manifest);
-        jw_kstring(w, "status", p->status);
-        if (p->install_order)
-                jw_kint(w, "installOrder", p->install_order);
-        else
-                jw_knull(w, "installOrder");
-        jw_kstring(w, "packagePath", p->package_path);
-        jw_kstring(w, "lastError", plugin_shown_error(op, p));
-        jw_ktime(w, "installedAt", p->installed_at);
-        jw_ktime(w, "updatedAt", p->updated_at);
-        jw_kstring(w, "packageVersion", p->package_version);
-        jw_kstring(w, "checksum", p->checksum);
+        struct plugin shown = *p;
+
+        shown.last_error = plugin_shown_error(op, p);
+        encode_members(w, &plugin_table, &shown);
         write_pending(w, p->pending);
 }
 
-static int write_plugin(struct call *c, const struct plugin *p)
+static int answer_plugin(struct call *c, int r, const struct plugin *p)
 {
-        struct jw w;
+        struct jw *w = call_json(c);
 
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        write_members(&w, c->op, p);
-        jw_object_end(&w);
+        if (r < 0)
+                return r;
+        jw_object(w);
+        write_members(w, c->op, p);
+        jw_object_end(w);
         return 0;
 }
 
-struct listing {
-        struct call *c;
-        struct jw w;
-};
-
 static int show(void *ctx, const struct plugin *p)
 {
-        struct listing *l = ctx;
+        struct call *c = ctx;
 
-        jw_object(&l->w);
-        write_members(&l->w, l->c->op, p);
-        jw_object_end(&l->w);
+        jw_object(&c->json);
+        write_members(&c->json, c->op, p);
+        jw_object_end(&c->json);
         return 0;
 }
 
@@ -76,52 +59,47 @@ static int show(void *ctx, const struct plugin *p)
 
 static int list_plugins(struct call *c, struct err *err)
 {
-        struct listing l = { .c = c };
-
-        call_list(c, &l.w);
-        return call_list_end(&l.w,
-                             plugin_list(c->op, c->rt, call_query(c, "status"), show, &l, err));
+        call_list(c);
+        return call_list_end(c, plugin_list(c->op, c->rt, call_query(c, "status"), show, c, err));
 }
 
-static int board_org(struct db *db, void *arg, struct err *err)
+static int check_board_org(struct call *c, struct err *err)
 {
-        struct call *c = arg;
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(c->op, c->rt->store, &db, err);
 
-        return access_board_org(db, &c->actor, err);
+        return r < 0 ? r : access_board_org(db, &c->actor, err);
 }
 
 /* What comes with Berth to be installed from its directory. */
 static int list_examples(struct call *c, struct err *err)
 {
         const char *dir = c->rt->settings.examples_dir;
-        int r = store_read(c->op, c->rt->store, board_org, c, err);
-        struct jw w;
+        int r = check_board_org(c, err);
+        struct jw *w = call_list(c);
 
         if (r < 0)
                 return r;
-        jw_init(&w, &c->out);
-        jw_array(&w);
         if (dir) {
-                jw_object(&w);
-                jw_kstring(&w, "packageName", "berth-example-fake-sandbox-provider");
-                jw_kstring(&w, "pluginKey", "paperclip.fake-sandbox-provider");
-                jw_kstring(&w, "displayName", "Fake Sandbox Provider");
-                jw_kstring(&w, "description",
+                jw_object(w);
+                jw_kstring(w, "packageName", "berth-example-fake-sandbox-provider");
+                jw_kstring(w, "pluginKey", "paperclip.fake-sandbox-provider");
+                jw_kstring(w, "displayName", "Fake Sandbox Provider");
+                jw_kstring(w, "description",
                            "Sandboxes that are directories of this machine, for tests and as a "
                            "pattern for providers.");
-                jw_kstring(&w, "localPath",
+                jw_kstring(w, "localPath",
                            arena_printf(&c->arena, "%s/fake-sandbox-provider", dir));
-                jw_kstring(&w, "tag", "example");
-                jw_object_end(&w);
+                jw_kstring(w, "tag", "example");
+                jw_object_end(w);
         }
-        jw_array_end(&w);
-        return 0;
+        return call_list_end(c, 0);
 }
 
 /* Of these our plugins have none. */
 static int list_none(struct call *c, struct err *err)
 {
-        int r = store_read(c->op, c->rt->store, board_org, c, err);
+        int r = check_board_org(c, err);
 
         if (r >= 0)
                 buf_puts(&c->out, "[]");
@@ -131,32 +109,16 @@ static int list_none(struct call *c, struct err *err)
 static int get(struct call *c, struct err *err)
 {
         struct plugin p;
-        struct jw w;
+        struct jw *w = call_json(c);
         int r = plugin_get(c->op, c->rt, c->params[0], &p, err);
 
         if (r < 0)
                 return r;
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        write_members(&w, c->op, &p);
-        jw_kbool(&w, "supportsConfigTest", plugin_supports_config_test(c->rt, &p));
-        jw_object_end(&w);
+        jw_object(w);
+        write_members(w, c->op, &p);
+        jw_kbool(w, "supportsConfigTest", plugin_supports_config_test(c->rt, &p));
+        jw_object_end(w);
         return 0;
-}
-
-static int health(struct call *c, struct err *err)
-{
-        return plugin_health(c->op, c->rt, c->params[0], &c->out, err);
-}
-
-static int sandbox_check(struct call *c, struct err *err)
-{
-        return plugin_sandbox_check(c->op, c->rt, c->params[0], &c->out, err);
-}
-
-static int dashboard(struct call *c, struct err *err)
-{
-        return plugin_dashboard(c->op, c->rt, c->params[0], &c->out, err);
 }
 
 static int logs(struct call *c, struct err *err)
@@ -177,15 +139,16 @@ static int logs(struct call *c, struct err *err)
 
 /* Changing */
 
-static int answer_begun(struct call *c, const struct uuid *id)
+static int answer_begun(struct call *c, int r, const struct uuid *id)
 {
-        struct jw w;
+        struct jw *w = call_json(c);
 
+        if (r < 0)
+                return r;
         c->status = 202;
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "operationId", id->s);
-        jw_object_end(&w);
+        jw_object(w);
+        jw_kstring(w, "operationId", id->s);
+        jw_object_end(w);
         return 0;
 }
 
@@ -199,28 +162,21 @@ static int install(struct call *c, struct err *err)
 {
         struct plugin p;
         struct uuid id;
-        int r;
 
-        if (does_not_wait(c)) {
-                r = plugin_begin(c->op, c->rt, NULL, c->body, &id, err);
-                return r < 0 ? r : answer_begun(c, &id);
-        }
-        r = plugin_install(c->op, c->rt, c->body, &p, err);
-        return r < 0 ? r : write_plugin(c, &p);
+        if (does_not_wait(c))
+                return answer_begun(c, plugin_begin(c->op, c->rt, NULL, c->body, &id, err), &id);
+        return answer_plugin(c, plugin_install(c->op, c->rt, c->body, &p, err), &p);
 }
 
 static int upgrade(struct call *c, struct err *err)
 {
+        const char *plugin = c->params[0];
         struct plugin p;
         struct uuid id;
-        int r;
 
-        if (does_not_wait(c)) {
-                r = plugin_begin(c->op, c->rt, c->params[0], c->body, &id, err);
-                return r < 0 ? r : answer_begun(c, &id);
-        }
-        r = plugin_upgrade(c->op, c->rt, c->params[0], c->body, &p, err);
-        return r < 0 ? r : write_plugin(c, &p);
+        if (does_not_wait(c))
+                return answer_begun(c, plugin_begin(c->op, c->rt, plugin, c->body, &id, err), &id);
+        return answer_plugin(c, plugin_upgrade(c->op, c->rt, plugin, c->body, &p, err), &p);
 }
 
 static int progress(struct call *c, struct err *err)
@@ -234,25 +190,22 @@ static int progress(struct call *c, struct err *err)
 static int approve(struct call *c, struct err *err)
 {
         struct plugin p;
-        int r = plugin_approve(c->op, c->rt, c->params[0], c->body, &p, err);
 
-        return r < 0 ? r : write_plugin(c, &p);
+        return answer_plugin(c, plugin_approve(c->op, c->rt, c->params[0], c->body, &p, err), &p);
 }
 
 static int enable(struct call *c, struct err *err)
 {
         struct plugin p;
-        int r = plugin_enable(c->op, c->rt, c->params[0], &p, err);
 
-        return r < 0 ? r : write_plugin(c, &p);
+        return answer_plugin(c, plugin_enable(c->op, c->rt, c->params[0], &p, err), &p);
 }
 
 static int disable(struct call *c, struct err *err)
 {
         struct plugin p;
-        int r = plugin_disable(c->op, c->rt, c->params[0], c->body, &p, err);
 
-        return r < 0 ? r : write_plugin(c, &p);
+        return answer_plugin(c, plugin_disable(c->op, c->rt, c->params[0], c->body, &p, err), &p);
 }
 
 static int uninstall(struct call *c, struct err *err)
@@ -260,24 +213,16 @@ static int uninstall(struct call *c, struct err *err)
         struct plugin p;
         int r = plugin_uninstall(c->op, c->rt, c->params[0], call_query_flag(c, "purge"), &p, err);
 
-        return r < 0 ? r : write_plugin(c, &p);
+        return answer_plugin(c, r, &p);
 }
 
 /* Configuration */
 
 static int write_config(struct call *c, const struct plugin_config *row)
 {
-        struct jw w;
+        struct jw *w = call_json(c);
 
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "id", row->id);
-        jw_kstring(&w, "pluginId", row->plugin_id);
-        jw_kraw(&w, "configJson", row->config);
-        jw_kstring(&w, "lastError", row->last_error);
-        jw_ktime(&w, "createdAt", row->created_at);
-        jw_ktime(&w, "updatedAt", row->updated_at);
-        jw_object_end(&w);
+        encode_row(w, &plugin_config_table, row);
         return 0;
 }
 
@@ -296,14 +241,13 @@ static int get_config(struct call *c, struct err *err)
 /* The list of what a schema refuses has a shape of its own. */
 static int refuse_fields(struct call *c, const struct err *err, const json_t *field_errors)
 {
-        struct jw w;
+        struct jw *w = call_json(c);
 
         c->status = err_info(err->code)->http_status;
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "error", err->msg);
-        jw_kvalue(&w, "fieldErrors", field_errors);
-        jw_object_end(&w);
+        jw_object(w);
+        jw_kstring(w, "error", err->msg);
+        jw_kvalue(w, "fieldErrors", field_errors);
+        jw_object_end(w);
         return 0;
 }
 
@@ -325,26 +269,30 @@ static int test_config(struct call *c, struct err *err)
 }
 
 const struct route routes_plugins[] = {
-        { "GET", "/api/plugins", list_plugins, 0 },
-        { "GET", "/api/plugins/examples", list_examples, 0 },
-        { "GET", "/api/plugins/ui-contributions", list_none, 0 },
-        { "POST", "/api/plugins/install", install, ROUTE_BODY_FREE | ROUTE_OF_PLUGIN },
-        { "GET", "/api/plugins/operations/:operationId", progress, 0 },
-        { "GET", "/api/plugins/:pluginId", get, 0 },
-        { "DELETE", "/api/plugins/:pluginId", uninstall, ROUTE_OF_PLUGIN },
-        { "POST", "/api/plugins/:pluginId/enable", enable, ROUTE_BODY_FREE | ROUTE_OF_PLUGIN },
-        { "POST", "/api/plugins/:pluginId/disable", disable,
-          ROUTE_BODY_FREE | ROUTE_OF_PLUGIN | ROUTE_WHEN_FULL },
-        { "POST", "/api/plugins/:pluginId/upgrade", upgrade, ROUTE_BODY_FREE | ROUTE_OF_PLUGIN },
-        { "POST", "/api/plugins/:pluginId/approve", approve, ROUTE_BODY_FREE | ROUTE_OF_PLUGIN },
-        { "POST", "/api/plugins/:pluginId/sandbox-check", sandbox_check,
-          ROUTE_BODY_FREE | ROUTE_OF_PLUGIN },
-        { "GET", "/api/plugins/:pluginId/health", health, 0 },
-        { "GET", "/api/plugins/:pluginId/logs", logs, 0 },
-        { "GET", "/api/plugins/:pluginId/config", get_config, 0 },
-        { "POST", "/api/plugins/:pluginId/config", save_config, ROUTE_BODY_FREE | ROUTE_OF_PLUGIN },
-        { "POST", "/api/plugins/:pluginId/config/test", test_config,
-          ROUTE_BODY_FREE | ROUTE_OF_PLUGIN },
-        { "GET", "/api/plugins/:pluginId/dashboard", dashboard, 0 },
-        { NULL, NULL, NULL, 0 },
+        { "GET", "/api/plugins", .fn = list_plugins },
+        { "GET", "/api/plugins/examples", .fn = list_examples },
+        { "GET", "/api/plugins/ui-contributions", .fn = list_none },
+        { "POST", "/api/plugins/install", .fn = install, .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
+        { "GET", "/api/plugins/operations/:operationId", .fn = progress },
+        { "GET", "/api/plugins/:pluginId", .fn = get },
+        { "DELETE", "/api/plugins/:pluginId", .fn = uninstall, .flags = ROUTE_WAITS },
+        { "POST", "/api/plugins/:pluginId/enable", .fn = enable,
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
+        { "POST", "/api/plugins/:pluginId/disable", .fn = disable,
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS | ROUTE_WHEN_FULL },
+        { "POST", "/api/plugins/:pluginId/upgrade", .fn = upgrade,
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
+        { "POST", "/api/plugins/:pluginId/approve", .fn = approve,
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
+        { "POST", "/api/plugins/:pluginId/sandbox-check", .write_of = plugin_sandbox_check,
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
+        { "GET", "/api/plugins/:pluginId/health", .write_of = plugin_health },
+        { "GET", "/api/plugins/:pluginId/logs", .fn = logs },
+        { "GET", "/api/plugins/:pluginId/config", .fn = get_config },
+        { "POST", "/api/plugins/:pluginId/config", .fn = save_config,
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
+        { "POST", "/api/plugins/:pluginId/config/test", .fn = test_config,
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
+        { "GET", "/api/plugins/:pluginId/dashboard", .write_of = plugin_dashboard },
+        { 0 },
 };

@@ -1,60 +1,281 @@
-/* The log of a run, page by page. A page has whole records only. `nextOffset` is there unless this
- * is the end, and nothing will follow: then `eof` is. */
+/* The log of a run (docs/events.md): page by page, and followed until the run is over and its log
+ * is whole. */
 #include "core/runs/run_log.h"
 
-#include "api/run_call.h"
+#include <stdio.h>
+
+#include "api/feed.h"
 #include "core/runs/run_view.h"
 
-#define MISSING       "Heartbeat run not found"
 #define BYTES_DEFAULT 256000
 #define BYTES_MAX     1048576
+#define PAGE_MAX      ((int64_t)256 * 1024)
+#define LOOK_MS       1000 /* while a run that has ended is being put in order */
 
 /* The output was read to its end before the outcome was recorded. A run that was cancelled is
  * terminal before that. */
-bool run_log_is_whole(const struct run *run)
+static bool run_log_is_whole(const struct run *run)
 {
         return run_is_terminal(run) &&
                (streq(run->step, STEP_RELEASING) || streq(run->step, STEP_DONE));
 }
 
+/* Following: record by record as server-sent events, or as the lines of the file.
+ *
+ * The records are read from the file, where they are before anybody is told of them; the live
+ * events of the run only say when to look again. So nothing is lost to a client that is slow or
+ * comes back: it is an offset in a file. */
+
+struct log_feed {
+        struct feed feed;
+        char run_id[UUID_LEN + 1];
+        int64_t at;
+        bool stale; /* there may be more than was read last */
+        bool spoke;
+
+        /* what load() found */
+        bool loaded, failed;
+        struct buf page;
+        int64_t next;
+        bool is_whole, is_terminal;
+        char status[24];
+        int64_t exit_code;
+};
+
+static struct log_feed *log_feed_of(struct feed *f)
+{
+        return container_of(f, struct log_feed, feed);
+}
+
+static int log_feed_may(struct feed *f, struct op *op, struct err *err)
+{
+        struct run_view view;
+
+        return run_view_get(op, f->api->rt, log_feed_of(f)->run_id, &view, err);
+}
+
+static int log_feed_read(struct log_feed *l, struct op *op, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        struct arena arena;
+        struct run run;
+        int r = store_read_begin(op, l->feed.api->rt->store, &db, err);
+
+        arena_init(&arena);
+        if (r >= 0)
+                r = runs_get(db, l->run_id, &arena, &run, err);
+        store_read_end(&db);
+        if (r >= 0) {
+                /* The row first: what it calls whole is whole when it is read after that. */
+                l->is_terminal = run_is_terminal(&run);
+                l->is_whole = run_log_is_whole(&run);
+                snprintf(l->status, sizeof(l->status), "%s", run.status);
+                l->exit_code = run.exit_code;
+                l->next = l->at;
+                r = run_log_read(l->feed.api->rt, run.log_ref, l->at, PAGE_MAX, &l->page, &l->next,
+                                 err);
+                if (r == ERR_NOT_FOUND)
+                        r = 0; /* there is none yet, or none at all */
+        }
+        arena_done(&arena);
+        return r;
+}
+
+static void log_feed_load(struct feed *f, struct op *op)
+{
+        struct log_feed *l = log_feed_of(f);
+
+        l->failed = log_feed_read(l, op, NULL) < 0;
+        l->loaded = true;
+}
+
+static void log_feed_put(struct log_feed *l, const char *type, const char *data, size_t len)
+{
+        char id[24];
+
+        snprintf(id, sizeof(id), "%lld", (long long)l->at);
+        feed_put(&l->feed, id, type, data, len);
+}
+
+static void log_feed_put_records(struct log_feed *l)
+{
+        const char *p = l->page.data, *nl;
+
+        if (l->feed.frame == FEED_BYTES) {
+                log_feed_put(l, NULL, p, l->page.len);
+                return;
+        }
+        l->at = l->next - (int64_t)l->page.len;
+        for (; *p; p = nl + 1) {
+                nl = strchr(p, '\n');
+                l->at += nl + 1 - p;
+                log_feed_put(l, "log", p, (size_t)(nl - p));
+        }
+}
+
+static void log_feed_put_end(struct log_feed *l)
+{
+        CLEAN(buf_done) struct buf data = BUF_INIT;
+        struct jw w;
+
+        if (l->feed.frame != FEED_EVENTS)
+                return;
+        jw_init(&w, &data);
+        jw_object(&w);
+        jw_kstring(&w, "runId", l->run_id);
+        jw_kstring(&w, "status", l->status);
+        if (l->exit_code >= 0)
+                jw_kint(&w, "exitCode", l->exit_code);
+        else
+                jw_knull(&w, "exitCode");
+        jw_object_end(&w);
+        log_feed_put(l, "end", data.data, data.len);
+}
+
+static enum feed_step log_feed_next(struct feed *f)
+{
+        struct log_feed *l = log_feed_of(f);
+        bool more = l->page.len > 0;
+
+        if (!l->loaded) {
+                if (!l->stale)
+                        return FEED_WAIT;
+                l->stale = false;
+                return FEED_LOAD;
+        }
+        l->loaded = false;
+        if (l->failed) /* a client that comes back hears if the run is gone, and goes on if not */
+                return FEED_LOST;
+        if (more)
+                log_feed_put_records(l);
+        else if (!l->spoke)
+                feed_put_comment(f); /* a client that came back knows that it is heard */
+        l->spoke = true;
+        l->at = l->next;
+        buf_clear(&l->page);
+        if (!more && l->is_whole) {
+                log_feed_put_end(l);
+                return FEED_DONE;
+        }
+        if (l->is_terminal)
+                feed_pump_in(f, LOOK_MS);
+        l->stale = l->stale || more;
+        return FEED_MORE;
+}
+
+static void log_feed_tick(struct feed *f)
+{
+        log_feed_of(f)->stale = true;
+}
+
+/* Events of this run, and those that the reader itself gets, say that there may be more. */
+static void log_feed_woken(struct feed *f)
+{
+        struct log_feed *l = log_feed_of(f);
+        struct live_event *e;
+
+        while ((e = live_reader_take(f->api->rt->live, &f->reader))) {
+                if (streq(e->type, "missed") ||
+                    (str_starts(e->type, "heartbeat.run.") && strstr(e->text, l->run_id)))
+                        l->stale = true;
+                live_event_done(&e);
+        }
+        feed_pump(f);
+}
+
+static void log_feed_free(struct feed *f)
+{
+        struct log_feed *l = log_feed_of(f);
+
+        buf_done(&l->page);
+        free(l);
+}
+
+static const struct feed_kind log_kind = {
+        .content_type = "application/x-ndjson; charset=utf-8",
+        .may = log_feed_may,
+        .next = log_feed_next,
+        .load = log_feed_load,
+        .woken = log_feed_woken,
+        .tick = log_feed_tick,
+        .free = log_feed_free,
+};
+
+/* Where to go on: after the record whose id the browser remembers, or at an offset. */
+static int log_feed_position(struct call *c, int64_t *ret, struct err *err)
+{
+        if (!c->last_event_id || !*c->last_event_id)
+                return call_query_int(c, "offset", 0, 0, INT64_MAX, ret, err);
+        if (!feed_position(c->last_event_id, ret))
+                return err_set(err, ERR_INVALID, "Last-Event-ID must be an id of this stream");
+        return 0;
+}
+
+static int follow_log(struct call *c, enum feed_frame frame, struct err *err)
+{
+        struct run_view view;
+        struct log_feed *l;
+        int64_t at;
+        int r = log_feed_position(c, &at, err);
+
+        if (r >= 0)
+                r = run_view_get(c->op, c->rt, c->params[0], &view, err);
+        if (r < 0)
+                return r;
+        l = xcalloc(1, sizeof(*l));
+        l->at = at;
+        l->stale = true;
+        snprintf(l->run_id, sizeof(l->run_id), "%s", c->params[0]);
+        feed_open(&l->feed, c, &log_kind, frame, view.run.company_id, LIVE_NOW);
+        return 0;
+}
+
+static int get_log_stream(struct call *c, struct err *err)
+{
+        return follow_log(c, FEED_EVENTS, err);
+}
+
+/* A page has whole records only. `nextOffset` is there unless this is the end, and nothing will
+ * follow: then `eof` is. */
+
 static void encode_page(struct call *c, const struct run *run, const struct buf *content,
                         int64_t next, bool eof)
 {
-        struct jw w;
+        struct jw *w = call_json(c);
 
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "runId", run->id);
-        jw_kstring(&w, "store", "local_file");
-        jw_kstring(&w, "logRef", run->log_ref);
-        jw_key(&w, "content");
-        jw_string_n(&w, content->data ? content->data : "", content->len);
+        jw_object(w);
+        jw_kstring(w, "runId", run->id);
+        jw_kstring(w, "store", "local_file");
+        jw_kstring(w, "logRef", run->log_ref);
+        jw_key(w, "content");
+        jw_string_n(w, content->data ? content->data : "", content->len);
         if (run->is_incomplete)
-                jw_kbool(&w, "incomplete", true);
+                jw_kbool(w, "incomplete", true);
         if (eof)
-                jw_kbool(&w, "eof", true);
+                jw_kbool(w, "eof", true);
         else
-                jw_kint(&w, "nextOffset", next);
-        jw_object_end(&w);
+                jw_kint(w, "nextOffset", next);
+        jw_object_end(w);
 }
 
 static int get_log(struct call *c, struct err *err)
 {
         CLEAN(buf_done) struct buf content = { 0 };
+        const char *accept = http_header(c->x, "accept");
         int64_t offset, limit, next;
         struct run_view view;
-        const char *id;
         bool whole;
-        int r = call_uuid(c, 0, MISSING, &id, err);
+        int r;
 
-        if (r >= 0 && call_query_flag(c, "follow"))
-                return run_log_follow(c, err);
-        if (r >= 0)
-                r = call_query_int(c, "offset", 0, 0, INT64_MAX, &offset, err);
+        if (call_query_flag(c, "follow"))
+                return follow_log(
+                        c, accept && strstr(accept, "text/event-stream") ? FEED_EVENTS : FEED_BYTES,
+                        err);
+        r = call_query_int(c, "offset", 0, 0, INT64_MAX, &offset, err);
         if (r >= 0)
                 r = call_query_int(c, "limitBytes", BYTES_DEFAULT, 1, INT64_MAX, &limit, err);
         if (r >= 0)
-                r = run_view_get(c->op, c->rt, id, &view, err);
+                r = run_view_get(c->op, c->rt, c->params[0], &view, err);
         if (r < 0)
                 return r;
         if (!view.run.log_ref)
@@ -70,6 +291,7 @@ static int get_log(struct call *c, struct err *err)
 }
 
 const struct route routes_run_log[] = {
-        { "GET", "/api/heartbeat-runs/:id/log", get_log, 0 },
-        { NULL, NULL, NULL, 0 },
+        { "GET", "/api/heartbeat-runs/:id/log", .fn = get_log },
+        { "GET", "/api/heartbeat-runs/:id/stream", .fn = get_log_stream },
+        { 0 },
 };

@@ -2,14 +2,13 @@
 #include "api/api.h"
 #include "api/encode.h"
 #include "api/encode_run.h"
+#include "api/thing.h"
 #include "codec/check.h"
 
-#define MISSING         "Heartbeat run not found"
-#define MISSING_COMPANY "Company not found"
-#define LIST_MAX        1000
-#define LIVE_MAX        50
-#define EVENTS_DEFAULT  200
-#define EVENTS_MAX      1000
+#define LIST_MAX       1000
+#define LIVE_MAX       50
+#define EVENTS_DEFAULT 200
+#define EVENTS_MAX     1000
 
 /* -- Waking ----------------------------------------------------------------------------------- */
 
@@ -51,64 +50,59 @@ static const char *skip_message(struct call *c, const struct wake_result *result
 
 static void encode_skip(struct call *c, const struct wake_result *result)
 {
-        struct jw w;
+        struct jw *w = call_json(c);
 
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "status", "skipped");
-        jw_kstring(&w, "reason", result->reason);
-        jw_kstring(&w, "message", skip_message(c, result));
-        jw_kstring(&w, "issueId", result->issue_id);
-        jw_kstring(&w, "executionRunId", result->run.id);
-        jw_kstring(&w, "executionAgentId", result->holder_agent_id);
-        jw_kstring(&w, "executionAgentName", result->holder_agent_name);
-        jw_object_end(&w);
+        jw_object(w);
+        jw_kstring(w, "status", "skipped");
+        jw_kstring(w, "reason", result->reason);
+        jw_kstring(w, "message", skip_message(c, result));
+        jw_kstring(w, "issueId", result->issue_id);
+        jw_kstring(w, "executionRunId", result->run.id);
+        jw_kstring(w, "executionAgentId", result->holder_agent_id);
+        jw_kstring(w, "executionAgentName", result->holder_agent_name);
+        jw_object_end(w);
 }
 
 static int answer_wake(struct call *c, const struct wake_request *q, struct err *err)
 {
         struct wake_result result = { 0 };
-        struct jw w;
         int r = run_wake(c->op, c->rt, q, &result, err);
 
         if (r < 0)
                 return r;
-        c->status = 202;
-        if (result.outcome == WAKE_DEFERRED || result.outcome == WAKE_SKIPPED) {
+        if (result.outcome == WAKE_DEFERRED || result.outcome == WAKE_SKIPPED)
                 encode_skip(c, &result);
-                return 0;
-        }
-        jw_init(&w, &c->out);
-        encode_run(&w, &result.run);
+        else
+                encode_run(call_json(c), &result.run);
         return 0;
+}
+
+static int read_wake(struct call *c, struct wake_request *q, struct err *err)
+{
+        int r = access_authenticated(&c->actor, err);
+
+        if (r >= 0)
+                r = call_check_thing(c, err);
+        q->agent_id = c->params[0];
+        return r < 0 ? r : check_wake(c, q, err);
 }
 
 static int wakeup(struct call *c, struct err *err)
 {
         struct wake_request q = { 0 };
-        int r = access_authenticated(&c->actor, err);
+        int r = read_wake(c, &q, err);
 
-        if (r >= 0)
-                r = call_agent(c, &q.agent_id, err);
-        if (r >= 0)
-                r = check_wake(c, &q, err);
         return r < 0 ? r : answer_wake(c, &q, err);
 }
 
 static int invoke(struct call *c, struct err *err)
 {
         struct wake_request q = { 0 };
-        int r = access_authenticated(&c->actor, err);
+        int r = read_wake(c, &q, err);
 
-        if (r >= 0)
-                r = call_agent(c, &q.agent_id, err);
-        if (r >= 0)
-                r = check_wake(c, &q, err);
-        if (r < 0)
-                return r;
         if (!q.trigger_detail)
                 q.trigger_detail = "manual";
-        return answer_wake(c, &q, err);
+        return r < 0 ? r : answer_wake(c, &q, err);
 }
 
 /* -- Lists ------------------------------------------------------------------------------------ */
@@ -118,19 +112,18 @@ static int show(void *ctx, const struct run_view *view)
         struct call_page *p = ctx;
 
         if (call_page_has_room(p, view->run.created_at, view->run.id))
-                encode_run_view(&p->w, view, false);
+                encode_run_view(p->w, view, false);
         return 0;
 }
 
 static int list(struct call *c, struct err *err)
 {
-        struct run_filter filter = { .agent_id = call_query(c, "agentId"),
+        struct run_filter filter = { .company_id = c->params[0],
+                                     .agent_id = call_query(c, "agentId"),
                                      .issue_id = call_query(c, "issueId") };
         struct call_page p = { 0 };
-        int r = call_uuid(c, 0, MISSING_COMPANY, &filter.company_id, err);
+        int r = call_query_int(c, "limit", 0, INT64_MIN, INT64_MAX, &p.limit, err);
 
-        if (r >= 0)
-                r = call_query_int(c, "limit", 0, INT64_MIN, INT64_MAX, &p.limit, err);
         if (r >= 0 && call_query(c, "limit"))
                 p.limit = MAX(1, MIN(p.limit, LIST_MAX));
         if (r >= 0)
@@ -161,13 +154,11 @@ static int show_ended(void *ctx, const struct run_view *view)
 
 static int list_live(struct call *c, struct err *err)
 {
-        struct run_filter filter = { .live = true };
+        struct run_filter filter = { .company_id = c->params[0], .live = true };
         struct call_page p = { 0 };
         struct fill fill = { .page = &p };
-        int r = call_uuid(c, 0, MISSING_COMPANY, &filter.company_id, err);
+        int r = call_query_int(c, "limit", LIVE_MAX, INT64_MIN, INT64_MAX, &p.limit, err);
 
-        if (r >= 0)
-                r = call_query_int(c, "limit", LIVE_MAX, INT64_MIN, INT64_MAX, &p.limit, err);
         if (r >= 0)
                 r = call_query_int(c, "minCount", 0, INT64_MIN, INT64_MAX, &fill.wanted, err);
         if (r < 0)
@@ -213,15 +204,13 @@ static int list_live_of_issue(struct call *c, struct err *err)
 static int active(struct call *c, struct err *err)
 {
         struct run_view view;
-        struct jw w;
         int r = run_view_active(c->op, c->rt, c->params[0], &view, err);
 
-        jw_init(&w, &c->out);
         if (r > 0)
-                encode_run_view(&w, &view, false);
+                encode_run_view(call_json(c), &view, false);
         else if (r == 0)
-                jw_null(&w);
-        return r < 0 ? r : 0;
+                jw_null(call_json(c));
+        return r;
 }
 
 /* -- One -------------------------------------------------------------------------------------- */
@@ -229,31 +218,21 @@ static int active(struct call *c, struct err *err)
 static int get(struct call *c, struct err *err)
 {
         struct run_view view;
-        const char *id;
-        struct jw w;
-        int r = call_uuid(c, 0, MISSING, &id, err);
+        int r = run_view_get(c->op, c->rt, c->params[0], &view, err);
 
         if (r >= 0)
-                r = run_view_get(c->op, c->rt, id, &view, err);
-        jw_init(&w, &c->out);
-        if (r >= 0)
-                encode_run_view(&w, &view, true);
+                encode_run_view(call_json(c), &view, true);
         return r;
 }
 
 static int cancel(struct call *c, struct err *err)
 {
         struct run run;
-        const char *id;
-        struct jw w;
-        int r = call_uuid(c, 0, MISSING, &id, err);
+        int r = run_cancel(c->op, c->rt, c->params[0], &run, err);
 
         if (r >= 0)
-                r = run_cancel(c->op, c->rt, id, &run, err);
-        jw_init(&w, &c->out);
-        if (r >= 0)
-                encode_run(&w, &run);
-        return r < 0 ? r : 0;
+                encode_run(call_json(c), &run);
+        return r;
 }
 
 static int show_event(void *ctx, const struct run_event *event)
@@ -265,20 +244,15 @@ static int show_event(void *ctx, const struct run_event *event)
 static int events(struct call *c, struct err *err)
 {
         int64_t after, limit;
-        const char *id;
-        struct jw w;
-        int r = call_uuid(c, 0, MISSING, &id, err);
+        int r = call_query_int(c, "afterSeq", 0, INT64_MIN, INT64_MAX, &after, err);
 
-        if (r >= 0)
-                r = call_query_int(c, "afterSeq", 0, INT64_MIN, INT64_MAX, &after, err);
         if (r >= 0)
                 r = call_query_int(c, "limit", EVENTS_DEFAULT, INT64_MIN, INT64_MAX, &limit, err);
         if (r < 0)
                 return r;
         limit = MAX(1, MIN(limit, EVENTS_MAX));
-        call_list(c, &w);
-        return call_list_end(&w,
-                             run_view_events(c->op, c->rt, id, after, limit, show_event, &w, err));
+        return call_list_end(c, run_view_events(c->op, c->rt, c->params[0], after, limit,
+                                                show_event, call_list(c), err));
 }
 
 static int show_issue(void *ctx, const struct issue *i)
@@ -298,23 +272,14 @@ static int show_issue(void *ctx, const struct issue *i)
 
 static int issues(struct call *c, struct err *err)
 {
-        struct jw w;
-
-        call_list(c, &w);
-        return call_list_end(&w, run_view_issues(c->op, c->rt, c->params[0], show_issue, &w, err));
+        return call_list_end(
+                c, run_view_issues(c->op, c->rt, c->params[0], show_issue, call_list(c), err));
 }
 
 static int operations(struct call *c, struct err *err)
 {
-        const char *id;
-        struct jw w;
-        int r = call_uuid(c, 0, MISSING, &id, err);
-
-        if (r < 0)
-                return r;
-        call_list(c, &w);
-        return call_list_end(
-                &w, run_view_operations(c->op, c->rt, id, show_workspace_operation, &w, err));
+        return call_list_end(c, run_view_operations(c->op, c->rt, c->params[0],
+                                                    show_workspace_operation, call_list(c), err));
 }
 
 /* They are quick and say what they have to say in their row. */
@@ -328,32 +293,30 @@ static int operation_log(struct call *c, struct err *err)
 static int decide(struct call *c, struct err *err)
 {
         struct run_decision decision;
-        const char *id;
-        struct jw w;
-        int r = call_uuid(c, 0, MISSING, &id, err);
+        int r = run_decide(c->op, c->rt, c->params[0], c->body, &decision, err);
 
         if (r >= 0)
-                r = run_decide(c->op, c->rt, id, c->body, &decision, err);
-        jw_init(&w, &c->out);
-        if (r >= 0)
-                encode_run_decision(&w, &decision);
-        return r < 0 ? r : 0;
+                encode_run_decision(call_json(c), &decision);
+        return r;
 }
 
 const struct route routes_runs[] = {
-        { "POST", "/api/agents/:id/wakeup", wakeup, 0 },
-        { "POST", "/api/agents/:id/heartbeat/invoke", invoke, ROUTE_BODY_FREE },
-        { "GET", "/api/companies/:companyId/heartbeat-runs", list, 0 },
-        { "GET", "/api/companies/:companyId/live-runs", list_live, 0 },
-        { "GET", "/api/heartbeat-runs/:id", get, 0 },
-        { "POST", "/api/heartbeat-runs/:id/cancel", cancel, ROUTE_BODY_FREE | ROUTE_WHEN_FULL },
-        { "GET", "/api/heartbeat-runs/:id/events", events, 0 },
-        { "GET", "/api/heartbeat-runs/:id/issues", issues, 0 },
-        { "GET", "/api/heartbeat-runs/:id/workspace-operations", operations, 0 },
-        { "POST", "/api/heartbeat-runs/:id/watchdog-decisions", decide, 0 },
-        { "GET", "/api/workspace-operations/:id/log", operation_log, 0 },
-        { "GET", "/api/issues/:id/runs", list_of_issue, 0 },
-        { "GET", "/api/issues/:id/live-runs", list_live_of_issue, 0 },
-        { "GET", "/api/issues/:id/active-run", active, 0 },
-        { NULL, NULL, NULL, 0 },
+        { "POST", "/api/agents/:id/wakeup", .fn = wakeup, .flags = ROUTE_RIGHTS_FIRST,
+          .status = 202 },
+        { "POST", "/api/agents/:id/heartbeat/invoke", .fn = invoke,
+          .flags = ROUTE_BODY_FREE | ROUTE_RIGHTS_FIRST, .status = 202 },
+        { "GET", "/api/companies/:companyId/heartbeat-runs", .fn = list },
+        { "GET", "/api/companies/:companyId/live-runs", .fn = list_live },
+        { "GET", "/api/heartbeat-runs/:id", .fn = get },
+        { "POST", "/api/heartbeat-runs/:id/cancel", .fn = cancel,
+          .flags = ROUTE_BODY_FREE | ROUTE_WHEN_FULL },
+        { "GET", "/api/heartbeat-runs/:id/events", .fn = events },
+        { "GET", "/api/heartbeat-runs/:id/issues", .fn = issues, .flags = ROUTE_RIGHTS_FIRST },
+        { "GET", "/api/heartbeat-runs/:id/workspace-operations", .fn = operations },
+        { "POST", "/api/heartbeat-runs/:id/watchdog-decisions", .fn = decide },
+        { "GET", "/api/workspace-operations/:id/log", .fn = operation_log },
+        { "GET", "/api/issues/:id/runs", .fn = list_of_issue },
+        { "GET", "/api/issues/:id/live-runs", .fn = list_live_of_issue },
+        { "GET", "/api/issues/:id/active-run", .fn = active },
+        { 0 },
 };

@@ -1,82 +1,54 @@
 /* Salvages: changes that were saved before their place was given up. */
+#include "api/encode.h"
 #include "api/workspace_call.h"
 
-#define MISSING_COMPANY "Company not found"
-#define MISSING         "Salvage not found"
-#define LIST_DEFAULT    100
-#define LIST_MAX        500
-
-static void encode(struct jw *w, const struct salvage *s)
-{
-        jw_object(w);
-        jw_kstring(w, "id", s->id);
-        jw_kstring(w, "companyId", s->company_id);
-        jw_kstring(w, "leaseId", s->lease_id);
-        jw_kstring(w, "environmentId", s->environment_id);
-        jw_kstring(w, "reason", s->reason);
-        jw_kstring(w, "localPath", s->local_path);
-        jw_kint(w, "changes", s->changes);
-        jw_kint(w, "deletes", s->deletes);
-        jw_kint(w, "bytes", s->bytes);
-        jw_ktime(w, "appliedAt", s->applied_at);
-        jw_ktime(w, "expiresAt", s->expires_at);
-        jw_ktime(w, "createdAt", s->created_at);
-        jw_object_end(w);
-}
+#define LIST_DEFAULT 100
+#define LIST_MAX     500
 
 static int show(void *ctx, const struct salvage *s)
 {
         struct call_page *p = ctx;
 
         if (call_page_has_room(p, s->created_at, s->id))
-                encode(&p->w, s);
+                encode_row(p->w, &salvage_table, s);
         return 0;
 }
 
 static int list(struct call *c, struct err *err)
 {
         struct call_page p = { 0 };
-        const char *company;
-        int r = call_uuid(c, 0, MISSING_COMPANY, &company, err);
+        int r = access_board(&c->actor, err);
 
-        if (r >= 0)
-                r = access_board(&c->actor, err);
         if (r >= 0)
                 r = call_page(c, &p, LIST_DEFAULT, LIST_MAX, err);
         if (r < 0)
                 return r;
         call_page_begin(c, &p);
-        r = salvage_list(c->op, c->rt, company, p.before_us, p.before_id, call_page_rows(&p), show,
-                         &p, err);
+        r = salvage_list(c->op, c->rt, c->params[0], p.before_us, p.before_id, call_page_rows(&p),
+                         show, &p, err);
         return call_page_end(c, &p, r, err);
 }
 
 /* The salvage of the path. */
 static int load(struct call *c, struct salvage *ret, struct err *err)
 {
-        const char *id;
-        int r = call_uuid(c, 0, MISSING, &id, err);
+        int r = access_board(&c->actor, err);
 
-        if (r >= 0)
-                r = access_board(&c->actor, err);
-        return r < 0 ? r : salvage_get(c->op, c->rt, id, ret, err);
+        return r < 0 ? r : salvage_get(c->op, c->rt, c->params[0], ret, err);
 }
 
-static int answer(struct call *c, const struct salvage *s)
+static int answer(struct call *c, int r, const struct salvage *s)
 {
-        struct jw w;
-
-        jw_init(&w, &c->out);
-        encode(&w, s);
-        return 0;
+        if (r >= 0)
+                encode_row(call_json(c), &salvage_table, s);
+        return r;
 }
 
 static int get(struct call *c, struct err *err)
 {
         struct salvage s;
-        int r = load(c, &s, err);
 
-        return r < 0 ? r : answer(c, &s);
+        return answer(c, load(c, &s, err), &s);
 }
 
 static int diff(struct call *c, struct err *err)
@@ -113,14 +85,14 @@ static int drop(struct call *c, struct err *err)
 
         if (r >= 0)
                 r = salvage_drop(c->op, c->rt, s.id, &s, err);
-        return r < 0 ? r : answer(c, &s);
+        return answer(c, r, &s);
 }
 
 const struct route routes_salvages[] = {
-        { "GET", "/api/companies/:companyId/salvages", list, 0 },
-        { "GET", "/api/salvages/:id", get, 0 },
-        { "GET", "/api/salvages/:id/diff", diff, 0 },
-        { "POST", "/api/salvages/:id/apply", apply, ROUTE_BODY_FREE },
-        { "DELETE", "/api/salvages/:id", drop, 0 },
-        { NULL, NULL, NULL, 0 },
+        { "GET", "/api/companies/:companyId/salvages", .fn = list },
+        { "GET", "/api/salvages/:id", .fn = get },
+        { "GET", "/api/salvages/:id/diff", .fn = diff },
+        { "POST", "/api/salvages/:id/apply", .fn = apply, .flags = ROUTE_BODY_FREE },
+        { "DELETE", "/api/salvages/:id", .fn = drop },
+        { 0 },
 };

@@ -1,46 +1,29 @@
 /* Watching the instance: leaks, and metrics in the Prometheus text format. */
-#include "api/api.h"
+#include "api/thing.h"
 #include "base/clock.h"
 #include "codec/check.h"
 #include "core/leases/leaks.h"
 #include "store/leases.h"
 #include "store/places.h"
 
-static int get_leaks(struct call *c, struct err *err)
-{
-        return leaks_report(c->op, c->rt, &c->out, err);
-}
-
-static int answer_ok(struct call *c, int r)
-{
-        if (r >= 0)
-                buf_puts(&c->out, "{\"ok\":true}");
-        return r;
-}
-
 static int close_place(struct call *c, struct err *err)
 {
         CLEAN(check_done) struct check k = { 0 };
-        const char *id;
         bool take_over = false;
         int r = access_admin(&c->actor, "Instance admin access required", err);
 
         if (r >= 0)
-                r = call_uuid(c, 0, "Place not found", &id, err);
+                r = call_check_thing(c, err);
         if (r >= 0 && c->body) {
                 check_init(&k, c->body);
                 take_over = check_bool(&k, "takeOver", CHECK_OPTIONAL, false);
                 r = check_end(&k, err);
         }
-        return r < 0 ? r : answer_ok(c, leaks_close(c->op, c->rt, id, take_over, err));
-}
-
-static int forget_place(struct call *c, struct err *err)
-{
-        const char *id;
-        int r = call_uuid(c, 0, "Place not found", &id, err);
-
-        return r < 0 ? r : answer_ok(c, leaks_forget(c->op, c->rt, id, err));
+        if (r >= 0)
+                r = leaks_close(c->op, c->rt, c->params[0], take_over, err);
+        if (r >= 0)
+                buf_puts(&c->out, "{\"ok\":true}");
+        return r;
 }
 
 /* Metrics */
@@ -81,9 +64,8 @@ static int put_lease_count(void *ctx, const char *status, int64_t n)
         return 0;
 }
 
-static int put_gauges(struct db *db, void *arg, struct err *err)
+static int put_gauges(struct db *db, struct call *c, struct err *err)
 {
-        struct call *c = arg;
         struct place_counts places = { .n = 0 };
         int r = places_living(db, NULL, c->op->arena, count_place, &places, err);
 
@@ -101,6 +83,7 @@ static int put_gauges(struct db *db, void *arg, struct err *err)
 
 static int get_metrics(struct call *c, struct err *err)
 {
+        CLEAN(store_read_end) struct db *db = NULL;
         struct counters *k = &c->rt->counters;
         struct pool_stats pool;
         struct buf *b = &c->out;
@@ -163,14 +146,17 @@ static int get_metrics(struct call *c, struct err *err)
                    pool_is_saturated(&pool));
         put_metric(b, "berth_operations_refused_total", "counter",
                    "Operations refused because the queue was full.", pool.refused);
-        return store_read(c->op, c->rt->store, put_gauges, c, err);
+        r = store_read_begin(c->op, c->rt->store, &db, err);
+        return r < 0 ? r : put_gauges(db, c, err);
 }
 
 const struct route routes_watch[] = {
-        { "GET", "/api/leaks", get_leaks, 0 },
-        { "POST", "/api/places/:id/close", close_place,
-          ROUTE_BODY_FREE | ROUTE_OF_PLACE | ROUTE_CLOSES | ROUTE_WHEN_FULL },
-        { "POST", "/api/places/:id/forget", forget_place, ROUTE_BODY_FREE | ROUTE_WHEN_FULL },
-        { "GET", "/metrics", get_metrics, 0 },
-        { NULL, NULL, NULL, 0 },
+        { "GET", "/api/leaks", .write = leaks_report },
+        { "POST", "/api/places/:id/close", .fn = close_place,
+          .flags = ROUTE_RIGHTS_FIRST | ROUTE_BODY_FREE | ROUTE_WAITS | ROUTE_CLOSES |
+                   ROUTE_WHEN_FULL },
+        { "POST", "/api/places/:id/forget", .end_of = leaks_forget,
+          .flags = ROUTE_BODY_FREE | ROUTE_WHEN_FULL },
+        { "GET", "/metrics", .fn = get_metrics },
+        { 0 },
 };

@@ -1,4 +1,5 @@
 /* Workspaces of leases: staged, looked at, brought home. */
+#include "api/encode.h"
 #include "api/lease_call.h"
 #include "api/workspace_call.h"
 #include "base/clock.h"
@@ -18,10 +19,10 @@ void call_take_time(struct call *c)
 /* The lease of the path, usable. */
 static int usable_lease(struct call *c, struct lease_record *ret, struct err *err)
 {
-        const struct driver *driver;
+        const struct kind *kind;
         int r = call_lease(c, LEASE_USE, ret, err);
 
-        return r < 0 ? r : lease_load_usable(c->op, c->rt, c->params[0], ret, &driver, err);
+        return r < 0 ? r : lease_load_usable(c->op, c->rt, c->params[0], ret, &kind, err);
 }
 
 /* Staging */
@@ -63,7 +64,7 @@ static int stage(struct call *c, struct err *err)
         struct stage_request req = { 0 };
         struct lease_record record;
         struct workspace_row row;
-        struct jw w;
+        struct jw *w;
         int r = usable_lease(c, &record, err);
 
         if (r >= 0)
@@ -74,16 +75,16 @@ static int stage(struct call *c, struct err *err)
         r = workspace_stage(c->op, c->rt, &record, &req, &row, err);
         if (r < 0)
                 return r;
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "cwd", row.cwd);
-        jw_kint(&w, "files", row.files);
-        jw_kint(&w, "bytes", row.bytes);
-        jw_kint(&w, "sentBytes", row.sent_bytes);
-        jw_kint(&w, "durationMs", clock_mono_ms() - began);
-        jw_kstring(&w, "way", row.way);
-        jw_kstring(&w, "workspaceId", row.id);
-        jw_object_end(&w);
+        w = call_json(c);
+        jw_object(w);
+        jw_kstring(w, "cwd", row.cwd);
+        jw_kint(w, "files", row.files);
+        jw_kint(w, "bytes", row.bytes);
+        jw_kint(w, "sentBytes", row.sent_bytes);
+        jw_kint(w, "durationMs", clock_mono_ms() - began);
+        jw_kstring(w, "way", row.way);
+        jw_kstring(w, "workspaceId", row.id);
+        jw_object_end(w);
         return 0;
 }
 
@@ -102,10 +103,7 @@ int call_local_path(struct call *c, const char **ret, struct err *err)
 
 int answer_restored(struct call *c, const struct restore_report *report)
 {
-        struct jw w;
-
-        jw_init(&w, &c->out);
-        restore_report_encode(&w, report);
+        restore_report_encode(call_json(c), report);
         return 0;
 }
 
@@ -156,28 +154,12 @@ static void encode_progress(struct jw *w, struct workspace_host *host, const cha
 
 static void encode(struct call *c, const struct workspace_row *row)
 {
-        struct jw w;
+        struct jw *w = call_json(c);
 
-        jw_init(&w, &c->out);
-        jw_object(&w);
-        jw_kstring(&w, "id", row->id);
-        jw_kstring(&w, "leaseId", row->lease_id);
-        jw_kstring(&w, "state", row->state);
-        jw_kstring(&w, "way", row->way);
-        jw_kstring(&w, "isolation", row->isolation);
-        jw_kstring(&w, "localPath", row->local_path);
-        jw_kstring(&w, "cwd", row->cwd);
-        jw_kraw(&w, "exclude", row->exclude);
-        jw_kint(&w, "files", row->files);
-        jw_kint(&w, "bytes", row->bytes);
-        jw_kint(&w, "sentBytes", row->sent_bytes);
-        jw_ktime(&w, "restoredAt", row->restored_at);
-        jw_kraw(&w, "lastRestore", row->report);
-        jw_kstring(&w, "note", row->note);
-        encode_progress(&w, c->rt->workspaces, row->id);
-        jw_ktime(&w, "createdAt", row->created_at);
-        jw_ktime(&w, "updatedAt", row->updated_at);
-        jw_object_end(&w);
+        jw_object(w);
+        encode_members(w, &workspace_table, row);
+        encode_progress(w, c->rt->workspaces, row->id);
+        jw_object_end(w);
 }
 
 static int get(struct call *c, struct err *err)
@@ -213,12 +195,13 @@ static int discard(struct call *c, struct err *err)
 }
 
 const struct route routes_workspaces[] = {
-        { "GET", "/api/environment-leases/:id/workspace", get, 0 },
-        { "GET", "/api/environment-leases/:id/workspace/diff", diff, ROUTE_OF_LEASE },
-        { "POST", "/api/environment-leases/:id/workspace/stage", stage, ROUTE_OF_LEASE },
-        { "POST", "/api/environment-leases/:id/workspace/restore", restore,
-          ROUTE_BODY_FREE | ROUTE_OF_LEASE },
-        { "POST", "/api/environment-leases/:id/workspace/discard", discard,
-          ROUTE_BODY_FREE | ROUTE_OF_LEASE | ROUTE_WHEN_FULL },
-        { NULL, NULL, NULL, 0 },
+        { "GET", "/api/environment-leases/:id/workspace", .fn = get },
+        { "GET", "/api/environment-leases/:id/workspace/diff", .fn = diff, .flags = ROUTE_WAITS },
+        { "POST", "/api/environment-leases/:id/workspace/stage", .fn = stage,
+          .flags = ROUTE_WAITS },
+        { "POST", "/api/environment-leases/:id/workspace/restore", .fn = restore,
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS },
+        { "POST", "/api/environment-leases/:id/workspace/discard", .fn = discard,
+          .flags = ROUTE_BODY_FREE | ROUTE_WAITS | ROUTE_WHEN_FULL },
+        { 0 },
 };

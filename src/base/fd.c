@@ -109,6 +109,17 @@ int file_sync_parent(int dirfd, const char *path, struct err *err)
         return file_sync(dirfd, parent, err);
 }
 
+int file_sync_removal(const char *path, struct err *err)
+{
+        int r = file_sync_parent(AT_FDCWD, path, err);
+
+        if (r < 0 && life_by_errno(errno) == LIFE_NO) {
+                err_clear(err);
+                r = 0;
+        }
+        return r;
+}
+
 int file_write_at(int dirfd, const char *path, const void *data, size_t len, mode_t mode,
                   struct err *err)
 {

@@ -26,6 +26,9 @@ enum life file_life_at(int dirfd, const char *path);
 int file_sync(int dirfd, const char *path, struct err *err);
 /* The same for the directory that holds `path`, which need not be dirfd itself. */
 int file_sync_parent(int dirfd, const char *path, struct err *err);
+/* The path was removed, and a power cut does not bring it back when this returns 0. To be called
+ * before the removal is recorded. A directory above it that is gone, too, is fine. */
+int file_sync_removal(const char *path, struct err *err);
 
 /* Replace the file by temporary file, fsync and rename, then fsync the directory: afterwards the
  * path holds the old content or the new one, whatever happens in between. */

@@ -1,4 +1,4 @@
-/* System call filters: the pieces that the filter of a sandbox's commands (box/box_seccomp.c) and
+/* System call filters: the pieces that the filter of a sandbox's commands (berth-box/seccomp.c) and
  * that of plugin workers (plugin/confine_filter.c) are put together from.
  *
  * A filter is a list of entries. Jumps go forward only and each entry is on its own, so a filter

@@ -1,6 +1,6 @@
 /* Boxes on this machine, by what they leave in their directory: reaching one, telling whether it
  * lives, ending it. Part of both programs: the daemon looks after its own boxes, and a relay
- * (box_relay.c) after those of its host. */
+ * (berth-box/relay.c) after those of its host. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -68,6 +68,53 @@ int box_check_alive(const char *dir, struct err *err)
         return life == LIFE_YES;
 }
 
+/* The lock */
+
+#define LOCK_TRIES    100
+#define LOCK_PATIENCE 60 /* tries that find somebody else's hand on it, 5 ms apart */
+
+int box_lock_take_at(int dir_fd, const char *dir, int *ret_fd, struct err *err)
+{
+        for (int tries = 0; tries < LOCK_TRIES; tries++) {
+                CLEAN(cleanup_fd)
+                int fd =
+                        openat(dir_fd, "box.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+                struct stat held, there;
+
+                if (fd < 0)
+                        return err_sys(err, ERR_IO, errno, "open box.lock in %s", dir);
+                if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+                        /* Who looks whether the box lives has it for an instant, and a child of a
+                         * box that was killed until its exec. */
+                        if (tries >= LOCK_PATIENCE)
+                                return err_set(err, ERR_LOCKED, "another box runs in %s", dir);
+                        (void)poll(NULL, 0, 5);
+                        continue;
+                }
+                /* A box that stops removes the file while it holds the lock: a lock on a file that
+                 * is no longer there is worth nothing. */
+                if (fstat(fd, &held) == 0 &&
+                    fstatat(dir_fd, "box.lock", &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    held.st_ino == there.st_ino && held.st_dev == there.st_dev) {
+                        *ret_fd = take_fd(&fd);
+                        return 0;
+                }
+        }
+        return err_set(err, ERR_LOCKED, "cannot lock %s", dir);
+}
+
+int box_lock_take(const char *dir, int *ret_fd, struct err *err)
+{
+        CLEAN(cleanup_fd) int dir_fd = -1;
+
+        if (mkdir(dir, 0700) < 0 && errno != EEXIST)
+                return err_sys(err, ERR_IO, errno, "create %s", dir);
+        dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (dir_fd < 0)
+                return err_sys(err, ERR_IO, errno, "open %s", dir);
+        return box_lock_take_at(dir_fd, dir, ret_fd, err);
+}
+
 /* Burying */
 
 static int peer_pid(const char *dir, pid_t *ret)
@@ -83,7 +130,9 @@ static int peer_pid(const char *dir, pid_t *ret)
         return 0;
 }
 
-enum life launch_process_life(pid_t pid, unsigned long long start)
+/* Whether the process with this id is still the one that was started then, in clock ticks since
+ * boot. errno says what went wrong with LIFE_UNKNOWN. */
+static enum life launch_process_life(pid_t pid, unsigned long long start)
 {
         CLEAN(buf_done) struct buf text = BUF_INIT;
         unsigned long long now = 0;
@@ -420,5 +469,7 @@ int box_bury(struct op *op, const char *dir, const char *id, const char *const *
         if (r < 0)
                 return r;
         failed = remove_tree(AT_FDCWD, dir);
-        return failed ? err_sys(err, ERR_IO, failed, "remove %s", dir) : 0;
+        if (failed)
+                return err_sys(err, ERR_IO, failed, "remove %s", dir);
+        return file_sync_removal(dir, err);
 }

@@ -12,7 +12,6 @@
 #include "rt/proc.h"
 
 #define LAUNCH_TIMEOUT_MS 10000
-#define LAUNCH_TRIES      5
 
 /* Starting */
 
@@ -38,7 +37,7 @@ static int read_word(struct op *op, int fd, struct buf *line, struct err *err)
 }
 
 int launch_spawn(struct op *op, const char *program, const char *const *argv, int fd_in,
-                 struct buf *word, struct err *err)
+                 int lock_fd, struct buf *word, struct err *err)
 {
         const char *env[] = { NULL };
         CLEAN(cleanup_fd) int out = -1;
@@ -58,6 +57,7 @@ int launch_spawn(struct op *op, const char *program, const char *const *argv, in
                                             .fd_in = fd_in,
                                             .fd_out = out,
                                             .fd_err = -1,
+                                            .fd_three = lock_fd,
                                             .new_session = true },
                        &proc, err);
         if (r < 0)
@@ -80,9 +80,11 @@ int launch_spawn(struct op *op, const char *program, const char *const *argv, in
 int launch_refused(const char *word, int code, const char *what, struct err *err)
 {
         const char *text = word + (str_starts(word, "error ") ? strlen("error ") : 0);
-        bool not_now = str_starts(text, BOX_NOT_NOW);
+        bool not_now = !*word || str_starts(text, BOX_NOT_NOW);
 
-        text += not_now ? strlen(BOX_NOT_NOW) : 0;
+        text += str_starts(text, BOX_NOT_NOW) ? strlen(BOX_NOT_NOW) : 0;
+        if (!*text)
+                text = "berth-box ended without a word";
         (void)err_set(err, code, "%s%.*s", what, (int)strcspn(text, "\n"), text);
         if (not_now)
                 err_mark_transient(err);
@@ -91,23 +93,20 @@ int launch_refused(const char *word, int code, const char *what, struct err *err
 
 int box_launch(struct op *op, const char *program, const char *dir, const char *id, struct err *err)
 {
-        const char *argv[] = { "berth-box", "--dir", dir, "--id", id, NULL };
+        const char *argv[] = { "berth-box", "--dir", dir, "--id", id, "--locked", NULL };
         CLEAN(buf_done) struct buf line = { .max = 4096 };
+        CLEAN(cleanup_fd) int lock = -1;
+        int r = box_lock_take(dir, &lock, err);
 
-        /* Whoever asks at the same moment whether it lives (box_is_alive) holds its lock for an
-         * instant, and a box does not wait for that. */
-        for (int tries = 0; tries < LAUNCH_TRIES; tries++) {
-                int r;
-
-                buf_clear(&line);
-                r = launch_spawn(op, program, argv, -1, &line, err);
-                if (r < 0)
-                        return err_wrap(err, r, "start the supervisor");
-                if (str_starts(buf_str(&line), "ready ") || box_is_alive(dir) == LIFE_YES)
-                        return 0;
-                if (!strstr(buf_str(&line), "another box"))
-                        break;
+        if (r == ERR_LOCKED && box_is_alive(dir) == LIFE_YES) {
+                err_clear(err);
+                return 0;
         }
-        return launch_refused(line.len ? buf_str(&line) : "no word from it", ERR_PROVIDER,
-                              "the supervisor did not start: ", err);
+        if (r >= 0)
+                r = launch_spawn(op, program, argv, -1, lock, &line, err);
+        if (r < 0)
+                return err_wrap(err, r, "start the supervisor");
+        if (str_starts(buf_str(&line), "ready "))
+                return 0;
+        return launch_refused(buf_str(&line), ERR_PROVIDER, "the supervisor did not start: ", err);
 }

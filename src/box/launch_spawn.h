@@ -8,19 +8,13 @@
 #include "rt/op.h"
 
 /* Run it with standard input from fd_in (-1: nothing) and collect what it says until it ends. On
- * failure it is dead. */
+ * failure it is dead; a box that it was making may live, and has `lock_fd` (a box's lock, or 0) as
+ * long as it does. */
 int launch_spawn(struct op *op, const char *program, const char *const *argv, int fd_in,
-                 struct buf *word, struct err *err);
+                 int lock_fd, struct buf *word, struct err *err);
 
-/* Whether the process with this id is still the one that was started then, in clock ticks since
- * boot. errno says what went wrong with LIFE_UNKNOWN. */
-enum life launch_process_life(pid_t pid, unsigned long long start);
 /* The process that the file `pid` in a box's directory names: 1 when it lives, 0 when it is gone or
  * the file names none, or an error when that cannot be known now. */
 int launch_noted_process(const char *dir, pid_t *ret_pid, struct err *err);
-
-/* What the program said when it refused: the text after "error ", up to the end of the line, behind
- * `what`. Transient when it says so (BOX_NOT_NOW). Returns code. */
-int launch_refused(const char *word, int code, const char *what, struct err *err);
 
 #endif

@@ -8,8 +8,6 @@
 #include "box/launch_spawn.h"
 #include "box/sandbox.h"
 
-#define LAUNCH_TRIES 5
-
 /* A pipe that holds all of it already, so that nobody waits for anybody. */
 static int spec_pipe(const struct sandbox_spec *spec, int *ret_fd, struct err *err)
 {
@@ -35,52 +33,34 @@ static int spec_pipe(const struct sandbox_spec *spec, int *ret_fd, struct err *e
         return 0;
 }
 
-static int launch_once(struct op *op, const char *program, const char *const *argv,
-                       const struct sandbox_spec *spec, struct buf *word, struct err *err)
-{
-        CLEAN(cleanup_fd) int fd = -1;
-        int r = spec_pipe(spec, &fd, err);
-
-        return r < 0 ? r : launch_spawn(op, program, argv, fd, word, err);
-}
-
-/* The line after "error ", or what to say about silence. */
-static int refused(const struct buf *word, struct err *err)
-{
-        const char *text = buf_str(word);
-
-        if (strstr(text, "another box"))
-                return err_set(err, ERR_LOCKED, "a sandbox runs there already");
-        if (!str_starts(text, "error "))
-                return err_set(err, ERR_PROVIDER, "the sandbox did not start: no word from it");
-        return launch_refused(text, ERR_PROVIDER, "the sandbox did not start: ", err);
-}
-
 int sandbox_launch(struct op *op, const char *program, const char *dir, const char *id,
                    const struct sandbox_spec *spec, struct sandbox_report *ret_report,
                    struct err *err)
 {
-        const char *argv[] = { "berth-box", "--dir", dir, "--id", id, "--sandbox", NULL };
+        const char *argv[] = {
+                "berth-box", "--dir", dir, "--id", id, "--locked", "--sandbox", NULL
+        };
         CLEAN(buf_done) struct buf word = { .max = 8192 };
+        CLEAN(cleanup_fd) int lock = -1;
+        CLEAN(cleanup_fd) int text = -1;
         int r = sandbox_spec_check(spec, err);
 
+        if (r >= 0)
+                r = box_lock_take(dir, &lock, err);
+        if (r == ERR_LOCKED)
+                return err_set(err, r, "a sandbox runs there already");
+        if (r >= 0)
+                r = spec_pipe(spec, &text, err);
+        if (r >= 0)
+                r = launch_spawn(op, program, argv, text, lock, &word, err);
         if (r < 0)
-                return r;
-        /* As for box_launch(): who asks whether it lives holds the lock for an instant. */
-        for (int tries = 0; tries < LAUNCH_TRIES; tries++) {
-                buf_clear(&word);
-                r = launch_once(op, program, argv, spec, &word, err);
-                if (r < 0)
-                        return err_wrap(err, r, "start the sandbox");
-                if (str_starts(buf_str(&word), "ready ")) {
-                        if (ret_report)
-                                sandbox_report_decode(buf_str(&word), ret_report);
-                        return 0;
-                }
-                if (!strstr(buf_str(&word), "another box") || box_is_alive(dir) != LIFE_NO)
-                        break;
-        }
-        return refused(&word, err);
+                return err_wrap(err, r, "start the sandbox");
+        if (!str_starts(buf_str(&word), "ready "))
+                return launch_refused(buf_str(&word), ERR_PROVIDER,
+                                      "the sandbox did not start: ", err);
+        if (ret_report)
+                sandbox_report_decode(buf_str(&word), ret_report);
+        return 0;
 }
 
 /* Workspaces */
@@ -89,7 +69,7 @@ static int workspace_work(struct op *op, const char *program, const char *const 
                           struct err *err)
 {
         CLEAN(buf_done) struct buf word = { .max = 8192 };
-        int r = launch_spawn(op, program, argv, fd_in, &word, err);
+        int r = launch_spawn(op, program, argv, fd_in, 0, &word, err);
         const char *text = buf_str(&word);
 
         if (r < 0)
@@ -97,7 +77,7 @@ static int workspace_work(struct op *op, const char *program, const char *const 
         if (str_starts(text, "done\n"))
                 return 0;
         text += str_starts(text, "error ") ? strlen("error ") : 0;
-        return launch_refused(*text ? text : "no word from berth-box",
+        return launch_refused(text,
                               str_starts(text, "no sandbox runs") ||
                                               str_starts(text, "the sandbox has")
                                       ? ERR_NOT_FOUND
@@ -151,7 +131,7 @@ int sandbox_checks(struct op *op, const char *program, uint32_t first_id, uint32
         CLEAN(cleanup_free) char *ids = xasprintf("%u:%u", first_id, n_ids);
         const char *argv[] = { "berth-box", "--check", "--ids", ids, NULL };
         CLEAN(buf_done) struct buf word = { .max = (size_t)32 << 10 };
-        int r = launch_spawn(op, program, argv, -1, &word, err);
+        int r = launch_spawn(op, program, argv, -1, 0, &word, err);
         char *rest = word.data;
         size_t n = 0;
 

@@ -28,6 +28,15 @@ struct cli_option {
         const char *help;  /* NULL: not for people */
 };
 
+#define OPTIONS(...)                                                                               \
+        (const struct cli_option[])                                                                \
+        {                                                                                          \
+                __VA_ARGS__,                                                                       \
+                {                                                                                  \
+                        0                                                                          \
+                }                                                                                  \
+        }
+
 #define ARGS_MAX_TABLES 4
 
 struct args {

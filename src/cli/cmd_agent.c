@@ -1,119 +1,182 @@
-/* `berth agent`: listing and making them. Variables are in cmd_agent_env.c, the rest of their life
- * in cmd_agent_life.c, keys in cmd_key.c. */
+/* `berth agent`. Making and changing them is in cmd_agent_write.c, waking in cmd_agent_wake.c, keys
+ * in cmd_key.c. */
 #include "cli/cmd_agent.h"
-#include "cli/listing.h"
+#include "cli/duration.h"
 
-static int run_list(struct cli *c, const struct args *a UNUSED, struct err *err)
+static const char *variable_text(struct cli *c, const json_t *variable)
 {
-        static const struct field columns[] = {
-                { "ID", COLUMN_ID, "id" },
-                { "NAME", COLUMN_TEXT, "name" },
-                { "ROLE", COLUMN_TEXT, "role" },
-                { "ADAPTER", COLUMN_TEXT, "adapterType" },
-                { "STATUS", COLUMN_STATE, "status" },
-        };
-        const char *company;
-        int r = cli_company(c, false, &company, err);
+        CLEAN(cleanup_free) char *version = NULL;
+
+        if (json_is_string(variable))
+                return json_string_value(variable);
+        if (!streq(cli_text(variable, "type"), "secret_ref"))
+                return cli_text(variable, "value");
+        version = out_scalar(json_object_get(variable, "version"));
+        return cli_printf(c, "secret %s, version %s", cli_text(variable, "secretId"), version);
+}
+
+static void print_command(struct cli *c, const json_t *config)
+{
+        CLEAN(buf_done) struct buf b = BUF_INIT;
+        json_t *word;
+        size_t i;
+
+        buf_puts(&b, cli_text(config, "command"));
+        json_array_foreach(json_object_get(config, "args"), i, word)
+                buf_appendf(&b, " %s", json_is_string(word) ? json_string_value(word) : "?");
+        if (b.len > 0)
+                out_label("Command", COLUMN_TEXT, cli_printf(c, "%s", buf_str(&b)));
+}
+
+static void print_timer(struct cli *c, const json_t *heartbeat)
+{
+        char span[DURATION_TEXT_LEN];
+
+        if (!json_is_true(json_object_get(heartbeat, "enabled")))
+                return;
+        if (*cli_text(heartbeat, "cron")) {
+                out_label("Woken", COLUMN_TEXT,
+                          cli_printf(c, "at %s (UTC)", cli_text(heartbeat, "cron")));
+                return;
+        }
+        duration_format(json_integer_value(json_object_get(heartbeat, "intervalSec")) * 1000, span);
+        out_label("Woken", COLUMN_TEXT, cli_printf(c, "every %s", span));
+}
+
+static const char *environment_text(struct cli *c, const json_t *agent)
+{
+        const char *id = cli_text(agent, "defaultEnvironmentId");
+
+        return *id ? cli_named(c, "/api/environments", id) : "the default of its company";
+}
+
+static void print_agent(struct cli *c, const json_t *agent)
+{
+        const json_t *config = json_get_object(agent, "adapterConfig");
+        const char *name;
+        json_t *variable;
+
+        fields_print(c, agent,
+                     FIELDS({ "Id", COLUMN_ID, "id" }, { "Name", COLUMN_TEXT, "name" },
+                            { "Role", COLUMN_TEXT, "role" },
+                            { "Adapter", COLUMN_TEXT, "adapterType" },
+                            { "Status", COLUMN_STATE, "status" },
+                            { "Environment", COLUMN_TEXT, .text = environment_text }));
+        print_command(c, config);
+        print_timer(c, json_get_object(json_get_object(agent, "runtimeConfig"), "heartbeat"));
+        fields_print(c, agent,
+                     FIELDS({ "Last run", COLUMN_TIME, "lastHeartbeatAt", .optional = true }));
+        json_object_foreach(json_get_object(config, "env"), name, variable)
+                out_label(name, COLUMN_TEXT, variable_text(c, variable));
+}
+
+const struct cli_kind kind_agent = {
+        .what = "agent",
+        .command = "agent",
+        .path = "/api/agents",
+        .list = "/api/companies/{company}/agents",
+        .name = "name",
+        .other = "urlKey",
+        .print = print_agent,
+};
+
+/* Says nothing, also with --json. */
+static int run_delete(struct cli *c, const struct args *a, struct err *err)
+{
+        json_t *agent;
+        int r = cli_find(c, &kind_agent, a->words[0], &agent, err);
 
         return r < 0 ? r
-                     : list_print(c, cli_printf(c, "/api/companies/%s/agents", company), columns,
-                                  ARRAY_LEN(columns), "no agents", err);
+                     : cli_call(c, "DELETE", cli_printf(c, "/api/agents/%s", cli_text(agent, "id")),
+                                NULL, NULL, err);
 }
 
-int agent_fill(struct cli *c, const struct args *a, json_t *body, struct err *err)
+static const struct cli_action terminate = {
+        .kind = &kind_agent,
+        .method = "POST",
+        .path = "/terminate",
+};
+
+static int run_terminate(struct cli *c, const struct args *a, struct err *err)
 {
-        static const struct {
-                const char *option, *member;
-        } texts[] = { { "adapter", "adapterType" }, { "role", "role" }, { "title", "title" } };
-        const char *manager = args_value(a, "reports-to"), *place = args_value(a, "environment");
-        json_t *found;
-        int r = 0;
+        int r = cli_confirm(cli_printf(c, "Terminate %s for ever?", a->words[0]), err);
 
-        for (size_t i = 0; r >= 0 && i < ARRAY_LEN(texts); i++)
-                r = body_set(body, texts[i].member, args_value(a, texts[i].option), err);
-        if (r >= 0 && manager) {
-                r = cli_agent(c, manager, &found, err);
-                if (r >= 0)
-                        r = body_set(body, "reportsTo", cli_text(found, "id"), err);
-        }
-        if (r >= 0 && place) {
-                r = cli_place(c, place, &found, err);
-                if (r >= 0)
-                        r = body_set(body, "defaultEnvironmentId", cli_text(found, "id"), err);
-        }
-        return r;
+        return r < 0 ? r : cli_act(c, a, &terminate, err);
 }
 
-static int run_create(struct cli *c, const struct args *a, struct err *err)
-{
-        json_t *agent, *env = cli_keep(c, json_object());
-        json_t *config = NULL, *body = cli_keep(c, json_object());
-        const char *company;
-        int r = cli_company(c, true, &company, err);
+#define AGENT_OPTIONS                                                                              \
+        { "adapter", 0, OPTION_VALUE, "TYPE", "how it is run (default: process)" },                \
+                { "role", 0, OPTION_VALUE, "ROLE", "engineer, qa, ceo and others (general)" },     \
+                { "title", 0, OPTION_VALUE, "TEXT", "what it calls itself" },                      \
+                { "reports-to", 0, OPTION_VALUE, "AGENT", "its manager" },                         \
+                { "environment", 0, OPTION_VALUE, "ENV",                                           \
+                  "where it works (the default of its company)" },                                 \
+                { "every", 0, OPTION_VALUE, "TIME", "wake it so often: 30s, 15m, 2h" },            \
+                { "cron", 0, OPTION_VALUE, "LINE", "wake it at these times, in UTC" },             \
+                { "no-timer", 0, OPTION_FLAG, NULL, "do not wake it by the clock" },               \
+                { "option", 'o', OPTION_LIST, "KEY=VALUE", "a member of its adapterConfig" },      \
+        {                                                                                          \
+                "config", 0, OPTION_VALUE, "JSON|@FILE", "its adapterConfig"                       \
+        }
 
-        if (r >= 0)
-                r = body_set(body, "name", a->words[0], err);
-        if (r >= 0)
-                r = agent_fill(c, a, body, err);
-        if (r >= 0)
-                r = agent_timer(c, a, NULL, body, err);
-        if (r >= 0)
-                r = agent_env_options(c, a, env, err);
-        if (r >= 0)
-                r = cli_config(a, &config, err);
-        if (r < 0)
-                return r;
-        config = config ? config : json_object();
-        if (json_object_size(env) > 0)
-                json_object_set(config, "env", env);
-        json_object_set_new(body, "adapterConfig", config);
-        r = cli_call(c, "POST", cli_printf(c, "/api/companies/%s/agents", company),
-                     json_incref(body), &agent, err);
-        if (r < 0)
-                return r;
-        agent_print(c, agent);
-        if (streq(cli_text(agent, "adapterType"), "process") && !json_object_get(config, "command"))
-                out_note(
-                        "it has no command yet; give it one with: berth agent update %s -o command=...",
-                        cli_text(agent, "name"));
-        return 0;
-}
+#define AGENT_ENV_OPTIONS                                                                          \
+        { "env", 'e', OPTION_LIST, "K=V", "a variable of its commands" },                          \
+        {                                                                                          \
+                "secret-env", 0, OPTION_LIST, "K=SECRET[@VERSION]", "a variable from a secret"     \
+        }
 
-static const struct cli_option create_options[] = {
-        AGENT_OPTIONS,
-        AGENT_ENV_OPTIONS,
+const struct cli_command agent_commands[] = {
+        { "list", "", "List the agents of the company", "berth agent list",
+          .act = { .method = "GET",
+                   .path = "/api/companies/{company}/agents",
+                   .columns = FIELDS({ "ID", COLUMN_ID, "id" }, { "NAME", COLUMN_TEXT, "name" },
+                                     { "ROLE", COLUMN_TEXT, "role" },
+                                     { "ADAPTER", COLUMN_TEXT, "adapterType" },
+                                     { "STATUS", COLUMN_STATE, "status" }),
+                   .none = "no agents" } },
+        { "create", "NAME [OPTION]...", "Make an agent",
+          "berth agent create Ada -o command=./agent --env LANG=C.UTF-8", .words = 1,
+          .notes = "-o sets a member of its adapterConfig: -o command=sh is text, and\n"
+                   "-o args:='[\"-c\",\"echo hello\"]' is JSON.",
+          .options = OPTIONS(AGENT_OPTIONS, AGENT_ENV_OPTIONS), .run = cmd_agent_create },
+        { "show", "AGENT", "Show an agent and its variables", "berth agent show Ada", .words = 1,
+          .act = { .kind = &kind_agent } },
+        { "update", "AGENT [OPTION]...", "Change an agent and its variables",
+          "berth agent update Ada --secret-env OPENAI_API_KEY=openai", .words = 1,
+          .notes = "A secret's value is read when a command is run for the agent, and not before.\n"
+                   "Do not pass secrets with --env: other processes can read the command line.",
+          .options =
+                  OPTIONS({ "name", 0, OPTION_VALUE, "NAME", "a new name" }, AGENT_OPTIONS,
+                          AGENT_ENV_OPTIONS, { "unset", 0, OPTION_LIST, "K", "remove a variable" }),
+          .run = cmd_agent_update },
+        { "wake", "AGENT [--issue ISSUE] [--reason TEXT] [--follow]", "Let an agent run now",
+          "berth agent wake Ada --issue ACM-1 --follow", .words = 1,
+          .notes =
+                  "Prints the id of the run. A run of the same task that has not begun yet takes\n"
+                  "this along; while the issue is being worked on, the agent is woken afterwards.\n"
+                  "With --follow the exit status is 0 when the run succeeded and 1 when it did "
+                  "not.",
+          .options =
+                  OPTIONS({ "issue", 0, OPTION_VALUE, "ISSUE", "what it is to work on" },
+                          { "reason", 0, OPTION_VALUE, "TEXT", "why" },
+                          { "follow", 'f', OPTION_FLAG, NULL, "print its log until it is done" },
+                          { "fresh", 0, OPTION_FLAG, NULL, "forget the session of the last run" },
+                          { "task", 0, OPTION_VALUE, "KEY",
+                            "a name for what it is to do, when there is no issue" },
+                          { "key", 0, OPTION_VALUE, "KEY", "the same key again is the same run" }),
+          .run = cmd_agent_wake },
+        { "pause", "AGENT [--reason TEXT]", "Let an agent do nothing until it is resumed",
+          "berth agent pause Ada --reason 'over budget'", .words = 1,
+          .options = OPTIONS({ "reason", 0, OPTION_VALUE, "TEXT", "why (manual)" }),
+          .act = { .kind = &kind_agent,
+                   .method = "POST",
+                   .path = "/pause",
+                   .members = MEMBERS({ "reason", "reason" }) } },
+        { "resume", "AGENT", "Let a paused agent work again", "berth agent resume Ada", .words = 1,
+          .act = { .kind = &kind_agent, .method = "POST", .path = "/resume" } },
+        { "terminate", "AGENT", "End an agent for ever: its keys and its secrets go",
+          "berth agent terminate Ada", .words = 1, .run = run_terminate },
+        { "delete", "AGENT", "Delete an agent, with its keys and bindings",
+          "berth agent delete Ada", .words = 1, .run = run_delete },
         { 0 },
-};
-
-static const struct cli_command list = {
-        .name = "list",
-        .synopsis = "",
-        .summary = "List the agents of the company",
-        .example = "berth agent list",
-        .run = run_list,
-};
-
-static const struct cli_command create = {
-        .name = "create",
-        .synopsis = "NAME [OPTION]...",
-        .summary = "Make an agent",
-        .notes = "-o sets a member of its adapterConfig: -o command=sh is text, and\n"
-                 "-o args:='[\"-c\",\"echo hello\"]' is JSON.",
-        .example = "berth agent create Ada -o command=./agent --env LANG=C.UTF-8",
-        .options = create_options,
-        .run = run_create,
-        .min_words = 1,
-        .max_words = 1,
-};
-
-const struct cli_command cmd_agent = {
-        .name = "agent",
-        .synopsis = "",
-        .summary = "List, make, change and wake agents",
-        .notes = "`berth key create --agent AGENT` makes a key for one.",
-        .example = "berth agent list",
-        .sub = (const struct cli_command *const[]){ &list, &create, &cmd_agent_show,
-                                                    &cmd_agent_update, &cmd_agent_wake,
-                                                    &cmd_agent_pause, &cmd_agent_resume,
-                                                    &cmd_agent_terminate, &cmd_agent_delete, NULL },
 };

@@ -2,7 +2,6 @@
 #include "cli/cmd_agent.h"
 #include "cli/cmd_runs.h"
 #include "cli/duration.h"
-#include "cli/listing.h"
 
 /* -- By the clock ----------------------------------------------------------------------------- */
 
@@ -46,24 +45,18 @@ int agent_timer(struct cli *c, const struct args *a, const json_t *agent, json_t
 
 static int fill(struct cli *c, const struct args *a, json_t *body, struct err *err)
 {
-        const char *reference = args_value(a, "issue"), *task = args_value(a, "task");
-        json_t *issue, *payload = cli_keep(c, json_object());
-        int r = body_set(body, "reason", args_value(a, "reason"), err);
+        json_t *payload = cli_keep(c, json_object());
+        int r = cli_fill(c, a,
+                         MEMBERS({ "reason", "reason" }, { "triggerDetail", .otherwise = "manual" },
+                                 { "idempotencyKey", "key" },
+                                 { "forceFreshSession", "fresh", MEMBER_TRUE }),
+                         body, err);
 
-        json_object_set_new(body, "triggerDetail", json_string("manual"));
         if (r >= 0)
-                r = body_set(body, "idempotencyKey", args_value(a, "key"), err);
-        if (r >= 0 && args_flag(a, "fresh"))
-                json_object_set_new(body, "forceFreshSession", json_true());
-        if (r >= 0)
-                r = body_set(payload, "taskKey", task, err);
-        if (r >= 0 && reference) {
-                r = cli_call(c, "GET", cli_printf(c, "/api/issues/%s", cli_escape(c, reference)),
-                             NULL, &issue, err);
-                if (r < 0)
-                        return err_wrap(err, r, "%s", reference);
-                r = body_set(payload, "issueId", cli_text(issue, "id"), err);
-        }
+                r = cli_fill(c, a,
+                             MEMBERS({ "taskKey", "task" },
+                                     { "issueId", "issue", MEMBER_ID, &kind_issue }),
+                             payload, err);
         if (r >= 0 && json_object_size(payload) > 0)
                 json_object_set(body, "payload", payload);
         return r;
@@ -97,10 +90,10 @@ static int show(struct cli *c, const struct args *a, const json_t *answer, struc
         return runs_exit_status(status);
 }
 
-static int run_wake(struct cli *c, const struct args *a, struct err *err)
+int cmd_agent_wake(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *agent, *answer, *body = cli_keep(c, json_object());
-        int r = cli_agent(c, a->words[0], &agent, err);
+        int r = cli_find(c, &kind_agent, a->words[0], &agent, err);
 
         if (r >= 0)
                 r = fill(c, a, body, err);
@@ -116,27 +109,3 @@ static int run_wake(struct cli *c, const struct args *a, struct err *err)
                                 cli_text(agent, "status"));
         return r < 0 ? r : show(c, a, answer, err);
 }
-
-static const struct cli_option wake_options[] = {
-        { "issue", 0, OPTION_VALUE, "ISSUE", "what it is to work on" },
-        { "reason", 0, OPTION_VALUE, "TEXT", "why" },
-        { "follow", 'f', OPTION_FLAG, NULL, "print its log until it is done" },
-        { "fresh", 0, OPTION_FLAG, NULL, "forget the session of the last run" },
-        { "task", 0, OPTION_VALUE, "KEY", "a name for what it is to do, when there is no issue" },
-        { "key", 0, OPTION_VALUE, "KEY", "the same key again is the same run" },
-        { 0 },
-};
-
-const struct cli_command cmd_agent_wake = {
-        .name = "wake",
-        .synopsis = "AGENT [--issue ISSUE] [--reason TEXT] [--follow]",
-        .summary = "Let an agent run now",
-        .notes = "Prints the id of the run. A run of the same task that has not begun yet takes\n"
-                 "this along; while the issue is being worked on, the agent is woken afterwards.\n"
-                 "With --follow the exit status is 0 when the run succeeded and 1 when it did not.",
-        .example = "berth agent wake Ada --issue ACM-1 --follow",
-        .options = wake_options,
-        .run = run_wake,
-        .min_words = 1,
-        .max_words = 1,
-};

@@ -47,7 +47,7 @@ static void print_report(const struct doctor_report *d)
         }
 }
 
-static int run_doctor(struct cli *c, const struct args *a UNUSED, struct err *err UNUSED)
+int cmd_doctor(struct cli *c, const struct args *a UNUSED, struct err *err UNUSED)
 {
         struct doctor_report d = { .cli = c, .checks = cli_keep(c, json_array()) };
 
@@ -69,14 +69,3 @@ static int run_doctor(struct cli *c, const struct args *a UNUSED, struct err *er
                 out_error("something that Berth cannot do without is missing");
         return d.needed_is_gone ? 1 : 0;
 }
-
-const struct cli_command cmd_doctor = {
-        .name = "doctor",
-        .synopsis = "[--json]",
-        .summary = "Say what this machine can do, and how to mend what is missing",
-        .notes = "Runs without a daemon. Exit status 1 only when something is missing that nothing "
-                 "works\n"
-                 "without: the data directory, or a system call.",
-        .example = "berth doctor",
-        .run = run_doctor,
-};

@@ -1,22 +1,17 @@
-/* `berth env`: the environments of a company. Reading and probing are here, changing them in
+/* `berth env`: the environments of a company. What create and update put together is in
  * cmd_env_write.c, deleting in cmd_env_delete.c. */
 #include "cli/cmd_env.h"
-#include "cli/output.h"
 
-void env_print(struct cli *c, const json_t *environment)
+static void print_environment(struct cli *c, const json_t *environment)
 {
-        if (c->json) {
-                out_json(environment);
-                return;
-        }
-        out_label("Id", COLUMN_ID, cli_text(environment, "id"));
-        out_label("Name", COLUMN_TEXT, cli_text(environment, "name"));
-        out_label("Description", COLUMN_TEXT, cli_text(environment, "description"));
-        out_label("Driver", COLUMN_TEXT, cli_text(environment, "driver"));
-        out_label("Isolation", COLUMN_TEXT, cli_text(environment, "isolation"));
-        out_label("Status", COLUMN_STATE, cli_text(environment, "status"));
-        out_label("Created", COLUMN_TIME, cli_text(environment, "createdAt"));
-        out_label("Updated", COLUMN_TIME, cli_text(environment, "updatedAt"));
+        fields_print(c, environment,
+                     FIELDS({ "Id", COLUMN_ID, "id" }, { "Name", COLUMN_TEXT, "name" },
+                            { "Description", COLUMN_TEXT, "description" },
+                            { "Driver", COLUMN_TEXT, "driver" },
+                            { "Isolation", COLUMN_TEXT, "isolation" },
+                            { "Status", COLUMN_STATE, "status" },
+                            { "Created", COLUMN_TIME, "createdAt" },
+                            { "Updated", COLUMN_TIME, "updatedAt" }));
         if (json_is_true(json_object_get(environment, "configRedacted")))
                 out_label("Config", COLUMN_TEXT, "(hidden: needs environments:manage)");
         else
@@ -25,128 +20,107 @@ void env_print(struct cli *c, const json_t *environment)
                 out_label_json("Metadata", json_object_get(environment, "metadata"));
 }
 
-static int run_list(struct cli *c, const struct args *a, struct err *err)
+const struct cli_kind kind_environment = {
+        .what = "environment",
+        .command = "env",
+        .path = "/api/environments",
+        .list = "/api/companies/{company}/environments",
+        .name = "name",
+        .print = print_environment,
+};
+
+static void print_probe(struct cli *c, const json_t *probe)
 {
-        static const struct column columns[] = {
-                { "ID", COLUMN_ID },        { "NAME", COLUMN_TEXT },
-                { "DRIVER", COLUMN_TEXT },  { "STATUS", COLUMN_STATE },
-                { "UPDATED", COLUMN_TIME }, { "ISOLATION", COLUMN_TEXT },
-        };
-        const char *status = args_value(a, "status"), *driver = args_value(a, "driver");
-        CLEAN(table_done) struct table t;
-        const char *company;
-        json_t *list, *item;
-        size_t i;
-        int r;
-
-        table_init(&t, columns, ARRAY_LEN(columns));
-        r = cli_company(c, false, &company, err);
-        if (r >= 0)
-                r = cli_call_list(c,
-                                  cli_printf(c, "/api/companies/%s/environments%s%s%s%s%s", company,
-                                             status || driver ? "?" : "", status ? "status=" : "",
-                                             status ? cli_escape(c, status) : "",
-                                             driver ? (status ? "&driver=" : "driver=") : "",
-                                             driver ? cli_escape(c, driver) : ""),
-                                  &list, err);
-        if (r < 0)
-                return r;
-        if (c->json) {
-                out_json(list);
-                return 0;
-        }
-        json_array_foreach(list, i, item) table_row(
-                &t, (const char *[]){ cli_text(item, "id"), cli_text(item, "name"),
-                                      cli_text(item, "driver"), cli_text(item, "status"),
-                                      cli_text(item, "updatedAt"), cli_text(item, "isolation") });
-        table_print(&t, "no environments");
-        return 0;
-}
-
-static int run_show(struct cli *c, const struct args *a, struct err *err)
-{
-        json_t *environment;
-        int r = cli_environment(c, a->words[0], &environment, err);
-
-        if (r < 0)
-                return r;
-        env_print(c, environment);
-        return 0;
+        out_label("Result", COLUMN_STATE,
+                  json_is_true(json_object_get(probe, "ok")) ? "ok" : "failed");
+        fields_print(c, probe,
+                     FIELDS({ "Summary", COLUMN_TEXT, "summary" },
+                            { "Hint", COLUMN_TEXT, "hint", .optional = true }));
+        if (json_object_size(json_object_get(probe, "details")) > 0)
+                out_label_json("Details", json_object_get(probe, "details"));
 }
 
 /* The probe itself is a success of the API also when the environment does not work; for whoever
  * typed it, it is not. */
-static int run_probe(struct cli *c, const struct args *a, struct err *err)
+static int probe_status(const json_t *probe)
 {
-        json_t *environment, *probe;
-        bool ok;
-        int r = cli_environment(c, a->words[0], &environment, err);
-
-        if (r >= 0)
-                r = cli_call(
-                        c, "POST",
-                        cli_printf(c, "/api/environments/%s/probe", cli_text(environment, "id")),
-                        json_object(), &probe, err);
-        if (r < 0)
-                return r;
-        ok = json_is_true(json_object_get(probe, "ok"));
-        if (c->json) {
-                out_json(probe);
-                return ok ? 0 : 1;
-        }
-        out_label("Result", COLUMN_STATE, ok ? "ok" : "failed");
-        out_label("Summary", COLUMN_TEXT, cli_text(probe, "summary"));
-        if (*cli_text(probe, "hint"))
-                out_label("Hint", COLUMN_TEXT, cli_text(probe, "hint"));
-        if (json_object_size(json_object_get(probe, "details")) > 0)
-                out_label_json("Details", json_object_get(probe, "details"));
-        return ok ? 0 : 1;
+        return json_is_true(json_object_get(probe, "ok")) ? 0 : 1;
 }
 
-static const struct cli_option list_options[] = {
-        { "status", 0, OPTION_VALUE, "STATUS", "only active or archived ones" },
-        { "driver", 0, OPTION_VALUE, "DRIVER", "only those of this driver" },
+#define CONFIG_OPTIONS                                                                             \
+        { "config", 0, OPTION_VALUE, "JSON|@FILE", "the driver's configuration" },                 \
+        {                                                                                          \
+                "option", 'o', OPTION_LIST, "KEY=VALUE",                                           \
+                        "one setting of it; also KEY=@FILE and KEY:=JSON"                          \
+        }
+
+#define CONFIG_NOTES                                                                               \
+        "-o port=22 sets a number, -o reuseLease=true a truth value, anything else text; dots\n"   \
+        "nest: -o driverConfig.image=x. KEY=@FILE takes the text of a file, so that a private\n"   \
+        "key stays out of the process list."
+
+const struct cli_command env_commands[] = {
+        { "list", "[--status STATUS] [--driver DRIVER]", "List environments", "berth env list",
+          .options =
+                  OPTIONS({ "status", 0, OPTION_VALUE, "STATUS", "only active or archived ones" },
+                          { "driver", 0, OPTION_VALUE, "DRIVER", "only those of this driver" }),
+          .act = { .method = "GET",
+                   .path = "/api/companies/{company}/environments",
+                   .members = MEMBERS({ "status", "status" }, { "driver", "driver" }),
+                   .columns = FIELDS({ "ID", COLUMN_ID, "id" }, { "NAME", COLUMN_TEXT, "name" },
+                                     { "DRIVER", COLUMN_TEXT, "driver" },
+                                     { "STATUS", COLUMN_STATE, "status" },
+                                     { "UPDATED", COLUMN_TIME, "updatedAt" },
+                                     { "ISOLATION", COLUMN_TEXT, "isolation" }),
+                   .none = "no environments" } },
+        { "create",
+          "NAME --driver DRIVER [OPTION]... | DRIVER NAME [OPTION]... | ssh "
+          "[USER@]HOST[:PORT][/PATH] [OPTION]...",
+          "Make an environment", "berth env create sandbox box -o memoryMb=512", .words = 1,
+          .max_words = 2,
+          .notes = CONFIG_NOTES
+          "\nA sandbox without a provider is the built-in one, `berth`. Without any "
+          "company yet, one\nnamed \"Default\" is made.\n"
+          "An ssh host is tried at once, and nothing is saved when it does not work. Without "
+          "--key your\nown ssh configuration, agent and keys are used; without a PATH the work "
+          "is done in ~/berth there.",
+          .options = OPTIONS(
+                  { "driver", 0, OPTION_VALUE, "DRIVER", "local, ssh, sandbox or plugin" },
+                  CONFIG_OPTIONS, { "description", 0, OPTION_VALUE, "TEXT", "what it is for" },
+                  { "name", 0, OPTION_VALUE, "NAME", "ssh: another name than the host's" },
+                  { "key", 0, OPTION_VALUE, "FILE",
+                    "ssh: the private key; without, your own ssh set-up" },
+                  { "accept-host-key", 0, OPTION_FLAG, NULL, "ssh: record the host's key now" }),
+          .run = cmd_env_create },
+        { "show", "ENV", "Show one environment", "berth env show Local", .words = 1,
+          .act = { .kind = &kind_environment } },
+        { "update", "ENV [OPTION]...", "Change an environment",
+          "berth env update box --status archived", .words = 1,
+          .notes = CONFIG_NOTES "\nThe configuration given is merged over the one that is there.",
+          .options = OPTIONS(
+                  { "name", 0, OPTION_VALUE, "NAME", "a new name" },
+                  { "description", 0, OPTION_VALUE, "TEXT", "a new description" },
+                  { "status", 0, OPTION_VALUE, "STATUS", "active or archived" },
+                  { "move-to", 0, OPTION_VALUE, "ENV", "what works in it works there from now on" },
+                  CONFIG_OPTIONS),
+          .run = cmd_env_update },
+        { "delete", "ENV [--close-leases] [--move-to ENV] [--yes]", "Delete an environment",
+          "berth env delete box --yes", .words = 1,
+          .notes =
+                  "Says first what uses it, and refuses while leases live, or while agents, "
+                  "projects, issues,\nworkspaces or the company's default name it: --move-to moves "
+                  "these.",
+          .options = OPTIONS(
+                  { "close-leases", 0, OPTION_FLAG, NULL, "end its living leases first" },
+                  { "move-to", 0, OPTION_VALUE, "ENV", "what works in it works there from now on" },
+                  { "yes", 'y', OPTION_FLAG, NULL, "do not ask" }),
+          .run = cmd_env_delete },
+        { "probe", "ENV", "Try whether an environment works", "berth env probe Local", .words = 1,
+          .notes = "Exit status 1 when it does not.",
+          .act = { .kind = &kind_environment,
+                   .method = "POST",
+                   .path = "/probe",
+                   .print = print_probe,
+                   .status = probe_status } },
         { 0 },
-};
-
-static const struct cli_command list = {
-        .name = "list",
-        .synopsis = "[--status STATUS] [--driver DRIVER]",
-        .summary = "List environments",
-        .example = "berth env list",
-        .options = list_options,
-        .run = run_list,
-};
-
-static const struct cli_command show = {
-        .name = "show",
-        .synopsis = "ENV",
-        .summary = "Show one environment",
-        .example = "berth env show Local",
-        .run = run_show,
-        .min_words = 1,
-        .max_words = 1,
-};
-
-static const struct cli_command probe = {
-        .name = "probe",
-        .synopsis = "ENV",
-        .summary = "Try whether an environment works",
-        .notes = "Exit status 1 when it does not.",
-        .example = "berth env probe Local",
-        .run = run_probe,
-        .min_words = 1,
-        .max_words = 1,
-};
-
-const struct cli_command cmd_env = {
-        .name = "env",
-        .synopsis = "",
-        .summary = "List, make, change, try and delete environments",
-        .notes = "ENV is a name, an id, or at least four characters with which exactly one id "
-                 "begins "
-                 "or ends.",
-        .example = "berth env list",
-        .sub = (const struct cli_command *const[]){ &list, &cmd_env_create, &show, &cmd_env_update,
-                                                    &cmd_env_delete, &probe, NULL },
 };

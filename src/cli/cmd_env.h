@@ -4,12 +4,11 @@
 
 #include "cli/command.h"
 
-extern const struct cli_command cmd_env_create;
-extern const struct cli_command cmd_env_update;
-extern const struct cli_command cmd_env_delete;
-
-/* As --json or as labelled values. */
-void env_print(struct cli *c, const json_t *environment);
+/* cmd_env_write.c */
+int cmd_env_create(struct cli *c, const struct args *a, struct err *err);
+int cmd_env_update(struct cli *c, const struct args *a, struct err *err);
+/* cmd_env_delete.c */
+int cmd_env_delete(struct cli *c, const struct args *a, struct err *err);
 
 /* cmd_env_ssh.c */
 /* Whether the words are `ssh ADDRESS` and not `ssh NAME` with a configuration beside it. */

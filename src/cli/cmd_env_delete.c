@@ -80,14 +80,14 @@ static int check_radius(struct cli *c, const json_t *environment, bool close_lea
         return 0;
 }
 
-static int run_delete(struct cli *c, const struct args *a, struct err *err)
+int cmd_env_delete(struct cli *c, const struct args *a, struct err *err)
 {
         const char *move_to = args_value(a, "move-to"), *name;
         bool close_leases = args_flag(a, "close-leases");
         json_t *environment, *answer, *other;
         int r;
 
-        r = cli_environment(c, a->words[0], &environment, err);
+        r = cli_find(c, &kind_environment, a->words[0], &environment, err);
         if (r >= 0 && move_to)
                 r = cli_place(c, move_to, &other, err);
         if (r < 0)
@@ -114,24 +114,3 @@ static int run_delete(struct cli *c, const struct args *a, struct err *err)
                 out_line("deleted %s", name);
         return 0;
 }
-
-static const struct cli_option options[] = {
-        { "close-leases", 0, OPTION_FLAG, NULL, "end its living leases first" },
-        { "move-to", 0, OPTION_VALUE, "ENV", "what works in it works there from now on" },
-        { "yes", 'y', OPTION_FLAG, NULL, "do not ask" },
-        { 0 },
-};
-
-const struct cli_command cmd_env_delete = {
-        .name = "delete",
-        .synopsis = "ENV [--close-leases] [--move-to ENV] [--yes]",
-        .summary = "Delete an environment",
-        .notes =
-                "Says first what uses it, and refuses while leases live, or while agents, projects, "
-                "issues,\nworkspaces or the company's default name it: --move-to moves these.",
-        .example = "berth env delete box --yes",
-        .options = options,
-        .run = run_delete,
-        .min_words = 1,
-        .max_words = 1,
-};

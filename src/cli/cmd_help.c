@@ -1,17 +1,7 @@
+/* `berth help COMMAND`: the same as `berth COMMAND --help`. */
 #include "cli/command.h"
 
-static int run_help(struct cli *c, const struct args *a, struct err *err);
-
-const struct cli_command cmd_help = {
-        .name = "help",
-        .synopsis = "[COMMAND]...",
-        .summary = "Show help for a command",
-        .example = "berth help env create",
-        .run = run_help,
-        .max_words = 3,
-};
-
-static int run_help(struct cli *c, const struct args *a, struct err *err)
+int cmd_help(struct cli *c, const struct args *a, struct err *err)
 {
         const struct cli_command *command = &cli_top;
         const char *path = "berth";

@@ -1,5 +1,5 @@
-/* `berth issue`: what there is to do. Changing them is in cmd_issue_write.c, what is said about
- * them in cmd_issue_records.c. */
+/* `berth issue`: what there is to do. Making and changing them is in cmd_issue_write.c, documents
+ * in cmd_issue_document.c. */
 #include "cli/cmd_issue.h"
 #include "cli/cmd_runs.h"
 
@@ -8,14 +8,11 @@ const char *issue_path(struct cli *c, const char *given, const char *rest)
         return cli_printf(c, "/api/issues/%s%s", cli_escape(c, given), rest);
 }
 
-int issues_path(struct cli *c, const char **ret, struct err *err)
+static const char *agent_text(struct cli *c, const json_t *issue)
 {
-        const char *company;
-        int r = cli_company(c, false, &company, err);
+        const char *id = cli_text(issue, "assigneeAgentId");
 
-        if (r >= 0)
-                *ret = cli_printf(c, "/api/companies/%s/issues", company);
-        return r;
+        return *id ? cli_named(c, "/api/agents", id) : "";
 }
 
 static void print_related(struct cli *c, const char *label, const json_t *issues)
@@ -31,27 +28,17 @@ static void print_related(struct cli *c, const char *label, const json_t *issues
                 out_label(label, COLUMN_TEXT, cli_printf(c, "%s", buf_str(&b)));
 }
 
-void issue_print(struct cli *c, const json_t *issue)
+static void print_issue(struct cli *c, const json_t *issue)
 {
-        static const struct field fields[] = {
-                { "Identifier", COLUMN_ID, "identifier" }, { "Id", COLUMN_ID, "id" },
-                { "Title", COLUMN_TEXT, "title" },         { "Status", COLUMN_STATE, "status" },
-                { "Priority", COLUMN_TEXT, "priority" },
-        };
-        static const struct field more[] = {
-                { "User", COLUMN_TEXT, "assigneeUserId" },
-                { "Run", COLUMN_ID, "checkoutRunId" },
-                { "Created", COLUMN_TIME, "createdAt" },
-                { "Updated", COLUMN_TIME, "updatedAt" },
-        };
-
-        object_print(c, issue, fields, ARRAY_LEN(fields));
-        if (c->json)
-                return;
-        if (*cli_text(issue, "assigneeAgentId"))
-                out_label("Agent", COLUMN_ID,
-                          cli_named(c, "/api/agents", cli_text(issue, "assigneeAgentId")));
-        object_print_more(c, issue, more, ARRAY_LEN(more));
+        fields_print(c, issue,
+                     FIELDS({ "Identifier", COLUMN_ID, "identifier" }, { "Id", COLUMN_ID, "id" },
+                            { "Title", COLUMN_TEXT, "title" }, { "Status", COLUMN_STATE, "status" },
+                            { "Priority", COLUMN_TEXT, "priority" },
+                            { "Agent", COLUMN_ID, .text = agent_text, .optional = true },
+                            { "User", COLUMN_TEXT, "assigneeUserId", .optional = true },
+                            { "Run", COLUMN_ID, "checkoutRunId", .optional = true },
+                            { "Created", COLUMN_TIME, "createdAt", .optional = true },
+                            { "Updated", COLUMN_TIME, "updatedAt", .optional = true }));
         print_related(c, "Beneath", json_object_get(issue, "ancestors"));
         print_related(c, "Blocked by", json_object_get(issue, "blockedBy"));
         print_related(c, "Blocks", json_object_get(issue, "blocks"));
@@ -60,111 +47,128 @@ void issue_print(struct cli *c, const json_t *issue)
         text_print("", cli_text(issue, "description"));
 }
 
-static int run_show(struct cli *c, const struct args *a, struct err *err)
-{
-        json_t *issue;
-        int r = cli_call(c, "GET", issue_path(c, a->words[0], ""), NULL, &issue, err);
+const struct cli_kind kind_issue = {
+        .what = "issue",
+        .path = "/api/issues",
+        .print = print_issue,
+};
 
-        if (r >= 0)
-                issue_print(c, issue);
-        return r < 0 ? r : 0;
+/* -- Comments --------------------------------------------------------------------------------- */
+
+static void print_comment(struct cli *c, const json_t *comment)
+{
+        const char *author = cli_text(comment, "authorAgentId");
+
+        out_line("%s %s", cli_text(comment, "createdAt"),
+                 *author ? cli_printf(c, "agent %s", cli_named(c, "/api/agents", author))
+                         : cli_printf(c, "user %s", cli_text(comment, "authorUserId")));
+        text_print("  ", cli_text(comment, "body"));
 }
 
-/* -- list ------------------------------------------------------------------------------------- */
-
-static int add_filters(struct cli *c, const struct args *a, struct buf *b, struct err *err)
+static void print_comments(struct cli *c, const json_t *list)
 {
-        const char *status = args_value(a, "status"), *agent = args_value(a, "assignee");
-        const char *project = args_value(a, "project"), *match = args_value(a, "match");
-        json_t *found;
-        int r = 0;
+        json_t *item;
+        size_t i;
 
-        if (status)
-                buf_appendf(b, "&status=%s", cli_escape(c, status));
-        if (match)
-                buf_appendf(b, "&q=%s", cli_escape(c, match));
-        if (agent) {
-                r = cli_agent(c, agent, &found, err);
-                if (r >= 0)
-                        buf_appendf(b, "&assigneeAgentId=%s", cli_text(found, "id"));
+        json_array_foreach((json_t *)list, i, item) print_comment(c, item);
+        if (json_array_size(list) == 0)
+                out_line("no comments");
+}
+
+/* -- the table -------------------------------------------------------------------------------- */
+
+#define SHARED_OPTIONS                                                                             \
+        { "description", 0, OPTION_VALUE, "TEXT", "what is to be done" },                          \
+                { "status", 0, OPTION_VALUE, "STATUS",                                             \
+                  "backlog, todo, in_progress, in_review, done, blocked or cancelled" },           \
+                { "priority", 0, OPTION_VALUE, "PRIORITY", "critical, high, medium or low" },      \
+                { "assignee", 0, OPTION_VALUE, "AGENT", "the agent that is to do it" },            \
+                { "project", 0, OPTION_VALUE, "PROJECT", "what it belongs to" },                   \
+                { "parent", 0, OPTION_VALUE, "ISSUE", "the issue it is a part of" },               \
+                { "blocked-by", 0, OPTION_LIST, "ISSUE", "what has to be done before" },           \
+        {                                                                                          \
+                "environment", 0, OPTION_VALUE, "ENV", "where it is worked on"                     \
         }
-        if (r >= 0 && project) {
-                r = cli_project(c, project, &found, err);
-                if (r >= 0)
-                        buf_appendf(b, "&projectId=%s", cli_text(found, "id"));
-        }
-        return r;
-}
 
-static int run_list(struct cli *c, const struct args *a, struct err *err)
-{
-        static const struct field columns[] = {
-                { "ISSUE", COLUMN_ID, "identifier" },    { "STATUS", COLUMN_STATE, "status" },
-                { "PRIORITY", COLUMN_TEXT, "priority" }, { "UPDATED", COLUMN_TIME, "updatedAt" },
-                { "TITLE", COLUMN_TEXT, "title" },
-        };
-        CLEAN(buf_done) struct buf query = BUF_INIT;
-        const char *path;
-        int r = issues_path(c, &path, err);
-
-        if (r >= 0)
-                r = add_filters(c, a, &query, err);
-        return r < 0 ? r
-                     : list_print(c, cli_printf(c, "%s?limit=1000%s", path, buf_str(&query)),
-                                  columns, ARRAY_LEN(columns), "no issues", err);
-}
-
-static const struct cli_option list_options[] = {
-        { "status", 0, OPTION_VALUE, "STATUS", "only these; several with commas between them" },
-        { "assignee", 0, OPTION_VALUE, "AGENT", "only those of this agent" },
-        { "project", 0, OPTION_VALUE, "PROJECT", "only those of this project" },
-        { "match", 0, OPTION_VALUE, "TEXT", "only those with this in identifier, title or text" },
+const struct cli_command issue_commands[] = {
+        { "list", "[--status STATUS] [--assignee AGENT] [--project PROJECT] [--match TEXT]",
+          "List issues, most urgent first", "berth issue list --status todo,in_progress",
+          .options =
+                  OPTIONS({ "status", 0, OPTION_VALUE, "STATUS",
+                            "only these; several with commas between them" },
+                          { "assignee", 0, OPTION_VALUE, "AGENT", "only those of this agent" },
+                          { "project", 0, OPTION_VALUE, "PROJECT", "only those of this project" },
+                          { "match", 0, OPTION_VALUE, "TEXT",
+                            "only those with this in identifier, title or text" }),
+          .act = { .method = "GET",
+                   .path = "/api/companies/{company}/issues?limit=1000",
+                   .members = MEMBERS({ "status", "status" }, { "q", "match" },
+                                      { "assigneeAgentId", "assignee", MEMBER_ID, &kind_agent },
+                                      { "projectId", "project", MEMBER_ID, &kind_project }),
+                   .columns = FIELDS({ "ISSUE", COLUMN_ID, "identifier" },
+                                     { "STATUS", COLUMN_STATE, "status" },
+                                     { "PRIORITY", COLUMN_TEXT, "priority" },
+                                     { "UPDATED", COLUMN_TIME, "updatedAt" },
+                                     { "TITLE", COLUMN_TEXT, "title" }),
+                   .none = "no issues" } },
+        { "create", "TITLE [OPTION]...", "Make an issue",
+          "berth issue create 'Mend the login' --priority high", .words = 1,
+          .options = OPTIONS(SHARED_OPTIONS), .run = cmd_issue_create },
+        { "show", "ISSUE", "Show one issue", "berth issue show ACM-1", .words = 1,
+          .act = { .kind = &kind_issue } },
+        { "update", "ISSUE [OPTION]...", "Change an issue",
+          "berth issue update ACM-1 --status done --comment 'works now'", .words = 1,
+          .options = OPTIONS({ "title", 0, OPTION_VALUE, "TEXT", "a new title" }, SHARED_OPTIONS,
+                             { "unassign", 0, OPTION_FLAG, NULL, "nobody is to do it" },
+                             { "comment", 0, OPTION_VALUE, "TEXT", "say why" }),
+          .run = cmd_issue_update },
+        { "checkout", "ISSUE [--agent AGENT] [--expected STATUS]...",
+          "Take an issue, so that nobody else works on it",
+          "berth issue checkout ACM-1 --agent Ada", .words = 1,
+          .notes =
+                  "An agent needs the id of its run in BERTH_RUN_ID or PAPERCLIP_RUN_ID. When the\n"
+                  "issue is somebody else's already, this fails; do not try again.",
+          .options = OPTIONS({ "agent", 0, OPTION_VALUE, "AGENT",
+                               "for this agent (default: the one whose key is used)" },
+                             { "expected", 0, OPTION_LIST, "STATUS",
+                               "only from this status (todo, backlog, blocked)" }),
+          .run = cmd_issue_checkout },
+        { "release", "ISSUE [--force]", "Give an issue back, to be done by whoever takes it next",
+          "berth issue release ACM-1", .words = 1,
+          .options =
+                  OPTIONS({ "force", 0, OPTION_FLAG, NULL, "whoever has it, and only the lock" }),
+          .run = cmd_issue_release },
+        { "comment", "ISSUE TEXT [--reopen]", "Say something about an issue",
+          "berth issue comment ACM-1 'see the log'", .words = 2,
+          .options = OPTIONS(
+                  { "reopen", 0, OPTION_FLAG, NULL, "to do again, when it was done or cancelled" }),
+          .act = { .kind = &kind_issue,
+                   .method = "POST",
+                   .path = "/comments",
+                   .members = MEMBERS({ "body", .word = 2 }, { "reopen", "reopen", MEMBER_TRUE }),
+                   .print = print_comment } },
+        { "comments", "ISSUE", "Show what was said about an issue, oldest first",
+          "berth issue comments ACM-1", .words = 1,
+          .act = { .kind = &kind_issue,
+                   .method = "GET",
+                   .path = "/comments?order=asc",
+                   .print = print_comments } },
+        { "document", "ISSUE [KEY] [--file FILE [--title TEXT] [--base REVISION]]",
+          "List the documents of an issue, print one, or write one",
+          "berth issue document ACM-1 plan", .words = 1, .max_words = 2,
+          .notes = "A KEY is made of a-z, 0-9, - and _. Older revisions are kept.",
+          .options = OPTIONS({ "file", 0, OPTION_VALUE, "FILE",
+                               "write what is in this file (- is standard input)" },
+                             { "title", 0, OPTION_VALUE, "TEXT", "with --file: its title" },
+                             { "base", 0, OPTION_VALUE, "REVISION",
+                               "with --file: only if this is the newest" }),
+          .run = cmd_issue_document },
+        { "runs", "ISSUE", "List the runs for an issue, newest first", "berth issue runs ACM-1",
+          .words = 1,
+          .act = { .kind = &kind_issue,
+                   .method = "GET",
+                   .path = "/runs",
+                   .columns = runs_columns,
+                   .none = "no runs" } },
         { 0 },
-};
-
-static const struct cli_command list = {
-        .name = "list",
-        .synopsis = "[--status STATUS] [--assignee AGENT] [--project PROJECT] [--match TEXT]",
-        .summary = "List issues, most urgent first",
-        .example = "berth issue list --status todo,in_progress",
-        .options = list_options,
-        .run = run_list,
-};
-
-static const struct cli_command show = {
-        .name = "show",
-        .synopsis = "ISSUE",
-        .summary = "Show one issue",
-        .example = "berth issue show ACM-1",
-        .run = run_show,
-        .min_words = 1,
-        .max_words = 1,
-};
-
-static int run_runs(struct cli *c, const struct args *a, struct err *err)
-{
-        return runs_print_list(c, issue_path(c, a->words[0], "/runs"), err);
-}
-
-static const struct cli_command runs = {
-        .name = "runs",
-        .synopsis = "ISSUE",
-        .summary = "List the runs for an issue, newest first",
-        .example = "berth issue runs ACM-1",
-        .run = run_runs,
-        .min_words = 1,
-        .max_words = 1,
-};
-
-const struct cli_command cmd_issue = {
-        .name = "issue",
-        .synopsis = "",
-        .summary = "List, make, change and take issues",
-        .notes = "ISSUE is an identifier, as ACM-1, or an id.",
-        .example = "berth issue list",
-        .sub = (const struct cli_command *const[]){ &list, &cmd_issue_create, &show,
-                                                    &cmd_issue_update, &cmd_issue_checkout,
-                                                    &cmd_issue_release, &cmd_issue_comment,
-                                                    &cmd_issue_comments, &cmd_issue_document, &runs,
-                                                    NULL },
 };

@@ -15,42 +15,17 @@ static int issue_id(struct cli *c, const char *given, const char **ret, struct e
         return 0;
 }
 
-static int set_agent(struct cli *c, const char *given, json_t *body, struct err *err)
+/* What is no text or id of its own. */
+static int set_others(struct cli *c, const struct args *a, json_t *body, struct err *err)
 {
-        json_t *agent;
-        int r = given ? cli_agent(c, given, &agent, err) : 0;
-
-        return r < 0 || !given ? r : body_set(body, "assigneeAgentId", cli_text(agent, "id"), err);
-}
-
-static int set_project(struct cli *c, const char *given, json_t *body, struct err *err)
-{
-        json_t *project;
-        int r = given ? cli_project(c, given, &project, err) : 0;
-
-        return r < 0 || !given ? r : body_set(body, "projectId", cli_text(project, "id"), err);
-}
-
-static int set_environment(struct cli *c, const char *given, json_t *body, struct err *err)
-{
-        json_t *environment;
+        const char *given = args_value(a, "environment"), *id = NULL;
+        json_t *environment, *blockers = cli_keep(c, json_array());
         int r = given ? cli_place(c, given, &environment, err) : 0;
 
         if (r >= 0 && given)
                 json_object_set_new(
                         body, "executionWorkspaceSettings",
                         json_pack("{s:s}", "environmentId", cli_text(environment, "id")));
-        return r;
-}
-
-static int set_issues(struct cli *c, const struct args *a, json_t *body, struct err *err)
-{
-        const char *given = args_value(a, "parent"), *id;
-        json_t *blockers = cli_keep(c, json_array());
-        int r = given ? issue_id(c, given, &id, err) : 0;
-
-        if (r >= 0 && given)
-                r = body_set(body, "parentId", id, err);
         for (size_t i = 0; r >= 0 && (given = args_item(a, "blocked-by", i)); i++) {
                 r = issue_id(c, given, &id, err);
                 if (r >= 0)
@@ -63,18 +38,15 @@ static int set_issues(struct cli *c, const struct args *a, json_t *body, struct 
 
 static int fill(struct cli *c, const struct args *a, json_t *body, struct err *err)
 {
-        static const char *const texts[] = { "description", "status", "priority" };
-        int r = 0;
+        int r = cli_fill(c, a,
+                         MEMBERS({ "description", "description" }, { "status", "status" },
+                                 { "priority", "priority" },
+                                 { "assigneeAgentId", "assignee", MEMBER_ID, &kind_agent },
+                                 { "projectId", "project", MEMBER_ID, &kind_project },
+                                 { "parentId", "parent", MEMBER_ID, &kind_issue }),
+                         body, err);
 
-        for (size_t i = 0; r >= 0 && i < ARRAY_LEN(texts); i++)
-                r = body_set(body, texts[i], args_value(a, texts[i]), err);
-        if (r >= 0)
-                r = set_agent(c, args_value(a, "assignee"), body, err);
-        if (r >= 0)
-                r = set_project(c, args_value(a, "project"), body, err);
-        if (r >= 0)
-                r = set_environment(c, args_value(a, "environment"), body, err);
-        return r < 0 ? r : set_issues(c, a, body, err);
+        return r < 0 ? r : set_others(c, a, body, err);
 }
 
 /* Send it, and print the issue that comes back. */
@@ -85,17 +57,17 @@ static int send(struct cli *c, const char *method, const char *path, json_t *tak
         int r = cli_call(c, method, path, take_body, &issue, err);
 
         if (r >= 0)
-                issue_print(c, issue);
+                cli_show(c, &kind_issue, issue);
         return r < 0 ? r : 0;
 }
 
 /* -- create and update ------------------------------------------------------------------------ */
 
-static int run_create(struct cli *c, const struct args *a, struct err *err)
+int cmd_issue_create(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *body = cli_keep(c, json_object());
         const char *path;
-        int r = issues_path(c, &path, err);
+        int r = cli_path(c, "/api/companies/{company}/issues", NULL, false, &path, err);
 
         if (r >= 0)
                 r = body_set(body, "title", a->words[0], err);
@@ -104,7 +76,7 @@ static int run_create(struct cli *c, const struct args *a, struct err *err)
         return r < 0 ? r : send(c, "POST", path, json_incref(body), err);
 }
 
-static int run_update(struct cli *c, const struct args *a, struct err *err)
+int cmd_issue_update(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *body = cli_keep(c, json_object());
         int r = body_set(body, "title", args_value(a, "title"), err);
@@ -125,7 +97,7 @@ static int run_update(struct cli *c, const struct args *a, struct err *err)
 
 /* -- checkout and release --------------------------------------------------------------------- */
 
-static int run_checkout(struct cli *c, const struct args *a, struct err *err)
+int cmd_issue_checkout(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *agent, *expected = json_array(), *body;
         const char *given = args_value(a, "agent"), *status;
@@ -137,7 +109,7 @@ static int run_checkout(struct cli *c, const struct args *a, struct err *err)
                 json_array_append_new(
                         expected, json_string((const char *[]){ "todo", "backlog", "blocked" }[i]));
         body = cli_keep(c, json_pack("{s:o}", "expectedStatuses", expected));
-        r = given ? cli_agent(c, given, &agent, err)
+        r = given ? cli_find(c, &kind_agent, given, &agent, err)
                   : cli_call(c, "GET", "/api/agents/me", NULL, &agent, err);
         if (r == ERR_UNAUTHORIZED && !given)
                 return err_set(err, ERR_USAGE, "say for whom: --agent AGENT");
@@ -148,7 +120,7 @@ static int run_checkout(struct cli *c, const struct args *a, struct err *err)
                             err);
 }
 
-static int run_release(struct cli *c, const struct args *a, struct err *err)
+int cmd_issue_release(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *answer;
         int r;
@@ -158,92 +130,6 @@ static int run_release(struct cli *c, const struct args *a, struct err *err)
         r = cli_call(c, "POST", issue_path(c, a->words[0], "/admin/force-release"), json_object(),
                      &answer, err);
         if (r >= 0)
-                issue_print(c, c->json ? answer : json_object_get(answer, "issue"));
+                cli_show(c, &kind_issue, c->json ? answer : json_object_get(answer, "issue"));
         return r < 0 ? r : 0;
 }
-
-/* -- tables ----------------------------------------------------------------------------------- */
-
-#define SHARED_OPTIONS                                                                             \
-        { "description", 0, OPTION_VALUE, "TEXT", "what is to be done" },                          \
-                { "status", 0, OPTION_VALUE, "STATUS",                                             \
-                  "backlog, todo, in_progress, in_review, done, blocked or cancelled" },           \
-                { "priority", 0, OPTION_VALUE, "PRIORITY", "critical, high, medium or low" },      \
-                { "assignee", 0, OPTION_VALUE, "AGENT", "the agent that is to do it" },            \
-                { "project", 0, OPTION_VALUE, "PROJECT", "what it belongs to" },                   \
-                { "parent", 0, OPTION_VALUE, "ISSUE", "the issue it is a part of" },               \
-                { "blocked-by", 0, OPTION_LIST, "ISSUE", "what has to be done before" },           \
-        {                                                                                          \
-                "environment", 0, OPTION_VALUE, "ENV", "where it is worked on"                     \
-        }
-
-static const struct cli_option create_options[] = {
-        SHARED_OPTIONS,
-        { 0 },
-};
-
-static const struct cli_option update_options[] = {
-        { "title", 0, OPTION_VALUE, "TEXT", "a new title" },
-        SHARED_OPTIONS,
-        { "unassign", 0, OPTION_FLAG, NULL, "nobody is to do it" },
-        { "comment", 0, OPTION_VALUE, "TEXT", "say why" },
-        { 0 },
-};
-
-static const struct cli_option checkout_options[] = {
-        { "agent", 0, OPTION_VALUE, "AGENT",
-          "for this agent (default: the one whose key is used)" },
-        { "expected", 0, OPTION_LIST, "STATUS", "only from this status (todo, backlog, blocked)" },
-        { 0 },
-};
-
-static const struct cli_option release_options[] = {
-        { "force", 0, OPTION_FLAG, NULL, "whoever has it, and only the lock" },
-        { 0 },
-};
-
-const struct cli_command cmd_issue_create = {
-        .name = "create",
-        .synopsis = "TITLE [OPTION]...",
-        .summary = "Make an issue",
-        .example = "berth issue create 'Mend the login' --priority high",
-        .options = create_options,
-        .run = run_create,
-        .min_words = 1,
-        .max_words = 1,
-};
-
-const struct cli_command cmd_issue_update = {
-        .name = "update",
-        .synopsis = "ISSUE [OPTION]...",
-        .summary = "Change an issue",
-        .example = "berth issue update ACM-1 --status done --comment 'works now'",
-        .options = update_options,
-        .run = run_update,
-        .min_words = 1,
-        .max_words = 1,
-};
-
-const struct cli_command cmd_issue_checkout = {
-        .name = "checkout",
-        .synopsis = "ISSUE [--agent AGENT] [--expected STATUS]...",
-        .summary = "Take an issue, so that nobody else works on it",
-        .notes = "An agent needs the id of its run in BERTH_RUN_ID or PAPERCLIP_RUN_ID. When the\n"
-                 "issue is somebody else's already, this fails; do not try again.",
-        .example = "berth issue checkout ACM-1 --agent Ada",
-        .options = checkout_options,
-        .run = run_checkout,
-        .min_words = 1,
-        .max_words = 1,
-};
-
-const struct cli_command cmd_issue_release = {
-        .name = "release",
-        .synopsis = "ISSUE [--force]",
-        .summary = "Give an issue back, to be done by whoever takes it next",
-        .example = "berth issue release ACM-1",
-        .options = release_options,
-        .run = run_release,
-        .min_words = 1,
-        .max_words = 1,
-};

@@ -50,18 +50,18 @@ static int fill_board(struct cli *c, const struct args *a, json_t *body, struct 
         const char *company;
         int r;
 
-        if (args_value(a, "user"))
-                json_object_set_new(body, "user", json_string(args_value(a, "user")));
-        if (args_flag(a, "admin"))
-                json_object_set_new(body, "instanceAdmin", json_true());
+        r = cli_fill(c, a,
+                     MEMBERS({ "user", "user" }, { "instanceAdmin", "admin", MEMBER_TRUE },
+                             { "membershipRole", "role" }),
+                     body, err);
+        if (r < 0)
+                return r;
         if (in_company || c->company) {
                 r = cli_company(c, false, &company, err);
                 if (r < 0)
                         return r;
                 json_object_set_new(body, "requestedCompanyId", json_string(company));
         }
-        if (role)
-                json_object_set_new(body, "membershipRole", json_string(role));
         set_grants(body, a);
         return set_expiry(body, args_value(a, "ttl"), err);
 }
@@ -100,7 +100,7 @@ static int create_agent(struct cli *c, const struct args *a, const char *given, 
 {
         const char *name = args_value(a, "name");
         json_t *agent, *key;
-        int r = cli_agent(c, given, &agent, err);
+        int r = cli_find(c, &kind_agent, given, &agent, err);
 
         if (r >= 0)
                 r = cli_call(c, "POST", cli_printf(c, "/api/agents/%s/keys", cli_text(agent, "id")),
@@ -127,6 +127,8 @@ static int run_create(struct cli *c, const struct args *a, struct err *err)
 
 /* -- list and revoke -------------------------------------------------------------------------- */
 
+static const struct cli_kind kind_key = { .what = "key", .command = "key", .name = "name" };
+
 /* The keys of an agent, or the caller's own board keys. *ret_path is where they live. */
 static int get_keys(struct cli *c, const struct args *a, const char **ret_path, json_t **ret,
                     struct err *err)
@@ -137,7 +139,7 @@ static int get_keys(struct cli *c, const struct args *a, const char **ret_path, 
 
         *ret_path = "/api/board-api-keys";
         if (given) {
-                r = cli_agent(c, given, &agent, err);
+                r = cli_find(c, &kind_agent, given, &agent, err);
                 if (r < 0)
                         return r;
                 *ret_path = cli_printf(c, "/api/agents/%s/keys", cli_text(agent, "id"));
@@ -145,31 +147,28 @@ static int get_keys(struct cli *c, const struct args *a, const char **ret_path, 
         return cli_call_list(c, *ret_path, ret, err);
 }
 
+static const char *state_text(struct cli *c UNUSED, const json_t *key)
+{
+        return *cli_text(key, "revokedAt") ? "revoked" : "active";
+}
+
 static int run_list(struct cli *c, const struct args *a, struct err *err)
 {
-        static const struct column columns[] = {
-                { "ID", COLUMN_ID },        { "NAME", COLUMN_TEXT },    { "STATE", COLUMN_STATE },
-                { "CREATED", COLUMN_TIME }, { "EXPIRES", COLUMN_TIME },
-        };
-        CLEAN(table_done) struct table t;
-        json_t *list, *item;
         const char *path;
-        size_t i;
-        int r;
+        json_t *list;
+        int r = get_keys(c, a, &path, &list, err);
 
-        table_init(&t, columns, ARRAY_LEN(columns));
-        r = get_keys(c, a, &path, &list, err);
         if (r < 0)
                 return r;
-        if (c->json) {
+        if (c->json)
                 out_json(list);
-                return 0;
-        }
-        json_array_foreach(list, i, item) table_row(
-                &t, (const char *[]){ cli_text(item, "id"), cli_text(item, "name"),
-                                      *cli_text(item, "revokedAt") ? "revoked" : "active",
-                                      cli_text(item, "createdAt"), cli_text(item, "expiresAt") });
-        table_print(&t, "no keys");
+        else
+                list_print(c, list,
+                           FIELDS({ "ID", COLUMN_ID, "id" }, { "NAME", COLUMN_TEXT, "name" },
+                                  { "STATE", COLUMN_STATE, .text = state_text },
+                                  { "CREATED", COLUMN_TIME, "createdAt" },
+                                  { "EXPIRES", COLUMN_TIME, "expiresAt" }),
+                           "no keys");
         return 0;
 }
 
@@ -181,7 +180,7 @@ static int run_revoke(struct cli *c, const struct args *a, struct err *err)
 
         r = get_keys(c, a, &path, &list, err);
         if (r >= 0)
-                r = cli_pick("key", list, a->words[0], "name", NULL, &key, err);
+                r = cli_pick(&kind_key, list, a->words[0], &key, err);
         if (r >= 0)
                 r = cli_call(c, "DELETE",
                              cli_printf(c, "%s/%s", path, cli_escape(c, cli_text(key, "id"))), NULL,
@@ -195,58 +194,32 @@ static int run_revoke(struct cli *c, const struct args *a, struct err *err)
         return 0;
 }
 
-static const struct cli_option create_options[] = {
-        { "board", 0, OPTION_FLAG, NULL, "for a person" },
-        { "agent", 0, OPTION_VALUE, "AGENT", "for this agent (id or name)" },
-        { "name", 0, OPTION_VALUE, "NAME", "what to call the key" },
-        { "user", 0, OPTION_VALUE, "NAME", "board: whose key (default: yours)" },
-        { "admin", 0, OPTION_FLAG, NULL, "board: instance administrator" },
-        { "role", 0, OPTION_VALUE, "ROLE",
-          "board: owner, admin, operator or viewer in the company" },
-        { "grant", 0, OPTION_LIST, "KEY", "board: a permission, for example environments:manage" },
-        { "ttl", 0, OPTION_VALUE, "DAYS", "board: days until it expires" },
+#define AGENT_OPTION                                                                               \
+        {                                                                                          \
+                "agent", 0, OPTION_VALUE, "AGENT", "keys of this agent instead of board keys"      \
+        }
+
+const struct cli_command key_commands[] = {
+        { "create", "--board|--agent AGENT [OPTION]...", "Make a key; its token is shown once",
+          "berth key create --board --name laptop --ttl 30",
+          .options =
+                  OPTIONS({ "board", 0, OPTION_FLAG, NULL, "for a person" },
+                          { "agent", 0, OPTION_VALUE, "AGENT", "for this agent (id or name)" },
+                          { "name", 0, OPTION_VALUE, "NAME", "what to call the key" },
+                          { "user", 0, OPTION_VALUE, "NAME", "board: whose key (default: yours)" },
+                          { "admin", 0, OPTION_FLAG, NULL, "board: instance administrator" },
+                          { "role", 0, OPTION_VALUE, "ROLE",
+                            "board: owner, admin, operator or viewer in the company" },
+                          { "grant", 0, OPTION_LIST, "KEY",
+                            "board: a permission, for example environments:manage" },
+                          { "ttl", 0, OPTION_VALUE, "DAYS", "board: days until it expires" }),
+          .run = run_create },
+        { "list", "[--agent AGENT]", "List keys, without their tokens", "berth key list",
+          .options = OPTIONS(AGENT_OPTION), .run = run_list },
+        { "revoke", "ID|NAME [--agent AGENT]", "End a key at once", "berth key revoke laptop",
+          .words = 1,
+          .notes =
+                  "At least four characters with which exactly one id begins or ends will do, too.",
+          .options = OPTIONS(AGENT_OPTION), .run = run_revoke },
         { 0 },
-};
-
-static const struct cli_option agent_option[] = {
-        { "agent", 0, OPTION_VALUE, "AGENT", "keys of this agent instead of board keys" },
-        { 0 },
-};
-
-static const struct cli_command create = {
-        .name = "create",
-        .synopsis = "--board|--agent AGENT [OPTION]...",
-        .summary = "Make a key; its token is shown once",
-        .example = "berth key create --board --name laptop --ttl 30",
-        .options = create_options,
-        .run = run_create,
-};
-
-static const struct cli_command list = {
-        .name = "list",
-        .synopsis = "[--agent AGENT]",
-        .summary = "List keys, without their tokens",
-        .example = "berth key list",
-        .options = agent_option,
-        .run = run_list,
-};
-
-static const struct cli_command revoke_key = {
-        .name = "revoke",
-        .synopsis = "ID|NAME [--agent AGENT]",
-        .summary = "End a key at once",
-        .notes = "At least four characters with which exactly one id begins or ends will do, too.",
-        .example = "berth key revoke laptop",
-        .options = agent_option,
-        .run = run_revoke,
-        .min_words = 1,
-        .max_words = 1,
-};
-
-const struct cli_command cmd_key = {
-        .name = "key",
-        .synopsis = "",
-        .summary = "Make, list and revoke API keys",
-        .example = "berth key list",
-        .sub = (const struct cli_command *const[]){ &create, &list, &revoke_key, NULL },
 };

@@ -1,8 +1,6 @@
 /* `berth leaks`: what exists without a record, what is recorded without existing, and what waits to
  * be cleaned up. Empty is the normal answer, and the exit status says whether it is. */
-#include "base/uuid.h"
 #include "cli/command.h"
-#include "cli/output.h"
 
 /* What a place is to a person: who provides it, what it is called there, and what was noted. */
 static const char *what_of(struct cli *c, const json_t *item)
@@ -20,19 +18,11 @@ static const char *what_of(struct cli *c, const json_t *item)
 }
 
 /* Things that no record names have no place, but carry the tag of one. */
-static void add_rows(struct cli *c, struct table *t, const char *kind, const json_t *list)
+static const char *place_of(struct cli *c UNUSED, const json_t *item)
 {
-        json_t *item;
-        size_t i;
+        const char *place = cli_text(item, "placeId");
 
-        json_array_foreach(list, i, item)
-        {
-                const char *place = cli_text(item, "placeId");
-
-                table_row(t, (const char *[]){ kind, *place ? place : cli_text(item, "ownerTag"),
-                                               cli_text(item, "since"), what_of(c, item),
-                                               cli_text(item, "nextStep") });
-        }
+        return *place ? place : cli_text(item, "ownerTag");
 }
 
 static void print_not_listable(const json_t *leaks)
@@ -49,130 +39,90 @@ static void print_not_listable(const json_t *leaks)
                 out_note("note: cannot be asked what they run: %s", buf_str(&names));
 }
 
-static int run_leaks(struct cli *c, const struct args *a UNUSED, struct err *err)
+int cmd_leaks(struct cli *c, const struct args *a UNUSED, struct err *err)
 {
-        static const struct column columns[] = {
-                { "KIND", COLUMN_STATE }, { "PLACE", COLUMN_ID },       { "SINCE", COLUMN_TIME },
-                { "WHAT", COLUMN_TEXT },  { "NEXT STEP", COLUMN_TEXT },
-        };
-        CLEAN(table_done) struct table t;
-        json_t *leaks;
+        static const struct {
+                const char *list, *kind;
+        } lists[] = { { "unknown", "unknown" },
+                      { "missing", "missing" },
+                      { "uncertain", "uncertain" },
+                      { "cleanupDue", "clean-up due" } };
+        json_t *leaks, *item, *rows = cli_keep(c, json_array());
+        size_t i;
         bool any;
-        int r;
+        int r = cli_call(c, "GET", "/api/leaks", NULL, &leaks, err);
 
-        table_init(&t, columns, ARRAY_LEN(columns));
-        r = cli_call(c, "GET", "/api/leaks", NULL, &leaks, err);
         if (r < 0)
                 return r;
-        add_rows(c, &t, "unknown", json_object_get(leaks, "unknown"));
-        add_rows(c, &t, "missing", json_object_get(leaks, "missing"));
-        add_rows(c, &t, "uncertain", json_object_get(leaks, "uncertain"));
-        add_rows(c, &t, "clean-up due", json_object_get(leaks, "cleanupDue"));
-        any = t.n_rows > 0 || json_integer_value(json_object_get(leaks, "total")) > 0;
+        for (size_t l = 0; l < ARRAY_LEN(lists); l++)
+                json_array_foreach(json_object_get(leaks, lists[l].list), i, item)
+                {
+                        json_t *row = json_copy(item);
+
+                        json_object_set_new(row, "kind", json_string(lists[l].kind));
+                        json_array_append_new(rows, row);
+                }
+        any = json_array_size(rows) > 0 || json_integer_value(json_object_get(leaks, "total")) > 0;
         if (c->json) {
                 out_json(leaks);
                 return any ? 1 : 0;
         }
-        table_print(&t, any ? NULL : "no leaks");
+        list_print(
+                c, rows,
+                FIELDS({ "KIND", COLUMN_STATE, "kind" }, { "PLACE", COLUMN_ID, .text = place_of },
+                       { "SINCE", COLUMN_TIME, "since" }, { "WHAT", COLUMN_TEXT, .text = what_of },
+                       { "NEXT STEP", COLUMN_TEXT, "nextStep" }),
+                any ? NULL : "no leaks");
         print_not_listable(leaks);
         return any ? 1 : 0;
 }
 
-/* The whole id of a place that the list of leaks shows; a whole one is taken as it is. */
-static int place_id(struct cli *c, const char *given, const char **ret_id, struct err *err)
+/* A place that the list of leaks shows, by a part of its id. */
+static int find_place(struct cli *c, const char *given, json_t **ret, struct err *err)
 {
         static const char *const lists[] = { "missing", "uncertain", "cleanupDue" };
         json_t *places = cli_keep(c, json_array());
-        json_t *leaks, *item, *place;
+        json_t *leaks, *item;
         size_t i;
-        int r;
+        int r = cli_call(c, "GET", "/api/leaks", NULL, &leaks, err);
 
-        *ret_id = given;
-        if (uuid_is_valid(given))
-                return 0;
-        r = cli_call(c, "GET", "/api/leaks", NULL, &leaks, err);
         if (r < 0)
                 return r;
         for (size_t l = 0; l < ARRAY_LEN(lists); l++)
                 json_array_foreach(json_object_get(leaks, lists[l]), i, item) json_array_append_new(
                         places, json_pack("{s:s}", "id", cli_text(item, "placeId")));
-        r = cli_pick("place among the leaks", places, given, NULL, NULL, &place, err);
-        if (r >= 0)
-                *ret_id = cli_text(place, "id");
-        return r;
+        return cli_pick(&(const struct cli_kind){ .what = "place among the leaks" }, places, given,
+                        ret, err);
 }
 
-static int place_action(struct cli *c, const struct args *a, const char *action, json_t *take_body,
-                        const char *done, struct err *err)
-{
-        json_t *body = cli_keep(c, take_body);
-        json_t *answer;
-        const char *id;
-        int r;
-
-        r = place_id(c, a->words[0], &id, err);
-        if (r >= 0)
-                r = cli_call(c, "POST",
-                             cli_printf(c, "/api/places/%s/%s", cli_escape(c, id), action),
-                             json_incref(body), &answer, err);
-        if (r < 0)
-                return r;
-        if (c->json)
-                out_json(answer);
-        else
-                out_line("%s %s", done, id);
-        return 0;
-}
-
-static int run_forget(struct cli *c, const struct args *a, struct err *err)
-{
-        return place_action(c, a, "forget", json_object(), "forgot", err);
-}
-
-static int run_close(struct cli *c, const struct args *a, struct err *err)
-{
-        json_t *body = json_pack("{s:b}", "takeOver", args_flag(a, "take-over"));
-
-        return place_action(c, a, "close", body, "closed", err);
-}
+static const struct cli_kind kind_place = {
+        .what = "place",
+        .path = "/api/places",
+        .find = find_place,
+};
 
 #define SOME_PLACE "$(berth leaks --json | jq -r '.uncertain[0].placeId')"
 
-static const struct cli_command forget = {
-        .name = "forget",
-        .synopsis = "PLACE",
-        .summary = "Drop the record of a place that is known to be gone",
-        .notes = "Touches nothing in the world. Look first: what is forgotten is no longer cleaned "
-                 "up.",
-        .example = "berth leaks forget " SOME_PLACE,
-        .run = run_forget,
-        .min_words = 1,
-        .max_words = 1,
-};
-
-static const struct cli_option close_options[] = {
-        { "take-over", 0, OPTION_FLAG, NULL,
-          "also when it belongs to an instance that is gone for good" },
+const struct cli_command leaks_commands[] = {
+        { "forget", "PLACE", "Drop the record of a place that is known to be gone",
+          "berth leaks forget " SOME_PLACE, .words = 1,
+          .notes =
+                  "Touches nothing in the world. Look first: what is forgotten is no longer cleaned "
+                  "up.",
+          .act = { .kind = &kind_place,
+                   .by_id = true,
+                   .method = "POST",
+                   .path = "/forget",
+                   .done = "forgot" } },
+        { "close", "PLACE [--take-over]", "Ask the provider now to give a place up",
+          "berth leaks close " SOME_PLACE, .words = 1,
+          .options = OPTIONS({ "take-over", 0, OPTION_FLAG, NULL,
+                               "also when it belongs to an instance that is gone for good" }),
+          .act = { .kind = &kind_place,
+                   .by_id = true,
+                   .method = "POST",
+                   .path = "/close",
+                   .members = MEMBERS({ "takeOver", "take-over", MEMBER_BOOL }),
+                   .done = "closed" } },
         { 0 },
-};
-
-static const struct cli_command close_place = {
-        .name = "close",
-        .synopsis = "PLACE [--take-over]",
-        .summary = "Ask the provider now to give a place up",
-        .options = close_options,
-        .example = "berth leaks close " SOME_PLACE,
-        .run = run_close,
-        .min_words = 1,
-        .max_words = 1,
-};
-
-const struct cli_command cmd_leaks = {
-        .name = "leaks",
-        .synopsis = "",
-        .summary = "Show where record and world disagree",
-        .notes = "Exit status 0 and 'no leaks' when they agree, 1 when they do not.",
-        .example = "berth leaks",
-        .sub = (const struct cli_command *const[]){ &forget, &close_place, NULL },
-        .run = run_leaks,
 };

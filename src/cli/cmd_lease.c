@@ -1,6 +1,6 @@
 /* `berth lease`: reading is here, acting in cmd_lease_act.c. */
 #include "cli/cmd_lease.h"
-#include "cli/output.h"
+#include "base/uuid.h"
 
 static void print_workspace(struct cli *c, const json_t *workspace)
 {
@@ -15,34 +15,84 @@ static void print_workspace(struct cli *c, const json_t *workspace)
                 out_label("", COLUMN_TEXT, cli_text(workspace, "note"));
 }
 
-void lease_print(struct cli *c, const json_t *lease_or_record)
+/* A lease, or a lease record that holds one. */
+static void print_lease(struct cli *c, const json_t *lease_or_record)
 {
         const json_t *inner = json_get_object(lease_or_record, "lease");
         const json_t *lease = inner ? inner : lease_or_record;
         const json_t *environment = json_get_object(lease_or_record, "environment");
 
-        if (c->json) {
-                out_json(lease_or_record);
-                return;
-        }
         out_label("Id", COLUMN_ID, cli_text(lease, "id"));
-        if (environment)
-                out_label("Environment", COLUMN_TEXT, cli_text(environment, "name"));
-        else
-                out_label("Environment", COLUMN_ID, cli_text(lease, "environmentId"));
-        out_label("Status", COLUMN_STATE, cli_text(lease, "status"));
-        out_label("Policy", COLUMN_TEXT, cli_text(lease, "leasePolicy"));
-        out_label("Provider", COLUMN_TEXT, cli_text(lease, "provider"));
-        out_label("Provider id", COLUMN_TEXT, cli_text(lease, "providerLeaseId"));
-        out_label("Run", COLUMN_ID, cli_text(lease, "heartbeatRunId"));
-        out_label("Acquired", COLUMN_TIME, cli_text(lease, "acquiredAt"));
-        out_label("Expires", COLUMN_TIME, cli_text(lease, "expiresAt"));
-        out_label("Released", COLUMN_TIME, cli_text(lease, "releasedAt"));
+        out_label("Environment", COLUMN_TEXT,
+                  environment ? cli_text(environment, "name") : cli_text(lease, "environmentId"));
+        fields_print(c, lease,
+                     FIELDS({ "Status", COLUMN_STATE, "status" },
+                            { "Policy", COLUMN_TEXT, "leasePolicy" },
+                            { "Provider", COLUMN_TEXT, "provider" },
+                            { "Provider id", COLUMN_TEXT, "providerLeaseId" },
+                            { "Run", COLUMN_ID, "heartbeatRunId" },
+                            { "Acquired", COLUMN_TIME, "acquiredAt" },
+                            { "Expires", COLUMN_TIME, "expiresAt" },
+                            { "Released", COLUMN_TIME, "releasedAt" }));
         print_workspace(c, json_get_object(json_get_object(lease, "metadata"), "stagedWorkspace"));
-        if (*cli_text(lease, "cleanupStatus"))
-                out_label("Clean-up", COLUMN_STATE, cli_text(lease, "cleanupStatus"));
-        if (*cli_text(lease, "failureReason"))
-                out_label("Failure", COLUMN_TEXT, cli_text(lease, "failureReason"));
+        fields_print(c, lease,
+                     FIELDS({ "Clean-up", COLUMN_STATE, "cleanupStatus", .optional = true },
+                            { "Failure", COLUMN_TEXT, "failureReason", .optional = true }));
+}
+
+/* There is no list of all leases, so each environment is asked; only done for a shortened id. */
+static int find_lease(struct cli *c, const char *given, json_t **ret, struct err *err)
+{
+        json_t *all, *environments, *environment;
+        size_t i;
+        int r;
+
+        if (uuid_is_valid(given))
+                return cli_call(c, "GET", cli_printf(c, "/api/environment-leases/%s", given), NULL,
+                                ret, err);
+        r = cli_environments(c, &environments, err);
+        if (r < 0)
+                return r;
+        all = cli_keep(c, json_array());
+        json_array_foreach(environments, i, environment)
+        {
+                const char *path =
+                        cli_printf(c, "/api/environments/%s/leases", cli_text(environment, "id"));
+                json_t *leases;
+
+                r = cli_call_list(c, path, &leases, err);
+                if (r < 0)
+                        return r;
+                json_array_extend(all, leases);
+        }
+        return cli_pick(&kind_lease, all, given, ret, err);
+}
+
+const struct cli_kind kind_lease = {
+        .what = "lease",
+        .command = "lease",
+        .path = "/api/environment-leases",
+        .print = print_lease,
+        .find = find_lease,
+};
+
+int lease_id(struct cli *c, const char *given, const char **ret_id, struct err *err)
+{
+        return cli_find_id(c, &kind_lease, given, ret_id, err);
+}
+
+/* What a driver answers to a resume is its own business, so it is shown as it is. */
+static void print_resumed(struct cli *c, const json_t *answer)
+{
+        if (json_get_object(answer, "lease"))
+                print_lease(c, answer);
+        else
+                out_json(answer);
+}
+
+static void print_json(struct cli *c UNUSED, const json_t *answer)
+{
+        out_json(answer);
 }
 
 /* -- list ------------------------------------------------------------------------------------- */
@@ -59,17 +109,8 @@ static bool is_wanted(const json_t *lease, const char *status, bool all)
                streq(cli_text(lease, "cleanupStatus"), "pending");
 }
 
-static void add_row(struct table *t, const json_t *environment, const json_t *lease)
-{
-        table_row(t,
-                  (const char *[]){ cli_text(lease, "id"), cli_text(environment, "name"),
-                                    cli_text(lease, "status"), cli_text(lease, "cleanupStatus"),
-                                    cli_text(lease, "provider"), cli_text(lease, "heartbeatRunId"),
-                                    cli_text(lease, "acquiredAt"), cli_text(lease, "expiresAt") });
-}
-
 static int collect_leases(struct cli *c, const struct args *a, const json_t *environment,
-                          struct table *t, json_t *all, struct err *err)
+                          json_t *all, json_t *rows, struct err *err)
 {
         json_t *leases, *lease;
         size_t i;
@@ -85,95 +126,176 @@ static int collect_leases(struct cli *c, const struct args *a, const json_t *env
                 if (!is_wanted(lease, args_value(a, "status"), args_flag(a, "all")))
                         continue;
                 json_array_append(all, lease);
-                add_row(t, environment, lease);
+                json_array_append_new(
+                        rows, json_pack("{s:O, s:O}", "lease", lease, "environment", environment));
         }
         return 0;
 }
 
 static int run_list(struct cli *c, const struct args *a, struct err *err)
 {
-        static const struct column columns[] = {
-                { "ID", COLUMN_ID },         { "ENVIRONMENT", COLUMN_TEXT },
-                { "STATUS", COLUMN_STATE },  { "CLEAN-UP", COLUMN_STATE },
-                { "PROVIDER", COLUMN_TEXT }, { "RUN", COLUMN_ID },
-                { "ACQUIRED", COLUMN_TIME }, { "EXPIRES", COLUMN_TIME },
-        };
-        CLEAN(table_done) struct table t;
-        json_t *all = cli_keep(c, json_array());
+        json_t *all = cli_keep(c, json_array()), *rows = cli_keep(c, json_array());
         json_t *environments, *environment;
-        size_t i;
         int r;
 
-        table_init(&t, columns, ARRAY_LEN(columns));
         if (a->n_words > 0) {
-                r = cli_environment(c, a->words[0], &environment, err);
+                r = cli_find(c, &kind_environment, a->words[0], &environment, err);
                 if (r >= 0)
-                        r = collect_leases(c, a, environment, &t, all, err);
+                        r = collect_leases(c, a, environment, all, rows, err);
         } else {
                 r = cli_environments(c, &environments, err);
-                for (i = 0; r >= 0 && i < json_array_size(environments); i++)
-                        r = collect_leases(c, a, json_array_get(environments, i), &t, all, err);
+                for (size_t i = 0; r >= 0 && i < json_array_size(environments); i++)
+                        r = collect_leases(c, a, json_array_get(environments, i), all, rows, err);
         }
         if (r < 0)
                 return r;
         if (c->json)
                 out_json(all);
         else
-                table_print(&t, args_flag(a, "all") || args_value(a, "status")
-                                        ? "no leases"
-                                        : "no leases in use (--all shows those that ended)");
+                list_print(c, rows,
+                           FIELDS({ "ID", COLUMN_ID, "lease.id" },
+                                  { "ENVIRONMENT", COLUMN_TEXT, "environment.name" },
+                                  { "STATUS", COLUMN_STATE, "lease.status" },
+                                  { "CLEAN-UP", COLUMN_STATE, "lease.cleanupStatus" },
+                                  { "PROVIDER", COLUMN_TEXT, "lease.provider" },
+                                  { "RUN", COLUMN_ID, "lease.heartbeatRunId" },
+                                  { "ACQUIRED", COLUMN_TIME, "lease.acquiredAt" },
+                                  { "EXPIRES", COLUMN_TIME, "lease.expiresAt" }),
+                           args_flag(a, "all") || args_value(a, "status")
+                                   ? "no leases"
+                                   : "no leases in use (--all shows those that ended)");
         return 0;
 }
 
-static int run_show(struct cli *c, const struct args *a, struct err *err)
+/* -- executions ------------------------------------------------------------------------------- */
+
+/* "0", "SIGKILL", "0 (timed out)"; "" while it runs. */
+static const char *exit_text(struct cli *c, const json_t *e)
 {
-        json_t *lease;
-        int r = cli_lease(c, a->words[0], &lease, err);
+        const json_t *code = json_object_get(e, "exitCode");
+        const char *how = cli_text(e, "signal");
+        const char *late = json_is_true(json_object_get(e, "timedOut")) ? " (timed out)" : "";
 
-        if (r < 0)
-                return r;
-        lease_print(c, lease);
-        return 0;
+        if (json_is_integer(code))
+                how = cli_printf(c, "%d", (int)json_integer_value(code));
+        return cli_printf(c, "%s%s", how, late);
 }
 
-static const struct cli_option list_options[] = {
-        { "status", 0, OPTION_VALUE, "STATUS", "active, released, expired, failed or retained" },
-        { "all", 'a', OPTION_FLAG, NULL, "also those that ended" },
+static const char *command_text(struct cli *c, const json_t *e)
+{
+        CLEAN(buf_done) struct buf b = BUF_INIT;
+        json_t *arg;
+        size_t i;
+
+        buf_puts(&b, cli_text(e, "command"));
+        json_array_foreach(json_object_get(e, "args"), i, arg)
+                buf_appendf(&b, " %s", json_string_value(arg) ? json_string_value(arg) : "");
+        return cli_printf(c, "%s", buf_str(&b));
+}
+
+/* -- the table -------------------------------------------------------------------------------- */
+
+#define SOME_LEASE     "$(berth lease list --json | jq -r '.[0].id')"
+#define SOME_EXECUTION "$(berth lease executions " SOME_LEASE " --json | jq -r '.[0].execId')"
+
+const struct cli_command lease_commands[] = {
+        { "list", "[ENV] [--status STATUS] [--all]", "List leases", "berth lease list --all",
+          .max_words = 1, .notes = "Shows what is in use, retained, or still to be cleaned up.",
+          .options = OPTIONS({ "status", 0, OPTION_VALUE, "STATUS",
+                               "active, released, expired, failed or retained" },
+                             { "all", 'a', OPTION_FLAG, NULL, "also those that ended" }),
+          .run = run_list },
+        { "show", "LEASE", "Show one lease", "berth lease show " SOME_LEASE, .words = 1,
+          .act = { .kind = &kind_lease } },
+        { "acquire", "ENV [--ttl TIME] [--run UUID] [--key TEXT]", "Take a lease on an environment",
+          "berth lease acquire Local --ttl 30m", .words = 1,
+          .options = OPTIONS({ "ttl", 0, OPTION_VALUE, "TIME",
+                               "end it by itself after this time (30s, 5m, 2h, 1d)" },
+                             { "run", 0, OPTION_VALUE, "UUID", "the run that holds it" },
+                             { "key", 0, OPTION_VALUE, "TEXT",
+                               "idempotency key: the same again gives the same lease" }),
+          .run = cmd_lease_acquire },
+        { "renew", "LEASE --ttl TIME", "Let a lease live longer",
+          "berth lease renew " SOME_LEASE " --ttl 30m", .words = 1,
+          .options = OPTIONS({ "ttl", 0, OPTION_VALUE, "TIME", "from now on (30s, 5m, 2h, 1d)" }),
+          .run = cmd_lease_renew },
+        { "release", "LEASE [--status STATUS]", "Give a lease up",
+          "berth lease release " SOME_LEASE, .words = 1,
+          .notes = "A lease that has ended already stays as it is.",
+          .options = OPTIONS(
+                  { "status", 0, OPTION_VALUE, "STATUS", "released (default), expired or failed" }),
+          .run = cmd_lease_release },
+        { "pause", "LEASE", "Stop everything in a sandbox where it is",
+          "berth lease pause " SOME_LEASE, .words = 1,
+          .notes = "Its time goes on. `berth lease resume` lets it go on, too.",
+          .act = { .kind = &kind_lease, .method = "POST", .path = "/pause", .print = print_json } },
+        { "resume", "LEASE", "Ask the driver to resume a lease", "berth lease resume " SOME_LEASE,
+          .words = 1,
+          .act = { .kind = &kind_lease,
+                   .method = "POST",
+                   .path = "/resume",
+                   .print = print_resumed } },
+        { "destroy", "LEASE", "End a lease and its place, kept work included",
+          "berth lease destroy " SOME_LEASE, .words = 1,
+          .act = { .kind = &kind_lease, .method = "POST", .path = "/destroy" } },
+        { "snapshot", "LEASE NAME", "Keep what a sandbox wrote, for others to start from",
+          "berth lease snapshot " SOME_LEASE " tools", .words = 2,
+          .notes = "Needs storage=disk. /workspace and /tmp are not part of it.",
+          .act = { .kind = &kind_lease,
+                   .method = "POST",
+                   .path = "/snapshot",
+                   .members = MEMBERS({ "name", .word = 2 }),
+                   .answer = &kind_snapshot } },
+        { "exec",
+          "LEASE [-t] [-i] [--cwd DIR] [--env K=V]... [--agent AGENT] [--timeout TIME] "
+          "[--detach] -- COMMAND [ARG]...",
+          "Run a command in a lease, with live output",
+          "berth lease exec " SOME_LEASE " -- sh -c 'echo hello; exit 3'", .words = 2,
+          .max_words = SIZE_MAX, .takes_command = true,
+          .notes =
+                  "Exits with the command's status, or 128+N when signal N ended it; 1 instead of 0 "
+                  "when output\n"
+                  "is missing. Input that is not typed is forwarded. Ctrl-C goes to the command; "
+                  "twice kills\n"
+                  "it; a third time leaves it.",
+          .options = OPTIONS(
+                  { "tty", 't', OPTION_FLAG, NULL, "on a terminal" },
+                  { "interactive", 'i', OPTION_FLAG, NULL, "forward input also when it is typed" },
+                  { "cwd", 0, OPTION_VALUE, "DIR", "working directory (the workspace, else home)" },
+                  { "env", 'e', OPTION_LIST, "K=V",
+                    "a variable; K alone takes the value it has here" },
+                  { "agent", 0, OPTION_VALUE, "NAME|ID", "for this agent: with its variables" },
+                  { "timeout", 0, OPTION_VALUE, "TIME",
+                    "end it after this time (30s, 5m, 2h, 1d)" },
+                  { "detach", 'd', OPTION_FLAG, NULL,
+                    "print the execution's id and leave it running" }),
+          .run = cmd_lease_exec },
+        { "executions", "LEASE", "List what ran and runs in a lease",
+          "berth lease executions " SOME_LEASE, .words = 1,
+          .act = { .kind = &kind_lease,
+                   .method = "GET",
+                   .path = "/executions?limit=500",
+                   .columns = FIELDS({ "ID", COLUMN_ID, "execId" },
+                                     { "STATUS", COLUMN_STATE, "status" },
+                                     { "EXIT", COLUMN_TEXT, .text = exit_text },
+                                     { "STDOUT", COLUMN_TEXT, "stdoutBytes" },
+                                     { "STDERR", COLUMN_TEXT, "stderrBytes" },
+                                     { "STARTED", COLUMN_TIME, "startedAt" },
+                                     { "COMMAND", COLUMN_TEXT, .text = command_text }),
+                   .none = "nothing was run in this lease" } },
+        { "output", "LEASE EXECUTION [--stderr] [-f] [--raw]", "Print what a command has written",
+          "berth lease output " SOME_LEASE " " SOME_EXECUTION, .words = 2,
+          .notes = "On a terminal what would steer it is left out: the command may be somebody "
+                   "else's.",
+          .options = OPTIONS(
+                  { "stderr", 0, OPTION_FLAG, NULL, "standard error instead of standard output" },
+                  { "follow", 'f', OPTION_FLAG, NULL, "wait for more until the command has ended" },
+                  { "raw", 0, OPTION_FLAG, NULL,
+                    "control characters too when it goes to a terminal" }),
+          .run = cmd_lease_output },
+        { "signal", "LEASE EXECUTION SIGNAL", "Send a signal to a command",
+          "berth lease signal " SOME_LEASE " " SOME_EXECUTION " TERM", .words = 3,
+          .notes = "KILL ends everything that it started, the others go to its process group.",
+          .run = cmd_lease_signal },
         { 0 },
-};
-
-static const struct cli_command list = {
-        .name = "list",
-        .synopsis = "[ENV] [--status STATUS] [--all]",
-        .summary = "List leases",
-        .notes = "Shows what is in use, retained, or still to be cleaned up.",
-        .example = "berth lease list --all",
-        .options = list_options,
-        .run = run_list,
-        .max_words = 1,
-};
-
-static const struct cli_command show = {
-        .name = "show",
-        .synopsis = "LEASE",
-        .summary = "Show one lease",
-        .example = "berth lease show $(berth lease list --json | jq -r '.[0].id')",
-        .run = run_show,
-        .min_words = 1,
-        .max_words = 1,
-};
-
-const struct cli_command cmd_lease = {
-        .name = "lease",
-        .synopsis = "",
-        .summary = "List, acquire, renew and release leases; run commands in them",
-        .notes = "LEASE is an id, or at least four characters with which exactly one begins or "
-                 "ends.",
-        .example = "berth lease acquire Local --ttl 30m",
-        .sub = (const struct cli_command *const[]){ &list, &show, &cmd_lease_acquire,
-                                                    &cmd_lease_renew, &cmd_lease_release,
-                                                    &cmd_lease_pause, &cmd_lease_resume,
-                                                    &cmd_lease_destroy, &cmd_lease_snapshot,
-                                                    &cmd_lease_exec, &cmd_lease_executions,
-                                                    &cmd_lease_output, &cmd_lease_signal, NULL },
 };

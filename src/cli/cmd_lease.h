@@ -4,22 +4,16 @@
 
 #include "cli/command.h"
 
-extern const struct cli_command cmd_lease_acquire;
-extern const struct cli_command cmd_lease_renew;
-extern const struct cli_command cmd_lease_release;
-extern const struct cli_command cmd_lease_pause;
-extern const struct cli_command cmd_lease_resume;
-extern const struct cli_command cmd_lease_destroy;
-extern const struct cli_command cmd_lease_exec;
-extern const struct cli_command cmd_lease_executions;
-extern const struct cli_command cmd_lease_output;
-extern const struct cli_command cmd_lease_signal;
-extern const struct cli_command cmd_lease_snapshot;
+/* cmd_lease_act.c */
+int cmd_lease_acquire(struct cli *c, const struct args *a, struct err *err);
+int cmd_lease_renew(struct cli *c, const struct args *a, struct err *err);
+int cmd_lease_release(struct cli *c, const struct args *a, struct err *err);
+/* cmd_lease_exec.c */
+int cmd_lease_exec(struct cli *c, const struct args *a, struct err *err);
+int cmd_lease_output(struct cli *c, const struct args *a, struct err *err);
+int cmd_lease_signal(struct cli *c, const struct args *a, struct err *err);
 
 /* The whole id of the lease meant, without a request when it is whole already. */
 int lease_id(struct cli *c, const char *given, const char **ret_id, struct err *err);
-
-/* As --json or as labelled values. Takes a lease, or a lease record that holds one. */
-void lease_print(struct cli *c, const json_t *lease_or_record);
 
 #endif

@@ -1,7 +1,5 @@
-/* `berth plugin`: looking at plugins. Changing them is in cmd_plugin_change.c. */
+/* `berth plugin`. Changing plugins is in cmd_plugin_change.c. */
 #include "cli/cmd_plugin.h"
-
-#include "cli/output.h"
 
 const char *plugin_path(struct cli *c, const char *given, const char *rest)
 {
@@ -26,29 +24,23 @@ static void print_strings(const char *label, const json_t *list)
                 out_label(i ? "" : label, COLUMN_TEXT, json_string_value(item));
 }
 
-void plugin_print(struct cli *c, const json_t *plugin)
+static void print_plugin(struct cli *c, const json_t *plugin)
 {
         const json_t *manifest = json_object_get(plugin, "manifestJson");
         const json_t *pending = json_object_get(plugin, "pendingUpgrade");
 
-        if (c->json) {
-                out_json(plugin);
-                return;
-        }
-        out_label("Key", COLUMN_TEXT, cli_text(plugin, "pluginKey"));
-        out_label("Id", COLUMN_ID, cli_text(plugin, "id"));
-        out_label("Name", COLUMN_TEXT, cli_text(manifest, "displayName"));
-        out_label("Status", COLUMN_STATE, cli_text(plugin, "status"));
-        out_label("Version", COLUMN_TEXT, cli_text(plugin, "version"));
-        out_label("Package", COLUMN_TEXT, cli_text(plugin, "packageName"));
-        out_label("Npm version", COLUMN_TEXT, cli_text(plugin, "packageVersion"));
-        if (*cli_text(plugin, "packagePath"))
-                out_label("Path", COLUMN_TEXT, cli_text(plugin, "packagePath"));
-        out_label("Checksum", COLUMN_ID, cli_text(plugin, "checksum"));
+        fields_print(c, plugin,
+                     FIELDS({ "Key", COLUMN_TEXT, "pluginKey" }, { "Id", COLUMN_ID, "id" },
+                            { "Name", COLUMN_TEXT, "manifestJson.displayName" },
+                            { "Status", COLUMN_STATE, "status" },
+                            { "Version", COLUMN_TEXT, "version" },
+                            { "Package", COLUMN_TEXT, "packageName" },
+                            { "Npm version", COLUMN_TEXT, "packageVersion" },
+                            { "Path", COLUMN_TEXT, "packagePath", .optional = true },
+                            { "Checksum", COLUMN_ID, "checksum" }));
         print_drivers(manifest);
         print_strings("Capabilities", json_object_get(manifest, "capabilities"));
-        if (*cli_text(plugin, "lastError"))
-                out_label("Error", COLUMN_ID, cli_text(plugin, "lastError"));
+        fields_print(c, plugin, FIELDS({ "Error", COLUMN_ID, "lastError", .optional = true }));
         if (pending) {
                 out_label("Waiting", COLUMN_TEXT, cli_text(pending, "version"));
                 print_strings("  wants", json_object_get(pending, "addedCapabilities"));
@@ -56,254 +48,228 @@ void plugin_print(struct cli *c, const json_t *plugin)
         out_label("Installed", COLUMN_TIME, cli_text(plugin, "installedAt"));
 }
 
-/* -- list ------------------------------------------------------------------------------------- */
+const struct cli_kind kind_plugin = {
+        .what = "plugin",
+        .path = "/api/plugins",
+        .print = print_plugin,
+};
 
-static int run_list(struct cli *c, const struct args *a, struct err *err)
+int plugin_exit_status(const json_t *plugin)
 {
-        static const struct column columns[] = {
-                { "KEY", COLUMN_ID },       { "STATUS", COLUMN_STATE }, { "VERSION", COLUMN_TEXT },
-                { "PACKAGE", COLUMN_TEXT }, { "ID", COLUMN_ID },        { "ERROR", COLUMN_TEXT },
-        };
-        const char *status = args_value(a, "status");
-        CLEAN(table_done) struct table t;
-        json_t *list, *item;
-        size_t i;
-        int r;
-
-        table_init(&t, columns, ARRAY_LEN(columns));
-        r = cli_call_list(c,
-                          cli_printf(c, "/api/plugins%s%s", status ? "?status=" : "",
-                                     status ? cli_escape(c, status) : ""),
-                          &list, err);
-        if (r < 0)
-                return r;
-        if (c->json) {
-                out_json(list);
-                return 0;
-        }
-        json_array_foreach(list, i, item) table_row(
-                &t, (const char *[]){ cli_text(item, "pluginKey"), cli_text(item, "status"),
-                                      cli_text(item, "version"), cli_text(item, "packageName"),
-                                      cli_text(item, "id"), cli_text(item, "lastError") });
-        table_print(&t, "no plugins");
-        return 0;
-}
-
-/* -- show ------------------------------------------------------------------------------------- */
-
-static int run_show(struct cli *c, const struct args *a, struct err *err)
-{
-        json_t *plugin;
-        int r = cli_call(c, "GET", plugin_path(c, a->words[0], ""), NULL, &plugin, err);
-
-        if (r < 0)
-                return r;
-        plugin_print(c, plugin);
-        return 0;
+        return streq(cli_text(plugin, "status"), "error") ? 1 : 0;
 }
 
 /* -- health ----------------------------------------------------------------------------------- */
 
-static void print_worker(const json_t *worker)
+static void print_worker(struct cli *c, const json_t *worker)
 {
-        CLEAN(cleanup_free) char *pid = out_scalar(json_object_get(worker, "pid"));
-        CLEAN(cleanup_free) char *crashes = out_scalar(json_object_get(worker, "totalCrashes"));
-        CLEAN(cleanup_free) char *calls = out_scalar(json_object_get(worker, "pendingRequests"));
-
-        out_label("Worker", COLUMN_STATE, cli_text(worker, "status"));
-        out_label("Process", COLUMN_TEXT, pid);
-        out_label("Crashes", COLUMN_TEXT, crashes);
-        out_label("Calls", COLUMN_TEXT, calls);
+        fields_print(c, worker,
+                     FIELDS({ "Worker", COLUMN_STATE, "status" }, { "Process", COLUMN_TEXT, "pid" },
+                            { "Crashes", COLUMN_TEXT, "totalCrashes" },
+                            { "Calls", COLUMN_TEXT, "pendingRequests" }));
 }
 
-/* Status 1 when it is not healthy, so that scripts can ask. */
-static int run_health(struct cli *c, const struct args *a, struct err *err)
+static const char *passed_text(struct cli *c UNUSED, const json_t *check)
 {
-        static const struct column columns[] = { { "CHECK", COLUMN_TEXT },
-                                                 { "RESULT", COLUMN_STATE },
-                                                 { "MESSAGE", COLUMN_TEXT } };
-        CLEAN(table_done) struct table t;
-        json_t *board, *health, *check;
-        bool healthy;
-        size_t i;
-        int r;
+        return json_is_true(json_object_get(check, "passed")) ? "ok" : "failed";
+}
 
-        table_init(&t, columns, ARRAY_LEN(columns));
-        r = cli_call(c, "GET", plugin_path(c, a->words[0], "/dashboard"), NULL, &board, err);
-        if (r < 0)
-                return r;
-        health = json_object_get(board, "health");
-        healthy = json_is_true(json_object_get(health, "healthy"));
-        if (c->json) {
-                out_json(board);
-                return healthy ? 0 : 1;
-        }
-        json_array_foreach(json_object_get(health, "checks"), i, check) table_row(
-                &t,
-                (const char *[]){ cli_text(check, "name"),
-                                  json_is_true(json_object_get(check, "passed")) ? "ok" : "failed",
-                                  cli_text(check, "message") });
-        table_print(&t, "no checks");
+static void print_health(struct cli *c, const json_t *board)
+{
+        list_print(c, json_object_get(json_object_get(board, "health"), "checks"),
+                   FIELDS({ "CHECK", COLUMN_TEXT, "name" },
+                          { "RESULT", COLUMN_STATE, .text = passed_text },
+                          { "MESSAGE", COLUMN_TEXT, "message" }),
+                   "no checks");
         if (json_is_object(json_object_get(board, "worker")))
-                print_worker(json_object_get(board, "worker"));
-        return healthy ? 0 : 1;
+                print_worker(c, json_object_get(board, "worker"));
 }
 
-/* -- sandbox-check ------------------------------------------------------------------------------
- */
+static int health_status(const json_t *board)
+{
+        const json_t *health = json_object_get(board, "health");
 
-static const char *check_result(const json_t *check)
+        return json_is_true(json_object_get(health, "healthy")) ? 0 : 1;
+}
+
+/* -- sandbox-check ---------------------------------------------------------------------------- */
+
+static const char *check_result(struct cli *c UNUSED, const json_t *check)
 {
         if (!json_is_true(json_object_get(check, "reached")))
                 return "closed";
         return json_is_true(json_object_get(check, "allowed")) ? "open" : "failed";
 }
 
-/* Status 1 when something can be reached that should not be. */
-static int run_sandbox_check(struct cli *c, const struct args *a, struct err *err)
+static int reach_status(const json_t *report)
 {
-        static const struct column columns[] = { { "CHECK", COLUMN_TEXT },
-                                                 { "RESULT", COLUMN_STATE },
-                                                 { "WHAT", COLUMN_TEXT },
-                                                 { "", COLUMN_TEXT } };
-        CLEAN(table_done) struct table t;
-        json_t *report, *check;
-        const char *why;
-        bool ok;
-        size_t i;
-        int r;
+        return json_is_true(json_object_get(report, "ok")) ? 0 : 1;
+}
 
-        table_init(&t, columns, ARRAY_LEN(columns));
-        r = cli_call(c, "POST", plugin_path(c, a->words[0], "/sandbox-check"), NULL, &report, err);
-        if (r < 0)
-                return r;
-        ok = json_is_true(json_object_get(report, "ok"));
-        if (c->json) {
-                out_json(report);
-                return ok ? 0 : 1;
-        }
-        json_array_foreach(json_object_get(report, "checks"), i, check) table_row(
-                &t, (const char *[]){ cli_text(check, "name"), check_result(check),
-                                      cli_text(check, "what"), cli_text(check, "detail") });
-        table_print(&t, "no checks");
-        why = cli_text(report, "viewReason");
+static void print_reach(struct cli *c, const json_t *report)
+{
+        const char *why = cli_text(report, "viewReason");
+
+        list_print(c, json_object_get(report, "checks"),
+                   FIELDS({ "CHECK", COLUMN_TEXT, "name" },
+                          { "RESULT", COLUMN_STATE, .text = check_result },
+                          { "WHAT", COLUMN_TEXT, "what" }, { "", COLUMN_TEXT, "detail" }),
+                   "no checks");
         out_label("User", COLUMN_TEXT, cli_text(report, "user"));
         out_label("View", COLUMN_TEXT, *why ? cli_printf(c, "none: %s", why) : "its own");
         out_label("Landlock", COLUMN_TEXT,
                   cli_printf(c, "version %lld",
                              (long long)json_integer_value(json_object_get(report, "landlock"))));
-        if (!ok)
+        if (reach_status(report) != 0)
                 out_error("the worker can reach what it should not: see the lines that failed");
-        return ok ? 0 : 1;
 }
 
 /* -- logs ------------------------------------------------------------------------------------- */
 
-static int run_logs(struct cli *c, const struct args *a, struct err *err)
+/* The API gives the newest first; people read downwards. */
+static void print_logs(struct cli *c UNUSED, const json_t *list)
 {
-        const char *limit = args_value(a, "limit"), *level = args_value(a, "level");
-        json_t *list;
-        int r;
-
-        r = cli_call_list(c,
-                          cli_printf(c, "%s?limit=%s%s%s", plugin_path(c, a->words[0], "/logs"),
-                                     cli_escape(c, limit ? limit : "100"), level ? "&level=" : "",
-                                     level ? cli_escape(c, level) : ""),
-                          &list, err);
-        if (r < 0)
-                return r;
-        if (c->json) {
-                out_json(list);
-                return 0;
-        }
-        /* The API gives the newest first; people read downwards. */
         for (size_t i = json_array_size(list); i-- > 0;) {
                 const json_t *line = json_array_get(list, i);
 
                 out_line("%s %-5s %s", cli_text(line, "createdAt"), cli_text(line, "level"),
                          cli_text(line, "message"));
         }
-        return 0;
 }
 
-static const struct cli_option list_options[] = {
-        { "status", 0, OPTION_VALUE, "STATUS",
-          "installed, ready, disabled, error, upgrade_pending or uninstalled" },
+#define QUIET_OPTION                                                                               \
+        {                                                                                          \
+                "quiet", 'q', OPTION_FLAG, NULL, "do not show the progress"                        \
+        }
+
+#define CONFIG_OPTION                                                                              \
+        {                                                                                          \
+                "option", 'o', OPTION_LIST, "KEY=VALUE", "one value of it; KEY=@FILE, KEY:=JSON"   \
+        }
+
+const struct cli_command plugin_commands[] = {
+        { "list", "[--status STATUS]", "List plugins", "berth plugin list",
+          .options =
+                  OPTIONS({ "status", 0, OPTION_VALUE, "STATUS",
+                            "installed, ready, disabled, error, upgrade_pending or uninstalled" }),
+          .act = { .method = "GET",
+                   .path = "/api/plugins",
+                   .members = MEMBERS({ "status", "status" }),
+                   .columns = FIELDS(
+                           { "KEY", COLUMN_ID, "pluginKey" }, { "STATUS", COLUMN_STATE, "status" },
+                           { "VERSION", COLUMN_TEXT, "version" },
+                           { "PACKAGE", COLUMN_TEXT, "packageName" }, { "ID", COLUMN_ID, "id" },
+                           { "ERROR", COLUMN_TEXT, "lastError" }),
+                   .none = "no plugins" } },
+        { "show", "KEY|ID", "Show one plugin", "berth plugin show acme.sandbox", .words = 1,
+          .act = { .kind = &kind_plugin } },
+        { "install", "PACKAGE[@VERSION]|PATH [OPTION]...",
+          "Fetch a plugin with npm, or take one from a directory, and start it",
+          "berth plugin install acme-sandbox@1.2.0", .words = 1,
+          .notes =
+                  "Packages are fetched without running their scripts. A word with a slash,\n"
+                  "unless it begins with @, is a directory, which is used where it is. Exit status "
+                  "1\nwhen the plugin does not start.",
+          .options = OPTIONS(
+                  { "local", 'l', OPTION_FLAG, NULL, "a directory of the daemon's machine" },
+                  { "version", 0, OPTION_VALUE, "VERSION",
+                    "version or range; also PACKAGE@VERSION" },
+                  QUIET_OPTION),
+          .run = cmd_plugin_install },
+        { "enable", "KEY|ID", "Start a plugin that was disabled or failed",
+          "berth plugin enable acme.sandbox", .words = 1,
+          .act = { .kind = &kind_plugin,
+                   .method = "POST",
+                   .path = "/enable",
+                   .status = plugin_exit_status } },
+        { "disable", "KEY|ID [--reason TEXT]", "Stop a plugin until it is enabled again",
+          "berth plugin disable acme.sandbox --reason 'costs too much'", .words = 1,
+          .options = OPTIONS({ "reason", 0, OPTION_VALUE, "TEXT", "why; shown with the plugin" }),
+          .act = { .kind = &kind_plugin,
+                   .method = "POST",
+                   .path = "/disable",
+                   .members = MEMBERS({ "reason", "reason" }),
+                   .status = plugin_exit_status } },
+        { "upgrade", "KEY|ID [--version VERSION] [--approve]",
+          "Fetch a newer version and switch to it", "berth plugin upgrade acme.sandbox", .words = 1,
+          .notes =
+                  "The old version runs until the new one has started, and again when it does "
+                  "not.\n"
+                  "A version that wants more rights waits: see berth plugin approve. For a plugin\n"
+                  "from a directory, take over what is in it now.",
+          .options = OPTIONS(
+                  { "version", 0, OPTION_VALUE, "VERSION", "version or range (the newest)" },
+                  { "approve", 0, OPTION_FLAG, NULL, "take it even when it wants more rights" },
+                  QUIET_OPTION),
+          .run = cmd_plugin_upgrade },
+        { "approve", "KEY|ID [--reject]", "Let a version that wants more rights be used",
+          "berth plugin approve acme.sandbox", .words = 1,
+          .options = OPTIONS(
+                  { "reject", 0, OPTION_FLAG, NULL, "throw the waiting version away instead" }),
+          .act = { .kind = &kind_plugin,
+                   .method = "POST",
+                   .path = "/approve",
+                   .members = MEMBERS({ "reject", "reject", MEMBER_BOOL }),
+                   .status = plugin_exit_status } },
+        { "uninstall", "KEY|ID [--purge] [--yes]", "Stop a plugin and remove its files",
+          "berth plugin uninstall acme.sandbox --yes", .words = 1,
+          .notes = "Its row stays, so that it can be installed again and give up what it still "
+                   "holds.",
+          .options = OPTIONS({ "purge", 0, OPTION_FLAG, NULL,
+                               "remove its row, configuration and files of its own, too" },
+                             { "force", 0, OPTION_FLAG, NULL, NULL }, /* Paperclip's name for it */
+                             { "yes", 'y', OPTION_FLAG, NULL, "do not ask" }),
+          .run = cmd_plugin_uninstall },
+        { "config", "KEY|ID [--config JSON|@FILE] [-o KEY=VALUE]... [--test]",
+          "Show or save the configuration of a plugin",
+          "berth plugin config acme.sandbox -o region=eu", .words = 1,
+          .notes = "This is the plugin's own; what a sandbox needs is in its environment.",
+          .options =
+                  OPTIONS({ "config", 0, OPTION_VALUE, "JSON|@FILE", "save this" }, CONFIG_OPTION,
+                          { "test", 0, OPTION_FLAG, NULL, "ask the plugin instead of saving" }),
+          .run = cmd_plugin_config },
+        { "logs", "KEY|ID [--limit N] [--level LEVEL]", "Show what the worker said last",
+          "berth plugin logs acme.sandbox --level warn", .words = 1,
+          .notes = "They are kept in memory, so a restart of the daemon forgets them.",
+          .options = OPTIONS({ "limit", 0, OPTION_VALUE, "N", "how many lines (100, at most 500)" },
+                             { "level", 0, OPTION_VALUE, "LEVEL", "debug, info, warn or error" }),
+          .act = { .kind = &kind_plugin,
+                   .method = "GET",
+                   .path = "/logs",
+                   .members =
+                           MEMBERS({ "limit", "limit", .otherwise = "100" }, { "level", "level" }),
+                   .print = print_logs } },
+        { "health", "KEY|ID", "Show how a plugin and its worker are",
+          "berth plugin health acme.sandbox", .words = 1,
+          .notes = "Exit status 1 when it is not healthy.",
+          .act = { .kind = &kind_plugin,
+                   .method = "GET",
+                   .path = "/dashboard",
+                   .print = print_health,
+                   .status = health_status } },
+        { "sandbox-check", "KEY|ID", "Try what the worker of a plugin could reach",
+          "berth plugin sandbox-check acme.sandbox", .words = 1,
+          .notes =
+                  "The probes run in the place of the worker, confined as it is: files of the "
+                  "daemon and of\n"
+                  "others, its process, namespaces, sockets, the kernel. `open` may be reached: the\n"
+                  "network, and what plugin_paths names. Exit status 1 when anything else can be.",
+          .act = { .kind = &kind_plugin,
+                   .method = "POST",
+                   .path = "/sandbox-check",
+                   .print = print_reach,
+                   .status = reach_status } },
+        { "conformance", "PATH [--driver KEY] [-o KEY=VALUE]... [--only TEXT]",
+          "Test a provider in a directory; needs no daemon",
+          "berth plugin conformance ./my-provider", .words = 1,
+          .notes = "Starts its worker and makes real calls: a provider of real sandboxes needs a\n"
+                   "configuration that works, and makes and destroys a few. Exit status 1 when a\n"
+                   "check fails.",
+          .options = OPTIONS(
+                  { "driver", 0, OPTION_VALUE, "KEY", "the driver to test (the first)" },
+                  { "config", 0, OPTION_VALUE, "JSON|@FILE", "configuration of the environment" },
+                  CONFIG_OPTION,
+                  { "only", 0, OPTION_VALUE, "TEXT", "only checks with this in their name" }),
+          .run = cmd_plugin_conformance },
         { 0 },
-};
-
-static const struct cli_option log_options[] = {
-        { "limit", 0, OPTION_VALUE, "N", "how many lines (100, at most 500)" },
-        { "level", 0, OPTION_VALUE, "LEVEL", "debug, info, warn or error" },
-        { 0 },
-};
-
-static const struct cli_command list = {
-        .name = "list",
-        .synopsis = "[--status STATUS]",
-        .summary = "List plugins",
-        .example = "berth plugin list",
-        .options = list_options,
-        .run = run_list,
-};
-
-static const struct cli_command show = {
-        .name = "show",
-        .synopsis = "KEY|ID",
-        .summary = "Show one plugin",
-        .example = "berth plugin show acme.sandbox",
-        .run = run_show,
-        .min_words = 1,
-        .max_words = 1,
-};
-
-static const struct cli_command health = {
-        .name = "health",
-        .synopsis = "KEY|ID",
-        .summary = "Show how a plugin and its worker are",
-        .notes = "Exit status 1 when it is not healthy.",
-        .example = "berth plugin health acme.sandbox",
-        .run = run_health,
-        .min_words = 1,
-        .max_words = 1,
-};
-
-static const struct cli_command sandbox_check = {
-        .name = "sandbox-check",
-        .synopsis = "KEY|ID",
-        .summary = "Try what the worker of a plugin could reach",
-        .notes =
-                "The probes run in the place of the worker, confined as it is: files of the daemon "
-                "and of\n"
-                "others, its process, namespaces, sockets, the kernel. `open` may be reached: the\n"
-                "network, and what plugin_paths names. Exit status 1 when anything else can be.",
-        .example = "berth plugin sandbox-check acme.sandbox",
-        .run = run_sandbox_check,
-        .min_words = 1,
-        .max_words = 1,
-};
-
-static const struct cli_command logs = {
-        .name = "logs",
-        .synopsis = "KEY|ID [--limit N] [--level LEVEL]",
-        .summary = "Show what the worker said last",
-        .notes = "They are kept in memory, so a restart of the daemon forgets them.",
-        .example = "berth plugin logs acme.sandbox --level warn",
-        .options = log_options,
-        .run = run_logs,
-        .min_words = 1,
-        .max_words = 1,
-};
-
-const struct cli_command cmd_plugin = {
-        .name = "plugin",
-        .synopsis = "",
-        .summary = "Install, look after and test plugins that provide sandboxes",
-        .example = "berth plugin list",
-        .sub = (const struct cli_command *const[]){ &list, &show, &cmd_plugin_install,
-                                                    &cmd_plugin_enable, &cmd_plugin_disable,
-                                                    &cmd_plugin_upgrade, &cmd_plugin_approve,
-                                                    &cmd_plugin_uninstall, &cmd_plugin_config,
-                                                    &logs, &health, &sandbox_check,
-                                                    &cmd_plugin_conformance, NULL },
 };

@@ -4,18 +4,18 @@
 
 #include "cli/command.h"
 
-extern const struct cli_command cmd_plugin_install;
-extern const struct cli_command cmd_plugin_upgrade;
-extern const struct cli_command cmd_plugin_approve;
-extern const struct cli_command cmd_plugin_enable;
-extern const struct cli_command cmd_plugin_disable;
-extern const struct cli_command cmd_plugin_uninstall;
-extern const struct cli_command cmd_plugin_config;
-extern const struct cli_command cmd_plugin_conformance;
+/* cmd_plugin_change.c */
+int cmd_plugin_install(struct cli *c, const struct args *a, struct err *err);
+int cmd_plugin_upgrade(struct cli *c, const struct args *a, struct err *err);
+int cmd_plugin_uninstall(struct cli *c, const struct args *a, struct err *err);
+/* cmd_plugin_config.c */
+int cmd_plugin_config(struct cli *c, const struct args *a, struct err *err);
+/* cmd_plugin_conformance.c */
+int cmd_plugin_conformance(struct cli *c, const struct args *a, struct err *err);
 
 /* "/api/plugins/<id or key><rest>". */
 const char *plugin_path(struct cli *c, const char *given, const char *rest);
-/* As --json or as labelled values. */
-void plugin_print(struct cli *c, const json_t *plugin);
+/* The exit status after a change: 1 when the plugin does not run. */
+int plugin_exit_status(const json_t *plugin);
 
 #endif

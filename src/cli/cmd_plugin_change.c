@@ -1,4 +1,4 @@
-/* `berth plugin install|upgrade|approve|enable|disable|uninstall`. Fetching takes a while: it runs
+/* `berth plugin install|upgrade|uninstall`. Fetching takes a while: it runs
  * in the daemon, and its progress is asked for and shown on standard error. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "cli/cmd_plugin.h"
-#include "cli/output.h"
 
 #define ASK_AGAIN_MS 100
 
@@ -73,8 +72,8 @@ static int perform(struct cli *c, const struct args *a, const char *path, json_t
                 r = follow(c, cli_text(begun, "operationId"), args_flag(a, "quiet"), &plugin, err);
         if (r < 0)
                 return r;
-        plugin_print(c, plugin);
-        return streq(cli_text(plugin, "status"), "error") ? 1 : 0;
+        cli_show(c, &kind_plugin, plugin);
+        return plugin_exit_status(plugin);
 }
 
 /* -- install ---------------------------------------------------------------------------------- */
@@ -109,7 +108,7 @@ static int read_package(struct cli *c, const struct args *a, json_t **ret, struc
         return 0;
 }
 
-static int run_install(struct cli *c, const struct args *a, struct err *err)
+int cmd_plugin_install(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *body;
         int r;
@@ -120,9 +119,9 @@ static int run_install(struct cli *c, const struct args *a, struct err *err)
         return r < 0 ? r : perform(c, a, "/api/plugins/install", body, err);
 }
 
-/* -- upgrade and approve ---------------------------------------------------------------------- */
+/* -- upgrade ---------------------------------------------------------------------------------- */
 
-static int run_upgrade(struct cli *c, const struct args *a, struct err *err)
+int cmd_plugin_upgrade(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *body = json_pack("{s:s*}", "version", args_value(a, "version"));
 
@@ -131,36 +130,9 @@ static int run_upgrade(struct cli *c, const struct args *a, struct err *err)
         return perform(c, a, plugin_path(c, a->words[0], "/upgrade"), body, err);
 }
 
-static int post(struct cli *c, const struct args *a, const char *action, json_t *take_body,
-                struct err *err)
-{
-        json_t *plugin;
-        int r = cli_call(c, "POST", plugin_path(c, a->words[0], action), take_body, &plugin, err);
+/* -- uninstall -------------------------------------------------------------------------------- */
 
-        if (r < 0)
-                return r;
-        plugin_print(c, plugin);
-        return streq(cli_text(plugin, "status"), "error") ? 1 : 0;
-}
-
-static int run_approve(struct cli *c, const struct args *a, struct err *err)
-{
-        return post(c, a, "/approve", json_pack("{s:b}", "reject", args_flag(a, "reject")), err);
-}
-
-/* -- enable, disable, uninstall --------------------------------------------------------------- */
-
-static int run_enable(struct cli *c, const struct args *a, struct err *err)
-{
-        return post(c, a, "/enable", json_object(), err);
-}
-
-static int run_disable(struct cli *c, const struct args *a, struct err *err)
-{
-        return post(c, a, "/disable", json_pack("{s:s*}", "reason", args_value(a, "reason")), err);
-}
-
-static int run_uninstall(struct cli *c, const struct args *a, struct err *err)
+int cmd_plugin_uninstall(struct cli *c, const struct args *a, struct err *err)
 {
         bool purge = args_flag(a, "purge") || args_flag(a, "force");
         json_t *plugin;
@@ -181,109 +153,3 @@ static int run_uninstall(struct cli *c, const struct args *a, struct err *err)
                 out_line("uninstalled %s", cli_text(plugin, "pluginKey"));
         return 0;
 }
-
-static const struct cli_option install_options[] = {
-        { "local", 'l', OPTION_FLAG, NULL, "a directory of the daemon's machine" },
-        { "version", 0, OPTION_VALUE, "VERSION", "version or range; also PACKAGE@VERSION" },
-        { "quiet", 'q', OPTION_FLAG, NULL, "do not show the progress" },
-        { 0 },
-};
-
-static const struct cli_option upgrade_options[] = {
-        { "version", 0, OPTION_VALUE, "VERSION", "version or range (the newest)" },
-        { "approve", 0, OPTION_FLAG, NULL, "take it even when it wants more rights" },
-        { "quiet", 'q', OPTION_FLAG, NULL, "do not show the progress" },
-        { 0 },
-};
-
-static const struct cli_option approve_options[] = {
-        { "reject", 0, OPTION_FLAG, NULL, "throw the waiting version away instead" },
-        { 0 },
-};
-
-static const struct cli_option disable_options[] = {
-        { "reason", 0, OPTION_VALUE, "TEXT", "why; shown with the plugin" },
-        { 0 },
-};
-
-static const struct cli_option uninstall_options[] = {
-        { "purge", 0, OPTION_FLAG, NULL,
-          "remove its row, configuration and files of its own, too" },
-        { "force", 0, OPTION_FLAG, NULL, NULL }, /* Paperclip's name for it */
-        { "yes", 'y', OPTION_FLAG, NULL, "do not ask" },
-        { 0 },
-};
-
-const struct cli_command cmd_plugin_install = {
-        .name = "install",
-        .synopsis = "PACKAGE[@VERSION]|PATH [OPTION]...",
-        .summary = "Fetch a plugin with npm, or take one from a directory, and start it",
-        .notes =
-                "Packages are fetched without running their scripts. A word with a slash,\n"
-                "unless it begins with @, is a directory, which is used where it is. Exit status 1\n"
-                "when the plugin does not start.",
-        .example = "berth plugin install acme-sandbox@1.2.0",
-        .options = install_options,
-        .run = run_install,
-        .min_words = 1,
-        .max_words = 1,
-};
-
-const struct cli_command cmd_plugin_upgrade = {
-        .name = "upgrade",
-        .synopsis = "KEY|ID [--version VERSION] [--approve]",
-        .summary = "Fetch a newer version and switch to it",
-        .notes = "The old version runs until the new one has started, and again when it does not.\n"
-                 "A version that wants more rights waits: see berth plugin approve. For a plugin\n"
-                 "from a directory, take over what is in it now.",
-        .example = "berth plugin upgrade acme.sandbox",
-        .options = upgrade_options,
-        .run = run_upgrade,
-        .min_words = 1,
-        .max_words = 1,
-};
-
-const struct cli_command cmd_plugin_approve = {
-        .name = "approve",
-        .synopsis = "KEY|ID [--reject]",
-        .summary = "Let a version that wants more rights be used",
-        .example = "berth plugin approve acme.sandbox",
-        .options = approve_options,
-        .run = run_approve,
-        .min_words = 1,
-        .max_words = 1,
-};
-
-const struct cli_command cmd_plugin_enable = {
-        .name = "enable",
-        .synopsis = "KEY|ID",
-        .summary = "Start a plugin that was disabled or failed",
-        .example = "berth plugin enable acme.sandbox",
-        .run = run_enable,
-        .min_words = 1,
-        .max_words = 1,
-};
-
-const struct cli_command cmd_plugin_disable = {
-        .name = "disable",
-        .synopsis = "KEY|ID [--reason TEXT]",
-        .summary = "Stop a plugin until it is enabled again",
-        .example = "berth plugin disable acme.sandbox --reason 'costs too much'",
-        .options = disable_options,
-        .run = run_disable,
-        .min_words = 1,
-        .max_words = 1,
-};
-
-const struct cli_command cmd_plugin_uninstall = {
-        .name = "uninstall",
-        .synopsis = "KEY|ID [--purge] [--yes]",
-        .summary = "Stop a plugin and remove its files",
-        .notes =
-                "Its row stays, so that it can be installed again and give up what it still holds.",
-        .example = "berth plugin uninstall acme.sandbox --yes",
-        .options = uninstall_options,
-        .run = run_uninstall,
-        .min_words = 1,
-        .max_words = 1,
-};

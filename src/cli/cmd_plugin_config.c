@@ -1,6 +1,5 @@
 /* `berth plugin config`: show, save or try the configuration of a plugin as a whole. */
 #include "cli/cmd_plugin.h"
-#include "cli/output.h"
 
 static int show(struct cli *c, const char *given, struct err *err)
 {
@@ -35,7 +34,7 @@ static int try_config(struct cli *c, const char *given, json_t *take_body, struc
         return valid ? 0 : 1;
 }
 
-static int run_config(struct cli *c, const struct args *a, struct err *err)
+int cmd_plugin_config(struct cli *c, const struct args *a, struct err *err)
 {
         json_t *config, *body, *saved;
         int r = cli_config(a, &config, err);
@@ -55,22 +54,3 @@ static int run_config(struct cli *c, const struct args *a, struct err *err)
         out_json(c->json ? saved : json_object_get(saved, "configJson"));
         return 0;
 }
-
-static const struct cli_option options[] = {
-        { "config", 0, OPTION_VALUE, "JSON|@FILE", "save this" },
-        { "option", 'o', OPTION_LIST, "KEY=VALUE", "one value of it; KEY=@FILE, KEY:=JSON" },
-        { "test", 0, OPTION_FLAG, NULL, "ask the plugin instead of saving" },
-        { 0 },
-};
-
-const struct cli_command cmd_plugin_config = {
-        .name = "config",
-        .synopsis = "KEY|ID [--config JSON|@FILE] [-o KEY=VALUE]... [--test]",
-        .summary = "Show or save the configuration of a plugin",
-        .notes = "This is the plugin's own; what a sandbox needs is in its environment.",
-        .example = "berth plugin config acme.sandbox -o region=eu",
-        .options = options,
-        .run = run_config,
-        .min_words = 1,
-        .max_words = 1,
-};

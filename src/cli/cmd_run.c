@@ -115,7 +115,7 @@ static int choose_environment(struct run *run, struct err *err)
         if (args_flag(run->a, "sandbox"))
                 return choose_sandbox(run, err);
         if (given) {
-                r = cli_environment(run->c, given, &found, err);
+                r = cli_find(run->c, &kind_environment, given, &found, err);
                 run->environment = found;
                 return r;
         }
@@ -375,7 +375,7 @@ static int with_lease(struct run *run, struct err *err)
         return r;
 }
 
-static int run_run(struct cli *c, const struct args *a, struct err *err)
+int cmd_run(struct cli *c, const struct args *a, struct err *err)
 {
         struct run run = { .c = c, .a = a, .began_us = clock_mono_us() };
         int r = remote_options(c, a, 0, "variable", &run.spec, err);
@@ -398,7 +398,7 @@ static int run_run(struct cli *c, const struct args *a, struct err *err)
         return r;
 }
 
-static const struct cli_option options[] = {
+const struct cli_option run_options[] = {
         { "env", 0, OPTION_VALUE, "NAME|ID",
           "the environment to lease (this machine, not isolated)" },
         { "sandbox", 's', OPTION_FLAG, NULL, "in a sandbox of its own on this machine" },
@@ -414,24 +414,4 @@ static const struct cli_option options[] = {
         { "keep", 0, OPTION_FLAG, NULL, "do not release the lease at the end" },
         { "verbose", 'v', OPTION_FLAG, NULL, "say at the end what took how long" },
         { 0 },
-};
-
-const struct cli_command cmd_run = {
-        .name = "run",
-        .synopsis = "[OPTION]... -- COMMAND [ARG]...",
-        .summary = "Lease a place, run a command there, release it",
-        .notes = "Exits with the command's status, 128+N when signal N ended it, 124 when its time "
-                 "was over,\n1 instead of 0 when output is missing.\n"
-                 "--workspace brings changes home also when the command failed; where a file was "
-                 "changed on\nboth sides, yours is kept beside it.\n"
-                 "Without --env and --sandbox it runs on this machine, not isolated, and says so.\n"
-                 "--sandbox takes the environment \"Sandbox\", which is made when there is none.\n"
-                 "Without a daemon it starts one in the background, which ends by itself.\n"
-                 "With --json all output goes to standard error and the result to standard output.",
-        .example = "berth run -v -- sh -c 'uname -a; sleep 1; echo done'",
-        .options = options,
-        .run = run_run,
-        .min_words = 1,
-        .max_words = SIZE_MAX,
-        .takes_command = true,
 };

@@ -4,21 +4,11 @@
 
 #include "cli/command.h"
 
-extern const struct cli_command cmd_runs_logs;
+int cmd_runs_logs(struct cli *c, const struct args *a, struct err *err);
+extern const struct field runs_columns[]; /* of a list of runs */
 
-/* By id, or by a part of the id of one of the newest. */
-int cli_run(struct cli *c, const char *given, json_t **ret, struct err *err);
-/* A table of runs; GET `path` answers a list of them. */
-int runs_print_list(struct cli *c, const char *path, struct err *err);
-/* How many of a list; ERR_USAGE when `given` (may be NULL) is no number. `query` gets
- * "<joint>limit=N". */
-int runs_limit(struct cli *c, const char *given, const char *joint, const char **ret_query,
-               struct err *err);
-
-/* Print the log of a run, as far as it is there. */
-int runs_print_log(struct cli *c, const char *run_id, struct err *err);
-/* Print it from its beginning until the run is over, also when the daemon is restarted meanwhile.
- * *ret_status is the run's status at the end; the arena's. */
+/* Print the log of a run from its beginning until the run is over, also when the daemon is
+ * restarted meanwhile. *ret_status is the run's status at the end; the arena's. */
 int runs_follow_log(struct cli *c, const char *run_id, const char **ret_status, struct err *err);
 /* On standard error: how it ended, and why, then `more` (may be ""). */
 void runs_say_end(struct cli *c, const char *run_id, const char *status, const char *more);

@@ -118,7 +118,8 @@ static int print_page(struct tail *t, struct err *err)
         return 0;
 }
 
-int runs_print_log(struct cli *c, const char *run_id, struct err *err)
+/* Print the log of a run, as far as it is there. */
+static int runs_print_log(struct cli *c, const char *run_id, struct err *err)
 {
         struct tail t = { .c = c, .run_id = run_id };
         struct berth *api;
@@ -304,11 +305,11 @@ int runs_exit_status(const char *run_status)
 
 /* -- The command ------------------------------------------------------------------------------ */
 
-static int run_logs(struct cli *c, const struct args *a, struct err *err)
+int cmd_runs_logs(struct cli *c, const struct args *a, struct err *err)
 {
         const char *status;
         json_t *run;
-        int r = cli_run(c, a->words[0], &run, err);
+        int r = cli_find(c, &kind_run, a->words[0], &run, err);
 
         if (r >= 0 && !args_flag(a, "follow"))
                 return runs_print_log(c, cli_text(run, "id"), err);
@@ -320,24 +321,3 @@ static int run_logs(struct cli *c, const struct args *a, struct err *err)
                 runs_say_end(c, cli_text(run, "id"), status, "");
         return runs_exit_status(status);
 }
-
-static const struct cli_option logs_options[] = {
-        { "follow", 'f', OPTION_FLAG, NULL, "until the run is over" },
-        { 0 },
-};
-
-const struct cli_command cmd_runs_logs = {
-        .name = "logs",
-        .synopsis = "[-f] RUN",
-        .summary = "Print what a run said",
-        .notes =
-                "What the agent wrote to standard error, and what Berth says, goes to standard\n"
-                "error. With -f the exit status is 0 when the run succeeded and 1 when it did not;\n"
-                "Ctrl-C ends the looking, not the run. With --json the records are\n"
-                "printed as they are stored.",
-        .example = "berth runs logs -f 4f2a",
-        .options = logs_options,
-        .run = run_logs,
-        .min_words = 1,
-        .max_words = 1,
-};

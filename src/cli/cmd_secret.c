@@ -1,279 +1,169 @@
-/* `berth secret`: the secrets of a company. Reading is here, changing them in cmd_secret_write.c.
- * Values can be given, never shown. */
+/* `berth secret`: the secrets of a company. What needs a value is in cmd_secret_write.c. Values can
+ * be given, never shown. */
 #include "cli/cmd_secret.h"
-#include "base/uuid.h"
-#include "cli/output.h"
 
-int secret_find(struct cli *c, const char *given, json_t **ret, struct err *err)
-{
-        const char *company;
-        json_t *list;
-        int r;
-
-        if (uuid_is_valid(given))
-                return cli_call(c, "GET", cli_printf(c, "/api/secrets/%s", given), NULL, ret, err);
-        r = cli_company(c, false, &company, err);
-        if (r >= 0)
-                r = cli_call_list(c, cli_printf(c, "/api/companies/%s/secrets", company), &list,
-                                  err);
-        return r < 0 ? r : cli_pick("secret", list, given, "name", "key", ret, err);
-}
-
-void secret_print(struct cli *c, const json_t *secret)
-{
-        CLEAN(cleanup_free) char *version = NULL;
-        CLEAN(cleanup_free) char *uses = NULL;
-
-        if (c->json) {
-                out_json(secret);
-                return;
-        }
-        version = out_scalar(json_object_get(secret, "latestVersion"));
-        uses = out_scalar(json_object_get(secret, "referenceCount"));
-        out_label("Id", COLUMN_ID, cli_text(secret, "id"));
-        out_label("Name", COLUMN_TEXT, cli_text(secret, "name"));
-        out_label("Key", COLUMN_TEXT, cli_text(secret, "key"));
-        out_label("Description", COLUMN_TEXT, cli_text(secret, "description"));
-        out_label("Status", COLUMN_STATE, cli_text(secret, "status"));
-        out_label("Provider", COLUMN_TEXT, cli_text(secret, "provider"));
-        out_label("Mode", COLUMN_TEXT, cli_text(secret, "managedMode"));
-        out_label("Vault", COLUMN_ID, cli_text(secret, "providerConfigId"));
-        out_label("Reference", COLUMN_TEXT, cli_text(secret, "externalRef"));
-        out_label("Version", COLUMN_TEXT, version);
-        out_label("Bindings", COLUMN_TEXT, uses);
-        out_label("Rotated", COLUMN_TIME, cli_text(secret, "lastRotatedAt"));
-        out_label("Last used", COLUMN_TIME, cli_text(secret, "lastResolvedAt"));
-        out_label("Created", COLUMN_TIME, cli_text(secret, "createdAt"));
-}
-
-static int run_list(struct cli *c, const struct args *a, struct err *err)
-{
-        static const struct column columns[] = {
-                { "ID", COLUMN_ID },         { "NAME", COLUMN_TEXT },    { "STATUS", COLUMN_STATE },
-                { "PROVIDER", COLUMN_TEXT }, { "VERSION", COLUMN_TEXT }, { "USES", COLUMN_TEXT },
-                { "ROTATED", COLUMN_TIME },
-        };
-        CLEAN(table_done) struct table t;
-        json_t *list, *item;
-        const char *company;
-        size_t i;
-        int r = cli_company(c, false, &company, err);
-
-        table_init(&t, columns, ARRAY_LEN(columns));
-        if (r >= 0)
-                r = cli_call_list(c, cli_printf(c, "/api/companies/%s/secrets", company), &list,
-                                  err);
-        if (r < 0)
-                return r;
-        if (c->json) {
-                out_json(list);
-                return 0;
-        }
-        json_array_foreach(list, i, item)
-        {
-                CLEAN(cleanup_free) char *version = NULL;
-                CLEAN(cleanup_free) char *uses = NULL;
-
-                version = out_scalar(json_object_get(item, "latestVersion"));
-                uses = out_scalar(json_object_get(item, "referenceCount"));
-                table_row(&t,
-                          (const char *[]){ cli_text(item, "id"), cli_text(item, "name"),
-                                            cli_text(item, "status"), cli_text(item, "provider"),
-                                            version, uses, cli_text(item, "lastRotatedAt") });
-        }
-        table_print(&t, "no secrets");
-        return 0;
-}
-
-static int run_show(struct cli *c, const struct args *a, struct err *err)
-{
-        json_t *secret;
-        int r = secret_find(c, a->words[0], &secret, err);
-
-        if (r < 0)
-                return r;
-        secret_print(c, secret);
-        return 0;
-}
-
-/* What hangs on one secret. An id is enough for events, which outlive it. */
-static int get_part(struct cli *c, const char *given, const char *part, json_t **ret,
-                    struct err *err)
-{
-        const char *id = given;
-        json_t *secret;
-        int r = 0;
-
-        if (!uuid_is_valid(given)) {
-                r = secret_find(c, given, &secret, err);
-                if (r >= 0)
-                        id = cli_text(secret, "id");
-        }
-        return r < 0 ? r
-                     : cli_call(c, "GET", cli_printf(c, "/api/secrets/%s/%s", id, part), NULL, ret,
-                                err);
-}
-
-static int run_usage(struct cli *c, const struct args *a, struct err *err)
-{
-        static const struct column columns[] = {
-                { "TYPE", COLUMN_TEXT },    { "TARGET", COLUMN_TEXT }, { "ID", COLUMN_ID },
-                { "STATUS", COLUMN_STATE }, { "PATH", COLUMN_TEXT },   { "VERSION", COLUMN_TEXT },
-        };
-        CLEAN(table_done) struct table t;
-        json_t *usage, *item;
-        size_t i;
-        int r = get_part(c, a->words[0], "usage", &usage, err);
-
-        table_init(&t, columns, ARRAY_LEN(columns));
-        if (r < 0)
-                return r;
-        if (c->json) {
-                out_json(usage);
-                return 0;
-        }
-        json_array_foreach(json_object_get(usage, "bindings"), i, item)
-        {
-                const json_t *target = json_object_get(item, "target");
-
-                table_row(&t,
-                          (const char *[]){ cli_text(item, "targetType"), cli_text(target, "label"),
-                                            cli_text(item, "targetId"), cli_text(target, "status"),
-                                            cli_text(item, "configPath"),
-                                            cli_text(item, "versionSelector") });
-        }
-        table_print(&t, "nobody uses it");
-        return 0;
-}
-
-static int run_events(struct cli *c, const struct args *a, struct err *err)
-{
-        static const struct column columns[] = {
-                { "TIME", COLUMN_TIME },    { "OUTCOME", COLUMN_STATE },
-                { "VERSION", COLUMN_TEXT }, { "CONSUMER", COLUMN_TEXT },
-                { "PATH", COLUMN_TEXT },    { "RUN", COLUMN_ID },
-                { "ERROR", COLUMN_TEXT },
-        };
-        CLEAN(table_done) struct table t;
-        json_t *list, *item;
-        size_t i;
-        int r = get_part(c, a->words[0], "access-events", &list, err);
-
-        table_init(&t, columns, ARRAY_LEN(columns));
-        if (r < 0)
-                return r;
-        if (c->json) {
-                out_json(list);
-                return 0;
-        }
-        json_array_foreach(list, i, item)
-        {
-                CLEAN(cleanup_free) char *version = out_scalar(json_object_get(item, "version"));
-
-                table_row(&t,
-                          (const char *[]){
-                                  cli_text(item, "createdAt"), cli_text(item, "outcome"), version,
-                                  cli_printf(c, "%s:%s", cli_text(item, "consumerType"),
-                                             cli_text(item, "consumerId")),
-                                  cli_text(item, "configPath"), cli_text(item, "heartbeatRunId"),
-                                  cli_text(item, "errorCode") });
-        }
-        table_print(&t, "it was never used");
-        return 0;
-}
-
-static int run_versions(struct cli *c, const struct args *a, struct err *err)
-{
-        static const struct column columns[] = {
-                { "VERSION", COLUMN_TEXT },
-                { "STATUS", COLUMN_STATE },
-                { "REFERENCE", COLUMN_TEXT },
-                { "CREATED", COLUMN_TIME },
-        };
-        CLEAN(table_done) struct table t;
-        json_t *list, *item;
-        size_t i;
-        int r = get_part(c, a->words[0], "versions", &list, err);
-
-        table_init(&t, columns, ARRAY_LEN(columns));
-        if (r < 0)
-                return r;
-        if (c->json) {
-                out_json(list);
-                return 0;
-        }
-        json_array_foreach(list, i, item)
-        {
-                CLEAN(cleanup_free) char *version = out_scalar(json_object_get(item, "version"));
-
-                table_row(&t, (const char *[]){ version, cli_text(item, "status"),
-                                                cli_text(item, "providerVersionRef"),
-                                                cli_text(item, "createdAt") });
-        }
-        table_print(&t, "no versions");
-        return 0;
-}
-
-static const struct cli_command list = {
-        .name = "list",
-        .synopsis = "",
-        .summary = "List secrets",
-        .example = "berth secret list",
-        .run = run_list,
+const struct cli_kind kind_secret = {
+        .what = "secret",
+        .command = "secret",
+        .path = "/api/secrets",
+        .list = "/api/companies/{company}/secrets",
+        .name = "name",
+        .other = "key",
+        .fields = FIELDS(
+                { "Id", COLUMN_ID, "id" }, { "Name", COLUMN_TEXT, "name" },
+                { "Key", COLUMN_TEXT, "key" }, { "Description", COLUMN_TEXT, "description" },
+                { "Status", COLUMN_STATE, "status" }, { "Provider", COLUMN_TEXT, "provider" },
+                { "Mode", COLUMN_TEXT, "managedMode" }, { "Vault", COLUMN_ID, "providerConfigId" },
+                { "Reference", COLUMN_TEXT, "externalRef" },
+                { "Version", COLUMN_TEXT, "latestVersion" },
+                { "Bindings", COLUMN_TEXT, "referenceCount" },
+                { "Rotated", COLUMN_TIME, "lastRotatedAt" },
+                { "Last used", COLUMN_TIME, "lastResolvedAt" },
+                { "Created", COLUMN_TIME, "createdAt" }),
 };
 
-static const struct cli_command show = {
-        .name = "show",
-        .synopsis = "SECRET",
-        .summary = "Show one secret, without its value",
-        .example = "berth secret show OPENAI_API_KEY",
-        .run = run_show,
-        .min_words = 1,
-        .max_words = 1,
-};
+static const char *consumer_text(struct cli *c, const json_t *event)
+{
+        return cli_printf(c, "%s:%s", cli_text(event, "consumerType"),
+                          cli_text(event, "consumerId"));
+}
 
-static const struct cli_command usage = {
-        .name = "usage",
-        .synopsis = "SECRET",
-        .summary = "Show who may use it, and where",
-        .example = "berth secret usage OPENAI_API_KEY",
-        .run = run_usage,
-        .min_words = 1,
-        .max_words = 1,
-};
+static void print_rekeyed(struct cli *c UNUSED, const json_t *answer)
+{
+        out_note("the master key is new; %lld versions were sealed with it. Back it up.",
+                 (long long)json_integer_value(json_object_get(answer, "resealedCount")));
+}
 
-static const struct cli_command events = {
-        .name = "events",
-        .synopsis = "SECRET",
-        .summary = "Show who used it, and when",
-        .notes = "Events outlive the secret: for one that is gone, give its whole id.",
-        .example = "berth secret events OPENAI_API_KEY",
-        .run = run_events,
-        .min_words = 1,
-        .max_words = 1,
-};
+#define FILE_OPTION                                                                                \
+        {                                                                                          \
+                "file", 'f', OPTION_VALUE, "FILE", "read the value from there"                     \
+        }
 
-static const struct cli_command versions = {
-        .name = "versions",
-        .synopsis = "SECRET",
-        .summary = "List its versions",
-        .example = "berth secret versions OPENAI_API_KEY",
-        .run = run_versions,
-        .min_words = 1,
-        .max_words = 1,
-};
+#define PLACE_OPTIONS                                                                              \
+        { "key", 0, OPTION_VALUE, "KEY", "short name for programs; default: from NAME" },          \
+                { "description", 0, OPTION_VALUE, "TEXT", "what it is for" },                      \
+                { "provider", 0, OPTION_VALUE, "PROVIDER",                                         \
+                  "local_encrypted, aws_secrets_manager, gcp_secret_manager or vault" },           \
+        {                                                                                          \
+                "vault", 0, OPTION_VALUE, "VAULT", "the vault to keep it in (berth vault list)"    \
+        }
 
-const struct cli_command cmd_secret = {
-        .name = "secret",
-        .synopsis = "",
-        .summary = "Keep, rotate and remove secrets; see who uses them",
-        .notes = "SECRET is a name, a key, an id, or at least four characters with which exactly "
-                 "one id\nbegins or ends. Values are read from standard input or a file, never "
-                 "from the command\nline, and are never shown.",
-        .example = "berth secret create OPENAI_API_KEY --file key.txt",
-        .sub = (const struct cli_command *const[]){ &list, &cmd_secret_create, &cmd_secret_link,
-                                                    &show, &cmd_secret_rotate, &cmd_secret_update,
-                                                    &cmd_secret_disable, &cmd_secret_enable,
-                                                    &cmd_secret_delete, &usage, &events, &versions,
-                                                    &cmd_secret_rekey, &cmd_secret_import, NULL },
+#define VALUE_NOTES                                                                                \
+        "The value is read from FILE, from standard input, or asked for on a terminal. The last\n" \
+        "newline of a single line does not belong to it."
+
+const struct cli_command secret_commands[] = {
+        { "list", "", "List secrets", "berth secret list",
+          .act = { .method = "GET",
+                   .path = "/api/companies/{company}/secrets",
+                   .columns = FIELDS({ "ID", COLUMN_ID, "id" }, { "NAME", COLUMN_TEXT, "name" },
+                                     { "STATUS", COLUMN_STATE, "status" },
+                                     { "PROVIDER", COLUMN_TEXT, "provider" },
+                                     { "VERSION", COLUMN_TEXT, "latestVersion" },
+                                     { "USES", COLUMN_TEXT, "referenceCount" },
+                                     { "ROTATED", COLUMN_TIME, "lastRotatedAt" }),
+                   .none = "no secrets" } },
+        { "create", "NAME [--file FILE] [OPTION]...", "Keep a new secret",
+          "berth secret create OPENAI_API_KEY --file key.txt", .words = 1, .notes = VALUE_NOTES,
+          .options = OPTIONS(FILE_OPTION, PLACE_OPTIONS), .run = cmd_secret_create },
+        { "link", "NAME REF [--vault VAULT] [OPTION]...",
+          "Refer to a secret that a vault holds already",
+          "berth secret link DB_PASSWORD arn:aws:secretsmanager:… --vault prod", .words = 2,
+          .notes = "Its value is read when it is used, and not before.",
+          .options = OPTIONS({ "ref-version", 0, OPTION_VALUE, "VERSION",
+                               "the vault's own version, default its current" },
+                             PLACE_OPTIONS),
+          .run = cmd_secret_link },
+        { "show", "SECRET", "Show one secret, without its value",
+          "berth secret show OPENAI_API_KEY", .words = 1, .act = { .kind = &kind_secret } },
+        { "rotate", "SECRET [--file FILE]",
+          "Give it a new value; the old one becomes a previous version",
+          "berth secret rotate OPENAI_API_KEY --file key.txt", .words = 1, .notes = VALUE_NOTES,
+          .options = OPTIONS(
+                  FILE_OPTION, { "vault", 0, OPTION_VALUE, "VAULT", "move it to this vault" },
+                  { "ref", 0, OPTION_VALUE, "REF", "the new reference of a linked secret" },
+                  { "ref-version", 0, OPTION_VALUE, "VERSION", "the vault's own version" }),
+          .run = cmd_secret_rotate },
+        { "update", "SECRET [--name NAME] [--key KEY] [--description TEXT]",
+          "Change what is said about it",
+          "berth secret update OPENAI_API_KEY --description 'team account'", .words = 1,
+          .options = OPTIONS({ "name", 0, OPTION_VALUE, "NAME", "a new name" },
+                             { "key", 0, OPTION_VALUE, "KEY", "a new key" },
+                             { "description", 0, OPTION_VALUE, "TEXT", "a new description" }),
+          .act = { .kind = &kind_secret,
+                   .method = "PATCH",
+                   .members = MEMBERS({ "name", "name" }, { "key", "key" },
+                                      { "description", "description" }),
+                   .nothing = "say what to change: --name, --key, --description" } },
+        { "disable", "SECRET", "Refuse its use until it is enabled",
+          "berth secret disable OPENAI_API_KEY", .words = 1,
+          .act = { .kind = &kind_secret,
+                   .method = "PATCH",
+                   .members = MEMBERS({ "status", .otherwise = "disabled" }) } },
+        { "enable", "SECRET", "Let it be used again", "berth secret enable OPENAI_API_KEY",
+          .words = 1,
+          .act = { .kind = &kind_secret,
+                   .method = "PATCH",
+                   .members = MEMBERS({ "status", .otherwise = "active" }) } },
+        { "delete", "SECRET [--force] [--yes]", "Remove it with all its versions",
+          "berth secret delete OPENAI_API_KEY", .words = 1,
+          .notes = "Refused while somebody has a binding to it (berth secret usage), unless "
+                   "--force.",
+          .options = OPTIONS(
+                  { "force", 0, OPTION_FLAG, NULL, "also when somebody has a binding to it" },
+                  { "yes", 'y', OPTION_FLAG, NULL, "do not ask" }),
+          .run = cmd_secret_delete },
+        { "usage", "SECRET", "Show who may use it, and where", "berth secret usage OPENAI_API_KEY",
+          .words = 1,
+          .act = { .kind = &kind_secret,
+                   .by_id = true,
+                   .method = "GET",
+                   .path = "/usage",
+                   .within = "bindings",
+                   .columns = FIELDS({ "TYPE", COLUMN_TEXT, "targetType" },
+                                     { "TARGET", COLUMN_TEXT, "target.label" },
+                                     { "ID", COLUMN_ID, "targetId" },
+                                     { "STATUS", COLUMN_STATE, "target.status" },
+                                     { "PATH", COLUMN_TEXT, "configPath" },
+                                     { "VERSION", COLUMN_TEXT, "versionSelector" }),
+                   .none = "nobody uses it" } },
+        { "events", "SECRET", "Show who used it, and when", "berth secret events OPENAI_API_KEY",
+          .words = 1,
+          .notes = "Events outlive the secret: for one that is gone, give its whole id.",
+          .act = { .kind = &kind_secret,
+                   .by_id = true,
+                   .method = "GET",
+                   .path = "/access-events",
+                   .columns = FIELDS({ "TIME", COLUMN_TIME, "createdAt" },
+                                     { "OUTCOME", COLUMN_STATE, "outcome" },
+                                     { "VERSION", COLUMN_TEXT, "version" },
+                                     { "CONSUMER", COLUMN_TEXT, .text = consumer_text },
+                                     { "PATH", COLUMN_TEXT, "configPath" },
+                                     { "RUN", COLUMN_ID, "heartbeatRunId" },
+                                     { "ERROR", COLUMN_TEXT, "errorCode" }),
+                   .none = "it was never used" } },
+        { "versions", "SECRET", "List its versions", "berth secret versions OPENAI_API_KEY",
+          .words = 1,
+          .act = { .kind = &kind_secret,
+                   .by_id = true,
+                   .method = "GET",
+                   .path = "/versions",
+                   .columns = FIELDS({ "VERSION", COLUMN_TEXT, "version" },
+                                     { "STATUS", COLUMN_STATE, "status" },
+                                     { "REFERENCE", COLUMN_TEXT, "providerVersionRef" },
+                                     { "CREATED", COLUMN_TIME, "createdAt" }),
+                   .none = "no versions" } },
+        { "rekey", "", "Make a new master key and seal everything with it", "berth secret rekey",
+          .notes = "Everything goes on meanwhile. The old key is dropped when nothing needs it; a "
+                   "crash\non the way is made good by the next start.",
+          .act = { .method = "POST",
+                   .path = "/api/instance/secrets/rekey",
+                   .print = print_rekeyed } },
+        { "import", "FILE|-", "Bring over secrets that Paperclip sealed",
+          "berth secret import paperclip-secrets.json", .words = 1,
+          .notes = "FILE holds a JSON array, or one object a line: {\"name\", \"key\", "
+                   "\"description\", \"material\"}.\nThe daemon needs Paperclip's master key; see "
+                   "berth-secret(1).",
+          .run = cmd_secret_import },
+        { 0 },
 };

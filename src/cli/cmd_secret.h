@@ -4,20 +4,14 @@
 
 #include "cli/command.h"
 
-extern const struct cli_command cmd_secret_create;
-extern const struct cli_command cmd_secret_link;
-extern const struct cli_command cmd_secret_rotate;
-extern const struct cli_command cmd_secret_update;
-extern const struct cli_command cmd_secret_enable;
-extern const struct cli_command cmd_secret_disable;
-extern const struct cli_command cmd_secret_delete;
-extern const struct cli_command cmd_secret_rekey;
-extern const struct cli_command cmd_secret_import;
+/* cmd_secret_write.c */
+int cmd_secret_create(struct cli *c, const struct args *a, struct err *err);
+int cmd_secret_link(struct cli *c, const struct args *a, struct err *err);
+int cmd_secret_rotate(struct cli *c, const struct args *a, struct err *err);
+int cmd_secret_delete(struct cli *c, const struct args *a, struct err *err);
+int cmd_secret_import(struct cli *c, const struct args *a, struct err *err);
 
-/* By name, key, id, or a part of the id. */
-int secret_find(struct cli *c, const char *given, json_t **ret, struct err *err);
-int vault_find(struct cli *c, const char *given, json_t **ret, struct err *err);
-/* As --json or as labelled values. */
-void secret_print(struct cli *c, const json_t *secret);
+/* Say what became of each that was to be taken up; the exit status. */
+int secret_imported(struct cli *c, const json_t *answer);
 
 #endif

@@ -1,7 +1,7 @@
 /* `berth serve`: only the command line is read here; the daemon is a hook (cli.h). */
 #include "cli/command.h"
 
-static const struct cli_option options[] = {
+const struct cli_option serve_options[] = {
         { "listen", 0, OPTION_VALUE, "ADDR:PORT", "where to listen (127.0.0.1:3100)" },
         { "database", 0, OPTION_VALUE, "URL",
           "postgres://... instead of SQLite in the data directory" },
@@ -32,7 +32,7 @@ static int check_words(const struct cli_serve_options *o, struct err *err)
         return r;
 }
 
-static int run_serve(struct cli *c, const struct args *a, struct err *err)
+int cmd_serve(struct cli *c, const struct args *a, struct err *err)
 {
         struct cli_serve_options o = {
                 .listen = args_value(a, "listen"),
@@ -52,17 +52,3 @@ static int run_serve(struct cli *c, const struct args *a, struct err *err)
                 return err_set(err, ERR_NOT_IMPLEMENTED, "this program has no daemon in it");
         return c->hooks->serve(&o);
 }
-
-const struct cli_command cmd_serve = {
-        .name = "serve",
-        .synopsis = "[OPTION]...",
-        .summary = "Run the daemon",
-        .notes = "Prints 'listening on http://...' once it is ready. Settings come from these "
-                 "options,\n"
-                 "then BERTH_* variables, then berth.toml in the data directory; see "
-                 "berth.toml(5).\n"
-                 "A password in a database URL is seen in the process list: prefer BERTH_DATABASE.",
-        .example = "berth serve --listen 127.0.0.1:3100",
-        .options = options,
-        .run = run_serve,
-};

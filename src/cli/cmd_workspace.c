@@ -25,44 +25,14 @@ static json_int_t number(const json_t *object, const char *key)
 
 /* Showing */
 
-static void print_state(struct cli *c, const json_t *w)
+static void print_state(struct cli *c, const json_t *workspace)
 {
-        if (c->json) {
-                out_json(w);
-                return;
-        }
-        out_label("Directory", COLUMN_TEXT, cli_text(w, "localPath"));
-        out_label("State", COLUMN_STATE, cli_text(w, "state"));
-        out_label("There", COLUMN_TEXT, cli_text(w, "cwd"));
-        out_label("Way", COLUMN_TEXT, cli_text(w, "way"));
-        out_label("Restored", COLUMN_TIME, cli_text(w, "restoredAt"));
-        if (*cli_text(w, "note"))
-                out_label("Note", COLUMN_TEXT, cli_text(w, "note"));
-}
-
-static int simple(struct cli *c, const struct args *a, const char *method, const char *rest,
-                  struct err *err)
-{
-        const char *id, *path;
-        json_t *answer;
-        int r = workspace_path(c, a->words[0], rest, &id, &path, err);
-
-        if (r >= 0)
-                r = cli_call(c, method, path, streq(method, "POST") ? json_object() : NULL, &answer,
-                             err);
-        if (r >= 0)
-                print_state(c, answer);
-        return r;
-}
-
-static int run_show(struct cli *c, const struct args *a, struct err *err)
-{
-        return simple(c, a, "GET", "", err);
-}
-
-static int run_discard(struct cli *c, const struct args *a, struct err *err)
-{
-        return simple(c, a, "POST", "/discard", err);
+        fields_print(c, workspace,
+                     FIELDS({ "Directory", COLUMN_TEXT, "localPath" },
+                            { "State", COLUMN_STATE, "state" }, { "There", COLUMN_TEXT, "cwd" },
+                            { "Way", COLUMN_TEXT, "way" },
+                            { "Restored", COLUMN_TIME, "restoredAt" },
+                            { "Note", COLUMN_TEXT, "note", .optional = true }));
 }
 
 /* What would come home */
@@ -201,84 +171,39 @@ static int run_restore(struct cli *c, const struct args *a, struct err *err)
         return r;
 }
 
-static const struct cli_command show = {
-        .name = "show",
-        .synopsis = "LEASE",
-        .summary = "Show the workspace of a lease",
-        .example = "berth workspace show 01a1deef",
-        .run = run_show,
-        .min_words = 1,
-        .max_words = 1,
-};
-
-static const struct cli_option diff_options[] = {
-        { "names", 0, OPTION_FLAG, NULL, "only which files, not what in them" },
+const struct cli_command workspace_commands[] = {
+        { "show", "LEASE", "Show the workspace of a lease", "berth workspace show 01a1deef",
+          .words = 1,
+          .act = { .kind = &kind_lease,
+                   .method = "GET",
+                   .path = "/workspace",
+                   .print = print_state } },
+        { "diff", "LEASE [--names]", "Say what a restore would bring home",
+          "berth workspace diff 01a1deef", .words = 1,
+          .notes = "A added, M changed, D deleted. Nothing is done.",
+          .options =
+                  OPTIONS({ "names", 0, OPTION_FLAG, NULL, "only which files, not what in them" }),
+          .run = run_diff },
+        { "stage", "LEASE DIR [OPTION]...",
+          "Bring a directory into a lease; prints where it is there",
+          "berth workspace stage 01a1deef . -x node_modules", .words = 2,
+          .options = OPTIONS(
+                  { "exclude", 'x', OPTION_LIST, "PATTERN", "leave this out, both ways" },
+                  { "isolation", 0, OPTION_VALUE, "KIND", "how it is shielded: overlay, copy" }),
+          .run = run_stage },
+        { "restore", "LEASE [--to DIR]", "Bring home what was changed",
+          "berth workspace restore 01a1deef", .words = 1,
+          .notes = "Where a file was changed on both sides, yours is kept beside it.",
+          .options = OPTIONS({ "to", 0, OPTION_VALUE, "DIR",
+                               "into this directory (where it was staged from)" }),
+          .run = run_restore },
+        { "discard", "LEASE", "End a workspace; what was not brought home is not kept",
+          "berth workspace discard 01a1deef", .words = 1,
+          .act = { .kind = &kind_lease,
+                   .method = "POST",
+                   .path = "/workspace/discard",
+                   .print = print_state } },
+        { "salvaged", "", "Changes that were saved before their place was given up",
+          "berth workspace salvaged list", .sub = salvaged_commands },
         { 0 },
-};
-
-static const struct cli_command diff = {
-        .name = "diff",
-        .synopsis = "LEASE [--names]",
-        .summary = "Say what a restore would bring home",
-        .notes = "A added, M changed, D deleted. Nothing is done.",
-        .example = "berth workspace diff 01a1deef",
-        .options = diff_options,
-        .run = run_diff,
-        .min_words = 1,
-        .max_words = 1,
-};
-
-static const struct cli_option stage_options[] = {
-        { "exclude", 'x', OPTION_LIST, "PATTERN", "leave this out, both ways" },
-        { "isolation", 0, OPTION_VALUE, "KIND", "how it is shielded: overlay, copy" },
-        { 0 },
-};
-
-static const struct cli_command stage = {
-        .name = "stage",
-        .synopsis = "LEASE DIR [OPTION]...",
-        .summary = "Bring a directory into a lease; prints where it is there",
-        .example = "berth workspace stage 01a1deef . -x node_modules",
-        .options = stage_options,
-        .run = run_stage,
-        .min_words = 2,
-        .max_words = 2,
-};
-
-static const struct cli_option restore_options[] = {
-        { "to", 0, OPTION_VALUE, "DIR", "into this directory (where it was staged from)" },
-        { 0 },
-};
-
-static const struct cli_command restore = {
-        .name = "restore",
-        .synopsis = "LEASE [--to DIR]",
-        .summary = "Bring home what was changed",
-        .notes = "Where a file was changed on both sides, yours is kept beside it.",
-        .example = "berth workspace restore 01a1deef",
-        .options = restore_options,
-        .run = run_restore,
-        .min_words = 1,
-        .max_words = 1,
-};
-
-static const struct cli_command discard = {
-        .name = "discard",
-        .synopsis = "LEASE",
-        .summary = "End a workspace; what was not brought home is not kept",
-        .example = "berth workspace discard 01a1deef",
-        .run = run_discard,
-        .min_words = 1,
-        .max_words = 1,
-};
-
-static const struct cli_command *const subcommands[] = { &show,    &diff,         &stage, &restore,
-                                                         &discard, &cmd_salvaged, NULL };
-
-const struct cli_command cmd_workspace = {
-        .name = "workspace",
-        .synopsis = "",
-        .summary = "Directories in leases, and what was changed in them",
-        .example = "berth workspace diff 01a1deef",
-        .sub = subcommands,
 };

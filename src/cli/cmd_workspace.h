@@ -4,8 +4,6 @@
 
 #include "cli/command.h"
 
-extern const struct cli_command cmd_salvaged;
-
 /* What a restore would do, as --json or as lines. */
 void workspace_print_diff(struct cli *c, const json_t *diff);
 void workspace_print_restored(struct cli *c, const json_t *report);

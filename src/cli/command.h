@@ -1,9 +1,9 @@
 /* What every subcommand shares: the table of commands, the state of one invocation, talking to the
  * daemon, and finding things by name or by a part of the id.
  *
- * A command is one row of a table, in the file of its group (cmd_env.c, cmd_lease.c ...); the
- * groups are listed in commands.c. To add one, write cmd_<name>.c with a `const struct cli_command
- * cmd_<name>`, declare it below, and list it in commands.c.
+ * A command is one row: its words, help and options, and what it does. Most are one request, which
+ * the row says too (action.h); the others have a function. The rows of a group are a table in the
+ * group's file (cmd_env.c, cmd_lease.c ...), the groups are rows of commands.c.
  *
  * A command's run() returns 0 or an exit status for "done", or an error code below 0 with *err
  * filled, which cli_main() prints and turns into the exit status. Answers of the daemon (json_t)
@@ -15,6 +15,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "cli/action.h"
 #include "cli/args.h"
 #include "cli/cli.h"
 #include "codec/json.h"
@@ -24,47 +25,46 @@ struct berth_error;
 struct berth_options;
 struct cli;
 
+/* A row of a table of commands; a NULL name ends it. */
 struct cli_command {
-        const char *name;                     /* NULL ends a table */
-        const char *synopsis;                 /* what follows the name in the usage line */
-        const char *summary;                  /* one line, no full stop */
-        const char *notes;                    /* further lines for --help, or NULL */
-        const char *example;                  /* a line that works when pasted */
-        const struct cli_option *options;     /* NULL: none of its own */
-        const struct cli_command *const *sub; /* a group when not NULL; NULL-terminated */
-        /* Run by a group without a subcommand, or by a command. NULL: a subcommand is needed. */
-        int (*run)(struct cli *c, const struct args *a, struct err *err);
-        size_t min_words;
-        size_t max_words;
-        /* The last of min_words is a program; what follows are its arguments, never our options. */
+        const char *name;
+        const char *synopsis; /* what follows the name in the usage line */
+        const char *summary;  /* one line, no full stop */
+        const char *example;  /* a line that works when pasted */
+        const char *notes;    /* further lines for --help, or NULL */
+        size_t words;         /* how many words it takes, at least */
+        size_t max_words;     /* 0: no more than that */
+        /* The last of `words` is a program; what follows are its arguments, never our options. */
         bool takes_command;
+        const struct cli_option *options; /* NULL: none of its own */
+        const struct cli_command *sub;    /* a group when not NULL */
+        struct cli_action act;            /* what it does, unless */
+        /* this does. A group with neither needs a subcommand. */
+        int (*run)(struct cli *c, const struct args *a, struct err *err);
 };
 
-extern const struct cli_command cli_top; /* `berth` itself */
-extern const struct cli_command *const cli_commands[];
+extern const struct cli_command cli_top;        /* `berth` itself */
+extern const struct cli_command cli_commands[]; /* commands.c */
 extern const struct cli_option cli_global_options[];
 
-extern const struct cli_command cmd_run;
-extern const struct cli_command cmd_serve;
-extern const struct cli_command cmd_company;
-extern const struct cli_command cmd_env;
-extern const struct cli_command cmd_lease;
-extern const struct cli_command cmd_snapshot;
-extern const struct cli_command cmd_workspace;
-extern const struct cli_command cmd_leaks;
-extern const struct cli_command cmd_key;
-extern const struct cli_command cmd_agent;
-extern const struct cli_command cmd_runs;
-extern const struct cli_command cmd_issue;
-extern const struct cli_command cmd_project;
-extern const struct cli_command cmd_plugin;
-extern const struct cli_command cmd_activity;
-extern const struct cli_command cmd_secret;
-extern const struct cli_command cmd_vault;
-extern const struct cli_command cmd_db;
-extern const struct cli_command cmd_doctor;
-extern const struct cli_command cmd_help;
-extern const struct cli_command cmd_faults;
+extern const struct cli_command company_commands[], env_commands[], lease_commands[],
+        snapshot_commands[], workspace_commands[], salvaged_commands[], leaks_commands[],
+        key_commands[], agent_commands[], runs_commands[], issue_commands[], project_commands[],
+        plugin_commands[], activity_commands[], secret_commands[], vault_commands[], db_commands[];
+extern const struct cli_option run_options[], serve_options[];
+
+/* The commands without subcommands, and what `berth leaks` does by itself. */
+int cmd_run(struct cli *c, const struct args *a, struct err *err);
+int cmd_serve(struct cli *c, const struct args *a, struct err *err);
+int cmd_doctor(struct cli *c, const struct args *a, struct err *err);
+int cmd_help(struct cli *c, const struct args *a, struct err *err);
+int cmd_faults(struct cli *c, const struct args *a, struct err *err);
+int cmd_leaks(struct cli *c, const struct args *a, struct err *err);
+
+/* Each in the file of its commands. */
+extern const struct cli_kind kind_company, kind_environment, kind_lease, kind_snapshot,
+        kind_salvage, kind_agent, kind_run, kind_issue, kind_project, kind_plugin, kind_secret,
+        kind_vault;
 
 struct cli {
         const struct cli_hooks *hooks;
@@ -88,9 +88,8 @@ const char *cli_env(const char *ours, const char *paperclips);
 
 /* help.c. `path` is the command's full name, "berth env create". */
 void cli_print_help(const char *path, const struct cli_command *command);
-const struct cli_command *cli_find_command(const struct cli_command *const *table,
-                                           const char *name);
-int cli_unknown_command(const struct cli_command *const *table, const char *path, const char *typed,
+const struct cli_command *cli_find_command(const struct cli_command *table, const char *name);
+int cli_unknown_command(const struct cli_command *table, const char *path, const char *typed,
                         struct err *err);
 
 /* -- The daemon (session.c) ------------------------------------------------------------------- */
@@ -125,26 +124,18 @@ const char *cli_escape(struct cli *c, const char *text);
 /* The company's id: the one given, or the only one there is. When there is none and `create` is
  * set, makes one named "Default" and says so. */
 int cli_company(struct cli *c, bool create, const char **ret_id, struct err *err);
-int cli_company_find(struct cli *c, const char *given, json_t **ret, struct err *err);
-/* By id, by name, or by the beginning of the id. */
-int cli_environment(struct cli *c, const char *given, json_t **ret, struct err *err);
-/* The same for an environment that is chosen as a place for work: says so when it is not isolated.
- */
+/* An environment that is chosen as a place for work: says so when it is not isolated. */
 int cli_place(struct cli *c, const char *given, json_t **ret, struct err *err);
 int cli_environments(struct cli *c, json_t **ret_list, struct err *err);
-int cli_lease(struct cli *c, const char *given, json_t **ret, struct err *err);
-int cli_agent(struct cli *c, const char *given, json_t **ret, struct err *err);
-int cli_project(struct cli *c, const char *given, json_t **ret, struct err *err);
 
 /* "NAME (ID)" of what GET `folder`/ID answers; the id alone when that is not there any more. */
 const char *cli_named(struct cli *c, const char *folder, const char *id);
 
-/* The element of `list` meant by `given`: an exact id, a `name_key` (or `other_key`, may be NULL),
- * or at least CLI_PART_MIN characters with which exactly one id begins or ends. `what` names the
- * kind of thing in messages. */
+/* The element of `list` meant by `given`: an exact id, one of the kind's names, or at least
+ * CLI_PART_MIN characters with which exactly one id begins or ends. */
 #define CLI_PART_MIN 4
-int cli_pick(const char *what, json_t *list, const char *given, const char *name_key,
-             const char *other_key, json_t **ret, struct err *err);
+int cli_pick(const struct cli_kind *kind, json_t *list, const char *given, json_t **ret,
+             struct err *err);
 
 /* -- Small things (values.c) ------------------------------------------------------------------ */
 

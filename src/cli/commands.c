@@ -1,15 +1,90 @@
 /* The commands, in the order in which help shows them. */
 #include "cli/command.h"
 
-const struct cli_command *const cli_commands[] = {
-        &cmd_run,      &cmd_serve,    &cmd_env,    &cmd_lease,   &cmd_workspace,
-        &cmd_snapshot, &cmd_leaks,    &cmd_secret, &cmd_vault,   &cmd_company,
-        &cmd_agent,    &cmd_runs,     &cmd_issue,  &cmd_project, &cmd_key,
-        &cmd_plugin,   &cmd_activity, &cmd_db,     &cmd_doctor,  &cmd_help,
+const struct cli_command cli_commands[] = {
+        { "run", "[OPTION]... -- COMMAND [ARG]...",
+          "Lease a place, run a command there, release it",
+          "berth run -v -- sh -c 'uname -a; sleep 1; echo done'",
+          .notes =
+                  "Exits with the command's status, 128+N when signal N ended it, 124 when its time "
+                  "was over,\n1 instead of 0 when output is missing.\n"
+                  "--workspace brings changes home also when the command failed; where a file was "
+                  "changed on\nboth sides, yours is kept beside it.\n"
+                  "Without --env and --sandbox it runs on this machine, not isolated, and says so.\n"
+                  "--sandbox takes the environment \"Sandbox\", which is made when there is none.\n"
+                  "Without a daemon it starts one in the background, which ends by itself.\n"
+                  "With --json all output goes to standard error and the result to standard output.",
+          .options = run_options, .run = cmd_run, .words = 1, .max_words = SIZE_MAX,
+          .takes_command = true },
+        { "serve", "[OPTION]...", "Run the daemon", "berth serve --listen 127.0.0.1:3100",
+          .notes =
+                  "Prints 'listening on http://...' once it is ready. Settings come from these "
+                  "options,\n"
+                  "then BERTH_* variables, then berth.toml in the data directory; see "
+                  "berth.toml(5).\n"
+                  "A password in a database URL is seen in the process list: prefer BERTH_DATABASE.",
+          .options = serve_options, .run = cmd_serve },
+        { "env", "", "List, make, change, try and delete environments", "berth env list",
+          .notes = "ENV is a name, an id, or at least four characters with which exactly one id "
+                   "begins or ends.",
+          .sub = env_commands },
+        { "lease", "", "List, acquire, renew and release leases; run commands in them",
+          "berth lease acquire Local --ttl 30m",
+          .notes = "LEASE is an id, or at least four characters with which exactly one begins or "
+                   "ends.",
+          .sub = lease_commands },
+        { "workspace", "", "Directories in leases, and what was changed in them",
+          "berth workspace diff 01a1deef", .sub = workspace_commands },
+        { "snapshot", "", "List, show and delete snapshots of sandboxes", "berth snapshot list",
+          .notes = "`berth lease snapshot` makes one, `-o snapshot=NAME` of an environment starts "
+                   "from it.",
+          .sub = snapshot_commands },
+        { "leaks", "", "Show where record and world disagree", "berth leaks",
+          .notes = "Exit status 0 and 'no leaks' when they agree, 1 when they do not.",
+          .sub = leaks_commands, .run = cmd_leaks },
+        { "secret", "", "Keep, rotate and remove secrets; see who uses them",
+          "berth secret create OPENAI_API_KEY --file key.txt",
+          .notes = "SECRET is a name, a key, an id, or at least four characters with which exactly "
+                   "one id\nbegins or ends. Values are read from standard input or a file, never "
+                   "from the command\nline, and are never shown.",
+          .sub = secret_commands },
+        { "vault", "", "Say where secrets are kept, and check it", "berth vault health",
+          .notes = "VAULT is a name, an id, or at least four characters with which exactly one id "
+                   "begins or\nends.",
+          .sub = vault_commands },
+        { "company", "", "List, make, change and delete companies", "berth company create Acme",
+          .sub = company_commands },
+        { "agent", "", "List, make, change and wake agents", "berth agent list",
+          .notes = "`berth key create --agent AGENT` makes a key for one.", .sub = agent_commands },
+        { "runs", "", "Show, follow and end the runs of agents", "berth runs list",
+          .notes = "RUN is an id, or a part of one. `berth agent wake` starts one; `berth run` is "
+                   "for\nsingle commands.",
+          .sub = runs_commands },
+        { "issue", "", "List, make, change and take issues", "berth issue list",
+          .notes = "ISSUE is an identifier, as ACM-1, or an id.", .sub = issue_commands },
+        { "project", "", "List, make and show projects", "berth project list",
+          .sub = project_commands },
+        { "key", "", "Make, list and revoke API keys", "berth key list", .sub = key_commands },
+        { "plugin", "", "Install, look after and test plugins that provide sandboxes",
+          "berth plugin list", .sub = plugin_commands },
+        { "activity", "", "Show who did what", "berth activity list --limit 20",
+          .sub = activity_commands },
+        { "db", "backup|restore|check", "Back the database up, restore and check it",
+          "berth db backup /var/backups", .sub = db_commands },
+        { "doctor", "[--json]", "Say what this machine can do, and how to mend what is missing",
+          "berth doctor",
+          .notes =
+                  "Runs without a daemon. Exit status 1 only when something is missing that nothing "
+                  "works\n"
+                  "without: the data directory, or a system call.",
+          .run = cmd_doctor },
+        { "help", "[COMMAND]...", "Show help for a command", "berth help env create",
+          .run = cmd_help, .max_words = 3 },
 #ifdef BERTH_FAULTS
-        &cmd_faults,
+        { "faults", "", "List the crash points of this test build", "berth faults",
+          .run = cmd_faults },
 #endif
-        NULL,
+        { 0 },
 };
 
 const struct cli_option cli_global_options[] = {

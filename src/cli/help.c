@@ -31,20 +31,20 @@ static void print_options(const char *title, const struct cli_option *options)
         }
 }
 
-static void print_commands(const struct cli_command *const *table)
+static void print_commands(const struct cli_command *table)
 {
         int width = 0;
 
-        for (size_t i = 0; table[i]; i++)
-                width = MAX(width, (int)strlen(table[i]->name));
+        for (const struct cli_command *i = table; i->name; i++)
+                width = MAX(width, (int)strlen(i->name));
         printf("\nCommands:\n");
-        for (size_t i = 0; table[i]; i++)
-                printf("  %-*s  %s\n", width, table[i]->name, table[i]->summary);
+        for (const struct cli_command *i = table; i->name; i++)
+                printf("  %-*s  %s\n", width, i->name, i->summary);
 }
 
 static void print_usage(const char *path, const struct cli_command *command)
 {
-        if (command->run)
+        if (command->run || !command->sub)
                 printf("Usage: %s%s%s\n", path, *command->synopsis ? " " : "", command->synopsis);
         if (command->sub)
                 printf("%s%s COMMAND ...\n", command->run ? "       " : "Usage: ", path);
@@ -66,22 +66,22 @@ void cli_print_help(const char *path, const struct cli_command *command)
                 printf("\n'%s COMMAND --help' says more about one.\n", path);
 }
 
-const struct cli_command *cli_find_command(const struct cli_command *const *table, const char *name)
+const struct cli_command *cli_find_command(const struct cli_command *table, const char *name)
 {
-        for (size_t i = 0; table[i]; i++)
-                if (streq(table[i]->name, name))
-                        return table[i];
+        for (const struct cli_command *i = table; i->name; i++)
+                if (streq(i->name, name))
+                        return i;
         return NULL;
 }
 
-int cli_unknown_command(const struct cli_command *const *table, const char *path, const char *typed,
+int cli_unknown_command(const struct cli_command *table, const char *path, const char *typed,
                         struct err *err)
 {
         struct suggest s;
 
         suggest_init(&s, typed);
-        for (size_t i = 0; table[i]; i++)
-                suggest_offer(&s, table[i]->name);
+        for (const struct cli_command *i = table; i->name; i++)
+                suggest_offer(&s, i->name);
         if (s.best)
                 return err_set(err, ERR_USAGE, "unknown command '%s'; did you mean '%s %s'?", typed,
                                path, s.best);

@@ -1,64 +1,76 @@
 #include "cli/listing.h"
 
-static const char *field_text(struct cli *c, const json_t *object, const char *key)
-{
-        const json_t *value = json_object_get(object, key);
-        CLEAN(cleanup_free) char *text = NULL;
+#include <stdio.h>
 
+#include "cli/command.h"
+
+#define FIELDS_MAX 16
+
+static const json_t *find_member(const json_t *object, const char *key)
+{
+        const char *dot = strchr(key, '.');
+        char outer[32];
+
+        if (!dot)
+                return json_object_get(object, key);
+        snprintf(outer, sizeof(outer), "%.*s", (int)(dot - key), key);
+        return find_member(json_object_get(object, outer), dot + 1);
+}
+
+static const char *field_text(struct cli *c, const json_t *object, const struct field *field)
+{
+        CLEAN(cleanup_free) char *text = NULL;
+        const json_t *value;
+
+        if (field->text)
+                return field->text(c, object);
+        value = find_member(object, field->key);
         if (json_is_string(value))
                 return json_string_value(value);
         text = out_scalar(value);
         return cli_printf(c, "%s", text);
 }
 
-int list_print(struct cli *c, const char *path, const struct field *fields, size_t n_fields,
-               const char *none, struct err *err)
+void list_print(struct cli *c, const json_t *list, const struct field *columns, const char *none)
 {
-        struct column columns[FIELDS_MAX];
+        struct column titles[FIELDS_MAX];
         const char *cells[FIELDS_MAX];
         CLEAN(table_done) struct table t;
-        json_t *list, *item;
-        size_t i;
-        int r = cli_call_list(c, path, &list, err);
+        json_t *item;
+        size_t n = 0, i;
 
-        for (size_t k = 0; k < n_fields; k++)
-                columns[k] = (struct column){ fields[k].title, fields[k].kind };
-        table_init(&t, columns, n_fields);
-        if (r < 0)
-                return r;
-        if (c->json) {
-                out_json(list);
-                return 0;
-        }
+        for (; columns[n].title; n++)
+                titles[n] = (struct column){ columns[n].title, columns[n].kind };
+        table_init(&t, titles, n);
         json_array_foreach(list, i, item)
         {
-                for (size_t k = 0; k < n_fields; k++)
-                        cells[k] = field_text(c, item, fields[k].key);
+                for (size_t k = 0; k < n; k++)
+                        cells[k] = field_text(c, item, &columns[k]);
                 table_row(&t, cells);
         }
         table_print(&t, none);
-        return 0;
 }
 
-void object_print(struct cli *c, const json_t *object, const struct field *fields, size_t n_fields)
+void fields_print(struct cli *c, const json_t *object, const struct field *fields)
 {
-        if (c->json) {
-                out_json(object);
-                return;
+        for (const struct field *f = fields; f->title; f++) {
+                const json_t *value = f->key ? find_member(object, f->key) : NULL;
+                const char *text = f->kind == COLUMN_JSON ? "" : field_text(c, object, f);
+
+                if (f->kind == COLUMN_JSON && (!f->optional || (value && !json_is_null(value))))
+                        out_label_json(f->title, value);
+                else if (f->kind != COLUMN_JSON && (*text || !f->optional))
+                        out_label(f->title, f->kind, text);
         }
-        for (size_t k = 0; k < n_fields; k++)
-                out_label(fields[k].title, fields[k].kind, field_text(c, object, fields[k].key));
 }
 
-void object_print_more(struct cli *c, const json_t *object, const struct field *fields,
-                       size_t n_fields)
+const char *size_text(struct cli *c, const json_t *object)
 {
-        for (size_t k = 0; !c->json && k < n_fields; k++) {
-                const char *text = field_text(c, object, fields[k].key);
+        json_int_t bytes = json_integer_value(json_object_get(object, "bytes"));
 
-                if (*text)
-                        out_label(fields[k].title, fields[k].kind, text);
-        }
+        if (bytes < 1 << 20)
+                return cli_printf(c, "%lld KiB", (long long)(bytes + 1023) / 1024);
+        return cli_printf(c, "%.1f MiB", (double)bytes / (1 << 20));
 }
 
 void text_print(const char *indent, const char *text)
@@ -69,11 +81,4 @@ void text_print(const char *indent, const char *text)
                 out_line("%s%.*s", indent, (int)n, text);
                 text += n + (text[n] == '\n');
         }
-}
-
-int body_set(json_t *body, const char *key, const char *value, struct err *err)
-{
-        if (value && json_object_set_new(body, key, json_string(value)) < 0)
-                return err_set(err, ERR_USAGE, "the value for %s is not UTF-8 text", key);
-        return 0;
 }

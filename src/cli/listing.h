@@ -1,31 +1,40 @@
-/* Objects of the daemon as tables and as labelled values, by the names of their members. With
- * --json they are printed as they came. One thread. */
+/* Objects of the daemon as tables and as labelled values, by tables of their members. One thread.
+ */
 #ifndef BERTH_CLI_LISTING_H
 #define BERTH_CLI_LISTING_H
 
-#include "cli/command.h"
 #include "cli/output.h"
 
+struct cli;
+
+/* A column, or a labelled value. A table of them ends with a NULL title. */
 struct field {
         const char *title;
         enum column_kind kind;
-        const char *key; /* member of the object */
+        const char *key; /* member of the object; a dot leads into an object within it */
+        /* Instead of the member: what to show of the object. Lives as long as struct cli. */
+        const char *(*text)(struct cli *c, const json_t *object);
+        bool optional; /* of labelled values: no line when there is nothing to show */
 };
 
-#define FIELDS_MAX 16
+#define FIELDS(...)                                                                                \
+        (const struct field[])                                                                     \
+        {                                                                                          \
+                __VA_ARGS__,                                                                       \
+                {                                                                                  \
+                        0                                                                          \
+                }                                                                                  \
+        }
 
-/* GET `path`, which answers a list, and print it; `none` when it is empty. */
-int list_print(struct cli *c, const char *path, const struct field *fields, size_t n_fields,
-               const char *none, struct err *err);
-void object_print(struct cli *c, const json_t *object, const struct field *fields, size_t n_fields);
-/* What of these there is; nothing with --json. */
-void object_print_more(struct cli *c, const json_t *object, const struct field *fields,
-                       size_t n_fields);
+/* As labelled values. */
+void fields_print(struct cli *c, const json_t *object, const struct field *fields);
+/* As a table, without --json; `none` when the list is empty. */
+void list_print(struct cli *c, const json_t *list, const struct field *columns, const char *none);
+
+/* For a field: its member `bytes` in KiB or MiB. */
+const char *size_text(struct cli *c, const json_t *object);
 
 /* Text of several lines, each after `indent`. */
 void text_print(const char *indent, const char *text);
-
-/* Set a member that an option gave; nothing for NULL. ERR_USAGE when it is no UTF-8. */
-int body_set(json_t *body, const char *key, const char *value, struct err *err);
 
 #endif

@@ -88,11 +88,13 @@ static int report(const struct err *err, int code)
 static int check_words(const struct cli_command *command, const char *path, const struct args *a,
                        struct err *err)
 {
-        if (a->n_words >= command->min_words && a->n_words <= command->max_words)
+        size_t most = MAX(command->words, command->max_words);
+
+        if (a->n_words >= command->words && a->n_words <= most)
                 return 0;
-        if (a->n_words > command->max_words)
-                return err_set(err, ERR_USAGE, "too many words: '%s'; usage: %s %s",
-                               a->words[command->max_words], path, command->synopsis);
+        if (a->n_words > most)
+                return err_set(err, ERR_USAGE, "too many words: '%s'; usage: %s %s", a->words[most],
+                               path, command->synopsis);
         return err_set(err, ERR_USAGE, "usage: %s %s", path, command->synopsis);
 }
 
@@ -107,7 +109,7 @@ static int run_command(const struct cli_command *command, const char *path, stru
                 return r;
         r = cli_init(&c, hooks, a, err);
         if (r >= 0)
-                r = command->run(&c, a, err);
+                r = command->run ? command->run(&c, a, err) : cli_act(&c, a, &command->act, err);
         *ret_signal = c.end_by_signal;
         cli_done(&c);
         return r;
@@ -147,7 +149,7 @@ static int dispatch(struct args *a, const struct cli_hooks *hooks, struct buf *p
 
         r = find_command(a, &command, path, err);
         if (r >= 0)
-                r = command->takes_command ? args_rest_command(a, command->min_words - 1, err)
+                r = command->takes_command ? args_rest_command(a, command->words - 1, err)
                                            : args_rest(a, err);
         if (r < 0)
                 return r;
@@ -159,7 +161,7 @@ static int dispatch(struct args *a, const struct cli_hooks *hooks, struct buf *p
                 cli_print_help(buf_str(path), command);
                 return 0;
         }
-        if (!command->run) {
+        if (command->sub && !command->run) {
                 cli_print_help(buf_str(path), command);
                 return err_set(err, ERR_USAGE, "a command is missing");
         }

@@ -19,6 +19,7 @@ enum column_kind {
         COLUMN_ID,    /* never cut */
         COLUMN_STATE, /* coloured by meaning */
         COLUMN_TIME,  /* ISO time; "5m ago" on a terminal */
+        COLUMN_JSON,  /* of labelled values only: indented beneath the label */
 };
 
 struct column {

@@ -82,7 +82,7 @@ int remote_agent(struct cli *c, const struct args *a, struct remote_spec *spec, 
 
         if (!given)
                 return 0;
-        r = cli_agent(c, given, &agent, err);
+        r = cli_find(c, &kind_agent, given, &agent, err);
         if (r >= 0)
                 spec->agent_id = cli_text(agent, "id");
         return r;

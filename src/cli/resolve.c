@@ -34,14 +34,13 @@ static bool begins_or_ends(const char *id, const char *given)
                (strncasecmp(id, given, len) == 0 || strcasecmp(id + id_len - len, given) == 0);
 }
 
-static enum match match_item(const json_t *item, const char *given, const char *name_key,
-                             const char *other_key)
+static enum match match_item(const struct cli_kind *kind, const json_t *item, const char *given)
 {
         const char *id = json_get_string(item, "id");
 
         if (id && strcasecmp(id, given) == 0)
                 return MATCH_ID;
-        if (same_name(item, name_key, given) || same_name(item, other_key, given))
+        if (same_name(item, kind->name, given) || same_name(item, kind->other, given))
                 return MATCH_NAME;
         if (id && begins_or_ends(id, given))
                 return MATCH_PART;
@@ -65,37 +64,27 @@ static void list_items(struct buf *b, json_t *list, const char *name_key)
         }
 }
 
-static int ambiguous(const char *what, json_t *matches, const char *given, const char *name_key,
+static int ambiguous(const struct cli_kind *kind, json_t *matches, const char *given,
                      struct err *err)
 {
         CLEAN(buf_done) struct buf b = BUF_INIT;
 
-        list_items(&b, matches, name_key);
-        return err_set(err, ERR_USAGE, "'%s' fits more than one %s: %s", given, what, buf_str(&b));
+        list_items(&b, matches, kind->name);
+        return err_set(err, ERR_USAGE, "'%s' fits more than one %s: %s", given, kind->what,
+                       buf_str(&b));
 }
 
-static int not_found(const char *what, const char *given, struct err *err)
+static int not_found(const struct cli_kind *kind, const char *given, struct err *err)
 {
-        static const struct {
-                const char *what, *command;
-        } lists[] = {
-                { "environment", "env" }, { "company", "company" },
-                { "lease", "lease" },     { "agent", "agent" },
-                { "secret", "secret" },   { "vault", "vault" },
-                { "project", "project" }, { "run", "runs" },
-                { "key", "key" },         { "salvage", "workspace salvaged" },
-        };
-
-        for (size_t i = 0; i < ARRAY_LEN(lists); i++)
-                if (streq(lists[i].what, what))
-                        return err_set(err, ERR_NOT_FOUND,
-                                       "there is no %s '%s'; 'berth %s list' shows those there are",
-                                       what, given, lists[i].command);
-        return err_set(err, ERR_NOT_FOUND, "there is no %s '%s'", what, given);
+        if (!kind->command)
+                return err_set(err, ERR_NOT_FOUND, "there is no %s '%s'", kind->what, given);
+        return err_set(err, ERR_NOT_FOUND,
+                       "there is no %s '%s'; 'berth %s list' shows those there are", kind->what,
+                       given, kind->command);
 }
 
-int cli_pick(const char *what, json_t *list, const char *given, const char *name_key,
-             const char *other_key, json_t **ret, struct err *err)
+int cli_pick(const struct cli_kind *kind, json_t *list, const char *given, json_t **ret,
+             struct err *err)
 {
         json_t *matches = json_array();
         enum match best = MATCH_NONE;
@@ -105,7 +94,7 @@ int cli_pick(const char *what, json_t *list, const char *given, const char *name
 
         json_array_foreach(list, i, item)
         {
-                enum match m = match_item(item, given, name_key, other_key);
+                enum match m = match_item(kind, item, given);
 
                 if (m == MATCH_NONE || m < best)
                         continue;
@@ -117,28 +106,14 @@ int cli_pick(const char *what, json_t *list, const char *given, const char *name
         if (json_array_size(matches) == 1)
                 *ret = json_array_get(matches, 0); /* the list keeps it alive */
         else if (json_array_size(matches) == 0)
-                r = not_found(what, given, err);
+                r = not_found(kind, given, err);
         else
-                r = ambiguous(what, matches, given, name_key, err);
+                r = ambiguous(kind, matches, given, err);
         json_decref(matches);
         return r;
 }
 
 /* -- Companies -------------------------------------------------------------------------------- */
-
-int cli_company_find(struct cli *c, const char *given, json_t **ret, struct err *err)
-{
-        json_t *list;
-        int r;
-
-        if (uuid_is_valid(given))
-                return cli_call(c, "GET", cli_printf(c, "/api/companies/%s", given), NULL, ret,
-                                err);
-        r = cli_call_list(c, "/api/companies", &list, err);
-        if (r < 0)
-                return r;
-        return cli_pick("company", list, given, "name", "issuePrefix", ret, err);
-}
 
 /* Several commands may need the first company at the same time; only one of them makes it. A
  * daemon elsewhere has nobody who would do that. */
@@ -219,13 +194,13 @@ int cli_company(struct cli *c, bool create, const char **ret_id, struct err *err
                 *ret_id = c->company;
                 return 0;
         }
-        r = cli_company_find(c, c->company, &company, err);
+        r = cli_find(c, &kind_company, c->company, &company, err);
         if (r >= 0)
                 *ret_id = cli_text(company, "id");
         return r;
 }
 
-/* -- Environments, leases, agents, projects --------------------------------------------------- */
+/* -- Environments ----------------------------------------------------------------------------- */
 
 int cli_environments(struct cli *c, json_t **ret_list, struct err *err)
 {
@@ -238,85 +213,13 @@ int cli_environments(struct cli *c, json_t **ret_list, struct err *err)
                              err);
 }
 
-int cli_environment(struct cli *c, const char *given, json_t **ret, struct err *err)
-{
-        json_t *list;
-        int r;
-
-        if (uuid_is_valid(given))
-                return cli_call(c, "GET", cli_printf(c, "/api/environments/%s", given), NULL, ret,
-                                err);
-        r = cli_environments(c, &list, err);
-        if (r < 0)
-                return r;
-        return cli_pick("environment", list, given, "name", NULL, ret, err);
-}
-
 int cli_place(struct cli *c, const char *given, json_t **ret, struct err *err)
 {
-        int r = cli_environment(c, given, ret, err);
+        int r = cli_find(c, &kind_environment, given, ret, err);
 
         if (r >= 0 && json_is_false(json_object_get(*ret, "isolated")))
                 out_note("'%s' is %s", cli_text(*ret, "name"), cli_text(*ret, "isolation"));
         return r;
-}
-
-/* There is no list of all leases, so each environment is asked; only done for a shortened id. */
-int cli_lease(struct cli *c, const char *given, json_t **ret, struct err *err)
-{
-        json_t *all, *environments, *environment;
-        size_t i;
-        int r;
-
-        if (uuid_is_valid(given))
-                return cli_call(c, "GET", cli_printf(c, "/api/environment-leases/%s", given), NULL,
-                                ret, err);
-        r = cli_environments(c, &environments, err);
-        if (r < 0)
-                return r;
-        all = cli_keep(c, json_array());
-        json_array_foreach(environments, i, environment)
-        {
-                const char *path =
-                        cli_printf(c, "/api/environments/%s/leases", cli_text(environment, "id"));
-                json_t *leases;
-
-                r = cli_call_list(c, path, &leases, err);
-                if (r < 0)
-                        return r;
-                json_array_extend(all, leases);
-        }
-        return cli_pick("lease", all, given, NULL, NULL, ret, err);
-}
-
-/* By id, or in a list of the company. */
-static int pick_of_company(struct cli *c, const char *what, const char *plural, const char *given,
-                           json_t **ret, struct err *err)
-{
-        const char *company;
-        json_t *list;
-        int r;
-
-        if (uuid_is_valid(given))
-                return cli_call(c, "GET", cli_printf(c, "/api/%s/%s", plural, given), NULL, ret,
-                                err);
-        r = cli_company(c, false, &company, err);
-        if (r >= 0)
-                r = cli_call_list(c, cli_printf(c, "/api/companies/%s/%s", company, plural), &list,
-                                  err);
-        if (r < 0)
-                return r;
-        return cli_pick(what, list, given, "name", "urlKey", ret, err);
-}
-
-int cli_agent(struct cli *c, const char *given, json_t **ret, struct err *err)
-{
-        return pick_of_company(c, "agent", "agents", given, ret, err);
-}
-
-int cli_project(struct cli *c, const char *given, json_t **ret, struct err *err)
-{
-        return pick_of_company(c, "project", "projects", given, ret, err);
 }
 
 const char *cli_named(struct cli *c, const char *folder, const char *id)

@@ -13,6 +13,7 @@
 #define EXCHANGE_OUT_MAX ((size_t)192 << 10) /* bytes of one answer */
 #define EXCHANGE_MAX     (EXCHANGE_OUT_MAX + 64)
 #define EXCHANGE_WORD    "berth-exchange:"
+#define ASK_WORD         "berth-answer:" /* before the answer of `berth-box --ask` */
 
 enum exchange_status {
         EXCHANGE_OPEN = 0,

@@ -1,5 +1,5 @@
 /* What every operation of the domain works on: the store, the settings, who this node is, and the
- * drivers. Immutable after start except for the counters; any thread. */
+ * kinds of places. Immutable after start except for the counters; any thread. */
 #ifndef BERTH_CORE_RUNTIME_H
 #define BERTH_CORE_RUNTIME_H
 
@@ -10,9 +10,9 @@
 #include "net/proxy_counters.h"
 #include "store/store.h"
 
-struct driver;
 struct callback_host;
 struct exec_hub;
+struct kind;
 struct live;
 struct mail;
 struct plugin_registry;
@@ -26,8 +26,8 @@ struct vault_provider;
 struct workspace_host;
 
 enum deployment_mode { MODE_LOCAL_TRUSTED, MODE_AUTHENTICATED };
-/* Whether commands in sandboxes of plugins run in a box (core/plugins/plugin_box.h): those that
- * need one, all, or none. */
+/* Whether commands in sandboxes of plugins run in a box (core/kinds/plugin/plugin_box.h): those
+ * that need one, all, or none. */
 enum plugin_box_use { PLUGIN_BOX_AUTO, PLUGIN_BOX_ALWAYS, PLUGIN_BOX_OFF };
 enum deployment_exposure { EXPOSURE_PRIVATE, EXPOSURE_PUBLIC };
 
@@ -46,8 +46,8 @@ struct settings {
         const uid_t *trusted_uids; /* users who count as the operator, besides the daemon's */
         size_t n_trusted_uids;
         const char *reverse_proxy;    /* for http_request_client(); NULL: none */
-        const char *workspace_roots;  /* colon separated: core/workspaces/workspace_root.h */
-        const char *const *own_paths; /* NULL-terminated: core/workspaces/own_files.h */
+        const char *workspace_roots;  /* colon separated: core/roots/workspace_root.h */
+        const char *const *own_paths; /* NULL-terminated: core/roots/own_files.h */
         const char *local_env; /* names of further variables for local commands; comma separated */
         bool local_for_owners; /* who owns a company may use this machine: host_use.h */
         bool share_user_files; /* agents get logins and configuration of the daemon's user */
@@ -117,10 +117,10 @@ struct runtime {
         struct store *store;
         struct settings settings;
         struct node node;
-        const struct driver *const *drivers; /* NULL-terminated; keys unique, later entries win */
-        struct exec_hub *hub;                /* NULL in tests that run no commands */
-        struct plugin_registry *plugins;     /* NULL in tests that need none */
-        struct mail *mail;                   /* to the loop, and */
+        const struct kind *const *kinds; /* NULL-terminated; core/kinds/kind.h */
+        struct exec_hub *hub;            /* NULL in tests that run no commands */
+        struct plugin_registry *plugins; /* NULL in tests that need none */
+        struct mail *mail;               /* to the loop, and */
         struct pool *pool; /* for work that nobody waits for; NULL in tests without a loop */
         const struct vault_provider *const *vaults; /* before the built-in ones; NULL: none */
         struct sandbox_host *sandbox;               /* NULL in tests without sandboxes */

@@ -1,6 +1,6 @@
-/* The daemon's settings: flags, then BERTH_* variables (PAPERCLIP_* where the seed names one), then
+/* The daemon's settings: flags, then BERTH_* variables (PAPERCLIP_* where Paperclip has one), then
  * berth.toml in the data directory, then defaults. Read once at start; a setting that makes no
- * sense is an error that names it and where it came from. */
+ * sense is an error that names it and where it came from. The table is settings.c. */
 #ifndef BERTH_DAEMON_CONFIG_H
 #define BERTH_DAEMON_CONFIG_H
 
@@ -26,7 +26,8 @@ struct config {
          * one environment, and how many more may wait for one environment. */
         unsigned peer_threads, peer_threads_each, peer_queue;
         unsigned connections_per_client; /* 0: half of what there is */
-        bool trusted_given;              /* somebody said who is trusted: daemon/trusted.h */
+        const char *trusted_users;       /* as given; NULL: nobody said: daemon/trusted.h */
+        const char *private_hosts;       /* as given; NULL: nobody said */
         struct settings settings;
 };
 

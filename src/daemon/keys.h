@@ -1,5 +1,5 @@
 /* Where the master key of the secrets comes from (secret/master_key.h), and the secret for run
- * tokens, if the operator gave one (core/runs/run_token.h). A key in the environment is moved to
+ * tokens, if the operator gave one (core/access/run_token.h). A key in the environment is moved to
  * pages of its own and wiped there, so that neither our children nor /proc have it. */
 #ifndef BERTH_DAEMON_KEYS_H
 #define BERTH_DAEMON_KEYS_H

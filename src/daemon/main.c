@@ -1,7 +1,7 @@
 /* The binary is daemon and command line in one: the command line decides, and gets what only the
  * daemon can do as hooks, because src/cli may not include src/daemon. */
 #include "cli/cli.h"
-#include "daemon/conformance.h"
+#include "conformance/conformance.h"
 #include "daemon/database.h"
 #include "daemon/serve.h"
 #include "plugin/confine.h"

@@ -23,17 +23,17 @@
 #include "base/installed.h"
 #include "cli/output.h"
 #include "core/access/auth.h"
+#include "core/access/run_token.h"
 #include "core/adapters/adapter_descriptor.h"
 #include "core/callbacks/callback.h"
-#include "core/environments/driver.h"
 #include "core/exec/exec.h"
+#include "core/kinds/kind.h"
+#include "core/kinds/ssh/ssh_hosts.h"
 #include "core/live/live.h"
 #include "core/plugins/plugin_registry.h"
 #include "core/runs/run.h"
 #include "core/runs/run_schedule.h"
-#include "core/runs/run_token.h"
 #include "core/sandboxes/sandbox_host.h"
-#include "core/ssh/ssh_hosts.h"
 #include "core/workspaces/workspace_host.h"
 #include "daemon/config.h"
 #include "daemon/datadir.h"
@@ -87,9 +87,6 @@ struct daemon {
         bool adopted, stopping, closed;
         bool stopping_plugins, plugins_stopped;
 };
-
-static const struct driver *const drivers[] = { &driver_local, &driver_ssh, &driver_sandbox,
-                                                &driver_plugin, NULL };
 
 /* -- Starting ---------------------------------------------------------------------------------- */
 
@@ -162,7 +159,7 @@ static int load_keys(struct op *op, struct daemon *d, struct err *err)
         return r;
 }
 
-/* What is in no workspace: core/workspaces/own_files.h. */
+/* What is in no workspace: core/roots/own_files.h. */
 static const char *const *own_paths(struct daemon *d)
 {
         const char *const paths[] = {
@@ -232,7 +229,7 @@ static int open_runtime(struct daemon *d, struct err *err)
         d->rt.settings.trampoline = installed_program(&d->arena);
         d->rt.settings.examples_dir = installed_examples(&d->arena);
         d->rt.settings.own_paths = own_paths(d);
-        d->rt.drivers = drivers;
+        d->rt.kinds = builtin_kinds;
         r = on_main_thread(d, load_keys, err);
         return r < 0 ? r : on_main_thread(d, ensure_operator, err);
 }

@@ -156,7 +156,7 @@ int trusted_settle(struct config *c, struct arena *arena, struct err *err)
         const char *user;
         int r;
 
-        if (c->trusted_given || c->is_private || geteuid() != 0 ||
+        if (c->trusted_users || c->is_private || geteuid() != 0 ||
             c->settings.mode != MODE_LOCAL_TRUSTED)
                 return 0;
         user = sudo_user(arena);

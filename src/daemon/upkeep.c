@@ -2,11 +2,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/environments/env_secrets.h"
 #include "core/exec/exec.h"
-#include "core/leases/age.h"
+#include "core/kinds/berth/snapshot.h"
+#include "core/leases/stock.h"
 #include "core/leases/sweeper.h"
-#include "core/sandboxes/snapshot.h"
-#include "core/sandboxes/stock.h"
+#include "core/places/age.h"
 #include "core/secrets/secret.h"
 #include "core/workspaces/workspace.h"
 #include "rt/reserve.h"
@@ -76,7 +77,8 @@ static void secrets_run(struct pool_job *job, struct op *op)
         CLEAN(err_done) struct err err = { 0 };
 
         op->actor = &actor_system;
-        if (secret_sweep(op, rt, &err) < 0 && err.code != ERR_CANCELLED)
+        if ((secret_sweep(op, rt, &err) < 0 || env_secrets_sweep(op, rt, &err) < 0) &&
+            err.code != ERR_CANCELLED)
                 log_error("could not look after left-over secrets", LOG_S("error", err.msg));
 }
 

@@ -173,6 +173,8 @@ static void linger(struct proxy_conn *c)
         }
 }
 
+static void proxy_conn_settle(struct proxy_conn *c);
+
 void proxy_conn_linger(struct proxy_conn *c)
 {
         proxy_drop_upstream(c);
@@ -214,7 +216,7 @@ static void relay(struct proxy_conn *c)
 }
 
 /* Derive from the state what to wait for. */
-void proxy_conn_settle(struct proxy_conn *c)
+static void proxy_conn_settle(struct proxy_conn *c)
 {
         int client = 0, upstream = 0;
 

@@ -91,7 +91,6 @@ void proxy_fail(struct proxy_conn *c, int status, const char *fmt, ...) PRINTF(3
 void proxy_conn_start(struct proxy_conn *c);
 void proxy_conn_connected(struct proxy_conn *c);
 void proxy_conn_expired(struct proxy_conn *c);
-void proxy_conn_settle(struct proxy_conn *c);
 void proxy_conn_linger(struct proxy_conn *c);
 
 /* proxy_connect.c */

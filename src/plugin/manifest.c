@@ -152,7 +152,8 @@ static bool is_key_char(char c)
         return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
 }
 
-bool manifest_key_is_valid(const char *key)
+/* Whether the text may be a plugin's or a driver's key: ^[a-z0-9][a-z0-9._-]*$ */
+static bool manifest_key_is_valid(const char *key)
 {
         if (!is_key_char(*key))
                 return false;

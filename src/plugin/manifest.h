@@ -21,6 +21,8 @@
 #define MANIFEST_MAX_DRIVERS 64
 
 #define CAPABILITY_DRIVERS "environment.drivers.register"
+/* The `kind` of a driver that is a provider of sandboxes. */
+#define PLUGIN_KIND_SANDBOX "sandbox_provider"
 
 /* *ret is a new reference: the manifest as it is stored and as the worker gets it. Texts of what is
  * strange but harmless are appended to `warnings` (an array; may be NULL). ERR_INVALID
@@ -28,9 +30,6 @@
  * a host that is too old. */
 int manifest_check(json_t *given, const char *host_version, json_t *warnings, json_t **ret,
                    struct err *err);
-
-/* Whether the text may be a plugin's or a driver's key: ^[a-z0-9][a-z0-9._-]*$ */
-bool manifest_key_is_valid(const char *key);
 
 /* The driver with this key, or NULL. `kind` NULL: any. Borrowed. */
 json_t *manifest_driver(const json_t *manifest, const char *driver_key, const char *kind);

@@ -56,6 +56,8 @@ int proc_spawn(const struct proc_spec *spec, struct proc *ret, struct err *err)
                 r = posix_spawn_file_actions_addfchdir_np(&actions, spec->cwd_fd);
         else if (r == 0 && spec->cwd)
                 r = posix_spawn_file_actions_addchdir_np(&actions, spec->cwd);
+        if (r == 0 && spec->fd_three > 0) /* the last: one of those before may be our 3 */
+                r = posix_spawn_file_actions_adddup2(&actions, spec->fd_three, 3);
         if (r == 0)
                 r = set_attributes(&attr, spec->new_session);
         if (r == 0)

@@ -1,8 +1,8 @@
 /* Child processes, by posix_spawn and a pidfd. The daemon never forks: a copy of a process with
  * threads may hold locks that nobody will ever open.
  *
- * The child's environment is exactly `env`, its descriptors exactly the three given (everything
- * else is close-on-exec), its signal mask empty and its dispositions default.
+ * The child's environment is exactly `env`, its descriptors exactly those given (everything else
+ * is close-on-exec), its signal mask empty and its dispositions default.
  *
  * proc_wait() is for operations, proc_watch() for the loop; a process is reaped by one of them. */
 #ifndef BERTH_RT_PROC_H
@@ -20,6 +20,7 @@ struct proc_spec {
         const char *cwd;         /* NULL: ours */
         int cwd_fd;              /* the same as a descriptor, instead; 0: none */
         int fd_in, fd_out, fd_err; /* -1: /dev/null */
+        int fd_three;              /* the child's descriptor 3; 0: it has none */
         bool new_session;
 };
 

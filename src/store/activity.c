@@ -1,24 +1,30 @@
 #include "store/activity.h"
 
-#define COLUMNS                                                                                    \
-        "id, company_id, actor_type, actor_id, action, entity_type, entity_id, agent_id, "         \
-        "run_id, details, created_at"
+#include "store/row.h"
+
+static const struct column columns[] = {
+        TEXT(struct activity, id, "id"),
+        TEXT(struct activity, company_id, "companyId"),
+        TEXT(struct activity, actor_type, "actorType"),
+        TEXT(struct activity, actor_id, "actorId"),
+        TEXT(struct activity, action, "action"),
+        TEXT(struct activity, entity_type, "entityType"),
+        TEXT(struct activity, entity_id, "entityId"),
+        TEXT(struct activity, agent_id, "agentId"),
+        TEXT(struct activity, run_id, "runId"),
+        DOCUMENT(struct activity, details, "details"),
+        TIME(struct activity, created_at, "createdAt"),
+};
+const struct row_type activity_table = ROW_TYPE("activity_log", struct activity, columns, NULL);
 
 int activity_insert(struct db *db, const struct activity *row, struct err *err)
 {
-        return db_exec(db,
-                       "INSERT INTO activity_log (" COLUMNS
-                       ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-                       DB_ARGS(DB_T(row->id), DB_T(row->company_id), DB_T(row->actor_type),
-                               DB_T(row->actor_id), DB_T(row->action), DB_T(row->entity_type),
-                               DB_T(row->entity_id), DB_T(row->agent_id), DB_T(row->run_id),
-                               DB_T(row->details), DB_I(row->created_at)),
-                       err);
+        return row_insert(db, &activity_table, row, err);
 }
 
 /* The leading filter has an index of its own; the others only check what it finds. */
 #define LIST(leading)                                                                              \
-        "SELECT " COLUMNS " FROM activity_log WHERE " leading " AND company_id = ?1 "              \
+        "SELECT * FROM activity_log WHERE " leading " AND company_id = ?1 "                        \
         "AND COALESCE(agent_id, '') = COALESCE(CAST(?2 AS TEXT), agent_id, '') "                   \
         "AND entity_type = COALESCE(CAST(?3 AS TEXT), entity_type) "                               \
         "AND entity_id = COALESCE(CAST(?4 AS TEXT), entity_id) "                                   \
@@ -33,28 +39,9 @@ int activity_list(struct db *db, const char *company_id, const char *agent_id,
                           : agent_id    ? LIST("agent_id = ?2")
                           : entity_type ? LIST("entity_type = ?3")
                                         : LIST("1 = 1");
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db, sql,
-                         DB_ARGS(DB_T(company_id), DB_T(agent_id), DB_T(entity_type),
-                                 DB_T(entity_id), DB_T(action), DB_I(limit)),
-                         &s, err);
 
-        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
-                struct activity a = {
-                        .id = stmt_text(s, 0, arena),
-                        .company_id = stmt_text(s, 1, arena),
-                        .actor_type = stmt_text(s, 2, arena),
-                        .actor_id = stmt_text(s, 3, arena),
-                        .action = stmt_text(s, 4, arena),
-                        .entity_type = stmt_text(s, 5, arena),
-                        .entity_id = stmt_text(s, 6, arena),
-                        .agent_id = stmt_text(s, 7, arena),
-                        .run_id = stmt_text(s, 8, arena),
-                        .details = stmt_text(s, 9, arena),
-                        .created_at = stmt_number(s, 10),
-                };
-
-                r = fn(ctx, &a);
-        }
-        return r;
+        return ROW_EACH(db, &activity_table, sql,
+                        DB_ARGS(DB_T(company_id), DB_T(agent_id), DB_T(entity_type),
+                                DB_T(entity_id), DB_T(action), DB_I(limit)),
+                        arena, fn, ctx, err);
 }

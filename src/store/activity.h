@@ -10,6 +10,8 @@ struct activity {
         int64_t created_at;
 };
 
+extern const struct row_type activity_table;
+
 typedef int (*activity_fn)(void *ctx, const struct activity *row);
 
 int activity_insert(struct db *db, const struct activity *row, struct err *err);

@@ -1,46 +1,67 @@
 #include "store/agent_state.h"
 
-#define REVISION_COLUMNS                                                                           \
-        "id, company_id, agent_id, source, rolled_back_from_id, changed_keys, before_config, "     \
-        "after_config, created_by_agent_id, created_by_user_id, created_at"
+#include "store/row.h"
+
+static const struct column agent_runtime_state_columns[] = {
+        TEXT(struct agent_runtime_state, agent_id, "agentId"),
+        TEXT(struct agent_runtime_state, company_id, "companyId"),
+        TEXT(struct agent_runtime_state, adapter_type, "adapterType"),
+        TEXT(struct agent_runtime_state, session_id, "sessionId"),
+        DOCUMENT(struct agent_runtime_state, state_json, "stateJson", READ_ONLY),
+        TEXT(struct agent_runtime_state, last_run_id, "lastRunId"),
+        TEXT(struct agent_runtime_state, last_run_status, "lastRunStatus"),
+        NUMBER(struct agent_runtime_state, total_input_tokens, "totalInputTokens"),
+        NUMBER(struct agent_runtime_state, total_output_tokens, "totalOutputTokens"),
+        NUMBER(struct agent_runtime_state, total_cached_input_tokens, "totalCachedInputTokens"),
+        NUMBER(struct agent_runtime_state, total_cost_cents, "totalCostCents"),
+        TEXT(struct agent_runtime_state, last_error, "lastError"),
+        TIME(struct agent_runtime_state, created_at, "createdAt"),
+        TIME(struct agent_runtime_state, updated_at, "updatedAt"),
+        TEXT(struct agent_runtime_state, session_display_id, "sessionDisplayId"),
+        DOCUMENT(struct agent_runtime_state, session_params_json, "sessionParamsJson"),
+};
+const struct row_type agent_runtime_state_table =
+        ROW_TYPE("agent_runtime_state", struct agent_runtime_state, agent_runtime_state_columns,
+                 "Agent has no runtime state");
+
+static const struct column agent_task_session_columns[] = {
+        TEXT(struct agent_task_session, agent_id),
+        TEXT(struct agent_task_session, task_key),
+        TEXT(struct agent_task_session, adapter_type),
+        DOCUMENT(struct agent_task_session, session_params_json),
+        TEXT(struct agent_task_session, session_display_id),
+        TEXT(struct agent_task_session, last_run_id),
+        TEXT(struct agent_task_session, last_error),
+        TIME(struct agent_task_session, created_at),
+        TIME(struct agent_task_session, updated_at),
+};
+const struct row_type agent_task_session_table =
+        ROW_TYPE("agent_task_sessions", struct agent_task_session, agent_task_session_columns,
+                 "Agent has no session for this task");
+
+static const struct column agent_config_revision_columns[] = {
+        TEXT(struct agent_config_revision, id, "id"),
+        TEXT(struct agent_config_revision, company_id, "companyId"),
+        TEXT(struct agent_config_revision, agent_id, "agentId"),
+        TEXT(struct agent_config_revision, created_by_agent_id, "createdByAgentId"),
+        TEXT(struct agent_config_revision, created_by_user_id, "createdByUserId"),
+        TEXT(struct agent_config_revision, source, "source"),
+        TEXT(struct agent_config_revision, rolled_back_from_id, "rolledBackFromRevisionId"),
+        DOCUMENT(struct agent_config_revision, changed_keys, "changedKeys"),
+        DOCUMENT(struct agent_config_revision, before_config, "beforeConfig"),
+        DOCUMENT(struct agent_config_revision, after_config, "afterConfig"),
+        TIME(struct agent_config_revision, created_at, "createdAt"),
+};
+const struct row_type agent_config_revision_table =
+        ROW_TYPE("agent_config_revisions", struct agent_config_revision,
+                 agent_config_revision_columns, "Config revision not found");
 
 int agent_runtime_state_get(struct db *db, const char *agent_id, struct arena *a,
                             struct agent_runtime_state *ret, struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT agent_id, company_id, adapter_type, session_id, "
-                         "session_display_id, session_params_json, state_json, last_run_id, "
-                         "last_run_status, last_error, total_input_tokens, total_output_tokens, "
-                         "total_cached_input_tokens, total_cost_cents, created_at, updated_at "
-                         "FROM agent_runtime_state WHERE agent_id = ?1",
-                         DB_ARGS(DB_T(agent_id)), &s, err);
-
-        if (r >= 0)
-                r = stmt_step(s, err);
-        if (r < 0)
-                return r;
-        if (r == 0)
-                return err_set(err, ERR_NOT_FOUND, "Agent has no runtime state");
-        *ret = (struct agent_runtime_state){
-                .agent_id = stmt_text(s, 0, a),
-                .company_id = stmt_text(s, 1, a),
-                .adapter_type = stmt_text(s, 2, a),
-                .session_id = stmt_text(s, 3, a),
-                .session_display_id = stmt_text(s, 4, a),
-                .session_params_json = stmt_text(s, 5, a),
-                .state_json = stmt_text(s, 6, a),
-                .last_run_id = stmt_text(s, 7, a),
-                .last_run_status = stmt_text(s, 8, a),
-                .last_error = stmt_text(s, 9, a),
-                .total_input_tokens = stmt_number(s, 10),
-                .total_output_tokens = stmt_number(s, 11),
-                .total_cached_input_tokens = stmt_number(s, 12),
-                .total_cost_cents = stmt_number(s, 13),
-                .created_at = stmt_number(s, 14),
-                .updated_at = stmt_number(s, 15),
-        };
-        return 0;
+        return row_get(db, &agent_runtime_state_table,
+                       "SELECT * FROM agent_runtime_state WHERE agent_id = ?1",
+                       DB_ARGS(DB_T(agent_id)), a, ret, err);
 }
 
 int agent_runtime_state_reset(struct db *db, const char *agent_id, const char *task_key,
@@ -60,177 +81,83 @@ int agent_runtime_state_reset(struct db *db, const char *agent_id, const char *t
                        DB_ARGS(DB_T(agent_id), DB_I(now_us)), err);
 }
 
+/* The session stays unless the run has another (?1: or none). */
+#define SESSION(column)                                                                            \
+        "CASE WHEN ?1 = 1 OR excluded.session_params_json IS NOT NULL THEN excluded." column       \
+        " ELSE agent_runtime_state." column " END"
+#define SUM(column) "agent_runtime_state." column " + excluded." column
+
 int agent_runtime_state_add(struct db *db, const struct agent_runtime_state *row,
                             bool clear_session, struct err *err)
 {
-        return db_exec(
-                db,
-                "INSERT INTO agent_runtime_state (agent_id, company_id, adapter_type, session_id, "
-                "session_display_id, session_params_json, last_run_id, last_run_status, "
-                "last_error, total_input_tokens, total_output_tokens, total_cached_input_tokens, "
-                "total_cost_cents, created_at, updated_at) "
-                "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14) "
-                "ON CONFLICT (agent_id) DO UPDATE SET adapter_type = ?3, "
-                "session_id = CASE WHEN ?15 = 1 OR CAST(?6 AS TEXT) IS NOT NULL "
-                "THEN ?4 ELSE agent_runtime_state.session_id END, "
-                "session_display_id = CASE WHEN ?15 = 1 OR CAST(?6 AS TEXT) IS NOT NULL "
-                "THEN ?5 ELSE agent_runtime_state.session_display_id END, "
-                "session_params_json = CASE WHEN ?15 = 1 OR CAST(?6 AS TEXT) IS NOT NULL "
-                "THEN ?6 ELSE agent_runtime_state.session_params_json END, "
-                "last_run_id = ?7, last_run_status = ?8, last_error = ?9, "
-                "total_input_tokens = agent_runtime_state.total_input_tokens + ?10, "
-                "total_output_tokens = agent_runtime_state.total_output_tokens + ?11, "
-                "total_cached_input_tokens = "
-                "agent_runtime_state.total_cached_input_tokens + ?12, "
-                "total_cost_cents = agent_runtime_state.total_cost_cents + ?13, updated_at = ?14",
-                DB_ARGS(DB_T(row->agent_id), DB_T(row->company_id), DB_T(row->adapter_type),
-                        DB_T(row->session_id), DB_T(row->session_display_id),
-                        DB_T(row->session_params_json), DB_T(row->last_run_id),
-                        DB_T(row->last_run_status), DB_T(row->last_error),
-                        DB_I(row->total_input_tokens), DB_I(row->total_output_tokens),
-                        DB_I(row->total_cached_input_tokens), DB_I(row->total_cost_cents),
-                        DB_I(row->updated_at), DB_I(clear_session)),
-                err);
-}
+        struct agent_runtime_state made = *row;
 
-#define SESSION_COLUMNS                                                                            \
-        "agent_id, task_key, adapter_type, session_params_json, session_display_id, last_run_id, " \
-        "last_error, updated_at"
-
-static struct agent_task_session read_session(struct stmt *s, struct arena *a)
-{
-        return (struct agent_task_session){
-                .agent_id = stmt_text(s, 0, a),
-                .task_key = stmt_text(s, 1, a),
-                .adapter_type = stmt_text(s, 2, a),
-                .session_params_json = stmt_text(s, 3, a),
-                .session_display_id = stmt_text(s, 4, a),
-                .last_run_id = stmt_text(s, 5, a),
-                .last_error = stmt_text(s, 6, a),
-                .updated_at = stmt_number(s, 7),
-        };
+        made.created_at = row->updated_at;
+        return row_exec(
+                db, &agent_runtime_state_table,
+                "INSERT INTO agent_runtime_state (*) "
+                "ON CONFLICT (agent_id) DO UPDATE SET adapter_type = excluded.adapter_type, "
+                "session_id = " SESSION("session_id") ", session_display_id = " SESSION("session_display_id") ", session_params_json = " SESSION(
+                        "session_params_json") ", last_run_id = excluded.last_run_id, "
+                                               "last_run_status = excluded.last_run_status, last_error = excluded.last_error, "
+                                               "total_input_tokens = " SUM("total_input_tokens") ", total_output_tokens = " SUM("total_output_tokens") ", total_cached_input_tokens = " SUM(
+                                                       "total_cached_input_tokens") ", total_cost_cents = " SUM("total_cost_cents") ", updated_at = excluded.updated_at",
+                &made, DB_ARGS(DB_I(clear_session)), err);
 }
 
 int agent_task_session_get(struct db *db, const char *agent_id, const char *task_key,
                            struct arena *a, struct agent_task_session *ret, struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " SESSION_COLUMNS
-                         " FROM agent_task_sessions WHERE agent_id = ?1 AND task_key = ?2",
-                         DB_ARGS(DB_T(agent_id), DB_T(task_key)), &s, err);
-
-        if (r >= 0)
-                r = stmt_step(s, err);
-        if (r < 0)
-                return r;
-        if (r == 0)
-                return err_set(err, ERR_NOT_FOUND, "Agent has no session for this task");
-        *ret = read_session(s, a);
-        return 0;
+        return row_get(db, &agent_task_session_table,
+                       "SELECT * FROM agent_task_sessions WHERE agent_id = ?1 AND task_key = ?2",
+                       DB_ARGS(DB_T(agent_id), DB_T(task_key)), a, ret, err);
 }
 
 int agent_task_sessions_list(struct db *db, const char *agent_id, struct arena *a,
                              agent_task_session_fn fn, void *ctx, struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " SESSION_COLUMNS " FROM agent_task_sessions WHERE agent_id = ?1 "
-                         "ORDER BY updated_at DESC, task_key",
-                         DB_ARGS(DB_T(agent_id)), &s, err);
-
-        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
-                struct agent_task_session row = read_session(s, a);
-
-                r = fn(ctx, &row);
-        }
-        return r;
+        return ROW_EACH(db, &agent_task_session_table,
+                        "SELECT * FROM agent_task_sessions WHERE agent_id = ?1 "
+                        "ORDER BY updated_at DESC, task_key",
+                        DB_ARGS(DB_T(agent_id)), a, fn, ctx, err);
 }
 
 int agent_task_session_put(struct db *db, const struct agent_task_session *row, struct err *err)
 {
-        return db_exec(db,
-                       "INSERT INTO agent_task_sessions (agent_id, task_key, adapter_type, "
-                       "session_params_json, session_display_id, last_run_id, last_error, "
-                       "created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8) "
-                       "ON CONFLICT (agent_id, task_key) DO UPDATE SET adapter_type = ?3, "
-                       "session_params_json = ?4, session_display_id = ?5, last_run_id = ?6, "
-                       "last_error = ?7, updated_at = ?8",
-                       DB_ARGS(DB_T(row->agent_id), DB_T(row->task_key), DB_T(row->adapter_type),
-                               DB_T(row->session_params_json), DB_T(row->session_display_id),
-                               DB_T(row->last_run_id), DB_T(row->last_error),
-                               DB_I(row->updated_at)),
-                       err);
+        struct agent_task_session made = *row;
+
+        made.created_at = row->updated_at;
+        return row_exec(db, &agent_task_session_table,
+                        "INSERT INTO agent_task_sessions (*) "
+                        "ON CONFLICT (agent_id, task_key) DO UPDATE SET "
+                        "adapter_type = excluded.adapter_type, "
+                        "session_params_json = excluded.session_params_json, "
+                        "session_display_id = excluded.session_display_id, "
+                        "last_run_id = excluded.last_run_id, last_error = excluded.last_error, "
+                        "updated_at = excluded.updated_at",
+                        &made, DB_NO_ARGS, err);
 }
 
 int agent_config_revisions_insert(struct db *db, const struct agent_config_revision *v,
                                   struct err *err)
 {
-        return db_exec(db,
-                       "INSERT INTO agent_config_revisions (" REVISION_COLUMNS
-                       ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-                       DB_ARGS(DB_T(v->id), DB_T(v->company_id), DB_T(v->agent_id), DB_T(v->source),
-                               DB_T(v->rolled_back_from_id), DB_T(v->changed_keys),
-                               DB_T(v->before_config), DB_T(v->after_config),
-                               DB_T(v->created_by_agent_id), DB_T(v->created_by_user_id),
-                               DB_I(v->created_at)),
-                       err);
-}
-
-static int each_revision(struct db *db, const char *sql, const struct db_arg *args, size_t n_args,
-                         struct arena *a, agent_config_revision_fn fn, void *ctx, struct err *err)
-{
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db, sql, args, n_args, &s, err);
-
-        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
-                struct agent_config_revision row = {
-                        .id = stmt_text(s, 0, a),
-                        .company_id = stmt_text(s, 1, a),
-                        .agent_id = stmt_text(s, 2, a),
-                        .source = stmt_text(s, 3, a),
-                        .rolled_back_from_id = stmt_text(s, 4, a),
-                        .changed_keys = stmt_text(s, 5, a),
-                        .before_config = stmt_text(s, 6, a),
-                        .after_config = stmt_text(s, 7, a),
-                        .created_by_agent_id = stmt_text(s, 8, a),
-                        .created_by_user_id = stmt_text(s, 9, a),
-                        .created_at = stmt_number(s, 10),
-                };
-
-                r = fn(ctx, &row);
-        }
-        return r;
-}
-
-static int note(void *ctx, const struct agent_config_revision *row)
-{
-        *(struct agent_config_revision *)ctx = *row;
-        return 0;
+        return row_insert(db, &agent_config_revision_table, v, err);
 }
 
 int agent_config_revisions_get(struct db *db, const char *agent_id, const char *id,
                                struct arena *arena, struct agent_config_revision *ret,
                                struct err *err)
 {
-        struct agent_config_revision found = { 0 };
-        int r = each_revision(db,
-                              "SELECT " REVISION_COLUMNS " FROM agent_config_revisions "
-                              "WHERE agent_id = ?1 AND id = ?2",
-                              DB_ARGS(DB_T(agent_id), DB_T(id)), arena, note, &found, err);
-
-        if (r >= 0 && !found.id)
-                r = err_set(err, ERR_NOT_FOUND, "Config revision not found");
-        if (r >= 0)
-                *ret = found;
-        return r;
+        return row_get(db, &agent_config_revision_table,
+                       "SELECT * FROM agent_config_revisions WHERE agent_id = ?1 AND id = ?2",
+                       DB_ARGS(DB_T(agent_id), DB_T(id)), arena, ret, err);
 }
 
 int agent_config_revisions_list(struct db *db, const char *agent_id, struct arena *arena,
                                 agent_config_revision_fn fn, void *ctx, struct err *err)
 {
-        return each_revision(db,
-                             "SELECT " REVISION_COLUMNS " FROM agent_config_revisions "
-                             "WHERE agent_id = ?1 ORDER BY created_at DESC, id DESC",
-                             DB_ARGS(DB_T(agent_id)), arena, fn, ctx, err);
+        return ROW_EACH(db, &agent_config_revision_table,
+                        "SELECT * FROM agent_config_revisions "
+                        "WHERE agent_id = ?1 ORDER BY created_at DESC, id DESC",
+                        DB_ARGS(DB_T(agent_id)), arena, fn, ctx, err);
 }

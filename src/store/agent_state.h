@@ -14,6 +14,8 @@ struct agent_runtime_state {
         int64_t created_at, updated_at;
 };
 
+extern const struct row_type agent_runtime_state_table;
+
 struct agent_config_revision {
         const char *id, *company_id, *agent_id, *source, *rolled_back_from_id;
         const char *changed_keys;                 /* array */
@@ -21,6 +23,8 @@ struct agent_config_revision {
         const char *created_by_agent_id, *created_by_user_id;
         int64_t created_at;
 };
+
+extern const struct row_type agent_config_revision_table;
 
 typedef int (*agent_config_revision_fn)(void *ctx, const struct agent_config_revision *row);
 
@@ -35,8 +39,11 @@ int agent_runtime_state_add(struct db *db, const struct agent_runtime_state *row
 struct agent_task_session {
         const char *agent_id, *task_key, *adapter_type;
         const char *session_params_json, *session_display_id, *last_run_id, *last_error;
-        int64_t updated_at;
+        int64_t created_at, updated_at;
 };
+
+extern const struct row_type agent_task_session_table;
+
 /* ERR_NOT_FOUND when there is none. */
 int agent_task_session_get(struct db *db, const char *agent_id, const char *task_key,
                            struct arena *arena, struct agent_task_session *ret, struct err *err);

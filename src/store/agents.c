@@ -1,150 +1,81 @@
 #include "store/agents.h"
 
-#define COLUMNS                                                                                    \
-        "id, company_id, name, url_key, role, title, icon, status, reports_to, "                   \
-        "capabilities, adapter_type, adapter_config, runtime_config, permissions, "                \
-        "default_environment_id, budget_monthly_cents, spent_monthly_cents, pause_reason, "        \
-        "paused_at, last_heartbeat_at, metadata, created_at, updated_at, configured_by_agent_id"
-#define KEY_COLUMNS "id, agent_id, company_id, name, token_sha256, revoked_at, created_at"
+#include "store/row.h"
 
-static void load(struct stmt *s, struct arena *a, struct agent *g)
-{
-        *g = (struct agent){
-                .id = stmt_text(s, 0, a),
-                .company_id = stmt_text(s, 1, a),
-                .name = stmt_text(s, 2, a),
-                .url_key = stmt_text(s, 3, a),
-                .role = stmt_text(s, 4, a),
-                .title = stmt_text(s, 5, a),
-                .icon = stmt_text(s, 6, a),
-                .status = stmt_text(s, 7, a),
-                .reports_to = stmt_text(s, 8, a),
-                .capabilities = stmt_text(s, 9, a),
-                .adapter_type = stmt_text(s, 10, a),
-                .adapter_config = stmt_text(s, 11, a),
-                .runtime_config = stmt_text(s, 12, a),
-                .permissions = stmt_text(s, 13, a),
-                .default_environment_id = stmt_text(s, 14, a),
-                .budget_monthly_cents = stmt_number(s, 15),
-                .spent_monthly_cents = stmt_number(s, 16),
-                .pause_reason = stmt_text(s, 17, a),
-                .paused_at = stmt_number(s, 18),
-                .last_heartbeat_at = stmt_number(s, 19),
-                .metadata = stmt_text(s, 20, a),
-                .created_at = stmt_number(s, 21),
-                .updated_at = stmt_number(s, 22),
-                .configured_by_agent_id = stmt_text(s, 23, a),
-        };
-}
+static const struct column agent_columns[] = {
+        TEXT(struct agent, id, "id", FIXED),
+        TEXT(struct agent, company_id, "companyId", FIXED),
+        TEXT(struct agent, name, "name"),
+        TEXT(struct agent, url_key, "urlKey"),
+        TEXT(struct agent, role, "role"),
+        TEXT(struct agent, title, "title"),
+        TEXT(struct agent, icon, "icon"),
+        TEXT(struct agent, status, "status"),
+        TEXT(struct agent, reports_to, "reportsTo"),
+        TEXT(struct agent, capabilities, "capabilities"),
+        TEXT(struct agent, adapter_type, "adapterType"),
+        DOCUMENT(struct agent, adapter_config, "adapterConfig"),
+        DOCUMENT(struct agent, runtime_config, "runtimeConfig"),
+        TEXT(struct agent, default_environment_id, "defaultEnvironmentId"),
+        NUMBER(struct agent, budget_monthly_cents, "budgetMonthlyCents"),
+        NUMBER(struct agent, spent_monthly_cents, "spentMonthlyCents", FIXED),
+        TEXT(struct agent, pause_reason, "pauseReason"),
+        TIME_OR_NULL(struct agent, paused_at, "pausedAt"),
+        DOCUMENT(struct agent, permissions, "permissions"),
+        TIME_OR_NULL(struct agent, last_heartbeat_at, "lastHeartbeatAt", FIXED),
+        DOCUMENT(struct agent, metadata, "metadata"),
+        TIME(struct agent, created_at, "createdAt", FIXED),
+        TIME(struct agent, updated_at, "updatedAt"),
+        TEXT(struct agent, configured_by_agent_id),
+};
+const struct row_type agent_table =
+        ROW_TYPE("agents", struct agent, agent_columns, "Agent not found");
 
-static void load_key(struct stmt *s, struct arena *a, struct agent_key *k)
-{
-        *k = (struct agent_key){
-                .id = stmt_text(s, 0, a),
-                .agent_id = stmt_text(s, 1, a),
-                .company_id = stmt_text(s, 2, a),
-                .name = stmt_text(s, 3, a),
-                .token_sha256 = stmt_text(s, 4, a),
-                .revoked_at = stmt_number(s, 5),
-                .created_at = stmt_number(s, 6),
-        };
-}
+static const struct column agent_key_columns[] = {
+        TEXT(struct agent_key, id),           TEXT(struct agent_key, agent_id),
+        TEXT(struct agent_key, company_id),   TEXT(struct agent_key, name),
+        TEXT(struct agent_key, token_sha256), TIME_OR_NULL(struct agent_key, revoked_at),
+        TIME(struct agent_key, created_at),
+};
+const struct row_type agent_key_table =
+        ROW_TYPE("agent_api_keys", struct agent_key, agent_key_columns, "Key not found");
 
 int agents_insert(struct db *db, const struct agent *row, struct err *err)
 {
-        return db_exec(
-                db,
-                "INSERT INTO agents (" COLUMNS
-                ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, "
-                "?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)",
-                DB_ARGS(DB_T(row->id), DB_T(row->company_id), DB_T(row->name), DB_T(row->url_key),
-                        DB_T(row->role), DB_T(row->title), DB_T(row->icon), DB_T(row->status),
-                        DB_T(row->reports_to), DB_T(row->capabilities), DB_T(row->adapter_type),
-                        DB_T(row->adapter_config), DB_T(row->runtime_config),
-                        DB_T(row->permissions), DB_T(row->default_environment_id),
-                        DB_I(row->budget_monthly_cents), DB_I(row->spent_monthly_cents),
-                        DB_T(row->pause_reason), DB_TIME(row->paused_at),
-                        DB_TIME(row->last_heartbeat_at), DB_T(row->metadata), DB_I(row->created_at),
-                        DB_I(row->updated_at), DB_T(row->configured_by_agent_id)),
-                err);
+        return row_insert(db, &agent_table, row, err);
 }
 
 int agents_get(struct db *db, const char *id, struct arena *arena, struct agent *ret,
                struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db, "SELECT " COLUMNS " FROM agents WHERE id = ?1", DB_ARGS(DB_T(id)), &s,
-                         err);
-
-        if (r >= 0)
-                r = stmt_step(s, err);
-        if (r < 0)
-                return r;
-        if (r == 0)
-                return err_set(err, ERR_NOT_FOUND, "Agent not found");
-        load(s, arena, ret);
-        return 0;
+        return row_get(db, &agent_table, "SELECT * FROM agents WHERE id = ?1", DB_ARGS(DB_T(id)),
+                       arena, ret, err);
 }
 
 int agents_list(struct db *db, const char *company_id, struct arena *arena, agent_fn fn, void *ctx,
                 struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " COLUMNS " FROM agents WHERE company_id = ?1 "
-                         "ORDER BY created_at, id",
-                         DB_ARGS(DB_T(company_id)), &s, err);
-
-        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
-                struct agent g;
-
-                load(s, arena, &g);
-                r = fn(ctx, &g);
-        }
-        return r;
+        return ROW_EACH(db, &agent_table,
+                        "SELECT * FROM agents WHERE company_id = ?1 "
+                        "ORDER BY created_at, id",
+                        DB_ARGS(DB_T(company_id)), arena, fn, ctx, err);
 }
 
 int agents_find(struct db *db, const char *company_id, const char *url_key, struct arena *arena,
                 struct agent *ret, struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " COLUMNS " FROM agents WHERE company_id = ?1 AND url_key = ?2 "
-                         "AND status <> 'terminated'",
-                         DB_ARGS(DB_T(company_id), DB_T(url_key)), &s, err);
-
-        if (r >= 0)
-                r = stmt_step(s, err);
-        if (r < 0)
-                return r;
-        if (r == 0)
-                return err_set(err, ERR_NOT_FOUND, "Agent not found");
-        load(s, arena, ret);
-        r = stmt_step(s, err);
-        if (r > 0)
-                return err_set(err, ERR_CONFLICT,
-                               "Agent shortname is ambiguous in this company. Use the agent ID.");
-        return r;
+        return row_only(db, &agent_table,
+                        "SELECT * FROM agents WHERE company_id = ?1 AND url_key = ?2 "
+                        "AND status <> 'terminated'",
+                        DB_ARGS(DB_T(company_id), DB_T(url_key)),
+                        "Agent shortname is ambiguous in this company. Use the agent ID.", arena,
+                        ret, err);
 }
 
 int agents_update(struct db *db, const struct agent *g, const char *seen_status, struct err *err)
 {
-        return db_exec(
-                db,
-                "UPDATE agents SET name = ?2, url_key = ?3, role = ?4, title = ?5, icon = ?6, "
-                "status = ?7, reports_to = ?8, capabilities = ?9, adapter_type = ?10, "
-                "adapter_config = ?11, runtime_config = ?12, permissions = ?13, "
-                "default_environment_id = ?14, budget_monthly_cents = ?15, pause_reason = ?16, "
-                "paused_at = ?17, metadata = ?18, updated_at = ?19, configured_by_agent_id = ?21 "
-                "WHERE id = ?1 AND status = ?20",
-                DB_ARGS(DB_T(g->id), DB_T(g->name), DB_T(g->url_key), DB_T(g->role), DB_T(g->title),
-                        DB_T(g->icon), DB_T(g->status), DB_T(g->reports_to), DB_T(g->capabilities),
-                        DB_T(g->adapter_type), DB_T(g->adapter_config), DB_T(g->runtime_config),
-                        DB_T(g->permissions), DB_T(g->default_environment_id),
-                        DB_I(g->budget_monthly_cents), DB_T(g->pause_reason), DB_TIME(g->paused_at),
-                        DB_T(g->metadata), DB_I(g->updated_at), DB_T(seen_status),
-                        DB_T(g->configured_by_agent_id)),
-                err);
+        return row_exec(db, &agent_table, "UPDATE agents SET * WHERE id = ?1 AND status = ?2", g,
+                        DB_ARGS(DB_T(g->id), DB_T(seen_status)), err);
 }
 
 int agents_set_permissions(struct db *db, const char *id, const char *permissions, int64_t now_us,
@@ -172,30 +103,16 @@ int agents_delete(struct db *db, const char *id, struct err *err)
 
 int agent_keys_insert(struct db *db, const struct agent_key *row, struct err *err)
 {
-        return db_exec(
-                db,
-                "INSERT INTO agent_api_keys (" KEY_COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                DB_ARGS(DB_T(row->id), DB_T(row->agent_id), DB_T(row->company_id), DB_T(row->name),
-                        DB_T(row->token_sha256), DB_TIME(row->revoked_at), DB_I(row->created_at)),
-                err);
+        return row_insert(db, &agent_key_table, row, err);
 }
 
 int agent_keys_list(struct db *db, const char *agent_id, struct arena *arena, agent_key_fn fn,
                     void *ctx, struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " KEY_COLUMNS " FROM agent_api_keys WHERE agent_id = ?1 "
-                         "ORDER BY created_at, id",
-                         DB_ARGS(DB_T(agent_id)), &s, err);
-
-        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
-                struct agent_key k;
-
-                load_key(s, arena, &k);
-                r = fn(ctx, &k);
-        }
-        return r;
+        return ROW_EACH(db, &agent_key_table,
+                        "SELECT * FROM agent_api_keys WHERE agent_id = ?1 "
+                        "ORDER BY created_at, id",
+                        DB_ARGS(DB_T(agent_id)), arena, fn, ctx, err);
 }
 
 int agent_keys_revoke(struct db *db, const char *agent_id, const char *key_id, int64_t now_us,
@@ -218,18 +135,8 @@ int agent_keys_revoke_all(struct db *db, const char *agent_id, int64_t now_us, s
 int agent_keys_by_token(struct db *db, const char *token_sha256, struct arena *arena,
                         struct agent_key *ret, struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " KEY_COLUMNS " FROM agent_api_keys WHERE token_sha256 = ?1 "
-                         "AND revoked_at IS NULL",
-                         DB_ARGS(DB_T(token_sha256)), &s, err);
-
-        if (r >= 0)
-                r = stmt_step(s, err);
-        if (r < 0)
-                return r;
-        if (r == 0)
-                return err_set(err, ERR_NOT_FOUND, "Key not found");
-        load_key(s, arena, ret);
-        return 0;
+        return row_get(db, &agent_key_table,
+                       "SELECT * FROM agent_api_keys WHERE token_sha256 = ?1 "
+                       "AND revoked_at IS NULL",
+                       DB_ARGS(DB_T(token_sha256)), arena, ret, err);
 }

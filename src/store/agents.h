@@ -17,10 +17,14 @@ struct agent {
         int64_t created_at, updated_at;
 };
 
+extern const struct row_type agent_table;
+
 struct agent_key {
         const char *id, *agent_id, *company_id, *name, *token_sha256;
         int64_t revoked_at, created_at;
 };
+
+extern const struct row_type agent_key_table;
 
 typedef int (*agent_fn)(void *ctx, const struct agent *row);
 typedef int (*agent_key_fn)(void *ctx, const struct agent_key *row);

@@ -1,4 +1,4 @@
-/* Rows of `clock_marks`: time that was counted, beside what the wall clock said. core/leases/age.h
+/* Rows of `clock_marks`: time that was counted, beside what the wall clock said. core/places/age.h
  * decides what they mean. */
 #ifndef BERTH_STORE_CLOCK_MARKS_H
 #define BERTH_STORE_CLOCK_MARKS_H
@@ -10,6 +10,8 @@ struct clock_mark {
         const char *boot_id; /* of the kernel whose monotonic clock said */
         int64_t mono_us;
 };
+
+extern const struct row_type clock_mark_table;
 
 int clock_marks_insert(struct db *db, const struct clock_mark *row, struct err *err);
 /* 1, or 0 when there is none. */

@@ -12,6 +12,8 @@ struct company {
         int64_t created_at, updated_at;
 };
 
+extern const struct row_type company_table;
+
 typedef int (*company_fn)(void *ctx, const struct company *row);
 
 int companies_insert(struct db *db, const struct company *row, struct err *err);

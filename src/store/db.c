@@ -3,14 +3,20 @@
 int db_query(struct db *db, const char *sql, const struct db_arg *args, size_t n_args,
              struct stmt **ret, struct err *err)
 {
-        return db->ops->query(db, sql, args, n_args, ret, err);
+        return db->ops->query(db, NULL, sql, args, n_args, ret, err);
 }
 
 int db_exec(struct db *db, const char *sql, const struct db_arg *args, size_t n_args,
             struct err *err)
 {
+        return db_run(db, NULL, sql, args, n_args, err);
+}
+
+int db_run(struct db *db, const struct row_type *type, const char *sql, const struct db_arg *args,
+           size_t n_args, struct err *err)
+{
         CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db, sql, args, n_args, &s, err);
+        int r = db->ops->query(db, type, sql, args, n_args, &s, err);
 
         if (r < 0)
                 return r;
@@ -35,6 +41,42 @@ int db_number(struct db *db, const char *sql, const struct db_arg *args, size_t 
                 return err_set(err, ERR_NOT_FOUND, "no row");
         *ret = stmt_number(s, 0);
         return 0;
+}
+
+int db_text(struct db *db, const char *sql, const struct db_arg *args, size_t n_args,
+            struct arena *arena, const char **ret, struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db, sql, args, n_args, &s, err);
+
+        if (r >= 0)
+                r = stmt_step(s, err);
+        *ret = r > 0 ? stmt_text(s, 0, arena) : NULL;
+        return r;
+}
+
+int db_texts(struct db *db, const char *sql, const struct db_arg *args, size_t n_args,
+             struct arena *arena, int (*fn)(void *ctx, const char *text), void *ctx,
+             struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db, sql, args, n_args, &s, err);
+
+        while (r >= 0 && (r = stmt_step(s, err)) > 0)
+                r = fn(ctx, stmt_text(s, 0, arena));
+        return r;
+}
+
+int db_counts(struct db *db, const char *sql, const struct db_arg *args, size_t n_args,
+              struct arena *arena, int (*fn)(void *ctx, const char *text, int64_t n), void *ctx,
+              struct err *err)
+{
+        CLEAN(stmt_end) struct stmt *s = NULL;
+        int r = db_query(db, sql, args, n_args, &s, err);
+
+        while (r >= 0 && (r = stmt_step(s, err)) > 0)
+                r = fn(ctx, stmt_text(s, 0, arena), stmt_number(s, 1));
+        return r;
 }
 
 int db_script(struct db *db, const char *sql, struct err *err)

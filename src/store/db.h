@@ -4,6 +4,7 @@
  * … (PostgreSQL's back end turns them into $1, $2), TEXT and BIGINT only, ON CONFLICT, RETURNING,
  * partial indexes; CAST(?n AS TEXT) where a parameter may be NULL and has no other hint of its
  * type. SQL texts are string literals: a connection keeps its prepared statements by their address.
+ * Whole rows are read and written by their tables of columns (row.h).
  *
  *     CLEAN(stmt_end) struct stmt *s = NULL;
  *     r = db_query(db, "SELECT name FROM environments WHERE id = ?1", DB_ARGS(DB_T(id)), &s, err);
@@ -11,8 +12,8 @@
  *     while ((r = stmt_step(s, err)) > 0)
  *             names[n++] = stmt_text(s, 0, arena);
  *
- * A struct db is valid inside the function that store_read() or store_write() calls, on that
- * thread. */
+ * A struct db is valid on the thread that has it, between store_read_begin() and store_read_end()
+ * or inside the function that store_write() calls. */
 #ifndef BERTH_STORE_DB_H
 #define BERTH_STORE_DB_H
 
@@ -22,6 +23,8 @@
 
 struct announcement;
 struct db;
+struct row_type;
+struct store;
 struct stmt;
 
 enum db_arg_type { DB_ARG_NULL, DB_ARG_TEXT, DB_ARG_INT };
@@ -51,12 +54,14 @@ DB_TIME(int64_t us) /* 0 binds NULL */
 #define DB_ARGS(...)                                                                               \
         (const struct db_arg[]){ __VA_ARGS__ },                                                    \
                 (sizeof((const struct db_arg[]){ __VA_ARGS__ }) / sizeof(struct db_arg))
-#define DB_NO_ARGS NULL, 0
+#define DB_NO_ARGS        NULL, 0
+#define DB_ARRAY(args, n) args, n
 
 /* What a back end provides. */
 struct db_ops {
-        int (*query)(struct db *db, const char *sql, const struct db_arg *args, size_t n_args,
-                     struct stmt **ret, struct err *err);
+        /* With a type, `sql` is a text of row.h; statements are kept by both their addresses. */
+        int (*query)(struct db *db, const struct row_type *type, const char *sql,
+                     const struct db_arg *args, size_t n_args, struct stmt **ret, struct err *err);
         int (*step)(struct stmt *s, struct err *err);
         bool (*is_null)(struct stmt *s, int column);
         const char *(*text)(struct stmt *s, int column, size_t *ret_len);
@@ -68,6 +73,7 @@ struct db_ops {
 
 struct db {
         const struct db_ops *ops;
+        struct store *reads;                                   /* the store that it reads from */
         struct announcement *first_announced, *last_announced; /* announce.h */
 };
 
@@ -82,9 +88,23 @@ int db_query(struct db *db, const char *sql, const struct db_arg *args, size_t n
  * ERR_CONFLICT. */
 int db_exec(struct db *db, const char *sql, const struct db_arg *args, size_t n_args,
             struct err *err);
+/* The same for a text of row.h. */
+int db_run(struct db *db, const struct row_type *type, const char *sql, const struct db_arg *args,
+           size_t n_args, struct err *err);
 /* Run a query for one number; ERR_NOT_FOUND when it gives no row. */
 int db_number(struct db *db, const char *sql, const struct db_arg *args, size_t n_args,
               int64_t *ret, struct err *err);
+/* Run a query for one text: 1, or 0 and NULL when it gives no row. */
+int db_text(struct db *db, const char *sql, const struct db_arg *args, size_t n_args,
+            struct arena *arena, const char **ret, struct err *err);
+/* Call fn for the rows of a query, each one text, or a text and a number, until it returns an
+ * error. */
+int db_texts(struct db *db, const char *sql, const struct db_arg *args, size_t n_args,
+             struct arena *arena, int (*fn)(void *ctx, const char *text), void *ctx,
+             struct err *err);
+int db_counts(struct db *db, const char *sql, const struct db_arg *args, size_t n_args,
+              struct arena *arena, int (*fn)(void *ctx, const char *text, int64_t n), void *ctx,
+              struct err *err);
 /* Several statements, for migrations. */
 int db_script(struct db *db, const char *sql, struct err *err);
 

@@ -1,136 +1,76 @@
 #include "store/environments.h"
 
-#define COLUMNS                                                                                    \
-        "id, company_id, name, description, driver, status, config, metadata, created_at, "        \
-        "updated_at"
+#include "store/row.h"
 
-static void load(struct stmt *s, struct arena *a, struct environment *e)
-{
-        *e = (struct environment){
-                .id = stmt_text(s, 0, a),
-                .company_id = stmt_text(s, 1, a),
-                .name = stmt_text(s, 2, a),
-                .description = stmt_text(s, 3, a),
-                .driver = stmt_text(s, 4, a),
-                .status = stmt_text(s, 5, a),
-                .config = stmt_text(s, 6, a),
-                .metadata = stmt_text(s, 7, a),
-                .created_at = stmt_number(s, 8),
-                .updated_at = stmt_number(s, 9),
-        };
-}
-
-static int insert(struct db *db, const char *sql, const struct environment *e, struct err *err)
-{
-        return db_exec(db, sql,
-                       DB_ARGS(DB_T(e->id), DB_T(e->company_id), DB_T(e->name),
-                               DB_T(e->description), DB_T(e->driver), DB_T(e->status),
-                               DB_T(e->config), DB_T(e->metadata), DB_I(e->created_at),
-                               DB_I(e->updated_at)),
-                       err);
-}
+static const struct column columns[] = {
+        TEXT(struct environment, id, "id", FIXED),
+        TEXT(struct environment, company_id, "companyId", FIXED),
+        TEXT(struct environment, name, "name"),
+        TEXT(struct environment, description, "description"),
+        TEXT(struct environment, driver, "driver"),
+        TEXT(struct environment, status, "status"),
+        DOCUMENT(struct environment, config, "config"),
+        DOCUMENT(struct environment, metadata, "metadata"),
+        TIME(struct environment, created_at, "createdAt", FIXED),
+        TIME(struct environment, updated_at, "updatedAt"),
+};
+const struct row_type environment_table =
+        ROW_TYPE("environments", struct environment, columns, "Environment not found");
 
 int environments_insert(struct db *db, const struct environment *row, struct err *err)
 {
-        return insert(db,
-                      "INSERT INTO environments (" COLUMNS
-                      ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-                      row, err);
+        return row_insert(db, &environment_table, row, err);
 }
 
 int environments_insert_local(struct db *db, const struct environment *row, struct err *err)
 {
-        return insert(db,
-                      "INSERT INTO environments (" COLUMNS
-                      ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) "
-                      "ON CONFLICT (company_id, driver) WHERE driver = 'local' DO NOTHING",
-                      row, err);
-}
-
-static int get_one(struct stmt *s, struct arena *arena, struct environment *ret, struct err *err)
-{
-        int r = stmt_step(s, err);
-
-        if (r < 0)
-                return r;
-        if (r == 0)
-                return err_set(err, ERR_NOT_FOUND, "Environment not found");
-        load(s, arena, ret);
-        return 0;
+        return row_exec(db, &environment_table,
+                        "INSERT INTO environments (*) "
+                        "ON CONFLICT (company_id, driver) WHERE driver = 'local' DO NOTHING",
+                        row, DB_NO_ARGS, err);
 }
 
 int environments_get(struct db *db, const char *id, struct arena *arena, struct environment *ret,
                      struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db, "SELECT " COLUMNS " FROM environments WHERE id = ?1",
-                         DB_ARGS(DB_T(id)), &s, err);
-
-        return r < 0 ? r : get_one(s, arena, ret, err);
+        return row_get(db, &environment_table, "SELECT * FROM environments WHERE id = ?1",
+                       DB_ARGS(DB_T(id)), arena, ret, err);
 }
 
 int environments_get_local(struct db *db, const char *company_id, struct arena *arena,
                            struct environment *ret, struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " COLUMNS
-                         " FROM environments WHERE company_id = ?1 AND driver = 'local'",
-                         DB_ARGS(DB_T(company_id)), &s, err);
-
-        return r < 0 ? r : get_one(s, arena, ret, err);
-}
-
-static int each(struct stmt *s, struct arena *arena, environment_fn fn, void *ctx, struct err *err)
-{
-        int r = 0;
-
-        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
-                struct environment e;
-
-                load(s, arena, &e);
-                r = fn(ctx, &e);
-        }
-        return r;
+        return row_get(db, &environment_table,
+                       "SELECT * FROM environments WHERE company_id = ?1 AND driver = 'local'",
+                       DB_ARGS(DB_T(company_id)), arena, ret, err);
 }
 
 int environments_list(struct db *db, const char *company_id, const char *status, const char *driver,
                       struct arena *arena, environment_fn fn, void *ctx, struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " COLUMNS " FROM environments WHERE company_id = ?1 "
-                         "AND (CAST(?2 AS TEXT) IS NULL OR status = ?2) "
-                         "AND (CAST(?3 AS TEXT) IS NULL OR driver = ?3) "
-                         "ORDER BY updated_at DESC, created_at DESC",
-                         DB_ARGS(DB_T(company_id), DB_T(status), DB_T(driver)), &s, err);
-
-        return r < 0 ? r : each(s, arena, fn, ctx, err);
+        return ROW_EACH(db, &environment_table,
+                        "SELECT * FROM environments WHERE company_id = ?1 "
+                        "AND (CAST(?2 AS TEXT) IS NULL OR status = ?2) "
+                        "AND (CAST(?3 AS TEXT) IS NULL OR driver = ?3) "
+                        "ORDER BY updated_at DESC, created_at DESC",
+                        DB_ARGS(DB_T(company_id), DB_T(status), DB_T(driver)), arena, fn, ctx, err);
 }
 
 int environments_of_driver(struct db *db, const char *driver, const char *status,
                            struct arena *arena, environment_fn fn, void *ctx, struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " COLUMNS " FROM environments WHERE driver = ?1 AND status = ?2 "
-                         "ORDER BY id",
-                         DB_ARGS(DB_T(driver), DB_T(status)), &s, err);
-
-        return r < 0 ? r : each(s, arena, fn, ctx, err);
+        return ROW_EACH(db, &environment_table,
+                        "SELECT * FROM environments WHERE driver = ?1 AND status = ?2 "
+                        "ORDER BY id",
+                        DB_ARGS(DB_T(driver), DB_T(status)), arena, fn, ctx, err);
 }
 
 int environments_update(struct db *db, const struct environment *row, int64_t seen_updated_at,
                         struct err *err)
 {
-        return db_exec(db,
-                       "UPDATE environments SET name = ?2, description = ?3, driver = ?4, "
-                       "status = ?5, config = ?6, metadata = ?7, updated_at = ?8 "
-                       "WHERE id = ?1 AND updated_at = ?9",
-                       DB_ARGS(DB_T(row->id), DB_T(row->name), DB_T(row->description),
-                               DB_T(row->driver), DB_T(row->status), DB_T(row->config),
-                               DB_T(row->metadata), DB_I(row->updated_at), DB_I(seen_updated_at)),
-                       err);
+        return row_exec(db, &environment_table,
+                        "UPDATE environments SET * WHERE id = ?1 AND updated_at = ?2", row,
+                        DB_ARGS(DB_T(row->id), DB_I(seen_updated_at)), err);
 }
 
 int environments_delete(struct db *db, const char *id, struct err *err)
@@ -167,7 +107,6 @@ struct selection {
         const char *document; /* with the other environment, when there is one */
 };
 
-/* Rows of one kind that select the environment. */
 /* 1 with the row when its document chooses the environment, moved to `to_id` (NULL: not). */
 static int read_selection(struct stmt *s, size_t kind, const struct environment *env,
                           const char *to_id, struct arena *arena, struct selection *ret,

@@ -11,6 +11,8 @@ struct environment {
         int64_t created_at, updated_at;
 };
 
+extern const struct row_type environment_table;
+
 typedef int (*environment_fn)(void *ctx, const struct environment *row);
 
 /* A second `local` of a company is ERR_CONFLICT. */

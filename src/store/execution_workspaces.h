@@ -19,6 +19,8 @@ struct execution_workspace {
         const char *cwd_from;
 };
 
+extern const struct row_type execution_workspace_table;
+
 /* Somebody who may decide what runs on this machine; and since then the first to work there did so
  * outside of an isolated place. */
 #define WORKSPACE_CWD_HOST    "host"

@@ -27,6 +27,8 @@ struct execution {
         const char *boot_id; /* of the machine, when it was recorded; NULL: by an earlier version */
 };
 
+extern const struct row_type execution_table;
+
 typedef int (*execution_fn)(void *ctx, const struct execution *row);
 
 int executions_insert(struct db *db, const struct execution *row, struct err *err);
@@ -63,6 +65,8 @@ struct output_to_remove {
         int64_t attempts; /* that failed */
         const char *note; /* why the last one did */
 };
+
+extern const struct row_type output_to_remove_table;
 
 typedef int (*output_to_remove_fn)(void *ctx, const struct output_to_remove *row);
 

@@ -1,40 +1,32 @@
 #include "store/home.h"
 
+#include "store/row.h"
+
+static const struct column columns[] = {
+        TEXT(struct home, singleton_key), TEXT(struct home, node_id),  TEXT(struct home, machine),
+        TEXT(struct home, boot_id),       NUMBER(struct home, device), NUMBER(struct home, inode),
+        TIME(struct home, taken_at),
+};
+const struct row_type home_table =
+        ROW_TYPE("database_home", struct home, columns, "The database has no home yet");
+
 int home_get(struct db *db, struct arena *arena, struct home *ret, struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT node_id, machine, boot_id, device, inode, taken_at "
-                         "FROM database_home WHERE singleton_key = 'home'",
-                         DB_NO_ARGS, &s, err);
-
-        if (r >= 0)
-                r = stmt_step(s, err);
-        if (r < 0)
-                return r;
-        if (r == 0)
-                return err_set(err, ERR_NOT_FOUND, "The database has no home yet");
-        *ret = (struct home){
-                .node_id = stmt_text(s, 0, arena),
-                .machine = stmt_text(s, 1, arena),
-                .boot_id = stmt_text(s, 2, arena),
-                .device = stmt_number(s, 3),
-                .inode = stmt_number(s, 4),
-                .taken_at = stmt_number(s, 5),
-        };
-        return 0;
+        return row_get(db, &home_table, "SELECT * FROM database_home WHERE singleton_key = 'home'",
+                       DB_NO_ARGS, arena, ret, err);
 }
 
 int home_set(struct db *db, const struct home *row, struct err *err)
 {
-        return db_exec(db,
-                       "INSERT INTO database_home (singleton_key, node_id, machine, boot_id, "
-                       "device, inode, taken_at) VALUES ('home', ?1, ?2, ?3, ?4, ?5, ?6) "
-                       "ON CONFLICT (singleton_key) DO UPDATE SET node_id = ?1, machine = ?2, "
-                       "boot_id = ?3, device = ?4, inode = ?5, taken_at = ?6",
-                       DB_ARGS(DB_T(row->node_id), DB_T(row->machine), DB_T(row->boot_id),
-                               DB_I(row->device), DB_I(row->inode), DB_I(row->taken_at)),
-                       err);
+        struct home made = *row;
+
+        made.singleton_key = "home";
+        return row_exec(db, &home_table,
+                        "INSERT INTO database_home (*) ON CONFLICT (singleton_key) DO UPDATE SET "
+                        "node_id = excluded.node_id, machine = excluded.machine, "
+                        "boot_id = excluded.boot_id, device = excluded.device, "
+                        "inode = excluded.inode, taken_at = excluded.taken_at",
+                        &made, DB_NO_ARGS, err);
 }
 
 int home_has_work(struct db *db, bool *ret, struct err *err)
@@ -51,7 +43,8 @@ int home_has_work(struct db *db, bool *ret, struct err *err)
 
 /* Their arguments, as many as each takes: the time, the reason, the new node. The ids that
  * sandboxes have on this machine stay taken: who uses them may live. A snapshot that was being made
- * is removed from our directory; its sandbox is not ours to thaw. */
+ * is removed from our directory; its sandbox is not ours to thaw. Agents that a timer wakes are
+ * paused: the node before wakes them, too. */
 static const struct {
         size_t n_args;
         const char *sql;
@@ -87,6 +80,9 @@ static const struct {
              "finished_at = ?1, updated_at = ?1 "
              "WHERE step <> 'done' AND status IN ('queued', 'scheduled_retry', 'running')" },
         { 1, "UPDATE heartbeat_runs SET step = 'done', updated_at = ?1 WHERE step <> 'done'" },
+        { 2, "UPDATE agents SET status = 'paused', pause_reason = ?2, paused_at = ?1, "
+             "updated_at = ?1 WHERE status NOT IN ('paused', 'pending_approval', 'terminated') "
+             "AND id IN (SELECT agent_id FROM agent_schedules)" },
 };
 
 int home_leave_work(struct db *db, const char *node_id, const char *reason, int64_t now_us,

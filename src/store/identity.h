@@ -12,15 +12,21 @@ struct user {
         int64_t created_at, updated_at;
 };
 
+extern const struct row_type user_table;
+
 struct membership {
         const char *id, *company_id, *principal_type, *principal_id, *role, *status;
         int64_t created_at, updated_at;
 };
 
+extern const struct row_type membership_table;
+
 struct board_key {
         const char *id, *user_id, *name, *token_sha256;
         int64_t last_used_at, expires_at, revoked_at, created_at;
 };
+
+extern const struct row_type board_key_table;
 
 struct cli_challenge {
         const char *id, *secret_sha256, *board_token_sha256, *command, *client_name;
@@ -28,6 +34,8 @@ struct cli_challenge {
         const char *approved_by_user_id;
         int64_t approved_at, cancelled_at, expires_at, created_at;
 };
+
+extern const struct row_type cli_challenge_table;
 
 typedef int (*membership_fn)(void *ctx, const struct membership *row);
 typedef int (*board_key_fn)(void *ctx, const struct board_key *row);
@@ -77,7 +85,6 @@ int board_keys_revoke(struct db *db, const char *id, const char *user_id, int64_
 /* The key that is neither revoked nor past its time; ERR_NOT_FOUND otherwise. */
 int board_keys_by_token(struct db *db, const char *token_sha256, int64_t now_us,
                         struct arena *arena, struct board_key *ret, struct err *err);
-int board_keys_count(struct db *db, int64_t now_us, int64_t *ret, struct err *err);
 
 int challenges_insert(struct db *db, const struct cli_challenge *row, struct err *err);
 /* ERR_NOT_FOUND "CLI auth challenge not found". */

@@ -10,6 +10,8 @@ struct issue_comment {
         int64_t created_at, updated_at;
 };
 
+extern const struct row_type issue_comment_table;
+
 typedef int (*issue_comment_fn)(void *ctx, const struct issue_comment *row);
 
 int issue_comments_insert(struct db *db, const struct issue_comment *comment, struct err *err);

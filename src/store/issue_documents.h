@@ -13,6 +13,8 @@ struct issue_document {
         int64_t created_at, updated_at;
 };
 
+extern const struct row_type issue_document_table;
+
 struct issue_document_revision {
         const char *id, *document_id;
         int64_t number;
@@ -20,6 +22,8 @@ struct issue_document_revision {
         const char *created_by_agent_id, *created_by_user_id, *created_by_run_id;
         int64_t created_at;
 };
+
+extern const struct row_type issue_document_revision_table;
 
 typedef int (*issue_document_fn)(void *ctx, const struct issue_document *row);
 typedef int (*issue_document_revision_fn)(void *ctx, const struct issue_document_revision *row);

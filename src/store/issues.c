@@ -1,70 +1,44 @@
 #include "store/issues.h"
 
+#include "store/row.h"
 #include "store/runs.h"
 
-#define COLUMNS                                                                                    \
-        "id, company_id, project_id, parent_id, identifier, title, description, status, "          \
-        "work_mode, priority, assignee_agent_id, assignee_user_id, checkout_run_id, "              \
-        "execution_run_id, created_by_agent_id, created_by_user_id, origin_kind, origin_id, "      \
-        "origin_run_id, billing_code, execution_policy, execution_workspace_id, "                  \
-        "execution_workspace_preference, execution_workspace_settings, issue_number, "             \
-        "request_depth, execution_locked_at, started_at, completed_at, cancelled_at, hidden_at, "  \
-        "created_at, updated_at"
-
-static void load(struct stmt *s, struct arena *a, struct issue *i)
-{
-        *i = (struct issue){
-                .id = stmt_text(s, 0, a),
-                .company_id = stmt_text(s, 1, a),
-                .project_id = stmt_text(s, 2, a),
-                .parent_id = stmt_text(s, 3, a),
-                .identifier = stmt_text(s, 4, a),
-                .title = stmt_text(s, 5, a),
-                .description = stmt_text(s, 6, a),
-                .status = stmt_text(s, 7, a),
-                .work_mode = stmt_text(s, 8, a),
-                .priority = stmt_text(s, 9, a),
-                .assignee_agent_id = stmt_text(s, 10, a),
-                .assignee_user_id = stmt_text(s, 11, a),
-                .checkout_run_id = stmt_text(s, 12, a),
-                .execution_run_id = stmt_text(s, 13, a),
-                .created_by_agent_id = stmt_text(s, 14, a),
-                .created_by_user_id = stmt_text(s, 15, a),
-                .origin_kind = stmt_text(s, 16, a),
-                .origin_id = stmt_text(s, 17, a),
-                .origin_run_id = stmt_text(s, 18, a),
-                .billing_code = stmt_text(s, 19, a),
-                .execution_policy = stmt_text(s, 20, a),
-                .execution_workspace_id = stmt_text(s, 21, a),
-                .execution_workspace_preference = stmt_text(s, 22, a),
-                .execution_workspace_settings = stmt_text(s, 23, a),
-                .number = stmt_number(s, 24),
-                .request_depth = stmt_number(s, 25),
-                .execution_locked_at = stmt_number(s, 26),
-                .started_at = stmt_number(s, 27),
-                .completed_at = stmt_number(s, 28),
-                .cancelled_at = stmt_number(s, 29),
-                .hidden_at = stmt_number(s, 30),
-                .created_at = stmt_number(s, 31),
-                .updated_at = stmt_number(s, 32),
-        };
-}
-
-/* Run a query whose rows are issues. */
-static int each(struct db *db, const char *sql, const struct db_arg *args, size_t n_args,
-                struct arena *arena, issue_fn fn, void *ctx, struct err *err)
-{
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db, sql, args, n_args, &s, err);
-
-        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
-                struct issue row;
-
-                load(s, arena, &row);
-                r = fn(ctx, &row);
-        }
-        return r;
-}
+static const struct column columns[] = {
+        TEXT(struct issue, id, "id", FIXED),
+        TEXT(struct issue, company_id, "companyId", FIXED),
+        TEXT(struct issue, project_id, "projectId"),
+        TEXT(struct issue, parent_id, "parentId"),
+        TEXT(struct issue, title, "title"),
+        TEXT(struct issue, description, "description"),
+        TEXT(struct issue, status, "status"),
+        TEXT(struct issue, work_mode, "workMode"),
+        TEXT(struct issue, priority, "priority"),
+        TEXT(struct issue, assignee_agent_id, "assigneeAgentId"),
+        TEXT(struct issue, assignee_user_id, "assigneeUserId"),
+        TEXT(struct issue, checkout_run_id, "checkoutRunId"),
+        TEXT(struct issue, execution_run_id, "executionRunId"),
+        TIME_OR_NULL(struct issue, execution_locked_at, "executionLockedAt"),
+        TEXT(struct issue, created_by_agent_id, "createdByAgentId", FIXED),
+        TEXT(struct issue, created_by_user_id, "createdByUserId", FIXED),
+        NUMBER(struct issue, number, "issueNumber", FIXED, .sql = "issue_number"),
+        TEXT(struct issue, identifier, "identifier", FIXED),
+        TEXT(struct issue, origin_kind, "originKind", FIXED),
+        TEXT(struct issue, origin_id, "originId", FIXED),
+        TEXT(struct issue, origin_run_id, "originRunId", FIXED),
+        NUMBER(struct issue, request_depth, "requestDepth"),
+        TEXT(struct issue, billing_code, "billingCode"),
+        DOCUMENT(struct issue, execution_policy, "executionPolicy"),
+        TEXT(struct issue, execution_workspace_id, "executionWorkspaceId"),
+        TEXT(struct issue, execution_workspace_preference, "executionWorkspacePreference"),
+        DOCUMENT(struct issue, execution_workspace_settings, "executionWorkspaceSettings"),
+        TIME_OR_NULL(struct issue, started_at, "startedAt"),
+        TIME_OR_NULL(struct issue, completed_at, "completedAt"),
+        TIME_OR_NULL(struct issue, cancelled_at, "cancelledAt"),
+        TIME_OR_NULL(struct issue, hidden_at, "hiddenAt"),
+        TIME(struct issue, created_at, "createdAt", FIXED),
+        TIME(struct issue, updated_at, "updatedAt"),
+};
+const struct row_type issue_table = ROW_TYPE("issues", struct issue, columns, "Issue not found");
 
 int issues_next_number(struct db *db, const char *company_id, struct arena *arena, int64_t *ret,
                        const char **ret_identifier, struct err *err)
@@ -89,31 +63,7 @@ int issues_next_number(struct db *db, const char *company_id, struct arena *aren
 
 int issues_insert(struct db *db, const struct issue *i, struct err *err)
 {
-        return db_exec(
-                db,
-                "INSERT INTO issues (" COLUMNS
-                ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, "
-                "?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, "
-                "?33)",
-                DB_ARGS(DB_T(i->id), DB_T(i->company_id), DB_T(i->project_id), DB_T(i->parent_id),
-                        DB_T(i->identifier), DB_T(i->title), DB_T(i->description), DB_T(i->status),
-                        DB_T(i->work_mode), DB_T(i->priority), DB_T(i->assignee_agent_id),
-                        DB_T(i->assignee_user_id), DB_T(i->checkout_run_id),
-                        DB_T(i->execution_run_id), DB_T(i->created_by_agent_id),
-                        DB_T(i->created_by_user_id), DB_T(i->origin_kind), DB_T(i->origin_id),
-                        DB_T(i->origin_run_id), DB_T(i->billing_code), DB_T(i->execution_policy),
-                        DB_T(i->execution_workspace_id), DB_T(i->execution_workspace_preference),
-                        DB_T(i->execution_workspace_settings), DB_I(i->number),
-                        DB_I(i->request_depth), DB_TIME(i->execution_locked_at),
-                        DB_TIME(i->started_at), DB_TIME(i->completed_at), DB_TIME(i->cancelled_at),
-                        DB_TIME(i->hidden_at), DB_I(i->created_at), DB_I(i->updated_at)),
-                err);
-}
-
-static int note(void *ctx, const struct issue *row)
-{
-        *(struct issue *)ctx = *row;
-        return 0;
+        return row_insert(db, &issue_table, i, err);
 }
 
 int issues_name(struct db *db, const char *id, struct arena *arena, const char **ret_identifier,
@@ -135,16 +85,9 @@ int issues_name(struct db *db, const char *id, struct arena *arena, const char *
 int issues_get(struct db *db, const char *reference, struct arena *arena, struct issue *ret,
                struct err *err)
 {
-        struct issue found = { 0 };
-        int r = each(db, "SELECT " COLUMNS " FROM issues WHERE id = ?1 OR identifier = UPPER(?1)",
-                     DB_ARGS(DB_T(reference)), arena, note, &found, err);
-
-        if (r < 0)
-                return r;
-        if (!found.id)
-                return err_set(err, ERR_NOT_FOUND, "Issue not found");
-        *ret = found;
-        return 0;
+        return row_get(db, &issue_table,
+                       "SELECT * FROM issues WHERE id = ?1 OR identifier = UPPER(?1)",
+                       DB_ARGS(DB_T(reference)), arena, ret, err);
 }
 
 /* Equal, where NULL equals NULL; '' is no value of these columns. */
@@ -153,32 +96,17 @@ int issues_get(struct db *db, const char *reference, struct arena *arena, struct
 
 int issues_update(struct db *db, const struct issue *i, const struct issue *seen, struct err *err)
 {
-        return db_exec(
-                db,
-                "UPDATE issues SET project_id = ?2, parent_id = ?3, title = ?4, description = ?5, "
-                "status = ?6, work_mode = ?7, priority = ?8, assignee_agent_id = ?9, "
-                "assignee_user_id = ?10, checkout_run_id = ?11, execution_run_id = ?12, "
-                "billing_code = ?13, execution_policy = ?14, execution_workspace_id = ?15, "
-                "execution_workspace_preference = ?16, execution_workspace_settings = ?17, "
-                "request_depth = ?18, execution_locked_at = ?19, started_at = ?20, "
-                "completed_at = ?21, cancelled_at = ?22, hidden_at = ?23, updated_at = ?24 "
-                "WHERE id = ?1 AND status = ?25 AND " SAME("assignee_agent_id", "?26") " AND " SAME(
-                        "assignee_user_id",
-                        "?27") " AND " SAME("checkout_run_id",
-                                            "?28") " AND " SAME("execution_run_id", "?29"),
-                DB_ARGS(DB_T(i->id), DB_T(i->project_id), DB_T(i->parent_id), DB_T(i->title),
-                        DB_T(i->description), DB_T(i->status), DB_T(i->work_mode),
-                        DB_T(i->priority), DB_T(i->assignee_agent_id), DB_T(i->assignee_user_id),
-                        DB_T(i->checkout_run_id), DB_T(i->execution_run_id), DB_T(i->billing_code),
-                        DB_T(i->execution_policy), DB_T(i->execution_workspace_id),
-                        DB_T(i->execution_workspace_preference),
-                        DB_T(i->execution_workspace_settings), DB_I(i->request_depth),
-                        DB_TIME(i->execution_locked_at), DB_TIME(i->started_at),
-                        DB_TIME(i->completed_at), DB_TIME(i->cancelled_at), DB_TIME(i->hidden_at),
-                        DB_I(i->updated_at), DB_T(seen->status), DB_T(seen->assignee_agent_id),
-                        DB_T(seen->assignee_user_id), DB_T(seen->checkout_run_id),
-                        DB_T(seen->execution_run_id)),
-                err);
+        return row_exec(db, &issue_table,
+                        "UPDATE issues SET * WHERE id = ?1 AND status = ?2 "
+                        "AND " SAME("assignee_agent_id", "?3") " AND " SAME(
+                                "assignee_user_id",
+                                "?4") " AND " SAME("checkout_run_id",
+                                                   "?5") " AND " SAME("execution_run_id", "?6"),
+                        i,
+                        DB_ARGS(DB_T(i->id), DB_T(seen->status), DB_T(seen->assignee_agent_id),
+                                DB_T(seen->assignee_user_id), DB_T(seen->checkout_run_id),
+                                DB_T(seen->execution_run_id)),
+                        err);
 }
 
 #define WITHOUT(parameter)        "CAST(" parameter " AS TEXT) IS NULL"
@@ -206,7 +134,7 @@ int issues_list(struct db *db, const struct issue_filter *f, struct arena *arena
                 void *ctx, struct err *err)
 {
         static const char sql[] =
-                "SELECT " COLUMNS " FROM issues WHERE company_id = ?1 AND hidden_at IS NULL "
+                "SELECT * FROM issues WHERE company_id = ?1 AND hidden_at IS NULL "
                 "AND (" WITHOUT("?2") " OR ',' || ?2 || ',' LIKE '%,' || status || ',%') " FILTER(
                         "assignee_agent_id",
                         "?3") FILTER("assignee_user_id",
@@ -229,14 +157,14 @@ int issues_list(struct db *db, const struct issue_filter *f, struct arena *arena
                                                                      "ORDER BY CASE priority WHEN 'critical' THEN 0 WHEN 'high' THEN 1 "
                                                                      "WHEN 'medium' THEN 2 ELSE 3 END, updated_at DESC, id DESC LIMIT ?13 OFFSET ?14";
 
-        return each(db, sql,
-                    DB_ARGS(DB_T(f->company_id), DB_T(f->statuses), DB_T(f->assignee_agent_id),
-                            DB_T(f->assignee_user_id), DB_T(f->project_id), DB_T(f->parent_id),
-                            DB_T(f->execution_workspace_id), DB_T(f->origin_kind),
-                            DB_T(f->origin_id), DB_T(pattern(arena, f->text)),
-                            DB_T(f->descendant_of), DB_T(f->participant_agent_id), DB_I(f->limit),
-                            DB_I(f->offset)),
-                    arena, fn, ctx, err);
+        return ROW_EACH(db, &issue_table, sql,
+                        DB_ARGS(DB_T(f->company_id), DB_T(f->statuses), DB_T(f->assignee_agent_id),
+                                DB_T(f->assignee_user_id), DB_T(f->project_id), DB_T(f->parent_id),
+                                DB_T(f->execution_workspace_id), DB_T(f->origin_kind),
+                                DB_T(f->origin_id), DB_T(pattern(arena, f->text)),
+                                DB_T(f->descendant_of), DB_T(f->participant_agent_id),
+                                DB_I(f->limit), DB_I(f->offset)),
+                        arena, fn, ctx, err);
 }
 
 int issues_ancestors(struct db *db, const char *id, struct arena *arena, issue_fn fn, void *ctx,
@@ -247,32 +175,33 @@ int issues_ancestors(struct db *db, const char *id, struct arena *arena, issue_f
                 "(SELECT parent_id, 1 FROM issues WHERE id = ?1 UNION "
                 "SELECT i.parent_id, a.depth + 1 FROM issues i JOIN above a ON i.id = a.ancestor "
                 "WHERE a.depth < 64) "
-                "SELECT " COLUMNS " FROM issues JOIN above ON ancestor = id ORDER BY depth";
+                "SELECT * FROM issues JOIN above ON ancestor = id ORDER BY depth";
 
-        return each(db, sql, DB_ARGS(DB_T(id)), arena, fn, ctx, err);
+        return ROW_EACH(db, &issue_table, sql, DB_ARGS(DB_T(id)), arena, fn, ctx, err);
 }
 
 int issues_of_run(struct db *db, const char *run_id, const char *issue_id, struct arena *arena,
                   issue_fn fn, void *ctx, struct err *err)
 {
-        return each(db,
-                    "SELECT " COLUMNS " FROM issues WHERE hidden_at IS NULL AND id IN ("
-                    "SELECT CAST(?2 AS TEXT) UNION SELECT entity_id FROM activity_log "
-                    "WHERE run_id = ?1 AND entity_type = 'issue') ORDER BY created_at, id",
-                    DB_ARGS(DB_T(run_id), DB_T(issue_id)), arena, fn, ctx, err);
+        return ROW_EACH(db, &issue_table,
+                        "SELECT * FROM issues WHERE hidden_at IS NULL AND id IN ("
+                        "SELECT CAST(?2 AS TEXT) UNION SELECT entity_id FROM activity_log "
+                        "WHERE run_id = ?1 AND entity_type = 'issue') ORDER BY created_at, id",
+                        DB_ARGS(DB_T(run_id), DB_T(issue_id)), arena, fn, ctx, err);
 }
 
 int issue_blockers_list(struct db *db, const char *id, bool reverse, struct arena *arena,
                         issue_fn fn, void *ctx, struct err *err)
 {
         static const char blocked_by[] =
-                "SELECT " COLUMNS " FROM issues WHERE id IN (SELECT blocker_id FROM "
+                "SELECT * FROM issues WHERE id IN (SELECT blocker_id FROM "
                 "issue_blockers WHERE issue_id = ?1) ORDER BY created_at, id";
         static const char blocks[] =
-                "SELECT " COLUMNS " FROM issues WHERE id IN (SELECT issue_id FROM issue_blockers "
+                "SELECT * FROM issues WHERE id IN (SELECT issue_id FROM issue_blockers "
                 "WHERE blocker_id = ?1) ORDER BY created_at, id";
 
-        return each(db, reverse ? blocks : blocked_by, DB_ARGS(DB_T(id)), arena, fn, ctx, err);
+        return ROW_EACH(db, &issue_table, reverse ? blocks : blocked_by, DB_ARGS(DB_T(id)), arena,
+                        fn, ctx, err);
 }
 
 int issue_blockers_open(struct db *db, const char *id, int64_t *ret, struct err *err)

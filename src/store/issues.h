@@ -19,6 +19,8 @@ struct issue {
         int64_t created_at, updated_at;
 };
 
+extern const struct row_type issue_table;
+
 /* Exact filters, NULL for none; `statuses` is comma separated, `text` is searched for in
  * identifier, title and description. */
 struct issue_filter {

@@ -1,113 +1,61 @@
 #include "store/leases.h"
 
-#define COLUMNS                                                                                    \
-        "id, company_id, environment_id, place_id, execution_workspace_id, issue_id, "             \
-        "heartbeat_run_id, status, lease_policy, provider, provider_lease_id, acquired_at, "       \
-        "last_used_at, expires_at, released_at, failure_reason, cleanup_status, metadata, "        \
-        "idempotency_key, created_at, updated_at"
+#include "store/row.h"
 
-static void load(struct stmt *s, struct arena *a, struct lease *l)
-{
-        *l = (struct lease){
-                .id = stmt_text(s, 0, a),
-                .company_id = stmt_text(s, 1, a),
-                .environment_id = stmt_text(s, 2, a),
-                .place_id = stmt_text(s, 3, a),
-                .execution_workspace_id = stmt_text(s, 4, a),
-                .issue_id = stmt_text(s, 5, a),
-                .heartbeat_run_id = stmt_text(s, 6, a),
-                .status = stmt_text(s, 7, a),
-                .policy = stmt_text(s, 8, a),
-                .provider = stmt_text(s, 9, a),
-                .provider_lease_id = stmt_text(s, 10, a),
-                .acquired_at = stmt_number(s, 11),
-                .last_used_at = stmt_number(s, 12),
-                .expires_at = stmt_number(s, 13),
-                .released_at = stmt_number(s, 14),
-                .failure_reason = stmt_text(s, 15, a),
-                .cleanup_status = stmt_text(s, 16, a),
-                .metadata = stmt_text(s, 17, a),
-                .idempotency_key = stmt_text(s, 18, a),
-                .created_at = stmt_number(s, 19),
-                .updated_at = stmt_number(s, 20),
-        };
-}
+static const struct column columns[] = {
+        TEXT(struct lease, id, "id"),
+        TEXT(struct lease, company_id, "companyId"),
+        TEXT(struct lease, environment_id, "environmentId"),
+        TEXT(struct lease, execution_workspace_id, "executionWorkspaceId"),
+        TEXT(struct lease, issue_id, "issueId"),
+        TEXT(struct lease, heartbeat_run_id, "heartbeatRunId"),
+        TEXT(struct lease, status, "status"),
+        TEXT(struct lease, policy, "leasePolicy", .sql = "lease_policy"),
+        TEXT(struct lease, provider, "provider"),
+        TEXT(struct lease, provider_lease_id, "providerLeaseId"),
+        TIME(struct lease, acquired_at, "acquiredAt"),
+        TIME(struct lease, last_used_at, "lastUsedAt"),
+        TIME_OR_NULL(struct lease, expires_at, "expiresAt"),
+        TIME_OR_NULL(struct lease, released_at, "releasedAt"),
+        TEXT(struct lease, failure_reason, "failureReason"),
+        TEXT(struct lease, cleanup_status, "cleanupStatus"),
+        DOCUMENT(struct lease, metadata, "metadata"),
+        TIME(struct lease, created_at, "createdAt"),
+        TIME(struct lease, updated_at, "updatedAt"),
+        TEXT(struct lease, place_id),
+        TEXT(struct lease, idempotency_key),
+};
+const struct row_type lease_table =
+        ROW_TYPE("environment_leases", struct lease, columns, "Environment lease not found");
 
 int leases_insert(struct db *db, const struct lease *row, struct err *err)
 {
-        return db_exec(
-                db,
-                "INSERT INTO environment_leases (" COLUMNS
-                ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, "
-                "?16, ?17, ?18, ?19, ?20, ?21)",
-                DB_ARGS(DB_T(row->id), DB_T(row->company_id), DB_T(row->environment_id),
-                        DB_T(row->place_id), DB_T(row->execution_workspace_id), DB_T(row->issue_id),
-                        DB_T(row->heartbeat_run_id), DB_T(row->status), DB_T(row->policy),
-                        DB_T(row->provider), DB_T(row->provider_lease_id), DB_I(row->acquired_at),
-                        DB_I(row->last_used_at), DB_TIME(row->expires_at),
-                        DB_TIME(row->released_at), DB_T(row->failure_reason),
-                        DB_T(row->cleanup_status), DB_T(row->metadata), DB_T(row->idempotency_key),
-                        DB_I(row->created_at), DB_I(row->updated_at)),
-                err);
-}
-
-static int get_one(struct stmt *s, struct arena *arena, struct lease *ret, struct err *err)
-{
-        int r = stmt_step(s, err);
-
-        if (r < 0)
-                return r;
-        if (r == 0)
-                return err_set(err, ERR_NOT_FOUND, "Environment lease not found");
-        load(s, arena, ret);
-        return 0;
-}
-
-static int each(struct stmt *s, struct arena *arena, lease_fn fn, void *ctx, struct err *err)
-{
-        int r = 0;
-
-        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
-                struct lease l;
-
-                load(s, arena, &l);
-                r = fn(ctx, &l);
-        }
-        return r;
+        return row_insert(db, &lease_table, row, err);
 }
 
 int leases_get(struct db *db, const char *id, struct arena *arena, struct lease *ret,
                struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db, "SELECT " COLUMNS " FROM environment_leases WHERE id = ?1",
-                         DB_ARGS(DB_T(id)), &s, err);
-
-        return r < 0 ? r : get_one(s, arena, ret, err);
+        return row_get(db, &lease_table, "SELECT * FROM environment_leases WHERE id = ?1",
+                       DB_ARGS(DB_T(id)), arena, ret, err);
 }
 
 int leases_last_of_place(struct db *db, const char *place_id, struct arena *arena,
                          struct lease *ret, struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " COLUMNS " FROM environment_leases WHERE place_id = ?1 "
-                         "ORDER BY created_at DESC, id LIMIT 1",
-                         DB_ARGS(DB_T(place_id)), &s, err);
-
-        return r < 0 ? r : get_one(s, arena, ret, err);
+        return row_get(db, &lease_table,
+                       "SELECT * FROM environment_leases WHERE place_id = ?1 "
+                       "ORDER BY created_at DESC, id LIMIT 1",
+                       DB_ARGS(DB_T(place_id)), arena, ret, err);
 }
 
 int leases_by_key(struct db *db, const char *environment_id, const char *key, struct arena *arena,
                   struct lease *ret, struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " COLUMNS " FROM environment_leases WHERE environment_id = ?1 "
-                         "AND idempotency_key = ?2 AND idempotency_key IS NOT NULL",
-                         DB_ARGS(DB_T(environment_id), DB_T(key)), &s, err);
-
-        return r < 0 ? r : get_one(s, arena, ret, err);
+        return row_get(db, &lease_table,
+                       "SELECT * FROM environment_leases WHERE environment_id = ?1 "
+                       "AND idempotency_key = ?2 AND idempotency_key IS NOT NULL",
+                       DB_ARGS(DB_T(environment_id), DB_T(key)), arena, ret, err);
 }
 
 /* What a page of a list begins behind, and its order. ?3 and ?4 are the row before it, ?5 the
@@ -125,25 +73,22 @@ static int list_page(struct db *db, const char *sql, const char *owner, const ch
                      int64_t before_us, const char *before_id, int64_t limit, struct arena *arena,
                      lease_fn fn, void *ctx, struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db, sql,
-                         DB_ARGS(DB_T(owner), DB_T(status), DB_I(before_us ? before_us : INT64_MAX),
-                                 DB_T(before_id ? before_id : ""), DB_I(limit ? limit : INT64_MAX)),
-                         &s, err);
-
-        return r < 0 ? r : each(s, arena, fn, ctx, err);
+        return ROW_EACH(db, &lease_table, sql,
+                        DB_ARGS(DB_T(owner), DB_T(status), DB_I(before_us ? before_us : INT64_MAX),
+                                DB_T(before_id ? before_id : ""), DB_I(limit ? limit : INT64_MAX)),
+                        arena, fn, ctx, err);
 }
 
 int leases_list(struct db *db, const char *environment_id, const char *status, int64_t before_us,
                 const char *before_id, int64_t limit, struct arena *arena, lease_fn fn, void *ctx,
                 struct err *err)
 {
-        static const char any[] = "SELECT " COLUMNS " FROM environment_leases "
+        static const char any[] = "SELECT * FROM environment_leases "
                                   "WHERE environment_id = ?1 AND status = COALESCE(CAST(?2 AS "
                                   "TEXT), status) " PAGE;
-        static const char alive[] = "SELECT " COLUMNS " FROM environment_leases "
+        static const char alive[] = "SELECT * FROM environment_leases "
                                     "WHERE environment_id = ?1 " ALIVE "AND status = ?2 " PAGE;
-        static const char bad[] = "SELECT " COLUMNS " FROM environment_leases "
+        static const char bad[] = "SELECT * FROM environment_leases "
                                   "WHERE environment_id = ?1 " BAD "AND status = ?2 " PAGE;
         const char *sql = bad;
 
@@ -159,11 +104,10 @@ int leases_list_company(struct db *db, const char *company_id, bool living, int6
                         const char *before_id, int64_t limit, struct arena *arena, lease_fn fn,
                         void *ctx, struct err *err)
 {
-        static const char all[] = "SELECT " COLUMNS " FROM environment_leases "
+        static const char all[] = "SELECT * FROM environment_leases "
                                   "WHERE company_id = ?1 AND CAST(?2 AS TEXT) IS NULL " PAGE;
-        static const char alive[] =
-                "SELECT " COLUMNS " FROM environment_leases WHERE company_id = ?1 "
-                "AND CAST(?2 AS TEXT) IS NULL " ALIVE PAGE;
+        static const char alive[] = "SELECT * FROM environment_leases WHERE company_id = ?1 "
+                                    "AND CAST(?2 AS TEXT) IS NULL " ALIVE PAGE;
 
         return list_page(db, living ? alive : all, company_id, NULL, before_us, before_id, limit,
                          arena, fn, ctx, err);
@@ -172,68 +116,53 @@ int leases_list_company(struct db *db, const char *company_id, bool living, int6
 int leases_active_of_run(struct db *db, const char *run_id, struct arena *arena, lease_fn fn,
                          void *ctx, struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " COLUMNS " FROM environment_leases WHERE heartbeat_run_id = ?1 "
-                         "AND heartbeat_run_id IS NOT NULL AND status = 'active' "
-                         "ORDER BY acquired_at, id",
-                         DB_ARGS(DB_T(run_id)), &s, err);
-
-        return r < 0 ? r : each(s, arena, fn, ctx, err);
+        return ROW_EACH(db, &lease_table,
+                        "SELECT * FROM environment_leases WHERE heartbeat_run_id = ?1 "
+                        "AND heartbeat_run_id IS NOT NULL AND status = 'active' "
+                        "ORDER BY acquired_at, id",
+                        DB_ARGS(DB_T(run_id)), arena, fn, ctx, err);
 }
 
 int leases_living_of_environment(struct db *db, const char *environment_id, struct arena *arena,
                                  lease_fn fn, void *ctx, struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " COLUMNS " FROM environment_leases WHERE environment_id = ?1 "
-                         "AND (status = 'active' OR status = 'retained') ORDER BY acquired_at, id",
-                         DB_ARGS(DB_T(environment_id)), &s, err);
-
-        return r < 0 ? r : each(s, arena, fn, ctx, err);
+        return ROW_EACH(db, &lease_table,
+                        "SELECT * FROM environment_leases WHERE environment_id = ?1 "
+                        "AND (status = 'active' OR status = 'retained') ORDER BY acquired_at, id",
+                        DB_ARGS(DB_T(environment_id)), arena, fn, ctx, err);
 }
 
 int leases_living_of_place(struct db *db, const char *place_id, struct arena *arena, lease_fn fn,
                            void *ctx, struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " COLUMNS " FROM environment_leases WHERE place_id = ?1 "
-                         "AND (status = 'active' OR status = 'retained') ORDER BY acquired_at, id",
-                         DB_ARGS(DB_T(place_id)), &s, err);
-
-        return r < 0 ? r : each(s, arena, fn, ctx, err);
+        return ROW_EACH(db, &lease_table,
+                        "SELECT * FROM environment_leases WHERE place_id = ?1 "
+                        "AND (status = 'active' OR status = 'retained') ORDER BY acquired_at, id",
+                        DB_ARGS(DB_T(place_id)), arena, fn, ctx, err);
 }
 
 int leases_expired(struct db *db, int64_t now_us, struct arena *arena, lease_fn fn, void *ctx,
                    struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " COLUMNS " FROM environment_leases WHERE status = 'active' "
-                         "AND expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at",
-                         DB_ARGS(DB_I(now_us)), &s, err);
-
-        return r < 0 ? r : each(s, arena, fn, ctx, err);
+        return ROW_EACH(db, &lease_table,
+                        "SELECT * FROM environment_leases WHERE status = 'active' "
+                        "AND expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at",
+                        DB_ARGS(DB_I(now_us)), arena, fn, ctx, err);
 }
 
 int leases_of_ended_runs(struct db *db, bool failed, struct arena *arena, lease_fn fn, void *ctx,
                          struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " COLUMNS " FROM environment_leases WHERE id IN "
-                         "(SELECT l.id FROM environment_leases l "
-                         "JOIN heartbeat_runs r ON r.id = l.heartbeat_run_id "
-                         "WHERE (l.status = 'active' OR l.status = 'retained') "
-                         "AND l.status = 'active' AND (r.status = ?1 OR r.status = ?2) "
-                         "AND (r.step = 'done' OR r.step = 'queued'))",
-                         DB_ARGS(DB_T(failed ? "failed" : "succeeded"),
-                                 DB_T(failed ? "timed_out" : "cancelled")),
-                         &s, err);
-
-        return r < 0 ? r : each(s, arena, fn, ctx, err);
+        return ROW_EACH(db, &lease_table,
+                        "SELECT * FROM environment_leases WHERE id IN "
+                        "(SELECT l.id FROM environment_leases l "
+                        "JOIN heartbeat_runs r ON r.id = l.heartbeat_run_id "
+                        "WHERE (l.status = 'active' OR l.status = 'retained') "
+                        "AND l.status = 'active' AND (r.status = ?1 OR r.status = ?2) "
+                        "AND (r.step = 'done' OR r.step = 'queued'))",
+                        DB_ARGS(DB_T(failed ? "failed" : "succeeded"),
+                                DB_T(failed ? "timed_out" : "cancelled")),
+                        arena, fn, ctx, err);
 }
 
 int leases_end(struct db *db, const char *id, const char *from, const struct lease *to,
@@ -300,15 +229,10 @@ int leases_count_by_status(struct db *db, struct arena *arena,
                            int (*fn)(void *ctx, const char *status, int64_t n), void *ctx,
                            struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
+        return db_counts(db,
                          "SELECT status, COUNT(*) FROM environment_leases "
                          "WHERE status = 'active' OR status = 'retained' GROUP BY status",
-                         DB_NO_ARGS, &s, err);
-
-        while (r >= 0 && (r = stmt_step(s, err)) > 0)
-                r = fn(ctx, stmt_text(s, 0, arena), stmt_number(s, 1));
-        return r;
+                         DB_NO_ARGS, arena, fn, ctx, err);
 }
 
 int leases_is_first_of_run(struct db *db, const struct lease *lease, bool *ret, struct err *err)

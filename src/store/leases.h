@@ -17,6 +17,8 @@ struct lease {
         int64_t created_at, updated_at;
 };
 
+extern const struct row_type lease_table;
+
 typedef int (*lease_fn)(void *ctx, const struct lease *row);
 
 int leases_insert(struct db *db, const struct lease *row, struct err *err);

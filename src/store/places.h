@@ -1,4 +1,4 @@
-/* Rows of `places`. States and who may move them are core's business (core/leases/place_state.h);
+/* Rows of `places`. States and who may move them are core's business (core/places/place_state.h);
  * here a move is one compare-and-set that names both ends and the epoch. */
 #ifndef BERTH_STORE_PLACES_H
 #define BERTH_STORE_PLACES_H
@@ -19,6 +19,8 @@ struct place {
         const char *note;
         int64_t created_at, updated_at;
 };
+
+extern const struct row_type place_table;
 
 typedef int (*place_fn)(void *ctx, const struct place *row);
 

@@ -1,102 +1,83 @@
 #include "store/plugins.h"
 
-#define COLUMNS                                                                                    \
-        "id, plugin_key, package_name, version, api_version, categories, manifest_json, status, "  \
-        "install_order, package_path, last_error, install_id, package_version, checksum, "         \
-        "pending, installed_at, updated_at"
+#include "store/row.h"
 
-static void load(struct stmt *s, struct arena *a, struct plugin *p)
-{
-        *p = (struct plugin){
-                .id = stmt_text(s, 0, a),
-                .key = stmt_text(s, 1, a),
-                .package_name = stmt_text(s, 2, a),
-                .version = stmt_text(s, 3, a),
-                .api_version = stmt_number(s, 4),
-                .categories = stmt_text(s, 5, a),
-                .manifest = stmt_text(s, 6, a),
-                .status = stmt_text(s, 7, a),
-                .install_order = stmt_number(s, 8),
-                .package_path = stmt_text(s, 9, a),
-                .last_error = stmt_text(s, 10, a),
-                .install_id = stmt_text(s, 11, a),
-                .package_version = stmt_text(s, 12, a),
-                .checksum = stmt_text(s, 13, a),
-                .pending = stmt_text(s, 14, a),
-                .installed_at = stmt_number(s, 15),
-                .updated_at = stmt_number(s, 16),
-        };
-}
+static const struct column plugin_columns[] = {
+        TEXT(struct plugin, id, "id", FIXED),
+        TEXT(struct plugin, key, "pluginKey", FIXED, .sql = "plugin_key"),
+        TEXT(struct plugin, package_name, "packageName"),
+        TEXT(struct plugin, version, "version"),
+        NUMBER(struct plugin, api_version, "apiVersion"),
+        DOCUMENT(struct plugin, categories, "categories"),
+        DOCUMENT(struct plugin, manifest, "manifestJson", .sql = "manifest_json"),
+        TEXT(struct plugin, status, "status"),
+        NUMBER_OR_NULL(struct plugin, install_order, "installOrder", FIXED),
+        TEXT(struct plugin, package_path, "packagePath"),
+        TEXT(struct plugin, last_error, "lastError"),
+        TEXT(struct plugin, install_id),
+        TEXT(struct plugin, package_version, "packageVersion"),
+        TEXT(struct plugin, checksum, "checksum"),
+        DOCUMENT(struct plugin, pending),
+        TIME(struct plugin, installed_at, "installedAt"),
+        TIME(struct plugin, updated_at, "updatedAt"),
+};
+const struct row_type plugin_table =
+        ROW_TYPE("plugins", struct plugin, plugin_columns, "Plugin not found");
+
+static const struct column plugin_install_columns[] = {
+        TEXT(struct plugin_install, id),
+        TEXT(struct plugin_install, package_name),
+        TEXT(struct plugin_install, owner_instance),
+        TIME(struct plugin_install, created_at),
+};
+const struct row_type plugin_install_table =
+        ROW_TYPE("plugin_installs", struct plugin_install, plugin_install_columns, NULL);
+
+static const struct column plugin_config_columns[] = {
+        TEXT(struct plugin_config, plugin_id, "pluginId"),
+        TEXT(struct plugin_config, id, "id"),
+        DOCUMENT(struct plugin_config, config, "configJson", .sql = "config_json"),
+        TEXT(struct plugin_config, last_error, "lastError"),
+        TIME(struct plugin_config, created_at, "createdAt"),
+        TIME(struct plugin_config, updated_at, "updatedAt"),
+};
+const struct row_type plugin_config_table =
+        ROW_TYPE("plugin_config", struct plugin_config, plugin_config_columns,
+                 "Plugin has no configuration");
 
 int plugins_insert(struct db *db, const struct plugin *row, struct err *err)
 {
-        return db_exec(db,
-                       "INSERT INTO plugins (" COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, "
-                       "(SELECT COALESCE(MAX(install_order), 0) + 1 FROM plugins), "
-                       "?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
-                       DB_ARGS(DB_T(row->id), DB_T(row->key), DB_T(row->package_name),
-                               DB_T(row->version), DB_I(row->api_version), DB_T(row->categories),
-                               DB_T(row->manifest), DB_T(row->status), DB_T(row->package_path),
-                               DB_T(row->last_error), DB_T(row->install_id),
-                               DB_T(row->package_version), DB_T(row->checksum), DB_T(row->pending),
-                               DB_I(row->installed_at), DB_I(row->updated_at)),
-                       err);
+        struct plugin made = *row;
+        int r = db_number(db, "SELECT COALESCE(MAX(install_order), 0) + 1 FROM plugins", DB_NO_ARGS,
+                          &made.install_order, err);
+
+        return r < 0 ? r : row_insert(db, &plugin_table, &made, err);
 }
 
 int plugins_get(struct db *db, const char *id_or_key, struct arena *arena, struct plugin *ret,
                 struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " COLUMNS " FROM plugins WHERE id = ?1 OR plugin_key = ?1 "
-                         "ORDER BY CASE WHEN id = ?1 THEN 0 ELSE 1 END",
-                         DB_ARGS(DB_T(id_or_key)), &s, err);
-
-        if (r >= 0)
-                r = stmt_step(s, err);
-        if (r < 0)
-                return r;
-        if (r == 0)
-                return err_set(err, ERR_NOT_FOUND, "Plugin not found");
-        load(s, arena, ret);
-        return 0;
+        return row_get(db, &plugin_table,
+                       "SELECT * FROM plugins WHERE id = ?1 OR plugin_key = ?1 "
+                       "ORDER BY CASE WHEN id = ?1 THEN 0 ELSE 1 END",
+                       DB_ARGS(DB_T(id_or_key)), arena, ret, err);
 }
 
 int plugins_list(struct db *db, const char *status, struct arena *arena, plugin_fn fn, void *ctx,
                  struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " COLUMNS " FROM plugins WHERE status = CAST(?1 AS TEXT) OR "
-                         "(CAST(?1 AS TEXT) IS NULL AND status <> 'uninstalled') "
-                         "ORDER BY install_order, id",
-                         DB_ARGS(DB_T(status)), &s, err);
-
-        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
-                struct plugin p;
-
-                load(s, arena, &p);
-                r = fn(ctx, &p);
-        }
-        return r;
+        return ROW_EACH(db, &plugin_table,
+                        "SELECT * FROM plugins WHERE status = CAST(?1 AS TEXT) OR "
+                        "(CAST(?1 AS TEXT) IS NULL AND status <> 'uninstalled') "
+                        "ORDER BY install_order, id",
+                        DB_ARGS(DB_T(status)), arena, fn, ctx, err);
 }
 
 int plugins_update(struct db *db, const struct plugin *row, int64_t seen_updated_at,
                    struct err *err)
 {
-        return db_exec(db,
-                       "UPDATE plugins SET package_name = ?2, version = ?3, api_version = ?4, "
-                       "categories = ?5, manifest_json = ?6, status = ?7, package_path = ?8, "
-                       "last_error = ?9, install_id = ?10, package_version = ?11, checksum = ?12, "
-                       "pending = ?13, installed_at = ?14, updated_at = ?15 "
-                       "WHERE id = ?1 AND updated_at = ?16",
-                       DB_ARGS(DB_T(row->id), DB_T(row->package_name), DB_T(row->version),
-                               DB_I(row->api_version), DB_T(row->categories), DB_T(row->manifest),
-                               DB_T(row->status), DB_T(row->package_path), DB_T(row->last_error),
-                               DB_T(row->install_id), DB_T(row->package_version),
-                               DB_T(row->checksum), DB_T(row->pending), DB_I(row->installed_at),
-                               DB_I(row->updated_at), DB_I(seen_updated_at)),
-                       err);
+        return row_exec(db, &plugin_table, "UPDATE plugins SET * WHERE id = ?1 AND updated_at = ?2",
+                        row, DB_ARGS(DB_T(row->id), DB_I(seen_updated_at)), err);
 }
 
 int plugins_move_last(struct db *db, const char *id, struct err *err)
@@ -116,12 +97,7 @@ int plugins_delete(struct db *db, const char *id, struct err *err)
 
 int plugin_installs_insert(struct db *db, const struct plugin_install *row, struct err *err)
 {
-        return db_exec(db,
-                       "INSERT INTO plugin_installs (id, package_name, owner_instance, created_at) "
-                       "VALUES (?1, ?2, ?3, ?4)",
-                       DB_ARGS(DB_T(row->id), DB_T(row->package_name), DB_T(row->owner_instance),
-                               DB_I(row->created_at)),
-                       err);
+        return row_insert(db, &plugin_install_table, row, err);
 }
 
 int plugin_installs_delete(struct db *db, const char *id, struct err *err)
@@ -132,23 +108,9 @@ int plugin_installs_delete(struct db *db, const char *id, struct err *err)
 int plugin_installs_list(struct db *db, struct arena *arena, plugin_install_fn fn, void *ctx,
                          struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT id, package_name, owner_instance, created_at FROM plugin_installs "
-                         "ORDER BY created_at",
-                         DB_NO_ARGS, &s, err);
-
-        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
-                struct plugin_install row = {
-                        .id = stmt_text(s, 0, arena),
-                        .package_name = stmt_text(s, 1, arena),
-                        .owner_instance = stmt_text(s, 2, arena),
-                        .created_at = stmt_number(s, 3),
-                };
-
-                r = fn(ctx, &row);
-        }
-        return r;
+        return ROW_EACH(db, &plugin_install_table,
+                        "SELECT * FROM plugin_installs ORDER BY created_at", DB_NO_ARGS, arena, fn,
+                        ctx, err);
 }
 
 /* Configuration */
@@ -156,38 +118,15 @@ int plugin_installs_list(struct db *db, struct arena *arena, plugin_install_fn f
 int plugin_config_get(struct db *db, const char *plugin_id, struct arena *arena,
                       struct plugin_config *ret, struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT plugin_id, id, config_json, last_error, created_at, updated_at "
-                         "FROM plugin_config WHERE plugin_id = ?1",
-                         DB_ARGS(DB_T(plugin_id)), &s, err);
-
-        if (r >= 0)
-                r = stmt_step(s, err);
-        if (r < 0)
-                return r;
-        if (r == 0)
-                return err_set(err, ERR_NOT_FOUND, "Plugin has no configuration");
-        *ret = (struct plugin_config){
-                .plugin_id = stmt_text(s, 0, arena),
-                .id = stmt_text(s, 1, arena),
-                .config = stmt_text(s, 2, arena),
-                .last_error = stmt_text(s, 3, arena),
-                .created_at = stmt_number(s, 4),
-                .updated_at = stmt_number(s, 5),
-        };
-        return 0;
+        return row_get(db, &plugin_config_table, "SELECT * FROM plugin_config WHERE plugin_id = ?1",
+                       DB_ARGS(DB_T(plugin_id)), arena, ret, err);
 }
 
 int plugin_config_put(struct db *db, const struct plugin_config *row, struct err *err)
 {
-        return db_exec(db,
-                       "INSERT INTO plugin_config "
-                       "(plugin_id, id, config_json, last_error, created_at, updated_at) "
-                       "VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (plugin_id) DO UPDATE SET "
-                       "config_json = excluded.config_json, last_error = excluded.last_error, "
-                       "updated_at = excluded.updated_at",
-                       DB_ARGS(DB_T(row->plugin_id), DB_T(row->id), DB_T(row->config),
-                               DB_T(row->last_error), DB_I(row->created_at), DB_I(row->updated_at)),
-                       err);
+        return row_exec(db, &plugin_config_table,
+                        "INSERT INTO plugin_config (*) ON CONFLICT (plugin_id) DO UPDATE SET "
+                        "config_json = excluded.config_json, last_error = excluded.last_error, "
+                        "updated_at = excluded.updated_at",
+                        row, DB_NO_ARGS, err);
 }

@@ -16,6 +16,8 @@ struct plugin {
         int64_t installed_at, updated_at;
 };
 
+extern const struct row_type plugin_table;
+
 typedef int (*plugin_fn)(void *ctx, const struct plugin *row);
 
 /* The next install_order is given. A key that exists is ERR_CONFLICT. */
@@ -39,6 +41,8 @@ struct plugin_install {
         int64_t created_at;
 };
 
+extern const struct row_type plugin_install_table;
+
 typedef int (*plugin_install_fn)(void *ctx, const struct plugin_install *row);
 
 int plugin_installs_insert(struct db *db, const struct plugin_install *row, struct err *err);
@@ -50,6 +54,8 @@ struct plugin_config {
         const char *plugin_id, *id, *config, *last_error;
         int64_t created_at, updated_at;
 };
+
+extern const struct row_type plugin_config_table;
 
 /* ERR_NOT_FOUND while none was saved. */
 int plugin_config_get(struct db *db, const char *plugin_id, struct arena *arena,

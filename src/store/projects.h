@@ -10,6 +10,8 @@ struct project {
         int64_t created_at, updated_at;
 };
 
+extern const struct row_type project_table;
+
 typedef int (*project_fn)(void *ctx, const struct project *row);
 
 int projects_insert(struct db *db, const struct project *project, struct err *err);

@@ -69,10 +69,6 @@ int rows_with_files(struct db *db, enum rows_kind kind, struct arena *arena,
                 [ROWS_SNAPSHOTS] = "SELECT id FROM snapshots WHERE state = 'ready'",
                 [ROWS_SALVAGES] = "SELECT id FROM salvages WHERE state = 'ready'",
         };
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db, sql[kind], DB_NO_ARGS, &s, err);
 
-        while (r >= 0 && (r = stmt_step(s, err)) > 0)
-                r = fn(ctx, stmt_text(s, 0, arena));
-        return r;
+        return db_texts(db, sql[kind], DB_NO_ARGS, arena, fn, ctx, err);
 }

@@ -1,40 +1,35 @@
 #include "store/run_commands.h"
 
+#include "store/row.h"
+
+static const struct column columns[] = {
+        TEXT(struct run_command, run_id),
+        TEXT(struct run_command, execution_key),
+        DOCUMENT(struct run_command, adapter),
+        TEXT(struct run_command, input),
+        TIME_OR_NULL(struct run_command, end_asked_at),
+        TIME(struct run_command, created_at),
+};
+const struct row_type run_command_table =
+        ROW_TYPE("heartbeat_run_commands", struct run_command, columns, NULL);
+
 int run_commands_put(struct db *db, const struct run_command *row, struct err *err)
 {
-        return db_exec(db,
-                       "INSERT INTO heartbeat_run_commands (run_id, execution_key, adapter, input, "
-                       "created_at) VALUES (?1, ?2, ?3, ?4, ?5) "
-                       "ON CONFLICT (run_id, execution_key) DO UPDATE SET "
-                       "adapter = excluded.adapter, input = excluded.input",
-                       DB_ARGS(DB_T(row->run_id), DB_T(row->execution_key), DB_T(row->adapter),
-                               DB_T(row->input), DB_I(row->created_at)),
-                       err);
+        return row_exec(db, &run_command_table,
+                        "INSERT INTO heartbeat_run_commands (*) "
+                        "ON CONFLICT (run_id, execution_key) DO UPDATE SET "
+                        "adapter = excluded.adapter, input = excluded.input",
+                        row, DB_NO_ARGS, err);
 }
 
 int run_commands_get(struct db *db, const char *run_id, const char *execution_key,
                      struct arena *arena, struct run_command *ret, struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT run_id, execution_key, adapter, input, end_asked_at, created_at "
-                         "FROM heartbeat_run_commands WHERE run_id = ?1 AND execution_key = ?2",
-                         DB_ARGS(DB_T(run_id), DB_T(execution_key)), &s, err);
-
-        if (r >= 0)
-                r = stmt_step(s, err);
         *ret = (struct run_command){ 0 };
-        if (r <= 0)
-                return r;
-        *ret = (struct run_command){
-                .run_id = stmt_text(s, 0, arena),
-                .execution_key = stmt_text(s, 1, arena),
-                .adapter = stmt_text(s, 2, arena),
-                .input = stmt_text(s, 3, arena),
-                .end_asked_at = stmt_number(s, 4),
-                .created_at = stmt_number(s, 5),
-        };
-        return 1;
+        return row_find(
+                db, &run_command_table,
+                "SELECT * FROM heartbeat_run_commands WHERE run_id = ?1 AND execution_key = ?2",
+                DB_ARGS(DB_T(run_id), DB_T(execution_key)), arena, ret, err);
 }
 
 int run_commands_ask_end(struct db *db, const char *run_id, const char *execution_key,

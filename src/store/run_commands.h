@@ -12,6 +12,8 @@ struct run_command {
         int64_t created_at;
 };
 
+extern const struct row_type run_command_table;
+
 /* Replaces what was kept under the same key. */
 int run_commands_put(struct db *db, const struct run_command *row, struct err *err);
 /* 1, or 0 when there is none. */

@@ -12,6 +12,8 @@ struct run_decision {
         int64_t created_at;
 };
 
+extern const struct row_type run_decision_table;
+
 int run_decisions_insert(struct db *db, const struct run_decision *row, struct err *err);
 /* The newest of a run: 1, or 0 when there is none. */
 int run_decisions_last(struct db *db, const char *run_id, struct arena *arena,

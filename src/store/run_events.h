@@ -12,6 +12,8 @@ struct run_event {
         int64_t created_at;
 };
 
+extern const struct row_type run_event_table;
+
 typedef int (*run_event_fn)(void *ctx, const struct run_event *row);
 
 /* Gives it the next number, in row->seq. */

@@ -1,193 +1,121 @@
 #include "store/runs.h"
 
 #include "base/util.h"
+#include "store/row.h"
 
-#define COLUMNS                                                                                    \
-        "id, company_id, agent_id, invocation_source, trigger_detail, status, error, "             \
-        "error_code, signal, exit_code, result_json, context_snapshot, usage_json, "               \
-        "process_pid, process_group_id, process_started_at, last_output_at, "                      \
-        "last_output_seq, retry_of_run_id, process_loss_retry_count, "                             \
-        "wakeup_request_id, step, owner, issue_id, task_key, environment_id, "                     \
-        "lease_id, execution_id, callback_port, cancel_requested_at, "                             \
-        "session_id_before, session_id_after, log_ref, log_sha256, log_bytes, "                    \
-        "stdout_excerpt, stderr_excerpt, last_output_stream, last_output_bytes, "                  \
-        "scheduled_retry_at, scheduled_retry_attempt, scheduled_retry_reason, "                    \
-        "started_at, leased_at, staged_at, spawned_at, first_output_at, exited_at, "               \
-        "restored_at, finished_at, released_at, created_at, updated_at, waiting_reason, "          \
-        "waiting_since, next_try_at, prepare_failures, waited_ms, is_incomplete"
+/* Which write changes a column: runs_step(), runs_end() and runs_note_output() have theirs. */
+enum { BY_STEP = OWN_GROUP, BY_END, BY_OUTPUT };
 
-static void load(struct stmt *s, struct arena *a, struct run *ret)
-{
-        *ret = (struct run){
-                .id = stmt_text(s, 0, a),
-                .company_id = stmt_text(s, 1, a),
-                .agent_id = stmt_text(s, 2, a),
-                .invocation_source = stmt_text(s, 3, a),
-                .trigger_detail = stmt_text(s, 4, a),
-                .status = stmt_text(s, 5, a),
-                .error = stmt_text(s, 6, a),
-                .error_code = stmt_text(s, 7, a),
-                .signal = stmt_text(s, 8, a),
-                .exit_code = stmt_is_null(s, 9) ? -1 : stmt_number(s, 9),
-                .result_json = stmt_text(s, 10, a),
-                .context_snapshot = stmt_text(s, 11, a),
-                .usage_json = stmt_text(s, 12, a),
-                .process_pid = stmt_number(s, 13),
-                .process_group_id = stmt_number(s, 14),
-                .process_started_at = stmt_number(s, 15),
-                .last_output_at = stmt_number(s, 16),
-                .last_output_seq = stmt_number(s, 17),
-                .retry_of_run_id = stmt_text(s, 18, a),
-                .process_loss_retry_count = stmt_number(s, 19),
-                .wakeup_request_id = stmt_text(s, 20, a),
-                .step = stmt_text(s, 21, a),
-                .owner = stmt_text(s, 22, a),
-                .issue_id = stmt_text(s, 23, a),
-                .task_key = stmt_text(s, 24, a),
-                .environment_id = stmt_text(s, 25, a),
-                .lease_id = stmt_text(s, 26, a),
-                .execution_id = stmt_text(s, 27, a),
-                .callback_port = stmt_number(s, 28),
-                .cancel_requested_at = stmt_number(s, 29),
-                .session_id_before = stmt_text(s, 30, a),
-                .session_id_after = stmt_text(s, 31, a),
-                .log_ref = stmt_text(s, 32, a),
-                .log_sha256 = stmt_text(s, 33, a),
-                .log_bytes = stmt_number(s, 34),
-                .stdout_excerpt = stmt_text(s, 35, a),
-                .stderr_excerpt = stmt_text(s, 36, a),
-                .last_output_stream = stmt_text(s, 37, a),
-                .last_output_bytes = stmt_number(s, 38),
-                .scheduled_retry_at = stmt_number(s, 39),
-                .scheduled_retry_attempt = stmt_number(s, 40),
-                .scheduled_retry_reason = stmt_text(s, 41, a),
-                .started_at = stmt_number(s, 42),
-                .leased_at = stmt_number(s, 43),
-                .staged_at = stmt_number(s, 44),
-                .spawned_at = stmt_number(s, 45),
-                .first_output_at = stmt_number(s, 46),
-                .exited_at = stmt_number(s, 47),
-                .restored_at = stmt_number(s, 48),
-                .finished_at = stmt_number(s, 49),
-                .released_at = stmt_number(s, 50),
-                .created_at = stmt_number(s, 51),
-                .updated_at = stmt_number(s, 52),
-                .waiting_reason = stmt_text(s, 53, a),
-                .waiting_since = stmt_number(s, 54),
-                .next_try_at = stmt_number(s, 55),
-                .prepare_failures = stmt_number(s, 56),
-                .waited_ms = stmt_number(s, 57),
-                .is_incomplete = stmt_number(s, 58) != 0,
-        };
-}
+static const struct column columns[] = {
+        TEXT(struct run, id, "id"),
+        TEXT(struct run, company_id, "companyId"),
+        TEXT(struct run, agent_id, "agentId"),
+        TEXT(struct run, invocation_source, "invocationSource"),
+        TEXT(struct run, trigger_detail, "triggerDetail"),
+        TEXT(struct run, status, "status", BY_END),
+        TIME_OR_NULL(struct run, started_at, "startedAt"),
+        TIME_OR_NULL(struct run, finished_at, "finishedAt", BY_END),
+        TEXT(struct run, error, "error", BY_END),
+        TEXT(struct run, wakeup_request_id, "wakeupRequestId"),
+        CODE(struct run, exit_code, "exitCode", BY_END),
+        TEXT(struct run, signal, "signal", BY_END),
+        DOCUMENT(struct run, usage_json, "usageJson", BY_END),
+        DOCUMENT(struct run, result_json, "resultJson", BY_END),
+        TEXT(struct run, session_id_before, "sessionIdBefore", BY_STEP),
+        TEXT(struct run, session_id_after, "sessionIdAfter", BY_END),
+        TEXT(struct run, log_ref, "logRef", BY_STEP),
+        NUMBER_OR_NULL(struct run, log_bytes, "logBytes", BY_END),
+        TEXT(struct run, log_sha256, "logSha256", BY_END),
+        TEXT(struct run, stdout_excerpt, "stdoutExcerpt", BY_END),
+        TEXT(struct run, stderr_excerpt, "stderrExcerpt", BY_END),
+        FLAG(struct run, is_incomplete, "incomplete", BY_END),
+        TEXT(struct run, error_code, "errorCode", BY_END),
+        NUMBER_OR_NULL(struct run, process_pid, "processPid", BY_STEP),
+        NUMBER_OR_NULL(struct run, process_group_id, "processGroupId", BY_STEP),
+        TIME_OR_NULL(struct run, process_started_at, "processStartedAt", BY_STEP),
+        TIME_OR_NULL(struct run, last_output_at, "lastOutputAt", BY_OUTPUT),
+        NUMBER(struct run, last_output_seq, "lastOutputSeq", BY_OUTPUT),
+        TEXT(struct run, last_output_stream, "lastOutputStream", BY_OUTPUT),
+        NUMBER_OR_NULL(struct run, last_output_bytes, "lastOutputBytes", BY_OUTPUT),
+        TEXT(struct run, retry_of_run_id, "retryOfRunId"),
+        NUMBER(struct run, process_loss_retry_count, "processLossRetryCount"),
+        TIME_OR_NULL(struct run, scheduled_retry_at, "scheduledRetryAt"),
+        NUMBER(struct run, scheduled_retry_attempt, "scheduledRetryAttempt"),
+        TEXT(struct run, scheduled_retry_reason, "scheduledRetryReason"),
+        DOCUMENT(struct run, context_snapshot, "contextSnapshot", BY_STEP),
+        TIME(struct run, created_at, "createdAt"),
+        TIME(struct run, updated_at, "updatedAt"),
+        TEXT(struct run, step, "step"),
+        TEXT(struct run, issue_id, "issueId"),
+        TEXT(struct run, task_key, "taskKey"),
+        TEXT(struct run, environment_id, "environmentId", BY_STEP),
+        TEXT(struct run, lease_id, "leaseId", BY_STEP),
+        TEXT(struct run, execution_id, "executionId", BY_STEP),
+        /* Shown inside `waiting` and `timeline`, or not at all. */
+        TEXT(struct run, waiting_reason, NULL, BY_STEP),
+        TIME_OR_NULL(struct run, waiting_since, NULL, BY_STEP),
+        TIME_OR_NULL(struct run, next_try_at, NULL, BY_STEP),
+        NUMBER(struct run, prepare_failures, NULL, BY_STEP),
+        NUMBER(struct run, waited_ms, NULL, BY_STEP),
+        TIME_OR_NULL(struct run, leased_at, NULL, BY_STEP),
+        TIME_OR_NULL(struct run, staged_at, NULL, BY_STEP),
+        TIME_OR_NULL(struct run, spawned_at, NULL, BY_STEP),
+        TIME_OR_NULL(struct run, first_output_at),
+        TIME_OR_NULL(struct run, exited_at, NULL, BY_STEP),
+        TIME_OR_NULL(struct run, restored_at, NULL, BY_STEP),
+        TIME_OR_NULL(struct run, released_at, NULL, BY_STEP),
+        TEXT(struct run, owner),
+        NUMBER_OR_NULL(struct run, callback_port, NULL, BY_STEP),
+        TIME_OR_NULL(struct run, cancel_requested_at),
+};
 
-static struct db_arg code_or_null(int64_t code)
-{
-        return code < 0 ? DB_T(NULL) : DB_I(code);
-}
+#define RUN_ROWS(...)                                                                              \
+        ROW_TYPE("heartbeat_runs", struct run, columns, "Heartbeat run not found", __VA_ARGS__)
 
-#define VALUES                                                                                     \
-        "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, "             \
-        "?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, "              \
-        "?33, ?34, ?35, ?36, ?37, ?38, ?39, ?40, ?41, ?42, ?43, ?44, ?45, ?46, ?47, "              \
-        "?48, ?49, ?50, ?51, ?52, ?53, ?54, ?55, ?56, ?57, ?58, ?59"
+const struct row_type run_table = RUN_ROWS();
+static const struct row_type run_step_table = RUN_ROWS(.group = BY_STEP);
+static const struct row_type run_end_table = RUN_ROWS(.group = BY_END);
+static const struct row_type run_output_table = RUN_ROWS(.group = BY_OUTPUT);
 
 int runs_insert(struct db *db, const struct run *row, struct err *err)
 {
-        return db_exec(
-                db, "INSERT INTO heartbeat_runs (" COLUMNS ") VALUES (" VALUES ")",
-                DB_ARGS(DB_T(row->id), DB_T(row->company_id), DB_T(row->agent_id),
-                        DB_T(row->invocation_source), DB_T(row->trigger_detail), DB_T(row->status),
-                        DB_T(row->error), DB_T(row->error_code), DB_T(row->signal),
-                        code_or_null(row->exit_code), DB_T(row->result_json),
-                        DB_T(row->context_snapshot), DB_T(row->usage_json),
-                        DB_TIME(row->process_pid), DB_TIME(row->process_group_id),
-                        DB_TIME(row->process_started_at), DB_TIME(row->last_output_at),
-                        DB_I(row->last_output_seq), DB_T(row->retry_of_run_id),
-                        DB_I(row->process_loss_retry_count), DB_T(row->wakeup_request_id),
-                        DB_T(row->step), DB_T(row->owner), DB_T(row->issue_id), DB_T(row->task_key),
-                        DB_T(row->environment_id), DB_T(row->lease_id), DB_T(row->execution_id),
-                        DB_TIME(row->callback_port), DB_TIME(row->cancel_requested_at),
-                        DB_T(row->session_id_before), DB_T(row->session_id_after),
-                        DB_T(row->log_ref), DB_T(row->log_sha256), DB_TIME(row->log_bytes),
-                        DB_T(row->stdout_excerpt), DB_T(row->stderr_excerpt),
-                        DB_T(row->last_output_stream), DB_TIME(row->last_output_bytes),
-                        DB_TIME(row->scheduled_retry_at), DB_I(row->scheduled_retry_attempt),
-                        DB_T(row->scheduled_retry_reason), DB_TIME(row->started_at),
-                        DB_TIME(row->leased_at), DB_TIME(row->staged_at), DB_TIME(row->spawned_at),
-                        DB_TIME(row->first_output_at), DB_TIME(row->exited_at),
-                        DB_TIME(row->restored_at), DB_TIME(row->finished_at),
-                        DB_TIME(row->released_at), DB_I(row->created_at), DB_I(row->updated_at),
-                        DB_T(row->waiting_reason), DB_TIME(row->waiting_since),
-                        DB_TIME(row->next_try_at), DB_I(row->prepare_failures),
-                        DB_I(row->waited_ms), DB_I(row->is_incomplete)),
-                err);
+        return row_insert(db, &run_table, row, err);
 }
-
-#define STEP_SET                                                                                   \
-        "context_snapshot = ?5, process_pid = ?6, process_group_id = ?7, "                         \
-        "process_started_at = ?8, environment_id = ?9, lease_id = ?10, execution_id = "            \
-        "?11, callback_port = ?12, session_id_before = ?13, log_ref = ?14, leased_at "             \
-        "= ?15, staged_at = ?16, spawned_at = ?17, exited_at = ?18, restored_at = "                \
-        "?19, released_at = ?20, updated_at = ?21, waiting_reason = ?22, waiting_since = "         \
-        "?23, next_try_at = ?24, prepare_failures = ?25, waited_ms = ?26"
 
 int runs_step(struct db *db, const struct run *row, const char *from, const char *to,
               struct err *err)
 {
-        return db_exec(db,
-                       "UPDATE heartbeat_runs SET step = ?4, " STEP_SET
-                       " WHERE id = ?1 AND owner = ?2 AND step = ?3",
-                       DB_ARGS(DB_T(row->id), DB_T(row->owner), DB_T(from), DB_T(to),
-                               DB_T(row->context_snapshot), DB_TIME(row->process_pid),
-                               DB_TIME(row->process_group_id), DB_TIME(row->process_started_at),
-                               DB_T(row->environment_id), DB_T(row->lease_id),
-                               DB_T(row->execution_id), DB_TIME(row->callback_port),
-                               DB_T(row->session_id_before), DB_T(row->log_ref),
-                               DB_TIME(row->leased_at), DB_TIME(row->staged_at),
-                               DB_TIME(row->spawned_at), DB_TIME(row->exited_at),
-                               DB_TIME(row->restored_at), DB_TIME(row->released_at),
-                               DB_I(row->updated_at), DB_T(row->waiting_reason),
-                               DB_TIME(row->waiting_since), DB_TIME(row->next_try_at),
-                               DB_I(row->prepare_failures), DB_I(row->waited_ms)),
-                       err);
+        return row_exec(db, &run_step_table,
+                        "UPDATE heartbeat_runs SET *, step = ?4, updated_at = ?5 "
+                        "WHERE id = ?1 AND owner = ?2 AND step = ?3",
+                        row,
+                        DB_ARGS(DB_T(row->id), DB_T(row->owner), DB_T(from), DB_T(to),
+                                DB_I(row->updated_at)),
+                        err);
 }
-
-#define END_SET                                                                                    \
-        "status = ?3, error = ?4, error_code = ?5, signal = ?6, exit_code = ?7, "                  \
-        "result_json = ?8, usage_json = ?9, session_id_after = ?10, log_sha256 = ?11, "            \
-        "log_bytes = ?12, stdout_excerpt = ?13, stderr_excerpt = ?14, finished_at = "              \
-        "?15, updated_at = ?16, is_incomplete = ?17"
 
 int runs_end(struct db *db, const struct run *row, const char *from, struct err *err)
 {
-        return db_exec(
-                db, "UPDATE heartbeat_runs SET " END_SET " WHERE id = ?1 AND status = ?2",
-                DB_ARGS(DB_T(row->id), DB_T(from), DB_T(row->status), DB_T(row->error),
-                        DB_T(row->error_code), DB_T(row->signal), code_or_null(row->exit_code),
-                        DB_T(row->result_json), DB_T(row->usage_json), DB_T(row->session_id_after),
-                        DB_T(row->log_sha256), DB_TIME(row->log_bytes), DB_T(row->stdout_excerpt),
-                        DB_T(row->stderr_excerpt), DB_TIME(row->finished_at), DB_I(row->updated_at),
-                        DB_I(row->is_incomplete)),
-                err);
+        return row_exec(
+                db, &run_end_table,
+                "UPDATE heartbeat_runs SET *, updated_at = ?3 WHERE id = ?1 AND status = ?2", row,
+                DB_ARGS(DB_T(row->id), DB_T(from), DB_I(row->updated_at)), err);
 }
 
 int runs_note_output(struct db *db, const struct run *row, struct err *err)
 {
-        return db_exec(db,
-                       "UPDATE heartbeat_runs SET last_output_at = ?2, last_output_seq = ?3, "
-                       "last_output_stream = ?4, last_output_bytes = ?5, log_bytes = ?6, "
-                       "first_output_at = COALESCE(first_output_at, ?7), "
-                       "process_pid = COALESCE(CAST(?8 AS BIGINT), process_pid), "
-                       "process_group_id = COALESCE(CAST(?8 AS BIGINT), process_group_id), "
-                       "process_started_at = COALESCE(CAST(?9 AS BIGINT), process_started_at) "
-                       "WHERE id = ?1",
-                       DB_ARGS(DB_T(row->id), DB_TIME(row->last_output_at),
-                               DB_I(row->last_output_seq), DB_T(row->last_output_stream),
-                               DB_TIME(row->last_output_bytes), DB_TIME(row->log_bytes),
-                               DB_TIME(row->first_output_at), DB_TIME(row->process_pid),
-                               DB_TIME(row->process_started_at)),
-                       err);
+        return row_exec(db, &run_output_table,
+                        "UPDATE heartbeat_runs SET *, log_bytes = ?2, "
+                        "first_output_at = COALESCE(first_output_at, ?3), "
+                        "process_pid = COALESCE(CAST(?4 AS BIGINT), process_pid), "
+                        "process_group_id = COALESCE(CAST(?4 AS BIGINT), process_group_id), "
+                        "process_started_at = COALESCE(CAST(?5 AS BIGINT), process_started_at) "
+                        "WHERE id = ?1",
+                        row,
+                        DB_ARGS(DB_T(row->id), DB_TIME(row->log_bytes),
+                                DB_TIME(row->first_output_at), DB_TIME(row->process_pid),
+                                DB_TIME(row->process_started_at)),
+                        err);
 }
 
 int runs_claim(struct db *db, const char *id, const char *owner, int64_t now_us, struct err *err)
@@ -243,36 +171,13 @@ int runs_drop(struct db *db, const char *id, int64_t now_us, struct err *err)
 
 int runs_get(struct db *db, const char *id, struct arena *arena, struct run *ret, struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db, "SELECT " COLUMNS " FROM heartbeat_runs WHERE id = ?1",
-                         DB_ARGS(DB_T(id)), &s, err);
-
-        if (r >= 0)
-                r = stmt_step(s, err);
-        if (r < 0)
-                return r;
-        if (r == 0)
-                return err_set(err, ERR_NOT_FOUND, "Heartbeat run not found");
-        load(s, arena, ret);
-        return 0;
-}
-
-static int each(struct stmt *s, struct arena *arena, run_fn fn, void *ctx, struct err *err)
-{
-        int r = 0;
-
-        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
-                struct run row;
-
-                load(s, arena, &row);
-                r = fn(ctx, &row);
-        }
-        return r;
+        return row_get(db, &run_table, "SELECT * FROM heartbeat_runs WHERE id = ?1",
+                       DB_ARGS(DB_T(id)), arena, ret, err);
 }
 
 /* The rows behind ?2 and ?3, newest first, at most ?4. */
 #define LIST(where)                                                                                \
-        "SELECT " COLUMNS " FROM heartbeat_runs WHERE " where " AND (created_at, id) < (?2, ?3) "  \
+        "SELECT * FROM heartbeat_runs WHERE " where " AND (created_at, id) < (?2, ?3) "            \
         "ORDER BY created_at DESC, id DESC LIMIT ?4"
 #define LIST_LIVE(where)                                                                           \
         LIST("step <> 'done' AND status IN ('queued', 'scheduled_retry', 'running') AND " where)
@@ -294,7 +199,6 @@ int runs_list(struct db *db, const struct run_filter *f, struct arena *arena, ru
                 LIST_LIVE("issue_id = ?1 AND company_id = COALESCE(CAST(?5 AS TEXT), company_id) "
                           "AND agent_id = COALESCE(CAST(?6 AS TEXT), agent_id)"),
         };
-        CLEAN(stmt_end) struct stmt *s = NULL;
         struct db_arg args[] = { DB_T(f->company_id),
                                  DB_I(f->before_us ? f->before_us : INT64_MAX),
                                  DB_T(f->before_id ? f->before_id : ""),
@@ -303,7 +207,6 @@ int runs_list(struct db *db, const struct run_filter *f, struct arena *arena, ru
                                  DB_T(f->agent_id) };
         const char *const *texts = by_company;
         size_t n_args = 4;
-        int r;
 
         if (f->issue_id) {
                 texts = by_issue;
@@ -314,84 +217,65 @@ int runs_list(struct db *db, const struct run_filter *f, struct arena *arena, ru
                 args[0] = DB_T(f->agent_id);
                 n_args = 5;
         }
-        r = db_query(db, texts[f->live], args, n_args, &s, err);
-        return r < 0 ? r : each(s, arena, fn, ctx, err);
+        return ROW_EACH(db, &run_table, texts[f->live], DB_ARRAY(args, n_args), arena, fn, ctx,
+                        err);
 }
 
 int runs_unfinished(struct db *db, struct arena *arena, run_fn fn, void *ctx, struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " COLUMNS " FROM heartbeat_runs WHERE step <> 'done' "
-                         "AND step <> 'queued' ORDER BY created_at, id",
-                         DB_NO_ARGS, &s, err);
-
-        return r < 0 ? r : each(s, arena, fn, ctx, err);
+        return ROW_EACH(db, &run_table,
+                        "SELECT * FROM heartbeat_runs WHERE step <> 'done' "
+                        "AND step <> 'queued' ORDER BY created_at, id",
+                        DB_NO_ARGS, arena, fn, ctx, err);
 }
 
 int runs_waiting_agents(struct db *db, struct arena *arena,
                         int (*fn)(void *ctx, const char *agent_id), void *ctx, struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(
+        return db_texts(
                 db,
                 "SELECT agent_id FROM heartbeat_runs WHERE step <> 'done' "
                 "AND step = 'queued' AND status = 'queued' GROUP BY agent_id ORDER BY MIN(created_at)",
-                DB_NO_ARGS, &s, err);
-
-        while (r >= 0 && (r = stmt_step(s, err)) > 0)
-                r = fn(ctx, stmt_text(s, 0, arena));
-        return r;
+                DB_NO_ARGS, arena, fn, ctx, err);
 }
 
 int runs_queued(struct db *db, const char *agent_id, int64_t limit, struct arena *arena, run_fn fn,
                 void *ctx, struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " COLUMNS " FROM heartbeat_runs "
-                         "WHERE step <> 'done' AND step = 'queued' AND status = 'queued' "
-                         "AND agent_id = ?1 "
-                         "ORDER BY created_at, id LIMIT ?2",
-                         DB_ARGS(DB_T(agent_id), DB_I(limit ? limit : INT64_MAX)), &s, err);
-
-        return r < 0 ? r : each(s, arena, fn, ctx, err);
+        return ROW_EACH(db, &run_table,
+                        "SELECT * FROM heartbeat_runs "
+                        "WHERE step <> 'done' AND step = 'queued' AND status = 'queued' "
+                        "AND agent_id = ?1 "
+                        "ORDER BY created_at, id LIMIT ?2",
+                        DB_ARGS(DB_T(agent_id), DB_I(limit ? limit : INT64_MAX)), arena, fn, ctx,
+                        err);
 }
 
 int runs_cancelled(struct db *db, struct arena *arena, run_fn fn, void *ctx, struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " COLUMNS " FROM heartbeat_runs WHERE step <> 'done' "
-                         "AND step IN ('preparing', 'executing') AND cancel_requested_at > 0",
-                         DB_NO_ARGS, &s, err);
-
-        return r < 0 ? r : each(s, arena, fn, ctx, err);
+        return ROW_EACH(db, &run_table,
+                        "SELECT * FROM heartbeat_runs WHERE step <> 'done' "
+                        "AND step IN ('preparing', 'executing') AND cancel_requested_at > 0",
+                        DB_NO_ARGS, arena, fn, ctx, err);
 }
 
 int runs_live_of(struct db *db, const char *agent_id, struct arena *arena, run_fn fn, void *ctx,
                  struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " COLUMNS " FROM heartbeat_runs WHERE agent_id = ?1 "
-                         "AND step <> 'done' AND status IN ('queued', 'scheduled_retry', "
-                         "'running') ORDER BY created_at, id",
-                         DB_ARGS(DB_T(agent_id)), &s, err);
-
-        return r < 0 ? r : each(s, arena, fn, ctx, err);
+        return ROW_EACH(db, &run_table,
+                        "SELECT * FROM heartbeat_runs WHERE agent_id = ?1 "
+                        "AND step <> 'done' AND status IN ('queued', 'scheduled_retry', "
+                        "'running') ORDER BY created_at, id",
+                        DB_ARGS(DB_T(agent_id)), arena, fn, ctx, err);
 }
 
 int runs_due(struct db *db, int64_t now_us, struct arena *arena, run_fn fn, void *ctx,
              struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " COLUMNS " FROM heartbeat_runs WHERE status = 'scheduled_retry' "
-                         "AND scheduled_retry_at <= ?1 ORDER BY scheduled_retry_at",
-                         DB_ARGS(DB_I(now_us)), &s, err);
-
-        return r < 0 ? r : each(s, arena, fn, ctx, err);
+        return ROW_EACH(db, &run_table,
+                        "SELECT * FROM heartbeat_runs WHERE status = 'scheduled_retry' "
+                        "AND scheduled_retry_at <= ?1 ORDER BY scheduled_retry_at",
+                        DB_ARGS(DB_I(now_us)), arena, fn, ctx, err);
 }
 
 int runs_count_running(struct db *db, const char *agent_id, int64_t *ret, struct err *err)

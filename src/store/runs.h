@@ -57,6 +57,8 @@ struct run {
         int64_t waited_ms;                  /* what they and the pauses took */
 };
 
+extern const struct row_type run_table;
+
 typedef int (*run_fn)(void *ctx, const struct run *row);
 
 int runs_insert(struct db *db, const struct run *row, struct err *err);

@@ -20,6 +20,8 @@ struct salvage {
         int64_t seen_at; /* when somebody first looked at it; 0: nobody has */
 };
 
+extern const struct row_type salvage_table;
+
 typedef int (*salvage_fn)(void *ctx, const struct salvage *row);
 
 /* ERR_CONFLICT when one of the workspace is being saved. */

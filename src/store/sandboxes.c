@@ -1,44 +1,29 @@
 #include "store/sandboxes.h"
 
+#include "store/row.h"
+
+static const struct column columns[] = {
+        TEXT(struct sandbox_row, place_id),  NUMBER(struct sandbox_row, first_id),
+        NUMBER(struct sandbox_row, n_ids),   TEXT(struct sandbox_row, snapshot_id),
+        FLAG(struct sandbox_row, is_paused), TIME(struct sandbox_row, created_at),
+        TEXT(struct sandbox_row, node_id),
+};
+const struct row_type sandbox_table =
+        ROW_TYPE("sandboxes", struct sandbox_row, columns, "Sandbox not found");
+
 /* More than any range has: what begins earlier cannot reach us. */
 #define RANGE_MAX 65536
 
 int sandboxes_insert(struct db *db, const struct sandbox_row *row, struct err *err)
 {
-        return db_exec(db,
-                       "INSERT INTO sandboxes (place_id, first_id, n_ids, snapshot_id, is_paused, "
-                       "created_at, node_id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                       DB_ARGS(DB_T(row->place_id), DB_I(row->first_id), DB_I(row->n_ids),
-                               DB_T(row->snapshot_id), DB_I(row->is_paused), DB_I(row->created_at),
-                               DB_T(row->node_id)),
-                       err);
+        return row_insert(db, &sandbox_table, row, err);
 }
 
 int sandboxes_get(struct db *db, const char *place_id, struct arena *arena, struct sandbox_row *ret,
                   struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT place_id, first_id, n_ids, snapshot_id, is_paused, created_at, "
-                         "node_id FROM sandboxes WHERE place_id = ?1",
-                         DB_ARGS(DB_T(place_id)), &s, err);
-
-        if (r >= 0)
-                r = stmt_step(s, err);
-        if (r == 0)
-                return err_set(err, ERR_NOT_FOUND, "Sandbox not found");
-        if (r < 0)
-                return r;
-        *ret = (struct sandbox_row){
-                .place_id = stmt_text(s, 0, arena),
-                .first_id = stmt_number(s, 1),
-                .n_ids = stmt_number(s, 2),
-                .snapshot_id = stmt_text(s, 3, arena),
-                .is_paused = stmt_number(s, 4) != 0,
-                .created_at = stmt_number(s, 5),
-                .node_id = stmt_text(s, 6, arena),
-        };
-        return 0;
+        return row_get(db, &sandbox_table, "SELECT * FROM sandboxes WHERE place_id = ?1",
+                       DB_ARGS(DB_T(place_id)), arena, ret, err);
 }
 
 int sandboxes_delete(struct db *db, const char *place_id, struct err *err)

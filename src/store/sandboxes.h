@@ -12,6 +12,8 @@ struct sandbox_row {
         int64_t created_at;
 };
 
+extern const struct row_type sandbox_table;
+
 /* A range that begins where another one does is ERR_CONFLICT. */
 int sandboxes_insert(struct db *db, const struct sandbox_row *row, struct err *err);
 /* ERR_NOT_FOUND "Sandbox not found". */

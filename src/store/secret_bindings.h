@@ -13,6 +13,8 @@ struct secret_binding {
         int64_t created_at, updated_at;
 };
 
+extern const struct row_type secret_binding_table;
+
 typedef int (*secret_binding_fn)(void *ctx, const struct secret_binding *row);
 
 /* ERR_CONFLICT when the target has one at this path. */
@@ -44,6 +46,8 @@ struct secret_event {
         const char *issue_id, *heartbeat_run_id, *plugin_id, *outcome, *error_code;
         int64_t created_at;
 };
+
+extern const struct row_type secret_event_table;
 
 typedef int (*secret_event_fn)(void *ctx, const struct secret_event *row);
 

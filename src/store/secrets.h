@@ -32,6 +32,8 @@ struct secret {
         int64_t reference_count; /* read only */
 };
 
+extern const struct row_type secret_table;
+
 struct secret_version {
         const char *id, *secret_id;
         int64_t version;
@@ -39,6 +41,8 @@ struct secret_version {
         const char *created_by_agent_id, *created_by_user_id, *reserved_by;
         int64_t revoked_at, created_at;
 };
+
+extern const struct row_type secret_version_table;
 
 typedef int (*secret_fn)(void *ctx, const struct secret *row);
 typedef int (*secret_version_fn)(void *ctx, const struct secret_version *row);

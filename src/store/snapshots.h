@@ -19,6 +19,8 @@ struct snapshot {
         int64_t created_at, updated_at;
 };
 
+extern const struct row_type snapshot_table;
+
 typedef int (*snapshot_fn)(void *ctx, const struct snapshot *row);
 
 /* ERR_CONFLICT when the name is taken. */

@@ -30,12 +30,28 @@ static struct op deaf_to_stop(const struct op *op)
         return deaf;
 }
 
-int store_read(const struct op *op, struct store *s, store_fn fn, void *arg, struct err *err)
+int store_read_begin(const struct op *op, struct store *s, struct db **ret, struct err *err)
 {
         struct op own = deaf_to_stop(op);
         int r = op_check(&own, err);
 
-        return r < 0 ? r : s->ops->read(&own, s, fn, arg, err);
+        return r < 0 ? r : s->ops->read_begin(s, ret, err);
+}
+
+void store_read_end(struct db **db)
+{
+        struct db *ended = take_ptr(db);
+
+        if (ended)
+                ended->reads->ops->read_end(ended->reads, ended);
+}
+
+int store_read(const struct op *op, struct store *s, store_fn fn, void *arg, struct err *err)
+{
+        CLEAN(store_read_end) struct db *db = NULL;
+        int r = store_read_begin(op, s, &db, err);
+
+        return r < 0 ? r : fn(db, arg, err);
 }
 
 int store_write(const struct op *op, struct store *s, store_fn fn, void *arg, struct err *err)

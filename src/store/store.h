@@ -1,10 +1,20 @@
-/* The store: durable rows, behind two calls.
+/* The store: durable rows, read and written in transactions.
  *
- * store_read() runs a function on a consistent snapshot, on the calling thread. store_write() runs
- * it in a transaction of its own and returns when that is durable; several writes that wait at the
- * same time share one commit, and a function that fails undoes only its own changes. A write
- * function may run on another thread while its caller waits, so it touches nothing but its
- * argument, the caller's arena and the database. It must not wait for anything.
+ * A read transaction is a scoped value: one consistent snapshot, on the calling thread, from
+ * store_read_begin() to the end of the scope. It should not last: while it does, the log of the
+ * database cannot be made shorter.
+ *
+ *     CLEAN(store_read_end) struct db *db = NULL;
+ *     int r = store_read_begin(op, store, &db, err);
+ *
+ *     if (r >= 0)
+ *             r = leases_get(db, id, op->arena, &lease, err);
+ *
+ * A write may be repeated, so it is a function: store_write() runs it in a transaction of its own
+ * and returns when that is durable; several writes that wait at the same time share one commit, and
+ * a function that fails undoes only its own changes. A write function may run on another thread
+ * while its caller waits, so it touches nothing but its argument, the caller's arena and the
+ * database. It must not wait for anything.
  *
  * What a write function wrote through its argument counts only when store_write() returned 0 or
  * more.
@@ -23,7 +33,8 @@ typedef int (*store_fn)(struct db *db, void *arg, struct err *err);
 /* What a back end provides; store.c picks one by the URL's scheme. */
 struct store_ops {
         void (*close)(struct store *s);
-        int (*read)(const struct op *op, struct store *s, store_fn fn, void *arg, struct err *err);
+        int (*read_begin)(struct store *s, struct db **ret, struct err *err);
+        void (*read_end)(struct store *s, struct db *db);
         int (*write)(const struct op *op, struct store *s, store_fn fn, void *arg, struct err *err);
         bool (*healthy)(struct store *s);
         bool (*is_checked)(struct store *s);
@@ -47,6 +58,10 @@ struct store {
 int store_open(const char *url, struct store **ret, struct err *err);
 void store_close(struct store *s);
 
+/* Begin to read. *ret is valid on this thread until store_read_end(). */
+int store_read_begin(const struct op *op, struct store *s, struct db **ret, struct err *err);
+void store_read_end(struct db **db); /* for CLEAN(); empties *db */
+/* The same for one function. */
 int store_read(const struct op *op, struct store *s, store_fn fn, void *arg, struct err *err);
 int store_write(const struct op *op, struct store *s, store_fn fn, void *arg, struct err *err);
 

@@ -19,6 +19,8 @@ struct vault_row {
         int64_t created_at, updated_at;
 };
 
+extern const struct row_type vault_table;
+
 typedef int (*vault_row_fn)(void *ctx, const struct vault_row *row);
 
 int vault_configs_insert(struct db *db, const struct vault_row *row, struct err *err);

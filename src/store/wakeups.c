@@ -1,124 +1,72 @@
 #include "store/wakeups.h"
 
+#include "store/row.h"
 #include "store/runs.h"
 
-#define COLUMNS                                                                                    \
-        "id, company_id, agent_id, source, trigger_detail, reason, payload, status, "              \
-        "coalesced_count, requested_by_actor_type, requested_by_actor_id, idempotency_key, "       \
-        "issue_id, run_id, error, requested_at, claimed_at, finished_at"
-
-static void load(struct stmt *s, struct arena *a, struct wakeup *ret)
-{
-        *ret = (struct wakeup){
-                .id = stmt_text(s, 0, a),
-                .company_id = stmt_text(s, 1, a),
-                .agent_id = stmt_text(s, 2, a),
-                .source = stmt_text(s, 3, a),
-                .trigger_detail = stmt_text(s, 4, a),
-                .reason = stmt_text(s, 5, a),
-                .payload = stmt_text(s, 6, a),
-                .status = stmt_text(s, 7, a),
-                .coalesced_count = stmt_number(s, 8),
-                .requested_by_actor_type = stmt_text(s, 9, a),
-                .requested_by_actor_id = stmt_text(s, 10, a),
-                .idempotency_key = stmt_text(s, 11, a),
-                .issue_id = stmt_text(s, 12, a),
-                .run_id = stmt_text(s, 13, a),
-                .error = stmt_text(s, 14, a),
-                .requested_at = stmt_number(s, 15),
-                .claimed_at = stmt_number(s, 16),
-                .finished_at = stmt_number(s, 17),
-        };
-}
+static const struct column columns[] = {
+        TEXT(struct wakeup, id),
+        TEXT(struct wakeup, company_id),
+        TEXT(struct wakeup, agent_id),
+        TEXT(struct wakeup, source),
+        TEXT(struct wakeup, trigger_detail),
+        TEXT(struct wakeup, reason),
+        DOCUMENT(struct wakeup, payload),
+        TEXT(struct wakeup, status),
+        NUMBER(struct wakeup, coalesced_count),
+        TEXT(struct wakeup, requested_by_actor_type),
+        TEXT(struct wakeup, requested_by_actor_id),
+        TEXT(struct wakeup, idempotency_key),
+        TEXT(struct wakeup, issue_id),
+        TEXT(struct wakeup, run_id),
+        TEXT(struct wakeup, error),
+        TIME(struct wakeup, requested_at),
+        TIME_OR_NULL(struct wakeup, claimed_at),
+        TIME_OR_NULL(struct wakeup, finished_at),
+};
+const struct row_type wakeup_table =
+        ROW_TYPE("agent_wakeup_requests", struct wakeup, columns, "Wakeup request not found");
 
 int wakeups_insert(struct db *db, const struct wakeup *row, struct err *err)
 {
-        return db_exec(db,
-                       "INSERT INTO agent_wakeup_requests (" COLUMNS ") VALUES (?1, ?2, ?3, ?4, "
-                       "?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
-                       DB_ARGS(DB_T(row->id), DB_T(row->company_id), DB_T(row->agent_id),
-                               DB_T(row->source), DB_T(row->trigger_detail), DB_T(row->reason),
-                               DB_T(row->payload), DB_T(row->status), DB_I(row->coalesced_count),
-                               DB_T(row->requested_by_actor_type), DB_T(row->requested_by_actor_id),
-                               DB_T(row->idempotency_key), DB_T(row->issue_id), DB_T(row->run_id),
-                               DB_T(row->error), DB_I(row->requested_at), DB_TIME(row->claimed_at),
-                               DB_TIME(row->finished_at)),
-                       err);
-}
-
-/* The first row of a query; the statement is ended. */
-static int first(struct stmt **s, int r, struct arena *arena, struct wakeup *ret, struct err *err)
-{
-        if (r >= 0)
-                r = stmt_step(*s, err);
-        if (r > 0)
-                load(*s, arena, ret);
-        stmt_end(s);
-        if (r < 0)
-                return r;
-        return r == 0 ? err_set(err, ERR_NOT_FOUND, "Wakeup request not found") : 0;
+        return row_insert(db, &wakeup_table, row, err);
 }
 
 int wakeups_by_key(struct db *db, const char *agent_id, const char *key, struct arena *arena,
                    struct wakeup *ret, struct err *err)
 {
-        struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " COLUMNS " FROM agent_wakeup_requests WHERE agent_id = ?1 "
-                         "AND idempotency_key = ?2",
-                         DB_ARGS(DB_T(agent_id), DB_T(key)), &s, err);
-
-        return first(&s, r, arena, ret, err);
+        return row_get(db, &wakeup_table,
+                       "SELECT * FROM agent_wakeup_requests WHERE agent_id = ?1 "
+                       "AND idempotency_key = ?2",
+                       DB_ARGS(DB_T(agent_id), DB_T(key)), arena, ret, err);
 }
 
 int wakeups_deferred_of(struct db *db, const char *agent_id, const char *issue_id,
                         struct arena *arena, struct wakeup *ret, struct err *err)
 {
-        struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " COLUMNS " FROM agent_wakeup_requests WHERE issue_id = ?2 "
-                         "AND status = 'deferred_issue_execution' AND agent_id = ?1 "
-                         "ORDER BY requested_at, id LIMIT 1",
-                         DB_ARGS(DB_T(agent_id), DB_T(issue_id)), &s, err);
-
-        return first(&s, r, arena, ret, err);
-}
-
-static int each(struct stmt *s, int r, struct arena *arena, wakeup_fn fn, void *ctx,
-                struct err *err)
-{
-        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
-                struct wakeup row;
-
-                load(s, arena, &row);
-                r = fn(ctx, &row);
-        }
-        return r;
+        return row_get(db, &wakeup_table,
+                       "SELECT * FROM agent_wakeup_requests WHERE issue_id = ?2 "
+                       "AND status = 'deferred_issue_execution' AND agent_id = ?1 "
+                       "ORDER BY requested_at, id LIMIT 1",
+                       DB_ARGS(DB_T(agent_id), DB_T(issue_id)), arena, ret, err);
 }
 
 int wakeups_deferred(struct db *db, struct arena *arena, wakeup_fn fn, void *ctx, struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " COLUMNS " FROM agent_wakeup_requests "
-                         "WHERE status = 'deferred_issue_execution' ORDER BY requested_at, id",
-                         DB_NO_ARGS, &s, err);
-
-        return each(s, r, arena, fn, ctx, err);
+        return ROW_EACH(db, &wakeup_table,
+                        "SELECT * FROM agent_wakeup_requests "
+                        "WHERE status = 'deferred_issue_execution' ORDER BY requested_at, id",
+                        DB_NO_ARGS, arena, fn, ctx, err);
 }
 
 int wakeups_deferred_after(struct db *db, const char *run_id, const char *issue_id,
                            struct arena *arena, wakeup_fn fn, void *ctx, struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT " COLUMNS " FROM agent_wakeup_requests "
-                         "WHERE status = 'deferred_issue_execution' "
-                         "AND (run_id = ?1 OR issue_id = CAST(?2 AS TEXT)) "
-                         "ORDER BY requested_at, id",
-                         DB_ARGS(DB_T(run_id), DB_T(issue_id)), &s, err);
-
-        return each(s, r, arena, fn, ctx, err);
+        return ROW_EACH(db, &wakeup_table,
+                        "SELECT * FROM agent_wakeup_requests "
+                        "WHERE status = 'deferred_issue_execution' "
+                        "AND (run_id = ?1 OR issue_id = CAST(?2 AS TEXT)) "
+                        "ORDER BY requested_at, id",
+                        DB_ARGS(DB_T(run_id), DB_T(issue_id)), arena, fn, ctx, err);
 }
 
 int wakeups_merge(struct db *db, const char *id, const char *from, const char *reason,
@@ -143,61 +91,49 @@ int wakeups_move(struct db *db, const char *id, const char *from, const char *to
                 err);
 }
 
-static int find_run(struct stmt **s, int r, struct arena *arena, const char **ret, struct err *err)
-{
-        if (r >= 0)
-                r = stmt_step(*s, err);
-        *ret = r > 0 ? stmt_text(*s, 0, arena) : NULL;
-        stmt_end(s);
-        return r < 0 ? r : 0;
-}
-
 int wakeups_waiting_run(struct db *db, const char *agent_id, const char *issue_id,
                         const char *task_key, struct arena *arena, const char **ret,
                         struct err *err)
 {
-        struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT id FROM heartbeat_runs WHERE step <> 'done' AND step = 'queued' "
-                         "AND agent_id = ?1 "
-                         "AND status IN ('queued', 'scheduled_retry') "
-                         "AND COALESCE(issue_id, '') = COALESCE(CAST(?2 AS TEXT), '') "
-                         "AND (CAST(?2 AS TEXT) IS NOT NULL "
-                         "OR COALESCE(task_key, '') = COALESCE(CAST(?3 AS TEXT), '')) "
-                         "ORDER BY created_at, id LIMIT 1",
-                         DB_ARGS(DB_T(agent_id), DB_T(issue_id), DB_T(task_key)), &s, err);
+        int r = db_text(db,
+                        "SELECT id FROM heartbeat_runs WHERE step <> 'done' AND step = 'queued' "
+                        "AND agent_id = ?1 "
+                        "AND status IN ('queued', 'scheduled_retry') "
+                        "AND COALESCE(issue_id, '') = COALESCE(CAST(?2 AS TEXT), '') "
+                        "AND (CAST(?2 AS TEXT) IS NOT NULL "
+                        "OR COALESCE(task_key, '') = COALESCE(CAST(?3 AS TEXT), '')) "
+                        "ORDER BY created_at, id LIMIT 1",
+                        DB_ARGS(DB_T(agent_id), DB_T(issue_id), DB_T(task_key)), arena, ret, err);
 
-        return find_run(&s, r, arena, ret, err);
+        return MIN(r, 0);
 }
 
 int wakeups_live_run(struct db *db, const char *issue_id, struct arena *arena, const char **ret,
                      struct err *err)
 {
-        struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT id FROM heartbeat_runs WHERE issue_id = ?1 AND " RUN_HOLDS
-                         " ORDER BY CASE WHEN step <> 'queued' THEN 0 ELSE 1 END, created_at, id "
-                         "LIMIT 1",
-                         DB_ARGS(DB_T(issue_id)), &s, err);
+        int r = db_text(db,
+                        "SELECT id FROM heartbeat_runs WHERE issue_id = ?1 AND " RUN_HOLDS
+                        " ORDER BY CASE WHEN step <> 'queued' THEN 0 ELSE 1 END, created_at, id "
+                        "LIMIT 1",
+                        DB_ARGS(DB_T(issue_id)), arena, ret, err);
 
-        return find_run(&s, r, arena, ret, err);
+        return MIN(r, 0);
 }
 
 int wakeups_leaving_run(struct db *db, const char *issue_id, const char *aside, const char *but,
                         struct arena *arena, const char **ret, struct err *err)
 {
-        struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT id FROM heartbeat_runs WHERE issue_id = ?1 AND " RUN_HOLDS
-                         " AND status NOT IN ('queued', 'scheduled_retry', 'running') "
-                         "AND id <> COALESCE(CAST(?3 AS TEXT), '') "
-                         "AND (COALESCE(error_code, '') = 'issue_reassigned' OR NOT EXISTS "
-                         "(SELECT 1 FROM agent_wakeup_requests w "
-                         "WHERE w.id = heartbeat_runs.wakeup_request_id AND w.reason = ?2)) "
-                         "ORDER BY created_at, id LIMIT 1",
-                         DB_ARGS(DB_T(issue_id), DB_T(aside), DB_T(but)), &s, err);
+        int r = db_text(db,
+                        "SELECT id FROM heartbeat_runs WHERE issue_id = ?1 AND " RUN_HOLDS
+                        " AND status NOT IN ('queued', 'scheduled_retry', 'running') "
+                        "AND id <> COALESCE(CAST(?3 AS TEXT), '') "
+                        "AND (COALESCE(error_code, '') = 'issue_reassigned' OR NOT EXISTS "
+                        "(SELECT 1 FROM agent_wakeup_requests w "
+                        "WHERE w.id = heartbeat_runs.wakeup_request_id AND w.reason = ?2)) "
+                        "ORDER BY created_at, id LIMIT 1",
+                        DB_ARGS(DB_T(issue_id), DB_T(aside), DB_T(but)), arena, ret, err);
 
-        return find_run(&s, r, arena, ret, err);
+        return MIN(r, 0);
 }
 
 int wakeups_set_context(struct db *db, const char *run_id, const char *context_snapshot,
@@ -231,25 +167,20 @@ int wakeups_count_deferred(struct db *db, int64_t *ret, struct err *err)
 int agent_schedules_list(struct db *db, struct arena *arena, agent_schedule_fn fn, void *ctx,
                          struct err *err)
 {
-        CLEAN(stmt_end) struct stmt *s = NULL;
-        int r = db_query(db,
-                         "SELECT a.id, a.status, a.runtime_config, COALESCE(s.last_due_at, 0) "
-                         "FROM agents a LEFT JOIN agent_schedules s ON s.agent_id = a.id "
-                         "WHERE s.agent_id IS NOT NULL "
-                         "OR a.runtime_config LIKE '%\"enabled\":true%'",
-                         DB_NO_ARGS, &s, err);
+        static const struct column schedule_columns[] = {
+                TEXT(struct agent_schedule, agent_id, .sql = "a.id"),
+                TEXT(struct agent_schedule, status, .sql = "a.status"),
+                DOCUMENT(struct agent_schedule, runtime_config, .sql = "a.runtime_config"),
+                TIME(struct agent_schedule, last_due_at, .sql = "COALESCE(s.last_due_at, 0)"),
+        };
+        static const struct row_type schedule_table =
+                ROW_TYPE(NULL, struct agent_schedule, schedule_columns, NULL);
 
-        while (r >= 0 && (r = stmt_step(s, err)) > 0) {
-                struct agent_schedule row = {
-                        .agent_id = stmt_text(s, 0, arena),
-                        .status = stmt_text(s, 1, arena),
-                        .runtime_config = stmt_text(s, 2, arena),
-                        .last_due_at = stmt_number(s, 3),
-                };
-
-                r = fn(ctx, &row);
-        }
-        return r;
+        return ROW_EACH(db, &schedule_table,
+                        "SELECT * FROM agents a LEFT JOIN agent_schedules s ON s.agent_id = a.id "
+                        "WHERE s.agent_id IS NOT NULL "
+                        "OR a.runtime_config LIKE '%\"enabled\":true%'",
+                        DB_NO_ARGS, arena, fn, ctx, err);
 }
 
 int agent_schedules_advance(struct db *db, const char *agent_id, int64_t due_us, struct err *err)

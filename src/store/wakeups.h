@@ -28,6 +28,8 @@ struct wakeup {
         int64_t requested_at, claimed_at, finished_at;
 };
 
+extern const struct row_type wakeup_table;
+
 typedef int (*wakeup_fn)(void *ctx, const struct wakeup *row);
 
 int wakeups_insert(struct db *db, const struct wakeup *row, struct err *err);

@@ -30,6 +30,8 @@ struct workspace_row {
         int64_t created_at, updated_at;
 };
 
+extern const struct row_type workspace_table;
+
 typedef int (*workspace_row_fn)(void *ctx, const struct workspace_row *row);
 
 /* ERR_CONFLICT when the lease has a living one. */

@@ -209,7 +209,8 @@ int bundle_remove(struct op *op, const char *dir, struct err *err)
         int files, rest, r;
 
         if (fd < 0)
-                return errno == ENOENT ? 0 : err_sys(err, ERR_IO, errno, "open %s", dir);
+                return errno == ENOENT ? file_sync_removal(dir, err)
+                                       : err_sys(err, ERR_IO, errno, "open %s", dir);
         /* First what makes it one: half of a bundle must never look like a whole one. */
         if ((unlinkat(fd, BUNDLE_CHANGES, 0) < 0 && errno != ENOENT) || fsync(fd) < 0)
                 return err_sys(err, ERR_IO, errno, "remove %s", dir);
@@ -227,5 +228,5 @@ int bundle_remove(struct op *op, const char *dir, struct err *err)
         r = rest < 0 ? err_sys(err, ERR_IO, errno, "read %s", dir) : remove_files(op, rest, err);
         if (r >= 0 && rmdir(dir) < 0)
                 r = err_sys(err, ERR_IO, errno, "remove %s", dir);
-        return r;
+        return r < 0 ? r : file_sync_removal(dir, err);
 }

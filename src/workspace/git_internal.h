@@ -79,9 +79,6 @@ struct git_run {
 int git_run(struct git_import *g, const struct git_run *run, struct buf *out, int *ret_status,
             const char **ret_said, struct err *err);
 
-/* A temporary file in the scratch directory, without a name. */
-int git_scratch_file(const struct git_import *g, int *ret_fd, struct err *err);
-
 /* git_objects.c. 1: done; 0: refused, *ret_note says why. */
 int git_prepare(struct git_import *g, const char **ret_note, struct err *err);
 /* Remove what it made in the host's repository. */

@@ -115,7 +115,8 @@ static const char *const *environment(struct git_import *g, const struct git_run
         return env;
 }
 
-int git_scratch_file(const struct git_import *g, int *ret_fd, struct err *err)
+/* A temporary file in the scratch directory, without a name. */
+static int git_scratch_file(const struct git_import *g, int *ret_fd, struct err *err)
 {
         *ret_fd = openat(g->scratch_fd, "text", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
         if (*ret_fd < 0)

@@ -69,6 +69,8 @@ static int compress(struct sync_io *io, ZSTD_EndDirective how, struct err *err)
         return 0;
 }
 
+static int sync_take(struct sync_io *io, struct err *err);
+
 /* It does not take any more: what it said before it went says why. */
 static int lost(struct sync_io *io, int errno_value, struct err *err)
 {
@@ -231,7 +233,8 @@ static int wait_once(struct sync_io *io, struct err *err)
         return r;
 }
 
-int sync_take(struct sync_io *io, struct err *err)
+/* Hand over what has arrived, without waiting. */
+static int sync_take(struct sync_io *io, struct err *err)
 {
         int r = read_some(io, err);
 

@@ -56,8 +56,6 @@ int sync_receive(struct sync_io *io, struct sync_msg *ret, struct err *err);
 /* The daemon's side: send what there is, wait for something, hand it to on_message. The end of the
  * stream is an error. */
 int sync_step(struct sync_io *io, struct err *err);
-/* Hand over what has arrived, without waiting. */
-int sync_take(struct sync_io *io, struct err *err);
 
 static inline struct frame_bytes sync_text(const char *s)
 {

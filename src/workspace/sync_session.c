@@ -155,8 +155,9 @@ static int send_tree(struct sync_session *s, bool make_root, struct err *err)
                 err);
 }
 
-int sync_session_greet(struct sync_session *s, struct op *op, int fd,
-                       const struct sync_options *options, bool make_root, struct err *err)
+/* Only greet and name the tree. */
+static int sync_session_greet(struct sync_session *s, struct op *op, int fd,
+                              const struct sync_options *options, bool make_root, struct err *err)
 {
         int r;
 

@@ -35,9 +35,6 @@ struct sync_session {
 int sync_session_open(struct sync_session *s, struct op *op, int fd,
                       const struct sync_options *options, bool make_root, int spool_dir,
                       struct err *err);
-/* Only greet and name the tree. */
-int sync_session_greet(struct sync_session *s, struct op *op, int fd,
-                       const struct sync_options *options, bool make_root, struct err *err);
 void sync_session_done(struct sync_session *s);
 /* Wait until *flag. */
 int sync_session_wait(struct sync_session *s, const bool *flag, struct err *err);

@@ -2,7 +2,7 @@
  * models. Whatever it is, what is told of it can be stored. */
 #include "base/utf8.h"
 #include "core/adapters/adapter_run.h"
-#include "core/runs/provision.h"
+#include "core/kinds/provision.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,10 +1,11 @@
 /* Any JSON as the configuration of every driver. What is accepted is an object; in its stored form
  * it is accepted again and comes out the same, so that a row can always be read back. What is
  * refused says why. */
-#include "core/environments/env_config.h"
+#include "core/kinds/kind.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+static const struct runtime rt = { .kinds = builtin_kinds };
 static const char *const drivers[] = { "local", "ssh", "sandbox", "plugin", "unknown" };
 
 /* A private key in clear is saved elsewhere and never stands in a row. */
@@ -18,7 +19,7 @@ static void check_again(const char *driver, json_t *config)
 {
         json_t *again = NULL;
 
-        if (env_config_normalize(driver, config, CONFIG_STORED, &again, NULL) < 0 ||
+        if (kind_normalize(&rt, driver, config, CONFIG_STORED, &again, NULL) < 0 ||
             !json_equal(config, again))
                 abort();
         json_decref(again);
@@ -28,7 +29,7 @@ static void normalize(const char *driver, json_t *given, enum config_form form)
 {
         CLEAN(err_done) struct err err = { 0 };
         json_t *before = json_deep_copy(given), *config = NULL;
-        int r = env_config_normalize(driver, given, form, &config, &err);
+        int r = kind_normalize(&rt, driver, given, form, &config, &err);
 
         if (!json_equal(before, given)) /* what was sent is not ours to change */
                 abort();

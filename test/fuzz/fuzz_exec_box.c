@@ -25,8 +25,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "codec/peer_state.h"
-#include "core/environments/driver.h"
 #include "core/exec/exec_internal.h"
+#include "core/kinds/kind.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -67,6 +67,43 @@ static int store_nothing(const struct op *op, struct store *s, store_fn fn, void
                          struct err *err)
 {
         return 0;
+}
+
+/* Tables without rows. */
+static int find_nothing(struct db *db, const struct row_type *type, const char *sql,
+                        const struct db_arg *args, size_t n_args, struct stmt **ret,
+                        struct err *err)
+{
+        static struct stmt nothing;
+
+        nothing.ops = db->ops;
+        *ret = &nothing;
+        return 0;
+}
+
+static int no_row(struct stmt *s, struct err *err)
+{
+        return 0;
+}
+
+static void end_nothing(struct stmt *s)
+{
+}
+
+static int read_nothing(struct store *s, struct db **ret, struct err *err)
+{
+        static const struct db_ops nothing = { .query = find_nothing,
+                                               .step = no_row,
+                                               .end = end_nothing };
+        static struct db db = { .ops = &nothing };
+
+        db.reads = s;
+        *ret = &db;
+        return 0;
+}
+
+static void read_nothing_end(struct store *s, struct db *db)
+{
 }
 
 static int connect_pair(struct runtime *rt, const struct place *place, int *ret_fd, struct err *err)
@@ -339,10 +376,12 @@ static size_t step(const uint8_t *p, size_t left)
 
 static void begin(uint8_t how)
 {
-        static const struct store_ops ops = { .read = store_nothing, .write = store_nothing };
+        static const struct store_ops ops = { .read_begin = read_nothing,
+                                              .read_end = read_nothing_end,
+                                              .write = store_nothing };
         static struct store store = { .ops = &ops };
-        static const struct driver driver = { .key = "fuzz", .route = the_route };
-        static const struct driver *const drivers[] = { &driver, NULL };
+        static const struct kind kind = { .driver = "fuzz", .route = the_route };
+        static const struct kind *const kinds[] = { &kind, NULL };
         const struct place place = { .id = PLACE, .driver = "fuzz", .epoch = 1 };
 
         if (!w.dir[0]) {
@@ -355,7 +394,7 @@ static void begin(uint8_t how)
         w.n_streams = 0;
         memset(w.execs, 0, sizeof(w.execs));
         memset(w.streams, 0, sizeof(w.streams));
-        w.rt = (struct runtime){ .store = &store, .drivers = drivers };
+        w.rt = (struct runtime){ .store = &store, .kinds = kinds };
         memcpy(w.rt.node.id.s, PLACE, UUID_LEN + 1);
         route = how & 1 ? &route_here : &route_there;
         w.takes_input = how & 2;

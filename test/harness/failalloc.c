@@ -1,7 +1,12 @@
 /* LD_PRELOAD: the allocation number FAIL_AT of the process fails, and every one after it when
  * FAIL_ON is set. Without FAIL_AT they are counted, and the count is written to the file COUNT_TO
- * at the end. A program can leave parts of itself out by failalloc_count(). */
+ * at the end. A program can leave parts of itself out by failalloc_count().
+ *
+ * libuv ends the program without a word where it has no memory for its table of descriptors. The
+ * policy is ours as well (base/util.h), and so that it is not taken for a crash, it is said here.
+ */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -102,4 +107,15 @@ int posix_memalign(void **ret, size_t align, size_t size)
                 return ENOMEM;
         *ret = p;
         return 0;
+}
+
+void abort(void)
+{
+        static const char text[] = "libuv: out of memory\n";
+        void (*real)(void) __attribute__((noreturn)) = dlsym(RTLD_NEXT, "abort");
+        Dl_info caller;
+
+        if (dladdr(__builtin_return_address(0), &caller) && strstr(caller.dli_fname, "libuv"))
+                (void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+        real();
 }

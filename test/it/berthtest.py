@@ -33,6 +33,7 @@ import unittest
 
 SOURCE = pathlib.Path(os.environ.get("BERTH_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
 BUILD = pathlib.Path(os.environ.get("BERTH_BUILD", SOURCE / "build"))
+TEMPLATE = os.environ.get("BERTH_TEST_TEMPLATE")  # a database with its tables, for new data directories (test/run)
 BINARIES = {
     "normal": os.environ.get("BERTH_BIN", str(BUILD / "berth")),
     "faults": os.environ.get("BERTH_FAULTS_BIN", str(BUILD / "berth-faults")),  # with crash points
@@ -329,6 +330,10 @@ class Daemon:
         self.url = None
         self.stdout = []
         self.killed = False
+        if self.own_data and TEMPLATE and not any(self.data.iterdir()):
+            shutil.copy(TEMPLATE, self.data / "berth.db")
+            owner = self.data.stat()
+            os.chown(self.data / "berth.db", owner.st_uid, owner.st_gid)
         command = [self.binary, "serve", "--listen", self.listen, "--data", str(self.data), *self.flags]
         with open(self.log_path, "ab") as log:
             log.write(f"--- {' '.join(command)}\n".encode())

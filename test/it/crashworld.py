@@ -1,7 +1,7 @@
 """A daemon with the fake provider's world beside it, and the one question that matters after a crash: do the
 record and the world agree?
 
-The fake provider keeps each sandbox as a file named by its place (src/core/sandboxes/provider_fake.c), so both sides can
+The fake provider keeps each sandbox as a file named by its place (src/core/kinds/fake/fake.c), so both sides can
 be read from outside: the rows with SQL, the world with listdir().
 """
 

@@ -355,8 +355,8 @@ class HostTest(Assets):
         self.assertEqual([p.name for p in skills.iterdir()], ["review"])
 
     def test_codex_keeps_its_sessions(self):
-        """remote-execution 8.8: where a directory stays, what the program made of its own stays, and what is not part
-        of the asset any more goes."""
+        """remote-execution 8.8, 8.9: where a directory stays, what the program made of its own stays, what is not part
+        of the asset any more goes, and new files beneath it come."""
         self.skill("review")
         env = self.host(workspaceMode="in_place", remoteWorkspacePath=str(self.temp_dir()))
         agent = self.coder("codex_local", env, look='"$CODEX_HOME"')
@@ -365,11 +365,12 @@ class HostTest(Assets):
         (home / "sessions").mkdir()
         (home / "sessions" / "s1").write_text("x")
         (home / "stale").write_text("x")
+        self.skill("second")
         _, _, seen = self.call(agent)
         self.assertIn(f"{home}/sessions/s1", seen)
         self.assertIn(f"{home}/skills/review/SKILL.md", seen)
+        self.assertIn(f"{home}/skills/second/SKILL.md", seen)
         self.assertNotIn(f"{home}/stale", seen)
-
 
     def test_several_in_one_directory(self):
         """In place, each agent has its own: nobody's key is replaced by another's while he works."""

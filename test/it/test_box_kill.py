@@ -217,7 +217,7 @@ class Kill:
             self.skipTest("no cgroup to make them in")
         host = box.connect()
         channel, exec_id, _ = self.start(
-            host, "d=$(find /sys/fs/cgroup -name $BERTH_EXEC); mkdir -p $d/a/b; sleep 1111 & echo $! > $d/a/b/cgroup.procs;"
+            host, "d=$(find /sys/fs/cgroup -name $BERTH_EXEC 2>/dev/null); mkdir -p $d/a/b; sleep 1111 & echo $! > $d/a/b/cgroup.procs;"
                   "echo READY; sleep 1000")
         host.signal(channel, 9)
         host.exit(channel)
@@ -230,7 +230,7 @@ class Kill:
             self.skipTest("needs a cgroup, and the right to leave it")
         host = box.connect()
         channel, exec_id, words = self.start(
-            host, "d=$(find /sys/fs/cgroup -name $BERTH_EXEC); setsid sleep 1111 & echo $! > $d/../../cgroup.procs; echo $!;"
+            host, "d=$(find /sys/fs/cgroup -name $BERTH_EXEC 2>/dev/null); setsid sleep 1111 & echo $! > $d/../../cgroup.procs; echo $!;"
                   "echo READY; read x", flags=OPEN_STDIN)
         self.assertTrue(process_lives(int(words[0])))
         host.stdin(channel, 0, b"\n")

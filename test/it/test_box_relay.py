@@ -2,6 +2,7 @@
 
 import base64
 import os
+import resource
 import random
 import resource
 import shutil
@@ -116,6 +117,13 @@ class RelayTest(unittest.TestCase):
         with Open(self) as r:
             self.assertEqual(r.ask(ENSURE, box), (1, 0))
         os.unlink(f"{self.base}/boxes/{box}")
+
+    def test_a_box_that_ends_without_a_word(self):
+        """It was killed, or there was nothing to run it with: another try may find it better."""
+        with Open(self) as r:
+            r.ask(ALIVE, uuid.uuid4())
+            resource.prlimit(r.process.pid, resource.RLIMIT_AS, (1 << 20, resource.RLIM_INFINITY))
+            self.assertEqual(r.ask(ENSURE, uuid.uuid4()), (2, 0))
 
     def test_a_box_that_ends(self):
         box = uuid.uuid4()

@@ -281,6 +281,25 @@ class QueueTest(ProviderTest):
             self.assertEqual(diary.read_text().split(), ["200"] * times)
         self.assertEqual(row["session_id_before"], "s1")
 
+    def test_a_gateway_that_ends_without_a_word(self):
+        """It was killed, or there was no room to say why: the run waits and is prepared again, because nothing of it ran."""
+        agent = self.agent(self.acme, "Eve", adapterType="process", defaultEnvironmentId=ident(self.env),
+                           adapterConfig={"command": "true"})
+        spoiled = []
+
+        def spoil(params):
+            if params["command"] == "true":
+                return {"exitCode": 0, "timedOut": False, "stdout": "", "stderr": ""}
+            if "nohup" in params["args"][1] and len(spoiled) < 2:
+                spoiled.append(params)
+                return {"exitCode": 1, "timedOut": False, "stdout": "", "stderr": ""}
+            return None
+        self.executor.spoil = spoil
+        run = ident(self.ok("POST", f"/api/agents/{agent['id']}/wakeup", {}, status=202))
+        row = wait_until(lambda: self.daemon.sql("SELECT * FROM heartbeat_runs WHERE id = ? AND step = 'done'", (run,)),
+                         "it is done", 60)[0]
+        self.assertEqual((row["status"], row["error"], len(spoiled)), ("succeeded", None, 2))
+
     def test_in_the_order_of_their_names(self):
         run = self.run_of()
         names = sorted(str(uuid.uuid4()) for _ in range(5))

@@ -238,6 +238,28 @@ class HomeTest(BerthTest, Refusals):
                    "the original's runs end well")
         self.assertEqual(sorted(log.read_text().split()), sorted(r["id"] for r in self.daemon.sql("SELECT id FROM heartbeat_runs")))
 
+    def test_a_copy_does_not_wake_agents_by_their_timers(self):
+        """They are paused there, with a reason, until somebody resumes them; those without a timer are as they were."""
+        company = self.company()
+        agents = {name: self.ok("POST", f"/api/companies/{ident(company)}/agents", {
+            "name": name, "adapterType": "process", "adapterConfig": {"command": "true"},
+            "runtimeConfig": {"heartbeat": {"enabled": name == "Ada", "intervalSec": 3600}}}, status=201)["id"]
+            for name in ("Ada", "Eve")}
+        due = "SELECT agent_id FROM agent_schedules"
+        wait_until(lambda: self.daemon.sql(due), "the timer runs")
+        folder = self.temp_dir()
+        with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db")) as db, \
+                contextlib.closing(sqlite3.connect(folder / "berth.db")) as copy:
+            db.backup(copy)
+        there = self.new_daemon(data=folder, flags=("--new-identity",)).start()
+        ada, eve = (there.req("GET", f"/api/agents/{agents[name]}").json for name in ("Ada", "Eve"))
+        self.assertEqual((ada["status"], eve["status"]), ("paused", "idle"))
+        self.assertIn("a copy with an identity of its own", ada["pauseReason"])
+        wait_until(lambda: not there.sql(due), "the timer does not run there")
+        self.assertEqual(self.ok("GET", f"/api/agents/{agents['Ada']}")["status"], "idle")
+        self.assertEqual(there.req("POST", f"/api/agents/{agents['Ada']}/resume", {}).status, 200)
+        wait_until(lambda: there.sql(due), "it runs again")
+
 
 class VaultTest(BerthTest):
     """Values in a vault elsewhere, which the original and its copy share."""

@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import struct
 
 import boxproto
@@ -183,15 +184,64 @@ class BoxTest(FarTest):
         self.assertIn("does not know the command any more", row["reason"])
         self.assertEqual((self.output(exec_id), ran.read_text()), (b"out\n", "x\n"))
 
+    def test_a_power_cut_here_does_not_end_what_runs_elsewhere(self):
+        """It takes the directory of the output, in which nothing was safe yet."""
+        mark = self.temp_dir() / "go"
+        os.mkfifo(mark)
+        exec_id = self.detach(f"read x < {mark}; echo out; exit 3")
+        wait_until(lambda: self.execution(exec_id)["status"] == "running", "it runs")
+        self.daemon.kill()
+        shutil.rmtree(self.daemon.data / "output" / exec_id)
+        self.daemon.start()
+        mark.write_text("\n")
+        row = self.ended(exec_id)
+        self.assertEqual((row["status"], row["exitCode"], row["incomplete"]), ("exited", 3, False))
+        self.assertEqual(self.output(exec_id), b"out\n")
+
+    def test_a_power_cut_that_takes_the_files(self):
+        """As of a box on this machine: only within one boot do missing files prove that a command was never sent."""
+        for boot, status in (("boot_id", "failed"), ("'01a1e342-1d86-48b0-9696-3065fde48f56'", "lost")):
+            with self.subTest(status):
+                exec_id = self.detach("exec sleep 1000")
+                box = self.box_pid()
+                self.daemon.kill()
+                os.kill(box, signal.SIGKILL)
+                shutil.rmtree(next(self.boxes_dir().glob("*")))
+                shutil.rmtree(self.daemon.data / "output" / exec_id)
+                with contextlib.closing(sqlite3.connect(self.daemon.data / "berth.db")) as db, db:
+                    db.execute(f"UPDATE executions SET boot_id = {boot}")
+                self.daemon.start()
+                self.assertEqual(self.ended(exec_id)["status"], status)
+
 
 class CrashPointTest(FarTest):
-    """The daemon dies at each point of writing output."""
+    """The daemon dies before a command is sent, and at each point of writing output."""
 
     daemon_autostart = False
 
     def test_every_point_is_here(self):
         status, out, _ = self.daemon.cli("faults")
         self.assertEqual({p for p in out.split() if p.startswith("exec.data.")}, set(POINTS))
+
+    def test_before_it_was_sent(self):
+        """While its box is reached, which takes long on another host: it never ran, and is told so."""
+        for point in ("exec.launch.before", "exec.launch.after"):
+            with self.subTest(point):
+                ran = self.temp_dir() / "ran"
+                self.daemon = self.new_daemon(env={**self.daemon_env, "BERTH_CRASH_AT": point})
+                self.daemon.start()
+                self.make_lease()
+                with contextlib.suppress(OSError, http.client.HTTPException):
+                    self.detach(f"echo x > {ran}")
+                self.assertEqual(self.daemon.wait(), -signal.SIGKILL, "the point was not reached")
+                del self.daemon.env["BERTH_CRASH_AT"]
+                self.daemon.start()
+                (exec_id,) = self.exec_ids()
+                row = self.ended(exec_id)
+                self.assertEqual((row["status"], row["reason"]),
+                                 ("failed", "The daemon or the supervisor ended before the command was started."))
+                self.assertFalse(ran.exists())
+                self.nothing_left()
 
     def test_writing(self):
         for point in POINTS:

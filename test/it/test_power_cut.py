@@ -81,6 +81,9 @@ class PowerCutTest(RunTest):
     def check_lease(self, lease, status):
         self.assertEqual(self.lease(lease)["status"], status)
 
+    def check_leaks(self):
+        self.assertEqual(self.ok("GET", "/api/leaks")["unknown"], [])
+
     # Cuts.
 
     def end_boxes(self):
@@ -154,6 +157,7 @@ class PowerCutTest(RunTest):
         self.promise_execution(held, detached, 0, b"detached\n", b"")
         self.release(held)
         self.answered("release", lambda: self.check_lease(held, "released"))
+        self.answered("removal of the box", self.check_leaks)
         self.walk()
 
     def test_runs(self):
@@ -199,6 +203,7 @@ class PowerCutTest(RunTest):
         self.answered("restore", lambda: self.assertIn("changed", (folder / "f").read_text()))
         snapshot = self.ok("POST", f"/api/environment-leases/{ident(held)}/snapshot", {"name": "s"}, status=201)
         self.release(held)
+        self.answered("removal of the sandbox", self.check_leaks)
         kept = self.sandbox_environment("kept", storage="disk", snapshot=snapshot["name"])
         self.answered("snapshot", lambda: self.release(self.acquire(kept)))
 

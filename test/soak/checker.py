@@ -17,7 +17,8 @@ Operations, and what their lines have:
 
 Looks, taken when all faults are mended and all clients rest:
 
-    lease      id, found, status, place, place_id       effects    token, count, complete (false: it may be gone with its place)
+    lease      id, found, status, place, place_id       effects    token, count, complete (false: it may be gone with its place),
+                                                                   inside (true: the note is in the place)
     execution  id, found, status, code, size, sha, incomplete, reason, lease, place_id, signal
     run        id, found, status, code, spawned, error, retry_of, size, sha, log_incomplete
     comments   issue, comments {id: sha}                secret     id, sha
@@ -25,8 +26,7 @@ Looks, taken when all faults are mended and all clients rest:
     trouble    rule, text: what a look at the whole found (leaks, processes, growth, the end of the daemon, …)
 
 Faults name what they ended as `touched`: ids of places and executions, kinds of environments, or "*" for everything. What was
-begun later is not excused by it. `inside` are kinds of places within which they are: a place without room for our scripts may
-fail a run that was to begin there.
+begun later is not excused by it.
 """
 
 import collections
@@ -71,7 +71,7 @@ class Checker:
         self.ops = {}
         self.touched = {}  # by faults: name: the last line that says so
         self.begun = {}  # lease: the line in which it was asked for
-        self.faults = []  # (kind, n of the beginning, n of the end or None, kinds of places within which it is)
+        self.faults = []  # (kind, n of the beginning, n of the end or None)
         self.keys = {}  # (kind, scope, key): result
         self.acked = {}  # (kind, id): n
         self.asked = set()  # leases whose end, and runs whose cancel, somebody asked for
@@ -105,7 +105,7 @@ class Checker:
         elif line["ev"] == "fault":
             self.touched.update((name, line["n"]) for name in line.get("touched", ()))
             if line["phase"] == "begin":
-                self.faults.append([line["kind"], line["n"], None, line.get("inside", ())])
+                self.faults.append([line["kind"], line["n"], None])
             else:
                 for fault in self.faults:
                     if fault[0] == line["kind"] and fault[2] is None:
@@ -131,11 +131,7 @@ class Checker:
 
     def during(self, kinds, first, last):
         """Whether one of these faults was there at some time between two lines."""
-        return any(kind in kinds and begin <= last and (end is None or end >= first) for kind, begin, end, _ in self.faults)
-
-    def is_inside(self, place, first, last):
-        """The same of faults within places of this kind."""
-        return any(place in inside and begin <= last and (end is None or end >= first) for _, begin, end, inside in self.faults)
+        return any(kind in kinds and begin <= last and (end is None or end >= first) for kind, begin, end in self.faults)
 
     # Leases.
 
@@ -220,7 +216,9 @@ class Checker:
         answer = op.get("answer", {})
         if count and op["result"] == "refused" and answer.get("started") is False:
             self.violation("ran-although-refused", f"{token} was refused: {answer.get('text')}", line)
-        if not count and line["complete"] and op["result"] == "ok" and answer["code"] == op["code"]:
+        # A command syncs nothing: a power cut may take what it wrote on a disk of its place.
+        is_cut = line.get("inside") and self.during(("power-cut",), op["n"], line["n"])
+        if not count and line["complete"] and not is_cut and op["result"] == "ok" and answer["code"] == op["code"]:
             self.violation("lost-effect", f"{token}, execution {answer['execution']}", line)
 
     # Runs.
@@ -248,8 +246,7 @@ class Checker:
         self.note_end("run", ident, [status, line.get("code")], line)
         if not op:
             return
-        if not line["spawned"] and ident not in self.asked and line.get("retry_of") not in self.asked and \
-                not self.is_inside(op["place"], op["n"], line["n"]):
+        if not line["spawned"] and ident not in self.asked and line.get("retry_of") not in self.asked:
             self.violation("wake-up-not-run", f"run {ident} ({op['place']}) is {status}: {line.get('error')}", line)
         if status == "succeeded" and not line.get("log_incomplete") and line["sha"] != op["sha"]:
             self.violation("output-differs", f"the log of run {ident} has {line['size']} of {op['size']} bytes", line)

@@ -164,11 +164,12 @@ class LeaseClient(ClientThread):
         """What ran in a place that nobody sees from outside."""
         result, _, told = self.once("POST", f"/api/environment-leases/{lease}/execute",
                                     {"command": "/bin/sh", "args": ["-c", COUNT]})
-        if result != "ok" or told["exitCode"] != 0:
+        lines = [line.split() for line in told["stdout"].splitlines()] if result == "ok" else []
+        if result != "ok" or told["exitCode"] != 0 or any(len(line) != 2 for line in lines):  # its `wc` was killed
             return
-        counts = dict(line.split() for line in told["stdout"].splitlines())
+        counts = dict(lines)
         for token in tokens:
-            self.history.see("effects", token=token, count=int(counts.get(token, 0)), complete=True)
+            self.history.see("effects", token=token, count=int(counts.get(token, 0)), complete=True, inside=True)
 
     def work_on_files(self, lease):
         """A directory goes in, is changed there, and comes home."""

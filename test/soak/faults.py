@@ -50,9 +50,7 @@ class Faults:
 
     def one(self, kind, function):
         self.counts[kind] = self.counts.get(kind, 0) + 1
-        # The plugin keeps its sandboxes beneath the data directory.
-        inside = {"inside": ["plugin"]} if kind in ("enospc", "full-disk-start") else {}
-        self.history.fault(kind, "begin", **inside)
+        self.history.fault(kind, "begin")
         try:
             function()
         finally:

@@ -142,8 +142,7 @@ class Soak:
 
     def leaks(self):
         """Those that are nobody's business but the daemon's. Others are an operator's, and done here as `nextStep` says: what
-        was tried in vain is tried now, not after its pause; a provider that cannot be asked for a list is looked at by hand; a
-        power cut brings directories back whose removal was not on the disk yet."""
+        was tried in vain is tried now, not after its pause; a provider that cannot be asked for a list is looked at by hand."""
         found = self.world.ask("GET", "/api/leaks")
         for place in found["cleanupDue"]:
             if "placeId" in place:
@@ -152,9 +151,6 @@ class Soak:
             if place["provider"] == "acme":
                 self.world.ask("POST", f"/api/places/{place['placeId']}/forget", {})
                 self.written_off += 1
-        for thing in found["unknown"] if "power-cut" in self.faults.counts else ():
-            for folder in ("boxes", "sandboxes", "output"):
-                shutil.rmtree(self.world.data / folder / thing["ownerTag"], ignore_errors=True)
         return [leak for kind in ("unknown", "missing", "uncertain", "cleanupDue") for leak in found[kind]
                 if leak.get("provider") != "acme" and self.name_of(leak) not in self.told]
 
@@ -231,7 +227,7 @@ class Soak:
             log = "".join(r["chunk"] for r in self.log_of(ident) if r["stream"] == "stdout")
             self.history.see("run", id=ident, found=True, status=run["status"], code=run["exitCode"],
                              spawned=bool(run["timeline"]["spawnedAt"]), error=run["error"], retry_of=run["retryOfRunId"],
-                             size=len(log), sha=digest(log), log_incomplete=bool(run.get("logIncomplete")))
+                             size=len(log), sha=digest(log), log_incomplete=run["incomplete"])
         for _, home in self.world.agents.values():
             for file in home.glob("began-*"):
                 self.history.see("effects", token=f"run:{file.name[6:]}", count=len(file.read_text().splitlines()),
@@ -239,8 +235,13 @@ class Soak:
                 file.unlink(missing_ok=True)
 
     def log_of(self, run):
-        answer = self.world.client.req("GET", f"/api/heartbeat-runs/{run}/log?limitBytes=1000000")
-        content = answer.json.get("content", "") if answer.status == 200 else ""
+        path, answers = f"/api/heartbeat-runs/{run}/log?limitBytes=1000000", []
+
+        def answered():  # a busy daemon says 503
+            answers[:] = [self.world.client.req("GET", path)]
+            return answers[0].status < 500
+        self.settled(lambda: [] if answered() else [answers[0].text], f"the log of {run} is read")
+        content = answers[0].json["content"] if answers[0].status == 200 else ""
         return [json.loads(line) for line in content.splitlines()]
 
     def look_at_records(self):

@@ -5,6 +5,7 @@
 #include "test.h"
 
 #include "core/adapters/adapter_run.h"
+#include "core/kinds/kind.h"
 
 struct adapter_fixture {
         struct arena arena;
@@ -28,6 +29,8 @@ static inline json_t *fixture_json(const char *text)
 static inline void fixture_init(struct adapter_fixture *f, const char *type, const char *kind,
                                 const char *config)
 {
+        static const struct runtime kinds = { .kinds = builtin_kinds };
+
         *f = (struct adapter_fixture){ 0 };
         arena_init(&f->arena);
         f->op = (struct op){ .arena = &f->arena, .deadline_ms = OP_NO_DEADLINE };
@@ -39,7 +42,8 @@ static inline void fixture_init(struct adapter_fixture *f, const char *type, con
                                         .company_name = "Acme",
                                         .run_id = "run-1",
                                         .run_at = INT64_C(1778407200123456),
-                                        .target = { .kind = kind, .cwd = "/w" } };
+                                        .target = { .kind = kind_find(&kinds, kind, NULL),
+                                                    .cwd = "/w" } };
         if (streq(kind, "ssh"))
                 f->identity = fixture_json("{\"transport\":\"ssh\",\"host\":\"h\",\"port\":22,"
                                            "\"username\":\"u\",\"remoteCwd\":\"/w\"}");

@@ -119,7 +119,7 @@ static bool fake_matches(const char *recorded, const char *wanted)
         return streq(recorded, wanted);
 }
 
-static int fake_list(struct op *op, struct runtime *rt, driver_found_fn fn, void *ctx,
+static int fake_list(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx,
                      struct err *err)
 {
         struct engine *e = container_of(rt, struct engine, rt);
@@ -127,37 +127,33 @@ static int fake_list(struct op *op, struct runtime *rt, driver_found_fn fn, void
 
         for (size_t i = 0; r >= 0 && i < e->n_world; i++)
                 r = fn(ctx,
-                       &(struct driver_thing){ "fake", e->world[i].tag, "thing", rt->node.id.s });
+                       &(struct kind_thing){ "fake", e->world[i].tag, "thing", rt->node.id.s });
         return r;
 }
 
-static bool can_destroy(const struct lease *lease)
-{
-        return true;
-}
-
-#define FAKE_DRIVER(key_, list_)                                                                   \
+#define FAKE_KIND(key_, list_)                                                                     \
         {                                                                                          \
-                .key = key_, .plan = fake_plan, .open = fake_open, .resume = fake_resume,          \
+                .driver = key_, .plan = fake_plan, .open = fake_open, .resume = fake_resume,       \
                 .park = fake_park, .close = fake_close, .matches = fake_matches, .list = list_,    \
-                .can_destroy = can_destroy, .writes_cleanup_status = true,                         \
+                .can_destroy = true, .writes_cleanup_status = true,                                \
                 .release_failure_reason = "failed"                                                 \
         }
 
-static const struct driver listed = FAKE_DRIVER("listed", fake_list);
-static const struct driver blind = FAKE_DRIVER("blind", NULL);
-static const struct driver *const drivers[] = { &listed, &blind, &driver_local, NULL };
+static const struct kind listed = FAKE_KIND("listed", fake_list);
+static const struct kind blind = FAKE_KIND("blind", NULL);
+extern const struct kind kind_local;
+
+static const struct kind *const kinds[] = { &listed, &blind, &kind_local, NULL };
 
 /* The store */
 
-static int faulty_read(const struct op *op, struct store *s, store_fn fn, void *arg,
-                       struct err *err)
+static int faulty_read_begin(struct store *s, struct db **ret, struct err *err)
 {
         struct engine *e = container_of(s, struct engine, faulty);
 
         if (e->dead)
                 return err_set(err, ERR_IO, "the daemon is dead");
-        return store_read(op, e->store, fn, arg, err);
+        return e->store->ops->read_begin(e->store, ret, err);
 }
 
 static int faulty_write(const struct op *op, struct store *s, store_fn fn, void *arg,
@@ -183,7 +179,8 @@ static int faulty_write(const struct op *op, struct store *s, store_fn fn, void 
         return r;
 }
 
-static const struct store_ops faulty_ops = { .read = faulty_read, .write = faulty_write };
+static const struct store_ops faulty_ops = { .read_begin = faulty_read_begin,
+                                             .write = faulty_write };
 
 /* The fixture */
 
@@ -236,7 +233,7 @@ void engine_start(struct engine *e)
             store_write(&op, e->store, add_environments, NULL, &err) < 0)
                 fail_msg("%s", err.msg);
         e->rt.store = &e->faulty;
-        e->rt.drivers = drivers;
+        e->rt.kinds = kinds;
         e->rt.settings = (struct settings){ .idle_place_ttl_ms = 600000,
                                             .adhoc_ttl_ms = 900000,
                                             .operation_timeout_ms = 120000,

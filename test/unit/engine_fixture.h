@@ -7,8 +7,8 @@
 
 #include "core/access/access.h"
 #include "core/leases/lease.h"
-#include "core/leases/place.h"
 #include "core/leases/sweeper.h"
+#include "core/places/place.h"
 
 #define WORLD_MAX 512
 

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "core/access/access.h"
-#include "core/environments/driver.h"
+#include "core/kinds/kind.h"
 #include "store/companies.h"
 
 #define TEST_COMPANY "c0000000-0000-4000-8000-000000000001"
@@ -33,10 +33,9 @@ static inline int test_insert_company(struct db *db, void *arg, struct err *err)
         return companies_insert(db, &c, err);
 }
 
-/* With one company in it and nothing else. `drivers` may be NULL. */
-static inline struct test_runtime *test_runtime_new(const struct driver *const *drivers)
+/* With one company in it and nothing else. `kinds` may be NULL: those that are built in. */
+static inline struct test_runtime *test_runtime_new(const struct kind *const *kinds)
 {
-        static const struct driver *const none[] = { NULL };
         struct test_runtime *t = xcalloc(1, sizeof(*t));
         char path[SCRATCH_PATH_MAX + 16];
         struct err e = { 0 };
@@ -47,7 +46,7 @@ static inline struct test_runtime *test_runtime_new(const struct driver *const *
         snprintf(path, sizeof(path), "%s/berth.db", t->dir);
         if (store_open(path, &t->rt.store, &e) < 0)
                 fail_msg("%s", e.msg);
-        t->rt.drivers = drivers ? drivers : none;
+        t->rt.kinds = kinds ? kinds : builtin_kinds;
         t->rt.settings.allow_fake_provider = true;
         t->rt.settings.adhoc_ttl_ms = t->rt.settings.idle_place_ttl_ms = 3600000;
         t->rt.settings.operation_timeout_ms = t->rt.settings.close_timeout_ms = 60000;

@@ -598,6 +598,39 @@ static void test_reads_within_reads_use_their_own_connection(void **state)
                 assert_int_equal(store_read(&f->op, f->store, read_inside, f, &f->err), 1);
 }
 
+/* A read is a value: it sees one instant from its beginning to the end of its scope, and a
+ * connection that met an error serves the next one. */
+static void test_a_read_lasts_as_long_as_its_scope(void **state)
+{
+        struct store_fixture *f = *state;
+        struct db *first = NULL;
+        int64_t n;
+
+        {
+                CLEAN(store_read_end) struct db *db = NULL;
+
+                assert_int_equal(store_read_begin(&f->op, f->store, &db, &f->err), 0);
+                first = db;
+                assert_int_equal(db_number(db, COMPANIES, DB_NO_ARGS, &n, &f->err), 0);
+                store_suite_write(f, insert_company, TEXT("c1"));
+                assert_int_equal(db_number(db, COMPANIES, DB_NO_ARGS, &n, &f->err), 0);
+                assert_int_equal(n, 0);
+                assert_int_equal(
+                        db_number(db, "SELECT nothing FROM companies", DB_NO_ARGS, &n, &f->err),
+                        ERR_INTERNAL);
+        }
+        for (int i = 0; i < 2; i++) {
+                CLEAN(store_read_end) struct db *db = NULL;
+
+                assert_int_equal(store_read_begin(&f->op, f->store, &db, &f->err), 0);
+                assert_ptr_equal(db, first);
+                assert_int_equal(db_number(db, COMPANIES, DB_NO_ARGS, &n, &f->err), 0);
+                assert_int_equal(n, 1);
+                store_read_end(&db);
+                assert_null(db);
+        }
+}
+
 #define STORE_TEST(name)                                                                           \
         cmocka_unit_test_setup_teardown(name, store_suite_setup, store_suite_teardown)
 
@@ -618,6 +651,7 @@ int store_suite_run_engine(void)
                 STORE_TEST(test_a_queued_write_is_withdrawn_when_its_time_is_over),
                 STORE_TEST(test_a_write_under_way_is_waited_for),
                 STORE_TEST(test_a_reader_sees_one_instant),
+                STORE_TEST(test_a_read_lasts_as_long_as_its_scope),
                 STORE_TEST(test_reads_within_reads_use_their_own_connection),
         };
 

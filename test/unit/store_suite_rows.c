@@ -1043,7 +1043,6 @@ static int board_key_rows(struct db *db, void *arg, struct err *err)
                                .expires_at = 100,
                                .created_at = 2 };
         struct board_key got;
-        int64_t n;
 
         CHECK(board_keys_insert(db, &k, err) == 1);
         k = (struct board_key){
@@ -1058,14 +1057,11 @@ static int board_key_rows(struct db *db, void *arg, struct err *err)
         CHECK(board_keys_by_token(db, "t1", 100, a, &got, err) == ERR_NOT_FOUND);
         CHECK(board_keys_by_token(db, "t2", INT64_MAX, a, &got, err) == 0);
         CHECK(board_keys_by_token(db, "none", 1, a, &got, err) == ERR_NOT_FOUND);
-        CHECK(board_keys_count(db, 99, &n, err) >= 0 && n == 2);
-        CHECK(board_keys_count(db, 100, &n, err) >= 0 && n == 1);
         CHECK(board_keys_revoke(db, "k2", "u1", 50, err) == 0);
         CHECK(board_keys_revoke(db, "k2", NULL, 50, err) == 1);
         CHECK(board_keys_revoke(db, "k1", "u1", 50, err) == 1);
         CHECK(board_keys_revoke(db, "none", NULL, 50, err) == 0);
         CHECK(board_keys_by_token(db, "t2", 51, a, &got, err) == ERR_NOT_FOUND);
-        CHECK(board_keys_count(db, 1, &n, err) >= 0 && n == 0);
         return 0;
 }
 

@@ -1,7 +1,7 @@
 /* What is asked in a place before an agent starts there. */
 #include "adapter_fixture.h"
 
-#include "core/runs/provision.h"
+#include "core/kinds/provision.h"
 
 #define MODEL "{\"model\":\"openai/gpt-5\"}"
 

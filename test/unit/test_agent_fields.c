@@ -4,8 +4,8 @@
 
 #include "base/buf.h"
 #include "base/fd.h"
+#include "core/access/agent_fields.h"
 #include "core/adapters/adapter_descriptor.h"
-#include "core/agents/agent_fields.h"
 
 #define BEGIN "<!-- begin -->\n"
 #define END   "<!-- end -->\n"

@@ -126,8 +126,8 @@ static const char *nearest(const char *typed)
         struct suggest s;
 
         suggest_init(&s, typed);
-        for (size_t i = 0; cli_commands[i]; i++)
-                suggest_offer(&s, cli_commands[i]->name);
+        for (const struct cli_command *c = cli_commands; c->name; c++)
+                suggest_offer(&s, c->name);
         return s.best;
 }
 
@@ -142,21 +142,48 @@ static void test_suggestions(void **state UNUSED)
         assert_null(nearest("a-word-that-is-longer-than-any-command-there-is"));
 }
 
-/* Every row must be able to run or lead on, and explain itself. */
-static void check_table(const struct cli_command *const *table)
+static bool has_option(const struct cli_command *c, const char *name)
 {
-        for (size_t i = 0; table[i]; i++) {
-                const struct cli_command *c = table[i];
+        for (const struct cli_option *o = c->options; o && o->name; o++)
+                if (streq(o->name, name))
+                        return true;
+        return false;
+}
 
+/* What a request is made of must be on the command line: reading an option that is not known there
+ * aborts. */
+static void check_action(const struct cli_command *c)
+{
+        const struct cli_action *act = &c->act;
+
+        assert_true(act->kind || act->method);
+        assert_true(!act->kind || c->words > 0);
+        if (act->method)
+                assert_true(act->kind ? act->kind->path != NULL : act->path != NULL);
+        assert_true(!act->columns || act->none);
+        for (const struct cli_member *m = act->members; m && m->name; m++) {
+                if (m->option && !has_option(c, m->option))
+                        fail_msg("%s reads --%s, which it does not have", c->name, m->option);
+                assert_true(m->word <= c->words);
+                assert_true(m->type != MEMBER_ID || m->kind);
+                if (m->type == MEMBER_CONFIG)
+                        assert_true(has_option(c, "config") && has_option(c, "option"));
+        }
+}
+
+/* Every row must be able to run or lead on, and explain itself. */
+static void check_table(const struct cli_command *table)
+{
+        for (const struct cli_command *c = table; c->name; c++) {
                 assert_non_null(c->summary);
                 assert_non_null(c->synopsis);
                 assert_non_null(c->example);
                 assert_true(str_starts(c->example, "berth "));
-                assert_true(c->run || c->sub);
-                assert_true(c->min_words <= c->max_words);
                 assert_ptr_equal(cli_find_command(table, c->name), c);
                 if (c->sub)
                         check_table(c->sub);
+                else if (!c->run)
+                        check_action(c);
         }
 }
 
@@ -180,11 +207,12 @@ static json_t *some_list(void)
 
 static void check_pick(const char *given, int code, const char *id)
 {
+        static const struct cli_kind thing = { .what = "thing", .name = "name" };
         CLEAN(err_done) struct err err = { 0 };
         json_t *list = some_list();
         json_t *found = NULL;
 
-        assert_int_equal(cli_pick("thing", list, given, "name", NULL, &found, &err), code);
+        assert_int_equal(cli_pick(&thing, list, given, &found, &err), code);
         if (id)
                 assert_string_equal(cli_text(found, "id"), id);
         else

@@ -243,7 +243,7 @@ static void test_errors_name_where_it_came_from(void **state)
         refuses(f, "PAPERCLIP_DEPLOYMENT_MODE", "'open'");
         unsetenv("PAPERCLIP_DEPLOYMENT_MODE");
         f->flags.mode = "open";
-        refuses(f, "the command line", "'open'");
+        refuses(f, "--mode on the command line", "'open' is not local_trusted or authenticated");
         f->flags.mode = NULL;
         setenv("BERTH_ALLOW_FAKE_PROVIDER", "yes", 1);
         refuses(f, "BERTH_ALLOW_FAKE_PROVIDER", "'yes'");
@@ -252,6 +252,10 @@ static void test_errors_name_where_it_came_from(void **state)
         refuses(f, "op_threads in berth.toml", "'0'");
         write_file(f, "op_threads = \"many\"\n");
         refuses(f, "op_threads in berth.toml", "'many'");
+        write_file(f, "disk_reserve_mb = \"\"\n"); /* nothing is not 0 */
+        refuses(f, "disk_reserve_mb in berth.toml", "a whole number from 0 to 6");
+        write_file(f, "sandbox_uid_first = 4294967000\nsandbox_uid_count = 4096\n");
+        refuses(f, "sandbox_uid_count: '4096'", "up to 295");
         write_file(f, "[log]\nlevel = \"loud\"\n");
         refuses(f, "log.level in berth.toml", "'loud'");
         write_file(f, "allowed_hostnames = [1]\n");

@@ -1,6 +1,8 @@
 #include "test.h"
 
-#include "core/environments/env_config.h"
+#include "core/kinds/kind.h"
+
+static const struct runtime rt = { .kinds = builtin_kinds };
 
 static json_t *parse(const char *text)
 {
@@ -19,7 +21,7 @@ static void assert_normal(const char *driver, const char *config, enum config_fo
         CLEAN(cleanup_free) char *text = NULL;
         json_t *doc = parse(config), *ret = NULL;
 
-        if (env_config_normalize(driver, doc, form, &ret, &e) < 0)
+        if (kind_normalize(&rt, driver, doc, form, &ret, &e) < 0)
                 fail_msg("refused: %s", e.msg);
         text = json_to_text(ret);
         assert_string_equal(text, expected);
@@ -34,7 +36,7 @@ static void assert_refused(const char *driver, const char *config, enum config_f
         CLEAN(err_done) struct err e = { 0 };
         json_t *doc = parse(config), *ret = NULL;
 
-        assert_int_equal(env_config_normalize(driver, doc, form, &ret, &e), ERR_UNPROCESSABLE);
+        assert_int_equal(kind_normalize(&rt, driver, doc, form, &ret, &e), ERR_UNPROCESSABLE);
         assert_string_equal(e.msg, text);
         assert_null(ret);
         json_decref(doc);
@@ -190,7 +192,7 @@ static void test_all_issues_are_told(void **state)
         json_t *doc = parse("{\"zzz\":1,\"port\":0}"), *ret = NULL;
 
         (void)state;
-        assert_int_equal(env_config_normalize("ssh", doc, CONFIG_STORED, &ret, &e),
+        assert_int_equal(kind_normalize(&rt, "ssh", doc, CONFIG_STORED, &ret, &e),
                          ERR_UNPROCESSABLE);
         json_decref(doc);
         doc = parse(e.details);
@@ -275,9 +277,9 @@ static void test_provider_keys(void **state)
 
         (void)state;
         for (size_t i = 0; i < ARRAY_LEN(good); i++)
-                assert_true(env_config_is_key(good[i]));
+                assert_true(kind_is_key(good[i]));
         for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-                assert_false(env_config_is_key(bad[i]));
+                assert_false(kind_is_key(bad[i]));
         assert_refused("sandbox", "{\"provider\":\"Not A Key\"}", CONFIG_SUBMITTED,
                        "Sandbox provider key must start with a lowercase alphanumeric and contain "
                        "only lowercase letters, digits, dots, hyphens, or underscores");

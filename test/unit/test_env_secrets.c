@@ -3,6 +3,7 @@
 
 #include "core/environments/env_secrets.h"
 #include "core/environments/environment.h"
+#include "core/leases/environment_delete.h"
 
 #define SSH "\"host\":\"h\",\"username\":\"u\",\"remoteWorkspacePath\":\"/w\""
 
@@ -152,15 +153,17 @@ static void test_a_key_outlives_its_replacement_while_places_live(void **state)
                              env.id));
         assert_done(patch(w, env.id, "{\"config\":{\"privateKey\":\"NEW\"}}", err));
         assert_int_equal(sql_number(w, "SELECT COUNT(*) FROM company_secrets"), 2);
-        assert_refused(secret_resolve_config(w->op, w->rt, TEST_COMPANY, env.id, "ssh", recorded,
-                                             NULL, &plain, &resolved, err),
+        assert_refused(secret_resolve_config(w->op, w->rt, TEST_COMPANY, env.id,
+                                             kind_find(w->rt, "ssh", NULL), recorded, NULL, &plain,
+                                             &resolved, err),
                        ERR_UNPROCESSABLE, "not bound");
-        assert_done(secret_resolve_config(w->op, w->rt, TEST_COMPANY, env.id, "ssh", recorded, NULL,
-                                          &cleanup, &resolved, err));
+        assert_done(secret_resolve_config(w->op, w->rt, TEST_COMPANY, env.id,
+                                          kind_find(w->rt, "ssh", NULL), recorded, NULL, &cleanup,
+                                          &resolved, err));
         assert_string_equal(json_get_string(resolved, "privateKey"), "OLD");
         json_decref(resolved);
         run_sql(w, "UPDATE places SET state = 'gone'");
-        assert_done(secret_sweep(w->op, w->rt, err));
+        assert_done(env_secrets_sweep(w->op, w->rt, err));
         assert_int_equal(sql_number(w, "SELECT COUNT(*) FROM company_secrets"), 1);
 }
 
@@ -171,11 +174,13 @@ static void test_resolving_ssh(void **state)
         json_t *config = doc(w, "%s", env.config), *resolved = NULL;
         struct secret_context context = { .run_id = "r1", .issue_id = "i1" };
 
-        assert_refused(secret_resolve_config(w->op, w->rt, TEST_COMPANY, NULL, "ssh", config, NULL,
-                                             &context, &resolved, err),
+        assert_refused(secret_resolve_config(w->op, w->rt, TEST_COMPANY, NULL,
+                                             kind_find(w->rt, "ssh", NULL), config, NULL, &context,
+                                             &resolved, err),
                        ERR_UNPROCESSABLE, "Runtime secret resolution requires an environment id");
-        assert_done(secret_resolve_config(w->op, w->rt, TEST_COMPANY, env.id, "ssh", config, NULL,
-                                          &context, &resolved, err));
+        assert_done(secret_resolve_config(w->op, w->rt, TEST_COMPANY, env.id,
+                                          kind_find(w->rt, "ssh", NULL), config, NULL, &context,
+                                          &resolved, err));
         assert_string_equal(json_get_string(resolved, "privateKey"), "PEM");
         assert_true(json_is_null(json_object_get(config, "privateKey")));
         json_decref(resolved);
@@ -227,8 +232,9 @@ static void test_fields_of_a_schema(void **state)
                                        "= 'Secret for Box apikey.'"),
                          1);
         assert_int_equal(sql_number(w, "SELECT COUNT(*) FROM company_secret_bindings"), 2);
-        assert_done(secret_resolve_config(w->op, w->rt, TEST_COMPANY, ENVIRONMENT, "sandbox",
-                                          q.config, q.schema, NULL, &resolved, err));
+        assert_done(secret_resolve_config(w->op, w->rt, TEST_COMPANY, ENVIRONMENT,
+                                          kind_find(w->rt, "sandbox", "any"), q.config, q.schema,
+                                          NULL, &resolved, err));
         assert_string_equal(json_get_string(resolved, "apiKey"), "value");
         assert_string_equal(json_get_string(json_object_get(resolved, "auth"), "token"), "picked");
         json_decref(resolved);

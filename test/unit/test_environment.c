@@ -140,16 +140,16 @@ static void test_unknown_values_in_a_row(void **state)
 {
         CLEAN(err_done) struct err e = { 0 };
         struct environment env = { .driver = "pigeon", .status = "active" };
+        struct test_runtime *t = *state;
 
-        (void)state;
-        assert_int_equal(environment_check_row(&env, &e), ERR_CORRUPT);
+        assert_int_equal(environment_check_row(&t->rt, &env, &e), ERR_CORRUPT);
         assert_string_equal(e.msg, "Unexpected environment driver value: pigeon");
         env.driver = "local";
         env.status = "asleep";
-        assert_int_equal(environment_check_row(&env, &e), ERR_CORRUPT);
+        assert_int_equal(environment_check_row(&t->rt, &env, &e), ERR_CORRUPT);
         assert_string_equal(e.msg, "Unexpected environment status value: asleep");
         env.status = "archived";
-        assert_int_equal(environment_check_row(&env, &e), 0);
+        assert_int_equal(environment_check_row(&t->rt, &env, &e), 0);
 }
 
 #define WITH_STORE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
@@ -160,7 +160,7 @@ int main(void)
                 WITH_STORE(test_twice_is_once),
                 WITH_STORE(test_an_archived_one_is_left_alone),
                 WITH_STORE(test_eight_at_once),
-                cmocka_unit_test(test_unknown_values_in_a_row),
+                WITH_STORE(test_unknown_values_in_a_row),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,23 +72,23 @@ static bool matches(const char *recorded, const char *wanted)
         return true;
 }
 
-static const struct driver reusing = { .key = "local",
-                                       .plan = plan_reuse,
-                                       .open = open_place,
-                                       .resume = resume_place,
-                                       .close = close_first,
-                                       .matches = matches };
-static const struct driver first = { .key = "local",
-                                     .plan = plan,
+static const struct kind reusing = { .driver = "local",
+                                     .plan = plan_reuse,
                                      .open = open_place,
+                                     .resume = resume_place,
                                      .close = close_first,
-                                     .writes_cleanup_status = true };
-static const struct driver second = {
-        .key = "ssh", .plan = plan, .open = open_place, .close = close_second
+                                     .matches = matches };
+static const struct kind first = { .driver = "local",
+                                   .plan = plan,
+                                   .open = open_place,
+                                   .close = close_first,
+                                   .writes_cleanup_status = true };
+static const struct kind second = {
+        .driver = "ssh", .plan = plan, .open = open_place, .close = close_second
 };
-static const struct driver *const both[] = { &first, &second, NULL };
-static const struct driver *const only_first[] = { &first, NULL };
-static const struct driver *const only_reusing[] = { &reusing, NULL };
+static const struct kind *const both[] = { &first, &second, NULL };
+static const struct kind *const only_first[] = { &first, NULL };
+static const struct kind *const only_reusing[] = { &reusing, NULL };
 
 static struct environment env = {
         .id = ENV,
@@ -139,7 +139,7 @@ static void test_unregistered_driver(void **state)
         struct test_runtime *t = *state;
         struct lease_record record;
 
-        t->rt.drivers = only_first;
+        t->rt.kinds = only_first;
         env.driver = "ssh";
         assert_int_equal(lease_acquire(&t->op, &t->rt, &env, &request, &record, &e),
                          ERR_UNPROCESSABLE);
@@ -180,7 +180,7 @@ static void test_release_without_the_driver(void **state)
         int n = 0;
 
         assert_int_equal(lease_acquire(&t->op, &t->rt, &env, &request, &record, NULL), 0);
-        t->rt.drivers = both + 1; /* without the first */
+        t->rt.kinds = both + 1; /* without the first */
         assert_int_equal(
                 lease_release_run(&t->op, &t->rt, RUN, LEASE_FAILED, count_record, &n, NULL), 0);
         assert_int_equal(n, 1);
@@ -252,7 +252,7 @@ static void test_only_what_a_lease_holds_is_joined(void **state)
         struct test_runtime *t = *state;
         struct lease_record parked, one, two;
 
-        t->rt.drivers = only_reusing;
+        t->rt.kinds = only_reusing;
         assert_int_equal(lease_acquire(&t->op, &t->rt, &env, &request, &parked, NULL), 0);
         assert_int_equal(
                 lease_release(&t->op, &t->rt, parked.lease.id, LEASE_RELEASED, &parked, NULL), 0);
@@ -277,7 +277,7 @@ static void test_joined_lease_ends_meanwhile(void **state)
         struct test_runtime *t = *state;
         struct lease_record record;
 
-        t->rt.drivers = only_reusing;
+        t->rt.kinds = only_reusing;
         assert_int_equal(lease_acquire(&t->op, &t->rt, &env, &request, &nested, NULL), 0);
         during_resume = release_meanwhile;
         assert_int_equal(lease_acquire(&t->op, &t->rt, &env, &request, &record, NULL), 0);

@@ -17,7 +17,6 @@
 #include "base/fd.h"
 #include "workspace/content.h"
 #include "workspace/merge_parts.h"
-#include "workspace/mirror.h"
 
 #define KEPT(name) name ".berth-local-" STAMP
 
@@ -523,44 +522,6 @@ static void test_by_time_in_a_directory_that_was_moved(void **state)
         expect_text(t, "d/e/gone", "second");
         expect_text(t, "same/f", "theirs");
         assert_int_equal(t->w.report.n_conflicts, 1);
-}
-
-/* Mirroring */
-
-/* remote-execution 8.8, 8.9 */
-static void test_mirror(void **state)
-{
-        static const char *const preserve[] = { ".claude", ".claude.json", ".paperclip-runtime",
-                                                NULL };
-        struct trees *t = *state;
-        struct mirror_options options = {
-                .preserve_absent = preserve,
-                .lock_path = t->w.lock,
-                .stamp = STAMP,
-        };
-        int source;
-
-        mock_file(&t->was, "src/a", "old");
-        mock_file(&t->was, "stale/deep/x", "old");
-        mock_file(&t->was, ".claude/settings.json", "kept");
-        mock_file(&t->was, ".claude.json", "kept");
-        mock_file(&t->was, ".paperclip-runtime/state.json", "kept");
-        staged(t);
-        mock_put(&t->want, "src/a", TREE_FILE, 0755, "new");
-        mock_file(&t->want, "src/new/deep/b", "new");
-        mock_link(&t->want, "link", "src/a");
-        assert_int_equal(mkdirat(t->w.root_fd, "source", 0755), 0);
-        source = openat(t->w.root_fd, "source", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        mock_write(&t->want, source);
-        if (mirror_directory(&t->w.op, source, t->w.ws, &options, &t->w.report, &t->w.err) < 0)
-                fail_msg("mirror: %s", t->w.err.msg);
-        mock_file(&t->want, ".claude/settings.json", "kept");
-        mock_file(&t->want, ".claude.json", "kept");
-        mock_file(&t->want, ".paperclip-runtime/state.json", "kept");
-        world_read(&t->w, &t->got);
-        mock_assert_equal(&t->got, &t->want, "mirrored");
-        assert_int_equal(t->w.report.n_conflicts, 0);
-        close(source);
 }
 
 /* Hostile change sets */
@@ -1070,7 +1031,6 @@ int main(void)
                 TEST(test_what_is_no_file),
                 TEST(test_told_by_time),
                 TEST(test_by_time_in_a_directory_that_was_moved),
-                TEST(test_mirror),
                 TEST(test_hostile_paths),
                 TEST(test_hostile_order),
                 TEST(test_hostile_beneath_a_file),

@@ -1,6 +1,6 @@
 #include "test.h"
 
-#include "core/leases/place_state.h"
+#include "core/places/place_state.h"
 
 static const char *const states[] = { PLACE_INTENDED, PLACE_READY, PLACE_HELD,
                                       PLACE_CLOSING,  PLACE_GONE,  PLACE_UNCERTAIN };

@@ -11,10 +11,10 @@
 
 #include "base/fd.h"
 #include "base/path.h"
-#include "core/plugins/plugin_capabilities.h"
+#include "core/kinds/plugin/plugin_capabilities.h"
+#include "core/kinds/plugin/plugin_sync.h"
+#include "core/kinds/plugin/plugin_transfer.h"
 #include "core/plugins/plugin_registry.h"
-#include "core/plugins/plugin_sync.h"
-#include "core/plugins/plugin_transfer.h"
 #include "plugin/env.h"
 
 #define ID "11111111-1111-4111-8111-111111111111"
@@ -415,7 +415,7 @@ static void test_leftovers(void **state)
         assert_int_equal(plugin_sync_begin(t.op, t.rt, &t.lease, &sync, NULL), 0);
         write_at(&sync, "deep/x", "x");
         write_file(mine, "keep");
-        plugin_sync_recover(t.op, plugin_registry_private_dir(t.rt->plugins));
+        plugin_registry_remove_syncs(t.op, plugin_registry_private_dir(t.rt->plugins));
         assert_true(access(sync.path, F_OK) < 0);
         assert_file(mine, "keep");
         plugin_sync_end(t.op, &sync);

@@ -1,6 +1,10 @@
 #include "test.h"
 
-#include "core/sandboxes/provider.h"
+#include "core/kinds/sandbox.h"
+
+extern const struct kind kind_fake;
+
+static const struct runtime kinds = { .kinds = builtin_kinds };
 
 static json_t *parse(const char *text)
 {
@@ -13,7 +17,7 @@ static json_t *parse(const char *text)
 static bool matches(const char *recorded, const char *config)
 {
         json_t *have = parse(recorded), *want = parse(config);
-        bool same = provider_config_matches(have, want);
+        bool same = sandbox_config_matches(have, want);
 
         json_decref(have);
         json_decref(want);
@@ -70,8 +74,8 @@ static void test_provided_matches_every_member(void **state)
 static void assert_from_metadata(const char *metadata, const char *strict, const char *loose)
 {
         json_t *doc = parse(metadata);
-        json_t *s = provider_config_from_metadata_strict(doc);
-        json_t *l = provider_config_from_metadata_loose(doc);
+        json_t *s = sandbox_config_from_metadata_strict(doc);
+        json_t *l = sandbox_config_from_metadata_loose(&kinds, doc);
         json_t *want_s = strict ? parse(strict) : NULL, *want_l = loose ? parse(loose) : NULL;
 
         assert_true(want_s ? json_equal(s, want_s) : s == NULL);
@@ -118,20 +122,20 @@ static void test_provided_from_metadata(void **state)
 static void test_registry(void **state)
 {
         (void)state;
-        assert_ptr_equal(provider_lookup("fake"), &provider_fake);
-        assert_null(provider_lookup("fake-plugin"));
-        assert_null(provider_lookup("Fake"));
-        assert_null(provider_lookup(""));
+        assert_ptr_equal(kind_of_provider(&kinds, "fake"), &kind_fake);
+        assert_null(kind_of_provider(&kinds, "fake-plugin"));
+        assert_null(kind_of_provider(&kinds, "Fake"));
+        assert_null(kind_of_provider(&kinds, ""));
 }
 
 /* environment-runtime 7.106 */
 static void test_unknown_provider(void **state)
 {
         CLEAN(err_done) struct err e = { 0 };
-        const struct provider *p = NULL;
+        const struct kind *p = NULL;
 
         (void)state;
-        assert_int_equal(provider_find("fake-plugin", &p, &e), ERR_UNPROCESSABLE);
+        assert_int_equal(sandbox_builtin(&kinds, "fake-plugin", &p, &e), ERR_UNPROCESSABLE);
         assert_string_equal(
                 e.msg,
                 "Sandbox provider \"fake-plugin\" is not registered as a built-in provider.");
@@ -160,21 +164,21 @@ static void begin(struct fixture *f, const char *config)
 /* environment-runtime 7.105 */
 static void test_fake_probe_echoes(void **state)
 {
-        CLEAN(buf_done) struct buf summary = BUF_INIT;
-        json_t *config = parse(FAKE("debian:12")), *details = json_object();
+        struct probe_target target = { "", NULL };
+        struct probe_result got = { .details = json_object() };
+        json_t *config = parse(FAKE("debian:12"));
         struct fixture f;
-        bool ok = false;
 
         (void)state;
         begin(&f, "{}");
-        assert_int_equal(
-                provider_fake.probe(&f.op, &f.rt, "", config, &summary, details, &ok, NULL), 0);
-        assert_true(ok);
-        assert_string_equal(buf_str(&summary),
+        assert_int_equal(kind_fake.probe(&f.op, &f.rt, &target, config, &got, NULL), 0);
+        assert_true(got.ok);
+        assert_string_equal(buf_str(&got.summary),
                             "Fake sandbox provider is ready for image debian:12.");
-        assert_true(json_equal(details, config));
+        assert_true(json_equal(got.details, config));
         json_decref(config);
-        json_decref(details);
+        json_decref(got.details);
+        buf_done(&got.summary);
         arena_done(&f.arena);
 }
 
@@ -188,15 +192,15 @@ static void test_fake_reuse_keeps_the_id(void **state)
 
         (void)state;
         begin(&f, FAKE("ubuntu:24.04"));
-        assert_int_equal(provider_fake.open(&f.op, &f.rt, &f.place, &req, &first, NULL), 0);
+        assert_int_equal(kind_fake.open(&f.op, &f.rt, &f.place, &req, &first, NULL), 0);
         assert_string_equal(first.id, "sandbox://fake/env-1");
-        driver_sandbox.describe(&f.place, &first, false, metadata);
+        kind_fake.describe(&f.place, &first, false, metadata);
         assert_null(json_object_get(metadata, "resumedLease"));
 
         f.place.provider_lease_id = first.id;
-        assert_int_equal(provider_fake.resume(&f.op, &f.rt, &f.place, &req, &again, NULL), 0);
+        assert_int_equal(kind_fake.resume(&f.op, &f.rt, &f.place, &req, &again, NULL), 0);
         assert_string_equal(again.id, first.id);
-        driver_sandbox.describe(&f.place, &again, true, metadata);
+        kind_fake.describe(&f.place, &again, true, metadata);
         assert_true(json_is_true(json_object_get(metadata, "resumedLease")));
         assert_string_equal(json_get_string(metadata, "image"), "ubuntu:24.04");
         json_decref(metadata);
@@ -210,8 +214,8 @@ static void test_fake_close_does_nothing(void **state)
 
         (void)state;
         begin(&f, FAKE("ubuntu:24.04"));
-        assert_int_equal(provider_fake.close(&f.op, &f.rt, &f.place, NULL), 0);
-        assert_int_equal(provider_fake.close(&f.op, &f.rt, &f.place, NULL), 0);
+        assert_int_equal(kind_fake.close(&f.op, &f.rt, &f.place, NULL), 0);
+        assert_int_equal(kind_fake.close(&f.op, &f.rt, &f.place, NULL), 0);
         arena_done(&f.arena);
 }
 
@@ -224,8 +228,7 @@ static void test_fake_refuses_the_config_of_others(void **state)
 
         (void)state;
         begin(&f, "{\"provider\":\"other\"}");
-        assert_int_equal(provider_fake.open(&f.op, &f.rt, &f.place, &req, &ret, &e),
-                         ERR_UNPROCESSABLE);
+        assert_int_equal(kind_fake.open(&f.op, &f.rt, &f.place, &req, &ret, &e), ERR_UNPROCESSABLE);
         assert_string_equal(e.msg, "Sandbox provider \"fake\" received config for provider "
                                    "\"other\".");
         arena_done(&f.arena);

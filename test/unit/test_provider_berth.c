@@ -1,8 +1,9 @@
 /* The configuration of the built-in sandbox. */
 #include "test.h"
 
-#include "core/environments/env_config.h"
-#include "core/sandboxes/provider_berth.h"
+#include "core/kinds/berth/berth.h"
+
+static const struct runtime kinds = { .kinds = builtin_kinds };
 
 static int normalize(const char *text, json_t **ret, struct err *err)
 {
@@ -10,7 +11,7 @@ static int normalize(const char *text, json_t **ret, struct err *err)
         int r;
 
         assert_int_equal(json_parse(text, strlen(text), &given, NULL), 0);
-        r = env_config_normalize("sandbox", given, CONFIG_SUBMITTED, ret, err);
+        r = kind_normalize(&kinds, "sandbox", given, CONFIG_SUBMITTED, ret, err);
         json_decref(given);
         return r;
 }
@@ -132,7 +133,7 @@ static void test_refused(void **state)
                         json_parse(refused[i].config, strlen(refused[i].config), &given, NULL), 0);
                 json_object_set_new(given, "provider", json_string("berth"));
                 assert_int_equal(
-                        env_config_normalize("sandbox", given, CONFIG_STORED, &config, &err),
+                        kind_normalize(&kinds, "sandbox", given, CONFIG_STORED, &config, &err),
                         ERR_UNPROCESSABLE);
                 assert_string_equal(err.msg, refused[i].text);
                 assert_path(err.details, refused[i].path);
@@ -166,22 +167,29 @@ static json_t *config_of(const char *text)
         return config;
 }
 
+static bool matches(const char *a, const char *b)
+{
+        json_t *one = config_of(a), *other = config_of(b);
+        CLEAN(cleanup_free) char *recorded = json_to_text(one);
+        CLEAN(cleanup_free) char *wanted = json_to_text(other);
+
+        json_decref(one);
+        json_decref(other);
+        return berth_matches(recorded, wanted);
+}
+
 static void test_matching(void **state)
 {
-        json_t *a = config_of("{\"provider\":\"berth\",\"poolSize\":1}");
-        json_t *b = config_of("{\"provider\":\"berth\",\"poolSize\":5}");
-        json_t *c = config_of("{\"provider\":\"berth\",\"memoryMb\":64}");
-        json_t *d = config_of("{\"provider\":\"berth\",\"rootfs\":\"/srv/a\"}");
+        const char *a = "{\"provider\":\"berth\",\"poolSize\":1}";
+        const char *b = "{\"provider\":\"berth\",\"poolSize\":5}";
+        const char *c = "{\"provider\":\"berth\",\"memoryMb\":64}";
+        const char *d = "{\"provider\":\"berth\",\"rootfs\":\"/srv/a\"}";
 
         (void)state;
-        assert_true(berth_config_matches(a, b));
-        assert_false(berth_config_matches(a, c));
-        assert_false(berth_config_matches(a, d));
-        assert_false(berth_config_matches(d, a));
-        json_decref(a);
-        json_decref(b);
-        json_decref(c);
-        json_decref(d);
+        assert_true(matches(a, b));
+        assert_false(matches(a, c));
+        assert_false(matches(a, d));
+        assert_false(matches(d, a));
 }
 
 static void test_what_the_daemon_allows(void **state)

@@ -1,7 +1,9 @@
 #include "test.h"
 
-#include "core/runs/provision.h"
-#include "core/workspaces/realization.h"
+#include "core/kinds/provision.h"
+#include "core/kinds/realization.h"
+
+static const struct runtime kinds = { .kinds = builtin_kinds };
 
 static void assert_json(json_t *take_value, const char *expected)
 {
@@ -37,7 +39,8 @@ static void test_the_request_is_taken(void **state)
         static const struct environment env = { .id = "e", .driver = "ssh", .config = "{}" };
         json_t *workspace = json_pack("{s:{s:o}}", "metadata", "workspaceRealizationRequest",
                                       request("make deps"));
-        json_t *made = realization_record(&env, &lease, workspace, NULL);
+        json_t *made = realization_record(kind_find(&kinds, env.driver, NULL), &env, &lease,
+                                          workspace, NULL);
 
         (void)state;
         assert_string_equal(json_get_string(json_get_object(made, "local"), "path"), "/w");
@@ -58,18 +61,18 @@ static void test_the_command(void **state)
         json_t *r = request(" make deps ");
 
         (void)state;
-        assert_json(provision_command(r, "ssh", " /there ", "/lease", "/w"),
+        assert_json(provision_command(r, false, " /there ", "/lease", "/w"),
                     "{\"command\":\"bash\",\"args\":[\"-lc\",\" make deps \"],\"cwd\":\"/there\","
                     "\"env\":{\"SHELL\":\"/bin/bash\"},\"timeoutMs\":300000}");
-        assert_cwd(provision_command(r, "sandbox", "  ", " /lease", "/w"), "/lease");
-        assert_cwd(provision_command(r, "ssh", NULL, NULL, "/w"), "/w");
-        assert_null(provision_command(r, "local", NULL, NULL, "/w"));
+        assert_cwd(provision_command(r, false, "  ", " /lease", "/w"), "/lease");
+        assert_cwd(provision_command(r, false, NULL, NULL, "/w"), "/w");
+        assert_null(provision_command(r, true, NULL, NULL, "/w"));
         json_decref(r);
         r = request(" \n ");
-        assert_null(provision_command(r, "ssh", NULL, NULL, "/w"));
+        assert_null(provision_command(r, false, NULL, NULL, "/w"));
         json_decref(r);
         r = request(NULL);
-        assert_null(provision_command(r, "ssh", NULL, NULL, "/w"));
+        assert_null(provision_command(r, false, NULL, NULL, "/w"));
         json_decref(r);
 }
 

@@ -1,6 +1,8 @@
 #include "test.h"
 
-#include "core/workspaces/realization.h"
+#include "core/kinds/realization.h"
+
+static const struct runtime kinds = { .kinds = builtin_kinds };
 
 static json_t *parse(const char *text)
 {
@@ -17,12 +19,15 @@ static void assert_json(const json_t *value, const char *expected)
         assert_string_equal(text, expected);
 }
 
+/* By the kind of the driver, else by local: the environment may have another driver by now. */
 static json_t *record(const char *driver, const struct lease *lease, const char *workspace,
                       const char *cwd)
 {
         struct environment env = { .id = "env-1", .driver = driver, .config = "{}" };
         json_t *given = parse(workspace);
-        json_t *made = realization_record(&env, lease, given, cwd);
+        const struct kind *kind = kind_find(&kinds, driver, NULL);
+        json_t *made = realization_record(kind ? kind : kind_find(&kinds, "local", NULL), &env,
+                                          lease, given, cwd);
 
         json_decref(given);
         return made;

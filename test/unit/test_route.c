@@ -1,6 +1,7 @@
 #include "test.h"
 
 #include "api/api.h"
+#include "api/thing.h"
 
 #define ID    "0196a8a2-1111-4222-8333-444455556666"
 #define UPPER "0196A8A2-1111-4222-8333-444455556666"
@@ -115,10 +116,27 @@ static void test_every_route_can_be_reached(void **state)
         }
 }
 
+/* A route that may wait names a thing that has a lane. */
+static void test_lanes(void **state)
+{
+        size_t waiting = 0;
+
+        (void)state;
+        for (const struct route *r = NULL; (r = route_next(r));) {
+                if (!(r->flags & ROUTE_WAITS))
+                        continue;
+                waiting++;
+                if (!thing_has_lane(r))
+                        fail_msg("%s %s has no lane to wait in", r->method, r->pattern);
+        }
+        assert_true(waiting > 0);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_paths),
+                cmocka_unit_test(test_lanes),
                 cmocka_unit_test(test_methods),
                 cmocka_unit_test(test_every_route_can_be_reached),
         };

@@ -13,10 +13,11 @@ struct counted {
         unsigned writes;
 };
 
-static int counted_read(const struct op *op, struct store *s, store_fn fn, void *arg,
-                        struct err *err)
+static int counted_read_begin(struct store *s, struct db **ret, struct err *err)
 {
-        return store_read(op, container_of(s, struct counted, store)->behind, fn, arg, err);
+        struct store *behind = container_of(s, struct counted, store)->behind;
+
+        return behind->ops->read_begin(behind, ret, err);
 }
 
 static int counted_write(const struct op *op, struct store *s, store_fn fn, void *arg,
@@ -28,7 +29,8 @@ static int counted_write(const struct op *op, struct store *s, store_fn fn, void
         return store_write(op, c->behind, fn, arg, err);
 }
 
-static const struct store_ops counted_ops = { .read = counted_read, .write = counted_write };
+static const struct store_ops counted_ops = { .read_begin = counted_read_begin,
+                                              .write = counted_write };
 
 struct fixture {
         struct test_runtime *t;

@@ -5,7 +5,7 @@
 #include <sodium.h>
 #include <stdio.h>
 
-#include "core/ssh/ssh_env.h"
+#include "core/kinds/ssh/ssh_env.h"
 #include "ssh/command.h"
 #include "ssh/explain.h"
 #include "ssh/hello.h"

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "core/workspaces/own_files.h"
-#include "core/workspaces/workspace_root.h"
+#include "core/roots/own_files.h"
+#include "core/roots/workspace_root.h"
 
 struct scene {
         char root[64], work[96], data[96];

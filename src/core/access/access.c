@@ -204,3 +204,10 @@ int access_manage_agents(struct db *db, const struct actor *a, const char *compa
                 return r;
         return allowed ? 0 : err_set(err, ERR_FORBIDDEN, "Missing permission: " PERM_AGENTS_CREATE);
 }
+
+bool access_may_use_host(const struct runtime *rt, const struct actor *actor)
+{
+        return actor->type == ACTOR_SYSTEM ||
+               (actor->type == ACTOR_BOARD &&
+                (actor->is_instance_admin || rt->settings.local_for_owners));
+}

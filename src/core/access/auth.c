@@ -1,5 +1,5 @@
 #include "core/access/auth.h"
-#include "core/runs/run_policy.h"
+#include "core/access/run_policy.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "core/runs/run_token.h"
+#include "core/access/run_token.h"
 
 void auth_new_token(const char *prefix, char ret[TOKEN_MAX])
 {

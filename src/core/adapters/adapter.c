@@ -1,8 +1,8 @@
 #include "core/adapters/adapter.h"
 
 #include "core/adapters/adapter_descriptor.h"
+#include "core/kinds/kind.h"
 #include "core/plugins/plugin_registry.h"
-#include "core/sandboxes/provider.h"
 
 #define PROVIDERS_MAX 256
 
@@ -24,20 +24,21 @@ static const char *word(bool supported)
         return supported ? "supported" : "unsupported";
 }
 
-static void write_drivers(struct jw *w, bool remote)
+static void write_drivers(struct jw *w, const struct runtime *rt, bool remote)
 {
         jw_key(w, "drivers");
         jw_object(w);
-        jw_kstring(w, "local", word(true));
-        jw_kstring(w, "ssh", word(remote));
-        jw_kstring(w, "sandbox", word(remote));
-        jw_kstring(w, "plugin", word(false));
+        for (const struct kind *const *k = NULL; (k = kind_next_driver(rt, k));)
+                jw_kstring(w, (*k)->driver,
+                           word(kind_driver_takes_runs(rt, (*k)->driver) &&
+                                (remote || (*k)->runs_on_host)));
         jw_object_end(w);
 }
 
 /* What plugins add, in the order in which they were installed. A built-in provider and the first
  * plugin win over later ones with the same key. */
 struct plugin_providers {
+        const struct runtime *rt;
         struct plugin_driver list[PROVIDERS_MAX];
         size_t n;
         struct plugin_driver drivers[PROVIDERS_MAX]; /* those that are no sandbox providers */
@@ -54,7 +55,7 @@ static int add_provider(void *ctx, const struct plugin_driver *driver)
                         all->drivers[all->n_drivers++] = *driver;
                 return 0;
         }
-        if (all->n == PROVIDERS_MAX || provider_lookup(key))
+        if (all->n == PROVIDERS_MAX || kind_of_provider(all->rt, key))
                 return 0;
         for (size_t i = 0; i < all->n; i++)
                 if (streq(json_get_string(all->list[i].driver, "driverKey"), key))
@@ -70,11 +71,12 @@ static void write_adapter(struct jw *w, const struct adapter_descriptor *d,
 
         jw_object(w);
         jw_kstring(w, "adapterType", d->type);
-        write_drivers(w, remote);
+        write_drivers(w, plugins->rt, remote);
         jw_key(w, "sandboxProviders");
         jw_object(w);
-        for (const struct provider *const *p = builtin_providers; *p; p++)
-                jw_kstring(w, (*p)->key, word(remote && (*p)->supports_run_execution));
+        for (const struct kind *const *k = plugins->rt->kinds; *k; k++)
+                if ((*k)->provider)
+                        jw_kstring(w, (*k)->provider, word(remote && (*k)->takes_runs));
         for (size_t i = 0; i < plugins->n; i++)
                 jw_kstring(w, json_get_string(plugins->list[i].driver, "driverKey"), word(remote));
         jw_object_end(w);
@@ -91,24 +93,24 @@ static void write_common(struct jw *w, bool runs, bool reuses, const char *name)
         jw_kstring(w, "displayName", name);
 }
 
-static void write_schema(struct jw *w, const struct provider *p)
+static void write_schema(struct jw *w, const struct kind *kind)
 {
-        json_t *schema = p->schema ? p->schema() : NULL;
+        json_t *schema = kind->schema ? kind->schema() : NULL;
 
         if (schema)
                 jw_kvalue(w, "configSchema", schema);
         json_decref(schema);
 }
 
-static void write_provider(struct jw *w, const struct provider *p)
+static void write_provider(struct jw *w, const struct kind *kind)
 {
-        jw_key(w, p->key);
+        jw_key(w, kind->provider);
         jw_object(w);
-        write_common(w, p->supports_run_execution, true, p->display_name);
-        if (p->description)
-                jw_kstring(w, "description", p->description);
+        write_common(w, kind->takes_runs, true, kind->display_name);
+        if (kind->description)
+                jw_kstring(w, "description", kind->description);
         jw_kstring(w, "source", "builtin");
-        write_schema(w, p);
+        write_schema(w, kind);
         jw_object_end(w);
 }
 
@@ -166,11 +168,11 @@ static void write_isolation(struct jw *w, const struct runtime *rt)
 {
         jw_key(w, "isolation");
         jw_object(w);
-        for (const struct driver *const *d = rt->drivers; *d; d++) {
-                jw_key(w, (*d)->key);
+        for (const struct kind *const *k = NULL; (k = kind_next_driver(rt, k));) {
+                jw_key(w, (*k)->driver);
                 jw_object(w);
-                jw_kbool(w, "isolated", (*d)->isolated);
-                jw_kstring(w, "isolation", (*d)->isolation);
+                jw_kbool(w, "isolated", (*k)->isolated);
+                jw_kstring(w, "isolation", (*k)->isolation);
                 jw_object_end(w);
         }
         jw_object_end(w);
@@ -180,8 +182,10 @@ int adapter_write_capabilities(struct op *op, struct runtime *rt, struct buf *b,
 {
         struct plugin_providers *plugins = arena_new(op->arena, struct plugin_providers);
         struct jw w;
-        int r = plugin_each_driver(op, rt, add_provider, plugins, err);
+        int r;
 
+        plugins->rt = rt;
+        r = plugin_each_driver(op, rt, add_provider, plugins, err);
         if (r < 0)
                 return r;
         jw_init(&w, b);
@@ -191,12 +195,13 @@ int adapter_write_capabilities(struct op *op, struct runtime *rt, struct buf *b,
         for (size_t i = 0; adapter_at(i); i++)
                 write_adapter(&w, adapter_at(i), plugins);
         jw_array_end(&w);
-        write_drivers(&w, true);
+        write_drivers(&w, rt, true);
         write_isolation(&w, rt);
         jw_key(&w, "sandboxProviders");
         jw_object(&w);
-        for (const struct provider *const *p = builtin_providers; *p; p++)
-                write_provider(&w, *p);
+        for (const struct kind *const *k = rt->kinds; *k; k++)
+                if ((*k)->provider)
+                        write_provider(&w, *k);
         for (size_t i = 0; i < plugins->n; i++)
                 write_plugin_provider(&w, &plugins->list[i]);
         jw_object_end(&w);

@@ -25,7 +25,7 @@ static bool is_due(const struct adapter_draft *draft, const json_t *asset)
 {
         const json_t *on = json_object_get(asset, "on"), *when = json_object_get(asset, "when");
 
-        if (on && !is_listed(on, draft->in->target.kind))
+        if (on && !is_listed(on, adapter_target_name(&draft->in->target)))
                 return false;
         return !when || adapter_holds(when, draft->scope);
 }

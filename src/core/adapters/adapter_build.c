@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "core/adapters/adapter_internal.h"
+#include "core/kinds/kind.h"
 
 #define ARGS_MAX           1024
 #define GRACE_DEFAULT_S    20
@@ -36,11 +37,24 @@ const char *adapter_trimmed(struct arena *arena, const json_t *value)
 
 bool adapter_is_local(const struct adapter_target *target)
 {
-        return streq(target->kind, "local");
+        return target->kind && target->kind->runs_on_host;
 }
 
-const char *adapter_choose(const struct adapter_descriptor *d, const char *member,
-                           const json_t *scope, struct arena *arena)
+const char *adapter_target_name(const struct adapter_target *target)
+{
+        return target->kind ? target->kind->driver : "none";
+}
+
+static bool is_disposable(const struct adapter_draft *draft)
+{
+        const struct kind *kind = draft->in->target.kind;
+
+        return kind && kind->is_disposable;
+}
+
+/* Lists of {when, is}: the first that holds; NULL: none. In the arena. */
+static const char *adapter_choose(const struct adapter_descriptor *d, const char *member,
+                                  const json_t *scope, struct arena *arena)
 {
         size_t i;
         json_t *one;
@@ -58,7 +72,8 @@ const char *adapter_choose(const struct adapter_descriptor *d, const char *membe
 
 /* The scope */
 
-json_t *adapter_model(const char *id)
+/* {id, provider, name}: a model `provider/name` in parts. A new reference. */
+static json_t *adapter_model(const char *id)
 {
         const char *slash = strchr(id, '/');
 
@@ -101,9 +116,9 @@ static json_t *target_scope(const struct adapter_draft *draft)
 {
         const struct adapter_target *t = &draft->in->target;
         const char *runtime = adapter_runtime(draft);
-        json_t *target = json_pack("{s:s, s:s, s:s, s:s, s:b}", "kind", t->kind, "cwd", draft->cwd,
-                                   "runtime", runtime, "home", t->home ? t->home : runtime,
-                                   "isRoot", t->is_root);
+        json_t *target = json_pack("{s:s, s:s, s:s, s:s, s:b}", "kind", adapter_target_name(t),
+                                   "cwd", draft->cwd, "runtime", runtime, "home",
+                                   t->home ? t->home : runtime, "isRoot", t->is_root);
 
         json_object_set_new(target, "sessions", json_string(sessions_dir(draft, runtime)));
         return target;
@@ -263,8 +278,8 @@ static int make_args(const struct adapter_draft *draft, const char *command,
                      struct adapter_command *c, struct err *err)
 {
         const json_t *list = json_get_object(draft->d->json, "modelList");
-        bool is_sandbox = streq(draft->in->target.kind, "sandbox");
-        const json_t *seconds = json_object_get(list, is_sandbox ? "sandboxSeconds" : "seconds");
+        const json_t *seconds =
+                json_object_get(list, is_disposable(draft) ? "sandboxSeconds" : "seconds");
         const char *const *argv;
         int r = make_argv(draft, command, json_object_get(draft->d->json, "args"), &argv, err);
 
@@ -301,7 +316,7 @@ static void set_timeout(const struct adapter_draft *draft, struct adapter_comman
         c->timeout_ms = s * 1000;
         if (given)
                 return;
-        if (streq(t->kind, "sandbox"))
+        if (is_disposable(draft))
                 c->timeout_ms = SANDBOX_DEFAULT_S * 1000;
         else if (t->timeout_ms > 0)
                 c->timeout_ms = t->timeout_ms;
@@ -327,17 +342,14 @@ static const char *or_else(const char *s, const char *fallback)
 
 static const char *resolved_command(const struct adapter_draft *draft, const char *command)
 {
+        const struct kind *kind = draft->in->target.kind;
         const json_t *id = draft->in->target.identity;
-        const char *transport = json_get_string(id, "transport");
 
-        if (!transport)
+        if (!json_get_string(id, "transport"))
                 return command;
-        if (streq(transport, "ssh"))
-                return arena_printf(draft->arena, "ssh://%s@%s:%lld%s :: %s",
-                                    or_else(json_get_string(id, "username"), ""),
-                                    or_else(json_get_string(id, "host"), ""),
-                                    (long long)json_integer_value(json_object_get(id, "port")),
-                                    draft->cwd, command);
+        if (kind && kind->address)
+                return arena_printf(draft->arena, "%s://%s%s :: %s", kind->driver,
+                                    kind->address(draft->arena, id), draft->cwd, command);
         return arena_printf(draft->arena, "sandbox://%s/%s%s :: %s",
                             or_else(json_get_string(id, "providerKey"), "provider"),
                             or_else(json_get_string(id, "leaseId"), "lease"), draft->cwd, command);
@@ -469,7 +481,7 @@ static void make_setup(const struct adapter_draft *draft, const char *command,
 {
         const char *own = json_get_string(draft->d->json, "command");
 
-        if (!streq(draft->in->target.kind, "sandbox") || !own || !streq(own, command))
+        if (!is_disposable(draft) || !own || !streq(own, command))
                 return;
         c->setup = adapter_setup_script(draft->d, command, draft->arena);
         c->setup_timeout_ms = c->timeout_ms ? c->timeout_ms : INSTALL_DEFAULT_MS;

@@ -11,8 +11,8 @@
 #include "base/path.h"
 #include "base/utf8.h"
 #include "core/adapters/adapter_internal.h"
-#include "core/workspaces/own_files.h"
-#include "core/workspaces/workspace_root.h"
+#include "core/roots/own_files.h"
+#include "core/roots/workspace_root.h"
 
 /* The length of the directory beneath which `path` has to stay. */
 static size_t root_len(const char *path, const char *workspace)

@@ -25,12 +25,8 @@ const char *adapter_trimmed(struct arena *arena, const json_t *value);
 /* A URL as it may be shown: without user, password, query and fragment. */
 const char *adapter_shown_url(struct arena *arena, const char *url);
 bool adapter_is_local(const struct adapter_target *target);
-/* Lists of {when, is}: the first that holds; NULL: none. In the arena. */
-const char *adapter_choose(const struct adapter_descriptor *d, const char *member,
-                           const json_t *scope, struct arena *arena);
-
-/* {id, provider, name}: a model `provider/name` in parts. A new reference. */
-json_t *adapter_model(const char *id);
+/* What descriptors call its kind. */
+const char *adapter_target_name(const struct adapter_target *target);
 
 /* adapter_env.c: the run's variables (remote-execution 6.2); and what conditions see of all. */
 json_t *adapter_env(const struct adapter_draft *draft);

@@ -4,7 +4,9 @@
 
 #define TOKENS_MAX 9007199254740991.0 /* what a JSON reader counts exactly */
 
-void adapter_keep_tail(struct buf *b, const char *data, size_t len, size_t max)
+/* Append, and forget the beginning so that at least the last `max` bytes stay, and at most twice as
+ * many. adapter_parser_finish() cuts off what is over. */
+static void adapter_keep_tail(struct buf *b, const char *data, size_t len, size_t max)
 {
         if (len > max) {
                 data += len - max;

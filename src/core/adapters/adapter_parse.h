@@ -37,10 +37,6 @@ struct adapter_parser {
         json_t *event, *question; /* owned */
 };
 
-/* Append, and forget the beginning so that at least the last `max` bytes stay, and at most twice as
- * many. adapter_parser_finish() cuts off what is over. */
-void adapter_keep_tail(struct buf *b, const char *data, size_t len, size_t max);
-
 /* The paths of an event's `match` against an event. */
 bool adapter_event_matches(const json_t *match, const json_t *event);
 /* Where a line's event begins: behind blanks, and the name of the stream that some programs put in

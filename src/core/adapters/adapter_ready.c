@@ -2,7 +2,7 @@
  * its model can be had. What is read is what a place said, and hostile. */
 #include "base/clock.h"
 #include "core/adapters/adapter_internal.h"
-#include "core/runs/provision.h"
+#include "core/kinds/provision.h"
 
 #define DETAIL_MAX 240
 #define MODEL_MAX  128

@@ -12,19 +12,20 @@
 #include "store/agents.h"
 #include "store/companies.h"
 
+struct kind;
 struct provision_end;
 
 /* Where it will run. */
 struct adapter_target {
-        const char *kind;       /* "local", "ssh", "sandbox", "plugin" */
-        const char *cwd;        /* the directory of the work there; absolute */
-        const char *local_cwd;  /* the same on this machine; NULL: there is none */
-        const char *home;       /* a directory of the run's own there, for assets; NULL: none */
-        const char *apart;      /* several may work in cwd at a time: a name of its own in what
-                                 * lies beside the work; NULL: cwd is the run's */
-        const json_t *identity; /* remote-execution 5.2; NULL: local */
-        int64_t timeout_ms;     /* of the environment; 0: none */
-        bool is_root;           /* the command runs as uid 0 there */
+        const struct kind *kind; /* NULL: none, a request that is made from here */
+        const char *cwd;         /* the directory of the work there; absolute */
+        const char *local_cwd;   /* the same on this machine; NULL: there is none */
+        const char *home;        /* a directory of the run's own there, for assets; NULL: none */
+        const char *apart;       /* several may work in cwd at a time: a name of its own in what
+                                  * lies beside the work; NULL: cwd is the run's */
+        const json_t *identity;  /* remote-execution 5.2; NULL: local */
+        int64_t timeout_ms;      /* of the environment; 0: none */
+        bool is_root;            /* the command runs as uid 0 there */
 };
 
 struct adapter_input {
@@ -148,12 +149,5 @@ void adapter_parser_free(struct adapter_parser *p);
 bool adapter_has_last_word(const char *type);
 bool adapter_is_last_word(const char *type, const char *line, size_t len);
 int64_t adapter_linger_ms(const char *type);
-
-/* {adapterType, status, checks, testedAt} of an agent's configuration in an environment. */
-int adapter_test(struct op *op, struct runtime *rt, const char *company_id, const char *type,
-                 json_t *body, struct buf *ret_json, struct err *err);
-/* [{id, label}]: the models that a descriptor knows. environment_id may be NULL. */
-int adapter_models(struct op *op, struct runtime *rt, const char *company_id, const char *type,
-                   const char *environment_id, struct buf *ret_json, struct err *err);
 
 #endif

@@ -1,11 +1,12 @@
 /* What callers send to make or change an agent. */
 #include "codec/check.h"
+#include "core/access/agent_fields.h"
+#include "core/access/run_policy.h"
 #include "core/adapters/adapter.h"
-#include "core/agents/agent_env.h"
-#include "core/agents/agent_fields.h"
 #include "core/agents/agent_internal.h"
+#include "core/environments/host_use.h"
 #include "core/patch.h"
-#include "core/runs/run_policy.h"
+#include "core/secrets/agent_env.h"
 #include "core/slug.h"
 
 #define CHAIN_MAX     64

@@ -3,8 +3,8 @@
 #include "codec/check.h"
 #include "core/access/audit.h"
 #include "core/access/auth.h"
+#include "core/access/run_policy.h"
 #include "core/agents/agent.h"
-#include "core/runs/run_policy.h"
 
 struct request {
         struct op *op;

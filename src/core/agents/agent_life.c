@@ -3,10 +3,10 @@
 #include "base/fault.h"
 #include "codec/check.h"
 #include "core/access/audit.h"
-#include "core/agents/agent_env.h"
+#include "core/access/run_policy.h"
 #include "core/agents/agent_internal.h"
 #include "core/runs/run.h"
-#include "core/runs/run_policy.h"
+#include "core/secrets/agent_env.h"
 
 struct request {
         struct op *op;

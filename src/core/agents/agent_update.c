@@ -2,11 +2,11 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "core/access/audit.h"
-#include "core/agents/agent_env.h"
 #include "core/agents/agent_internal.h"
 #include "core/environments/env_select.h"
 #include "core/environments/host_use.h"
 #include "core/runs/run.h"
+#include "core/secrets/agent_env.h"
 #include "store/identity.h"
 
 struct request {

@@ -27,7 +27,7 @@
 
 #include "codec/json.h"
 #include "codec/jwt.h"
-#include "core/leases/lease.h"
+#include "core/places/lease_record.h"
 #include "store/runs.h"
 
 #define CALLBACK_BODY_MAX    ((size_t)256 << 10) /* of a request, and of an answer */

@@ -11,6 +11,7 @@
 #include "codec/http1.h"
 #include "codec/shell.h"
 #include "core/callbacks/callback_routes.h"
+#include "core/exec/exec_transfer.h"
 
 #define PROGRAM "paperclip-bridge-server.mjs"
 #define WORD    "berth-queue:"
@@ -97,6 +98,23 @@ static const char stop_script[] =
         "  kill -9 \"$p\" 2>/dev/null\n"
         "fi; rm -rf \"$1\"; exit 0\n";
 
+/* A command that failed. What it says of a place without node or without a shell's tools stays
+ * true; everything else may pass: a full disk, a process that was killed before it could say
+ * anything, a machine too busy to be in time, a file that was cut. */
+static int queue_command_failed(const char *what, const char *printed, struct err *err)
+{
+        static const char *const signs[] = { "Timed out ", "sha mismatch" };
+        bool passes = !*printed || exec_transfer_tells_of_want(printed);
+
+        for (size_t i = 0; i < ARRAY_LEN(signs); i++)
+                passes = passes || strstr(printed, signs[i]);
+        (void)err_set(err, ERR_PROVIDER, "%s: %.400s", what,
+                      *printed ? printed : "it ended without a word");
+        if (passes)
+                err_mark_transient(err);
+        return ERR_PROVIDER;
+}
+
 /* 0 when it could be run and its status was 0; what it printed is then in *ret_printed. */
 static int run(struct op *op, struct runtime *rt, const struct plugin_lease *l, const char *script,
                const char *const *args, const char *input, const char **ret_printed,
@@ -111,8 +129,8 @@ static int run(struct op *op, struct runtime *rt, const struct plugin_lease *l, 
         *ret_printed = "";
         r = plugin_box_run(op, rt, l, "sh", argv, input ? input : "", &status, ret_printed, err);
         if (r >= 0 && status != 0)
-                r = err_set(err, ERR_PROVIDER, "a command of the callback bridge failed: %.400s",
-                            *ret_printed);
+                r = queue_command_failed("a command of the callback bridge failed", *ret_printed,
+                                         err);
         return r;
 }
 
@@ -161,8 +179,7 @@ int queue_sync_program(struct op *op, struct runtime *rt, const struct plugin_le
         r = run(op, rt, l, sync_script, args, text, &printed, err);
         *ret_uploaded = r >= 0 && strstr(printed, "{\"uploaded\":true}");
         if (r >= 0 && !*ret_uploaded && !strstr(printed, "{\"uploaded\":false}"))
-                r = err_set(err, ERR_PROVIDER, "The callback bridge could not be brought: %.300s",
-                            printed);
+                r = queue_command_failed("The callback bridge could not be brought", printed, err);
         return r;
 }
 
@@ -183,9 +200,13 @@ static int read_ready(const char *printed, uint16_t *ret, struct err *err)
         if (json_parse(at, strcspn(at, "\r\n"), &ready, NULL) >= 0)
                 port = json_integer_value(json_object_get(ready, "port"));
         json_decref(ready);
-        if (port < 1 || port > UINT16_MAX)
-                return err_set(err, ERR_PROVIDER,
-                               "Sandbox callback bridge did not report a listening port.");
+        if (port < 1 || port > UINT16_MAX) {
+                (void)err_set(err, ERR_PROVIDER,
+                              "Sandbox callback bridge did not report a listening port.");
+                if (!strchr(at, '}')) /* it has not written all of it, or could not */
+                        err_mark_transient(err);
+                return ERR_PROVIDER;
+        }
         *ret = (uint16_t)port;
         return 0;
 }

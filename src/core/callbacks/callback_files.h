@@ -13,7 +13,7 @@
 #define BERTH_CORE_CALLBACK_FILES_H
 
 #include "core/callbacks/callback.h"
-#include "core/plugins/plugin_box.h"
+#include "core/kinds/plugin/plugin_box.h"
 
 #define QUEUE_REQUEST_MAX ((size_t)2 << 20) /* of a request's file */
 #define QUEUE_DRAIN_MS    2000

@@ -5,8 +5,8 @@
 #include <pthread.h>
 
 #include "box/tunnel.h"
+#include "core/access/run_token.h"
 #include "core/callbacks/callback.h"
-#include "core/runs/run_token.h"
 #include "rt/mail.h"
 #include "rt/pool.h"
 

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "core/access/access.h"
 #include "core/callbacks/callback_internal.h"
-#include "core/runs/run.h"
+#include "core/live/run_event.h"
 
 #define FINISH_MS 2000
 

@@ -6,7 +6,7 @@
 #include "core/callbacks/callback_files.h"
 #include "core/callbacks/callback_internal.h"
 #include "core/exec/box_service.h"
-#include "core/plugins/plugin_box.h"
+#include "core/kinds/plugin/plugin_box.h"
 #include "store/agents.h"
 #include "store/run_events.h"
 
@@ -176,7 +176,15 @@ static int open_queue(const struct opening *o, const struct lease_record *record
 static bool goes_straight(const struct opening *o)
 {
         return o->rt->api_url && !o->rt->settings.callback_always_channel &&
-               !o->run->callback_port && streq(o->place.driver, "local");
+               !o->run->callback_port && kind_runs_on_host(o->rt, o->place.driver);
+}
+
+/* No box, but commands that move files. */
+static bool only_has_commands(const struct opening *o)
+{
+        const struct kind *kind = kind_of_place(o->rt, &o->place);
+
+        return kind && kind->transfer && !kind->route(&o->place);
 }
 
 int callback_open(struct op *op, struct runtime *rt, const struct run *run,
@@ -193,13 +201,9 @@ int callback_open(struct op *op, struct runtime *rt, const struct run *run,
                 return r;
         if (goes_straight(&o))
                 return open_straight(&o, ret, err);
-        if (plugin_place_is(&o.place)) {
-                r = plugin_box_bring(op, rt, &record->lease, err);
-                if (r >= 0) /* it may have a box now */
-                        r = store_read(op, rt->store, read_rows, &o, err);
-                if (r >= 0 && !plugin_box_route_of(&o.place))
-                        return open_queue(&o, record, ret, err);
-        }
+        r = box_bring(op, rt, &record->lease, &o.place, err);
+        if (r >= 0 && only_has_commands(&o))
+                return open_queue(&o, record, ret, err);
         if (r >= 0)
                 r = box_ensure(op, rt, o.place_id, &o.place, err);
         return r < 0 ? r : open_channel(&o, ret, err);

@@ -1,12 +1,13 @@
 #include "core/companies/project.h"
+#include "core/environments/host_use.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "core/access/agent_fields.h"
 #include "core/access/audit.h"
-#include "core/agents/agent_env.h"
-#include "core/agents/agent_fields.h"
 #include "core/environments/env_select.h"
 #include "core/patch.h"
+#include "core/secrets/agent_env.h"
 #include "core/slug.h"
 
 static const char *const members[] = { "description", "env",    "executionWorkspacePolicy",

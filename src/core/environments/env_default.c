@@ -4,24 +4,35 @@
 #include "core/access/audit.h"
 #include "core/environments/env_select.h"
 #include "core/environments/environment.h"
-#include "core/sandboxes/provider.h"
-#include "core/sandboxes/sandbox_host.h"
+#include "core/kinds/kind.h"
 #include "store/companies.h"
-
-#define SANDBOX_NAME "Sandbox" /* `berth run --sandbox` takes the one of this name */
 
 const char *const env_default_choices[] = { "sandbox", "local", "none", NULL };
 
-/* The configuration of the built-in sandbox with every default. */
-static int plan_sandbox(struct op *op, struct runtime *rt, const char **ret, struct err *err)
+/* The one of this driver; NULL: the isolated one. */
+static const struct kind *find_starter(const struct runtime *rt, const char *driver)
 {
-        CLEAN(json_decrefp) json_t *given = json_pack("{s:s}", "provider", PROVIDER_BERTH);
+        for (const struct kind *const *k = rt->kinds; *k; k++)
+                if ((*k)->starter && (driver ? streq((*k)->driver, driver) : (*k)->isolated))
+                        return *k;
+        return NULL;
+}
+
+/* The configuration with every default; NULL: the company has the environment anyway. */
+static int plan_starter(struct op *op, struct runtime *rt, const struct kind *kind,
+                        const char **ret, struct err *err)
+{
+        const struct kind_starter *starter = kind->starter;
+        CLEAN(json_decrefp) json_t *given = NULL;
         CLEAN(json_decrefp) json_t *config = NULL;
         const json_t *schema;
-        int r = sandbox_host_check(op, rt->sandbox, err);
+        int r = starter->check ? starter->check(op, rt, err) : 0;
 
+        if (r < 0 || !starter->config)
+                return r;
+        r = json_parse(starter->config, strlen(starter->config), &given, err);
         if (r >= 0)
-                r = environment_persist_config(op, rt, "sandbox", given, &config, &schema, err);
+                r = environment_persist_config(op, rt, kind->driver, given, &config, &schema, err);
         if (r >= 0)
                 *ret = json_to_arena(op->arena, config);
         return r;
@@ -30,18 +41,18 @@ static int plan_sandbox(struct op *op, struct runtime *rt, const char **ret, str
 int env_default_plan(struct op *op, struct runtime *rt, const char *choice,
                      struct env_default_plan *ret, struct err *err)
 {
+        const struct kind *kind;
         int r;
 
         *ret = (struct env_default_plan){ 0 };
         if (choice && streq(choice, "none"))
                 return 0;
-        if (choice && streq(choice, "local")) {
-                ret->driver = "local";
+        kind = find_starter(rt, choice);
+        if (!kind)
                 return 0;
-        }
-        r = plan_sandbox(op, rt, &ret->config, err);
+        r = plan_starter(op, rt, kind, &ret->config, err);
         if (r >= 0) {
-                ret->driver = "sandbox";
+                ret->kind = kind;
                 return 0;
         }
         if (choice || op_check(op, NULL) < 0)
@@ -50,8 +61,9 @@ int env_default_plan(struct op *op, struct runtime *rt, const char *choice,
         return 0;
 }
 
-static int make_sandbox(struct db *db, struct op *op, const char *company_id, const char *config,
-                        struct environment *ret, struct err *err)
+static int make_starter(struct db *db, struct op *op, const char *company_id,
+                        const struct env_default_plan *plan, struct environment *ret,
+                        struct err *err)
 {
         int64_t now = clock_now_us();
         int r;
@@ -59,11 +71,11 @@ static int make_sandbox(struct db *db, struct op *op, const char *company_id, co
         *ret = (struct environment){
                 .id = arena_strdup(op->arena, uuid_new().s),
                 .company_id = company_id,
-                .name = SANDBOX_NAME,
-                .description = "Keeps what runs in it apart from the machine that Berth runs on.",
-                .driver = "sandbox",
+                .name = plan->kind->starter->name,
+                .description = plan->kind->starter->description,
+                .driver = plan->kind->driver,
                 .status = "active",
-                .config = config,
+                .config = plan->config,
                 .created_at = now,
                 .updated_at = now,
         };
@@ -82,10 +94,10 @@ int env_default_make(struct db *db, struct op *op, struct runtime *rt, const cha
         int r = environment_ensure_local(db, company_id, op->arena, &env, err);
 
         *ret_id = NULL;
-        if (r < 0 || !plan->driver)
+        if (r < 0 || !plan->kind)
                 return r;
         if (plan->config)
-                r = make_sandbox(db, op, company_id, plan->config, &env, err);
+                r = make_starter(db, op, company_id, plan, &env, err);
         if (r >= 0)
                 r = env_select(db, rt, op, company_id, env.id, ENV_FOR_WORK, NULL, err);
         if (r >= 0)

@@ -11,8 +11,8 @@
 extern const char *const env_default_choices[]; /* sandbox local none NULL */
 
 struct env_default_plan {
-        const char *driver; /* of the environment that becomes the default; NULL: there is none */
-        const char *config; /* of the sandbox that is made for it */
+        const struct kind *kind; /* of the environment that becomes the default; NULL: none does */
+        const char *config;      /* of the one that is made for it; NULL: the company has one */
 };
 
 /* Decide what a new company gets, outside of a transaction: the machine is asked whether it can

@@ -1,8 +1,8 @@
 #include "core/environments/env_move.h"
 
 #include "base/clock.h"
+#include "core/access/agent_fields.h"
 #include "core/access/audit.h"
-#include "core/agents/agent_fields.h"
 #include "core/environments/env_select.h"
 #include "store/agents.h"
 

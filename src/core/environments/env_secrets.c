@@ -6,6 +6,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "codec/secret_refs.h"
+#include "core/kinds/kind.h"
 
 #define SLUG_MAX 48
 
@@ -67,23 +68,24 @@ static int draft(struct op *op, struct runtime *rt, const struct environment *en
         return 0;
 }
 
-static int extract_ssh(struct op *op, struct runtime *rt, const struct environment *env,
-                       json_t *config, struct env_secrets *s, struct err *err)
+static int extract_member(struct op *op, struct runtime *rt, const struct environment *env,
+                          json_t *config, const struct kind_secret *secret, struct env_secrets *s,
+                          struct err *err)
 {
-        json_t *key = json_object_get(config, "privateKey");
+        json_t *value = json_object_get(config, secret->member);
         const char *id;
         int r;
 
-        if (!json_is_string(key))
+        if (!json_is_string(value))
                 return 0;
-        r = draft(op, rt, env, "private-key", json_string_value(key), json_string_length(key), s,
+        r = draft(op, rt, env, secret->name, json_string_value(value), json_string_length(value), s,
                   &id, err);
         if (r < 0)
                 return r;
-        json_object_set_new(config, "privateKeySecretRef",
+        json_object_set_new(config, secret->reference,
                             json_pack("{s:s, s:s, s:s}", "type", "secret_ref", "secretId", id,
                                       "version", "latest"));
-        json_object_set_new(config, "privateKey", json_null());
+        json_object_set_new(config, secret->member, json_null());
         return 0;
 }
 
@@ -122,21 +124,19 @@ int env_secrets_extract(struct op *op, struct runtime *rt, const struct environm
                         json_t *config, const json_t *schema, struct env_secrets *ret,
                         struct err *err)
 {
-        json_t *paths = secret_ref_paths(schema), *path;
-        size_t most = json_array_size(paths) + 1, i;
+        const struct kind *kind = kind_of_config(rt, env->driver, config);
+        const struct kind_secret *secret = kind->secrets;
+        json_t *paths = kind->has_secrets_by_schema ? secret_ref_paths(schema) : json_array();
+        size_t most = json_array_size(paths) + kind_n_secrets(kind) + 1;
         int r = 0;
 
         *ret = (struct env_secrets){ .drafts = xcalloc(most, sizeof(*ret->drafts)),
                                      .values = xcalloc(most, sizeof(*ret->values)) };
-        if (streq(env->driver, "ssh"))
-                r = extract_ssh(op, rt, env, config, ret, err);
-        else if (streq(env->driver, "sandbox"))
-                json_array_foreach(paths, i, path)
-                {
-                        r = extract_path(op, rt, env, config, json_string_value(path), ret, err);
-                        if (r < 0)
-                                break;
-                }
+        for (; r >= 0 && secret && secret->member; secret++)
+                r = extract_member(op, rt, env, config, secret, ret, err);
+        for (size_t i = 0; r >= 0 && i < json_array_size(paths); i++)
+                r = extract_path(op, rt, env, config, json_string_value(json_array_get(paths, i)),
+                                 ret, err);
         json_decref(paths);
         if (r < 0)
                 env_secrets_abandon(op, ret);
@@ -145,40 +145,44 @@ int env_secrets_extract(struct op *op, struct runtime *rt, const struct environm
 
 /* Bindings */
 
-static size_t collect_refs(const struct environment *env, const json_t *config, const json_t *paths,
+static size_t collect_refs(const struct kind *kind, const json_t *config, const json_t *paths,
                            struct arena *arena, struct secret_ref *refs)
 {
-        const json_t *ssh = json_get_object(config, "privateKeySecretRef");
         size_t n = 0, i;
         json_t *path;
 
-        if (streq(env->driver, "ssh") && ssh) {
-                refs[n++] = (struct secret_ref){
-                        .secret_id = json_get_string(ssh, "secretId"),
-                        .config_path = "privateKeySecretRef",
-                        .version = json_integer_value(json_object_get(ssh, "version")),
-                };
-        } else if (streq(env->driver, "sandbox")) {
-                json_array_foreach(paths, i, path)
-                {
-                        json_t *v = json_path_get(config, json_string_value(path));
+        for (const struct kind_secret *s = kind->secrets; s && s->member; s++) {
+                const json_t *ref = json_get_object(config, s->reference);
 
-                        if (json_is_string(v) && uuid_is_valid(json_string_value(v)))
-                                refs[n++] = (struct secret_ref){
-                                        .secret_id = json_string_value(v),
-                                        .config_path = arena_strdup(arena, json_string_value(path)),
-                                };
-                }
+                if (ref)
+                        refs[n++] = (struct secret_ref){
+                                .secret_id = json_get_string(ref, "secretId"),
+                                .config_path = s->reference,
+                                .version = json_integer_value(json_object_get(ref, "version")),
+                        };
+        }
+        json_array_foreach(paths, i, path)
+        {
+                json_t *v = json_path_get(config, json_string_value(path));
+
+                if (json_is_string(v) && uuid_is_valid(json_string_value(v)))
+                        refs[n++] = (struct secret_ref){
+                                .secret_id = json_string_value(v),
+                                .config_path = arena_strdup(arena, json_string_value(path)),
+                        };
         }
         return n;
 }
 
-static int bind_refs(struct db *db, const struct op *op, const struct environment *env,
-                     const json_t *config, const json_t *schema, struct err *err)
+static int bind_refs(struct db *db, const struct op *op, const struct runtime *rt,
+                     const struct environment *env, const json_t *config, const json_t *schema,
+                     struct err *err)
 {
-        json_t *paths = secret_ref_paths(schema);
-        struct secret_ref *refs = xcalloc(json_array_size(paths) + 1, sizeof(*refs));
-        size_t n = collect_refs(env, config, paths, op->arena, refs);
+        const struct kind *kind = kind_of_config(rt, env->driver, config);
+        json_t *paths = kind->has_secrets_by_schema ? secret_ref_paths(schema) : json_array();
+        struct secret_ref *refs =
+                xcalloc(json_array_size(paths) + kind_n_secrets(kind) + 1, sizeof(*refs));
+        size_t n = collect_refs(kind, config, paths, op->arena, refs);
         int r = secret_sync_refs(db, env->company_id, "environment", env->id, refs, n, op->arena,
                                  err);
 
@@ -257,7 +261,7 @@ int env_secrets_commit(struct db *db, const struct op *op, struct runtime *rt,
         for (size_t i = 0; r >= 0 && i < s->n_drafts; i++)
                 r = secret_draft_commit(db, op, &s->drafts[i], err);
         if (r >= 0)
-                r = bind_refs(db, op, env, config, schema, err);
+                r = bind_refs(db, op, rt, env, config, schema, err);
         return r < 0 ? r : drop_unneeded(db, op, rt, env->id, s, err);
 }
 

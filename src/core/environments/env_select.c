@@ -1,62 +1,62 @@
 #include "core/environments/env_select.h"
 
+#include "core/access/instance.h"
 #include "core/adapters/adapter.h"
-#include "core/companies/instance.h"
 #include "core/environments/host_use.h"
-#include "core/sandboxes/provider.h"
+#include "core/kinds/kind.h"
 
-static bool driver_allowed(const char *driver, bool remote)
+static bool driver_allowed(const struct runtime *rt, const char *driver, bool remote)
 {
-        return streq(driver, "local") ||
-               (remote && (streq(driver, "ssh") || streq(driver, "sandbox")));
+        return kind_driver_takes_runs(rt, driver) && (remote || kind_runs_on_host(rt, driver));
 }
 
-static int refuse_driver(const char *driver, bool remote, enum env_select_for purpose,
-                         struct err *err)
+static int refuse_driver(const struct runtime *rt, const char *driver, bool remote,
+                         enum env_select_for purpose, struct err *err)
 {
+        CLEAN(buf_done) struct buf allowed = BUF_INIT;
+
         if (purpose == ENV_FOR_CHANGED_AGENT)
                 return err_set(err, ERR_UNPROCESSABLE,
                                "Environment driver \"%s\" is not allowed here", driver);
+        for (const struct kind *const *k = NULL; (k = kind_next_driver(rt, k));)
+                if (driver_allowed(rt, (*k)->driver, remote))
+                        buf_appendf(&allowed, "%s%s", allowed.len ? ", " : "", (*k)->driver);
         return err_set(err, ERR_UNPROCESSABLE,
                        "Environment driver \"%s\" is not allowed here. Allowed drivers: %s", driver,
-                       remote ? "local, ssh, sandbox" : "local");
+                       buf_str(&allowed));
 }
 
-static int check_provider(const struct environment *env, enum env_select_for purpose,
-                          struct err *err)
+/* Of a driver that takes runs, a kind that does not. */
+static int refuse_provider(const struct environment *env, const struct kind *kind,
+                           enum env_select_for purpose, struct err *err)
 {
-        json_t *config = NULL;
+        CLEAN(json_decrefp) json_t *config = NULL;
         const char *provider;
-        int r = json_parse(env->config, strlen(env->config), &config, err);
 
-        if (r < 0)
-                return err_wrap(err, ERR_CORRUPT, "environment %s", env->id);
+        (void)json_parse(env->config, strlen(env->config), &config, NULL);
         provider = json_get_string(config, "provider");
-        if (provider && !streq(provider, PROVIDER_FAKE))
-                r = 0;
-        else if (purpose == ENV_FOR_CHANGED_AGENT)
-                r = err_set(err, ERR_UNPROCESSABLE,
-                            "Selected sandbox provider \"%s\" is not supported for agent defaults "
-                            "yet",
-                            provider ? provider : "unknown");
-        else
-                r = err_set(err, ERR_UNPROCESSABLE,
-                            "Environment sandbox provider \"fake\" is not allowed here. The "
-                            "built-in fake provider is probe-only and cannot execute runs.");
-        json_decref(config);
-        return r;
+        if (purpose == ENV_FOR_CHANGED_AGENT)
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "Selected sandbox provider \"%s\" is not supported for agent "
+                               "defaults yet",
+                               provider ? provider : "unknown");
+        return err_set(err, ERR_UNPROCESSABLE,
+                       "Environment sandbox provider \"%s\" is not allowed here. The built-in %s "
+                       "provider is probe-only and cannot execute runs.",
+                       kind->provider, kind->provider);
 }
 
-static int check_environment(const struct environment *env, enum env_select_for purpose,
-                             const char *adapter_type, struct err *err)
+static int check_environment(const struct runtime *rt, const struct environment *env,
+                             enum env_select_for purpose, const char *adapter_type, struct err *err)
 {
         bool remote = purpose == ENV_FOR_WORK || adapter_is_remote_capable(adapter_type);
+        const struct kind *kind = kind_of_environment(rt, env);
 
         if (streq(env->status, "archived"))
                 return err_set(err, ERR_UNPROCESSABLE, "Environment is archived.");
-        if (!driver_allowed(env->driver, remote))
-                return refuse_driver(env->driver, remote, purpose, err);
-        return streq(env->driver, "sandbox") ? check_provider(env, purpose, err) : 0;
+        if (!driver_allowed(rt, env->driver, remote))
+                return refuse_driver(rt, env->driver, remote, purpose, err);
+        return kind->takes_runs ? 0 : refuse_provider(env, kind, purpose, err);
 }
 
 int env_allowed(struct db *db, struct runtime *rt, struct arena *arena,
@@ -65,7 +65,7 @@ int env_allowed(struct db *db, struct runtime *rt, struct arena *arena,
         bool restricted;
         int r;
 
-        if (driver_is_isolated(rt, env->driver))
+        if (kind_is_isolated(rt, env->driver))
                 return 0;
         r = instance_isolated_only(db, arena, &restricted, err);
         if (r < 0 || !restricted)
@@ -98,7 +98,7 @@ int env_select(struct db *db, struct runtime *rt, const struct op *op, const cha
                                purpose == ENV_FOR_CHANGED_AGENT
                                        ? "Selected environment must belong to the same company"
                                        : "Environment not found.");
-        r = check_environment(&env, purpose, adapter_type, err);
+        r = check_environment(rt, &env, purpose, adapter_type, err);
         if (r >= 0)
                 r = env_allowed(db, rt, op->arena, &env, err);
         return r < 0 ? r : host_use_check(rt, op->actor, env.driver, err);

@@ -3,17 +3,12 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "codec/check.h"
+#include "core/access/agent_fields.h"
 #include "core/access/audit.h"
-#include "core/agents/agent_fields.h"
-#include "core/environments/driver.h"
-#include "core/environments/env_config.h"
 #include "core/environments/env_secrets.h"
 #include "core/environments/host_use.h"
-#include "core/plugins/plugin_validate.h"
-#include "core/sandboxes/provider.h"
-#include "core/ssh/ssh_config.h"
+#include "core/kinds/kind.h"
 
-const char *const environment_drivers[] = { "local", "ssh", "sandbox", "plugin", NULL };
 const char *const environment_statuses[] = { "active", "archived", NULL };
 
 static bool is_one_of(const char *s, const char *const *list)
@@ -24,9 +19,9 @@ static bool is_one_of(const char *s, const char *const *list)
         return false;
 }
 
-int environment_check_row(const struct environment *env, struct err *err)
+int environment_check_row(const struct runtime *rt, const struct environment *env, struct err *err)
 {
-        if (!is_one_of(env->driver, environment_drivers))
+        if (!kind_of_driver(rt, env->driver))
                 return err_set(err, ERR_CORRUPT, "Unexpected environment driver value: %s",
                                env->driver);
         if (!is_one_of(env->status, environment_statuses))
@@ -41,24 +36,20 @@ int environment_persist_config(struct op *op, struct runtime *rt, const char *dr
                                json_t *config, json_t **ret, const json_t **ret_schema,
                                struct err *err)
 {
+        const struct kind *kind;
         json_t *normal = NULL;
-        int r = env_config_normalize(driver, config, CONFIG_SUBMITTED, &normal, err);
+        int r = kind_normalize(rt, driver, config, CONFIG_SUBMITTED, &normal, err);
 
         if (r < 0)
                 return r;
         *ret_schema = NULL;
-        if (streq(driver, "sandbox") && streq(json_get_string(normal, "provider"), PROVIDER_FAKE) &&
-            !rt->settings.allow_fake_provider)
-                r = err_set(
-                        err, ERR_UNPROCESSABLE,
-                        "Built-in fake sandbox environments are reserved for internal probes and "
-                        "cannot be saved.");
-        else if (streq(driver, "ssh"))
-                r = ssh_config_may(op, normal, err);
-        else
-                r = plugin_validate_config(op, rt, driver, &normal, ret_schema, err);
-        if (r >= 0 && streq(driver, "sandbox"))
-                r = provider_check(rt, normal, err);
+        kind = kind_of_config(rt, driver, normal);
+        if (kind->may_save)
+                r = kind->may_save(op, rt, normal, err);
+        if (r >= 0 && kind->validate)
+                r = kind->validate(op, rt, &normal, ret_schema, err);
+        if (r >= 0 && kind->check)
+                r = kind->check(rt, normal, err);
         if (r < 0) {
                 json_decref(normal);
                 return r;
@@ -90,7 +81,7 @@ static int check_create(struct creation *q, struct err *err)
         check_init(&c, q->body);
         name = check_string(&c, "name", CHECK_REQUIRED, 1, 0);
         description = check_string(&c, "description", CHECK_NULLABLE, 0, 0);
-        driver = check_enum(&c, "driver", CHECK_REQUIRED, environment_drivers);
+        driver = check_enum(&c, "driver", CHECK_REQUIRED, kind_drivers(q->rt, q->op->arena));
         status = check_enum(&c, "status", CHECK_OPTIONAL, environment_statuses);
         config = check_record(&c, "config", CHECK_OPTIONAL);
         metadata = check_record(&c, "metadata", CHECK_NULLABLE);
@@ -123,11 +114,11 @@ static int guard_create(struct db *db, void *arg, struct err *err)
 
 /* Only its plugin knows what the members of a plugin's configuration mean: how far a place is
  * closed, and where the credentials go that are among them. */
-static bool is_of_plugin(const json_t *config)
+static bool is_of_plugin(const struct runtime *rt, const json_t *config)
 {
         const char *provider = json_get_string(config, "provider");
 
-        return provider && !provider_lookup(provider);
+        return provider && !kind_of_provider(rt, provider);
 }
 
 int environment_check_fields(struct db *db, const struct op *op, const struct runtime *rt,
@@ -151,13 +142,14 @@ int environment_check_fields(struct db *db, const struct op *op, const struct ru
                        config ? config : had);
         change.before = was;
         change.after = is;
-        change.is_isolated = driver_is_isolated(rt, driver) &&
-                             (!before || driver_is_isolated(rt, before->driver));
-        if (config && !json_equal(config, had) && (is_of_plugin(config) || is_of_plugin(had)))
+        change.is_isolated =
+                kind_is_isolated(rt, driver) && (!before || kind_is_isolated(rt, before->driver));
+        if (config && !json_equal(config, had) &&
+            (is_of_plugin(rt, config) || is_of_plugin(rt, had)))
                 return err_set(err, ERR_FORBIDDEN,
                                "Agent keys cannot configure a provider that is a plugin's "
                                "(config.provider): where its credentials go is for the board to "
-                               "say. Name the provider \"" PROVIDER_BERTH "\", or ask the board");
+                               "say. Name the provider \"berth\", or ask the board");
         return agent_fields_check(db, op, &change, NULL, err);
 }
 
@@ -177,9 +169,9 @@ static int insert(struct db *db, void *arg, struct err *err)
                 return r;
         env->created_at = env->updated_at = clock_now_us();
         r = environments_insert(db, env, err);
-        if (r == ERR_CONFLICT && streq(env->driver, "local"))
+        if (r == ERR_CONFLICT && kind_of_driver(q->rt, env->driver)->is_managed)
                 return err_set(err, ERR_CONFLICT,
-                               "A local environment already exists for this company.");
+                               "A %s environment already exists for this company.", env->driver);
         if (r >= 0)
                 r = env_secrets_commit(db, q->op, q->rt, env, q->config, q->schema, &q->secrets,
                                        err);
@@ -255,6 +247,7 @@ int environment_ensure_local(struct db *db, const char *company_id, struct arena
 
 struct reading {
         struct op *op;
+        const struct runtime *rt;
         const char *id;
         struct environment_view *view;
         bool manage;
@@ -284,7 +277,7 @@ static int read_one(struct db *db, void *arg, struct err *err)
                                                          err)
                             : access_company(db, q->op->actor, q->view->env.company_id, false, err);
         if (r >= 0)
-                r = environment_check_row(&q->view->env, err);
+                r = environment_check_row(q->rt, &q->view->env, err);
         if (r >= 0)
                 r = may_manage(db, q->op, q->view->env.company_id, &allowed, err);
         if (r >= 0)
@@ -295,7 +288,7 @@ static int read_one(struct db *db, void *arg, struct err *err)
 int environment_get(struct op *op, struct runtime *rt, const char *id, struct environment_view *ret,
                     struct err *err)
 {
-        struct reading q = { op, id, ret, false };
+        struct reading q = { op, rt, id, ret, false };
 
         return store_read(op, rt->store, read_one, &q, err);
 }
@@ -304,7 +297,7 @@ int environment_manage(struct op *op, struct runtime *rt, const char *id, struct
                        struct err *err)
 {
         struct environment_view view;
-        struct reading q = { op, id, &view, true };
+        struct reading q = { op, rt, id, &view, true };
         int r = store_read(op, rt->store, read_one, &q, err);
 
         if (r >= 0)
@@ -314,6 +307,7 @@ int environment_manage(struct op *op, struct runtime *rt, const char *id, struct
 
 struct listing {
         struct op *op;
+        const struct runtime *rt;
         const char *company_id, *status, *driver;
         bool redacted;
         environment_view_fn fn;
@@ -325,7 +319,7 @@ static int show(void *ctx, const struct environment *env)
 {
         struct listing *q = ctx;
         struct environment_view view = { *env, q->redacted };
-        int r = environment_check_row(env, q->err);
+        int r = environment_check_row(q->rt, env, q->err);
 
         return r < 0 ? r : q->fn(q->ctx, &view);
 }
@@ -349,7 +343,7 @@ static int list(struct db *db, void *arg, struct err *err)
 int environment_list(struct op *op, struct runtime *rt, const char *company_id, const char *status,
                      const char *driver, environment_view_fn fn, void *ctx, struct err *err)
 {
-        struct listing q = { op, company_id, status, driver, false, fn, ctx, NULL };
+        struct listing q = { op, rt, company_id, status, driver, false, fn, ctx, NULL };
 
         return store_read(op, rt->store, list, &q, err);
 }

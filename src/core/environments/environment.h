@@ -9,7 +9,6 @@
 #include "core/access/access.h"
 #include "store/environments.h"
 
-extern const char *const environment_drivers[];  /* local ssh sandbox plugin NULL */
 extern const char *const environment_statuses[]; /* active archived NULL */
 
 /* A row as this actor may see it. */
@@ -33,13 +32,6 @@ int environment_list(struct op *op, struct runtime *rt, const char *company_id, 
  * kind of place to one that is not: nobody who chose a sandbox is moved out of it by that. */
 int environment_update(struct op *op, struct runtime *rt, const char *id, json_t *body,
                        struct environment *ret, struct err *err);
-/* Refused while places live, unless close_leases says to give them up first, and while something
- * points at it (env_move.h), unless that is moved to the environment `move_to`; NULL: it is not. */
-int environment_delete(struct op *op, struct runtime *rt, const char *id, bool close_leases,
-                       const char *move_to, struct environment *ret, struct err *err);
-/* What deleting would touch, and what stands against it, as the API's document. */
-int environment_blast_radius(struct op *op, struct runtime *rt, const char *id,
-                             struct buf *ret_json, struct err *err);
 
 /* The company's local environment; made when there is none, left alone when there is. Inside a
  * store_write() function. */
@@ -60,6 +52,6 @@ int environment_check_fields(struct db *db, const struct op *op, const struct ru
                              const char *status, json_t *config, struct err *err);
 
 /* Unknown enumeration values in a row are refused rather than passed on. */
-int environment_check_row(const struct environment *env, struct err *err);
+int environment_check_row(const struct runtime *rt, const struct environment *env, struct err *err);
 
 #endif

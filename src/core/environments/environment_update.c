@@ -4,11 +4,11 @@
 #include "base/fault.h"
 #include "codec/check.h"
 #include "core/access/audit.h"
-#include "core/environments/driver.h"
 #include "core/environments/env_move.h"
 #include "core/environments/env_secrets.h"
 #include "core/environments/environment.h"
 #include "core/environments/host_use.h"
+#include "core/kinds/kind.h"
 
 #define TRIES 16
 
@@ -40,7 +40,8 @@ static int check_body(struct update *u, struct err *err)
         u->name = arena_strdup(a, check_string(&c, "name", CHECK_OPTIONAL, 1, 0));
         u->has_description = check_has(&c, "description");
         u->description = arena_strdup(a, check_string(&c, "description", CHECK_NULLABLE, 0, 0));
-        u->driver = arena_strdup(a, check_enum(&c, "driver", CHECK_OPTIONAL, environment_drivers));
+        u->driver =
+                arena_strdup(a, check_enum(&c, "driver", CHECK_OPTIONAL, kind_drivers(u->rt, a)));
         u->status = arena_strdup(a, check_enum(&c, "status", CHECK_OPTIONAL, environment_statuses));
         u->config = check_record(&c, "config", CHECK_OPTIONAL);
         u->has_metadata = check_has(&c, "metadata");
@@ -159,8 +160,8 @@ static int guard_references(struct db *db, const struct update *u, struct err *e
 {
         const struct environment *env = &u->env;
         bool archives = streq(env->status, "archived") && !streq(u->before.status, "archived");
-        bool opens = driver_is_isolated(u->rt, u->before.driver) &&
-                     !driver_is_isolated(u->rt, env->driver);
+        bool opens =
+                kind_is_isolated(u->rt, u->before.driver) && !kind_is_isolated(u->rt, env->driver);
         struct environment_references refs;
         int r;
 

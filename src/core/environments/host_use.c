@@ -1,23 +1,16 @@
 #include "core/environments/host_use.h"
 
 #include "core/adapters/adapter_descriptor.h"
-#include "core/environments/driver.h"
 #include "core/environments/env_default.h"
-
-bool host_use_may(const struct runtime *rt, const struct actor *actor)
-{
-        return actor->type == ACTOR_SYSTEM ||
-               (actor->type == ACTOR_BOARD &&
-                (actor->is_instance_admin || rt->settings.local_for_owners));
-}
+#include "core/kinds/kind.h"
 
 int host_use_check_config(const struct runtime *rt, const struct actor *actor, const char *driver,
                           const json_t *before, const json_t *config, struct err *err)
 {
-        const struct driver *d = driver_lookup(rt, driver);
+        const struct kind *kind = kind_of_driver(rt, driver);
 
-        if (!d || !d->reaches_host || !d->reaches_host(config) ||
-            (before && d->reaches_host(before)) || host_use_may(rt, actor))
+        if (!kind || !kind->reaches_host || !kind->reaches_host(config) ||
+            (before && kind->reaches_host(before)) || access_may_use_host(rt, actor))
                 return 0;
         return err_set(err, ERR_FORBIDDEN,
                        "network \"host\" reaches what listens on this machine only, which takes an "
@@ -28,8 +21,8 @@ int host_use_check_config(const struct runtime *rt, const struct actor *actor, c
 int host_use_check(const struct runtime *rt, const struct actor *actor, const char *driver,
                    struct err *err)
 {
-        if (!driver_runs_on_host(rt, driver) || actor->type != ACTOR_BOARD ||
-            host_use_may(rt, actor))
+        if (!kind_runs_on_host(rt, driver) || actor->type != ACTOR_BOARD ||
+            access_may_use_host(rt, actor))
                 return 0;
         return err_set(err, ERR_FORBIDDEN,
                        "Environments of the kind \"%s\" run commands on this machine, as the user "
@@ -89,7 +82,7 @@ int host_use_check_agent(struct db *db, struct runtime *rt, const struct op *op,
 
 /* Whether work may be moved from one kind of place to another: not to where it is less apart from
  * this machine. A kind that is not registered is as far apart as can be. */
-static bool may_move(const struct driver *from, const struct driver *to)
+static bool may_move(const struct kind *from, const struct kind *to)
 {
         if (to && to->isolated)
                 return true;
@@ -103,7 +96,8 @@ int host_use_check_run(struct db *db, struct runtime *rt, struct arena *arena,
         int r = agent_own_environment(db, arena, g, &own, err);
 
         if (r < 0 || (own.id && streq(own.id, env->id)) ||
-            may_move(own.id ? driver_lookup(rt, own.driver) : NULL, driver_lookup(rt, env->driver)))
+            may_move(own.id ? kind_of_driver(rt, own.driver) : NULL,
+                     kind_of_driver(rt, env->driver)))
                 return r;
         return err_set(err, ERR_FORBIDDEN,
                        "Environment \"%s\" (%s) is not isolated, and agent \"%s\" does not work "
@@ -112,4 +106,41 @@ int host_use_check_run(struct db *db, struct runtime *rt, struct arena *arena,
                        "work there, a board user chooses the environment for the agent "
                        "(berth agent update '%s' --environment '%s').",
                        env->name, env->driver, g->name, g->name, env->name);
+}
+
+/* Isolation */
+
+int agent_environment_is_isolated(struct db *db, const struct runtime *rt, struct arena *arena,
+                                  const char *company_id, const char *environment_id, bool *ret,
+                                  struct err *err)
+{
+        struct environment env;
+        int r = 0;
+
+        *ret = false;
+        if (!environment_id)
+                r = env_default_get(db, company_id, arena, &environment_id, err);
+        if (r < 0 || !environment_id)
+                return r; /* nowhere: nothing runs, and whatever becomes the default may be the host
+                           */
+        r = environments_get(db, environment_id, arena, &env, err);
+        if (r == ERR_NOT_FOUND) {
+                err_clear(err);
+                return 0;
+        }
+        if (r >= 0)
+                *ret = streq(env.company_id, company_id) && kind_is_isolated(rt, env.driver);
+        return r;
+}
+
+int agent_place_is_isolated(struct db *db, const struct runtime *rt, struct arena *arena,
+                            const struct agent *agent, bool *ret, struct err *err)
+{
+        const struct adapter_descriptor *d = adapter_find(agent->adapter_type);
+
+        *ret = false;
+        if (!d || d->is_http)
+                return 0;
+        return agent_environment_is_isolated(db, rt, arena, agent->company_id,
+                                             agent->default_environment_id, ret, err);
 }

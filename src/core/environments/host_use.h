@@ -1,6 +1,6 @@
 /* Who may have things run on this machine, as the user that the daemon runs as.
  *
- * Some kinds of environments do that (driver.runs_on_host). Who decides what runs there has the
+ * Some kinds of environments do that (kind.runs_on_host). Who decides what runs there has the
  * daemon's keys, its database, and every company's data. A company's owners and admins do not, by
  * owning a company: it takes an instance admin, or the setting local_for_owners.
  *
@@ -16,7 +16,7 @@
  * and wake issues; the command would be the board's and the files that it reads the agent's. Who
  * wants an agent to work outside says so in the agent, which no agent's key can do.
  *
- * Agents' keys are another matter (core/agents). Store functions. */
+ * Agents' keys are another matter (core/access/agent_fields.h). Store functions. */
 #ifndef BERTH_CORE_HOST_USE_H
 #define BERTH_CORE_HOST_USE_H
 
@@ -29,9 +29,6 @@
  * of the board, may not decide what. Any thread, no database. */
 int host_use_check(const struct runtime *rt, const struct actor *actor, const char *driver,
                    struct err *err);
-
-/* Whether the actor may decide what runs on this machine. */
-bool host_use_may(const struct runtime *rt, const struct actor *actor);
 
 /* ERR_FORBIDDEN when a configuration lets what runs in it reach this machine's own services, which
  * is for those who may use the machine. `before`: as it was; NULL: it is new. */
@@ -47,5 +44,14 @@ int host_use_check_agent(struct db *db, struct runtime *rt, const struct op *op,
  * An agent's own environment is the one that it names, else the default of its company. */
 int host_use_check_run(struct db *db, struct runtime *rt, struct arena *arena,
                        const struct agent *g, const struct environment *env, struct err *err);
+
+/* Whether an environment keeps its work apart from the host. NULL stands for the company's default;
+ * without one nothing is isolated. */
+int agent_environment_is_isolated(struct db *db, const struct runtime *rt, struct arena *arena,
+                                  const char *company_id, const char *environment_id, bool *ret,
+                                  struct err *err);
+/* The same for what an agent is configured to run; requests of http agents are made from here. */
+int agent_place_is_isolated(struct db *db, const struct runtime *rt, struct arena *arena,
+                            const struct agent *agent, bool *ret, struct err *err);
 
 #endif

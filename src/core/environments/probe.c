@@ -1,64 +1,13 @@
 #include "core/environments/probe.h"
 
-#include <limits.h>
-#include <stdio.h>
-
 #include "codec/check.h"
 #include "core/access/audit.h"
-#include "core/environments/env_config.h"
-#include "core/plugins/plugin_validate.h"
-#include "core/sandboxes/provider.h"
-#include "core/ssh/ssh_probe.h"
-
-/* What is probed. environment_id is NULL for what nobody saved. */
-struct target {
-        const char *driver, *company_id, *environment_id;
-};
-
-struct result {
-        bool ok;
-        struct buf summary;
-        json_t *details;
-        struct buf hint; /* empty: none */
-};
-
-static void probe_local(struct result *res)
-{
-        char host[HOST_NAME_MAX + 1] = "", cwd[PATH_MAX] = "";
-
-        (void)gethostname(host, sizeof(host) - 1);
-        (void)!getcwd(cwd, sizeof(cwd));
-        res->ok = true;
-        buf_puts(&res->summary, "Local environment is available on this Paperclip host.");
-        json_object_set_new(res->details, "hostname", json_string(host));
-        json_object_set_new(res->details, "cwd", json_string(cwd));
-}
-
-static int run(struct op *op, struct runtime *rt, const struct target *t, json_t *config,
-               struct result *res, struct err *err)
-{
-        const struct provider *p;
-
-        if (streq(t->driver, "local")) {
-                probe_local(res);
-                return 0;
-        }
-        if (streq(t->driver, "ssh"))
-                return ssh_probe(op, rt, t->company_id, t->environment_id, config, &res->ok,
-                                 &res->summary, res->details, &res->hint, err);
-        p = streq(t->driver, "sandbox") ? provider_lookup(json_get_string(config, "provider"))
-                                        : NULL;
-        if (p)
-                return p->probe(op, rt, t->company_id, config, &res->summary, res->details,
-                                &res->ok, err);
-        return plugin_probe(op, rt, t->driver, t->company_id, t->environment_id, config, &res->ok,
-                            &res->summary, res->details, err);
-}
+#include "core/kinds/kind.h"
 
 struct audit_entry {
         struct op *op;
         const char *company_id, *action, *entity_id, *driver;
-        const struct result *res;
+        const struct probe_result *res;
         int64_t config_keys; /* -1: not mentioned */
 };
 
@@ -78,11 +27,15 @@ static int write_audit(struct db *db, void *arg, struct err *err)
 static int probe_and_record(struct op *op, struct runtime *rt, struct audit_entry *entry,
                             json_t *config, struct buf *ret_json, struct err *err)
 {
-        struct result res = { .details = json_object() };
-        struct target target = { entry->driver, entry->company_id,
-                                 entry->config_keys < 0 ? entry->entity_id : NULL };
+        const struct kind *kind = kind_of_config(rt, entry->driver, config);
+        struct probe_result res = { .details = json_object() };
+        struct probe_target target = { entry->company_id,
+                                       entry->config_keys < 0 ? entry->entity_id : NULL };
         struct jw w;
-        int r = run(op, rt, &target, config, &res, err);
+        int r = kind->check ? kind->check(rt, config, err) : 0;
+
+        if (r >= 0)
+                r = kind->probe(op, rt, &target, config, &res, err);
 
         entry->res = &res;
         if (r >= 0)
@@ -116,9 +69,7 @@ int probe_saved(struct op *op, struct runtime *rt, const char *id, struct buf *r
         if (r >= 0)
                 r = json_parse(env.config, strlen(env.config), &raw, err);
         if (r >= 0)
-                r = env_config_normalize(env.driver, raw, CONFIG_STORED, &config, err);
-        if (r >= 0 && streq(env.driver, "sandbox"))
-                r = provider_check(rt, config, err);
+                r = kind_normalize(rt, env.driver, raw, CONFIG_STORED, &config, err);
         if (r >= 0) {
                 entry.company_id = env.company_id;
                 entry.entity_id = env.id;
@@ -150,8 +101,8 @@ static int guard_company(struct db *db, void *arg, struct err *err)
         return r;
 }
 
-static int check_unsaved(json_t *body, struct arena *arena, const char **ret_driver,
-                         json_t **ret_config, struct err *err)
+static int check_unsaved(const struct runtime *rt, json_t *body, struct arena *arena,
+                         const char **ret_driver, json_t **ret_config, struct err *err)
 {
         CLEAN(check_done) struct check c = { 0 };
         const char *driver;
@@ -159,7 +110,7 @@ static int check_unsaved(json_t *body, struct arena *arena, const char **ret_dri
         check_init(&c, body);
         (void)check_string(&c, "name", CHECK_OPTIONAL, 0, 0);
         (void)check_string(&c, "description", CHECK_NULLABLE, 0, 0);
-        driver = check_enum(&c, "driver", CHECK_REQUIRED, environment_drivers);
+        driver = check_enum(&c, "driver", CHECK_REQUIRED, kind_drivers(rt, arena));
         *ret_config = check_record(&c, "config", CHECK_OPTIONAL);
         (void)check_record(&c, "metadata", CHECK_NULLABLE);
         check_unknown(&c, (const char *[]){ "name", "description", "driver", "config", "metadata",
@@ -179,20 +130,20 @@ int probe_unsaved(struct op *op, struct runtime *rt, const char *company_id, jso
                 .entity_id = "unsaved",
         };
         json_t *given = NULL, *config = NULL;
+        const struct kind *kind;
         int r = store_read(op, rt->store, guard_company, &g, err);
 
         if (r >= 0)
-                r = check_unsaved(body, op->arena, &entry.driver, &given, err);
+                r = check_unsaved(rt, body, op->arena, &entry.driver, &given, err);
         g.driver = entry.driver;
         g.config = given;
         if (r >= 0)
                 r = store_read(op, rt->store, guard_company, &g, err);
         if (r >= 0)
-                r = env_config_normalize(entry.driver, given, CONFIG_SUBMITTED, &config, err);
-        if (r >= 0)
-                r = plugin_validate_config(op, rt, entry.driver, &config, NULL, err);
-        if (r >= 0 && streq(entry.driver, "sandbox"))
-                r = provider_check(rt, config, err);
+                r = kind_normalize(rt, entry.driver, given, CONFIG_SUBMITTED, &config, err);
+        kind = r >= 0 ? kind_of_config(rt, entry.driver, config) : NULL;
+        if (kind && kind->validate)
+                r = kind->validate(op, rt, &config, NULL, err);
         if (r >= 0) {
                 entry.config_keys = (int64_t)json_object_size(config);
                 r = probe_and_record(op, rt, &entry, config, ret_json, err);

@@ -6,7 +6,7 @@
 #include "box/launch.h"
 #include "core/exec/box_route_test.h"
 #include "core/exec/exec_internal.h"
-#include "core/sandboxes/provider.h"
+#include "core/kinds/kind.h"
 #include "rt/reserve.h"
 
 #define LOOK_MS 20
@@ -20,20 +20,16 @@ static int connect_here(struct runtime *rt, const struct place *place, int *ret_
         return box_connect(dir, ret_fd, err);
 }
 
-static bool is_sandbox(const struct place *place)
-{
-        return place->provider && streq(place->provider, PROVIDER_BERTH);
-}
-
 static int ensure_here(struct op *op, struct runtime *rt, const struct place *place,
                        struct err *err)
 {
         CLEAN(cleanup_free) char *dir = box_dir(rt->hub, place->id);
+        const struct kind *kind = kind_of_place(rt, place);
         int r = box_check_alive(dir, err);
 
         if (r != 0)
                 return MIN(r, 0);
-        if (is_sandbox(place)) /* its box is the sandbox, and there is no other */
+        if (kind && kind->box_is_place)
                 return err_set(err, ERR_CONFLICT,
                                "The sandbox of the lease has ended. Release the lease and acquire "
                                "another.");
@@ -59,7 +55,7 @@ static int bury_here(struct op *op, struct runtime *rt, const struct place *plac
         return box_bury(op, dir, place->id, exec_ids, err);
 }
 
-const struct box_route box_route_here = {
+const struct box_route box_route_untested = {
         .is_here = true,
         .connect = connect_here,
         .ensure = ensure_here,
@@ -67,26 +63,30 @@ const struct box_route box_route_here = {
         .bury = bury_here,
 };
 
+const struct box_route *box_route_here(void)
+{
+        return box_route_tested(&box_route_untested);
+}
+
 /* Which */
 
-static const struct box_route *route_of_driver(const struct runtime *rt, const struct place *place)
+static const struct box_route *own_route(const struct runtime *rt, const struct place *place)
 {
-        const struct driver *driver = driver_lookup(rt, place->driver);
+        const struct kind *kind = kind_of_place(rt, place);
 
-        return driver && driver->route ? driver->route(place) : NULL;
+        return kind && kind->route ? kind->route(place) : NULL;
 }
 
 const struct box_route *box_route_of(const struct runtime *rt, const struct place *place)
 {
-        const struct box_route *route = route_of_driver(rt, place);
+        const struct box_route *route = own_route(rt, place);
 
-        return route ? route : box_route_tested(&box_route_here);
+        return route ? route : box_route_here();
 }
 
 bool box_route_has_box(const struct runtime *rt, const struct place *place)
 {
-        return place->has_world &&
-               (streq(place->driver, "local") || is_sandbox(place) || route_of_driver(rt, place));
+        return place->has_world && own_route(rt, place);
 }
 
 /* Keeping places */

@@ -1,8 +1,8 @@
 /* How the box of a place is reached: there is one box per place, wherever the place is.
  *
  * The hub (exec.h) speaks the box protocol over a descriptor and does not care what carries it. A
- * driver whose places are not on this machine says with a route of its own how a box there is
- * connected to, made, asked after and ended (driver.h, `route`). Everything else is the same, but
+ * kind whose places are not on this machine says with a route of its own how a box there is
+ * connected to, made, asked after and ended (kind.h, `route`). Everything else is the same, but
  * for output: a box that shares our file system writes it into our files; any other keeps it in a
  * spool of its own and sends it, and the hub writes the same files (exec_spool.c).
  *
@@ -43,9 +43,9 @@ struct box_route {
 };
 
 /* Boxes on this machine, those of sandboxes included. */
-extern const struct box_route box_route_here;
+const struct box_route *box_route_here(void);
 
-/* Any thread: the route of a place; never NULL. */
+/* Any thread: the route of a place; that of this machine where it has no box. */
 const struct box_route *box_route_of(const struct runtime *rt, const struct place *place);
 /* Any thread: whether a box may exist for it. */
 bool box_route_has_box(const struct runtime *rt, const struct place *place);

@@ -54,7 +54,7 @@ static int ensure_there(struct op *op, struct runtime *rt, const struct place *p
 {
         int r = check_way(err);
 
-        return r < 0 ? r : box_route_here.ensure(op, rt, place, err);
+        return r < 0 ? r : box_route_untested.ensure(op, rt, place, err);
 }
 
 static int is_alive_there(struct op *op, struct runtime *rt, const struct place *place,
@@ -62,7 +62,7 @@ static int is_alive_there(struct op *op, struct runtime *rt, const struct place 
 {
         int r = check_way(err);
 
-        return r < 0 ? r : box_route_here.is_alive(op, rt, place, err);
+        return r < 0 ? r : box_route_untested.is_alive(op, rt, place, err);
 }
 
 static int bury_there(struct op *op, struct runtime *rt, const struct place *place,
@@ -70,7 +70,7 @@ static int bury_there(struct op *op, struct runtime *rt, const struct place *pla
 {
         int r = check_way(err);
 
-        return r < 0 ? r : box_route_here.bury(op, rt, place, exec_ids, err);
+        return r < 0 ? r : box_route_untested.bury(op, rt, place, exec_ids, err);
 }
 
 static const struct box_route there = {

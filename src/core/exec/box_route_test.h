@@ -12,6 +12,9 @@
 
 #include "core/exec/box_route.h"
 
+/* Boxes on this machine as they are; box_route_here() is for everybody else. */
+extern const struct box_route box_route_untested;
+
 #ifdef BERTH_FAULTS
 /* What stands for boxes on this machine. */
 const struct box_route *box_route_tested(const struct box_route *here);

@@ -6,6 +6,7 @@
 
 #include "core/runtime.h"
 #include "rt/op.h"
+#include "store/leases.h"
 #include "store/places.h"
 
 enum box_service {
@@ -16,6 +17,11 @@ enum box_service {
  * arena. ERR_UNPROCESSABLE where no box can. */
 int box_ensure(struct op *op, struct runtime *rt, const char *place_id, struct place *ret,
                struct err *err);
+
+/* Before work that goes best through a box: put one into the place of a lease, where its kind does
+ * that. *place is the lease's, and read again when it may have one now. */
+int box_bring(struct op *op, struct runtime *rt, const struct lease *lease, struct place *place,
+              struct err *err);
 
 /* A connected, blocking socket; the caller closes it. Starts the box on first need, like an
  * execution. */

@@ -15,7 +15,7 @@
 #include <uv.h>
 
 #include "codec/json.h"
-#include "core/leases/lease.h"
+#include "core/places/lease_record.h"
 #include "rt/mail.h"
 #include "rt/pool.h"
 #include "store/executions.h"
@@ -46,12 +46,29 @@ struct exec_hub_config {
         const char *box_program; /* path of berth-box */
 };
 
-/* A command that something else runs than a box: the place's plugin, or ssh. */
+struct exec_request;
+
+typedef void (*exec_output_fn)(void *ctx, bool is_stderr, const char *data, size_t len);
+/* 0 with {exitCode, signal, timedOut}, and stdout and stderr where they were not given before; or
+ * an error. */
+typedef void (*exec_done_fn)(void *ctx, int code, const json_t *result, const struct err *err);
+
+/* What runs single commands where there is no box, each to its end: a plugin's worker, or ssh. */
+struct exec_runner {
+        /* Operation. After success `done` is called, once; callbacks come from a thread of the
+         * runner's. *ret_call names the command. */
+        int (*begin)(struct runtime *rt, const struct execution *row,
+                     const struct exec_request *req, exec_output_fn output, exec_done_fn done,
+                     void *ctx, int64_t *ret_call, struct err *err);
+        /* Any thread: give it up. */
+        void (*abandon)(struct runtime *rt, const char *who, int64_t call);
+};
+
+/* A command that a runner runs. */
 struct exec_remote {
-        const struct place *ssh_place; /* NULL: the plugin */
-        const char *plugin_id, *company_id;
-        json_t *params;   /* of environmentExecute */
-        int64_t limit_ms; /* 0: the default of a call */
+        const struct exec_runner *runner;
+        const char *who; /* the runner's name for whoever it asks; for abandon() */
+        void *call;      /* the runner's own */
 };
 
 struct exec_request {
@@ -63,6 +80,8 @@ struct exec_request {
         /* Of another machine: the variables of its login, whose start-up files come before `env`;
          * NULL: the command starts with `env` alone. */
         const char *const *login;
+        /* Makes of the complete request what the box is given; in the arena. NULL: itself. */
+        void (*wrap)(struct arena *arena, const struct exec_request *in, struct exec_request *ret);
         const char *const *redact; /* values to keep out of the output; NULL-terminated, or NULL */
         const char *stdin_text;    /* NULL: none */
         size_t stdin_len;
@@ -118,15 +137,16 @@ int exec_start(struct op *op, struct runtime *rt, const struct lease_record *rec
                const struct exec_request *req, const char **ret_id, struct err *err);
 /* Operation: end everything in a place and its box. */
 int exec_close_place(struct op *op, struct runtime *rt, const struct place *place, struct err *err);
-/* Operation: give up every command that a plugin runs in a place. */
+/* Operation: give up every command that a runner runs in a place. */
 int exec_remote_end_place(struct op *op, struct runtime *rt, const char *place_id, struct err *err);
 /* Operation: end every command that runs in a place; its box goes on. */
 int exec_end_all(struct op *op, struct runtime *rt, const struct place *place, struct err *err);
 /* Any thread: reach for the box of a place before the first command needs it. */
 void exec_reach_place(struct runtime *rt, const struct place *place);
-/* Operation: every box that exists here and is no sandbox's, by its place. */
-int exec_list_boxes(struct op *op, struct runtime *rt, driver_found_fn fn, void *ctx,
-                    struct err *err);
+/* Operation: every box that exists here and is no sandbox's, by its place;
+ * `provider` is for what is told of them. */
+int exec_list_boxes(struct op *op, struct runtime *rt, const char *provider, kind_found_fn fn,
+                    void *ctx, struct err *err);
 /* Operation: forget executions that ended long ago, and remove the output of those that are gone.
  */
 int exec_prune(struct op *op, struct runtime *rt, struct err *err);

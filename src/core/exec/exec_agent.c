@@ -1,8 +1,8 @@
 #include "core/exec/exec_agent.h"
 
-#include "core/agents/agent_env.h"
+#include "core/access/run_policy.h"
 #include "core/exec/exec_request.h"
-#include "core/runs/run_policy.h"
+#include "core/secrets/agent_env.h"
 
 struct search {
         struct op *op;

@@ -21,7 +21,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "core/access/access.h"
-#include "core/leases/place.h"
+#include "core/places/place.h"
 
 #define LOOK_AFTER_MS 10000 /* at a box that is not on this machine */
 
@@ -44,7 +44,8 @@ static void exec_asked(struct exec *e)
         e->asked_beats = 0;
 }
 
-void exec_begin_limit(struct exec *e, int64_t timeout_ms)
+/* The time limit of its command begins now, unless it has begun. */
+static void exec_begin_limit(struct exec *e, int64_t timeout_ms)
 {
         if (timeout_ms > 0 && !e->limit_at)
                 e->limit_at = clock_mono_ms() + timeout_ms + SIGNAL_GRACE_MS;
@@ -273,9 +274,9 @@ static void adoption_over(struct box *box)
                 hub->adopted(hub->adopted_arg);
 }
 
-/* A box that we did not send it to does not know of it. Where our files are and the box's may be
- * gone, it was sent by a daemon before this one, or to a box before that one. False: whether they
- * are cannot be known now. */
+/* A box that we did not send it to does not know of it. Where our files are, or may have been
+ * before a power cut, it may have been sent by a daemon before this one, or to a box before that
+ * one. False: whether they are cannot be known now. */
 static bool judge_unknown(struct exec *e)
 {
         struct box *box = e->box;
@@ -288,6 +289,13 @@ static bool judge_unknown(struct exec *e)
                 return true;
         if (output == LIFE_YES)
                 exec_spool_lost(e, EXEC_UNKNOWN_REASON);
+        else if (output == LIFE_NO && e->of_other_boot && !box->route->is_here)
+                exec_take_exit(
+                        e,
+                        &(struct box_exit){ .code = -1,
+                                            .flags = BOX_EXIT_INCOMPLETE,
+                                            .ended_ms = (uint64_t)(clock_wall_us() / US_PER_MS) },
+                        EXEC_UNKNOWN_REASON);
         else if (output == LIFE_NO)
                 exec_finish(e, EXEC_FAILED, EXEC_UNSTARTED_REASON);
         return output != LIFE_UNKNOWN;
@@ -631,7 +639,7 @@ static bool mind_limits(struct box *box, int64_t now)
         return is_due;
 }
 
-void exec_beat(uv_timer_t *timer)
+static void exec_beat(uv_timer_t *timer)
 {
         struct exec_hub *hub = container_of(timer, struct exec_hub, beat_timer);
         int64_t now = clock_mono_ms();
@@ -702,6 +710,7 @@ static int adopt_execution(void *ctx, const struct execution *row)
         e = exec_add(a->hub, row->id);
         exec_join_box(e, box);
         e->takes_stdin = e->stdin_unsure = true; /* the box knows, and refuses it if not */
+        e->of_other_boot = !row->boot_id || !streq(row->boot_id, a->hub->config.rt->node.boot_id);
         exec_begin_limit(e, row->timeout_ms);
         return 0;
 }

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "codec/peer_state.h"
 #include "core/exec/exec_internal.h"
-#include "core/plugins/plugin_place.h"
+#include "core/kinds/kind.h"
 
 #define REASON_MAX 512
 
@@ -77,6 +77,8 @@ static void record_run(struct pool_job *job, struct op *op)
                           LOG_S("execution", e->view.id), LOG_S("error", err.msg));
 }
 
+static void exec_record_again(uv_timer_t *timer);
+
 static void record_done(struct pool_job *job);
 
 void exec_retry_later(struct exec_hub *hub)
@@ -103,7 +105,7 @@ static void submit_record(struct exec *e)
                 record_later(e);
 }
 
-void exec_record_again(uv_timer_t *timer)
+static void exec_record_again(uv_timer_t *timer)
 {
         struct exec_hub *hub = container_of(timer, struct exec_hub, record_timer);
 
@@ -200,11 +202,14 @@ static int read_open(struct db *db, void *arg, struct err *err)
 {
         struct settlement *s = arg;
 
+        const struct kind *kind;
         struct place place;
 
         s->n = 0;
-        s->is_remote = places_get(db, s->place->id, s->op->arena, &place, NULL) >= 0 &&
-                       (plugin_place_is(&place) || streq(place.driver, "ssh"));
+        kind = places_get(db, s->place->id, s->op->arena, &place, NULL) < 0
+                       ? NULL
+                       : kind_of_place(s->hub->config.rt, &place);
+        s->is_remote = kind && kind->is_elsewhere;
         return executions_open(db, s->place->id, s->op->arena, collect, s, err);
 }
 

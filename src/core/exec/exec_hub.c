@@ -98,7 +98,7 @@ void exec_drop(struct exec *e)
                 box_tell_quiet(e->box);
                 box_forget_if_over(e->box);
         }
-        free(e->remote_plugin);
+        free(e->remote_who);
         exec_remote_free(e->remote_run);
         exec_spool_drop(e);
         exec_drop_start(e);
@@ -185,7 +185,8 @@ void box_set_egress(struct box *box, struct egress_policy *take_policy)
                                  box->place_id, take_policy);
 }
 
-void box_close_tunnel(struct box *box)
+/* Let go of what is served through it. */
+static void box_close_tunnel(struct box *box)
 {
         egress_free(take_ptr(&box->egress));
         box_services_end(box);
@@ -346,7 +347,7 @@ int exec_signal(struct exec_hub *hub, const char *id, int signal, struct err *er
         struct exec *e = exec_find(hub, id);
         int r;
 
-        if (e && e->remote_plugin) {
+        if (e && e->runner) {
                 exec_remote_abandon(e);
                 return 0;
         }
@@ -445,8 +446,8 @@ void exec_hub_free(struct exec_hub *hub)
         uv_close((uv_handle_t *)&hub->beat_timer, timer_closed);
 }
 
-int exec_list_boxes(struct op *op, struct runtime *rt, driver_found_fn fn, void *ctx,
-                    struct err *err)
+int exec_list_boxes(struct op *op, struct runtime *rt, const char *provider, kind_found_fn fn,
+                    void *ctx, struct err *err)
 {
         struct dirent *entry;
         DIR *dir;
@@ -460,8 +461,8 @@ int exec_list_boxes(struct op *op, struct runtime *rt, driver_found_fn fn, void 
         while (r >= 0 && (errno = 0, entry = readdir(dir)))
                 if (uuid_is_valid(entry->d_name))
                         r = fn(ctx,
-                               &(struct driver_thing){ "local", entry->d_name,
-                                                       "supervisor of commands", rt->node.id.s });
+                               &(struct kind_thing){ provider, entry->d_name,
+                                                     "supervisor of commands", rt->node.id.s });
         if (r >= 0 && errno)
                 r = err_sys(err, ERR_IO, errno, "read %s", rt->hub->boxes_dir);
         closedir(dir);

@@ -57,7 +57,8 @@ static void settle(struct exec *e)
         }
 }
 
-void stdin_pump(struct exec *e)
+/* exec_input.c */
+static void stdin_pump(struct exec *e)
 {
         send_within_credit(e);
         settle(e);

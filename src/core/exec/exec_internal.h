@@ -61,8 +61,8 @@ struct exec {
         uint32_t channel; /* 0: none on this link */
         enum exec_phase phase;
         bool seen;                /* the box listed it */
+        bool of_other_boot;       /* begun before this machine was booted: files may be lost */
         bool asked;               /* START or ATTACH was sent, and not answered */
-        bool remote_ssh;          /* ssh runs it, and neither a box nor a plugin */
         unsigned asked_beats;     /* since it was asked */
         int64_t limit_at;         /* when its time limit and its grace are over; 0: no limit */
         uint64_t overdue_len;     /* its output at the last beat after that */
@@ -75,8 +75,9 @@ struct exec {
         char *start_memory;
         size_t start_size; /* of start_memory: it may hold secrets and is wiped */
         struct exec_watch *watches;
-        /* run by a plugin: no box */
-        char *remote_plugin; /* NULL: it is not, or has not begun */
+        /* run by a runner: no box */
+        const struct exec_runner *runner; /* NULL: it is not, or has not begun */
+        char *remote_who;
         int64_t remote_call;
         struct exec_remote_run *remote_run; /* NULL, or what is not written yet of its output */
         char remote_place[UUID_LEN + 1];
@@ -199,15 +200,10 @@ void exec_changed(struct exec *e);
 void box_set_egress(struct box *box, struct egress_policy *take_policy);
 /* The tunnel, made on first need; NULL when that fails. */
 struct tunnel *box_tunnel(struct box *box);
-/* Let go of what is served through it. */
-void box_close_tunnel(struct box *box);
 
 /* exec_box.c: the link */
 void box_reach(struct box *box);
 void exec_submit(struct exec *e);
-/* The time limit of its command begins now, unless it has begun. */
-void exec_begin_limit(struct exec *e, int64_t timeout_ms);
-void exec_beat(uv_timer_t *timer);
 /* How it ended; or, where that says that nobody knows, why. */
 void exec_take_exit(struct exec *e, const struct box_exit *exit, const char *lost_reason);
 
@@ -250,7 +246,6 @@ void exec_remote_free(struct exec_remote_run *run);
 /* exec_end.c: recording the end */
 /* The first call decides; later ones change nothing. */
 void exec_finish(struct exec *e, const char *status, const char *reason);
-void exec_record_again(uv_timer_t *timer);
 /* What the disk or the pool refused is tried again soon. */
 void exec_retry_later(struct exec_hub *hub);
 enum { SETTLED = 0, SETTLE_ALIVE = 1, SETTLE_UNKNOWN = 2 };
@@ -262,8 +257,6 @@ enum { SETTLED = 0, SETTLE_ALIVE = 1, SETTLE_UNKNOWN = 2 };
 int exec_settle_place(struct op *op, struct exec_hub *hub, const struct place *place, bool closing,
                       struct err *err);
 
-/* exec_input.c */
-void stdin_pump(struct exec *e);
 void stdin_taken(struct exec *e, uint64_t taken, uint64_t limit);
 void stdin_rewind(struct exec *e, uint64_t taken);
 void stdin_fail(struct exec *e);

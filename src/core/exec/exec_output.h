@@ -1,7 +1,7 @@
 /* How much of what commands print is kept on this machine's disk, of one execution and of all
  * executions of a place, and what happens at the limit.
  *
- * The box beside the work holds to it by itself (box/box_spool.c); of a box elsewhere we take no
+ * The box beside the work holds to it by itself (berth-box/spool.c); of a box elsewhere we take no
  * more than that either (exec_spool.c), and of a command without a box we keep no more
  * (exec_remote.c). The limits are those of the place's configuration, else of the daemon's
  * settings. */

@@ -6,9 +6,10 @@
  * Operation threads. */
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "core/exec/exec_internal.h"
-#include "core/leases/age.h"
+#include "core/places/age.h"
 #include "plugin/tree.h"
 
 #define PRUNE_AFTER_US (INT64_C(7) * 86400 * US_PER_S)
@@ -141,7 +142,9 @@ static int remove_outputs(struct op *op, struct runtime *rt, struct err *err)
                         }
                         FAULT("exec.remove_output.after");
                 }
-                r = store_write(op, rt->store, record_removals, &q, err);
+                r = removed > 0 ? file_sync(AT_FDCWD, rt->hub->output_dir, err) : 0;
+                if (r >= 0)
+                        r = store_write(op, rt->store, record_removals, &q, err);
                 if (r < 0 || removed == 0)
                         return r;
         }

@@ -1,12 +1,12 @@
-/* Commands that a plugin's worker runs. The worker gets one environmentExecute and answers when the
- * command has ended; what it sends as execute.log meanwhile is output that can be read at once, and
- * of the final answer only the rest is added.
+/* Commands that a runner runs (struct exec_runner): a plugin's worker, or ssh. The runner answers
+ * when the command has ended; what it sends meanwhile is output that can be read at once, and of
+ * the final answer only the rest is added.
  *
  * The row, the output files, the end and who watches are the same as for boxes. What differs: there
- * is no process of ours. The worker cannot be told to stop, so a signal means that we give the
+ * is no process of ours. A worker cannot be told to stop, so a signal means that we give the
  * command up, and a daemon that restarts cannot take it up again: it is lost, and says so.
  *
- * Callbacks run on the worker's thread and reach the hub by letters. */
+ * Callbacks run on the runner's thread and reach the hub by letters. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -19,8 +19,6 @@
 #include "base/log.h"
 #include "codec/redact.h"
 #include "core/exec/exec_internal.h"
-#include "core/plugins/plugin_registry.h"
-#include "core/ssh/ssh_plain.h"
 
 #define ENDED_REASON "The lease ended while the command ran; its provider may still be at it."
 #define GIVEN_UP_REASON                                                                            \
@@ -366,8 +364,8 @@ struct live_letter {
         struct letter letter;
         struct exec_hub *hub;
         char id[UUID_LEN + 1], place_id[UUID_LEN + 1];
-        char *plugin_id;
-        bool by_ssh;
+        const struct exec_runner *runner;
+        char *who;
         int64_t call_id;
 };
 
@@ -378,8 +376,8 @@ static void live_on_loop(struct letter *letter)
 
         if (e && e->phase == EXEC_INTENDED) { /* else it has ended by now */
                 e->phase = EXEC_LIVE;
-                e->remote_plugin = take_ptr(&l->plugin_id);
-                e->remote_ssh = l->by_ssh;
+                e->runner = l->runner;
+                e->remote_who = take_ptr(&l->who);
                 e->remote_call = l->call_id;
                 memcpy(e->remote_place, l->place_id, UUID_LEN + 1);
                 intended_remove(l->hub, l->id);
@@ -389,18 +387,18 @@ static void live_on_loop(struct letter *letter)
                 pthread_mutex_unlock(&l->hub->lock);
                 exec_changed(e);
         }
-        free(l->plugin_id);
+        free(l->who);
         free(l);
 }
 
-static void post_live(struct exec_hub *hub, const struct execution *row, const char *plugin_id,
-                      int64_t call_id)
+static void post_live(struct exec_hub *hub, const struct execution *row,
+                      const struct exec_remote *remote, int64_t call_id)
 {
         struct live_letter *l = xcalloc(1, sizeof(*l));
 
         l->hub = hub;
-        l->by_ssh = !plugin_id;
-        l->plugin_id = xstrdup(plugin_id ? plugin_id : "ssh");
+        l->runner = remote->runner;
+        l->who = xstrdup(remote->who);
         l->call_id = call_id;
         memcpy(l->id, row->id, UUID_LEN + 1);
         memcpy(l->place_id, row->place_id, UUID_LEN + 1);
@@ -421,39 +419,10 @@ static int set_redaction(struct exec_remote_run *run, const char *const *values,
         return too_much ? err_set(err, ERR_TOO_LARGE, "too many values to replace") : 0;
 }
 
-/* The variables of an agent; those of the request are there already. */
-static void set_env(json_t *params, const char *const *env)
-{
-        json_t *all = json_object();
-
-        for (; env && *env; env++) {
-                size_t n = strcspn(*env, "=");
-                char *name = xstrndup(*env, n);
-
-                json_object_set_new(all, name, json_string(*env + n + 1));
-                free(name);
-        }
-        json_object_update(all, json_object_get(params, "env"));
-        if (json_object_size(all) > 0)
-                json_object_set(params, "env", all);
-        json_decref(all);
-}
-
 int exec_remote_begin(struct exec_hub *hub, const struct execution *row, const struct place *place,
                       const struct exec_request *req, const char *dir, struct err *err)
 {
-        const struct exec_remote *remote = req->remote;
         struct exec_remote_run *run = xcalloc(1, sizeof(*run));
-        struct plugin_call call = {
-                .plugin_id = remote->plugin_id,
-                .method = "environmentExecute",
-                .params = remote->params,
-                .company_id = remote->company_id,
-                .timeout_ms = remote->limit_ms,
-                .redact = req->redact,
-                .output = on_output,
-                .ctx = run,
-        };
         int64_t call_id;
         int r;
 
@@ -472,21 +441,13 @@ int exec_remote_begin(struct exec_hub *hub, const struct execution *row, const s
                 return r;
         }
         FAULT("provider.execute.before");
-        if (remote->ssh_place) {
-                r = ssh_plain_begin(hub->config.rt, row, req, on_output, on_done, run, &call_id,
-                                    err);
-        } else {
-                set_env(remote->params, req->env);
-                log_debug("plugin call", LOG_S("plugin", remote->plugin_id),
-                          LOG_S("method", call.method), LOG_I("limit_ms", remote->limit_ms));
-                r = plugin_call_begin(plugin_registry_host(hub->config.rt->plugins), &call, on_done,
-                                      run, &call_id, err);
-        }
+        r = req->remote->runner->begin(hub->config.rt, row, req, on_output, on_done, run, &call_id,
+                                       err);
         if (r < 0) {
                 exec_remote_free(run);
                 return r;
         }
-        post_live(hub, row, remote->plugin_id, call_id);
+        post_live(hub, row, req->remote, call_id);
         return 0;
 }
 
@@ -494,13 +455,7 @@ int exec_remote_begin(struct exec_hub *hub, const struct execution *row, const s
 
 void exec_remote_abandon(struct exec *e)
 {
-        struct runtime *rt = e->hub->config.rt;
-
-        if (e->remote_ssh)
-                ssh_plain_abandon(rt, e->remote_call);
-        else
-                plugin_call_abandon(plugin_registry_host(rt->plugins), e->remote_plugin,
-                                    e->remote_call, ERR_CANCELLED);
+        e->runner->abandon(e->hub->config.rt, e->remote_who, e->remote_call);
 }
 
 struct end_letter {
@@ -515,7 +470,7 @@ static void end_on_loop(struct letter *letter)
 
         for (size_t i = 0; i < EXEC_BUCKETS; i++)
                 for (struct exec *e = l->hub->table[i]; e; e = e->next)
-                        if (e->remote_plugin && streq(e->remote_place, l->place_id))
+                        if (e->runner && streq(e->remote_place, l->place_id))
                                 exec_remote_abandon(e);
         free(l);
 }

@@ -82,6 +82,9 @@ static int open_stream(struct exec_spool *s, int i, struct err *err)
         struct spool_stream *t = &s->streams[i];
         struct stat st;
 
+        /* A power cut takes a directory in which nothing was safe yet; the box has all of it. */
+        if (t->fd < 0 && mkdir(s->dir, 0700) < 0 && errno != EEXIST)
+                return err_sys(err, ERR_IO, errno, "make %s", s->dir);
         if (t->fd < 0)
                 t->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (t->fd < 0 || fstat(t->fd, &st) < 0)

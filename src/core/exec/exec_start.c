@@ -10,13 +10,11 @@
 #include "base/fault.h"
 #include "base/fd.h"
 #include "base/path.h"
-#include "box/sandbox.h"
 #include "core/exec/exec_agent.h"
 #include "core/exec/exec_internal.h"
-#include "core/leases/place.h"
-#include "core/sandboxes/provider.h"
-#include "core/ssh/ssh_env.h"
-#include "store/sandboxes.h"
+#include "core/exec/exec_request.h"
+#include "core/kinds/kind.h"
+#include "core/places/place.h"
 
 /* Recording the intent */
 
@@ -30,28 +28,8 @@ struct intent {
         const struct box_route *route;
         struct egress_policy *egress; /* NULL: none; the loop's once it is posted */
         bool existed;
-        bool is_sandbox;  /* its box is the sandbox, and there is no other */
-        uid_t spool_user; /* of a sandbox: who writes the output */
+        uid_t writer; /* of the output, where that is not this user; (uid_t)-1: it is */
 };
-
-/* What a sandbox needs to be told before its first byte. */
-static int look_at_sandbox(struct db *db, struct intent *q, const struct place *place,
-                           struct err *err)
-{
-        struct sandbox_spec ids = { 0 };
-        struct sandbox_row row;
-        int r = sandboxes_get(db, place->id, q->op->arena, &row, err);
-
-        if (r < 0)
-                return r;
-        if (row.is_paused)
-                return err_set(err, ERR_CONFLICT, "The lease is paused; resume it first.");
-        ids.first_id = (uint32_t)row.first_id;
-        ids.n_ids = (uint32_t)row.n_ids;
-        q->is_sandbox = true;
-        q->spool_user = sandbox_host_id(&ids, SANDBOX_SUPERVISOR);
-        return 0;
-}
 
 static int intend(struct db *db, void *arg, struct err *err)
 {
@@ -59,6 +37,7 @@ static int intend(struct db *db, void *arg, struct err *err)
         struct execution other;
         struct lease lease;
         struct place *place = &q->place;
+        const struct kind *kind;
         int r = leases_get(db, q->record->lease.id, q->op->arena, &lease, err);
 
         if (r < 0)
@@ -87,8 +66,10 @@ static int intend(struct db *db, void *arg, struct err *err)
                 place->has_world = true;
                 r = place_move(db, q->rt, place, PLACE_HELD, err);
         }
-        if (r >= 0 && place->provider && streq(place->provider, PROVIDER_BERTH))
-                r = look_at_sandbox(db, q, place, err);
+        q->writer = (uid_t)-1;
+        kind = r < 0 ? NULL : kind_of_place(q->rt, place);
+        if (kind && kind->admit_command)
+                r = kind->admit_command(db, place, q->op->arena, &q->writer, err);
         return r < 0 ? r : executions_insert(db, &q->row, err);
 }
 
@@ -172,9 +153,9 @@ static int make_output_dir(struct intent *q, char *const path, struct err *err)
         if (mkdir(path, 0700) < 0 && errno != EEXIST)
                 return err_sys(err, ERR_IO, errno, "make a directory for the output");
         /* PID 1 of a sandbox is nobody we know; of one that another user started, that user. */
-        if (q->is_sandbox && geteuid() == 0 && chown(path, q->spool_user, q->spool_user) < 0)
+        if (q->writer != (uid_t)-1 && geteuid() == 0 && chown(path, q->writer, q->writer) < 0)
                 return err_sys(err, ERR_IO, errno, "give the output to the sandbox");
-        return q->req->remote || q->route->is_here ? 0 : exec_spool_prepare(path, err);
+        return 0;
 }
 
 /* Handing it to the loop. It is announced before it is recorded, so that nobody can know of an
@@ -389,8 +370,8 @@ int exec_start(struct op *op, struct runtime *rt, const struct lease_record *rec
         spool = xasprintf("%s/%s", rt->hub->output_dir, q.row.id);
         q.route = box_route_of(rt, &q.place);
         r = add_variables(&q, &full, &variables, err);
-        if (r >= 0 && q.req->login) {
-                ssh_env_wrap(op->arena, q.req, &wrapped);
+        if (r >= 0 && q.req->wrap) {
+                q.req->wrap(op->arena, q.req, &wrapped);
                 q.req = &wrapped;
                 r = exec_request_check_size(q.req, err);
         }
@@ -401,6 +382,10 @@ int exec_start(struct op *op, struct runtime *rt, const struct lease_record *rec
         if (r >= 0)
                 r = req->remote ? exec_remote_begin(rt->hub, &q.row, &q.place, q.req, spool, err)
                                 : ensure_box(&q, err);
+        /* The last step that can be cut off and prove that nothing was sent: reaching a host and
+         * starting a box on it takes long. */
+        if (r >= 0 && !req->remote && !q.route->is_here)
+                r = exec_spool_prepare(spool, err);
         if (r < 0) {
                 egress_policy_free(q.egress);
                 record_failure(&q, err);

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "core/exec/exec_transfer.h"
 
 #include <errno.h>
@@ -50,15 +51,14 @@ static void add_stderr(struct buf *b, const struct buf *text)
         buf_append(b, from, (size_t)(to - from));
 }
 
-/* A disk there that is full, or fails: another try may find it well. A shell says "I/O error" for
- * both. */
-static bool tells_of_want(const char *errors)
+/* A shell says "I/O error" for both, node "ENOSPC: no space left on device". */
+bool exec_transfer_tells_of_want(const char *errors)
 {
         static const char *const signs[] = { "No space left on device", "Disk quota exceeded",
                                              "I/O error", "Input/output error" };
 
         for (size_t i = 0; i < ARRAY_LEN(signs); i++)
-                if (strstr(errors, signs[i]))
+                if (strcasestr(errors, signs[i]))
                         return true;
         return false;
 }
@@ -77,7 +77,7 @@ static int failed(const char *action, const struct exec_transfer_answer *a, stru
                 buf_appendf(&text, "%d", a->exit_code);
         add_stderr(&text, &a->err);
         (void)err_set(err, ERR_PROVIDER, "%s", buf_str(&text));
-        if (tells_of_want(buf_str(&a->err)))
+        if (exec_transfer_tells_of_want(buf_str(&a->err)))
                 err_mark_transient(err);
         return ERR_PROVIDER;
 }

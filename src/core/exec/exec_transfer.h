@@ -44,6 +44,10 @@ struct exec_transfer {
  * action is the script, or "remove <path>". They are transient where that tells of a full disk.
  * Paths are absolute, without `..`; ERR_INVALID else. */
 
+/* Whether what a command there printed tells of a disk that is full, or fails: another try may find
+ * it well. */
+bool exec_transfer_tells_of_want(const char *errors);
+
 /* `mkdir -p`. */
 int exec_transfer_make_dir(struct op *op, const struct exec_transfer *t, const char *path,
                            struct err *err);

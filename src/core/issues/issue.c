@@ -20,27 +20,6 @@ struct request {
         void *ctx;
 };
 
-int issue_collect(void *ctx, const struct issue *row)
-{
-        struct issue_rows *rows = ctx;
-
-        rows->at = arena_more(rows->arena, rows->at, rows->n, &rows->room, sizeof(*rows->at));
-        rows->at[rows->n++] = *row;
-        return 0;
-}
-
-int issue_check_blockers(struct db *db, const struct op *op, const struct issue *i, struct err *err)
-{
-        struct issue_rows all = { .arena = op->arena };
-        int r = issue_blockers_list(db, i->id, false, op->arena, issue_collect, &all, err);
-
-        for (size_t n = 0; r >= 0 && n < all.n; n++)
-                if (!streq(all.at[n].status, "done"))
-                        r = err_set(err, ERR_UNPROCESSABLE,
-                                    "Issue is blocked by unresolved blockers");
-        return r;
-}
-
 /* -- Making ----------------------------------------------------------------------------------- */
 
 /* Where it goes: the company, or that of the issue it goes beneath. */

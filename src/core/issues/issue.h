@@ -13,7 +13,7 @@
 #define BERTH_CORE_ISSUE_H
 
 #include "codec/json.h"
-#include "core/access/access.h"
+#include "core/issues/rules/issue_rules.h"
 #include "store/activity.h"
 #include "store/execution_workspaces.h"
 #include "store/issue_comments.h"
@@ -22,17 +22,7 @@
 #include "store/projects.h"
 #include "store/runs.h"
 
-#define PERM_TASKS_ASSIGN    "tasks:assign"
-#define PERM_TASKS_CHECKOUTS "tasks:manage_active_checkouts"
-
-extern const char *const issue_statuses[];   /* NULL-terminated */
-extern const char *const issue_priorities[]; /* most urgent first, NULL-terminated */
-
-struct issue_rows {
-        struct issue *at;
-        size_t n, room;
-        struct arena *arena;
-};
+extern const char *const issue_statuses[]; /* NULL-terminated */
 
 struct issue_detail {
         struct issue issue;

@@ -1,8 +1,9 @@
 /* What callers send to make or change an issue, and what follows from a status. */
 #include "base/clock.h"
+#include "core/access/agent_fields.h"
 #include "core/access/audit.h"
-#include "core/agents/agent_fields.h"
 #include "core/environments/env_select.h"
+#include "core/environments/host_use.h"
 #include "core/issues/issue_internal.h"
 #include "core/patch.h"
 
@@ -10,7 +11,7 @@
 
 const char *const issue_statuses[] = { "backlog", "todo",    "in_progress", "in_review",
                                        "done",    "blocked", "cancelled",   NULL };
-const char *const issue_priorities[] = { "critical", "high", "medium", "low", NULL };
+static const char *const issue_priorities[] = { "critical", "high", "medium", "low", NULL };
 static const char *const work_modes[] = { "standard", "planning", NULL };
 static const char *const members[] = {
         "assigneeAgentId",
@@ -33,34 +34,6 @@ static const char *const members[] = {
         "workMode",
         NULL,
 };
-
-bool issue_is_closed(const struct issue *i)
-{
-        return streq(i->status, "done") || streq(i->status, "cancelled");
-}
-
-void issue_drop_locks(struct issue *i)
-{
-        i->checkout_run_id = i->execution_run_id = NULL;
-        i->execution_locked_at = 0;
-}
-
-void issue_set_status(struct issue *i, const char *status, int64_t now)
-{
-        i->status = status;
-        if (!streq(status, "in_progress"))
-                issue_drop_locks(i);
-        else if (!i->started_at)
-                i->started_at = now;
-        if (!streq(status, "done"))
-                i->completed_at = 0;
-        else if (!i->completed_at)
-                i->completed_at = now;
-        if (!streq(status, "cancelled"))
-                i->cancelled_at = 0;
-        else if (!i->cancelled_at)
-                i->cancelled_at = now;
-}
 
 /* -- Reading ---------------------------------------------------------------------------------- */
 

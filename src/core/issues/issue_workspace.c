@@ -1,6 +1,7 @@
 /* The workspace that an issue works in again: what the issue says about it is said to the
  * workspace, too, so that the next run sees it. */
-#include "core/agents/agent_fields.h"
+#include "core/access/agent_fields.h"
+#include "core/environments/host_use.h"
 #include "core/issues/issue_internal.h"
 #include "core/workspaces/execution_workspace.h"
 #include "store/execution_workspaces.h"

@@ -10,12 +10,11 @@
 #include "base/uuid.h"
 #include "core/access/audit.h"
 #include "core/leases/lease.h"
-#include "core/leases/place.h"
-#include "core/plugins/plugin_place.h"
+#include "core/places/place.h"
 #include "core/workspaces/workspace.h"
 #include "store/executions.h"
 
-/* One thing that exists, as a driver listed it. */
+/* One thing that exists, as a kind listed it. */
 struct found {
         const char *provider, *tag, *description;
         bool says_node; /* that it is ours */
@@ -48,7 +47,7 @@ static struct found *find_thing(struct world *w, const char *tag)
 
 /* What another node had made is that one's to account for. A host that two environments lead to
  * tells of its boxes twice. */
-static int note_thing(void *ctx, const struct driver_thing *thing)
+static int note_thing(void *ctx, const struct kind_thing *thing)
 {
         struct world *w = ctx;
 
@@ -71,27 +70,27 @@ static bool is_named(const json_t *names, const char *name)
         return false;
 }
 
-/* A driver whose provider does not answer must not hide what the others have: it counts as one that
+/* A kind whose provider does not answer must not hide what the others have: it counts as one that
  * cannot list now, and the report names it. */
-static void note_silent_driver(struct survey *s, const struct driver *driver, const char *why)
+static void note_silent_kind(struct survey *s, const struct kind *kind, const char *why)
 {
-        log_warn("a driver could not list what it runs", LOG_S("driver", driver->key),
+        log_warn("a driver could not list what it runs", LOG_S("driver", kind->driver),
                  LOG_S("error", why));
-        if (!is_named(s->not_listable, driver->key))
-                json_array_append_new(s->not_listable, json_string(driver->key));
+        if (!is_named(s->not_listable, kind->driver))
+                json_array_append_new(s->not_listable, json_string(kind->driver));
 }
 
 static int list_world(struct survey *s, struct world *w, struct err *err)
 {
-        for (const struct driver *const *d = s->rt->drivers; *d; d++) {
+        for (const struct kind *const *k = s->rt->kinds; *k; k++) {
                 int r;
 
-                if (!(*d)->list || (*d)->list(s->op, s->rt, note_thing, w, err) >= 0)
+                if (!(*k)->list || (*k)->list(s->op, s->rt, note_thing, w, err) >= 0)
                         continue;
                 r = op_check(s->op, err);
                 if (r < 0)
                         return r;
-                note_silent_driver(s, *d, err ? err->msg : "");
+                note_silent_kind(s, *k, err ? err->msg : "");
                 err_clear(err);
         }
         return 0;
@@ -129,20 +128,19 @@ static json_t *describe_place(const struct place *p, const char *next)
 /* Whether the world has to have something for the place. */
 static bool must_exist(const struct survey *s, const struct place *p)
 {
-        const struct driver *driver = driver_lookup(s->rt, p->driver);
+        const struct kind *kind = kind_of_place(s->rt, p);
 
-        return p->has_world && driver && !driver->makes_world_lazily &&
+        return p->has_world && kind && !kind->makes_world_lazily &&
                (streq(p->state, PLACE_HELD) || streq(p->state, PLACE_READY));
 }
 
 static bool can_list(const struct survey *s, const struct place *p)
 {
-        const struct driver *driver = driver_lookup(s->rt, p->driver);
+        const struct kind *kind = kind_of_place(s->rt, p);
 
-        if (!driver_can_find(s->rt, p) || is_named(s->not_listable, driver->key))
+        if (!kind_can_find(s->rt, p) || is_named(s->not_listable, kind->driver))
                 return false;
-        /* A fake sandbox without a world is nothing but a row. */
-        return !p->provider || !streq(p->provider, "fake") || s->rt->settings.fake_world;
+        return !kind->is_only_rows || !kind->is_only_rows(s->rt);
 }
 
 static void note_not_listable(struct survey *s, const struct place *p)
@@ -465,6 +463,7 @@ static int decide_foreign(struct db *db, struct decision *d, struct err *err)
 static int decide(struct db *db, void *arg, struct err *err)
 {
         struct decision *d = arg;
+        const struct kind *kind;
         bool ready;
         int r = places_get(db, d->id, d->op->arena, &d->place, err);
 
@@ -484,7 +483,8 @@ static int decide(struct db *db, void *arg, struct err *err)
                         return r;
         }
         if (streq(d->place.state, PLACE_UNCERTAIN) && streq(d->to, PLACE_CLOSING)) {
-                if (!d->place.provider_lease_id && plugin_place_is(&d->place))
+                kind = kind_of_place(d->rt, &d->place);
+                if (!d->place.provider_lease_id && kind && kind->closes_by_id)
                         return err_set(
                                 err, ERR_CONFLICT,
                                 "The provider never said what it made, if anything, and cannot "

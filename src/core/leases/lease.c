@@ -4,48 +4,6 @@
 #include "base/fault.h"
 #include "core/access/audit.h"
 
-bool lease_is_living(const struct lease *lease)
-{
-        return streq(lease->status, LEASE_ACTIVE) || streq(lease->status, LEASE_RETAINED);
-}
-
-/* A string member of the lease's metadata, in the arena. */
-static const char *metadata_string(const struct lease *lease, const char *key, struct arena *arena)
-{
-        json_t *metadata = NULL;
-        const char *value = NULL;
-
-        if (lease->metadata &&
-            json_parse(lease->metadata, strlen(lease->metadata), &metadata, NULL) >= 0)
-                value = arena_strdup(arena, json_get_string(metadata, key));
-        json_decref(metadata);
-        return value;
-}
-
-void lease_record_fill(struct lease_record *record, struct arena *arena)
-{
-        record->workspace_mode = metadata_string(&record->lease, "executionWorkspaceMode", arena);
-}
-
-const char *lease_driver_key(const struct lease_record *record, struct arena *arena)
-{
-        const char *recorded = metadata_string(&record->lease, "driver", arena);
-
-        return recorded ? recorded : record->env.driver;
-}
-
-int lease_driver(const struct runtime *rt, const struct lease_record *record,
-                 const struct driver **ret, struct err *err)
-{
-        struct arena arena;
-        int r;
-
-        arena_init(&arena);
-        r = driver_find(rt, lease_driver_key(record, &arena), ret, err);
-        arena_done(&arena);
-        return r;
-}
-
 json_t *lease_activity_details(const struct lease_record *record, bool released)
 {
         const struct lease *l = &record->lease;
@@ -63,40 +21,12 @@ json_t *lease_activity_details(const struct lease_record *record, bool released)
         return d;
 }
 
-/* Reading */
-
-struct load_request {
-        struct op *op;
-        const char *id;
-        struct lease_record *record;
-};
-
-static int load(struct db *db, void *arg, struct err *err)
-{
-        struct load_request *q = arg;
-        int r = leases_get(db, q->id, q->op->arena, &q->record->lease, err);
-
-        if (r >= 0)
-                r = environments_get(db, q->record->lease.environment_id, q->op->arena,
-                                     &q->record->env, err);
-        if (r >= 0)
-                lease_record_fill(q->record, q->op->arena);
-        return r;
-}
-
-int lease_load(struct op *op, struct runtime *rt, const char *lease_id, struct lease_record *ret,
-               struct err *err)
-{
-        struct load_request q = { op, lease_id, ret };
-
-        *ret = (struct lease_record){ 0 };
-        return store_read(op, rt->store, load, &q, err);
-}
-
 /* Renewing */
 
 struct renewal {
-        struct load_request load;
+        struct op *op;
+        const char *id;
+        struct lease_record *record;
         int64_t ttl_ms;
 };
 
@@ -104,20 +34,20 @@ static int renew(struct db *db, void *arg, struct err *err)
 {
         struct renewal *q = arg;
         int64_t now = clock_steady_us();
-        int r = load(db, &q->load, err);
+        int r = lease_record_get(db, q->id, q->op->arena, q->record, err);
 
         if (r < 0)
                 return r;
-        r = leases_renew(db, q->load.id, now, now + q->ttl_ms * US_PER_MS, clock_now_us(), err);
+        r = leases_renew(db, q->id, now, now + q->ttl_ms * US_PER_MS, clock_now_us(), err);
         if (r == 0)
                 return err_set(err, ERR_CONFLICT, "The lease has ended and cannot be renewed.");
-        return r < 0 ? r : load(db, &q->load, err);
+        return r < 0 ? r : lease_record_get(db, q->id, q->op->arena, q->record, err);
 }
 
 int lease_renew(struct op *op, struct runtime *rt, const char *lease_id, int64_t ttl_ms,
                 struct lease_record *ret, struct err *err)
 {
-        struct renewal q = { { op, lease_id, ret }, ttl_ms };
+        struct renewal q = { op, lease_id, ret, ttl_ms };
         int r;
 
         *ret = (struct lease_record){ 0 };
@@ -129,50 +59,32 @@ int lease_renew(struct op *op, struct runtime *rt, const char *lease_id, int64_t
 
 /* Using */
 
-int lease_load_usable(struct op *op, struct runtime *rt, const char *lease_id,
-                      struct lease_record *ret, const struct driver **ret_driver, struct err *err)
-{
-        int r = lease_load(op, rt, lease_id, ret, err);
-
-        if (r >= 0)
-                r = lease_driver(rt, ret, ret_driver, err);
-        if (r < 0)
-                return r;
-        if (!streq(ret->lease.status, LEASE_ACTIVE))
-                return err_set(err, ERR_CONFLICT, "The lease is %s and cannot be used any more.",
-                               ret->lease.status);
-        if (ret->lease.expires_at && ret->lease.expires_at <= clock_steady_us())
-                return err_set(err, ERR_CONFLICT,
-                               "The lease has expired and cannot be used any more.");
-        return 0;
-}
-
 int lease_pause(struct op *op, struct runtime *rt, const char *lease_id, struct buf *ret_json,
                 struct err *err)
 {
-        const struct driver *driver;
+        const struct kind *kind;
         struct lease_record record;
-        int r = lease_load_usable(op, rt, lease_id, &record, &driver, err);
+        int r = lease_load_usable(op, rt, lease_id, &record, &kind, err);
 
         if (r < 0)
                 return r;
-        if (!driver->pause_lease)
-                return driver_unsupported(driver->key, "lease pause", err);
-        return driver->pause_lease(op, rt, &record.env, &record.lease, ret_json, err);
+        if (!kind->pause_lease)
+                return kind_unsupported(kind, "lease pause", err);
+        return kind->pause_lease(op, rt, &record.lease, ret_json, err);
 }
 
 int lease_resume(struct op *op, struct runtime *rt, const char *lease_id, struct buf *ret_json,
                  struct err *err)
 {
-        const struct driver *driver;
+        const struct kind *kind;
         struct lease_record record;
-        int r = lease_load_usable(op, rt, lease_id, &record, &driver, err);
+        int r = lease_load_usable(op, rt, lease_id, &record, &kind, err);
 
         if (r < 0)
                 return r;
-        if (!driver->resume_lease)
-                return driver_unsupported(driver->key, "lease resume", err);
-        return driver->resume_lease(op, rt, &record.env, &record.lease, ret_json, err);
+        if (!kind->resume_lease)
+                return kind_unsupported(kind, "lease resume", err);
+        return kind->resume_lease(op, rt, &record.lease, ret_json, err);
 }
 
 struct metadata_update {
@@ -203,17 +115,17 @@ static int record_realization(struct db *db, void *arg, struct err *err)
 int lease_realize(struct op *op, struct runtime *rt, const char *lease_id, json_t *workspace,
                   struct buf *ret_json, struct err *err)
 {
-        const struct driver *driver;
+        const struct kind *kind;
         struct lease_record record;
         json_t *realization = NULL;
-        int r = lease_load_usable(op, rt, lease_id, &record, &driver, err);
+        int r = lease_load_usable(op, rt, lease_id, &record, &kind, err);
 
         if (r < 0)
                 return r;
-        if (!driver->realize)
-                return driver_unsupported(driver->key, "workspace realization", err);
-        r = driver->realize(op, rt, &record.env, &record.lease, workspace, ret_json, &realization,
-                            err);
+        if (!kind->realize)
+                return kind_unsupported(kind, "workspace realization", err);
+        r = kind->realize(op, rt, &record.env, &record.lease, workspace, ret_json, &realization,
+                          err);
         if (r >= 0 && realization) {
                 struct metadata_update u = { op, lease_id, realization };
 

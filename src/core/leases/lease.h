@@ -19,22 +19,7 @@
 #ifndef BERTH_CORE_LEASE_H
 #define BERTH_CORE_LEASE_H
 
-#include "core/environments/driver.h"
-
-#define LEASE_ACTIVE   "active"
-#define LEASE_RELEASED "released"
-#define LEASE_EXPIRED  "expired"
-#define LEASE_FAILED   "failed"
-#define LEASE_RETAINED "retained"
-
-struct lease_record {
-        struct environment env;
-        struct lease lease;
-        const char *workspace_mode; /* metadata.executionWorkspaceMode, or NULL */
-        bool existed;               /* acquire: the idempotency key named a lease that was there */
-};
-
-bool lease_is_living(const struct lease *lease);
+#include "core/places/lease_record.h"
 
 /* Claim an idle place that matches, or open a new one. */
 int lease_acquire(struct op *op, struct runtime *rt, const struct environment *env,
@@ -59,16 +44,6 @@ int lease_renew(struct op *op, struct runtime *rt, const char *lease_id, int64_t
 int lease_destroy(struct op *op, struct runtime *rt, const char *lease_id, struct lease_record *ret,
                   struct err *err);
 
-/* Lease and environment by id. */
-int lease_load(struct op *op, struct runtime *rt, const char *lease_id, struct lease_record *ret,
-               struct err *err);
-
-/* The driver of a living lease: the one recorded on it, else the environment's. */
-int lease_driver(const struct runtime *rt, const struct lease_record *record,
-                 const struct driver **ret, struct err *err);
-/* The key of that driver, registered or not. */
-const char *lease_driver_key(const struct lease_record *record, struct arena *arena);
-
 /* Pause, resume and realize answer with JSON in *ret_json. */
 int lease_pause(struct op *op, struct runtime *rt, const char *lease_id, struct buf *ret_json,
                 struct err *err);
@@ -76,10 +51,6 @@ int lease_resume(struct op *op, struct runtime *rt, const char *lease_id, struct
                  struct err *err);
 int lease_realize(struct op *op, struct runtime *rt, const char *lease_id, json_t *workspace,
                   struct buf *ret_json, struct err *err);
-/* A lease that may be used: active, its time not up; and its driver. */
-int lease_load_usable(struct op *op, struct runtime *rt, const char *lease_id,
-                      struct lease_record *ret, const struct driver **ret_driver, struct err *err);
-
 /* For the sweeper and for operators: ask the provider to close a place in state `closing`, and
  * record how it went. The place must have been moved or claimed by the caller. Returns the
  * provider's error after recording it. */
@@ -88,7 +59,6 @@ int lease_finish_closing(struct op *op, struct runtime *rt, struct place *place,
 int lease_finish_parking(struct op *op, struct runtime *rt, struct place *place, struct err *err);
 
 /* Shared by the files of this module. */
-void lease_record_fill(struct lease_record *record, struct arena *arena);
 json_t *lease_activity_details(const struct lease_record *record, bool released);
 
 #endif

@@ -5,8 +5,8 @@
 #include "core/environments/env_select.h"
 #include "core/environments/host_use.h"
 #include "core/leases/lease.h"
-#include "core/leases/place.h"
-#include "core/sandboxes/stock.h"
+#include "core/leases/stock.h"
+#include "core/places/place.h"
 #include "rt/reserve.h"
 #include "store/execution_workspaces.h"
 #include "store/issues.h"
@@ -18,7 +18,7 @@ struct acquisition {
         struct op *op;
         struct runtime *rt;
         const struct environment *env;
-        const struct driver *driver;
+        const struct kind *kind;
         const struct lease_request *req;
         struct lease_plan plan;
         struct place place;
@@ -75,8 +75,8 @@ static int consider(void *ctx, const struct place *p)
         struct acquisition *q = s->q;
         int ours;
 
-        if (q->claimed || !streq(p->policy, q->plan.policy) || !streq(p->driver, q->driver->key) ||
-            !q->driver->matches(p->config, q->plan.config))
+        if (q->claimed || !streq(p->policy, q->plan.policy) || !streq(p->driver, q->kind->driver) ||
+            !q->kind->matches(p->config, q->plan.config))
                 return 0;
         ours = is_held_by_run(s, p);
         if (ours < 0)
@@ -118,7 +118,7 @@ static void describe_place(struct acquisition *q)
                 .id = arena_strdup(q->op->arena, uuid_new().s),
                 .company_id = q->env->company_id,
                 .environment_id = q->env->id,
-                .driver = q->driver->key,
+                .driver = q->kind->driver,
                 .provider = q->plan.provider,
                 .config = q->plan.config,
                 .policy = q->plan.policy,
@@ -148,8 +148,8 @@ static int intend(struct db *db, void *arg, struct err *err)
         }
         q->place.next_attempt_at = busy_until(q);
         r = place_create(db, q->rt, &q->place, PLACE_INTENDED, err);
-        if (r >= 0 && q->driver->claim)
-                r = q->driver->claim(db, q->rt, &q->place, q->op->arena, err);
+        if (r >= 0 && q->kind->claim)
+                r = q->kind->claim(db, q->rt, &q->place, q->op->arena, err);
         return r;
 }
 
@@ -181,8 +181,8 @@ static json_t *build_metadata(const struct acquisition *q)
                             q->req->execution_workspace_mode
                                     ? json_string(q->req->execution_workspace_mode)
                                     : json_null());
-        if (q->driver->describe)
-                q->driver->describe(&q->place, &q->opened, q->claimed, m);
+        if (q->kind->describe)
+                q->kind->describe(&q->place, &q->opened, q->claimed, m);
         return m;
 }
 
@@ -380,7 +380,7 @@ static void close_new(struct op *op, struct acquisition *q, const char *note)
         if (r >= 0)
                 (void)lease_finish_closing(op, q->rt, &q->place, NULL);
         else if (r == ERR_CONFLICT)
-                (void)q->driver->close(op, q->rt, &q->place, NULL);
+                (void)q->kind->close(op, q->rt, &q->place, NULL);
 }
 
 static bool outcome_unknown(int r)
@@ -389,7 +389,7 @@ static bool outcome_unknown(int r)
 }
 
 /* open() failed. Where nothing can exist the intent is written off; where something may exist and
- * the driver can find it by our tag, closing settles it; else only "uncertain" is true. */
+ * its kind can find it by our tag, closing settles it; else only "uncertain" is true. */
 static void undo_open(struct acquisition *q, int code, const struct err *cause)
 {
         struct op shield = op_shield(q->op, q->rt->settings.close_timeout_ms);
@@ -398,7 +398,7 @@ static void undo_open(struct acquisition *q, int code, const struct err *cause)
         FAULT("lease.undo_open.before");
         if (!outcome_unknown(code))
                 (void)move_to(&shield, q, PLACE_GONE, note, NULL);
-        else if (!driver_can_find(q->rt, &q->place))
+        else if (!kind_can_find(q->rt, &q->place))
                 (void)move_to(&shield, q, PLACE_UNCERTAIN, note, NULL);
         else
                 close_new(&shield, q, note);
@@ -434,7 +434,7 @@ static int reuse(struct acquisition *q, struct err *err)
         FAULT("lease.claim.after");
         if (r < 0 || !q->claimed)
                 return r;
-        r = q->driver->resume(q->op, q->rt, &q->place, q->req, &q->opened, &failure);
+        r = q->kind->resume(q->op, q->rt, &q->place, q->req, &q->opened, &failure);
         FAULT("lease.resume.after");
         if (r >= 0)
                 return 0;
@@ -471,7 +471,7 @@ static int open_new(struct acquisition *q, struct err *err)
                 r = intend_once(q, err);
         if (r != 0)
                 return r;
-        r = q->driver->open(q->op, q->rt, &q->place, q->req, &q->opened, &failure);
+        r = q->kind->open(q->op, q->rt, &q->place, q->req, &q->opened, &failure);
         FAULT("lease.open.after");
         if (r < 0) {
                 undo_open(q, r, &failure);
@@ -514,10 +514,10 @@ static int take_stocked(struct acquisition *q, struct err *err)
         int r = 1;
 
         while (q->plan.stock && r > 0) {
-                r = stock_find(q->op, q->rt, q->env, q->driver, q->plan.config, &q->place, err);
+                r = stock_find(q->op, q->rt, q->env, q->kind, q->plan.config, &q->place, err);
                 if (r <= 0)
                         break;
-                r = q->driver->resume(q->op, q->rt, &q->place, q->req, &q->opened, err);
+                r = q->kind->resume(q->op, q->rt, &q->place, q->req, &q->opened, err);
                 if (r == ERR_NOT_FOUND) {
                         err_clear(err);
                         stock_discard(q->op, q->rt, &q->place);
@@ -596,11 +596,12 @@ int lease_acquire(struct op *op, struct runtime *rt, const struct environment *e
         if (!streq(env->status, "active"))
                 return err_set(err, ERR_UNPROCESSABLE, "Environment \"%s\" is not active.",
                                env->name);
-        r = driver_find(rt, env->driver, &q.driver, err);
+        q.kind = kind_of_environment(rt, env);
+        r = kind_required(q.kind, env->driver, err);
         if (r >= 0)
                 r = store_read(op, rt->store, check_allowed, &q, err);
         if (r >= 0)
-                r = q.driver->plan(op, rt, env, req, &q.plan, err);
+                r = q.kind->plan(op, rt, env, req, &q.plan, err);
         if (r >= 0)
                 r = acquire_steps(&q, err);
         close_stale(&q);

@@ -4,7 +4,7 @@
 #include "base/fault.h"
 #include "core/access/access.h"
 #include "core/access/audit.h"
-#include "core/leases/place.h"
+#include "core/places/place.h"
 #include "core/workspaces/workspace.h"
 #include "rt/reserve.h"
 
@@ -22,7 +22,7 @@ struct release {
         const char *lease_id, *status;
         bool destroy;
         struct lease_record *record;
-        const struct driver *driver; /* NULL: not registered, so no provider is told */
+        const struct kind *kind; /* NULL: not registered, so no provider is told */
         struct place place;
         enum release_outcome outcome;
 };
@@ -52,9 +52,9 @@ static int give_up_place(struct db *db, struct release *rel, struct err *err)
                 if (r < 0)
                         return r;
         }
-        if (!place->has_world || !rel->driver) {
+        if (!place->has_world || !rel->kind) {
                 r = place_move(db, rel->rt, place, PLACE_CLOSING, err);
-                /* Without its driver nobody can close the place; it stays `closing` and is listed.
+                /* Without its kind nobody can close the place; it stays `closing` and is listed.
                  */
                 if (r >= 0 && !place->has_world)
                         r = place_move(db, rel->rt, place, PLACE_GONE, err);
@@ -84,10 +84,8 @@ static int end_lease(struct db *db, struct release *rel, bool retain, struct err
         struct lease to = {
                 .status = retain ? LEASE_RETAINED : rel->status,
                 .released_at = retain ? 0 : now,
-                .failure_reason =
-                        failed && rel->driver ? rel->driver->release_failure_reason : NULL,
-                .cleanup_status =
-                        rel->driver && rel->driver->writes_cleanup_status ? "success" : NULL,
+                .failure_reason = failed && rel->kind ? rel->kind->release_failure_reason : NULL,
+                .cleanup_status = rel->kind && rel->kind->writes_cleanup_status ? "success" : NULL,
                 .updated_at = now,
         };
 
@@ -121,7 +119,7 @@ static int begin(struct db *db, void *arg, struct err *err)
         rel->outcome = RELEASE_WAS_OVER;
         if (!lease_is_living(&record->lease))
                 return 0;
-        rel->driver = driver_lookup(rel->rt, lease_driver_key(record, rel->op->arena));
+        rel->kind = lease_find_kind(rel->rt, record);
         retain = keeps_place(rel);
         rel->outcome = RELEASE_DONE;
         if (!retain) {
@@ -226,8 +224,8 @@ int lease_finish_closing(struct op *op, struct runtime *rt, struct place *place,
 {
         CLEAN(err_done) struct err failure = { 0 };
         CLEAN(reserve_return) unsigned loan = reserve_borrow();
-        const struct driver *driver;
-        int r = driver_find(rt, place->driver, &driver, &failure);
+        const struct kind *kind = kind_of_place(rt, place);
+        int r = kind_required(kind, place->driver, &failure);
 
         (void)loan;
         if (r >= 0)
@@ -236,7 +234,7 @@ int lease_finish_closing(struct op *op, struct runtime *rt, struct place *place,
         if (r >= 0) {
                 struct op closing = with_time_to_close(op, rt);
 
-                r = driver->close(&closing, rt, place, &failure);
+                r = kind->close(&closing, rt, place, &failure);
         }
         FAULT("lease.close.after");
         return finish(op, rt, place, PLACE_GONE, r, &failure, err);
@@ -245,16 +243,16 @@ int lease_finish_closing(struct op *op, struct runtime *rt, struct place *place,
 int lease_finish_parking(struct op *op, struct runtime *rt, struct place *place, struct err *err)
 {
         CLEAN(err_done) struct err failure = { 0 };
-        const struct driver *driver;
-        int r = driver_find(rt, place->driver, &driver, &failure);
+        const struct kind *kind = kind_of_place(rt, place);
+        int r = kind_required(kind, place->driver, &failure);
 
         if (r >= 0)
                 r = workspace_give_up(op, rt, place, NULL, NULL, &failure);
         FAULT("lease.park.before");
-        if (r >= 0 && driver->park) {
+        if (r >= 0 && kind->park) {
                 struct op parking = with_time_to_close(op, rt);
 
-                r = driver->park(&parking, rt, place, &failure);
+                r = kind->park(&parking, rt, place, &failure);
         }
         FAULT("lease.park.after");
         return finish(op, rt, place, PLACE_READY, r, &failure, err);
@@ -314,15 +312,15 @@ int lease_destroy(struct op *op, struct runtime *rt, const char *lease_id, struc
                 .destroy = true,
                 .record = ret,
         };
-        const struct driver *driver;
+        const struct kind *kind;
         int r = lease_load(op, rt, lease_id, ret, err);
 
         if (r >= 0)
-                r = lease_driver(rt, ret, &driver, err);
+                r = lease_kind(rt, ret, &kind, err);
         if (r < 0)
                 return r;
-        if (!driver->can_destroy || !driver->can_destroy(&ret->lease))
-                return driver_unsupported(driver->key, "lease destroy", err);
+        if (!kind->can_destroy)
+                return kind_unsupported(kind, "lease destroy", err);
         return run_release(&rel, err);
 }
 

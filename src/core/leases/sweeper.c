@@ -4,8 +4,8 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "core/leases/lease.h"
-#include "core/leases/place.h"
-#include "core/sandboxes/stock.h"
+#include "core/leases/stock.h"
+#include "core/places/place.h"
 #include "core/workspaces/workspace.h"
 
 /* Less is the usual correction of a clock, and too little to move deadlines for. */
@@ -27,18 +27,6 @@ struct findings {
         const char *status; /* for the leases being collected */
         const struct place *dead;
 };
-
-void sweep_list_add(struct sweep_list *list, const char *environment_id, const char *company_id)
-{
-        const char *id = environment_id ? environment_id : SWEEP_NOWHERE;
-
-        for (size_t i = 0; i < list->n; i++)
-                if (streq(list->at[i].environment_id, id))
-                        return;
-        list->at = arena_more(list->arena, list->at, list->n, &list->room, sizeof(*list->at));
-        list->at[list->n++] = (struct sweep_due){ arena_strdup(list->arena, id),
-                                                  arena_strdup(list->arena, company_id) };
-}
 
 static bool is_meant(const struct findings *f, const char *environment_id)
 {
@@ -205,7 +193,7 @@ static void heal_intended(struct findings *f, struct place *place, struct sweep_
 {
         if (!is_abandoned(f, place))
                 return;
-        if (driver_can_find(f->rt, place))
+        if (kind_can_find(f->rt, place))
                 close_place(f, place, "left behind while it was opened", res);
         else if (!only_looks(f, place->environment_id, place->company_id))
                 (void)try_move(f, f->op, place, PLACE_UNCERTAIN,
@@ -238,8 +226,7 @@ static void end_leases_of_dead(struct findings *f, struct place *place, struct s
         size_t first = f->n_leases;
 
         if (place->next_attempt_at || !streq(place->owner_node, f->rt->node.id.s) ||
-            !driver_is_dead(f->rt, place) ||
-            only_looks(f, place->environment_id, place->company_id))
+            !kind_is_dead(f->rt, place) || only_looks(f, place->environment_id, place->company_id))
                 return;
         log_warn("a sandbox has ended by itself", LOG_S("place", place->id));
         f->status = LEASE_FAILED;
@@ -292,11 +279,11 @@ static void heal_closing(struct findings *f, struct place *place, struct sweep_r
                 close_place(f, place, NULL, res);
 }
 
-/* An uncertain place that its driver can find by our tag is settled by closing it: closing what is
+/* An uncertain place that its kind can find by our tag is settled by closing it: closing what is
  * not there succeeds. */
 static void heal_uncertain(struct findings *f, struct place *place, struct sweep_result *res)
 {
-        if (driver_can_find(f->rt, place) && place->next_attempt_at <= f->now)
+        if (kind_can_find(f->rt, place) && place->next_attempt_at <= f->now)
                 close_place(f, place, NULL, res);
 }
 
@@ -310,19 +297,18 @@ struct wanted {
 static int ask_wanted(struct db *db, void *arg, struct err *err)
 {
         struct wanted *q = arg;
-        const struct driver *driver = driver_lookup(q->f->rt, q->place->driver);
+        const struct kind *kind = kind_of_place(q->f->rt, q->place);
         struct environment env;
         int r = environments_get(db, q->place->environment_id, q->f->op->arena, &env, err);
 
         if (r >= 0 && streq(q->place->policy, POLICY_STOCK)) {
                 r = stock_is_wanted(db, q->f->rt, &env, q->place, q->f->op->arena, &q->yes, err);
-                q->yes = q->yes && driver->matches(q->place->config, env.config) &&
+                q->yes = q->yes && kind->matches(q->place->config, env.config) &&
                          streq(env.status, "active");
                 return r;
         }
-        q->yes = r >= 0 && driver && streq(env.status, "active") &&
-                 streq(env.driver, q->place->driver) &&
-                 driver->matches(q->place->config, env.config);
+        q->yes = r >= 0 && kind && streq(env.status, "active") &&
+                 streq(env.driver, q->place->driver) && kind->matches(q->place->config, env.config);
         return r == ERR_NOT_FOUND ? 0 : r;
 }
 
@@ -331,7 +317,7 @@ static void heal_ready(struct findings *f, struct place *place, struct sweep_res
         struct wanted q = { .f = f, .place = place, .yes = true };
         bool over = place->deadline_at && place->deadline_at <= f->now;
 
-        if (driver_is_dead(f->rt, place)) {
+        if (kind_is_dead(f->rt, place)) {
                 close_place(f, place, "it ended by itself", res);
                 return;
         }

@@ -21,24 +21,12 @@
 #ifndef BERTH_CORE_SWEEPER_H
 #define BERTH_CORE_SWEEPER_H
 
+#include "core/places/sweep_list.h"
 #include "core/runtime.h"
 
 struct sweep_result {
         unsigned expired, released, closed, parked, failed;
 };
-
-/* Environments, each once. What belongs to none any more is under SWEEP_NOWHERE. */
-struct sweep_list {
-        struct arena *arena;
-        struct sweep_due {
-                const char *environment_id, *company_id; /* of SWEEP_NOWHERE the first there is */
-        } * at;
-        size_t n, room;
-};
-#define SWEEP_NOWHERE ""
-
-/* environment_id NULL: SWEEP_NOWHERE. */
-void sweep_list_add(struct sweep_list *list, const char *environment_id, const char *company_id);
 
 /* Add those where a pass would find something to do. Changes nothing, waits for nobody. */
 int sweep_look(struct op *op, struct runtime *rt, struct sweep_list *list, struct err *err);

@@ -12,8 +12,9 @@
 
 #define PATHS_MAX 200
 
-int plugin_locate(struct op *op, struct plugin_registry *reg, const struct plugin *p,
-                  const char **ret_base, const char **ret_root, struct err *err)
+/* Where the files of a plugin are. `ret_base` is what its checksum is over. */
+static int plugin_locate(struct op *op, struct plugin_registry *reg, const struct plugin *p,
+                         const char **ret_base, const char **ret_root, struct err *err)
 {
         struct arena *a = op->arena;
         char real[PATH_MAX];

@@ -79,9 +79,6 @@ int plugin_audit(struct db *db, struct op *op, const struct plugin *p, const cha
 
 /* plugin_activate.c */
 
-/* Where the files of a plugin are. `ret_base` is what its checksum is over. */
-int plugin_locate(struct op *op, struct plugin_registry *reg, const struct plugin *p,
-                  const char **ret_base, const char **ret_root, struct err *err);
 /* Check the files and say what there is to run, without the configuration. In the arena. */
 int plugin_make_spec(struct op *op, struct plugin_registry *reg, const struct plugin *p,
                      struct worker_spec *ret, struct err *err);

@@ -11,7 +11,6 @@
 #include "base/path.h"
 #include "core/access/audit.h"
 #include "core/plugins/plugin_internal.h"
-#include "core/plugins/plugin_sync.h"
 #include "core/sandboxes/host_ids.h"
 #include "store/companies.h"
 
@@ -491,6 +490,42 @@ static int claim_directory(struct plugin_registry *reg, struct err *err)
         return r;
 }
 
+struct leftovers {
+        struct op *op;
+        const char *dir;
+};
+
+static int remove_leftover(void *ctx, const char *name)
+{
+        const struct leftovers *l = ctx;
+        const char *path = arena_printf(l->op->arena, "%s/%s", l->dir, name);
+        CLEAN(err_done) struct err err = { 0 };
+
+        if (strncmp(name, PLUGIN_SYNC_DIR, strlen(PLUGIN_SYNC_DIR)) != 0 ||
+            !uuid_is_valid(name + strlen(PLUGIN_SYNC_DIR)))
+                return 0;
+        if (tree_remove(l->op, path, &err) < 0)
+                log_warn("files for a plugin could not be removed", LOG_S("path", path),
+                         LOG_S("error", err.msg));
+        return 0;
+}
+
+static int look_for_leftovers(void *ctx, const char *name)
+{
+        const struct leftovers *l = ctx;
+        struct leftovers own = { l->op, arena_printf(l->op->arena, "%s/%s", l->dir, name) };
+
+        (void)tree_each(own.dir, remove_leftover, &own, NULL);
+        return 0;
+}
+
+void plugin_registry_remove_syncs(struct op *op, const char *private_dir)
+{
+        struct leftovers l = { op, private_dir };
+
+        (void)tree_each(private_dir, look_for_leftovers, &l, NULL);
+}
+
 int plugin_registry_recover(struct op *op, struct plugin_registry *reg, struct err *err)
 {
         CLEAN(json_decrefp) json_t *wanted = json_object();
@@ -511,7 +546,7 @@ int plugin_registry_recover(struct op *op, struct plugin_registry *reg, struct e
         if (r >= 0)
                 r = tree_remove(op, reg->copies_dir, err); /* workers get new ones */
         if (r >= 0)
-                plugin_sync_recover(op, reg->private_dir);
+                plugin_registry_remove_syncs(op, reg->private_dir);
         if (r >= 0)
                 r = tree_each(reg->packages_dir, remove_unwanted, &sweep, err);
         if (r >= 0)

@@ -42,6 +42,11 @@ void plugin_registry_stop(struct plugin_registry *reg, void (*done)(void *arg), 
 struct plugin_host *plugin_registry_host(struct plugin_registry *reg);
 /* Where the workers' own directories are, each named by its plugin's id. */
 const char *plugin_registry_private_dir(const struct plugin_registry *reg);
+/* In there: what directories for one exchange of files begin with, and a UUID follows
+ * (kinds/plugin/plugin_sync.h). */
+#define PLUGIN_SYNC_DIR "sync-"
+/* Operation, at the start of the daemon: remove those that a crash left. */
+void plugin_registry_remove_syncs(struct op *op, const char *private_dir);
 
 /* -- For drivers ------------------------------------------------------------------------------ */
 

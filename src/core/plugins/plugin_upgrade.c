@@ -3,7 +3,6 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "core/plugins/plugin_internal.h"
-#include "core/plugins/plugin_place.h"
 
 static json_t *parse_or_null(const char *text)
 {

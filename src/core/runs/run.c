@@ -7,37 +7,6 @@
 
 /* -- Events ------------------------------------------------------------------------------------ */
 
-int run_event_add(struct db *db, struct runtime *rt UNUSED, const struct run *run, const char *type,
-                  const char *level, const char *message, json_t *take_payload, struct err *err)
-{
-        CLEAN(cleanup_free) char *payload = take_payload ? json_to_text(take_payload) : NULL;
-        struct uuid id = uuid_new();
-        struct run_event row = {
-                .id = id.s,
-                .company_id = run->company_id,
-                .run_id = run->id,
-                .agent_id = run->agent_id,
-                .event_type = type,
-                .stream = "system",
-                .level = level,
-                .message = message,
-                .payload = payload,
-                .created_at = clock_now_us(),
-        };
-        int r = run_events_insert(db, &row, err);
-
-        if (r < 0) {
-                json_decref(take_payload);
-                return r;
-        }
-        db_announce(db, run->company_id, "heartbeat.run.event",
-                    json_pack("{s:s, s:s, s:I, s:s, s:s, s:s?, s:n, s:s?, s:o?}", "runId", run->id,
-                              "agentId", run->agent_id, "seq", (json_int_t)row.seq, "eventType",
-                              type, "stream", row.stream, "level", level, "color", "message",
-                              message, "payload", take_payload));
-        return 0;
-}
-
 static json_t *iso_or_null(int64_t us)
 {
         char text[ISO_TIME_LEN + 1];
@@ -161,7 +130,7 @@ int run_task_lease(struct run_task *t, struct err *err)
         if (!t->run.lease_id)
                 return err_set(err, ERR_NOT_FOUND, "The run has no lease.");
         r = lease_load(t->op, t->rt, t->run.lease_id, &t->record, err);
-        return r < 0 ? r : lease_driver(t->rt, &t->record, &t->driver, err);
+        return r < 0 ? r : lease_kind(t->rt, &t->record, &t->kind, err);
 }
 
 struct op run_note_op(const struct run_task *t)

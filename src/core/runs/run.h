@@ -25,6 +25,8 @@
 
 #include "codec/json.h"
 #include "core/access/access.h"
+#include "core/issues/rules/issue_rules.h"
+#include "core/live/run_event.h"
 #include "store/run_events.h"
 #include "store/runs.h"
 
@@ -46,12 +48,6 @@ struct wake_request {
 #define WAKE_ASSIGNMENT "assignment"
 #define WAKE_ON_DEMAND  "on_demand"
 #define WAKE_AUTOMATION "automation"
-
-#define WAKE_ASSIGNED  "issue_assigned"
-#define WAKE_COMMENTED "issue_commented"
-#define WAKE_MENTIONED "issue_comment_mentioned"
-#define WAKE_TAKEN     "issue_checked_out"
-#define WAKE_UNBLOCKED "issue_blockers_resolved"
 
 #define WAKE_REASON_DEFERRED "issue_execution_deferred"
 #define WAKE_REASON_BLOCKED  "issue_dependencies_blocked"
@@ -92,11 +88,6 @@ int run_cancel_agent(struct db *db, const struct op *op, struct runtime *rt, con
 /* The same for one that was read in this transaction; nothing when it has ended. */
 int run_cancel_in(struct db *db, const struct op *op, struct runtime *rt, struct run *run,
                   const char *why, const char *code, struct err *err);
-
-/* An entry in the run's event list, in a transaction that is under way; published when it is
- * committed. take_payload is an object or NULL. */
-int run_event_add(struct db *db, struct runtime *rt, const struct run *run, const char *type,
-                  const char *level, const char *message, json_t *take_payload, struct err *err);
 
 /* The host. */
 int run_host_new(struct runtime *rt, uv_loop_t *loop, struct run_host **ret, struct err *err);

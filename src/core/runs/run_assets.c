@@ -33,7 +33,7 @@ static const char *scratch(struct run_task *t)
 
 static bool is_local(const struct run_task *t)
 {
-        return streq(t->record.env.driver, "local");
+        return kind_runs_on_host(t->rt, t->record.env.driver);
 }
 
 /* One after the other */

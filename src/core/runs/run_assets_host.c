@@ -54,9 +54,9 @@ static bool follows(const struct run_asset *a)
         return !json_is_false(json_object_get(a->plan, "followSymlinks"));
 }
 
-static bool is_here(const struct run_asset *a)
+static bool sees_our_files(const struct run_asset *a)
 {
-        return streq(a->t->record.env.driver, "local");
+        return kind_runs_on_host(a->t->rt, a->t->record.env.driver);
 }
 
 static const json_t *parts(const struct run_asset *a)
@@ -75,7 +75,7 @@ static int add_skill(struct run_asset *a, struct asset_tree *tree, const struct 
         int r = as_link ? asset_tree_add_link(tree, s->dir, to, err)
                         : asset_tree_add_dir(tree, s->dir, to, follows(a), NULL, err);
 
-        if (is_here(a))
+        if (sees_our_files(a))
                 asset_tree_note(tree, s->dir);
         return r < 0 && r != ERR_CANCELLED ? err_wrap(err, r, "skill \"%s\"", s->name) : r;
 }

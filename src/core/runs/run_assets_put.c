@@ -8,9 +8,8 @@
 #include "codec/shell.h"
 #include "core/exec/box_route.h"
 #include "core/exec/box_service.h"
+#include "core/exec/exec_transfer.h"
 #include "core/exec/runtime_script.h"
-#include "core/plugins/plugin_box.h"
-#include "core/plugins/plugin_transfer.h"
 #include "core/runs/run_assets.h"
 #include "workspace/archive.h"
 #include "workspace/sync.h"
@@ -137,19 +136,16 @@ static void put_unpacking(const struct putting *p, const char *upload, struct bu
                     "done\ntar -xpf \"$a\" -C \"$d\"\nrm -f \"$a\"\n");
 }
 
-static int transfer(struct putting *p, struct err *err)
+static int transfer(struct putting *p, const struct kind *kind, struct err *err)
 {
         const char *upload = arena_printf(p->op->arena, "%s-upload.tar", p->a->dir);
         CLEAN(cleanup_fd) int archive = -1;
         CLEAN(buf_done) struct buf script = BUF_INIT;
-        struct plugin_transfer plugin;
         struct exec_transfer way;
-        struct plugin_lease lease;
-        int r = plugin_lease_load(p->op, p->rt, &p->a->t->record.lease, &lease, err);
+        int r = kind->transfer(p->op, p->rt, &p->a->t->record.lease, &way, err);
 
         if (r < 0)
                 return r;
-        plugin_transfer_init(&plugin, p->rt, &lease, &way);
         archive = openat(p->dir_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
         if (archive < 0)
                 return err_sys(err, ERR_IO, errno, "create an archive");
@@ -177,16 +173,14 @@ static int find_place(struct putting *p, struct err *err)
 {
         int r = store_read(p->op, p->rt->store, read_place, p, err);
 
-        if (r < 0 || !plugin_place_is(&p->place))
-                return r;
-        r = plugin_box_bring(p->op, p->rt, &p->a->t->record.lease, err);
-        return r < 0 ? r : store_read(p->op, p->rt->store, read_place, p, err);
+        return r < 0 ? r : box_bring(p->op, p->rt, &p->a->t->record.lease, &p->place, err);
 }
 
 int run_asset_put(const struct run_asset *a, struct err *err)
 {
         CLEAN(putting_done)
         struct putting p = { .a = a, .op = a->t->op, .rt = a->t->rt, .tree_fd = -1, .dir_fd = -1 };
+        const struct kind *kind;
         struct place would;
         int r = find_place(&p, err);
 
@@ -201,8 +195,9 @@ int run_asset_put(const struct run_asset *a, struct err *err)
         would.has_world = true;
         if (box_route_has_box(p.rt, &would))
                 return push(&p, err);
-        if (plugin_place_is(&p.place))
-                return transfer(&p, err);
+        kind = kind_of_place(p.rt, &p.place);
+        if (kind && kind->transfer)
+                return transfer(&p, kind, err);
         return err_set(err, ERR_UNPROCESSABLE,
                        "files cannot be brought there: no supervisor of "
                        "ours runs there");

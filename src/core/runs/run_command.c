@@ -72,36 +72,38 @@ static const char *target_cwd(const struct run_task *t)
         return t->cwd ? t->cwd : "/tmp";
 }
 
-/* A run without a place is a request that is made from here. */
-static const char *target_kind(const struct run_task *t)
+/* A run without a place is a request that is made from here: it has none. */
+static const struct kind *target_kind(const struct run_task *t)
 {
-        return t->record.env.driver ? t->record.env.driver : "none";
+        return t->record.env.driver ? kind_of_environment(t->rt, &t->record.env) : NULL;
 }
 
 /* A host that is worked on in place: runs of others are there at the same time. */
 static bool is_shared(const struct run_task *t)
 {
-        return streq(target_kind(t), "ssh") && !strstr(target_cwd(t), "/.paperclip-runtime/runs/");
+        const struct kind *kind = target_kind(t);
+
+        return kind && kind->has_run_dirs && !strstr(target_cwd(t), "/.paperclip-runtime/runs/");
 }
 
 /* remote-execution 5.2. */
 static json_t *identity(struct run_task *t)
 {
         const struct environment *env = &t->record.env;
+        const struct kind *kind = target_kind(t);
         const json_t *metadata = run_parse(t->op->arena, t->record.lease.metadata);
         json_t *id;
 
-        if (!env->driver || streq(env->driver, "local"))
+        if (!kind || kind->runs_on_host)
                 return NULL;
-        if (streq(env->driver, "ssh")) {
-                id = json_pack("{s:s}", "transport", "ssh");
-                json_object_set(id, "host", json_object_get(metadata, "host"));
-                json_object_set(id, "port", json_object_get(metadata, "port"));
-                json_object_set(id, "username", json_object_get(metadata, "username"));
-        } else {
-                id = json_pack("{s:s, s:o, s:s, s:s}", "transport", env->driver, "providerKey",
-                               json_string_or_null(t->record.lease.provider), "environmentId",
-                               env->id, "leaseId", t->record.lease.id);
+        id = json_pack("{s:s}", "transport", kind->driver);
+        for (const char *const *member = kind->identity; member && *member; member++)
+                json_object_set(id, *member, json_object_get(metadata, *member));
+        if (!kind->identity) {
+                json_object_set_new(id, "providerKey",
+                                    json_string_or_null(t->record.lease.provider));
+                json_object_set_new(id, "environmentId", json_string(env->id));
+                json_object_set_new(id, "leaseId", json_string(t->record.lease.id));
         }
         json_object_set_new(id, "remoteCwd", json_string(target_cwd(t)));
         return run_keep(t->op->arena, id);
@@ -117,7 +119,8 @@ static int64_t config_timeout(struct run_task *t)
 
 void run_input(struct run_task *t, const json_t *session)
 {
-        bool is_local = streq(target_kind(t), "local");
+        const struct kind *kind = target_kind(t);
+        bool is_local = kind && kind->runs_on_host;
 
         t->input = (struct adapter_input){
                 .type = t->agent.adapter_type,
@@ -131,7 +134,7 @@ void run_input(struct run_task *t, const json_t *session)
                 .assets = json_get_object(t->context, RUN_ASSETS_MEMBER),
                 .rt = t->rt,
                 .target = {
-                        .kind = target_kind(t),
+                        .kind = kind,
                         .cwd = target_cwd(t),
                         .local_cwd = t->local_cwd,
                         .apart = is_shared(t) ? t->agent.id : NULL,
@@ -183,7 +186,7 @@ static bool is_configured(const struct run_task *t, const char *name)
 static json_t *variables(struct run_task *t, const struct callback_address *callback)
 {
         const char *values[] = { callback->url, callback->key, callback->mode };
-        bool is_local = streq(t->record.env.driver, "local");
+        bool is_local = kind_runs_on_host(t->rt, t->record.env.driver);
         json_t *env = json_object();
 
         json_object_update(env, t->command.env);

@@ -250,7 +250,7 @@ static int bring_home(struct ending *e, struct err *err)
         int r;
 
         if (!t->record.lease.id || !streq(t->record.lease.status, LEASE_ACTIVE) ||
-            streq(t->record.env.driver, "local"))
+            kind_runs_on_host(t->rt, t->record.env.driver))
                 return 0;
         r = restore(e, err);
         if (r >= 0 || r == ERR_CANCELLED)

@@ -7,13 +7,13 @@
 #ifndef BERTH_CORE_RUN_INTERNAL_H
 #define BERTH_CORE_RUN_INTERNAL_H
 
+#include "core/access/run_policy.h"
 #include "core/adapters/adapter_run.h"
 #include "core/callbacks/callback.h"
 #include "core/exec/exec.h"
 #include "core/leases/lease.h"
 #include "core/runs/run.h"
 #include "core/runs/run_log.h"
-#include "core/runs/run_policy.h"
 #include "rt/pool.h"
 #include "store/execution_workspaces.h"
 #include "store/issues.h"
@@ -74,7 +74,7 @@ struct run_task {
         json_t *context; /* contextSnapshot; written with the next step */
         struct run_choice choice;
         struct lease_record record;
-        const struct driver *driver;
+        const struct kind *kind;
         const char *local_cwd; /* directory on this machine; NULL: none */
         const char *cwd;       /* where the command starts; NULL: as the driver says */
         struct adapter_input input;
@@ -135,7 +135,6 @@ struct run_ids {
         char (*at)[UUID_LEN + 1];
         size_t n, room;
 };
-void run_ids_add(struct run_ids *ids, const char *id);
 void run_ids_done(struct run_ids *ids);
 
 /* One pass over the table: what nobody works on (when asked for), what is to be cancelled, and what
@@ -261,9 +260,6 @@ int run_conclude(struct run_task *t, const char *from, const struct run_outcome 
 struct run_outcome run_failure(const struct run_task *t, const struct err *cause);
 /* Give up the leases and be done. */
 enum run_next run_release(struct run_task *t);
-/* Inside a transaction: the locks that the run has on its issue go. Only once its command is over:
- * nobody is to begin beside it. */
-int run_free_issue(struct db *db, const struct op *op, const struct run *run, struct err *err);
 /* The events and rows that follow from a terminal status, inside the transaction that set it. */
 int run_note_end(struct db *db, struct runtime *rt, const struct run *run, struct err *err);
 

@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "core/issues/issue_internal.h"
+#include "core/issues/rules/issue_rules.h"
 #include "core/runs/run_internal.h"
 #include "core/runs/run_state.h"
 #include "core/runs/run_wake.h"
@@ -48,7 +48,10 @@ int run_note_end(struct db *db, struct runtime *rt, const struct run *run, struc
                              payload, err);
 }
 
-int run_free_issue(struct db *db, const struct op *op, const struct run *run, struct err *err)
+/* Inside a transaction: the locks that the run has on its issue go. Only once its command is over:
+ * nobody is to begin beside it. */
+static int run_free_issue(struct db *db, const struct op *op, const struct run *run,
+                          struct err *err)
 {
         struct issue issue, seen;
         int r;

@@ -6,7 +6,7 @@
 #include "base/fault.h"
 #include "base/path.h"
 #include "core/adapters/adapter.h"
-#include "core/runs/provision.h"
+#include "core/kinds/provision.h"
 #include "core/runs/run_internal.h"
 #include "core/runs/run_wait.h"
 #include "core/workspaces/workspace.h"
@@ -15,7 +15,7 @@
 
 static bool is_local(const struct run_task *t)
 {
-        return streq(t->choice.env.driver, "local");
+        return kind_runs_on_host(t->rt, t->choice.env.driver);
 }
 
 /* `text "name" (driver): what it was`, with the code that names the step. */
@@ -54,7 +54,7 @@ static int check_adapter(struct run_task *t, struct err *err)
 int run_check_place(struct run_task *t, const struct environment *env, struct err *err)
 {
         if (!t->agent.configured_by_agent_id ||
-            (env->driver && driver_is_isolated(t->rt, env->driver)))
+            (env->driver && kind_is_isolated(t->rt, env->driver)))
                 return 0;
         t->failure_code = "environment_not_isolated";
         return err_set(err, ERR_FORBIDDEN,
@@ -95,7 +95,7 @@ int run_acquire(struct run_task *t, struct err *err)
         if (r < 0)
                 return fail(t, r, "lease_acquire_failed", "Failed to acquire lease for environment",
                             err);
-        r = lease_driver(t->rt, &t->record, &t->driver, err);
+        r = lease_kind(t->rt, &t->record, &t->kind, err);
         if (r < 0)
                 return run_fail_transport(t, r, "transport", err);
         return note_lease(t, err);
@@ -297,7 +297,7 @@ static int bring_in(struct run_task *t, struct err *err)
 static int provision(struct run_task *t, const json_t *request, struct err *err)
 {
         const struct environment *env = &t->choice.env;
-        json_t *body = provision_command(request, env->driver, t->cwd, lease_text(t, "remoteCwd"),
+        json_t *body = provision_command(request, is_local(t), t->cwd, lease_text(t, "remoteCwd"),
                                          t->local_cwd);
         CLEAN(run_command_end_done) struct run_command_end end = { 0 };
         CLEAN(cleanup_free) char *failure = NULL;
@@ -341,7 +341,7 @@ int run_stage(struct run_task *t, struct err *err)
         else if (r >= 0 && t->local_cwd)
                 r = bring_in(t, err);
         request = realization_of(t, source);
-        if (r >= 0 && !streq(t->choice.env.driver, "plugin"))
+        if (r >= 0 && kind_driver_takes_runs(t->rt, t->choice.env.driver))
                 r = realize(t, request, &realization, err);
         if (r >= 0)
                 r = reload_lease(t, err);

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "core/leases/place.h"
+#include "core/places/place.h"
 #include "core/runs/run_internal.h"
 #include "store/workspaces.h"
 
@@ -25,7 +25,7 @@ static int get_place(struct db *db, void *arg, struct err *err)
         if (r < 0)
                 return r;
         return !streq(t->record.lease.status, LEASE_ACTIVE) || !streq(place.state, PLACE_HELD) ||
-               driver_is_dead(t->rt, &place);
+               kind_is_dead(t->rt, &place);
 }
 
 /* The place ended while it was made ready: whatever was said about it then, another one may do. */

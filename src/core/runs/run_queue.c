@@ -5,10 +5,10 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "core/access/audit.h"
-#include "core/issues/issue_internal.h"
+#include "core/issues/rules/issue_rules.h"
 #include "core/runs/run_internal.h"
 
-void run_ids_add(struct run_ids *ids, const char *id)
+static void run_ids_add(struct run_ids *ids, const char *id)
 {
         if (ids->n == ids->room) {
                 ids->room = ids->room ? 2 * ids->room : 8;

@@ -64,7 +64,7 @@ static void keep_input(struct run_task *t, struct run_result *ret)
 {
         CLEAN(err_done) struct err err = { 0 };
         struct search s = { .t = t };
-        int r = t->driver ? store_read(t->op, t->rt->store, get_execution, &s, &err) : -1;
+        int r = t->kind ? store_read(t->op, t->rt->store, get_execution, &s, &err) : -1;
 
         if (r >= 0)
                 r = run_rebuild(t, s.row.idempotency_key, &err);

@@ -4,7 +4,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "codec/cron.h"
-#include "core/runs/run_policy.h"
+#include "core/access/run_policy.h"
 #include "core/runs/run_wake_internal.h"
 #include "rt/pool.h"
 
@@ -218,7 +218,9 @@ static int write_all(struct pass *p, struct err *err)
         return store_write(p->op, p->rt->store, write_rest, p, err);
 }
 
-int run_schedule_tick(struct op *op, struct runtime *rt, int64_t *ret_next_us, struct err *err)
+/* Operation: one pass. *ret_next_us: when the next is due, in wall time; INT64_MAX for never. */
+static int run_schedule_tick(struct op *op, struct runtime *rt, int64_t *ret_next_us,
+                             struct err *err)
 {
         struct pass p = { .op = op, .rt = rt, .now = clock_wall_us(), .next = INT64_MAX };
         CLEAN(err_done) struct err own = { 0 };

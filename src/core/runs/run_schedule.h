@@ -18,9 +18,6 @@
 
 #include "core/runs/run.h"
 
-/* Operation: one pass. *ret_next_us: when the next is due, in wall time; INT64_MAX for never. */
-int run_schedule_tick(struct op *op, struct runtime *rt, int64_t *ret_next_us, struct err *err);
-
 /* The clock that makes the passes: when something is due, and as often as the sweeper. Loop thread.
  */
 struct run_scheduler;

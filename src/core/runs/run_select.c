@@ -6,12 +6,12 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "core/access/agent_fields.h"
 #include "core/adapters/adapter_descriptor.h"
-#include "core/agents/agent_fields.h"
-#include "core/environments/driver.h"
 #include "core/environments/env_default.h"
 #include "core/environments/env_select.h"
 #include "core/environments/host_use.h"
+#include "core/kinds/kind.h"
 #include "core/runs/run_internal.h"
 #include "core/workspaces/execution_workspace.h"
 #include "store/settings.h"
@@ -273,7 +273,7 @@ static int judge_directory(struct db *db, struct run_task *t, struct err *err)
 
         if (!w->cwd || (own && streq(own, w->cwd)))
                 return 0;
-        if (driver_is_isolated(t->rt, t->choice.env.driver)) {
+        if (kind_is_isolated(t->rt, t->choice.env.driver)) {
                 r = agents_list(db, t->run.company_id, t->op->arena, look_for_outsider, &o, err);
                 if (is_outside || o.found)
                         w->cwd = NULL;

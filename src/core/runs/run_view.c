@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "codec/check.h"
 #include "core/access/audit.h"
-#include "core/issues/issue_internal.h"
+#include "core/issues/rules/issue_rules.h"
 #include "core/runs/run_internal.h"
 #include "store/agents.h"
 

@@ -22,14 +22,14 @@ static void add_redact(struct op *op, const char *value, struct exec_request *re
 int run_command_prepare(struct op *op, struct runtime *rt, const struct lease_record *record,
                         json_t *body, const char *redact, struct exec_request *ret, struct err *err)
 {
-        const struct driver *driver;
-        int r = lease_driver(rt, record, &driver, err);
+        const struct kind *kind;
+        int r = lease_kind(rt, record, &kind, err);
 
         if (r < 0)
                 return r;
-        if (!driver->prepare_exec)
-                return driver_unsupported(driver->key, "command execution", err);
-        r = driver->prepare_exec(op, rt, record, body, ret, err);
+        if (!kind->prepare_exec)
+                return kind_unsupported(kind, "command execution", err);
+        r = kind->prepare_exec(op, rt, record, body, ret, err);
         if (r >= 0 && redact && *redact)
                 add_redact(op, redact, ret);
         return r;

@@ -3,7 +3,7 @@
 #define BERTH_CORE_RUN_WAIT_H
 
 #include "core/exec/exec.h"
-#include "core/runs/provision.h"
+#include "core/kinds/provision.h"
 
 #define RUN_WAIT_OUTPUT_MAX ((size_t)64 << 10) /* what is kept of each stream */
 

@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "core/issues/issue_internal.h"
-#include "core/runs/run_policy.h"
+#include "core/access/run_policy.h"
+#include "core/issues/rules/issue_rules.h"
 #include "core/runs/run_wake_internal.h"
 
 static void name_actor(struct wake *w)
@@ -76,8 +76,9 @@ struct wakeup wake_row(const struct wake *w, const char *status)
         return row;
 }
 
-int wake_note(struct wake *w, const char *status, const char *run_id, const char *why,
-              struct err *err)
+/* The row of a request that says what became of it. */
+static int wake_note(struct wake *w, const char *status, const char *run_id, const char *why,
+                     struct err *err)
 {
         struct wakeup row = wake_row(w, status);
 

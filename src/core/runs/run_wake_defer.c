@@ -1,8 +1,8 @@
 /* Wake-ups that wait for the run of their issue to end. Each agent has at most one per issue; what
  * else comes meanwhile is told to the same run. */
 #include "base/clock.h"
-#include "core/issues/issue_internal.h"
-#include "core/runs/run_policy.h"
+#include "core/access/run_policy.h"
+#include "core/issues/rules/issue_rules.h"
 #include "core/runs/run_wake_internal.h"
 
 #define WAKE_MEMBER "_wake"

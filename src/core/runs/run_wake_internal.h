@@ -38,9 +38,6 @@ int wake_defer(struct wake *w, const char *holder_run_id, struct wake_result *re
 void run_announce_queued(struct db *db, const struct run *run);
 /* A new row for the request. */
 struct wakeup wake_row(const struct wake *w, const char *status);
-/* The row of a request that says what became of it. */
-int wake_note(struct wake *w, const char *status, const char *run_id, const char *why,
-              struct err *err);
 /* Names the run that holds the issue, and whose it is. */
 int wake_tell_holder(struct wake *w, const char *run_id, struct wake_result *ret, struct err *err);
 

@@ -2,7 +2,6 @@
 #include "core/secrets/secret.h"
 
 #include "base/clock.h"
-#include "core/environments/host_use.h"
 #include "core/secrets/secret_draft.h"
 
 const char *const secret_providers[] = { VAULT_LOCAL, VAULT_AWS, VAULT_GCP, VAULT_HASHI, NULL };
@@ -17,7 +16,7 @@ int secret_guard(struct db *db, const struct op *op, const char *company_id, boo
 
 int secret_may_link(const struct runtime *rt, const struct op *op, struct err *err)
 {
-        if (host_use_may(rt, op->actor))
+        if (access_may_use_host(rt, op->actor))
                 return 0;
         return err_set(err, ERR_FORBIDDEN,
                        "What lies in a vault outside is read with this server's own credentials, "

@@ -72,15 +72,15 @@ int secret_resolve(struct op *op, struct runtime *rt, const char *company_id, co
                    int64_t version, const struct secret_use *use, struct secret_value *ret,
                    struct err *err);
 
-/* The configuration of an environment with its secrets in it, for its driver. *ret is a new
- * reference; whoever holds it holds values in clear. `schema` says which members of a sandbox's
- * configuration are references; NULL: none. */
+/* The configuration of an environment with its secrets in it, for its kind. *ret is a new
+ * reference; whoever holds it holds values in clear. `schema` says which members of a configuration
+ * are references, for a kind that has them by schema; NULL: none. */
 struct secret_context {
         const char *issue_id, *run_id;
         bool for_cleanup;
 };
 int secret_resolve_config(struct op *op, struct runtime *rt, const char *company_id,
-                          const char *environment_id, const char *driver, json_t *config,
+                          const char *environment_id, const struct kind *kind, json_t *config,
                           const json_t *schema, const struct secret_context *context, json_t **ret,
                           struct err *err);
 

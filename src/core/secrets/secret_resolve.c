@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "codec/secret_refs.h"
-#include "core/environments/env_config.h"
+#include "core/kinds/kind.h"
 #include "core/secrets/secret_draft.h"
 
 #define RECORD_MS      5000
@@ -246,14 +246,19 @@ static int resolve_into(struct config_use *q, const char *path, const char *secr
         return 0;
 }
 
-static int resolve_ssh(struct config_use *q, struct err *err)
+static int resolve_members(struct config_use *q, const struct kind_secret *list, struct err *err)
 {
-        const json_t *ref = json_get_object(q->config, "privateKeySecretRef");
+        int r = 0;
 
-        if (!ref)
-                return 0;
-        return resolve_into(q, "privateKeySecretRef", json_get_string(ref, "secretId"),
-                            json_integer_value(json_object_get(ref, "version")), "privateKey", err);
+        for (const struct kind_secret *s = list; s && s->member && r >= 0; s++) {
+                const json_t *ref = json_get_object(q->config, s->reference);
+
+                if (ref)
+                        r = resolve_into(q, s->reference, json_get_string(ref, "secretId"),
+                                         json_integer_value(json_object_get(ref, "version")),
+                                         s->member, err);
+        }
+        return r;
 }
 
 static int resolve_paths(struct config_use *q, const json_t *paths, struct err *err)
@@ -277,7 +282,7 @@ static int resolve_paths(struct config_use *q, const json_t *paths, struct err *
 }
 
 int secret_resolve_config(struct op *op, struct runtime *rt, const char *company_id,
-                          const char *environment_id, const char *driver, json_t *config,
+                          const char *environment_id, const struct kind *kind, json_t *config,
                           const json_t *schema, const struct secret_context *context, json_t **ret,
                           struct err *err)
 {
@@ -287,15 +292,15 @@ int secret_resolve_config(struct op *op, struct runtime *rt, const char *company
                                 .environment_id = environment_id,
                                 .context = context };
         json_t *paths = secret_ref_paths(schema), *normal = NULL;
-        size_t most = json_array_size(paths) + 1;
-        int r = env_config_normalize(driver, config, CONFIG_STORED, &normal, err);
+        size_t most = json_array_size(paths) + kind_n_secrets(kind) + 1;
+        int r = kind->normalize(config, CONFIG_STORED, &normal, err);
 
         q.attempts = xcalloc(most, sizeof(*q.attempts));
         q.uses = xcalloc(most, sizeof(*q.uses));
         q.config = normal ? json_deep_copy(normal) : NULL;
-        if (r >= 0 && streq(driver, "ssh"))
-                r = resolve_ssh(&q, err);
-        else if (r >= 0 && streq(driver, "sandbox"))
+        if (r >= 0)
+                r = resolve_members(&q, kind->secrets, err);
+        if (r >= 0 && kind->has_secrets_by_schema)
                 r = resolve_paths(&q, paths, err);
         secret_record(op, rt, q.attempts, q.n);
         free(q.attempts);

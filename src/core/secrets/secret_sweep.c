@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "core/environments/env_secrets.h"
 #include "core/secrets/secret_draft.h"
 
 /* A vault that said no a moment ago is left alone for a while. */
@@ -154,8 +153,6 @@ int secret_sweep(struct op *op, struct runtime *rt, struct err *err)
         }
         free(f.secrets);
         free(f.versions);
-        if (r >= 0)
-                r = env_secrets_sweep(op, rt, err);
         if (r >= 0 && f.take_abandoned)
                 finish_rekey(op, rt);
         return r;

@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "codec/check.h"
+#include "core/access/agent_fields.h"
 #include "core/access/audit.h"
-#include "core/agents/agent_fields.h"
 #include "core/environments/env_select.h"
 #include "core/environments/host_use.h"
 
@@ -382,7 +382,7 @@ static int write_update(struct db *db, void *arg, struct err *err)
         r = check_fields(db, u, &q->row, &to, err);
         if (r < 0)
                 return r;
-        if (to.cwd && json_object_get(u->body, "cwd") && host_use_may(u->rt, q->op->actor))
+        if (to.cwd && json_object_get(u->body, "cwd") && access_may_use_host(u->rt, q->op->actor))
                 to.cwd_from = WORKSPACE_CWD_HOST; /* also when it is the same again */
         else if (to.cwd && !(q->row.cwd && streq(q->row.cwd, to.cwd)))
                 to.cwd_from = NULL;

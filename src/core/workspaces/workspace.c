@@ -7,10 +7,10 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "core/access/audit.h"
+#include "core/roots/own_files.h"
+#include "core/roots/workspace_root.h"
 #include "core/sandboxes/tool.h"
-#include "core/workspaces/own_files.h"
 #include "core/workspaces/workspace_internal.h"
-#include "core/workspaces/workspace_root.h"
 
 const char *const *workspace_patterns(struct arena *arena, const char *json)
 {
@@ -47,7 +47,7 @@ void workspace_job_view(struct workspace_job *j)
                 .dir = arena_strdup(j->op->arena, dir),
                 .staged_ns = row->staged_ns,
         };
-        j->way = workspace_way_by_name(row->way);
+        j->way = workspace_way_by_name(j->rt, row->way);
 }
 
 int workspace_open_local(const struct runtime *rt, const struct workspace *w, int *ret_fd,

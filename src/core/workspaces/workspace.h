@@ -24,7 +24,7 @@
 #ifndef BERTH_CORE_WORKSPACE_H
 #define BERTH_CORE_WORKSPACE_H
 
-#include "core/leases/lease.h"
+#include "core/places/lease_record.h"
 #include "store/salvages.h"
 #include "store/workspaces.h"
 #include "workspace/bundle.h"
@@ -98,10 +98,8 @@ struct budget workspace_budget(const struct runtime *rt);
 int workspace_way_for(const struct runtime *rt, const struct place *place, const char *isolation,
                       const struct workspace_way **ret, struct err *err);
 /* By its recorded name; NULL: unknown. */
-const struct workspace_way *workspace_way_by_name(const char *name);
+const struct workspace_way *workspace_way_by_name(const struct runtime *rt, const char *name);
 
-extern const struct workspace_way workspace_overlay;  /* the built-in sandbox, no copying */
-extern const struct workspace_way workspace_copy;     /* the built-in sandbox, reflink or copy */
 extern const struct workspace_way workspace_sync;     /* a box anywhere (workspace/sync.h) */
 extern const struct workspace_way workspace_archive;  /* plain execute: tar in commands */
 extern const struct workspace_way workspace_in_place; /* the directory itself: local */

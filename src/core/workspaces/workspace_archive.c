@@ -11,9 +11,9 @@
 
 #include "base/fd.h"
 #include "codec/shell.h"
+#include "core/exec/exec_transfer.h"
 #include "core/exec/runtime_script.h"
-#include "core/plugins/plugin_transfer.h"
-#include "core/sandboxes/provider.h"
+#include "core/kinds/kind.h"
 #include "core/workspaces/workspace.h"
 #include "core/workspaces/workspace_internal.h"
 #include "core/workspaces/workspace_remote.h"
@@ -30,10 +30,9 @@
 struct moving {
         struct op *op;
         struct runtime *rt;
+        const struct place *place;
         const struct workspace *w;
         struct workspace_remote remote;
-        struct plugin_lease lease;
-        struct plugin_transfer plugin;
         struct exec_transfer transfer;
         const char *base, *upload, *download; /* there */
         int dir_fd, local_fd, archive_fd;
@@ -62,10 +61,10 @@ static int moving_begin(struct moving *m, struct err *err)
         m->dir_fd = m->local_fd = m->archive_fd = -1;
         r = workspace_remote_find(m->op, m->rt, m->w->lease_id, &m->remote, err);
         if (r >= 0)
-                r = plugin_lease_load(m->op, m->rt, &m->remote.lease, &m->lease, err);
+                r = kind_of_place(m->rt, m->place)
+                            ->transfer(m->op, m->rt, &m->remote.lease, &m->transfer, err);
         if (r < 0)
                 return r;
-        plugin_transfer_init(&m->plugin, m->rt, &m->lease, &m->transfer);
         m->base = arena_printf(m->op->arena, "%s/.paperclip-runtime/berth",
                                streq(m->remote.cwd, "/") ? "" : m->remote.cwd);
         m->upload = arena_printf(m->op->arena, "%s/workspace-upload.tar", m->base);
@@ -147,7 +146,7 @@ static int stage(struct op *op, struct runtime *rt, const struct place *place,
                  const struct workspace *w, workspace_progress_fn progress, void *ctx,
                  struct stage_result *ret, struct err *err)
 {
-        CLEAN(moving_done) struct moving m = { .op = op, .rt = rt, .w = w };
+        CLEAN(moving_done) struct moving m = { .op = op, .rt = rt, .place = place, .w = w };
         struct stat st;
         int r = moving_begin(&m, err);
 
@@ -248,7 +247,7 @@ static int collect(struct op *op, struct runtime *rt, const struct place *place,
                    struct change_set **ret, uint32_t *ret_umask, struct err *err)
 {
         CLEAN(cleanup_free) char *path = xasprintf("%s/" WORKSPACE_BUNDLE, w->dir);
-        CLEAN(moving_done) struct moving m = { .op = op, .rt = rt, .w = w };
+        CLEAN(moving_done) struct moving m = { .op = op, .rt = rt, .place = place, .w = w };
         struct bundle_size size;
         int r = moving_begin(&m, err);
 
@@ -266,8 +265,9 @@ static int collect(struct op *op, struct runtime *rt, const struct place *place,
 
 static bool usable(const struct runtime *rt, const struct place *place, const char **ret_why)
 {
-        if (streq(place->driver, "plugin") || (streq(place->driver, "sandbox") && place->provider &&
-                                               !provider_lookup(place->provider)))
+        const struct kind *kind = kind_of_place(rt, place);
+
+        if (kind && kind->transfer)
                 return true;
         *ret_why = "there is no way to move files";
         return false;

@@ -3,8 +3,8 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "core/exec/exec.h"
-#include "core/leases/place.h"
-#include "core/plugins/plugin_place.h"
+#include "core/kinds/kind.h"
+#include "core/places/place.h"
 #include "core/workspaces/workspace_internal.h"
 
 /* How often a place is asked for what it does not give: for about twenty minutes, so that a host
@@ -79,7 +79,7 @@ static bool is_our_trouble(int r)
 bool workspace_is_hopeless(const struct workspace_job *j, int r)
 {
         if (!j->has_changes && (r == ERR_NOT_FOUND || streq(j->place.state, PLACE_GONE) ||
-                                (driver_is_dead(j->rt, &j->place) && !j->way->works_dead)))
+                                (kind_is_dead(j->rt, &j->place) && !j->way->works_dead)))
                 return true;
         if (r == ERR_TOO_LARGE && j->way->works_dead) /* it is here, and a setting lets it come */
                 return false;
@@ -128,10 +128,12 @@ static int record_saved(struct workspace_job *j, const struct salvage *saved, st
 /* Nothing may change it any more while it is read. A place that goes on is somebody's. */
 static int end_commands(struct workspace_job *j, struct err *err)
 {
-        if (!j->rt->hub || !j->place.has_world || driver_is_dead(j->rt, &j->place))
+        const struct kind *kind = kind_of_place(j->rt, &j->place);
+
+        if (!j->rt->hub || !j->place.has_world || kind_is_dead(j->rt, &j->place))
                 return 0;
-        if (plugin_place_is(&j->place))
-                return exec_remote_end_place(j->op, j->rt, j->place.id, err);
+        if (kind && kind->end_commands)
+                return kind->end_commands(j->op, j->rt, &j->place, err);
         return exec_end_all(j->op, j->rt, &j->place, err);
 }
 

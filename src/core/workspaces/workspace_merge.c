@@ -5,8 +5,8 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/fd.h"
+#include "core/roots/workspace_root.h"
 #include "core/workspaces/workspace_internal.h"
-#include "core/workspaces/workspace_root.h"
 
 /* "20261115T101500Z" */
 static const char *stamp_now(struct arena *arena)

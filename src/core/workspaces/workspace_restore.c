@@ -3,9 +3,9 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "core/leases/place.h"
+#include "core/places/place.h"
+#include "core/roots/workspace_root.h"
 #include "core/workspaces/workspace_internal.h"
-#include "core/workspaces/workspace_root.h"
 
 static const char *bundle_path(const struct workspace_job *j)
 {

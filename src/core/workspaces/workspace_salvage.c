@@ -12,10 +12,10 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "core/access/audit.h"
-#include "core/leases/age.h"
-#include "core/leases/place.h"
+#include "core/places/age.h"
+#include "core/places/place.h"
+#include "core/roots/workspace_root.h"
 #include "core/workspaces/workspace_internal.h"
-#include "core/workspaces/workspace_root.h"
 
 /* Changes whose first one was looked at already. */
 struct peeked {

@@ -8,10 +8,10 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/path.h"
-#include "core/leases/place.h"
-#include "core/plugins/plugin_box.h"
+#include "core/exec/box_service.h"
+#include "core/places/place.h"
+#include "core/roots/workspace_root.h"
 #include "core/workspaces/workspace_internal.h"
-#include "core/workspaces/workspace_root.h"
 
 struct staging {
         struct workspace_job job;
@@ -194,11 +194,8 @@ int workspace_stage(struct op *op, struct runtime *rt, const struct lease_record
 
         if (r >= 0)
                 r = store_read(op, rt->store, read_place, &s, err);
-        if (r >= 0 && plugin_place_is(&s.job.place)) {
-                r = plugin_box_bring(op, rt, &record->lease, err);
-                if (r >= 0) /* it may have a box now */
-                        r = store_read(op, rt->store, read_place, &s, err);
-        }
+        if (r >= 0)
+                r = box_bring(op, rt, &record->lease, &s.job.place, err);
         if (r >= 0)
                 r = workspace_way_for(rt, &s.job.place, req->isolation, &s.job.way, err);
         if (r >= 0)

@@ -4,8 +4,8 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "core/leases/place.h"
-#include "core/leases/sweeper.h"
+#include "core/places/place.h"
+#include "core/places/sweep_list.h"
 #include "core/workspaces/workspace_internal.h"
 
 struct findings {

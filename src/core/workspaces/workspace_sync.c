@@ -70,7 +70,7 @@ static int find_remote(struct moving *m, struct err *err)
         if (r < 0)
                 return r;
         cwd = remote.cwd;
-        if (!streq(m->place->driver, "ssh") || remote.in_place) {
+        if (!kind_of_place(m->rt, m->place)->has_run_dirs || remote.in_place) {
                 place_in(m, cwd);
                 return 0;
         }
@@ -85,7 +85,7 @@ static int find_there(struct moving *m, struct err *err)
 {
         m->options.silence_ms = m->rt->settings.peer_silence_ms;
         m->options.excludes = &m->w->excludes;
-        if (!streq(m->place->driver, "local"))
+        if (!kind_of_place(m->rt, m->place)->runs_on_host)
                 return find_remote(m, err);
         m->options.remote_dir = arena_printf(m->op->arena, "%s/tree", m->w->dir);
         m->options.remote_cache = arena_printf(m->op->arena, "%s/there", m->w->dir);

@@ -1,4 +1,4 @@
--- How much time has passed, counted by a clock that cannot be set (core/leases/age.h), beside what the wall clock
+-- How much time has passed, counted by a clock that cannot be set (core/places/age.h), beside what the wall clock
 -- said at that moment.
 CREATE TABLE clock_marks (
   counted_us BIGINT NOT NULL PRIMARY KEY,

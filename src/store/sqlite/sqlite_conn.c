@@ -2,12 +2,16 @@
 
 #include <stdio.h>
 
-/* Statements are found by the address of their SQL literal; a few hundred exist. */
+#include "store/row.h"
+
+/* Statements are found by the address of their SQL literal, and of the type of their rows; a few
+ * hundred exist. */
 #define CACHE_SLOTS 512
 
 struct sqlite_stmt_slot {
         struct stmt base;
         const char *sql;
+        const struct row_type *type;
         sqlite3_stmt *handle;
         struct sqlite_conn *conn;
         bool in_use;
@@ -16,7 +20,7 @@ struct sqlite_stmt_slot {
 struct sqlite_conn {
         struct db db;
         sqlite3 *handle;
-        _Atomic bool *damaged; /* NULL: nobody wants to know */
+        struct sqlite_health *health; /* may be NULL */
         struct sqlite_stmt_slot *slots[CACHE_SLOTS];
 };
 
@@ -51,16 +55,20 @@ int sqlite_error(sqlite3 *handle, int code, struct err *err)
         }
 }
 
-/* As sqlite_error(). Whoever looks after the file hears of damage, whatever the caller makes of the
- * error. */
+/* As sqlite_error(). What it means for the file is noted, whatever the caller makes of the error.
+ */
 static int conn_error(struct sqlite_conn *c, int code, struct err *err)
 {
-        if (c->damaged && ((code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB))
-                atomic_store(c->damaged, true);
-        return sqlite_error(c->handle, code, err);
+        int r = sqlite_error(c->handle, code, err);
+
+        if (c->health && r == ERR_CORRUPT)
+                atomic_store(&c->health->damaged, true);
+        if (c->health && (r == ERR_CORRUPT || r == ERR_IO))
+                atomic_store(&c->health->failing, true);
+        return r;
 }
 
-static struct sqlite_conn *conn_of(struct db *db)
+struct sqlite_conn *sqlite_conn_of(struct db *db)
 {
         return container_of(db, struct sqlite_conn, db);
 }
@@ -72,12 +80,13 @@ static struct sqlite_stmt_slot *slot_of(struct stmt *s)
 
 static const struct db_ops ops;
 
-static int prepare(struct sqlite_conn *c, const char *sql, struct sqlite_stmt_slot **ret,
-                   struct err *err)
+static int prepare(struct sqlite_conn *c, const struct row_type *type, const char *sql,
+                   size_t n_args, struct sqlite_stmt_slot **ret, struct err *err)
 {
         struct sqlite_stmt_slot *slot = xcalloc(1, sizeof(*slot));
-        int r = sqlite3_prepare_v3(c->handle, sql, -1, SQLITE_PREPARE_PERSISTENT, &slot->handle,
-                                   NULL);
+        CLEAN(cleanup_free) char *made = type ? row_sql(type, sql, n_args) : NULL;
+        int r = sqlite3_prepare_v3(c->handle, made ? made : sql, -1, SQLITE_PREPARE_PERSISTENT,
+                                   &slot->handle, NULL);
 
         if (r != SQLITE_OK) {
                 free(slot);
@@ -85,6 +94,7 @@ static int prepare(struct sqlite_conn *c, const char *sql, struct sqlite_stmt_sl
         }
         slot->base.ops = &ops;
         slot->sql = sql;
+        slot->type = type;
         slot->conn = c;
         *ret = slot;
         return 0;
@@ -92,22 +102,22 @@ static int prepare(struct sqlite_conn *c, const char *sql, struct sqlite_stmt_sl
 
 /* The statement for this SQL: the cached one, a new one to cache, or, when the cached one is busy
  * in an outer loop, a new one that lives for this use only. */
-static int find_statement(struct sqlite_conn *c, const char *sql, struct sqlite_stmt_slot **ret,
-                          struct err *err)
+static int find_statement(struct sqlite_conn *c, const struct row_type *type, const char *sql,
+                          size_t n_args, struct sqlite_stmt_slot **ret, struct err *err)
 {
-        size_t at = ((uintptr_t)sql >> 3) * 0x9e3779b97f4a7c15u % CACHE_SLOTS;
+        size_t at = (((uintptr_t)sql ^ (uintptr_t)type) >> 3) * 0x9e3779b97f4a7c15u % CACHE_SLOTS;
 
         for (size_t i = 0; i < CACHE_SLOTS; i++, at = (at + 1) % CACHE_SLOTS) {
                 struct sqlite_stmt_slot *slot = c->slots[at];
                 int r;
 
-                if (slot && slot->sql != sql)
+                if (slot && (slot->sql != sql || slot->type != type))
                         continue;
                 if (slot && !slot->in_use) {
                         *ret = slot;
                         return 0;
                 }
-                r = prepare(c, sql, ret, err);
+                r = prepare(c, type, sql, n_args, ret, err);
                 if (*ret && !slot)
                         c->slots[at] = *ret;
                 else if (*ret)
@@ -117,12 +127,13 @@ static int find_statement(struct sqlite_conn *c, const char *sql, struct sqlite_
         return err_set(err, ERR_INTERNAL, "too many different statements");
 }
 
-static int sqlite_query(struct db *db, const char *sql, const struct db_arg *args, size_t n_args,
-                        struct stmt **ret, struct err *err)
+static int sqlite_query(struct db *db, const struct row_type *type, const char *sql,
+                        const struct db_arg *args, size_t n_args, struct stmt **ret,
+                        struct err *err)
 {
-        struct sqlite_conn *c = conn_of(db);
+        struct sqlite_conn *c = sqlite_conn_of(db);
         struct sqlite_stmt_slot *slot = NULL;
-        int r = find_statement(c, sql, &slot, err);
+        int r = find_statement(c, type, sql, n_args, &slot, err);
 
         if (!slot)
                 return r;
@@ -198,12 +209,12 @@ static void sqlite_end(struct stmt *s)
 
 static int64_t sqlite_changes(struct db *db)
 {
-        return sqlite3_changes64(conn_of(db)->handle);
+        return sqlite3_changes64(sqlite_conn_of(db)->handle);
 }
 
 static int sqlite_script(struct db *db, const char *sql, struct err *err)
 {
-        return sqlite_conn_run(conn_of(db), sql, err);
+        return sqlite_conn_run(sqlite_conn_of(db), sql, err);
 }
 
 static const struct db_ops ops = {
@@ -241,8 +252,8 @@ static const char *setup_sql(bool writer)
                         "MEMORY";
 }
 
-int sqlite_conn_open(const char *path, bool writer, _Atomic bool *damaged, struct sqlite_conn **ret,
-                     struct err *err)
+int sqlite_conn_open(const char *path, bool writer, struct sqlite_health *health,
+                     struct sqlite_conn **ret, struct err *err)
 {
         struct sqlite_conn *c = xcalloc(1, sizeof(*c));
         int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_READWRITE |
@@ -250,7 +261,7 @@ int sqlite_conn_open(const char *path, bool writer, _Atomic bool *damaged, struc
         int r = sqlite3_open_v2(path, &c->handle, flags, NULL);
 
         c->db.ops = &ops;
-        c->damaged = damaged;
+        c->health = health;
         if (r != SQLITE_OK) {
                 r = conn_error(c, r, err);
         } else {

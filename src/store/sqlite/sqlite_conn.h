@@ -9,14 +9,19 @@
 
 struct sqlite_conn;
 
-/* Opens (and creates) the file with write-ahead log, full durability and foreign keys. *damaged is
- * set once SQLite says that the file is damaged; it outlives the connection. NULL: nobody wants to
- * know.
- */
-int sqlite_conn_open(const char *path, bool writer, _Atomic bool *damaged, struct sqlite_conn **ret,
-                     struct err *err);
+/* What connections have met. */
+struct sqlite_health {
+        _Atomic bool failing; /* the file could not be used */
+        _Atomic bool damaged; /* SQLite says that the file is damaged */
+};
+
+/* Opens (and creates) the file with write-ahead log, full durability and foreign keys. `health`
+ * outlives the connection; NULL: nothing is noted. */
+int sqlite_conn_open(const char *path, bool writer, struct sqlite_health *health,
+                     struct sqlite_conn **ret, struct err *err);
 void sqlite_conn_close(struct sqlite_conn *c);
 struct db *sqlite_conn_db(struct sqlite_conn *c);
+struct sqlite_conn *sqlite_conn_of(struct db *db);
 sqlite3 *sqlite_conn_handle(struct sqlite_conn *c);
 
 /* BEGIN, COMMIT and the like; never cached by address. */

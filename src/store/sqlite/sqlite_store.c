@@ -42,17 +42,13 @@ struct write_job {
         pthread_cond_t finished;
 };
 
-struct reader {
-        struct reader *next;
-        struct sqlite_conn *conn;
-};
-
 struct sqlite_store {
         struct store base;
         char *path;
-        _Atomic bool failing; /* the last use did not work */
-        _Atomic bool damaged; /* until a whole check finds nothing */
-        bool is_checked;      /* when it was opened */
+        /* failing until a commit shows that the disk works, damaged until a whole check finds
+         * nothing */
+        struct sqlite_health health;
+        bool is_checked; /* when it was opened */
 
         pthread_mutex_t lock;
         pthread_cond_t work;
@@ -63,16 +59,17 @@ struct sqlite_store {
         struct sqlite_conn *writer;
 
         pthread_mutex_t readers_lock;
-        struct reader *readers;
+        struct sqlite_conn **readers; /* that nobody uses now */
+        size_t n_readers;
 };
 
 /* Only a commit shows that the disk works again; a refusal says nothing about it. */
 static void note_outcome(struct sqlite_store *s, int r, bool committed)
 {
         if (r == ERR_IO || r == ERR_CORRUPT)
-                atomic_store(&s->failing, true);
+                atomic_store(&s->health.failing, true);
         else if (committed)
-                atomic_store(&s->failing, false);
+                atomic_store(&s->health.failing, false);
 }
 
 /* Run one function so that its failure undoes only itself. Alone in its group it needs no
@@ -274,51 +271,39 @@ static int sqlite_store_write(const struct op *op, struct store *base, store_fn 
         return r;
 }
 
-static int take_reader(struct sqlite_store *s, struct reader **ret, struct err *err)
-{
-        struct reader *reader;
-        int r;
-
-        pthread_mutex_lock(&s->readers_lock);
-        reader = s->readers;
-        if (reader)
-                s->readers = reader->next;
-        pthread_mutex_unlock(&s->readers_lock);
-        if (!reader) {
-                reader = xcalloc(1, sizeof(*reader));
-                r = sqlite_conn_open(s->path, false, &s->damaged, &reader->conn, err);
-                if (r < 0) {
-                        free(reader);
-                        return r;
-                }
-        }
-        *ret = reader;
-        return 0;
-}
-
-static int sqlite_store_read(const struct op *op, struct store *base, store_fn fn, void *arg,
-                             struct err *err)
+static void sqlite_store_read_end(struct store *base, struct db *db)
 {
         struct sqlite_store *s = container_of(base, struct sqlite_store, base);
-        struct reader *reader;
-        int r = take_reader(s, &reader, err);
+        struct sqlite_conn *reader = sqlite_conn_of(db);
 
-        if (r < 0) {
-                note_outcome(s, r, false);
-                return r;
-        }
-        r = sqlite_conn_run(reader->conn, "BEGIN", err);
-        if (r >= 0) {
-                r = fn(sqlite_conn_db(reader->conn), arg, err);
-                if (sqlite_conn_in_transaction(reader->conn))
-                        (void)sqlite_conn_run(reader->conn, "ROLLBACK", NULL);
-        }
-        if (r == ERR_IO || r == ERR_CORRUPT)
-                note_outcome(s, r, false);
+        if (sqlite_conn_in_transaction(reader))
+                (void)sqlite_conn_run(reader, "ROLLBACK", NULL);
         pthread_mutex_lock(&s->readers_lock);
-        reader->next = s->readers;
-        s->readers = reader;
+        s->readers = xrealloc(s->readers, (s->n_readers + 1) * sizeof(struct sqlite_conn *));
+        s->readers[s->n_readers++] = reader;
         pthread_mutex_unlock(&s->readers_lock);
+}
+
+static int sqlite_store_read_begin(struct store *base, struct db **ret, struct err *err)
+{
+        struct sqlite_store *s = container_of(base, struct sqlite_store, base);
+        struct sqlite_conn *reader = NULL;
+        int r = 0;
+
+        pthread_mutex_lock(&s->readers_lock);
+        if (s->n_readers > 0)
+                reader = s->readers[--s->n_readers];
+        pthread_mutex_unlock(&s->readers_lock);
+        if (!reader)
+                r = sqlite_conn_open(s->path, false, &s->health, &reader, err);
+        if (r < 0)
+                return r;
+        sqlite_conn_db(reader)->reads = base;
+        r = sqlite_conn_run(reader, "BEGIN", err);
+        if (r < 0)
+                sqlite_store_read_end(base, sqlite_conn_db(reader));
+        else
+                *ret = sqlite_conn_db(reader);
         return r;
 }
 
@@ -326,7 +311,7 @@ static bool sqlite_store_healthy(struct store *base)
 {
         struct sqlite_store *s = container_of(base, struct sqlite_store, base);
 
-        return !atomic_load(&s->failing) && !atomic_load(&s->damaged);
+        return !atomic_load(&s->health.failing) && !atomic_load(&s->health.damaged);
 }
 
 static bool sqlite_store_is_checked(struct store *base)
@@ -336,7 +321,7 @@ static bool sqlite_store_is_checked(struct store *base)
 
 static bool sqlite_store_is_damaged(struct store *base)
 {
-        return atomic_load(&container_of(base, struct sqlite_store, base)->damaged);
+        return atomic_load(&container_of(base, struct sqlite_store, base)->health.damaged);
 }
 
 /* A connection of its own: pages that were read long ago would come from a cache. */
@@ -346,21 +331,17 @@ static int sqlite_store_scrub(const struct op *op, struct store *base, struct er
         int r = sqlite_check_tables(s->path, op, err);
 
         if (r == ERR_CORRUPT)
-                atomic_store(&s->damaged, true);
+                atomic_store(&s->health.damaged, true);
         else if (r >= 0)
-                atomic_store(&s->damaged, false);
+                atomic_store(&s->health.damaged, false);
         return r;
 }
 
 static void free_store(struct sqlite_store *s)
 {
-        struct reader *reader, *next;
-
-        for (reader = s->readers; reader; reader = next) {
-                next = reader->next;
-                sqlite_conn_close(reader->conn);
-                free(reader);
-        }
+        for (size_t i = 0; i < s->n_readers; i++)
+                sqlite_conn_close(s->readers[i]);
+        free(s->readers);
         sqlite_conn_close(s->writer);
         pthread_mutex_destroy(&s->lock);
         pthread_mutex_destroy(&s->readers_lock);
@@ -383,7 +364,8 @@ static void sqlite_store_close(struct store *base)
 
 static const struct store_ops ops = {
         .close = sqlite_store_close,
-        .read = sqlite_store_read,
+        .read_begin = sqlite_store_read_begin,
+        .read_end = sqlite_store_read_end,
         .write = sqlite_store_write,
         .healthy = sqlite_store_healthy,
         .is_checked = sqlite_store_is_checked,
@@ -433,7 +415,7 @@ int sqlite_store_open(const char *path, struct store **ret, struct err *err)
         pthread_mutex_init(&s->lock, NULL);
         pthread_mutex_init(&s->readers_lock, NULL);
         pthread_cond_init(&s->work, NULL);
-        r = sqlite_conn_open(path, true, &s->damaged, &s->writer, err);
+        r = sqlite_conn_open(path, true, &s->health, &s->writer, err);
         if (r >= 0)
                 r = sqlite_check_small(s->writer, &s->is_checked, err);
         if (r >= 0)

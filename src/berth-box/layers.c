@@ -1,0 +1,229 @@
+/* Trees of the host that go into a sandbox.
+ *
+ * They may lie in directories that the sandbox's users cannot search (the daemon's data), so a
+ * launcher that is root grabs them as detached mounts, which it hands on as descriptors. Another
+ * user may not do that outside; there PID 1 is that user itself and grabs them by name.
+ *
+ * What belongs to root or to another sandbox on disk is shown with the ids of this one. Only root
+ * may arrange that. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/loop.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "base/mount.h"
+#include "berth-box/sandbox.h"
+
+#define SAFE (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+
+void trees_init(struct trees *t)
+{
+        t->rootfs = t->storage = t->workspace = -1;
+        for (size_t i = 0; i < SANDBOX_MAX_LAYERS; i++)
+                t->layers[i] = -1;
+}
+
+/* The id to give to chown(), wherever that is done. */
+static uid_t owner(const struct sandbox *s, uint32_t inner)
+{
+        return s->rootless ? inner : sandbox_host_id(&s->spec, inner);
+}
+
+static int prepare_one(const struct sandbox *s, int at, const char *name, mode_t mode,
+                       uint32_t inner, struct err *err)
+{
+        struct stat st;
+        uid_t id = owner(s, inner);
+
+        if (mkdirat(at, name, 0700) < 0 && errno != EEXIST)
+                return err_sys(err, ERR_PROVIDER, errno, "make '%s' in the storage", name);
+        if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode))
+                return err_set(err, ERR_PROVIDER, "'%s' in the storage is not a directory", name);
+        if (st.st_uid == id)
+                return 0;
+        if (fchownat(at, name, id, id, AT_SYMLINK_NOFOLLOW) < 0 || fchmodat(at, name, mode, 0) < 0)
+                return err_sys(err, ERR_PROVIDER, errno, "give '%s' to the sandbox", name);
+        return 0;
+}
+
+/* The storage may be an image, so this is done beneath its mount. */
+static int prepare_storage(const struct sandbox *s, int at, struct err *err)
+{
+        int r = prepare_one(s, at, "upper", 0755, 0, err);
+
+        /* Its own directories are found in it by name. */
+        if (!s->rootless && fchownat(at, "", owner(s, 0), owner(s, 0), AT_EMPTY_PATH) < 0)
+                return err_sys(err, ERR_PROVIDER, errno, "give the storage to the sandbox");
+        if (r >= 0)
+                r = prepare_one(s, at, "work", 0755, 0, err);
+        if (r >= 0)
+                r = prepare_one(s, at, "tmp", 01777, 0, err);
+        if (r >= 0)
+                r = prepare_one(s, at, "workspace", 0755, SANDBOX_AGENT, err);
+        return r < 0 ? r : prepare_one(s, at, "workspace-work", 0755, 0, err);
+}
+
+/* The loop device frees itself when its last user, the mount, is gone. */
+static int mount_image(const char *path, struct err *err)
+{
+        struct loop_config config = { .info.lo_flags = LO_FLAGS_AUTOCLEAR };
+        CLEAN(cleanup_fd) int image = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+        CLEAN(cleanup_fd) int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+        char device[32];
+
+        if (image < 0)
+                return err_sys(err, ERR_PROVIDER, errno, "open the image %s", path);
+        config.fd = (unsigned)image;
+        for (int tries = 0; tries < 64; tries++) {
+                int number = control < 0 ? -1 : ioctl(control, LOOP_CTL_GET_FREE);
+
+                if (number < 0)
+                        break;
+                snprintf(device, sizeof(device), "/dev/loop%d", number);
+                CLEAN(cleanup_fd) int loop = open(device, O_RDWR | O_CLOEXEC);
+
+                if (loop < 0)
+                        break;
+                if (ioctl(loop, LOOP_CONFIGURE, &config) < 0) {
+                        if (errno == EBUSY) /* somebody else was faster */
+                                continue;
+                        break;
+                }
+                const char *const options[] = { "source", device, NULL };
+                int fd = mount_new("ext4", SAFE, options);
+
+                if (fd < 0)
+                        return err_sys(err, ERR_PROVIDER, errno, "mount the image %s", path);
+                return fd;
+        }
+        return err_sys(err, ERR_PROVIDER, errno, "a loop device for the image %s", path);
+}
+
+static int grab(const struct sandbox *s, const char *what, const char *path, uint64_t attr,
+                int *ret, struct err *err)
+{
+        struct stat st;
+
+        *ret = mount_clone(AT_FDCWD, path, s->rootless, SAFE | attr);
+        if (*ret < 0)
+                return err_sys(err, ERR_PROVIDER, errno, "%s %s", what, path);
+        if (fstat(*ret, &st) < 0 || !S_ISDIR(st.st_mode))
+                return err_set(err, ERR_PROVIDER, "%s %s is not a directory", what, path);
+        return 0;
+}
+
+static int grab_storage(struct sandbox *s, struct err *err)
+{
+        int r = 0;
+
+        if (s->spec.storage == SANDBOX_STORE_TMPFS)
+                return 0;
+        if (s->spec.storage == SANDBOX_STORE_DIR)
+                r = grab(s, "storage", s->spec.storage_path, 0, &s->trees.storage, err);
+        else
+                s->trees.storage = r = s->rootless
+                                               ? err_set(err, ERR_PROVIDER,
+                                                         "an image as storage needs a daemon that "
+                                                         "is root")
+                                               : mount_image(s->spec.storage_path, err);
+        return r < 0 ? r : prepare_storage(s, s->trees.storage, err);
+}
+
+int trees_grab(struct sandbox *s, struct err *err)
+{
+        struct stat st;
+        int r = grab_storage(s, err);
+
+        if (r >= 0 && s->spec.rootfs)
+                r = grab(s, "rootfs", s->spec.rootfs, MOUNT_ATTR_RDONLY, &s->trees.rootfs, err);
+        for (uint32_t i = 0; r >= 0 && i < s->spec.n_layers; i++)
+                r = grab(s, "layer", s->spec.layers[i].path, MOUNT_ATTR_RDONLY, &s->trees.layers[i],
+                         err);
+        if (r < 0 || s->spec.workspace == SANDBOX_WORK_PRIVATE)
+                return r;
+        r = grab(s, "workspace", s->spec.workspace_dir, 0, &s->trees.workspace, err);
+        if (r < 0)
+                return r;
+        if (fstat(s->trees.workspace, &st) < 0)
+                return err_sys(err, ERR_PROVIDER, errno, "workspace");
+        s->trees.workspace_uid = st.st_uid;
+        s->trees.workspace_gid = st.st_gid;
+        return 0;
+}
+
+/* Owners */
+
+static int show_as(struct sandbox *s, int tree, const char *path, const struct idmap *map,
+                   struct err *err)
+{
+        CLEAN(cleanup_fd) int ns = -1;
+        int r = userns_for_idmap(map, &ns, err);
+
+        if (r < 0)
+                return r;
+        if (mount_idmap(tree, ns) < 0)
+                return err_sys(err, ERR_PROVIDER, errno,
+                               "show the owners of %s inside (its file system must support "
+                               "id-mapped mounts)",
+                               path);
+        s->report.idmapped = true;
+        return 0;
+}
+
+static int show_layer(struct sandbox *s, int tree, const char *path, uint32_t first,
+                      struct err *err)
+{
+        struct idmap map = { first, first, s->spec.first_id, s->spec.n_ids - 1 };
+
+        return first == s->spec.first_id ? 0 : show_as(s, tree, path, &map, err);
+}
+
+int trees_show_owners(struct sandbox *s, struct err *err)
+{
+        struct trees *t = &s->trees;
+        uint32_t agent = sandbox_host_id(&s->spec, SANDBOX_AGENT);
+        int r = 0;
+
+        if (t->rootfs >= 0)
+                r = show_layer(s, t->rootfs, s->spec.rootfs, 0, err);
+        for (uint32_t i = 0; r >= 0 && i < s->spec.n_layers; i++)
+                r = show_layer(s, t->layers[i], s->spec.layers[i].path, s->spec.layers[i].first_id,
+                               err);
+        if (r < 0 || t->workspace < 0 || t->workspace_uid == agent)
+                return r;
+        struct idmap map = { t->workspace_uid, t->workspace_gid, agent, 1 };
+
+        return show_as(s, t->workspace, s->spec.workspace_dir, &map, err);
+}
+
+/* Overlays */
+
+int overlay_make(const struct overlay *o, struct err *err)
+{
+        char lower[SANDBOX_MAX_LAYERS * 24 + 32] = "", upper[128], work[128];
+        const char *const options[] = { "source",   o->source ? o->source : "overlay",
+                                        "lowerdir", lower,
+                                        "upperdir", upper,
+                                        "workdir",  work,
+                                        "xino",     "auto",
+                                        NULL };
+        CLEAN(cleanup_fd) int fs = fsopen("overlay", FSOPEN_CLOEXEC);
+        size_t len = 0;
+
+        for (size_t i = 0; i < o->n_lower; i++)
+                len += (size_t)snprintf(lower + len, sizeof(lower) - len, "%s/proc/self/fd/%d",
+                                        i ? ":" : "", o->lower[i]);
+        snprintf(upper, sizeof(upper), "/proc/self/fd/%d/%s", o->upper_dir, o->upper);
+        snprintf(work, sizeof(work), "/proc/self/fd/%d/%s", o->upper_dir, o->work);
+        for (const char *const *opt = options; fs >= 0 && *opt; opt += 2)
+                if (fsconfig(fs, FSCONFIG_SET_STRING, opt[0], opt[1], 0) < 0)
+                        return err_sys(err, ERR_PROVIDER, errno, "overlay option %s", opt[0]);
+        if (fs < 0 || fsconfig(fs, FSCONFIG_SET_FLAG, "userxattr", NULL, 0) < 0 ||
+            fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+                return err_sys(err, ERR_PROVIDER, errno, "make an overlay");
+        return fsmount(fs, FSMOUNT_CLOEXEC, SAFE);
+}

@@ -1,0 +1,28 @@
+/* The works of berth-box besides being a box, one for each row of `mains` in main.c: each is the
+ * whole program, and returns its exit status. */
+#ifndef BERTH_BERTH_BOX_MAINS_H
+#define BERTH_BERTH_BOX_MAINS_H
+
+struct sandbox;
+
+/* What the command line said; main.c has checked that everything needed is there. */
+struct main_args {
+        const char *dir, *id;
+        const char *given;         /* the value of the option that chose the work */
+        const char *lower, *store; /* --workspace: of the host; NULL: hide what was shown */
+        const char *const *words;  /* what follows the options; NULL-terminated */
+        struct sandbox *sandbox;   /* empty but for --ids */
+};
+
+int check_main(const struct main_args *a);
+int files_main(const struct main_args *a); /* --tree */
+int copy_main(const struct main_args *a);
+int workspace_main(const struct main_args *a);
+int relay_main(const struct main_args *a);
+/* The questions of the relay, answered by a line with ASK_WORD and `yes`, `no` or what went wrong.
+ * ensure and bury say `no`. */
+int ask_main(const struct main_args *a);
+/* Reads the call from standard input, where nobody sees it, and prints the answer. */
+int exchange_main(const struct main_args *a);
+
+#endif

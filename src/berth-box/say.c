@@ -1,0 +1,306 @@
+/* What is told to the host. Nothing here waits and nothing is queued elsewhere: an execution has
+ * bits that say what is due, and a round over the executions turns them into frames as long as
+ * there is room. The order within an execution is fixed: STARTED or STATE first, then TAKEN and
+ * output, EXIT last.
+ *
+ * Rounds begin where the last one stopped, so that one talkative command does not starve the rest.
+ */
+#define _GNU_SOURCE
+#include <stdio.h>
+
+#include "berth-box/sandbox.h"
+
+#define DATA_HEAD 9 /* stream and offset in front of the bytes of DATA */
+
+void say_error(struct conn *c, uint32_t channel, uint16_t code, const char *text)
+{
+        struct frame_out f;
+
+        if (conn_room(c) < BOX_OUT_RESERVE / 2)
+                return; /* a host that does not read is not told why it is closed */
+        frame_begin(&f, &c->out, FRAME_ERROR, channel);
+        frame_put_u16(&f, code);
+        frame_put_str(&f, text, strnlen(text, 1024));
+        frame_end(&f);
+}
+
+void say_welcome(struct box *b, struct conn *c)
+{
+        struct frame_out f;
+
+        frame_begin(&f, &c->out, FRAME_WELCOME, 0);
+        frame_put_u16(&f, FRAME_VERSION);
+        frame_put_u32(&f, BOX_FEATURE_SHARED | BOX_FEATURE_TERMINAL | BOX_FEATURE_TUNNEL |
+                                  BOX_FEATURE_REDACT | BOX_FEATURE_OUTPUT |
+                                  (b->program_fd >= 0 ? BOX_FEATURE_FILES : 0));
+        frame_put_uuid(&f, b->id);
+        frame_put_u32(&f, (uint32_t)(b->sandbox ? b->sandbox->pid : b->pid));
+        frame_put_u8(&f, b->kill_method);
+        frame_put_u64(&f, b->spool_limit);
+        frame_put_u32(&f, b->in_use);
+        frame_end(&f);
+}
+
+static void put_state_frame(struct conn *c, const struct exec *e, uint32_t channel)
+{
+        struct box_state s = {
+                .state = e->state == EXEC_ENDED ? BOX_ENDED : BOX_RUNNING,
+                .pid = (uint32_t)e->pid,
+                .started_ms = e->started_ms,
+                .stdin_len = e->taken,
+                .stdout_len = e->out[0].written,
+                .stderr_len = e->out[1].written,
+                .exit = e->exit,
+        };
+        struct frame_out f;
+
+        memcpy(s.id, e->id, FRAME_UUID);
+        frame_begin(&f, &c->out, FRAME_STATE, channel);
+        frame_put_state(&f, &s);
+        frame_end(&f);
+}
+
+static bool say_list(struct box *b, struct conn *c)
+{
+        struct frame_out f;
+
+        for (; c->list_at < b->n_execs; c->list_at++) {
+                const struct exec *e = &b->execs[c->list_at];
+
+                if (conn_room(c) < BOX_OUT_RESERVE)
+                        return false;
+                if (e->state == EXEC_FREE || e->state == EXEC_FAILED)
+                        continue;
+                put_state_frame(c, e, 0);
+                c->list_count++;
+        }
+        frame_begin(&f, &c->out, FRAME_LISTED, 0);
+        frame_put_u32(&f, c->list_count);
+        frame_end(&f);
+        c->list_at = -1;
+        return true;
+}
+
+static void say_started(struct conn *c, const struct exec *e)
+{
+        struct frame_out f;
+
+        frame_begin(&f, &c->out, FRAME_STARTED, e->channel);
+        frame_put_u32(&f, (uint32_t)e->pid);
+        frame_put_u64(&f, e->started_ms);
+        frame_put_u8(&f, e->kill_method);
+        frame_end(&f);
+}
+
+static void say_failed(struct box *b, struct conn *c, struct exec *e)
+{
+        struct frame_out f;
+
+        frame_begin(&f, &c->out, FRAME_FAILED, e->channel);
+        frame_put_u16(&f, e->fail_code);
+        frame_put_str(&f, e->fail_text, strlen(e->fail_text));
+        frame_end(&f);
+        exec_free(b, e);
+}
+
+static void say_taken(struct conn *c, struct exec *e)
+{
+        struct frame_out f;
+
+        e->taken_told = stdin_limit(e);
+        frame_begin(&f, &c->out, FRAME_TAKEN, e->channel);
+        frame_put_u64(&f, e->taken);
+        frame_put_u64(&f, e->taken_told);
+        frame_end(&f);
+}
+
+static void say_exit(struct conn *c, const struct exec *e)
+{
+        struct frame_out f;
+
+        frame_begin(&f, &c->out, FRAME_EXIT, e->channel);
+        frame_put_exit(&f, &e->exit);
+        frame_end(&f);
+}
+
+static void say_grew(struct conn *c, struct exec *e, int stream)
+{
+        struct stream *s = &e->out[stream];
+        struct frame_out f;
+
+        if (s->told == s->written)
+                return;
+        s->told = s->written;
+        frame_begin(&f, &c->out, FRAME_GREW, e->channel);
+        frame_put_u8(&f, (uint8_t)(stream + 1));
+        frame_put_u64(&f, s->told);
+        frame_end(&f);
+}
+
+/* The file no longer has what it had. Say so and go on to the end: a host must not wait for ever.
+ */
+static void lost_output(struct exec *e, struct stream *s)
+{
+        s->sent = s->written;
+        e->end_flags |= BOX_EXIT_INCOMPLETE;
+        e->exit.flags |= BOX_EXIT_INCOMPLETE;
+        snprintf(e->fail_text, sizeof(e->fail_text), "the spool cannot be read");
+        e->say |= SAY_ERROR;
+}
+
+/* One frame of output, read from the spool straight into the buffer. Returns false when there is
+ * none to send, or none may be sent. */
+static bool say_data(struct box *b, struct conn *c, struct exec *e, int stream)
+{
+        struct stream *s = &e->out[stream];
+        uint64_t upto = MIN(s->written, s->limit);
+        struct frame_out f;
+        size_t want;
+        ssize_t n;
+        char *at;
+
+        if (!s->open || s->sent >= upto)
+                return false;
+        want = (size_t)MIN(upto - s->sent, (uint64_t)FRAME_MAX_PAYLOAD - DATA_HEAD);
+        frame_begin(&f, &c->out, FRAME_DATA, e->channel);
+        frame_put_u8(&f, (uint8_t)(stream + 1));
+        frame_put_u64(&f, s->sent);
+        at = buf_reserve(&c->out, want);
+        n = at && spool_reopen(b, e) ? pread(s->file, at, want, (off_t)s->sent) : -1;
+        if (n <= 0) {
+                c->out.len = f.start;
+                lost_output(e, s);
+                return false;
+        }
+        buf_grew(&c->out, (size_t)n);
+        frame_end(&f);
+        s->sent += (uint64_t)n;
+        return true;
+}
+
+static bool output_told(const struct exec *e)
+{
+        for (int i = 0; i < 2; i++) {
+                const struct stream *s = &e->out[i];
+                uint64_t from = s->open ? s->sent : s->stored;
+
+                if (!(e->flags & BOX_START_SHARED) && from < s->written)
+                        return false;
+        }
+        return true;
+}
+
+/* The short frames; false when the execution is gone afterwards. */
+static bool say_short(struct box *b, struct conn *c, struct exec *e)
+{
+        if (e->state == EXEC_FAILED) {
+                say_failed(b, c, e);
+                return false;
+        }
+        if (e->say & SAY_STARTED)
+                say_started(c, e);
+        if (e->say & SAY_STATE) {
+                put_state_frame(c, e, e->channel);
+                e->out[0].told = e->out[0].written;
+                e->out[1].told = e->out[1].written;
+        }
+        if (e->say & SAY_TAKEN)
+                say_taken(c, e);
+        if (e->say & SAY_ERROR)
+                say_error(c, e->channel, BOX_ERR_SPOOL, e->fail_text);
+        e->say &= SAY_EXIT;
+        if (e->flags & BOX_START_SHARED) {
+                say_grew(c, e, 0);
+                say_grew(c, e, 1);
+        }
+        return true;
+}
+
+/* Everything about one execution; false when it stopped for want of room. */
+static bool say_exec(struct box *b, struct conn *c, struct exec *e)
+{
+        if (conn_room(c) < BOX_OUT_RESERVE)
+                return false;
+        if (e->state == EXEC_STARTING)
+                return true;
+        if (!say_short(b, c, e))
+                return true;
+        if (!(e->flags & BOX_START_SHARED)) {
+                for (int i = 0; i < 2; i++) {
+                        bool more = true;
+
+                        while (more) {
+                                if (conn_room(c) <
+                                    FRAME_HEADER + FRAME_MAX_PAYLOAD + BOX_OUT_RESERVE)
+                                        return false;
+                                more = say_data(b, c, e, i);
+                        }
+                }
+        }
+        if (e->say == SAY_EXIT && output_told(e)) {
+                say_exit(c, e);
+                e->say &= ~(unsigned)SAY_EXIT;
+        }
+        return true;
+}
+
+static bool has_something(const struct exec *e)
+{
+        if (e->channel == 0)
+                return false;
+        if (e->say || e->state == EXEC_FAILED)
+                return true;
+        for (int i = 0; i < 2; i++) {
+                const struct stream *s = &e->out[i];
+
+                if (e->flags & BOX_START_SHARED ? s->told < s->written
+                                                : s->open && s->sent < MIN(s->written, s->limit))
+                        return true;
+        }
+        return false;
+}
+
+static bool say_execs(struct box *b, struct conn *c)
+{
+        int n = b->n_execs;
+
+        for (int i = 0; i < n; i++) {
+                int at = (b->say_next + i) % n;
+
+                if (!has_something(&b->execs[at]))
+                        continue;
+                if (!say_exec(b, c, &b->execs[at])) {
+                        b->say_next = (at + 1) % n;
+                        return false;
+                }
+        }
+        return true;
+}
+
+/* Output and the tunnel share the link: whoever has filled it lets the other begin next time. */
+bool say_pending(struct box *b, struct conn *c)
+{
+        bool tunnel_first = b->say_tunnel_first;
+        size_t before;
+
+        if (c->list_at >= 0 && !say_list(b, c))
+                return false;
+        (void)conn_room(c); /* what was sent is gone, so that the length only grows from here */
+        before = c->out.len;
+        if (!(tunnel_first ? tunnel_say(b, c) : say_execs(b, c))) {
+                if (c->out.len > before)
+                        b->say_tunnel_first = !tunnel_first;
+                return false;
+        }
+        return tunnel_first ? say_execs(b, c) : tunnel_say(b, c);
+}
+
+bool say_done(const struct box *b)
+{
+        if (!b->host)
+                return true;
+        for (int i = 0; i < b->n_execs; i++)
+                if (b->execs[i].channel && (b->execs[i].say || b->execs[i].state == EXEC_FAILED))
+                        return false;
+        return b->host->out.len == 0;
+}

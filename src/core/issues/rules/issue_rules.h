@@ -1,0 +1,61 @@
+/* The rules of issues that runs have to keep too: who may change one, who holds it, what follows
+ * from its status. What is done with issues is in core/issues/issue.h. Inside store functions. */
+#ifndef BERTH_CORE_ISSUE_RULES_H
+#define BERTH_CORE_ISSUE_RULES_H
+
+#include "codec/json.h"
+#include "core/access/access.h"
+#include "store/issues.h"
+
+#define PERM_TASKS_ASSIGN    "tasks:assign"
+#define PERM_TASKS_CHECKOUTS "tasks:manage_active_checkouts"
+
+/* Why an agent is woken for an issue (issue_wake.h). */
+#define WAKE_ASSIGNED  "issue_assigned"
+#define WAKE_COMMENTED "issue_commented"
+#define WAKE_MENTIONED "issue_comment_mentioned"
+#define WAKE_TAKEN     "issue_checked_out"
+#define WAKE_UNBLOCKED "issue_blockers_resolved"
+
+struct issue_rows {
+        struct issue *at;
+        size_t n, room;
+        struct arena *arena;
+};
+
+/* The row, for an actor that may see it, or with `write` change things in its company. */
+int issue_load(struct db *db, const struct op *op, const char *reference, bool write,
+               struct issue *ret, struct err *err);
+/* Whether the actor may change the issue and what belongs to it; with the statuses and texts of the
+ * API. An agent's own issue in progress is taken over from a run that ended: *issue follows. */
+int issue_may_write(struct db *db, const struct op *op, struct issue *issue, struct err *err);
+/* Whether somebody else may still be working on the issue: by one of its locks, or by a run that
+ * was ended and lost them, and whose command is not gone yet. */
+int issue_is_held(struct db *db, const struct op *op, const struct issue *issue, bool *ret,
+                  struct err *err);
+/* The run that works on the issue, or will next; one that was cancelled and whose command is not
+ * gone yet, too. NULL: none. */
+int issue_active_run(struct db *db, const struct op *op, const struct issue *issue,
+                     const char **ret, struct err *err);
+/* 403 when an agent names the run of another one. */
+int issue_check_run(struct db *db, const struct op *op, struct err *err);
+/* 403 Missing permission: tasks:assign. */
+int issue_may_assign(struct db *db, const struct op *op, const char *company_id, struct err *err);
+
+/* That the assignee may have it, and that there is only one. */
+int issue_check_assignee(struct db *db, const struct op *op, const struct issue *issue,
+                         struct err *err);
+/* 422 while something that the issue waits for is not done. */
+int issue_check_blockers(struct db *db, const struct op *op, const struct issue *issue,
+                         struct err *err);
+/* What follows from a status: times, locks. */
+void issue_set_status(struct issue *issue, const char *status, int64_t now_us);
+void issue_drop_locks(struct issue *issue);
+bool issue_is_closed(const struct issue *issue);
+
+/* Collect rows; ctx is a struct issue_rows with its arena set. */
+int issue_collect(void *ctx, const struct issue *row);
+/* {"issueId", "status", "assigneeAgentId", "checkoutRunId", "executionRunId"} as details. */
+int issue_conflict(const struct issue *issue, const char *text, struct err *err);
+
+#endif

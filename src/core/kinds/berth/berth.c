@@ -1,0 +1,531 @@
+/* Opening, parking, resuming, closing and listing sandboxes. See berth.h for what there is of one,
+ * and kind.h for what each call promises. */
+#define _GNU_SOURCE
+#include "core/kinds/berth/berth.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "box/launch.h"
+#include "core/exec/box_route.h"
+#include "core/exec/exec.h"
+#include "core/kinds/berth/snapshot.h"
+#include "core/sandboxes/sandbox_host.h"
+#include "core/sandboxes/tool.h"
+#include "core/workspaces/workspace.h"
+
+#define CLEAN_UP_MS 20000
+
+char *berth_dir(const struct runtime *rt, const char *place_id)
+{
+        return xasprintf("%s/%s", rt->sandbox->dir, place_id);
+}
+
+char *berth_box_dir(const struct runtime *rt, const char *place_id)
+{
+        return xasprintf("%s/%s/box", rt->sandbox->dir, place_id);
+}
+
+static int need_host(const struct runtime *rt, struct err *err)
+{
+        if (!rt->sandbox)
+                return err_set(err, ERR_UNPROCESSABLE, "This daemon has no sandboxes.");
+        if (rt->sandbox->range_code < 0)
+                return err_set(err, rt->sandbox->range_code, "No sandbox can be made: %s.",
+                               rt->sandbox->range_error);
+        return 0;
+}
+
+/* The configuration of the place; its keeper is the arena. */
+static int place_config(struct op *op, const struct place *place, json_t **ret, struct err *err)
+{
+        if (json_parse(place->config, strlen(place->config), ret, err) < 0)
+                return err_wrap(err, ERR_CORRUPT, "configuration of place %s", place->id);
+        arena_defer(op->arena, (void (*)(void *))json_decref, *ret);
+        return 0;
+}
+
+/* Claiming */
+
+/* The next slice that no row has; each is looked at once. */
+static int claim_ids(struct db *db, struct runtime *rt, struct sandbox_row *row, struct err *err)
+{
+        struct sandbox_host *host = rt->sandbox;
+        uint64_t slices = (uint64_t)(host->range.count / host->slice);
+
+        row->n_ids = host->slice;
+        for (uint64_t i = 0; i < slices; i++) {
+                uint64_t n = atomic_fetch_add(&host->cursor, 1) % slices;
+                bool taken;
+                int r;
+
+                row->first_id = host->range.first + (int64_t)n * host->slice;
+                r = sandboxes_overlap(db, row->node_id, row->first_id, row->n_ids, &taken, err);
+                if (r < 0 || !taken)
+                        return r;
+        }
+        return err_set(err, ERR_BUSY,
+                       "All %llu ranges of host ids are in use by other sandboxes. Release leases, "
+                       "or give the daemon more ids (sandbox_uid_count, /etc/subuid).",
+                       (unsigned long long)slices);
+}
+
+static int berth_claim(struct db *db, struct runtime *rt, const struct place *place,
+                       struct arena *arena, struct err *err)
+{
+        struct sandbox_row row = {
+                .place_id = place->id,
+                .node_id = rt->node.id.s,
+                .created_at = clock_now_us(),
+        };
+        int r = need_host(rt, err);
+
+        if (r >= 0)
+                r = claim_ids(db, rt, &row, err);
+        if (r >= 0)
+                r = snapshot_claim(db, place, arena, &row.snapshot_id, err);
+        if (r >= 0)
+                r = sandboxes_insert(db, &row, err);
+        return MIN(r, 0);
+}
+
+struct row_request {
+        struct op *op;
+        const char *place_id;
+        struct sandbox_row *row;
+};
+
+static int read_row(struct db *db, void *arg, struct err *err)
+{
+        struct row_request *q = arg;
+
+        return sandboxes_get(db, q->place_id, q->op->arena, q->row, err);
+}
+
+int berth_row(struct op *op, struct runtime *rt, const char *place_id, struct sandbox_row *ret,
+              struct err *err)
+{
+        struct row_request q = { op, place_id, ret };
+
+        return store_read(op, rt->store, read_row, &q, err);
+}
+
+/* Trees */
+
+/* A program does it: trees that a sandbox wrote may be deeper than our stack and longer than a
+ * path, and rm(1) knows both. It follows no symlink and stays on the file system. */
+int berth_remove_tree(struct op *op, const char *path, struct err *err)
+{
+        const char *argv[] = { "rm", "-rf", "--one-file-system", "--", path, NULL };
+
+        if (file_life_at(AT_FDCWD, path) == LIFE_NO)
+                return 0;
+        return run_tool(op, "/bin/rm", argv, "remove what a sandbox left", NULL, err);
+}
+
+/* Opening */
+
+static int make_image(struct op *op, const char *path, uint64_t size, struct err *err)
+{
+        const char *argv[] = {
+                "mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", path, NULL
+        };
+        CLEAN(cleanup_fd) int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+        if (fd < 0 || ftruncate(fd, (off_t)size) < 0)
+                return err_sys(err, ERR_PROVIDER, errno, "make the sandbox's image");
+        return run_tool(op, "/sbin/mkfs.ext4", argv, "make a file system for the sandbox", NULL,
+                        err);
+}
+
+static int make_directory(const char *path, struct err *err)
+{
+        if (mkdir(path, 0700) < 0 && errno != EEXIST)
+                return err_sys(err, ERR_PROVIDER, errno, "make a directory for the sandbox");
+        return 0;
+}
+
+/* It belongs to root of the sandbox, who puts in it what is missing. */
+static int make_store(const struct sandbox_spec *spec, struct err *err)
+{
+        uint32_t owner = sandbox_host_id(spec, 0);
+        int r = make_directory(spec->storage_path, err);
+
+        if (r >= 0 && chown(spec->storage_path, owner, owner) < 0)
+                r = err_sys(err, ERR_PROVIDER, errno, "give %s to the sandbox", spec->storage_path);
+        return r;
+}
+
+static int make_storage(struct op *op, const struct sandbox_spec *spec, struct err *err)
+{
+        if (spec->storage == SANDBOX_STORE_DIR)
+                return make_store(spec, err);
+        if (spec->storage == SANDBOX_STORE_IMAGE)
+                return make_image(op, spec->storage_path, spec->limits.disk_bytes, err);
+        return 0;
+}
+
+/* PID 1 of a sandbox is nobody of the host and has to reach its spools; each of them is its own,
+ * and the data directory keeps everybody else out. */
+static void open_spools(const struct runtime *rt)
+{
+        if (geteuid() == 0)
+                (void)chmod(rt->sandbox->output_dir, 0711);
+}
+
+static int launch(struct op *op, struct runtime *rt, const struct place *place,
+                  const json_t *config, const char *dir, struct sandbox_report *ret,
+                  struct err *err)
+{
+        CLEAN(cleanup_free) char *box = berth_box_dir(rt, place->id);
+        struct sandbox_spec spec;
+        struct sandbox_row row = { 0 };
+        int r = berth_row(op, rt, place->id, &row, err);
+
+        if (r >= 0)
+                r = berth_spec(op, rt, config, &row, dir, &spec, err);
+        if (r >= 0)
+                r = snapshot_layers(op, rt, row.snapshot_id, &spec, err);
+        FAULT("sandbox.make.before");
+        if (r >= 0)
+                r = make_directory(dir, err);
+        if (r >= 0)
+                r = make_storage(op, &spec, err);
+        if (r >= 0)
+                open_spools(rt);
+        FAULT("sandbox.launch.before");
+        if (r >= 0)
+                r = sandbox_launch(op, rt->sandbox->box_program, box, place->id, &spec, ret, err);
+        FAULT("sandbox.launch.after");
+        return r;
+}
+
+/* Bury the box and take the directory away. Comes to the same end when called again. */
+static int remove_place(struct op *op, struct runtime *rt, const struct place *place,
+                        struct err *err)
+{
+        CLEAN(cleanup_free) char *dir = berth_dir(rt, place->id);
+        int r;
+
+        if (file_life_at(AT_FDCWD, dir) == LIFE_NO)
+                return file_sync_removal(dir, err);
+        r = exec_close_place(op, rt, place, err);
+        FAULT("sandbox.remove.before");
+        if (r >= 0)
+                r = berth_remove_tree(op, dir, err);
+        if (r >= 0)
+                r = file_sync_removal(dir, err);
+        FAULT("sandbox.remove.after");
+        return r;
+}
+
+static const char *lease_id(struct op *op, const struct place *place)
+{
+        return arena_printf(op->arena, "sandbox://berth/%s", place->id);
+}
+
+int berth_start(struct op *op, struct runtime *rt, const struct place *place, const json_t *config,
+                struct sandbox_report *ret, struct err *err)
+{
+        CLEAN(cleanup_free) char *dir = berth_dir(rt, place->id);
+        struct op shield;
+        int r = launch(op, rt, place, config, dir, ret, err);
+
+        if (r >= 0)
+                return r;
+        shield = op_shield(op, CLEAN_UP_MS);
+        if (remove_place(&shield, rt, place, NULL) < 0)
+                return err_wrap(err, ERR_UNCERTAIN, "something of it may be left");
+        return r;
+}
+
+static int64_t wall_ms(const json_t *config)
+{
+        return json_integer_value(json_object_get(config, "wallTimeMs"));
+}
+
+static int berth_open(struct op *op, struct runtime *rt, const struct place *place,
+                      const struct lease_request *req, struct provider_lease *ret, struct err *err)
+{
+        CLEAN(cleanup_free) char *dir = NULL;
+        struct sandbox_report report;
+        json_t *config = NULL;
+        int r = need_host(rt, err);
+
+        if (r >= 0)
+                r = place_config(op, place, &config, err);
+        if (r < 0)
+                return r;
+        dir = berth_dir(rt, place->id);
+        r = berth_start(op, rt, place, config, &report, err);
+        if (r < 0)
+                return r;
+        ret->id = lease_id(op, place);
+        ret->metadata = berth_describe(config, &report);
+        ret->expires_at = wall_ms(config) ? clock_steady_us() + wall_ms(config) * US_PER_MS : 0;
+        arena_defer(op->arena, (void (*)(void *))json_decref, ret->metadata);
+        berth_keep_report(dir, ret->metadata);
+        exec_reach_place(rt, place);
+        return 0;
+}
+
+/* Its time counts from when it was made. */
+static int64_t wall_end(const json_t *config, const struct sandbox_row *row)
+{
+        int64_t age = clock_now_us() - row->created_at;
+
+        return wall_ms(config) ? clock_steady_us() + wall_ms(config) * US_PER_MS - age : 0;
+}
+
+static enum life berth_is_alive(const struct runtime *rt, const struct place *place)
+{
+        CLEAN(cleanup_free) char *box = NULL;
+
+        if (!rt->sandbox)
+                return LIFE_UNKNOWN;
+        box = berth_box_dir(rt, place->id);
+        return box_is_alive(box);
+}
+
+/* Between runs */
+
+static int berth_resume(struct op *op, struct runtime *rt, const struct place *place,
+                        const struct lease_request *req, struct provider_lease *ret,
+                        struct err *err)
+{
+        CLEAN(cleanup_free) char *dir = NULL;
+        CLEAN(cleanup_free) char *box = NULL;
+        struct sandbox_row row = { 0 };
+        json_t *config = NULL;
+        int r = need_host(rt, err);
+
+        if (r >= 0)
+                r = place_config(op, place, &config, err);
+        if (r >= 0)
+                r = berth_row(op, rt, place->id, &row, err);
+        if (r < 0)
+                return r;
+        dir = berth_dir(rt, place->id);
+        box = berth_box_dir(rt, place->id);
+        r = box_check_alive(box, err);
+        if (r == 0)
+                r = err_set(err, ERR_NOT_FOUND, "The sandbox is not there any more.");
+        if (r >= 0 && !streq(place->policy, POLICY_STOCK)) {
+                FAULT("sandbox.thaw.before");
+                r = sandbox_thaw(op, box, place->id, err);
+                FAULT("sandbox.thaw.after");
+        }
+        if (r < 0)
+                return r;
+        ret->id = place->provider_lease_id;
+        ret->metadata = berth_read_report(dir);
+        ret->expires_at = wall_end(config, &row);
+        arena_defer(op->arena, (void (*)(void *))json_decref, ret->metadata);
+        return 0;
+}
+
+/* The commands of the lease that ended go with it; home, overlay and workspace stay. */
+static int berth_park(struct op *op, struct runtime *rt, const struct place *place, struct err *err)
+{
+        CLEAN(cleanup_free) char *box = berth_box_dir(rt, place->id);
+        int r = exec_end_all(op, rt, place, err);
+
+        if (r < 0)
+                return r;
+        FAULT("sandbox.freeze.before");
+        r = sandbox_freeze(op, box, place->id, err);
+        FAULT("sandbox.freeze.after");
+        return r;
+}
+
+static int berth_close(struct op *op, struct runtime *rt, const struct place *place,
+                       struct err *err)
+{
+        return rt->sandbox ? remove_place(op, rt, place, err) : 0;
+}
+
+static int berth_list(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx,
+                      struct err *err)
+{
+        struct dirent *entry;
+        DIR *dir;
+        int r = 0;
+
+        if (!rt->sandbox)
+                return 0;
+        dir = opendir(rt->sandbox->dir);
+        if (!dir)
+                return err_sys(err, ERR_IO, errno, "read %s", rt->sandbox->dir);
+        while (r >= 0 && (errno = 0, entry = readdir(dir)))
+                if (uuid_is_valid(entry->d_name))
+                        r = fn(ctx, &(struct kind_thing){ BERTH_PROVIDER, entry->d_name, "sandbox",
+                                                          rt->node.id.s });
+        if (r >= 0 && errno)
+                r = err_sys(err, ERR_IO, errno, "read %s", rt->sandbox->dir);
+        closedir(dir);
+        return r;
+}
+
+/* Pausing a lease that goes on */
+
+struct pause_request {
+        const char *place_id;
+        bool paused;
+};
+
+static int write_paused(struct db *db, void *arg, struct err *err)
+{
+        struct pause_request *q = arg;
+        int r = sandboxes_set_paused(db, q->place_id, q->paused, err);
+
+        return r == 0 ? err_set(err, ERR_CONFLICT, "The sandbox of the lease is gone.") : r;
+}
+
+static int set_paused(struct op *op, struct runtime *rt, const char *place_id, bool paused,
+                      struct err *err)
+{
+        struct pause_request q = { place_id, paused };
+
+        return store_write(op, rt->store, write_paused, &q, err);
+}
+
+static void answer_pause(const struct lease *lease, bool paused, struct buf *ret_json)
+{
+        struct jw w;
+
+        jw_init(&w, ret_json);
+        jw_object(&w);
+        jw_kstring(&w, "providerLeaseId", lease->provider_lease_id);
+        jw_kbool(&w, "paused", paused);
+        jw_object_end(&w);
+}
+
+/* A sandbox that died is a state of the lease, and not a thing that the caller asked for by name.
+ */
+static int dead_is_conflict(int r, struct err *err)
+{
+        if (r != ERR_NOT_FOUND)
+                return r;
+        return err_set(
+                err, ERR_CONFLICT,
+                "The sandbox of the lease has ended. Release the lease and acquire another.");
+}
+
+static int berth_pause_lease(struct op *op, struct runtime *rt, const struct lease *lease,
+                             struct buf *ret_json, struct err *err)
+{
+        CLEAN(cleanup_free) char *box = berth_box_dir(rt, lease->place_id);
+        int r = set_paused(op, rt, lease->place_id, true, err);
+
+        if (r < 0)
+                return r;
+        FAULT("sandbox.pause.before");
+        r = dead_is_conflict(sandbox_freeze(op, box, lease->place_id, err), err);
+        FAULT("sandbox.pause.after");
+        if (r >= 0)
+                answer_pause(lease, true, ret_json);
+        return r;
+}
+
+static int berth_resume_lease(struct op *op, struct runtime *rt, const struct lease *lease,
+                              struct buf *ret_json, struct err *err)
+{
+        CLEAN(cleanup_free) char *box = berth_box_dir(rt, lease->place_id);
+        int r;
+
+        FAULT("sandbox.unpause.before");
+        r = dead_is_conflict(sandbox_thaw(op, box, lease->place_id, err), err);
+        FAULT("sandbox.unpause.after");
+        if (r >= 0)
+                r = set_paused(op, rt, lease->place_id, false, err);
+        if (r >= 0)
+                answer_pause(lease, false, ret_json);
+        return r;
+}
+
+static int berth_unclaim(struct db *db, const struct place *place, struct err *err)
+{
+        return sandboxes_delete(db, place->id, err);
+}
+
+static int berth_plan(struct op *op, struct runtime *rt, const struct environment *env,
+                      const struct lease_request *req, struct lease_plan *ret, struct err *err)
+{
+        json_t *config = NULL;
+        int r = sandbox_config(op, &kind_berth, env, &config, err);
+
+        return r < 0 ? r : sandbox_plan(op, rt, &kind_berth, config, req, ret, err);
+}
+
+static const struct box_route *berth_route(const struct place *place)
+{
+        return box_route_here();
+}
+
+static int berth_starter_check(struct op *op, struct runtime *rt, struct err *err)
+{
+        return sandbox_host_check(op, rt->sandbox, err);
+}
+
+static const struct kind_starter berth_starter = {
+        .name = "Sandbox", /* `berth run --sandbox` takes the one of this name */
+        .description = "Keeps what runs in it apart from the machine that Berth runs on.",
+        .config = "{\"provider\":\"" BERTH_PROVIDER "\"}",
+        .check = berth_starter_check,
+};
+
+static const struct workspace_way *const layered[] = { &berth_overlay, &berth_copy, &workspace_sync,
+                                                       NULL };
+static const struct workspace_way *const copied[] = { &berth_copy, &workspace_sync, NULL };
+static const struct workspace_way *const overlaid[] = { &berth_overlay, NULL };
+
+const struct kind kind_berth = {
+        .driver = "sandbox",
+        .provider = BERTH_PROVIDER,
+        .label = "sandbox",
+        .display_name = "Berth sandbox",
+        .description = "Linux namespaces on the daemon's machine: no account, no image, ready in "
+                       "milliseconds. The kernel is shared with the host.",
+        .isolated = true,
+        .isolation = "isolated from this machine and from other places",
+        .is_disposable = true,
+        .takes_runs = true,
+        .can_destroy = true,
+        .box_is_place = true,
+        .writes_cleanup_status = true,
+        .release_failure_reason = "adapter_or_run_failure",
+        .reaches_host = sandbox_reaches_host,
+        .starter = &berth_starter,
+        .normalize = berth_normalize,
+        .schema = berth_schema,
+        .check = berth_check,
+        .probe = berth_probe,
+        .plan = berth_plan,
+        .claim = berth_claim,
+        .unclaim = berth_unclaim,
+        .open = berth_open,
+        .resume = berth_resume,
+        .park = berth_park,
+        .close = berth_close,
+        .matches = berth_matches,
+        .stock_size = berth_stock_size,
+        .list = berth_list,
+        .is_alive = berth_is_alive,
+        .describe = sandbox_describe,
+        .pause_lease = berth_pause_lease,
+        .resume_lease = berth_resume_lease,
+        .realize = sandbox_realize,
+        .prepare_exec = berth_prepare_exec,
+        .admit_command = berth_admit_command,
+        .route = berth_route,
+        .ways = layered,
+        .ways_copy = copied,
+        .ways_overlay = overlaid,
+        .realization = &sandbox_realization,
+};

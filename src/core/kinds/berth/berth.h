@@ -1,0 +1,83 @@
+/* The kind `berth`, the sandbox that is built in: Linux namespaces on this machine, with berth-box
+ * as their PID 1 (box/sandbox.h). Shared by its files:
+ *
+ *   berth.c          opening, parking, resuming, closing, listing
+ *   berth_config.c   the configuration: schema, defaults, checks
+ *   berth_meta.c     what a lease's metadata says of its sandbox
+ *   berth_probe.c    the probe
+ *   berth_exec.c     commands
+ *   berth_overlay.c  workspaces as layers over a directory of this machine
+ *   snapshot.c       writable layers that are kept (snapshot.h)
+ *
+ * A place of this kind is a directory in the data directory:
+ *
+ *   sandboxes/<place id>/box       the box's own (docs/box-protocol.md, section 9)
+ *   sandboxes/<place id>/store     what is written inside, with storage "disk"
+ *   sandboxes/<place id>/image     the same, with storage "image"
+ *   sandboxes/<place id>/workspace-<id>/  the layers of a workspace (berth_overlay.c)
+ *   sandboxes/<place id>/report    what the launcher enforced, for readers
+ *
+ * Its row in `sandboxes` (store/sandboxes.h) is written in the transaction that records the intent,
+ * and goes in the one that records that the place is gone. */
+#ifndef BERTH_CORE_BERTH_H
+#define BERTH_CORE_BERTH_H
+
+#include "box/sandbox.h"
+#include "core/kinds/sandbox.h"
+#include "store/sandboxes.h"
+
+#define BERTH_PROVIDER  "berth"
+#define BERTH_WORKSPACE "/workspace"
+
+extern const struct kind kind_berth;
+/* The ways in that only this kind has. */
+extern const struct workspace_way berth_overlay, berth_copy;
+
+/* Configuration */
+
+/* Members of struct kind. */
+int berth_normalize(json_t *config, enum config_form form, json_t **ret, struct err *err);
+/* What depends on the daemon: its mode, its directories, its rights. ERR_UNPROCESSABLE, with the
+ * issue as details. */
+int berth_check(const struct runtime *rt, const json_t *config, struct err *err);
+/* JSON Schema of the configuration; a new reference. */
+json_t *berth_schema(void);
+/* Whether a place with the first configuration serves the second: all but the size of the pool. */
+bool berth_matches(const char *recorded, const char *wanted);
+int64_t berth_stock_size(const json_t *config);
+
+/* What the launcher gets for a checked configuration and a row. Strings are borrowed from both. */
+int berth_spec(struct op *op, const struct runtime *rt, const json_t *config,
+               const struct sandbox_row *row, const char *dir, struct sandbox_spec *ret,
+               struct err *err);
+
+int berth_row(struct op *op, struct runtime *rt, const char *place_id, struct sandbox_row *ret,
+              struct err *err);
+
+/* Directories */
+
+char *berth_dir(const struct runtime *rt, const char *place_id);
+char *berth_box_dir(const struct runtime *rt, const char *place_id);
+/* Remove a tree that a sandbox wrote: its content is not to be trusted. */
+int berth_remove_tree(struct op *op, const char *path, struct err *err);
+
+/* Start the sandbox of a place, or leave nothing of it. */
+int berth_start(struct op *op, struct runtime *rt, const struct place *place, const json_t *config,
+                struct sandbox_report *ret, struct err *err);
+
+/* Metadata */
+
+/* `config` as readers of a lease see it, and what the launcher said. A new reference. */
+json_t *berth_describe(const json_t *config, const struct sandbox_report *report);
+/* Keep it beside the place, and read it back; {} when it is not there. */
+void berth_keep_report(const char *dir, const json_t *metadata);
+json_t *berth_read_report(const char *dir);
+
+int berth_probe(struct op *op, struct runtime *rt, const struct probe_target *target,
+                json_t *config, struct probe_result *ret, struct err *err);
+int berth_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
+                       json_t *request, struct exec_request *ret, struct err *err);
+int berth_admit_command(struct db *db, const struct place *place, struct arena *arena,
+                        uid_t *ret_writer, struct err *err);
+
+#endif

@@ -1,0 +1,96 @@
+/* Commands in a sandbox. Their environment is built from zero: a few variables that fit the inside,
+ * the proxy's where there is one, what the configuration sets, and what the request sets. */
+#include "core/exec/egress.h"
+#include "core/exec/exec_request.h"
+#include "core/kinds/berth/berth.h"
+
+#define INNER_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+static void set(json_t *variables, const char *name, const char *value)
+{
+        json_object_set_new(variables, name, json_string(value));
+}
+
+static void set_base(json_t *variables, const json_t *config, bool terminal)
+{
+        const char *user = json_get_string(config, "user");
+        bool root = user && streq(user, "root");
+
+        set(variables, "PATH", INNER_PATH);
+        set(variables, "HOME", root ? "/root" : "/home/agent");
+        set(variables, "USER", root ? "root" : "agent");
+        set(variables, "LOGNAME", root ? "root" : "agent");
+        set(variables, "SHELL", "/bin/sh");
+        set(variables, "LANG", "C.UTF-8");
+        if (terminal)
+                set(variables, "TERM", "xterm-256color");
+}
+
+static void set_proxy(struct op *op, json_t *variables, const json_t *config)
+{
+        for (const char *const *v = egress_env(config); *v; v++) {
+                size_t n = strcspn(*v, "=");
+
+                set(variables, arena_strndup(op->arena, *v, n), *v + n + 1);
+        }
+}
+
+struct place_request {
+        struct op *op;
+        const char *id;
+        struct place place;
+};
+
+static int read_place(struct db *db, void *arg, struct err *err)
+{
+        struct place_request *q = arg;
+
+        return places_get(db, q->id, q->op->arena, &q->place, err);
+}
+
+/* What a sandbox needs to be told before its first byte: who its supervisor is on this machine. */
+int berth_admit_command(struct db *db, const struct place *place, struct arena *arena,
+                        uid_t *ret_writer, struct err *err)
+{
+        struct sandbox_spec ids = { 0 };
+        struct sandbox_row row;
+        int r = sandboxes_get(db, place->id, arena, &row, err);
+
+        if (r < 0)
+                return r;
+        if (row.is_paused)
+                return err_set(err, ERR_CONFLICT, "The lease is paused; resume it first.");
+        ids.first_id = (uint32_t)row.first_id;
+        ids.n_ids = (uint32_t)row.n_ids;
+        *ret_writer = sandbox_host_id(&ids, SANDBOX_SUPERVISOR);
+        return 0;
+}
+
+int berth_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
+                       json_t *request, struct exec_request *ret, struct err *err)
+{
+        struct place_request q = { .op = op, .id = record->lease.place_id };
+        json_t *config = NULL, *variables;
+        const json_t *env;
+        int r = exec_request_parse(op, request, ret, &env, err);
+
+        if (r >= 0)
+                r = store_read(op, rt->store, read_place, &q, err);
+        if (r >= 0)
+                r = json_parse(q.place.config, strlen(q.place.config), &config, err);
+        if (r < 0)
+                return r;
+        variables = json_object();
+        set_base(variables, config, ret->terminal);
+        set_proxy(op, variables, config);
+        exec_variables_update(variables, json_get_object(config, "env"));
+        exec_variables_update(variables, env);
+        if (!ret->cwd)
+                ret->cwd = BERTH_WORKSPACE;
+        if (!ret->timeout_ms)
+                ret->timeout_ms = json_integer_value(json_object_get(config, "timeoutMs"));
+        r = exec_request_set_env(op, variables, ret, err);
+        json_decref(variables);
+        json_decref(config);
+        return r;
+}

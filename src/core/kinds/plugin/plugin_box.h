@@ -1,0 +1,74 @@
+/* Boxes inside sandboxes that only a plugin's worker can reach.
+ *
+ * What a worker has is one command at a time, to its end (environmentExecute). Where that works,
+ * berth-box is put inside by such commands, once per sandbox, and from then on commands run in a
+ * box as everywhere: their output streams, they take input and signals, have terminals, and outlive
+ * the daemon. The stream to the box is carried by calls (codec/exchange.h, plugin_box_line.c).
+ *
+ * That a place has a box is recorded in its configuration before the first command:
+ *
+ *   "$box": {"base", "program", "env": {...}}
+ *
+ * Where it cannot be done, commands run as one call each, as before, and the lease's metadata says
+ * so: `commands` is `box` or `execute`, and `commandsReason` why.
+ *
+ * Operation threads, except where said. */
+#ifndef BERTH_CORE_PLUGIN_BOX_H
+#define BERTH_CORE_PLUGIN_BOX_H
+
+#include "core/exec/box_route.h"
+#include "core/exec/exec.h"
+#include "core/kinds/plugin/plugin_place.h"
+
+extern const struct box_route plugin_box_route;
+
+/* Any thread: the route of a place that has a box inside; else NULL. */
+const struct box_route *plugin_box_route_of(const struct place *place);
+
+/* Whether a request is to be run in a box: there is one, it needs one (a terminal), or all are
+ * (setting plugin_box). Not where it was tried in vain. */
+bool plugin_box_wanted(struct op *op, const struct runtime *rt, const struct lease *lease,
+                       const json_t *request);
+/* Put a box inside, if there is none yet, and describe the command for it. 1 when there can be
+ * none. */
+int plugin_box_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
+                            json_t *request, struct exec_request *ret, struct err *err);
+/* Put a box inside for work that goes best through one, unless it was tried in vain or is turned
+ * off. An error is one of the operation; whether there is a box then, plugin_box_route_of() says.
+ */
+int plugin_box_bring(struct op *op, struct runtime *rt, const struct lease *lease, struct err *err);
+/* Before the place is given up: end what runs in its box, if it has one, as far as that works. */
+void plugin_box_leave(struct op *op, struct runtime *rt, const struct place *place);
+
+/* Between the files of the module. */
+
+/* What is known of the box of a place; in the arena. */
+struct plugin_box {
+        const char *base, *program;
+        json_t *env; /* borrowed from the arena's keeping */
+};
+
+/* ERR_NOT_FOUND when it has none. */
+int plugin_box_read(struct op *op, const struct place *place, struct plugin_box *ret,
+                    struct err *err);
+/* The place's latest lease, loaded. */
+int plugin_box_lease(struct op *op, struct runtime *rt, const struct place *place,
+                     struct plugin_lease *ret, struct err *err);
+/* The members of environmentExecute that a control command has; a new reference. The input may be
+ * NULL. */
+json_t *plugin_box_params(const struct plugin_lease *l, const char *command,
+                          const char *const *args, const char *input);
+/* Run a control command: 0 and what it printed (in the arena) when it could be run, whatever its
+ * status, which is *ret_status. */
+int plugin_box_run(struct op *op, struct runtime *rt, const struct plugin_lease *l,
+                   const char *command, const char *const *args, const char *input,
+                   int64_t *ret_status, const char **ret_printed, struct err *err);
+
+/* plugin_box_put.c: find a place for it, bring it there unless it is there, record nothing. */
+int plugin_box_put(struct op *op, struct runtime *rt, const struct plugin_lease *l,
+                   json_t **ret_box, struct err *err);
+
+/* plugin_box_line.c; loop thread: see struct box_route. */
+int plugin_box_connect(struct runtime *rt, const struct place *place, int *ret_fd, struct err *err);
+
+#endif

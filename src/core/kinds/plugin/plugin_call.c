@@ -1,0 +1,170 @@
+/* One call to the worker behind a place, with everything that every call carries. */
+#include <math.h>
+
+#include "base/log.h"
+#include "codec/redact.h"
+#include "codec/secret_refs.h"
+#include "core/kinds/plugin/plugin_place.h"
+#include "core/plugins/plugin_registry.h"
+#include "core/secrets/secret.h"
+
+/* Limits */
+
+/* Truncated, if it is a finite number above 0; else 0. */
+static int64_t positive(const json_t *v)
+{
+        double n = json_is_number(v) ? json_number_value(v) : 0;
+
+        return isfinite(n) && n >= 1 ? (int64_t)MIN(n, (double)INT32_MAX) : 0;
+}
+
+static int64_t with_grace(int64_t base)
+{
+        return base > 0 ? base + PLUGIN_CALL_GRACE_MS : 0;
+}
+
+int64_t plugin_limit_lease(const struct plugin_target *target, const json_t *config)
+{
+        if (!target->is_sandbox)
+                return 0;
+        return with_grace(MAX(positive(json_object_get(config, "timeoutMs")),
+                              positive(json_object_get(config, "bridgeRequestTimeoutMs"))));
+}
+
+int64_t plugin_limit_execute(int64_t requested_ms, const json_t *config)
+{
+        return with_grace(requested_ms > 0 ? requested_ms
+                                           : positive(json_object_get(config, "timeoutMs")));
+}
+
+/* Configuration */
+
+json_t *plugin_clean_config(const json_t *stored)
+{
+        json_t *config = json_deep_copy(stored);
+
+        json_object_del(config, "provider");
+        json_object_del(config, "$plugin");
+        json_object_del(config, "$lease");
+        json_object_del(config, "$box");
+        return config;
+}
+
+const char *const *plugin_secret_values(struct op *op, const struct plugin_target *target,
+                                        const json_t *config)
+{
+        json_t *paths = target->is_sandbox ? secret_ref_paths(target->schema) : json_array(), *path;
+        const char **values =
+                arena_alloc(op->arena, (json_array_size(paths) + 1) * sizeof(*values));
+        size_t n = 0, i;
+
+        json_array_foreach(paths, i, path)
+        {
+                const char *value =
+                        json_string_value(json_path_get(config, json_string_value(path)));
+
+                if (value && *value && !uuid_is_valid(value))
+                        values[n++] = value;
+        }
+        json_decref(paths);
+        return values;
+}
+
+/* Who gives a place up may read what it was opened with, whatever the environment says by now. */
+int plugin_resolve_config(struct op *op, struct runtime *rt, const struct plugin_target *target,
+                          const struct plugin_scope *scope, const json_t *config, json_t **ret,
+                          const char *const **ret_secrets, struct err *err)
+{
+        struct secret_context context = {
+                .issue_id = scope->issue_id,
+                .run_id = scope->run_id,
+                .for_cleanup = scope->place_id != NULL,
+        };
+        json_t *whole = json_deep_copy(config);
+        int r = 0;
+
+        if (target->is_sandbox && target->schema && !streq(scope->environment_id, "unsaved")) {
+                json_object_set_new(whole, "provider", json_string(target->driver_key));
+                r = secret_resolve_config(op, rt, scope->company_id, scope->environment_id,
+                                          &kind_plugin_sandbox, whole, target->schema, &context,
+                                          ret, err);
+                json_decref(whole);
+                if (r >= 0)
+                        json_object_del(*ret, "provider");
+        } else {
+                *ret = whole;
+        }
+        if (r >= 0)
+                *ret_secrets = plugin_secret_values(op, target, *ret);
+        return r;
+}
+
+/* Calling */
+
+static json_t *base_params(const struct plugin_request *q)
+{
+        json_t *params =
+                json_pack("{s:s, s:s, s:s}", "driverKey", q->target->driver_key, "companyId",
+                          q->scope->company_id, "environmentId", q->scope->environment_id);
+
+        if (!streq(q->method, "environmentProbe"))
+                json_object_set_new(params, "issueId", json_string_or_null(q->scope->issue_id));
+        return params;
+}
+
+static void unref(void *v)
+{
+        json_decref(v);
+}
+
+static void redact_member(json_t *answer, const char *name, const char *const *values)
+{
+        CLEAN(buf_wipe) struct buf shown = BUF_INIT;
+        const json_t *text = json_object_get(answer, name);
+        struct redactor *redactor;
+        bool too_much = false;
+        size_t n = 0;
+
+        while (values && values[n])
+                n++;
+        if (n == 0 || !json_is_string(text))
+                return;
+        redactor = redactor_new(values, n, &too_much);
+        if (redactor)
+                redact_text(redactor, json_string_value(text), json_string_length(text), &shown);
+        if (redactor || too_much)
+                json_object_set_new(answer, name, json_stringn_nocheck(buf_str(&shown), shown.len));
+        redactor_free(redactor);
+}
+
+int plugin_request(struct op *op, struct runtime *rt, const struct plugin_request *q, json_t **ret,
+                   struct err *err)
+{
+        json_t *params = base_params(q), *config = NULL;
+        struct plugin_call call = {
+                .plugin_id = q->target->plugin_id,
+                .method = q->method,
+                .params = params,
+                .company_id = q->scope->company_id,
+                .timeout_ms = q->limit_ms,
+                .late = q->late,
+                .ctx = q->ctx,
+        };
+        int r = plugin_resolve_config(op, rt, q->target, q->scope, q->config, &config, &call.redact,
+                                      err);
+
+        if (r >= 0) {
+                json_object_set_new(params, "config", config);
+                json_object_update(params, q->take_params);
+                log_debug("plugin call", LOG_S("plugin", q->target->plugin_key),
+                          LOG_S("method", q->method), LOG_I("limit_ms", q->limit_ms));
+                r = plugin_call(op, plugin_registry_host(rt->plugins), &call, ret, err);
+        }
+        if (r >= 0)
+                arena_defer(op->arena, unref, *ret);
+        if (r >= 0 && q->redact_member)
+                redact_member(*ret, q->redact_member, call.redact);
+        json_decref(params);
+        json_decref(q->take_params);
+        return r;
+}

@@ -1,0 +1,316 @@
+/* Using a lease whose place a plugin keeps. */
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "codec/check.h"
+#include "core/exec/exec.h"
+#include "core/kinds/plugin/plugin_box.h"
+#include "core/kinds/plugin/plugin_place.h"
+#include "core/plugins/plugin_registry.h"
+
+#define ARGS_MAX    4096
+#define TIMEOUT_MAX (INT64_C(366) * 86400000)
+
+static void unref(void *v)
+{
+        json_decref(v);
+}
+
+/* Kept by the arena. */
+static json_t *object_of(struct op *op, const char *text)
+{
+        json_t *v = NULL;
+
+        if (!text || json_parse(text, strlen(text), &v, NULL) < 0 || !json_is_object(v)) {
+                json_decref(v);
+                v = json_object();
+        }
+        arena_defer(op->arena, unref, v);
+        return v;
+}
+
+struct place_request {
+        struct op *op;
+        const char *id;
+        struct place *ret;
+};
+
+static int get_place(struct db *db, void *arg, struct err *err)
+{
+        struct place_request *q = arg;
+
+        return places_get(db, q->id, q->op->arena, q->ret, err);
+}
+
+int plugin_lease_load(struct op *op, struct runtime *rt, const struct lease *lease,
+                      struct plugin_lease *ret, struct err *err)
+{
+        struct place_request q = { op, lease->place_id, &ret->place };
+        const json_t *plugin;
+        json_t *recorded;
+        int r = store_read(op, rt->store, get_place, &q, err);
+
+        if (r < 0)
+                return r;
+        recorded = object_of(op, ret->place.config);
+        plugin = json_get_object(recorded, "$plugin");
+        if (!plugin)
+                return err_set(err, ERR_CORRUPT, "The place does not say which plugin keeps it.");
+        r = plugin_ready_driver(op, rt, json_get_string(plugin, "id"),
+                                json_get_string(plugin, "key"),
+                                json_get_string(plugin, "driverKey"), &ret->target, err);
+        if (r < 0)
+                return r;
+        ret->target.is_sandbox = json_get_string(recorded, "provider") != NULL;
+        ret->lease = lease;
+        ret->scope = (struct plugin_scope){
+                .company_id = lease->company_id,
+                .environment_id = lease->environment_id,
+                .issue_id = lease->issue_id,
+                .run_id = lease->heartbeat_run_id,
+        };
+        ret->metadata = object_of(op, lease->metadata);
+        return plugin_config_for(op, rt, &ret->place, &ret->target, recorded, &ret->config, err);
+}
+
+/* Of sandboxes it is among the lease's own members. */
+const json_t *plugin_lease_said(const struct plugin_lease *l)
+{
+        return l->target.is_sandbox ? l->metadata
+                                    : json_get_object(l->metadata, "providerMetadata");
+}
+
+json_t *plugin_lease_ref(const struct plugin_lease *l)
+{
+        char expires[ISO_TIME_LEN + 1];
+
+        if (l->lease->expires_at)
+                clock_iso(l->lease->expires_at, expires);
+        return json_pack("{s:o, s:O, s:o}", "providerLeaseId",
+                         json_string_or_null(l->lease->provider_lease_id), "metadata", l->metadata,
+                         "expiresAt", json_string_or_null(l->lease->expires_at ? expires : NULL));
+}
+
+static int ask(struct op *op, struct runtime *rt, const struct plugin_lease *l, const char *method,
+               json_t *take_params, struct buf *ret_json, json_t **ret, struct err *err)
+{
+        struct plugin_request q = {
+                .target = &l->target,
+                .scope = &l->scope,
+                .method = method,
+                .config = l->config,
+                .take_params = take_params,
+                .limit_ms = plugin_limit_lease(&l->target, l->config),
+        };
+        int r = plugin_request(op, rt, &q, ret, err);
+
+        if (r >= 0)
+                json_put(ret_json, *ret);
+        return r;
+}
+
+int plugin_lease_realize(struct op *op, struct runtime *rt, const struct environment *env,
+                         const struct lease *lease, json_t *workspace, struct buf *ret_json,
+                         json_t **ret_realization, struct err *err)
+{
+        struct plugin_lease l;
+        json_t *answer = NULL, *realization;
+        int r = plugin_lease_load(op, rt, lease, &l, err);
+
+        if (r < 0)
+                return r;
+
+        r = ask(op, rt, &l, "environmentRealizeWorkspace",
+                json_pack("{s:o, s:o}", "lease", plugin_lease_ref(&l), "workspace",
+                          workspace ? json_incref(workspace) : json_object()),
+                ret_json, &answer, err);
+        if (r < 0)
+                return r;
+        realization = json_get_object(json_get_object(answer, "metadata"), "workspaceRealization");
+        if (json_object_size(realization) > 0)
+                *ret_realization = json_incref(realization);
+        return 0;
+}
+
+int plugin_lease_resume(struct op *op, struct runtime *rt, const struct lease *lease,
+                        struct buf *ret_json, struct err *err)
+{
+        struct plugin_lease l;
+        json_t *answer = NULL;
+        int r;
+
+        if (!lease->provider_lease_id)
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "Plugin environment lease \"%s\" does not have a provider lease id "
+                               "to resume.",
+                               lease->id);
+        r = plugin_lease_load(op, rt, lease, &l, err);
+        if (r < 0)
+                return r;
+        return ask(op, rt, &l, "environmentResumeLease",
+                   json_pack("{s:s, s:O}", "providerLeaseId", lease->provider_lease_id,
+                             "leaseMetadata", l.metadata),
+                   ret_json, &answer, err);
+}
+
+/* Commands */
+
+static const json_t *check_env(struct check *c)
+{
+        json_t *env = check_record(c, "env", CHECK_OPTIONAL), *value;
+        const char *name;
+        struct check n;
+
+        check_nested(&n, c, "env", env);
+        json_object_foreach(env, name, value)(void) check_string(&n, name, CHECK_REQUIRED, 0, 0);
+        return env;
+}
+
+/* What a worker can do is to run a command to its end: all input is given at once, and there is no
+ * terminal. */
+static int check_request(struct op *op, json_t *request, struct exec_request *ret, struct err *err)
+{
+        CLEAN(check_done) struct check c = { 0 };
+        struct arena *a = op->arena;
+        const char *agent;
+        json_t *args;
+
+        *ret = (struct exec_request){ 0 };
+        check_init(&c, request);
+        ret->command = arena_strdup(a, check_string(&c, "command", CHECK_REQUIRED, 1, 0));
+        args = check_strings(&c, "args", CHECK_OPTIONAL, 0);
+        check_array_size(&c, "args", args, 0, ARGS_MAX);
+        ret->cwd = arena_strdup(a, check_string(&c, "cwd", CHECK_NULLABLE, 1, 4096));
+        ret->own_env = check_env(&c);
+        (void)check_string(&c, "stdin", CHECK_NULLABLE, 0, 0);
+        ret->timeout_ms = check_int(&c, "timeoutMs", CHECK_NULLABLE, 1, TIMEOUT_MAX, NULL);
+        ret->idempotency_key =
+                arena_strdup(a, check_string(&c, "idempotencyKey", CHECK_NULLABLE, 1, 255));
+        agent = check_uuid(&c, "agentId", CHECK_NULLABLE);
+        ret->agent_id = agent ? arena_strdup(a, agent) : NULL;
+        (void)check_bool(&c, "detach", CHECK_OPTIONAL, false);
+        if (check_bool(&c, "openStdin", CHECK_OPTIONAL, false))
+                check_custom(
+                        &c, "openStdin",
+                        "Commands that a plugin runs get all of their input at the start: send it as stdin");
+        if (check_has(&c, "tty"))
+                check_custom(&c, "tty", "Commands that a plugin runs have no terminal");
+        check_unknown(&c, (const char *[]){ "command", "args", "cwd", "env", "stdin", "timeoutMs",
+                                            "idempotencyKey", "agentId", "detach", "openStdin",
+                                            "tty", NULL });
+        ret->args_json = args && !check_failed(&c) ? json_to_arena(a, args) : "[]";
+        return check_end(&c, err);
+}
+
+static json_t *execute_params(const struct plugin_lease *l, json_t *take_config,
+                              const json_t *request)
+{
+        static const char *const passed[] = {
+                "command", "args", "cwd", "env", "stdin", "timeoutMs"
+        };
+        json_t *params = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "driverKey",
+                                   l->target.driver_key, "companyId", l->scope.company_id,
+                                   "environmentId", l->scope.environment_id, "issueId",
+                                   json_string_or_null(l->scope.issue_id), "config", take_config,
+                                   "lease", plugin_lease_ref(l));
+
+        for (size_t i = 0; i < ARRAY_LEN(passed); i++) {
+                json_t *v = json_object_get(request, passed[i]);
+
+                if (v && !json_is_null(v))
+                        json_object_set(params, passed[i], v);
+        }
+        return params;
+}
+
+/* One call, to the command's end. */
+
+struct execute_call {
+        const char *company_id;
+        json_t *params;
+        int64_t limit_ms; /* 0: the default of a call */
+};
+
+/* The variables of an agent; those of the request are there already. */
+static void set_env(json_t *params, const char *const *env)
+{
+        json_t *all = json_object();
+
+        for (; env && *env; env++) {
+                size_t n = strcspn(*env, "=");
+                char *name = xstrndup(*env, n);
+
+                json_object_set_new(all, name, json_string(*env + n + 1));
+                free(name);
+        }
+        json_object_update(all, json_object_get(params, "env"));
+        if (json_object_size(all) > 0)
+                json_object_set(params, "env", all);
+        json_decref(all);
+}
+
+static int execute_begin(struct runtime *rt, const struct execution *row,
+                         const struct exec_request *req, exec_output_fn output, exec_done_fn done,
+                         void *ctx, int64_t *ret_call, struct err *err)
+{
+        const struct execute_call *execute = req->remote->call;
+        struct plugin_call call = {
+                .plugin_id = req->remote->who,
+                .method = "environmentExecute",
+                .params = execute->params,
+                .company_id = execute->company_id,
+                .timeout_ms = execute->limit_ms,
+                .redact = req->redact,
+                .output = output,
+                .ctx = ctx,
+        };
+
+        set_env(execute->params, req->env);
+        log_debug("plugin call", LOG_S("plugin", call.plugin_id), LOG_S("method", call.method),
+                  LOG_I("limit_ms", execute->limit_ms));
+        return plugin_call_begin(plugin_registry_host(rt->plugins), &call, done, ctx, ret_call,
+                                 err);
+}
+
+static void execute_abandon(struct runtime *rt, const char *who, int64_t call)
+{
+        plugin_call_abandon(plugin_registry_host(rt->plugins), who, call, ERR_CANCELLED);
+}
+
+static const struct exec_runner worker_runner = { .begin = execute_begin,
+                                                  .abandon = execute_abandon };
+
+int plugin_lease_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
+                              json_t *request, struct exec_request *ret, struct err *err)
+{
+        struct exec_remote *remote = arena_new(op->arena, struct exec_remote);
+        struct execute_call *call = arena_new(op->arena, struct execute_call);
+        struct plugin_lease l;
+        json_t *config = NULL;
+        int r;
+
+        if (plugin_box_wanted(op, rt, &record->lease, request)) {
+                r = plugin_box_prepare_exec(op, rt, record, request, ret, err);
+                if (r <= 0)
+                        return r;
+        }
+        r = check_request(op, request, ret, err);
+        if (r >= 0)
+                r = plugin_lease_load(op, rt, &record->lease, &l, err);
+        if (r >= 0)
+                r = plugin_resolve_config(op, rt, &l.target, &l.scope, l.config, &config,
+                                          &ret->redact, err);
+        if (r < 0)
+                return r;
+        *call = (struct execute_call){
+                .company_id = l.scope.company_id,
+                .limit_ms = plugin_limit_execute(ret->timeout_ms, l.config),
+                .params = execute_params(&l, config, request),
+        };
+        arena_defer(op->arena, unref, call->params);
+        *remote = (struct exec_remote){ .runner = &worker_runner,
+                                        .who = l.target.plugin_id,
+                                        .call = call };
+        ret->remote = remote;
+        return 0;
+}

@@ -1,0 +1,414 @@
+#include "core/kinds/plugin/plugin_place.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "codec/secret_refs.h"
+#include "core/access/access.h"
+#include "core/exec/exec.h"
+#include "core/kinds/plugin/plugin_box.h"
+#include "core/kinds/plugin/plugin_late.h"
+#include "core/places/lease_record.h"
+#include "core/places/place.h"
+#include "core/plugins/plugin_registry.h"
+
+#define ACQUIRE "environmentAcquireLease"
+#define RESUME  "environmentResumeLease"
+#define RELEASE "environmentReleaseLease"
+#define DESTROY "environmentDestroyLease"
+
+static void unref(void *v)
+{
+        json_decref(v);
+}
+
+/* Parsed and kept by the arena; NULL when it is no object. */
+static json_t *parse_object(struct op *op, const char *text)
+{
+        json_t *v = NULL;
+
+        if (!text || json_parse(text, strlen(text), &v, NULL) < 0)
+                return NULL;
+        arena_defer(op->arena, unref, v);
+        return json_is_object(v) ? v : NULL;
+}
+
+const char *plugin_place_config(struct op *op, const struct plugin_target *target,
+                                const json_t *config)
+{
+        json_t *recorded = json_copy((json_t *)config);
+        const char *text;
+
+        json_object_set_new(recorded, "$plugin",
+                            json_pack("{s:s, s:s, s:s}", "id", target->plugin_id, "key",
+                                      target->plugin_key, "driverKey", target->driver_key));
+        text = json_to_arena(op->arena, recorded);
+        json_decref(recorded);
+        return text;
+}
+
+/* Who serves a place, as it was recorded. */
+static int target_of(struct op *op, struct runtime *rt, const json_t *recorded,
+                     struct plugin_target *ret, struct err *err)
+{
+        const json_t *plugin = json_get_object(recorded, "$plugin");
+        const char *id = json_get_string(plugin, "id"), *key = json_get_string(plugin, "key");
+        const char *driver = json_get_string(plugin, "driverKey");
+        int r;
+
+        if (!id || !key || !driver)
+                return err_set(err, ERR_CORRUPT, "The place does not say which plugin keeps it.");
+        r = plugin_ready_driver(op, rt, id, key, driver, ret, err);
+        if (r >= 0)
+                ret->is_sandbox = json_get_string(recorded, "provider") != NULL;
+        return r == ERR_UNPROCESSABLE ? err_wrap(err, ERR_PROVIDER, "the place's plugin") : r;
+}
+
+static struct plugin_scope scope_of(const struct place *place, const char *issue_id)
+{
+        return (struct plugin_scope){
+                .company_id = place->company_id,
+                .environment_id = place->environment_id,
+                .issue_id = issue_id,
+                .run_id = place->holder_run_id,
+        };
+}
+
+/* What a provider answers */
+
+/* Of the plugin driver's configurations nothing is secret. A new reference. */
+static json_t *secret_paths_of(const struct plugin_target *target)
+{
+        return target->is_sandbox ? secret_ref_paths(target->schema) : json_array();
+}
+
+/* Without what the schema calls secret, wherever the provider repeats it. */
+static json_t *strip_secrets(const struct plugin_target *target, const json_t *metadata)
+{
+        json_t *stripped = metadata ? json_deep_copy(metadata) : json_object();
+        json_t *paths = secret_paths_of(target);
+        json_t *path;
+        size_t i;
+
+        json_array_foreach(paths, i, path) json_path_prune(stripped, json_string_value(path));
+        json_decref(paths);
+        return stripped;
+}
+
+/* The place's configuration with what the provider said of it. */
+static const char *remember_lease(struct op *op, const json_t *recorded, const json_t *metadata)
+{
+        json_t *next = json_copy((json_t *)recorded);
+        const char *text;
+
+        json_object_set(next, "$lease", (json_t *)metadata);
+        text = json_to_arena(op->arena, next);
+        json_decref(next);
+        return text;
+}
+
+/* Something came back, so something exists; what cannot be read leaves it uncertain. */
+static int read_lease(struct op *op, const struct plugin_target *target, const json_t *recorded,
+                      const json_t *answer, struct provider_lease *ret, struct err *err)
+{
+        const json_t *id = json_object_get(answer, "providerLeaseId");
+        const char *expires = json_get_string(answer, "expiresAt");
+        json_t *metadata;
+
+        if (!json_is_object(answer) || (id && !json_is_string(id) && !json_is_null(id)))
+                return err_set(err, ERR_UNCERTAIN,
+                               "Plugin \"%s\" answered with something that is no lease.",
+                               target->plugin_key);
+        metadata = strip_secrets(target, json_get_object(answer, "metadata"));
+        arena_defer(op->arena, unref, metadata);
+        *ret = (struct provider_lease){
+                .id = json_string_length(id) > 0 ? arena_strdup(op->arena, json_string_value(id))
+                                                 : NULL,
+                .metadata = metadata,
+                .config = remember_lease(op, recorded, metadata),
+        };
+        if (expires && !clock_parse_iso(expires, &ret->expires_at))
+                ret->expires_at = 0;
+        return 0;
+}
+
+/* Opening */
+
+static bool outcome_unknown(int r)
+{
+        return r == ERR_UNCERTAIN || r == ERR_TIMEOUT || r == ERR_CANCELLED;
+}
+
+/* For whoever has to find out: what was asked, when, for whom. */
+static int explain_unknown(const struct plugin_target *target, const struct lease_request *req,
+                           int64_t asked_at, int r, struct err *err)
+{
+        char since[ISO_TIME_LEN + 1];
+
+        clock_iso(asked_at, since);
+        return err_wrap(err, r,
+                        "Plugin \"%s\" was asked for a lease at %s for run %s, and what "
+                        "became of it is not known",
+                        target->plugin_key, since, req->run_id ? req->run_id : "none");
+}
+
+/* An explicit limit holds, also when it is longer than an operation usually may take. */
+static struct op with_time(const struct op *op, int64_t limit_ms)
+{
+        struct op longer = *op;
+
+        if (limit_ms > 0 && op->deadline_ms != OP_NO_DEADLINE)
+                longer.deadline_ms = MAX(op->deadline_ms, clock_mono_ms() + limit_ms);
+        return longer;
+}
+
+static json_t *acquire_params(const struct lease_request *req)
+{
+        json_t *params = json_pack("{s:s}", "runId", req->run_id ? req->run_id : uuid_new().s);
+
+        if (req->execution_workspace_mode)
+                json_object_set_new(params, "workspaceMode",
+                                    json_string(req->execution_workspace_mode));
+        return params;
+}
+
+int plugin_place_open(struct op *op, struct runtime *rt, const struct place *place,
+                      const struct lease_request *req, struct provider_lease *ret, struct err *err)
+{
+        json_t *recorded = parse_object(op, place->config), *config, *answer = NULL;
+        struct plugin_target target;
+        struct plugin_scope scope = scope_of(place, req->issue_id);
+        struct late_lease *late;
+        struct op longer;
+        int64_t asked_at = clock_wall_us();
+        struct plugin_request q;
+        int r;
+
+        if (!recorded)
+                return err_set(err, ERR_CORRUPT, "configuration of place %s", place->id);
+        r = target_of(op, rt, recorded, &target, err);
+        if (r < 0)
+                return r;
+        config = plugin_clean_config(recorded);
+        arena_defer(op->arena, unref, config);
+        late = late_lease_new(rt, place, secret_paths_of(&target));
+        q = (struct plugin_request){
+                .target = &target,
+                .scope = &scope,
+                .method = ACQUIRE,
+                .config = config,
+                .take_params = acquire_params(req),
+                .limit_ms = plugin_limit_lease(&target, config),
+                .late = late_lease_arrived,
+                .ctx = late,
+        };
+        longer = with_time(op, q.limit_ms);
+        FAULT("provider.acquire.before");
+        r = plugin_request(&longer, rt, &q, &answer, err);
+        FAULT("provider.acquire.after");
+        if (r != ERR_TIMEOUT && r != ERR_CANCELLED)
+                late_lease_free(late); /* else the host has it until the worker has answered */
+        if (r >= 0)
+                r = read_lease(op, &target, recorded, answer, ret, err);
+        return outcome_unknown(r) ? explain_unknown(&target, req, asked_at, r, err) : r;
+}
+
+/* Later calls */
+
+struct last_lease {
+        struct op *op;
+        const char *place_id;
+        struct lease lease;
+        bool found;
+};
+
+static int read_last(struct db *db, void *arg, struct err *err)
+{
+        struct last_lease *q = arg;
+        int r = leases_last_of_place(db, q->place_id, q->op->arena, &q->lease, err);
+
+        q->found = r >= 0;
+        return r == ERR_NOT_FOUND ? 0 : r;
+}
+
+/* The metadata that the worker gets back: of the lease where there was one, else what it said when
+ * the place was opened. A new reference. */
+static json_t *lease_metadata(struct op *op, struct runtime *rt, const struct place *place,
+                              const json_t *recorded, const char **ret_issue)
+{
+        struct last_lease q = { .op = op, .place_id = place->id };
+        json_t *metadata = NULL;
+
+        *ret_issue = NULL;
+        (void)store_read(op, rt->store, read_last, &q, NULL);
+        if (q.found) {
+                *ret_issue = q.lease.issue_id;
+                metadata = parse_object(op, q.lease.metadata);
+        }
+        if (!metadata)
+                metadata = json_get_object(recorded, "$lease");
+        return metadata ? json_incref(metadata) : json_object();
+}
+
+struct environment_request {
+        struct op *op;
+        const struct place *place;
+        const struct plugin_target *target;
+        bool names_it;
+};
+
+static int ask_environment(struct db *db, void *arg, struct err *err)
+{
+        struct environment_request *q = arg;
+        struct environment env;
+        const char *plugin, *driver;
+        json_t *config;
+        int r = environments_get(db, q->place->environment_id, q->op->arena, &env, err);
+
+        if (r < 0 || !streq(env.driver, "plugin"))
+                return r == ERR_NOT_FOUND ? 0 : MIN(r, 0);
+        config = parse_object(q->op, env.config);
+        plugin = json_get_string(config, "pluginKey");
+        driver = json_get_string(config, "driverKey");
+        q->names_it = plugin && driver && streq(plugin, q->target->plugin_key) &&
+                      streq(driver, q->target->driver_key);
+        return 0;
+}
+
+int plugin_config_for(struct op *op, struct runtime *rt, const struct place *place,
+                      const struct plugin_target *target, const json_t *recorded, json_t **ret,
+                      struct err *err)
+{
+        struct environment_request q = { op, place, target, target->is_sandbox };
+        int r = target->is_sandbox ? 0 : store_read(op, rt->store, ask_environment, &q, err);
+
+        if (r < 0)
+                return r;
+        err_clear(err);
+        *ret = q.names_it ? plugin_clean_config(recorded) : json_object();
+        arena_defer(op->arena, unref, *ret);
+        return 0;
+}
+
+/* One call about a place that exists. */
+static int ask_about(struct op *op, struct runtime *rt, const struct place *place,
+                     const char *method, const json_t *recorded, const struct plugin_target *target,
+                     bool giving_up, json_t **ret, struct err *err)
+{
+        struct plugin_scope scope = scope_of(place, NULL);
+        struct plugin_request q = { .target = target, .scope = &scope, .method = method };
+        json_t *config = NULL, *metadata;
+        int r = plugin_config_for(op, rt, place, target, recorded, &config, err);
+
+        if (r < 0)
+                return r;
+        metadata = lease_metadata(op, rt, place, recorded, &scope.issue_id);
+        if (giving_up)
+                scope.place_id = place->id;
+        q.config = config;
+        q.limit_ms = plugin_limit_lease(target, config);
+        q.take_params =
+                json_pack("{s:o, s:o}", "providerLeaseId",
+                          json_string_or_null(place->provider_lease_id), "leaseMetadata", metadata);
+        return plugin_request(op, rt, &q, ret, err);
+}
+
+int plugin_place_resume(struct op *op, struct runtime *rt, const struct place *place,
+                        const struct lease_request *req, struct provider_lease *ret,
+                        struct err *err)
+{
+        json_t *recorded = parse_object(op, place->config), *answer = NULL;
+        struct plugin_target target;
+        struct op longer;
+        int r;
+
+        if (!recorded)
+                return err_set(err, ERR_CORRUPT, "configuration of place %s", place->id);
+        if (!place->provider_lease_id)
+                return err_set(err, ERR_NOT_FOUND, "The provider gave the place no id.");
+        r = target_of(op, rt, recorded, &target, err);
+        if (r < 0)
+                return r;
+        longer = with_time(op, plugin_limit_lease(&target, recorded));
+        FAULT("provider.resume.before");
+        r = ask_about(&longer, rt, place, RESUME, recorded, &target, false, &answer, err);
+        FAULT("provider.resume.after");
+        if (r >= 0)
+                r = read_lease(op, &target, recorded, answer, ret, err);
+        if (r >= 0 && !ret->id)
+                r = err_set(err, ERR_NOT_FOUND, "The provider does not have it any more.");
+        return r;
+}
+
+int plugin_place_end_commands(struct op *op, struct runtime *rt, const struct place *place,
+                              struct err *err)
+{
+        return exec_remote_end_place(op, rt, place->id, err);
+}
+
+int plugin_place_give_up(struct op *op, struct runtime *rt, const struct place *place, bool destroy,
+                         struct err *err)
+{
+        json_t *recorded = parse_object(op, place->config), *answer = NULL;
+        struct plugin_target target;
+        const char *method;
+        int r;
+
+        plugin_box_leave(op, rt, place);
+        r = exec_remote_end_place(op, rt, place->id, err);
+        if (r < 0)
+                return r;
+        if (!recorded)
+                return err_set(err, ERR_CORRUPT, "configuration of place %s", place->id);
+        r = target_of(op, rt, recorded, &target, err);
+        if (r < 0)
+                return r;
+        method = destroy && plugin_host_supports(plugin_registry_host(rt->plugins),
+                                                 target.plugin_id, DESTROY)
+                         ? DESTROY
+                         : RELEASE;
+        FAULT("provider.release.before");
+        r = ask_about(op, rt, place, method, recorded, &target, true, &answer, err);
+        FAULT("provider.release.after");
+        /* A provider without release has nothing to give up. */
+        if (r == ERR_NOT_IMPLEMENTED) {
+                err_clear(err);
+                r = 0;
+        }
+        return r;
+}
+
+/* Metadata of a fresh lease. What is ours cannot be set by a provider: later calls are led by it.
+ */
+void plugin_place_describe(const struct place *place, const struct provider_lease *opened,
+                           bool resumed, json_t *metadata)
+{
+        json_t *recorded = NULL, *config, *own = json_copy(metadata);
+        const json_t *plugin;
+
+        if (json_parse(place->config, strlen(place->config), &recorded, NULL) < 0)
+                recorded = json_object();
+        plugin = json_get_object(recorded, "$plugin");
+        json_object_set(own, "pluginId", json_object_get(plugin, "id"));
+        json_object_set(own, "pluginKey", json_object_get(plugin, "key"));
+        if (json_get_string(recorded, "provider")) {
+                json_object_set_new(own, "sandboxProviderPlugin", json_true());
+                json_object_update(metadata, own);
+                config = plugin_clean_config(recorded);
+                json_object_set(metadata, "provider", json_object_get(recorded, "provider"));
+                json_object_update(metadata, config);
+                json_decref(config);
+                /* Deep: an echo of an object without its secret must not drop the reference. */
+                if (opened->metadata)
+                        json_object_update_recursive(metadata, opened->metadata);
+                json_object_set(own, "provider", json_object_get(recorded, "provider"));
+        } else {
+                json_object_set(own, "driverKey", json_object_get(plugin, "driverKey"));
+                json_object_set_new(metadata, "providerMetadata",
+                                    opened->metadata ? json_incref(opened->metadata)
+                                                     : json_object());
+        }
+        json_object_update(metadata, own);
+        json_decref(own);
+        json_decref(recorded);
+}

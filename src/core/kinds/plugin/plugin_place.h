@@ -1,0 +1,135 @@
+/* Places that a plugin's worker keeps. There are two kinds, which are one folder since they differ
+ * in little: a plugin's driver (plugin_driver.c) and a plugin's sandbox provider
+ * (plugin_sandbox.c). This is what both do with their places.
+ *
+ * A place records which plugin serves it and with which configuration, so every later call goes to
+ * that plugin with exactly that configuration, whatever became of the environment. Its `config` is
+ * the stored configuration (secrets as references) plus members of our own:
+ *
+ *   "$plugin": {"id", "key", "driverKey"}   who serves it
+ *   "$lease":  {...}                        what the provider said of it, secrets stripped
+ *   "$box":    {...}                        a box inside, if there is one (plugin_box.h)
+ *
+ * Calls are made with secrets resolved; resolved values are never stored. Operation threads;
+ * results live in the operation's arena. */
+#ifndef BERTH_CORE_PLUGIN_PLACE_H
+#define BERTH_CORE_PLUGIN_PLACE_H
+
+#include "core/kinds/kind.h"
+#include "plugin/host.h"
+#include "store/plugins.h"
+
+extern const struct kind kind_plugin_driver, kind_plugin_sandbox;
+
+/* A driver of a plugin, as its manifest declares it. */
+struct plugin_target {
+        const char *plugin_id, *plugin_key, *driver_key;
+        const char *status;   /* of the plugin */
+        const json_t *driver; /* its element of environmentDrivers */
+        const json_t *schema; /* configSchema; NULL: none */
+        bool is_sandbox;      /* a provider of the sandbox driver; else of the plugin driver */
+};
+
+/* For whom a call is made: decides how secrets are resolved and what the worker is told. */
+struct plugin_scope {
+        const char *company_id;
+        const char *environment_id;    /* "unsaved": secrets are taken as they stand */
+        const char *issue_id, *run_id; /* NULL: none */
+        const char *place_id;          /* a place that is being given up; NULL: normal use */
+};
+
+/* Limits by the rules of the protocol; 0: the default of a call. */
+int64_t plugin_limit_lease(const struct plugin_target *target, const json_t *config);
+int64_t plugin_limit_execute(int64_t requested_ms, const json_t *config);
+
+/* Who serves this provider key: a plugin that runs at once, or one that should and is waited for a
+ * while. ERR_UNPROCESSABLE with the seed's texts. */
+int plugin_await_provider(struct op *op, struct runtime *rt, const char *provider,
+                          struct plugin_target *ret, struct err *err);
+/* The same without waiting: 1 when one runs, 0 when none does. */
+int plugin_running_provider(struct op *op, struct runtime *rt, const char *provider,
+                            struct plugin_target *ret, struct err *err);
+/* The driver of a plugin (by id or key) that is ready and runs; ERR_UNPROCESSABLE with the seed's
+ * texts. `plugin_key` is for the texts. */
+int plugin_ready_driver(struct op *op, struct runtime *rt, const char *id_or_key,
+                        const char *plugin_key, const char *driver_key, struct plugin_target *ret,
+                        struct err *err);
+
+/* The configuration for a place that this target will keep: `config` with "$plugin". */
+const char *plugin_place_config(struct op *op, const struct plugin_target *target,
+                                const json_t *config);
+/* What a worker gets as configuration: without `provider` and our own members. A new reference. */
+json_t *plugin_clean_config(const json_t *stored);
+/* The same for a call about a place: of the plugin driver's environments it is {} once the
+ * environment does not name this driver any more. Kept by the arena. */
+int plugin_config_for(struct op *op, struct runtime *rt, const struct place *place,
+                      const struct plugin_target *target, const json_t *recorded, json_t **ret,
+                      struct err *err);
+
+/* A call with the configuration resolved: params get `config`, errors are free of secrets. `params`
+ * is taken. *ret is kept by the arena. */
+struct plugin_request {
+        const struct plugin_target *target;
+        const struct plugin_scope *scope;
+        const char *method;
+        const json_t *config; /* stored, clean */
+        json_t *take_params;  /* further members */
+        int64_t limit_ms;
+        const char *redact_member; /* a text of the answer that must not hold secrets; NULL: none */
+        void (*late)(void *ctx, const json_t *result);
+        void *ctx;
+};
+int plugin_request(struct op *op, struct runtime *rt, const struct plugin_request *q, json_t **ret,
+                   struct err *err);
+
+/* Resolve the secrets of a configuration. *ret is a new reference; *ret_secrets the values, for
+ * keeping them out of texts; both only for the call at hand. */
+int plugin_resolve_config(struct op *op, struct runtime *rt, const struct plugin_target *target,
+                          const struct plugin_scope *scope, const json_t *config, json_t **ret,
+                          const char *const **ret_secrets, struct err *err);
+
+/* What stands in clear where the schema says that it is secret: borrowed from config, the list from
+ * the arena; NULL-terminated. */
+const char *const *plugin_secret_values(struct op *op, const struct plugin_target *target,
+                                        const json_t *config);
+
+/* The operations on places; see struct kind. */
+int plugin_place_open(struct op *op, struct runtime *rt, const struct place *place,
+                      const struct lease_request *req, struct provider_lease *ret, struct err *err);
+int plugin_place_resume(struct op *op, struct runtime *rt, const struct place *place,
+                        const struct lease_request *req, struct provider_lease *ret,
+                        struct err *err);
+/* End what runs there, then environmentReleaseLease, or with `destroy` environmentDestroyLease
+ * where the worker has it. */
+int plugin_place_give_up(struct op *op, struct runtime *rt, const struct place *place, bool destroy,
+                         struct err *err);
+/* The seed's metadata of a fresh lease. */
+void plugin_place_describe(const struct place *place, const struct provider_lease *opened,
+                           bool resumed, json_t *metadata);
+
+/* A lease that exists: its place, who serves it, and the stored configuration (borrowed). */
+struct plugin_lease {
+        const struct lease *lease;
+        struct place place;
+        struct plugin_target target;
+        struct plugin_scope scope;
+        json_t *config;
+        json_t *metadata; /* of the lease; never NULL */
+};
+int plugin_lease_load(struct op *op, struct runtime *rt, const struct lease *lease,
+                      struct plugin_lease *ret, struct err *err);
+/* What the provider said of it; may be NULL. */
+const json_t *plugin_lease_said(const struct plugin_lease *l);
+/* {providerLeaseId, metadata, expiresAt}: a new reference. */
+json_t *plugin_lease_ref(const struct plugin_lease *l);
+int plugin_lease_realize(struct op *op, struct runtime *rt, const struct environment *env,
+                         const struct lease *lease, json_t *workspace, struct buf *ret_json,
+                         json_t **ret_realization, struct err *err);
+int plugin_lease_resume(struct op *op, struct runtime *rt, const struct lease *lease,
+                        struct buf *ret_json, struct err *err);
+int plugin_lease_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
+                              json_t *request, struct exec_request *ret, struct err *err);
+int plugin_place_end_commands(struct op *op, struct runtime *rt, const struct place *place,
+                              struct err *err);
+
+#endif

@@ -1,0 +1,194 @@
+/* Finding the plugin that serves a driver key, with the texts of the seed. */
+#include "base/clock.h"
+#include "core/kinds/plugin/plugin_place.h"
+#include "core/plugins/plugin_registry.h"
+#include "core/plugins/plugin_state.h"
+#include "plugin/manifest.h"
+
+#define READY_WAIT_MS 5000
+#define READY_POLL_MS 100
+
+/* One search over the rows, in install order. */
+struct search {
+        struct op *op;
+        struct runtime *rt;
+        const char *driver_key;
+        bool require_running;
+        struct plugin_target *ret;
+        bool found;
+        bool settled; /* whose key it is */
+};
+
+static void unref(void *v)
+{
+        json_decref(v);
+}
+
+static bool is_running(const struct runtime *rt, const char *plugin_id)
+{
+        return rt->plugins && plugin_host_is_running(plugin_registry_host(rt->plugins), plugin_id);
+}
+
+/* The target that a row describes; false when it declares no such driver. */
+static bool describe(struct op *op, const struct plugin *row, const char *driver_key,
+                     const char *kind, struct plugin_target *ret)
+{
+        json_t *manifest = NULL, *driver;
+
+        if (json_parse(row->manifest, strlen(row->manifest), &manifest, NULL) < 0)
+                return false;
+        arena_defer(op->arena, unref, manifest);
+        driver = manifest_driver(manifest, driver_key, kind);
+        if (!driver)
+                return false;
+        *ret = (struct plugin_target){
+                .plugin_id = row->id,
+                .plugin_key = row->key,
+                .driver_key = driver_key,
+                .status = row->status,
+                .driver = driver,
+                .schema = json_get_object(driver, "configSchema"),
+                .is_sandbox = kind != NULL,
+        };
+        return true;
+}
+
+/* A key belongs to the first plugin that declares it as long as that is installed, whether it runs
+ * or not: another one would get the environments of its kind, with their secrets, when it is
+ * stopped. */
+static int consider(void *ctx, const struct plugin *row)
+{
+        struct search *s = ctx;
+
+        if (s->settled || !describe(s->op, row, s->driver_key, PLUGIN_KIND_SANDBOX, s->ret))
+                return 0;
+        s->settled = true;
+        s->found = !s->require_running ||
+                   (plugin_status_runs(row->status) && is_running(s->rt, row->id));
+        return 0;
+}
+
+static int look(struct db *db, void *arg, struct err *err)
+{
+        struct search *s = arg;
+
+        return plugins_list(db, NULL, s->op->arena, consider, s, err);
+}
+
+static int find_provider(struct op *op, struct runtime *rt, const char *provider, bool running,
+                         struct plugin_target *ret, struct err *err)
+{
+        struct search s = {
+                .op = op, .rt = rt, .driver_key = provider, .require_running = running, .ret = ret
+        };
+        int r = store_read(op, rt->store, look, &s, err);
+
+        return r < 0 ? r : s.found;
+}
+
+int plugin_running_provider(struct op *op, struct runtime *rt, const char *provider,
+                            struct plugin_target *ret, struct err *err)
+{
+        return rt->plugins ? find_provider(op, rt, provider, true, ret, err) : 0;
+}
+
+static int refuse_unready(const char *provider, const struct plugin_target *t, struct err *err)
+{
+        if (!plugin_status_runs(t->status))
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "Sandbox provider \"%s\" is installed via plugin \"%s\", but that "
+                               "plugin is currently %s.",
+                               provider, t->plugin_key, t->status);
+        (void)err_set(err, ERR_UNPROCESSABLE,
+                      "Sandbox provider \"%s\" is installed via plugin \"%s\", but its worker is "
+                      "not running.",
+                      provider, t->plugin_key);
+        err_mark_transient(err); /* it is being started again */
+        return ERR_UNPROCESSABLE;
+}
+
+/* A worker that has just been started, or died a moment ago, is worth a short wait. */
+static int wait_for_worker(struct op *op, struct runtime *rt, const char *provider,
+                           struct plugin_target *ret, struct err *err)
+{
+        int64_t until = clock_mono_ms() + READY_WAIT_MS;
+        int r;
+
+        for (;;) {
+                r = find_provider(op, rt, provider, true, ret, err);
+                if (r != 0 || clock_mono_ms() >= until)
+                        return r;
+                r = op_wait_fd(op, -1, 0, READY_POLL_MS, err);
+                if (r < 0)
+                        return r;
+        }
+}
+
+int plugin_await_provider(struct op *op, struct runtime *rt, const char *provider,
+                          struct plugin_target *ret, struct err *err)
+{
+        int r = plugin_running_provider(op, rt, provider, ret, err);
+
+        if (r != 0)
+                return MIN(r, 0);
+        r = find_provider(op, rt, provider, false, ret, err);
+        if (r < 0)
+                return r;
+        if (r == 0)
+                return err_set(
+                        err, ERR_UNPROCESSABLE,
+                        "Sandbox provider \"%s\" is not registered as a built-in provider and no "
+                        "matching plugin is available.",
+                        provider);
+        if (!rt->plugins)
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "Sandbox provider \"%s\" is installed, but sandbox plugin workers "
+                               "are unavailable in this server process.",
+                               provider);
+        if (!plugin_status_runs(ret->status))
+                return refuse_unready(provider, ret, err);
+        r = wait_for_worker(op, rt, provider, ret, err);
+        if (r == 0)
+                return refuse_unready(provider, ret, err);
+        return MIN(r, 0);
+}
+
+struct row_request {
+        struct op *op;
+        const char *id;
+        struct plugin row;
+};
+
+static int get_row(struct db *db, void *arg, struct err *err)
+{
+        struct row_request *q = arg;
+
+        return plugins_get(db, q->id, q->op->arena, &q->row, err);
+}
+
+int plugin_ready_driver(struct op *op, struct runtime *rt, const char *id_or_key,
+                        const char *plugin_key, const char *driver_key, struct plugin_target *ret,
+                        struct err *err)
+{
+        struct row_request q = { .op = op, .id = id_or_key };
+        int r = store_read(op, rt->store, get_row, &q, err);
+
+        if (r < 0 && r != ERR_NOT_FOUND)
+                return r;
+        if (r < 0 || !plugin_status_runs(q.row.status))
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "Plugin environment driver \"%s:%s\" is not ready.", plugin_key,
+                               driver_key);
+        if (!describe(op, &q.row, driver_key, NULL, ret))
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "Plugin \"%s\" does not declare environment driver \"%s\".",
+                               plugin_key, driver_key);
+        if (!is_running(rt, ret->plugin_id)) {
+                (void)err_set(err, ERR_UNPROCESSABLE,
+                              "Plugin environment driver \"%s:%s\" has no running worker.",
+                              plugin_key, driver_key);
+                err_mark_transient(err);
+                return ERR_UNPROCESSABLE;
+        }
+        return 0;
+}

@@ -1,0 +1,41 @@
+/* Provisioning: the command by which an execution workspace makes itself ready in a place that is
+ * not this machine, once it was realized there (environment-runtime 5.4). Pure; any thread. */
+#ifndef BERTH_CORE_PROVISION_H
+#define BERTH_CORE_PROVISION_H
+
+#include "codec/json.h"
+
+/* What was realized for whom, and for which environment. Strings may be NULL where they may be
+ * absent. */
+struct realization_input {
+        const char *adapter_type, *company_id, *environment_id, *run_id;
+        const char *execution_workspace_id, *issue_id;
+        const char *mode; /* the persisted workspace's, else the effective one */
+        const char *source_kind, *strategy, *local_path;
+        const char *project_id, *project_workspace_id, *repo_url, *repo_ref, *branch_name;
+        const char *worktree_path;
+        const json_t *config; /* of the persisted workspace; NULL: none */
+};
+
+/* The realization request, version 1. A new reference. */
+json_t *realization_request(const struct realization_input *input);
+
+/* The body of an execute that provisions, or NULL when nothing is to be done: no command, or the
+ * place that works in the directory itself. A new reference. */
+json_t *provision_command(const json_t *request, bool is_local, const char *realized_cwd,
+                          const char *remote_cwd, const char *local_cwd);
+
+/* How it ended. */
+struct provision_end {
+        bool timed_out;
+        bool has_code;
+        int code;
+        const char *signal; /* NULL: none */
+        const char *out, *err;
+};
+
+/* NULL when it went well; else `Failed to provision workspace for environment "…" (…): …`. Heap. */
+char *provision_failure(const char *environment, const char *driver,
+                        const struct provision_end *end);
+
+#endif

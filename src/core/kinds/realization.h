@@ -1,0 +1,23 @@
+/* The workspace realization record, version 1: what a reader of a lease learns about where the
+ * workspace is and how it gets there. Pure; any thread. */
+#ifndef BERTH_CORE_REALIZATION_H
+#define BERTH_CORE_REALIZATION_H
+
+#include "core/kinds/kind.h"
+#include "rt/op.h"
+
+/* `workspace` is the caller's {localPath?, remotePath?, mode?, metadata?}; cwd may be NULL. A new
+ * reference. */
+json_t *realization_record(const struct kind *kind, const struct environment *env,
+                           const struct lease *lease, const json_t *workspace, const char *cwd);
+/* `sandboxId` of a lease's metadata; borrowed, NULL: none. */
+json_t *realization_sandbox_id(const json_t *metadata);
+
+/* What a realize call answers: {cwd, metadata: {workspaceRealization}}. */
+void realization_answer(struct buf *b, const char *cwd, const json_t *record);
+/* Both, for a place where the lease's `remoteCwd` is where commands work. A new reference. */
+json_t *realization_elsewhere(struct op *op, const struct kind *kind, const struct environment *env,
+                              const struct lease *lease, const json_t *workspace,
+                              struct buf *ret_json);
+
+#endif

@@ -1,0 +1,434 @@
+/* The kind `ssh`: a directory on another machine, reached by the system's ssh.
+ *
+ * Acquiring logs in (or finds the connection there) and makes sure of the workspace directory,
+ * which is the operator's and stays. What belongs to a place, its box and its directory of a run,
+ * is made on first need and goes when the lease is released.
+ *
+ * A place's configuration is {ssh, remoteCwd, vars, plain?}: the environment's configuration of
+ * that moment, without secrets, and what the host said. */
+#include "base/clock.h"
+#include "core/exec/exec_output.h"
+#include "core/kinds/realization.h"
+#include "core/kinds/ssh/ssh_config.h"
+#include "core/kinds/ssh/ssh_env.h"
+#include "core/kinds/ssh/ssh_hosts.h"
+#include "core/kinds/ssh/ssh_note.h"
+#include "core/kinds/ssh/ssh_plain.h"
+#include "core/kinds/ssh/ssh_probe.h"
+#include "core/workspaces/workspace.h"
+
+static void unref(void *v)
+{
+        json_decref(v);
+}
+
+static int parse_config(struct op *op, const struct environment *env, json_t **ret, struct err *err)
+{
+        json_t *raw = NULL, *config = NULL;
+        int r;
+
+        if (!streq(env->driver, "ssh"))
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "Expected SSH environment config for driver \"%s\".", env->driver);
+        r = json_parse(env->config, strlen(env->config), &raw, err);
+        if (r < 0)
+                return err_wrap(err, ERR_CORRUPT, "configuration of environment %s", env->id);
+        r = ssh_config_normalize(raw, CONFIG_STORED, &config, err);
+        json_decref(raw);
+        if (r < 0)
+                return r;
+        arena_defer(op->arena, unref, config);
+        *ret = config;
+        return 0;
+}
+
+static int ssh_plan(struct op *op, struct runtime *rt, const struct environment *env,
+                    const struct lease_request *req, struct lease_plan *ret, struct err *err)
+{
+        struct ssh_target target;
+        json_t *config = NULL, *own;
+        int r = parse_config(op, env, &config, err);
+
+        if (r < 0)
+                return r;
+        ssh_config_read(config, &target);
+        r = ssh_target_check(&target, err);
+        if (r < 0)
+                return r;
+        own = json_pack("{s:O}", "ssh", config);
+        exec_output_keep(config, own);
+        *ret = (struct lease_plan){
+                .provider = "ssh",
+                .policy = POLICY_EPHEMERAL,
+                .config = json_to_arena(op->arena, own),
+                .has_world = true,
+        };
+        json_decref(own);
+        return 0;
+}
+
+static int place_document(struct op *op, const struct place *place, json_t **ret, struct err *err)
+{
+        int r = json_parse(place->config, strlen(place->config), ret, err);
+
+        if (r < 0)
+                return err_wrap(err, ERR_CORRUPT, "configuration of place %s", place->id);
+        arena_defer(op->arena, unref, *ret);
+        return 0;
+}
+
+/* Opening */
+
+static json_t *describe_host(const json_t *config, const struct ssh_hello *hello)
+{
+        json_t *vars = json_object();
+        json_t *own =
+                json_pack("{s:O, s:s, s:o}", "ssh", config, "remoteCwd", hello->cwd, "vars", vars);
+
+        for (size_t i = 0; i < HELLO_N_VARS; i++)
+                if (hello->vars[i])
+                        json_object_set_new(vars, hello_vars[i], json_string(hello->vars[i]));
+        if (hello->why)
+                json_object_set_new(own, "plain", json_string(hello->why));
+        return own;
+}
+
+static json_t *lease_metadata(const json_t *config, const struct ssh_hello *hello)
+{
+        static const char *const shown[] = { "host", "port", "username", "remoteWorkspacePath" };
+        json_t *metadata = json_object();
+
+        for (size_t i = 0; i < ARRAY_LEN(shown); i++)
+                json_object_set(metadata, shown[i], json_object_get(config, shown[i]));
+        json_object_set_new(metadata, "remoteCwd", json_string(hello->cwd));
+        if (json_get_string(config, "workspaceMode"))
+                json_object_set(metadata, "workspaceMode",
+                                json_object_get(config, "workspaceMode"));
+        if (hello->why) {
+                json_object_set_new(metadata, "execution", json_string("plain"));
+                json_object_set_new(metadata, "executionReason", json_string(hello->why));
+        }
+        return metadata;
+}
+
+static int ssh_open(struct op *op, struct runtime *rt, const struct place *place,
+                    const struct lease_request *req, struct provider_lease *ret, struct err *err)
+{
+        struct secret_context context = { .issue_id = req->issue_id, .run_id = req->run_id };
+        struct ssh_hello hello = { 0 };
+        json_t *document = NULL, *config, *own;
+        const char *api_url;
+        int r = place_document(op, place, &document, err);
+
+        if (r < 0)
+                return r;
+        config = json_get_object(document, "ssh");
+        r = ssh_hosts_reach(op, rt, place, &context, &hello, err);
+        if (r < 0) {
+                ssh_hello_done(&hello);
+                /* Nothing of the place exists yet, whatever the host did. */
+                return r == ERR_TIMEOUT || r == ERR_CANCELLED ? ERR_UNREACHABLE : r;
+        }
+        api_url = ssh_note_api_url(op, rt);
+        own = describe_host(config, &hello);
+        exec_output_keep(config, own);
+        *ret = (struct provider_lease){
+                .id = arena_printf(
+                        op->arena, "ssh://%s@%s:%d%s", json_get_string(config, "username"),
+                        json_get_string(config, "host"),
+                        (int)json_integer_value(json_object_get(config, "port")), hello.cwd),
+                .metadata = lease_metadata(config, &hello),
+                .config = json_to_arena(op->arena, own),
+        };
+        arena_defer(op->arena, unref, ret->metadata);
+        if (api_url)
+                json_object_set_new(ret->metadata, "paperclipApiUrl", json_string(api_url));
+        json_decref(own);
+        ssh_hello_done(&hello);
+        return 0;
+}
+
+static bool is_plain(const struct place *place)
+{
+        json_t *document = NULL;
+        bool plain;
+
+        (void)json_parse(place->config, strlen(place->config), &document, NULL);
+        plain = json_get_string(document, "plain") != NULL;
+        json_decref(document);
+        return plain;
+}
+
+/* Listing */
+
+#define LIST_MS 10000 /* for all hosts together */
+
+struct ssh_environments {
+        struct op *op;
+        struct place *hosts; /* as a place there would be */
+        size_t n;
+};
+
+static int add_environment(void *ctx, const struct environment *env)
+{
+        struct ssh_environments *s = ctx;
+        json_t *config = NULL, *own;
+
+        if (parse_config(s->op, env, &config, NULL) < 0)
+                return 0; /* nobody could have made anything there */
+        own = json_pack("{s:O}", "ssh", config);
+        s->hosts = xrealloc(s->hosts, (s->n + 1) * sizeof(*s->hosts));
+        s->hosts[s->n++] = (struct place){
+                .driver = "ssh",
+                .company_id = arena_strdup(s->op->arena, env->company_id),
+                .environment_id = arena_strdup(s->op->arena, env->id),
+                .config = json_to_arena(s->op->arena, own),
+        };
+        json_decref(own);
+        return 0;
+}
+
+static int read_environments(struct db *db, void *arg, struct err *err)
+{
+        struct ssh_environments *s = arg;
+
+        s->n = 0;
+        return environments_of_driver(db, "ssh", "active", s->op->arena, add_environment, s, err);
+}
+
+/* A host that does not answer must not hide what the others have: they are asked all the same, and
+ * the first trouble is told. */
+static int ssh_list(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx, struct err *err)
+{
+        struct ssh_environments s = { .op = op };
+        struct op limited = *op;
+        int r = rt->ssh ? store_read(op, rt->store, read_environments, &s, err) : 0;
+
+        limited.deadline_ms = MIN(op->deadline_ms, clock_mono_ms() + LIST_MS);
+        for (size_t i = 0; i < s.n && op_check(op, NULL) >= 0; i++) {
+                CLEAN(err_done) struct err one = { 0 };
+                int code = ssh_hosts_list(&limited, rt, &s.hosts[i], fn, ctx, &one);
+
+                if (code < 0 && r >= 0) {
+                        r = code;
+                        err_move(err, &one);
+                }
+        }
+        free(s.hosts);
+        return r;
+}
+
+/* Opening makes nothing that belongs to the place, so one that was never opened has nothing on the
+ * host, and closing it needs no host that answers. */
+static bool was_opened(const struct place *place)
+{
+        return place->provider_lease_id != NULL;
+}
+
+static int ssh_close(struct op *op, struct runtime *rt, const struct place *place, struct err *err)
+{
+        int r;
+
+        if (!was_opened(place)) {
+                r = 0;
+        } else if (is_plain(place)) {
+                r = exec_remote_end_place(op, rt, place->id, err);
+                if (r >= 0)
+                        r = ssh_plain_end_place(op, rt, place, err);
+        } else {
+                r = exec_close_place(op, rt, place, err);
+        }
+        if (r >= 0)
+                ssh_hosts_leave(rt, place);
+        return r;
+}
+
+static const struct box_route *ssh_route_of(const struct place *place)
+{
+        return is_plain(place) ? NULL : &ssh_route;
+}
+
+static bool ssh_matches(const char *recorded, const char *wanted)
+{
+        return false;
+}
+
+static void ssh_describe(const struct place *place, const struct provider_lease *opened,
+                         bool resumed, json_t *metadata)
+{
+        json_object_update(metadata, opened->metadata);
+}
+
+/* Using */
+
+static int ssh_realize(struct op *op, struct runtime *rt, const struct environment *env,
+                       const struct lease *lease, json_t *workspace, struct buf *ret_json,
+                       json_t **ret_realization, struct err *err)
+{
+        *ret_realization = realization_elsewhere(op, &kind_ssh, env, lease, workspace, ret_json);
+        return 0;
+}
+
+struct place_request {
+        struct op *op;
+        const char *id;
+        struct place place;
+};
+
+static int read_place(struct db *db, void *arg, struct err *err)
+{
+        struct place_request *q = arg;
+
+        return places_get(db, q->id, q->op->arena, &q->place, err);
+}
+
+static const char *const *login_variables(struct op *op, const json_t *document, bool terminal)
+{
+        const json_t *vars = json_get_object(document, "vars");
+        const char **list = arena_alloc(op->arena, (json_object_size(vars) + 2) * sizeof(*list));
+        const char *name;
+        json_t *value;
+        size_t n = 0;
+
+        json_object_foreach((json_t *)vars, name, value) list[n++] =
+                arena_printf(op->arena, "%s=%s", name, json_string_value(value));
+        if (terminal)
+                list[n++] = "TERM=xterm-256color";
+        return list;
+}
+
+/* A blank directory is as good as none (remote-execution 5.2). */
+static const char *choose_cwd(struct op *op, const struct exec_request *req, const json_t *document)
+{
+        const char *cwd = arena_strtrim(op->arena, req->cwd);
+
+        return cwd ? cwd : arena_strdup(op->arena, json_get_string(document, "remoteCwd"));
+}
+
+/* Without a box there is neither a terminal nor input that comes later. */
+static int run_plain(struct op *op, const struct place *place, struct exec_request *req,
+                     struct err *err)
+{
+        struct exec_remote *remote = arena_new(op->arena, struct exec_remote);
+        struct place *kept = arena_new(op->arena, struct place);
+
+        if (req->terminal || req->open_stdin)
+                return err_set(err, ERR_UNPROCESSABLE,
+                               "The host cannot run a box, so commands there have no terminal and "
+                               "get their input at once.");
+        *kept = *place;
+        *remote = (struct exec_remote){ .runner = &ssh_plain_runner, .who = "ssh", .call = kept };
+        req->remote = remote;
+        return 0;
+}
+
+static int ssh_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
+                            json_t *request, struct exec_request *ret, struct err *err)
+{
+        struct place_request q = { .op = op, .id = record->lease.place_id };
+        json_t *document = NULL, *variables;
+        const json_t *env = NULL;
+        int r = ssh_env_check(json_object_get(request, "env"), err);
+
+        if (r >= 0)
+                r = exec_request_parse(op, request, ret, &env, err);
+        if (r >= 0)
+                r = store_read(op, rt->store, read_place, &q, err);
+        if (r >= 0)
+                r = place_document(op, &q.place, &document, err);
+        if (r < 0)
+                return r;
+        variables = ssh_env_sanitize(env);
+        r = exec_request_set_env(op, variables, ret, err);
+        json_decref(variables);
+        ret->cwd = choose_cwd(op, ret, document);
+        if (r >= 0 && json_get_string(document, "plain")) {
+                r = run_plain(op, &q.place, ret, err);
+        } else {
+                ret->login = login_variables(op, document, ret->terminal);
+                ret->wrap = ssh_env_wrap;
+        }
+        if (r >= 0 && ret->cwd && *ret->cwd != '/')
+                r = err_set(err, ERR_UNPROCESSABLE,
+                            "Working directory must be an absolute POSIX path on the remote "
+                            "target: \"%s\"",
+                            ret->cwd);
+        return r;
+}
+
+/* What is said of it */
+
+static const char *or_empty(const char *s)
+{
+        return s ? s : "";
+}
+
+static const char *ssh_address(struct arena *arena, const json_t *object)
+{
+        return arena_printf(arena, "%s@%s:%lld", or_empty(json_get_string(object, "username")),
+                            or_empty(json_get_string(object, "host")),
+                            (long long)json_integer_value(json_object_get(object, "port")));
+}
+
+static json_t *ssh_summary(const json_t *metadata, const char *local, const char *remote,
+                           const char *cwd)
+{
+        const char *user = json_get_string(metadata, "username");
+        const char *host = json_get_string(metadata, "host");
+        json_int_t port = json_integer_value(json_object_get(metadata, "port"));
+
+        return json_sprintf("SSH workspace realized at %s@%s:%d:%s.", user ? user : "user",
+                            host ? host : "host", port ? (int)port : 22, remote ? remote : local);
+}
+
+static void ssh_forget_environment(struct runtime *rt, const char *environment_id)
+{
+        if (rt->ssh)
+                ssh_hosts_forget(rt->ssh, environment_id);
+}
+
+static const struct kind_secret secrets[] = {
+        { "privateKey", "privateKeySecretRef", "private-key" },
+        { 0 },
+};
+
+static const char *const identity[] = { "host", "port", "username", NULL };
+
+static const struct workspace_way *const synced[] = { &workspace_sync, &workspace_archive, NULL };
+
+static const struct kind_realization ssh_realization = {
+        .strategy = "ssh_git_import_export",
+        .prepare = "The workspace is sent to the host before the command starts.",
+        .sync_back = "Changes are brought back after the command ends.",
+        .summary = ssh_summary,
+};
+
+const struct kind kind_ssh = {
+        .driver = "ssh",
+        .label = "SSH",
+        .isolation = "another machine, not isolated",
+        .is_elsewhere = true,
+        .has_own_files = true,
+        .takes_runs = true,
+        .makes_world_lazily = true,
+        .forget_environment = ssh_forget_environment,
+        .normalize = ssh_config_normalize,
+        .secrets = secrets,
+        .may_save = ssh_config_may,
+        .probe = ssh_probe,
+        .plan = ssh_plan,
+        .open = ssh_open,
+        .close = ssh_close,
+        .matches = ssh_matches,
+        .list = ssh_list,
+        .describe = ssh_describe,
+        .identity = identity,
+        .address = ssh_address,
+        .realize = ssh_realize,
+        .prepare_exec = ssh_prepare_exec,
+        .route = ssh_route_of,
+        .ways = synced,
+        .ways_copy = synced,
+        .has_run_dirs = true,
+        .realization = &ssh_realization,
+};

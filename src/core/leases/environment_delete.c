@@ -1,0 +1,298 @@
+/* Deleting an environment, and the report of what that would touch. Nothing that lives in the world
+ * is forgotten: with living places the delete is refused, or gives them up first when told to. Nor
+ * does anybody lose the place for his work: what points at it is moved when told to. */
+#include "core/leases/environment_delete.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "core/access/audit.h"
+#include "core/environments/env_move.h"
+#include "core/environments/env_secrets.h"
+#include "core/environments/environment.h"
+#include "core/leases/lease.h"
+#include "core/leases/stock.h"
+#include "core/places/place.h"
+
+#define PLACE_POLL_MS 20
+
+struct deletion {
+        struct op *op;
+        struct runtime *rt;
+        const char *id;
+        const char *move_to; /* NULL: nothing is moved */
+        struct environment *env;
+        struct environment_references refs;
+        struct env_secrets secrets;
+};
+
+static int load(struct db *db, struct deletion *d, struct err *err)
+{
+        int r = access_authenticated(d->op->actor, err);
+
+        if (r >= 0)
+                r = environments_get(db, d->id, d->op->arena, d->env, err);
+        if (r >= 0)
+                r = access_manage_environments(db, d->op->actor, d->env->company_id, err);
+        if (r >= 0)
+                r = environments_references(db, d->env, &d->refs, err);
+        return r;
+}
+
+static bool is_managed_local(const struct runtime *rt, const struct environment *env)
+{
+        const struct kind *kind = kind_of_driver(rt, env->driver);
+        json_t *metadata = NULL;
+        bool managed = false;
+
+        if (env->metadata && json_parse(env->metadata, strlen(env->metadata), &metadata, NULL) >= 0)
+                managed = json_is_true(json_object_get(metadata, "managedByPaperclip"));
+        json_decref(metadata);
+        return managed && kind && kind->is_managed;
+}
+
+/* What of the world, or of the company, stands against it. */
+static json_t *reasons(const struct deletion *d)
+{
+        const struct environment_references *r = &d->refs;
+        json_t *list = json_array();
+
+        if (is_managed_local(d->rt, d->env))
+                json_array_append_new(list, json_string("managed_local"));
+        if (r->active_leases > 0 || r->living_places > r->idle_places + r->closing_places)
+                json_array_append_new(list, json_string("active_lease"));
+        if (r->idle_places > 0)
+                json_array_append_new(list, json_string("reusable_sandbox_lease"));
+        if (r->closing_places > 0)
+                json_array_append_new(list, json_string("pending_sandbox_cleanup"));
+        return list;
+}
+
+static int remove_row(struct db *db, void *arg, struct err *err)
+{
+        struct deletion *d = arg;
+        json_t *blocked;
+        int r = load(db, d, err);
+
+        if (r < 0)
+                return r;
+        blocked = reasons(d);
+        if (json_array_size(blocked) > 0) {
+                json_t *details = json_pack("{s:o}", "deleteBlockedReasons", blocked);
+
+                r = err_set(err, ERR_CONFLICT,
+                            is_managed_local(d->rt, d->env)
+                                    ? "Environment \"%s\" belongs to its company and cannot be "
+                                      "deleted; "
+                                      "archive it instead."
+                                    : "Environment \"%s\" still has living leases or sandboxes. "
+                                      "Release "
+                                      "them first, or delete with closeLeases=true.",
+                            d->env->name);
+                err_details(err, json_to_text(details));
+                json_decref(details);
+                return r;
+        }
+        json_decref(blocked);
+        if (d->refs.pointing > 0)
+                r = d->move_to ? env_move(db, d->rt, d->op, d->env, &d->refs, d->move_to, err)
+                               : env_move_refuse(d->env, &d->refs, "deleted", err);
+        if (r >= 0)
+                r = environments_clear_bindings(db, d->env, err);
+        if (r >= 0)
+                r = env_secrets_remove(db, d->op, d->rt, d->env, &d->secrets, err);
+        if (r >= 0)
+                r = audit(db, d->op, d->env->company_id, "environment.deleted", "environment",
+                          d->env->id,
+                          json_pack("{s:s, s:s, s:s}", "name", d->env->name, "driver",
+                                    d->env->driver, "status", d->env->status),
+                          err);
+        if (r >= 0)
+                r = environments_delete(db, d->id, err);
+        return r;
+}
+
+static int delete_row(struct deletion *d, struct err *err)
+{
+        int r;
+
+        FAULT("environment.delete.before");
+        r = store_write(d->op, d->rt->store, remove_row, d, err);
+        FAULT("environment.delete.after");
+        return r;
+}
+
+/* Giving up what lives */
+
+struct living {
+        struct op *op;
+        struct runtime *rt;
+        const char *environment_id;
+        const char **leases;
+        size_t n_leases;
+        struct place *places;
+        size_t n_places;
+        bool is_moving; /* somebody of this process works on a place: it will be another's soon */
+};
+
+static int collect_lease(void *ctx, const struct lease *lease)
+{
+        struct living *l = ctx;
+
+        l->leases = xrealloc(l->leases, (l->n_leases + 1) * sizeof(*l->leases));
+        l->leases[l->n_leases++] = lease->id;
+        return 0;
+}
+
+static int collect_place(void *ctx, const struct place *place)
+{
+        struct living *l = ctx;
+
+        if (!streq(place->state, PLACE_READY)) {
+                bool is_stuck = streq(place->state, PLACE_UNCERTAIN) ||
+                                (streq(place->state, PLACE_CLOSING) && place->attempts > 0);
+
+                l->is_moving = l->is_moving || (!is_stuck && place_is_ours(l->rt, place));
+                return 0;
+        }
+        l->places = xrealloc(l->places, (l->n_places + 1) * sizeof(*l->places));
+        l->places[l->n_places++] = *place;
+        return 0;
+}
+
+static int collect_leases(struct db *db, void *arg, struct err *err)
+{
+        struct living *l = arg;
+
+        return leases_living_of_environment(db, l->environment_id, l->op->arena, collect_lease, l,
+                                            err);
+}
+
+/* Idle places of the environment go from ready to closing in one transaction. Places that a lease
+ * or the pool is just opening, and those that the sweeper is just closing, are left to them. */
+static int retire_places(struct db *db, void *arg, struct err *err)
+{
+        struct living *l = arg;
+        int r;
+
+        l->n_places = 0;
+        l->is_moving = false;
+        r = places_of_environment(db, l->environment_id, l->op->arena, collect_place, l, err);
+        for (size_t i = 0; r >= 0 && i < l->n_places; i++) {
+                l->places[i].next_attempt_at = place_closing_until(l->rt);
+                r = place_move(db, l->rt, &l->places[i], PLACE_CLOSING, err);
+        }
+        return r;
+}
+
+/* One pass: what is leased now is released, what is idle now is closed. */
+static int give_up_what_is_there(struct living *l, struct err *err)
+{
+        int r;
+
+        l->n_leases = 0;
+        r = store_read(l->op, l->rt->store, collect_leases, l, err);
+        for (size_t i = 0; r >= 0 && i < l->n_leases; i++) {
+                struct lease_record ignored;
+
+                r = lease_release(l->op, l->rt, l->leases[i], LEASE_EXPIRED, &ignored, err);
+        }
+        FAULT("environment.retire.before");
+        if (r >= 0)
+                r = store_write(l->op, l->rt->store, retire_places, l, err);
+        FAULT("environment.retire.after");
+        for (size_t i = 0; r >= 0 && i < l->n_places; i++)
+                r = lease_finish_closing(l->op, l->rt, &l->places[i], err);
+        return r;
+}
+
+/* The pool makes no more places meanwhile. A place that is on its way is waited for, until it is
+ * leased or idle and the next pass gives it up. What is still there in the end is for remove_row()
+ * to refuse. */
+static int give_up_and_delete(struct deletion *d, struct err *err)
+{
+        struct living l = { .op = d->op, .rt = d->rt, .environment_id = d->id };
+        int64_t until_ms = clock_mono_ms() + 2 * d->rt->settings.close_timeout_ms;
+        struct stock_hold hold;
+        int r;
+
+        stock_hold(d->rt, &hold, d->id);
+        do
+                r = give_up_what_is_there(&l, err);
+        while (r >= 0 && l.is_moving && clock_mono_ms() < until_ms &&
+               (r = op_wait_fd(d->op, -1, 0, PLACE_POLL_MS, err)) >= 0);
+        free(l.leases);
+        free(l.places);
+        if (r >= 0)
+                r = delete_row(d, err);
+        stock_unhold(d->rt, &hold);
+        return r;
+}
+
+static int load_for_delete(struct db *db, void *arg, struct err *err)
+{
+        return load(db, arg, err);
+}
+
+int environment_delete(struct op *op, struct runtime *rt, const char *id, bool close_leases,
+                       const char *move_to, struct environment *ret, struct err *err)
+{
+        struct deletion d = { .op = op, .rt = rt, .id = id, .move_to = move_to, .env = ret };
+        int r = store_read(op, rt->store, load_for_delete, &d, err);
+
+        if (r >= 0 && d.refs.pointing > 0 && !move_to && !is_managed_local(rt, ret))
+                r = env_move_refuse(ret, &d.refs, "deleted", err);
+        if (r < 0)
+                return r;
+        r = close_leases && !is_managed_local(rt, ret) ? give_up_and_delete(&d, err)
+                                                       : delete_row(&d, err);
+        if (r < 0)
+                env_secrets_abandon(op, &d.secrets);
+        else
+                env_secrets_finish(op, rt, &d.secrets);
+        for (const struct kind *const *k = rt->kinds; r >= 0 && *k; k++)
+                if ((*k)->forget_environment)
+                        (*k)->forget_environment(rt, ret->id);
+        return r;
+}
+
+int environment_blast_radius(struct op *op, struct runtime *rt, const char *id,
+                             struct buf *ret_json, struct err *err)
+{
+        struct environment env;
+        struct deletion d = { .op = op, .rt = rt, .id = id, .env = &env };
+        const struct environment_references *refs = &d.refs;
+        json_t *blocked;
+        struct jw w;
+        int r = store_read(op, rt->store, load_for_delete, &d, err);
+
+        if (r < 0)
+                return r;
+        blocked = reasons(&d);
+        env_move_reasons(refs, blocked);
+        jw_init(&w, ret_json);
+        jw_object(&w);
+        jw_kstring(&w, "environmentId", id);
+        jw_kbool(&w, "canDelete", json_array_size(blocked) == 0);
+        jw_kvalue(&w, "deleteBlockedReasons", blocked);
+        jw_key(&w, "staticReferences");
+        jw_object(&w);
+        jw_kbool(&w, "isManagedLocal", is_managed_local(rt, &env));
+        jw_kbool(&w, "isInstanceDefault", false);
+        jw_kbool(&w, "isCompanyDefault", refs->companies > 0);
+        jw_kint(&w, "agentDefaultCount", refs->agents);
+        jw_kint(&w, "executionWorkspaceSelectionCount", refs->execution_workspaces);
+        jw_kint(&w, "issueSelectionCount", refs->issues);
+        jw_kint(&w, "projectSelectionCount", refs->projects);
+        jw_kint(&w, "secretBindingCount", refs->secret_bindings);
+        jw_object_end(&w);
+        jw_key(&w, "activeRuntimeUse");
+        jw_object(&w);
+        jw_kint(&w, "activeLeaseCount", refs->active_leases);
+        jw_kint(&w, "activeCustomImageSetupSessionCount", 0);
+        jw_kbool(&w, "hasActiveRuntimeUse", refs->active_leases > 0);
+        jw_object_end(&w);
+        jw_kint(&w, "pendingCleanupLeaseCount", refs->closing_places);
+        jw_kint(&w, "reusableSandboxLeaseCount", refs->idle_places);
+        jw_object_end(&w);
+        json_decref(blocked);
+        return 0;
+}

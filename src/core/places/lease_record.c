@@ -1,0 +1,110 @@
+/* A lease with its environment, as everybody reads it, and its kind. */
+#include "core/places/lease_record.h"
+
+#include "base/clock.h"
+
+bool lease_is_living(const struct lease *lease)
+{
+        return streq(lease->status, LEASE_ACTIVE) || streq(lease->status, LEASE_RETAINED);
+}
+
+/* A string member of the lease's metadata, in the arena. */
+static const char *metadata_string(const struct lease *lease, const char *key, struct arena *arena)
+{
+        json_t *metadata = NULL;
+        const char *value = NULL;
+
+        if (lease->metadata &&
+            json_parse(lease->metadata, strlen(lease->metadata), &metadata, NULL) >= 0)
+                value = arena_strdup(arena, json_get_string(metadata, key));
+        json_decref(metadata);
+        return value;
+}
+
+void lease_record_fill(struct lease_record *record, struct arena *arena)
+{
+        record->workspace_mode = metadata_string(&record->lease, "executionWorkspaceMode", arena);
+}
+
+const char *lease_driver_key(const struct lease_record *record, struct arena *arena)
+{
+        const char *recorded = metadata_string(&record->lease, "driver", arena);
+
+        return recorded ? recorded : record->env.driver;
+}
+
+const struct kind *lease_find_kind(const struct runtime *rt, const struct lease_record *record)
+{
+        const struct kind *found;
+        struct arena arena;
+
+        arena_init(&arena);
+        found = kind_find(rt, lease_driver_key(record, &arena), record->lease.provider);
+        arena_done(&arena);
+        return found;
+}
+
+int lease_kind(const struct runtime *rt, const struct lease_record *record, const struct kind **ret,
+               struct err *err)
+{
+        struct arena arena;
+        int r;
+
+        *ret = lease_find_kind(rt, record);
+        arena_init(&arena);
+        r = kind_required(*ret, lease_driver_key(record, &arena), err);
+        arena_done(&arena);
+        return r;
+}
+
+int lease_record_get(struct db *db, const char *lease_id, struct arena *arena,
+                     struct lease_record *ret, struct err *err)
+{
+        int r = leases_get(db, lease_id, arena, &ret->lease, err);
+
+        if (r >= 0)
+                r = environments_get(db, ret->lease.environment_id, arena, &ret->env, err);
+        if (r >= 0)
+                lease_record_fill(ret, arena);
+        return r;
+}
+
+struct record_request {
+        struct op *op;
+        const char *id;
+        struct lease_record *record;
+};
+
+static int get_record(struct db *db, void *arg, struct err *err)
+{
+        struct record_request *q = arg;
+
+        return lease_record_get(db, q->id, q->op->arena, q->record, err);
+}
+
+int lease_load(struct op *op, struct runtime *rt, const char *lease_id, struct lease_record *ret,
+               struct err *err)
+{
+        struct record_request q = { op, lease_id, ret };
+
+        *ret = (struct lease_record){ 0 };
+        return store_read(op, rt->store, get_record, &q, err);
+}
+
+int lease_load_usable(struct op *op, struct runtime *rt, const char *lease_id,
+                      struct lease_record *ret, const struct kind **ret_kind, struct err *err)
+{
+        int r = lease_load(op, rt, lease_id, ret, err);
+
+        if (r >= 0)
+                r = lease_kind(rt, ret, ret_kind, err);
+        if (r < 0)
+                return r;
+        if (!streq(ret->lease.status, LEASE_ACTIVE))
+                return err_set(err, ERR_CONFLICT, "The lease is %s and cannot be used any more.",
+                               ret->lease.status);
+        if (ret->lease.expires_at && ret->lease.expires_at <= clock_steady_us())
+                return err_set(err, ERR_CONFLICT,
+                               "The lease has expired and cannot be used any more.");
+        return 0;
+}

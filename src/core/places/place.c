@@ -1,0 +1,96 @@
+#include "core/places/place.h"
+
+#include "base/clock.h"
+#include "core/kinds/kind.h"
+
+static void sign(const struct runtime *rt, struct place *place)
+{
+        place->owner_node = rt->node.id.s;
+        place->owner_boot = rt->node.boot_id;
+        place->owner_instance = rt->node.instance.s;
+}
+
+int place_create(struct db *db, const struct runtime *rt, struct place *place, const char *state,
+                 struct err *err)
+{
+        int r = place_transition_check(NULL, state, err);
+
+        if (r < 0)
+                return r;
+        sign(rt, place);
+        place->state = state;
+        place->epoch = 1;
+        place->created_at = place->updated_at = clock_now_us();
+        r = places_insert(db, place, err);
+        return r < 0 ? r : 0;
+}
+
+int place_move(struct db *db, const struct runtime *rt, struct place *place, const char *state,
+               struct err *err)
+{
+        struct place to = *place;
+        const struct kind *kind;
+        int r = place_transition_check(place->state, state, err);
+
+        if (r < 0)
+                return r;
+        if (place_is_foreign(rt, place) && !streq(state, PLACE_GONE))
+                return err_set(err, ERR_CONFLICT,
+                               "The place belongs to another instance of Berth (node %s), which "
+                               "may be using it; nothing was done. `berth leaks` says what can "
+                               "be done.",
+                               place->owner_node);
+        sign(rt, &to);
+        to.state = state;
+        to.epoch = place->epoch + 1;
+        to.updated_at = clock_now_us();
+        r = places_replace(db, place, &to, err);
+        if (r < 0)
+                return r;
+        if (r == 0)
+                return err_set(err, ERR_CONFLICT,
+                               "The place changed in the meantime; nothing was done.");
+        kind = streq(state, PLACE_GONE) ? kind_of_place(rt, place) : NULL;
+        if (kind && kind->unclaim) {
+                r = kind->unclaim(db, place, err);
+                if (r < 0)
+                        return r;
+        }
+        *place = to;
+        return 0;
+}
+
+bool place_is_foreign(const struct runtime *rt, const struct place *place)
+{
+        return !streq(place->owner_node, rt->node.id.s);
+}
+
+void place_take_over(const struct runtime *rt, struct place *place)
+{
+        place->owner_node = rt->node.id.s;
+}
+
+bool place_is_ours(const struct runtime *rt, const struct place *place)
+{
+        return streq(place->owner_instance, rt->node.instance.s);
+}
+
+/* The provider's time, and as much again to record how it went. */
+int64_t place_closing_until(const struct runtime *rt)
+{
+        return clock_steady_us() + 2 * rt->settings.close_timeout_ms * US_PER_MS;
+}
+
+int64_t place_busy_until(const struct runtime *rt)
+{
+        return place_closing_until(rt) + rt->settings.operation_timeout_ms * US_PER_MS;
+}
+
+int64_t place_retry_pause(int64_t attempts)
+{
+        int64_t pause = US_PER_S;
+
+        for (int64_t i = 1; i < attempts && pause < 300 * US_PER_S; i++)
+                pause *= 2;
+        return MIN(pause, 300 * US_PER_S);
+}
