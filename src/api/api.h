@@ -95,17 +95,20 @@ enum {
         ROUTE_BODY_FREE = 1 << 1, /* a missing body reads as {} */
         ROUTE_RAW_BODY = 1 << 2,  /* the body is bytes; the handler takes them from the exchange */
         ROUTE_SOCKET = 1 << 3,    /* a WebSocket: socket.h */
-        ROUTE_RIGHTS_FIRST = 1 << 7, /* the handler looks at the first parameter, after rights */
-        /* It may wait for somebody else, so it needs a seat in the lane of what its first parameter
-         * names: thing.h. */
-        ROUTE_WAITS = 1 << 8,
         ROUTE_OPEN = 1 << 4,      /* for everybody who reaches us, also in local trusted mode */
         ROUTE_CLOSES = 1 << 5,    /* it ends something: without a seat there, one in LANE_CLOSING */
         ROUTE_WHEN_FULL = 1 << 6, /* also on a full disk; so is all that reads and deletes */
+        /* The handler checks rights before the first parameter, with call_check_thing(). */
+        ROUTE_RIGHTS_FIRST = 1 << 7,
+        /* It may wait for somebody else, so it needs a seat in the lane of what its first parameter
+         * names: thing.h. */
+        ROUTE_WAITS = 1 << 8,
 };
 
-/* What is called for a route: `fn`, or a function of core whose arguments are those of the call.
- * `of` is the thing that the first parameter names. */
+/* What is called for a route is one of: a handler (`fn`), or a function of core that writes the
+ * answer by itself (`write`), takes the body and does so (`take`), or ends something and is
+ * answered
+ * {"ok":true} (`end`). Those with _of get the first parameter, the thing that it is about. */
 struct route {
         const char *method;
         const char *pattern; /* segments; ":name" takes one */
@@ -117,7 +120,7 @@ struct route {
                     struct err *err);
         int (*take_of)(struct op *op, struct runtime *rt, const char *of, json_t *body,
                        struct buf *ret_json, struct err *err);
-        int (*end_of)(struct op *op, struct runtime *rt, const char *of, struct err *err); /* ok */
+        int (*end_of)(struct op *op, struct runtime *rt, const char *of, struct err *err);
         unsigned flags;
         int status; /* when it is good; 0: 200 */
 };

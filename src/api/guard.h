@@ -5,7 +5,7 @@
 
 #include "api/api.h"
 
-/* 0, or ERR_FORBIDDEN with the seed's texts. */
+/* 0, or ERR_FORBIDDEN with Paperclip's texts. */
 int guard_request(struct call *c, const struct http_peer *peer, const char *method,
                   struct err *err);
 

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "store/identity.h"
 
-/* The seed's version string: its clients compare it. */
+/* Paperclip's version string: its clients compare it. */
 #define SEED_VERSION "0.3.1"
 
 /* Who works and who waits, to tell a slow provider from a slow machine. */

@@ -60,7 +60,7 @@ static int action(struct call *c, struct err *err)
         return bridge(c, PLUGIN_ACTION, err);
 }
 
-/* As in the seed, where no stream is wired either. */
+/* As in Paperclip, where no stream is wired either. */
 static int stream(struct call *c, struct err *err)
 {
         struct plugin p;

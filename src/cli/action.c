@@ -163,7 +163,7 @@ static int send_action(struct cli *c, const struct cli_action *act, const char *
         const char *pattern = act->path ? act->path : "", *path;
         int r;
 
-        if (!str_starts(pattern, "/api/"))
+        if (act->kind && !str_starts(pattern, "/api/"))
                 pattern = cli_printf(c, "%s/{id}%s", act->kind->path, pattern);
         r = cli_path(c, pattern, id, act->makes_company, &path, err);
         if (r < 0)
@@ -195,14 +195,14 @@ static void show_answer(struct cli *c, const struct cli_action *act, const char 
 
         if (c->json)
                 out_json(answer);
+        else if (act->columns)
+                list_print(c, act->within ? json_object_get(answer, act->within) : answer,
+                           act->columns, act->none);
         else if (act->done)
                 out_line("%s %s", act->done, id);
         else if (act->print)
                 act->print(c, answer);
-        if (act->columns && !c->json)
-                list_print(c, act->within ? json_object_get(answer, act->within) : answer,
-                           act->columns, act->none);
-        else if (!c->json && !act->done && !act->print)
+        else if (kind)
                 cli_show(c, kind, answer);
 }
 

@@ -36,8 +36,8 @@ struct cli_member {
         const char *name;
         const char *option;
         enum member_type type;
+        unsigned word; /* from the first (1), second ... word instead of an option */
         const struct cli_kind *kind;
-        unsigned word;         /* from the first (1), second ... word instead of an option */
         const char *otherwise; /* when it was not given; NULL: nothing is sent */
 };
 

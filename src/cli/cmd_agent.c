@@ -57,15 +57,13 @@ static void print_agent(struct cli *c, const json_t *agent)
         json_t *variable;
 
         fields_print(c, agent,
-                     FIELDS({ "Id", COLUMN_ID, "id" }, { "Name", COLUMN_TEXT, "name" },
-                            { "Role", COLUMN_TEXT, "role" },
-                            { "Adapter", COLUMN_TEXT, "adapterType" },
-                            { "Status", COLUMN_STATE, "status" },
-                            { "Environment", COLUMN_TEXT, .text = environment_text }));
+                     FIELDS({ "Id", "id", COLUMN_ID }, { "Name", "name" }, { "Role", "role" },
+                            { "Adapter", "adapterType" }, { "Status", "status", COLUMN_STATE },
+                            { "Environment", .text = environment_text }));
         print_command(c, config);
         print_timer(c, json_get_object(json_get_object(agent, "runtimeConfig"), "heartbeat"));
         fields_print(c, agent,
-                     FIELDS({ "Last run", COLUMN_TIME, "lastHeartbeatAt", .optional = true }));
+                     FIELDS({ "Last run", "lastHeartbeatAt", COLUMN_TIME, .optional = true }));
         json_object_foreach(json_get_object(config, "env"), name, variable)
                 out_label(name, COLUMN_TEXT, variable_text(c, variable));
 }
@@ -129,10 +127,9 @@ const struct cli_command agent_commands[] = {
         { "list", "", "List the agents of the company", "berth agent list",
           .act = { .method = "GET",
                    .path = "/api/companies/{company}/agents",
-                   .columns = FIELDS({ "ID", COLUMN_ID, "id" }, { "NAME", COLUMN_TEXT, "name" },
-                                     { "ROLE", COLUMN_TEXT, "role" },
-                                     { "ADAPTER", COLUMN_TEXT, "adapterType" },
-                                     { "STATUS", COLUMN_STATE, "status" }),
+                   .columns = FIELDS({ "ID", "id", COLUMN_ID }, { "NAME", "name" },
+                                     { "ROLE", "role" }, { "ADAPTER", "adapterType" },
+                                     { "STATUS", "status", COLUMN_STATE }),
                    .none = "no agents" } },
         { "create", "NAME [OPTION]...", "Make an agent",
           "berth agent create Ada -o command=./agent --env LANG=C.UTF-8", .words = 1,

@@ -55,7 +55,7 @@ static int fill(struct cli *c, const struct args *a, json_t *body, struct err *e
         if (r >= 0)
                 r = cli_fill(c, a,
                              MEMBERS({ "taskKey", "task" },
-                                     { "issueId", "issue", MEMBER_ID, &kind_issue }),
+                                     { "issueId", "issue", MEMBER_ID, .kind = &kind_issue }),
                              payload, err);
         if (r >= 0 && json_object_size(payload) > 0)
                 json_object_set(body, "payload", payload);

@@ -6,7 +6,7 @@ static const struct cli_member shared_members[] = {
         { "adapterType", "adapter" },
         { "role", "role" },
         { "title", "title" },
-        { "reportsTo", "reports-to", MEMBER_ID, &kind_agent },
+        { "reportsTo", "reports-to", MEMBER_ID, .kind = &kind_agent },
         { "defaultEnvironmentId", "environment", MEMBER_PLACE },
         { 0 },
 };

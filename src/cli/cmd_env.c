@@ -5,13 +5,11 @@
 static void print_environment(struct cli *c, const json_t *environment)
 {
         fields_print(c, environment,
-                     FIELDS({ "Id", COLUMN_ID, "id" }, { "Name", COLUMN_TEXT, "name" },
-                            { "Description", COLUMN_TEXT, "description" },
-                            { "Driver", COLUMN_TEXT, "driver" },
-                            { "Isolation", COLUMN_TEXT, "isolation" },
-                            { "Status", COLUMN_STATE, "status" },
-                            { "Created", COLUMN_TIME, "createdAt" },
-                            { "Updated", COLUMN_TIME, "updatedAt" }));
+                     FIELDS({ "Id", "id", COLUMN_ID }, { "Name", "name" },
+                            { "Description", "description" }, { "Driver", "driver" },
+                            { "Isolation", "isolation" }, { "Status", "status", COLUMN_STATE },
+                            { "Created", "createdAt", COLUMN_TIME },
+                            { "Updated", "updatedAt", COLUMN_TIME }));
         if (json_is_true(json_object_get(environment, "configRedacted")))
                 out_label("Config", COLUMN_TEXT, "(hidden: needs environments:manage)");
         else
@@ -34,8 +32,7 @@ static void print_probe(struct cli *c, const json_t *probe)
         out_label("Result", COLUMN_STATE,
                   json_is_true(json_object_get(probe, "ok")) ? "ok" : "failed");
         fields_print(c, probe,
-                     FIELDS({ "Summary", COLUMN_TEXT, "summary" },
-                            { "Hint", COLUMN_TEXT, "hint", .optional = true }));
+                     FIELDS({ "Summary", "summary" }, { "Hint", "hint", .optional = true }));
         if (json_object_size(json_object_get(probe, "details")) > 0)
                 out_label_json("Details", json_object_get(probe, "details"));
 }
@@ -67,11 +64,10 @@ const struct cli_command env_commands[] = {
           .act = { .method = "GET",
                    .path = "/api/companies/{company}/environments",
                    .members = MEMBERS({ "status", "status" }, { "driver", "driver" }),
-                   .columns = FIELDS({ "ID", COLUMN_ID, "id" }, { "NAME", COLUMN_TEXT, "name" },
-                                     { "DRIVER", COLUMN_TEXT, "driver" },
-                                     { "STATUS", COLUMN_STATE, "status" },
-                                     { "UPDATED", COLUMN_TIME, "updatedAt" },
-                                     { "ISOLATION", COLUMN_TEXT, "isolation" }),
+                   .columns = FIELDS({ "ID", "id", COLUMN_ID }, { "NAME", "name" },
+                                     { "DRIVER", "driver" }, { "STATUS", "status", COLUMN_STATE },
+                                     { "UPDATED", "updatedAt", COLUMN_TIME },
+                                     { "ISOLATION", "isolation" }),
                    .none = "no environments" } },
         { "create",
           "NAME --driver DRIVER [OPTION]... | DRIVER NAME [OPTION]... | ssh "

@@ -31,14 +31,14 @@ static void print_related(struct cli *c, const char *label, const json_t *issues
 static void print_issue(struct cli *c, const json_t *issue)
 {
         fields_print(c, issue,
-                     FIELDS({ "Identifier", COLUMN_ID, "identifier" }, { "Id", COLUMN_ID, "id" },
-                            { "Title", COLUMN_TEXT, "title" }, { "Status", COLUMN_STATE, "status" },
-                            { "Priority", COLUMN_TEXT, "priority" },
-                            { "Agent", COLUMN_ID, .text = agent_text, .optional = true },
-                            { "User", COLUMN_TEXT, "assigneeUserId", .optional = true },
-                            { "Run", COLUMN_ID, "checkoutRunId", .optional = true },
-                            { "Created", COLUMN_TIME, "createdAt", .optional = true },
-                            { "Updated", COLUMN_TIME, "updatedAt", .optional = true }));
+                     FIELDS({ "Identifier", "identifier", COLUMN_ID }, { "Id", "id", COLUMN_ID },
+                            { "Title", "title" }, { "Status", "status", COLUMN_STATE },
+                            { "Priority", "priority" },
+                            { "Agent", .kind = COLUMN_ID, .text = agent_text, .optional = true },
+                            { "User", "assigneeUserId", .optional = true },
+                            { "Run", "checkoutRunId", COLUMN_ID, .optional = true },
+                            { "Created", "createdAt", COLUMN_TIME, .optional = true },
+                            { "Updated", "updatedAt", COLUMN_TIME, .optional = true }));
         print_related(c, "Beneath", json_object_get(issue, "ancestors"));
         print_related(c, "Blocked by", json_object_get(issue, "blockedBy"));
         print_related(c, "Blocks", json_object_get(issue, "blocks"));
@@ -102,14 +102,14 @@ const struct cli_command issue_commands[] = {
                             "only those with this in identifier, title or text" }),
           .act = { .method = "GET",
                    .path = "/api/companies/{company}/issues?limit=1000",
-                   .members = MEMBERS({ "status", "status" }, { "q", "match" },
-                                      { "assigneeAgentId", "assignee", MEMBER_ID, &kind_agent },
-                                      { "projectId", "project", MEMBER_ID, &kind_project }),
-                   .columns = FIELDS({ "ISSUE", COLUMN_ID, "identifier" },
-                                     { "STATUS", COLUMN_STATE, "status" },
-                                     { "PRIORITY", COLUMN_TEXT, "priority" },
-                                     { "UPDATED", COLUMN_TIME, "updatedAt" },
-                                     { "TITLE", COLUMN_TEXT, "title" }),
+                   .members = MEMBERS(
+                           { "status", "status" }, { "q", "match" },
+                           { "assigneeAgentId", "assignee", MEMBER_ID, .kind = &kind_agent },
+                           { "projectId", "project", MEMBER_ID, .kind = &kind_project }),
+                   .columns =
+                           FIELDS({ "ISSUE", "identifier", COLUMN_ID },
+                                  { "STATUS", "status", COLUMN_STATE }, { "PRIORITY", "priority" },
+                                  { "UPDATED", "updatedAt", COLUMN_TIME }, { "TITLE", "title" }),
                    .none = "no issues" } },
         { "create", "TITLE [OPTION]...", "Make an issue",
           "berth issue create 'Mend the login' --priority high", .words = 1,

@@ -45,9 +45,8 @@ static const struct cli_action list_documents = {
         .kind = &kind_issue,
         .method = "GET",
         .path = "/documents",
-        .columns = FIELDS(
-                { "KEY", COLUMN_TEXT, "key" }, { "REVISION", COLUMN_TEXT, "latestRevisionNumber" },
-                { "UPDATED", COLUMN_TIME, "updatedAt" }, { "TITLE", COLUMN_TEXT, "title" }),
+        .columns = FIELDS({ "KEY", "key" }, { "REVISION", "latestRevisionNumber" },
+                          { "UPDATED", "updatedAt", COLUMN_TIME }, { "TITLE", "title" }),
         .none = "no documents",
 };
 

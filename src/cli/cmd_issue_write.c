@@ -41,9 +41,9 @@ static int fill(struct cli *c, const struct args *a, json_t *body, struct err *e
         int r = cli_fill(c, a,
                          MEMBERS({ "description", "description" }, { "status", "status" },
                                  { "priority", "priority" },
-                                 { "assigneeAgentId", "assignee", MEMBER_ID, &kind_agent },
-                                 { "projectId", "project", MEMBER_ID, &kind_project },
-                                 { "parentId", "parent", MEMBER_ID, &kind_issue }),
+                                 { "assigneeAgentId", "assignee", MEMBER_ID, .kind = &kind_agent },
+                                 { "projectId", "project", MEMBER_ID, .kind = &kind_project },
+                                 { "parentId", "parent", MEMBER_ID, .kind = &kind_issue }),
                          body, err);
 
         return r < 0 ? r : set_others(c, a, body, err);

@@ -164,10 +164,10 @@ static int run_list(struct cli *c, const struct args *a, struct err *err)
                 out_json(list);
         else
                 list_print(c, list,
-                           FIELDS({ "ID", COLUMN_ID, "id" }, { "NAME", COLUMN_TEXT, "name" },
-                                  { "STATE", COLUMN_STATE, .text = state_text },
-                                  { "CREATED", COLUMN_TIME, "createdAt" },
-                                  { "EXPIRES", COLUMN_TIME, "expiresAt" }),
+                           FIELDS({ "ID", "id", COLUMN_ID }, { "NAME", "name" },
+                                  { "STATE", .kind = COLUMN_STATE, .text = state_text },
+                                  { "CREATED", "createdAt", COLUMN_TIME },
+                                  { "EXPIRES", "expiresAt", COLUMN_TIME }),
                            "no keys");
         return 0;
 }

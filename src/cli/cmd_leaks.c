@@ -67,12 +67,12 @@ int cmd_leaks(struct cli *c, const struct args *a UNUSED, struct err *err)
                 out_json(leaks);
                 return any ? 1 : 0;
         }
-        list_print(
-                c, rows,
-                FIELDS({ "KIND", COLUMN_STATE, "kind" }, { "PLACE", COLUMN_ID, .text = place_of },
-                       { "SINCE", COLUMN_TIME, "since" }, { "WHAT", COLUMN_TEXT, .text = what_of },
-                       { "NEXT STEP", COLUMN_TEXT, "nextStep" }),
-                any ? NULL : "no leaks");
+        list_print(c, rows,
+                   FIELDS({ "KIND", "kind", COLUMN_STATE },
+                          { "PLACE", .kind = COLUMN_ID, .text = place_of },
+                          { "SINCE", "since", COLUMN_TIME }, { "WHAT", .text = what_of },
+                          { "NEXT STEP", "nextStep" }),
+                   any ? NULL : "no leaks");
         print_not_listable(leaks);
         return any ? 1 : 0;
 }

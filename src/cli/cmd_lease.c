@@ -26,18 +26,16 @@ static void print_lease(struct cli *c, const json_t *lease_or_record)
         out_label("Environment", COLUMN_TEXT,
                   environment ? cli_text(environment, "name") : cli_text(lease, "environmentId"));
         fields_print(c, lease,
-                     FIELDS({ "Status", COLUMN_STATE, "status" },
-                            { "Policy", COLUMN_TEXT, "leasePolicy" },
-                            { "Provider", COLUMN_TEXT, "provider" },
-                            { "Provider id", COLUMN_TEXT, "providerLeaseId" },
-                            { "Run", COLUMN_ID, "heartbeatRunId" },
-                            { "Acquired", COLUMN_TIME, "acquiredAt" },
-                            { "Expires", COLUMN_TIME, "expiresAt" },
-                            { "Released", COLUMN_TIME, "releasedAt" }));
+                     FIELDS({ "Status", "status", COLUMN_STATE }, { "Policy", "leasePolicy" },
+                            { "Provider", "provider" }, { "Provider id", "providerLeaseId" },
+                            { "Run", "heartbeatRunId", COLUMN_ID },
+                            { "Acquired", "acquiredAt", COLUMN_TIME },
+                            { "Expires", "expiresAt", COLUMN_TIME },
+                            { "Released", "releasedAt", COLUMN_TIME }));
         print_workspace(c, json_get_object(json_get_object(lease, "metadata"), "stagedWorkspace"));
         fields_print(c, lease,
-                     FIELDS({ "Clean-up", COLUMN_STATE, "cleanupStatus", .optional = true },
-                            { "Failure", COLUMN_TEXT, "failureReason", .optional = true }));
+                     FIELDS({ "Clean-up", "cleanupStatus", COLUMN_STATE, .optional = true },
+                            { "Failure", "failureReason", .optional = true }));
 }
 
 /* There is no list of all leases, so each environment is asked; only done for a shortened id. */
@@ -153,14 +151,14 @@ static int run_list(struct cli *c, const struct args *a, struct err *err)
                 out_json(all);
         else
                 list_print(c, rows,
-                           FIELDS({ "ID", COLUMN_ID, "lease.id" },
-                                  { "ENVIRONMENT", COLUMN_TEXT, "environment.name" },
-                                  { "STATUS", COLUMN_STATE, "lease.status" },
-                                  { "CLEAN-UP", COLUMN_STATE, "lease.cleanupStatus" },
-                                  { "PROVIDER", COLUMN_TEXT, "lease.provider" },
-                                  { "RUN", COLUMN_ID, "lease.heartbeatRunId" },
-                                  { "ACQUIRED", COLUMN_TIME, "lease.acquiredAt" },
-                                  { "EXPIRES", COLUMN_TIME, "lease.expiresAt" }),
+                           FIELDS({ "ID", "lease.id", COLUMN_ID },
+                                  { "ENVIRONMENT", "environment.name" },
+                                  { "STATUS", "lease.status", COLUMN_STATE },
+                                  { "CLEAN-UP", "lease.cleanupStatus", COLUMN_STATE },
+                                  { "PROVIDER", "lease.provider" },
+                                  { "RUN", "lease.heartbeatRunId", COLUMN_ID },
+                                  { "ACQUIRED", "lease.acquiredAt", COLUMN_TIME },
+                                  { "EXPIRES", "lease.expiresAt", COLUMN_TIME }),
                            args_flag(a, "all") || args_value(a, "status")
                                    ? "no leases"
                                    : "no leases in use (--all shows those that ended)");
@@ -275,13 +273,11 @@ const struct cli_command lease_commands[] = {
           .act = { .kind = &kind_lease,
                    .method = "GET",
                    .path = "/executions?limit=500",
-                   .columns = FIELDS({ "ID", COLUMN_ID, "execId" },
-                                     { "STATUS", COLUMN_STATE, "status" },
-                                     { "EXIT", COLUMN_TEXT, .text = exit_text },
-                                     { "STDOUT", COLUMN_TEXT, "stdoutBytes" },
-                                     { "STDERR", COLUMN_TEXT, "stderrBytes" },
-                                     { "STARTED", COLUMN_TIME, "startedAt" },
-                                     { "COMMAND", COLUMN_TEXT, .text = command_text }),
+                   .columns = FIELDS(
+                           { "ID", "execId", COLUMN_ID }, { "STATUS", "status", COLUMN_STATE },
+                           { "EXIT", .text = exit_text }, { "STDOUT", "stdoutBytes" },
+                           { "STDERR", "stderrBytes" }, { "STARTED", "startedAt", COLUMN_TIME },
+                           { "COMMAND", .text = command_text }),
                    .none = "nothing was run in this lease" } },
         { "output", "LEASE EXECUTION [--stderr] [-f] [--raw]", "Print what a command has written",
           "berth lease output " SOME_LEASE " " SOME_EXECUTION, .words = 2,

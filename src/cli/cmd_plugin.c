@@ -30,17 +30,15 @@ static void print_plugin(struct cli *c, const json_t *plugin)
         const json_t *pending = json_object_get(plugin, "pendingUpgrade");
 
         fields_print(c, plugin,
-                     FIELDS({ "Key", COLUMN_TEXT, "pluginKey" }, { "Id", COLUMN_ID, "id" },
-                            { "Name", COLUMN_TEXT, "manifestJson.displayName" },
-                            { "Status", COLUMN_STATE, "status" },
-                            { "Version", COLUMN_TEXT, "version" },
-                            { "Package", COLUMN_TEXT, "packageName" },
-                            { "Npm version", COLUMN_TEXT, "packageVersion" },
-                            { "Path", COLUMN_TEXT, "packagePath", .optional = true },
-                            { "Checksum", COLUMN_ID, "checksum" }));
+                     FIELDS({ "Key", "pluginKey" }, { "Id", "id", COLUMN_ID },
+                            { "Name", "manifestJson.displayName" },
+                            { "Status", "status", COLUMN_STATE }, { "Version", "version" },
+                            { "Package", "packageName" }, { "Npm version", "packageVersion" },
+                            { "Path", "packagePath", .optional = true },
+                            { "Checksum", "checksum", COLUMN_ID }));
         print_drivers(manifest);
         print_strings("Capabilities", json_object_get(manifest, "capabilities"));
-        fields_print(c, plugin, FIELDS({ "Error", COLUMN_ID, "lastError", .optional = true }));
+        fields_print(c, plugin, FIELDS({ "Error", "lastError", COLUMN_ID, .optional = true }));
         if (pending) {
                 out_label("Waiting", COLUMN_TEXT, cli_text(pending, "version"));
                 print_strings("  wants", json_object_get(pending, "addedCapabilities"));
@@ -64,9 +62,8 @@ int plugin_exit_status(const json_t *plugin)
 static void print_worker(struct cli *c, const json_t *worker)
 {
         fields_print(c, worker,
-                     FIELDS({ "Worker", COLUMN_STATE, "status" }, { "Process", COLUMN_TEXT, "pid" },
-                            { "Crashes", COLUMN_TEXT, "totalCrashes" },
-                            { "Calls", COLUMN_TEXT, "pendingRequests" }));
+                     FIELDS({ "Worker", "status", COLUMN_STATE }, { "Process", "pid" },
+                            { "Crashes", "totalCrashes" }, { "Calls", "pendingRequests" }));
 }
 
 static const char *passed_text(struct cli *c UNUSED, const json_t *check)
@@ -77,9 +74,9 @@ static const char *passed_text(struct cli *c UNUSED, const json_t *check)
 static void print_health(struct cli *c, const json_t *board)
 {
         list_print(c, json_object_get(json_object_get(board, "health"), "checks"),
-                   FIELDS({ "CHECK", COLUMN_TEXT, "name" },
-                          { "RESULT", COLUMN_STATE, .text = passed_text },
-                          { "MESSAGE", COLUMN_TEXT, "message" }),
+                   FIELDS({ "CHECK", "name" },
+                          { "RESULT", .kind = COLUMN_STATE, .text = passed_text },
+                          { "MESSAGE", "message" }),
                    "no checks");
         if (json_is_object(json_object_get(board, "worker")))
                 print_worker(c, json_object_get(board, "worker"));
@@ -111,9 +108,9 @@ static void print_reach(struct cli *c, const json_t *report)
         const char *why = cli_text(report, "viewReason");
 
         list_print(c, json_object_get(report, "checks"),
-                   FIELDS({ "CHECK", COLUMN_TEXT, "name" },
-                          { "RESULT", COLUMN_STATE, .text = check_result },
-                          { "WHAT", COLUMN_TEXT, "what" }, { "", COLUMN_TEXT, "detail" }),
+                   FIELDS({ "CHECK", "name" },
+                          { "RESULT", .kind = COLUMN_STATE, .text = check_result },
+                          { "WHAT", "what" }, { "", "detail" }),
                    "no checks");
         out_label("User", COLUMN_TEXT, cli_text(report, "user"));
         out_label("View", COLUMN_TEXT, *why ? cli_printf(c, "none: %s", why) : "its own");
@@ -155,11 +152,10 @@ const struct cli_command plugin_commands[] = {
           .act = { .method = "GET",
                    .path = "/api/plugins",
                    .members = MEMBERS({ "status", "status" }),
-                   .columns = FIELDS(
-                           { "KEY", COLUMN_ID, "pluginKey" }, { "STATUS", COLUMN_STATE, "status" },
-                           { "VERSION", COLUMN_TEXT, "version" },
-                           { "PACKAGE", COLUMN_TEXT, "packageName" }, { "ID", COLUMN_ID, "id" },
-                           { "ERROR", COLUMN_TEXT, "lastError" }),
+                   .columns = FIELDS({ "KEY", "pluginKey", COLUMN_ID },
+                                     { "STATUS", "status", COLUMN_STATE }, { "VERSION", "version" },
+                                     { "PACKAGE", "packageName" }, { "ID", "id", COLUMN_ID },
+                                     { "ERROR", "lastError" }),
                    .none = "no plugins" } },
         { "show", "KEY|ID", "Show one plugin", "berth plugin show acme.sandbox", .words = 1,
           .act = { .kind = &kind_plugin } },

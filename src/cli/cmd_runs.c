@@ -72,24 +72,24 @@ static void print_usage(const json_t *run)
 
 static void print_run(struct cli *c, const json_t *run)
 {
-        fields_print(
-                c, run,
-                FIELDS({ "Run", COLUMN_ID, "id" }, { "Status", COLUMN_STATE, "status" },
-                       { "Agent", COLUMN_TEXT, "agentName" },
-                       { "Issue", COLUMN_TEXT, .text = issue_text, .optional = true },
-                       { "Source", COLUMN_TEXT, "invocationSource", .optional = true },
-                       { "Exit code", COLUMN_TEXT, "exitCode", .optional = true },
-                       { "Signal", COLUMN_TEXT, "signal", .optional = true },
-                       { "Error", COLUMN_TEXT, "error", .optional = true },
-                       { "Error code", COLUMN_TEXT, "errorCode", .optional = true },
-                       { "Retry of", COLUMN_ID, "retryOfRunId", .optional = true },
-                       { "Waiting", COLUMN_TEXT, "waiting.reason", .optional = true },
-                       { "Next try", COLUMN_TIME, "waiting.nextTryAt", .optional = true },
-                       { "Output", COLUMN_TEXT, .text = output_text, .optional = true },
-                       { "Environment", COLUMN_ID, .text = environment_text, .optional = true },
-                       { "Lease", COLUMN_ID, "leaseId", .optional = true },
-                       { "Created", COLUMN_TIME, "createdAt", .optional = true },
-                       { "Log bytes", COLUMN_TEXT, "logBytes", .optional = true }));
+        fields_print(c, run,
+                     FIELDS({ "Run", "id", COLUMN_ID }, { "Status", "status", COLUMN_STATE },
+                            { "Agent", "agentName" },
+                            { "Issue", .text = issue_text, .optional = true },
+                            { "Source", "invocationSource", .optional = true },
+                            { "Exit code", "exitCode", .optional = true },
+                            { "Signal", "signal", .optional = true },
+                            { "Error", "error", .optional = true },
+                            { "Error code", "errorCode", .optional = true },
+                            { "Retry of", "retryOfRunId", COLUMN_ID, .optional = true },
+                            { "Waiting", "waiting.reason", .optional = true },
+                            { "Next try", "waiting.nextTryAt", COLUMN_TIME, .optional = true },
+                            { "Output", .text = output_text, .optional = true },
+                            { "Environment", .kind = COLUMN_ID, .text = environment_text,
+                              .optional = true },
+                            { "Lease", "leaseId", COLUMN_ID, .optional = true },
+                            { "Created", "createdAt", COLUMN_TIME, .optional = true },
+                            { "Log bytes", "logBytes", .optional = true }));
         print_usage(run);
         print_timeline(run);
 }
@@ -106,12 +106,12 @@ const struct cli_kind kind_run = {
 /* -- list ------------------------------------------------------------------------------------- */
 
 const struct field runs_columns[] = {
-        { "RUN", COLUMN_ID, "id" },
-        { "STATUS", COLUMN_STATE, "status" },
-        { "AGENT", COLUMN_TEXT, "agentName" },
-        { "ISSUE", COLUMN_TEXT, "issueIdentifier" },
-        { "CREATED", COLUMN_TIME, "createdAt" },
-        { "ERROR", COLUMN_TEXT, "error" },
+        { "RUN", "id", COLUMN_ID },
+        { "STATUS", "status", COLUMN_STATE },
+        { "AGENT", "agentName" },
+        { "ISSUE", "issueIdentifier" },
+        { "CREATED", "createdAt", COLUMN_TIME },
+        { "ERROR", "error" },
         { 0 },
 };
 
@@ -119,8 +119,8 @@ static const struct cli_action list_all = {
         .method = "GET",
         .path = "/api/companies/{company}/heartbeat-runs",
         .members = MEMBERS({ "limit", "limit", MEMBER_NUMBER, .otherwise = "50" },
-                           { "agentId", "agent", MEMBER_ID, &kind_agent },
-                           { "issueId", "issue", MEMBER_ID, &kind_issue }),
+                           { "agentId", "agent", MEMBER_ID, .kind = &kind_agent },
+                           { "issueId", "issue", MEMBER_ID, .kind = &kind_issue }),
         .columns = runs_columns,
         .none = "no runs",
 };
@@ -190,10 +190,9 @@ const struct cli_command runs_commands[] = {
           .act = { .kind = &kind_run,
                    .method = "GET",
                    .path = "/events?limit=1000",
-                   .columns = FIELDS(
-                           { "SEQ", COLUMN_TEXT, "seq" }, { "WHEN", COLUMN_TIME, "createdAt" },
-                           { "TYPE", COLUMN_TEXT, "eventType" }, { "LEVEL", COLUMN_STATE, "level" },
-                           { "MESSAGE", COLUMN_TEXT, "message" }),
+                   .columns = FIELDS({ "SEQ", "seq" }, { "WHEN", "createdAt", COLUMN_TIME },
+                                     { "TYPE", "eventType" }, { "LEVEL", "level", COLUMN_STATE },
+                                     { "MESSAGE", "message" }),
                    .none = "no events" } },
         { "cancel", "RUN", "End a run; what it changed is brought home", "berth runs cancel 4f2a",
           .words = 1, .run = run_cancel },

@@ -9,18 +9,18 @@ static const char *count_text(struct cli *c, const json_t *salvage)
                           (long long)json_integer_value(json_object_get(salvage, "deletes")));
 }
 
-const struct cli_kind kind_salvage = {
+static const struct cli_kind kind_salvage = {
         .what = "salvage",
         .command = "workspace salvaged",
         .path = "/api/salvages",
         .list = "/api/companies/{company}/salvages?limit=500",
         .name = "id",
-        .fields = FIELDS(
-                { "Id", COLUMN_ID, "id" }, { "Directory", COLUMN_TEXT, "localPath" },
-                { "Lease", COLUMN_ID, "leaseId" }, { "Why", COLUMN_STATE, "reason" },
-                { "Changes", COLUMN_TEXT, .text = count_text },
-                { "Size", COLUMN_TEXT, .text = size_text }, { "Saved", COLUMN_TIME, "createdAt" },
-                { "Applied", COLUMN_TIME, "appliedAt" }, { "Expires", COLUMN_TIME, "expiresAt" }),
+        .fields = FIELDS({ "Id", "id", COLUMN_ID }, { "Directory", "localPath" },
+                         { "Lease", "leaseId", COLUMN_ID }, { "Why", "reason", COLUMN_STATE },
+                         { "Changes", .text = count_text }, { "Size", .text = size_text },
+                         { "Saved", "createdAt", COLUMN_TIME },
+                         { "Applied", "appliedAt", COLUMN_TIME },
+                         { "Expires", "expiresAt", COLUMN_TIME }),
 };
 
 static int run_show(struct cli *c, const struct args *a, struct err *err)
@@ -64,13 +64,12 @@ const struct cli_command salvaged_commands[] = {
         { "list", "", "List what was saved, newest first", "berth workspace salvaged list",
           .act = { .method = "GET",
                    .path = "/api/companies/{company}/salvages?limit=500",
-                   .columns = FIELDS({ "ID", COLUMN_ID, "id" },
-                                     { "DIRECTORY", COLUMN_TEXT, "localPath" },
-                                     { "CHANGES", COLUMN_TEXT, .text = count_text },
-                                     { "SIZE", COLUMN_TEXT, .text = size_text },
-                                     { "WHY", COLUMN_STATE, "reason" },
-                                     { "APPLIED", COLUMN_TIME, "appliedAt" },
-                                     { "EXPIRES", COLUMN_TIME, "expiresAt" }),
+                   .columns =
+                           FIELDS({ "ID", "id", COLUMN_ID }, { "DIRECTORY", "localPath" },
+                                  { "CHANGES", .text = count_text }, { "SIZE", .text = size_text },
+                                  { "WHY", "reason", COLUMN_STATE },
+                                  { "APPLIED", "appliedAt", COLUMN_TIME },
+                                  { "EXPIRES", "expiresAt", COLUMN_TIME }),
                    .none = "nothing was salvaged" } },
         { "show", "ID [--names]", "Show one, and what applying it would do",
           "berth workspace salvaged show 01a1deef", .words = 1,

@@ -136,11 +136,11 @@ int cmd_secret_rotate(struct cli *c, const struct args *a, struct err *err)
         int r = cli_find(c, &kind_secret, a->words[0], &secret, err);
 
         if (r >= 0)
-                r = cli_fill(c, a,
-                             MEMBERS({ "providerConfigId", "vault", MEMBER_ID, &kind_vault },
-                                     { "externalRef", "ref" },
-                                     { "providerVersionRef", "ref-version" }),
-                             body, err);
+                r = cli_fill(
+                        c, a,
+                        MEMBERS({ "providerConfigId", "vault", MEMBER_ID, .kind = &kind_vault },
+                                { "externalRef", "ref" }, { "providerVersionRef", "ref-version" }),
+                        body, err);
         if (r >= 0 && streq(cli_text(secret, "managedMode"), "paperclip_managed"))
                 r = read_value(args_value(a, "file"), body, err);
         return r < 0 ? r

@@ -18,11 +18,10 @@ const struct cli_kind kind_vault = {
         .list = "/api/companies/{company}/secret-provider-configs",
         .name = "displayName",
         .fields = FIELDS(
-                { "Id", COLUMN_ID, "id" }, { "Name", COLUMN_TEXT, "displayName" },
-                { "Provider", COLUMN_TEXT, "provider" }, { "Status", COLUMN_STATE, "status" },
-                { "Default", COLUMN_TEXT, .text = default_text },
-                { "Health", COLUMN_STATE, "healthStatus" },
-                { "Checked", COLUMN_TIME, "healthCheckedAt" }, { "Config", COLUMN_JSON, "config" }),
+                { "Id", "id", COLUMN_ID }, { "Name", "displayName" }, { "Provider", "provider" },
+                { "Status", "status", COLUMN_STATE }, { "Default", .text = default_text },
+                { "Health", "healthStatus", COLUMN_STATE },
+                { "Checked", "healthCheckedAt", COLUMN_TIME }, { "Config", "config", COLUMN_JSON }),
 };
 
 static int run_create(struct cli *c, const struct args *a, struct err *err)
@@ -72,8 +71,7 @@ static void print_health(struct cli *c, const json_t *health)
         size_t i;
 
         fields_print(c, health,
-                     FIELDS({ "Status", COLUMN_STATE, "status" },
-                            { "Message", COLUMN_TEXT, "message" }));
+                     FIELDS({ "Status", "status", COLUMN_STATE }, { "Message", "message" }));
         json_array_foreach(json_object_get(json_object_get(health, "details"), "guidance"), i, line)
                 out_line("- %s", json_string_value(line));
 }
@@ -89,9 +87,8 @@ static const struct cli_action health_of_one = {
 static const struct cli_action health_of_all = {
         .method = "GET",
         .path = "/api/companies/{company}/secret-providers/health",
-        .columns =
-                FIELDS({ "PROVIDER", COLUMN_TEXT, "provider" },
-                       { "STATUS", COLUMN_STATE, "status" }, { "MESSAGE", COLUMN_TEXT, "message" }),
+        .columns = FIELDS({ "PROVIDER", "provider" }, { "STATUS", "status", COLUMN_STATE },
+                          { "MESSAGE", "message" }),
         .within = "providers",
         .none = "no providers",
         .status = providers_status,
@@ -124,8 +121,8 @@ static int run_preview(struct cli *c, const struct args *a, struct err *err)
                 return 0;
         }
         list_print(c, json_object_get(answer, "candidates"),
-                   FIELDS({ "NAME", COLUMN_TEXT, "name" }, { "STATUS", COLUMN_STATE, "status" },
-                          { "REFERENCE", COLUMN_TEXT, "externalRef" }),
+                   FIELDS({ "NAME", "name" }, { "STATUS", "status", COLUMN_STATE },
+                          { "REFERENCE", "externalRef" }),
                    "nothing to take up");
         if (*cli_text(answer, "nextToken"))
                 out_note("there is more: --next %s", cli_text(answer, "nextToken"));
@@ -160,11 +157,10 @@ const struct cli_command vault_commands[] = {
           .act = { .method = "GET",
                    .path = "/api/companies/{company}/secret-provider-configs",
                    .columns =
-                           FIELDS({ "ID", COLUMN_ID, "id" }, { "NAME", COLUMN_TEXT, "displayName" },
-                                  { "PROVIDER", COLUMN_TEXT, "provider" },
-                                  { "STATUS", COLUMN_STATE, "status" },
-                                  { "DEFAULT", COLUMN_TEXT, .text = default_mark },
-                                  { "HEALTH", COLUMN_STATE, "healthStatus" }),
+                           FIELDS({ "ID", "id", COLUMN_ID }, { "NAME", "displayName" },
+                                  { "PROVIDER", "provider" }, { "STATUS", "status", COLUMN_STATE },
+                                  { "DEFAULT", .text = default_mark },
+                                  { "HEALTH", "healthStatus", COLUMN_STATE }),
                    .none = "no vaults; secrets are sealed in Berth's own database" } },
         { "create", "PROVIDER NAME [-o KEY=VALUE]... [--default]", "Make a vault known",
           "berth vault create aws_secrets_manager prod -o region=eu-central-1", .words = 2,

@@ -28,11 +28,10 @@ static json_int_t number(const json_t *object, const char *key)
 static void print_state(struct cli *c, const json_t *workspace)
 {
         fields_print(c, workspace,
-                     FIELDS({ "Directory", COLUMN_TEXT, "localPath" },
-                            { "State", COLUMN_STATE, "state" }, { "There", COLUMN_TEXT, "cwd" },
-                            { "Way", COLUMN_TEXT, "way" },
-                            { "Restored", COLUMN_TIME, "restoredAt" },
-                            { "Note", COLUMN_TEXT, "note", .optional = true }));
+                     FIELDS({ "Directory", "localPath" }, { "State", "state", COLUMN_STATE },
+                            { "There", "cwd" }, { "Way", "way" },
+                            { "Restored", "restoredAt", COLUMN_TIME },
+                            { "Note", "note", .optional = true }));
 }
 
 /* What would come home */

@@ -62,9 +62,8 @@ int cmd_faults(struct cli *c, const struct args *a, struct err *err);
 int cmd_leaks(struct cli *c, const struct args *a, struct err *err);
 
 /* Each in the file of its commands. */
-extern const struct cli_kind kind_company, kind_environment, kind_lease, kind_snapshot,
-        kind_salvage, kind_agent, kind_run, kind_issue, kind_project, kind_plugin, kind_secret,
-        kind_vault;
+extern const struct cli_kind kind_company, kind_environment, kind_lease, kind_snapshot, kind_agent,
+        kind_run, kind_issue, kind_project, kind_plugin, kind_secret, kind_vault;
 
 struct cli {
         const struct cli_hooks *hooks;

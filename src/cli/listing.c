@@ -8,11 +8,11 @@
 
 static const json_t *find_member(const json_t *object, const char *key)
 {
-        const char *dot = strchr(key, '.');
+        const char *dot = key ? strchr(key, '.') : NULL;
         char outer[32];
 
         if (!dot)
-                return json_object_get(object, key);
+                return key ? json_object_get(object, key) : NULL;
         snprintf(outer, sizeof(outer), "%.*s", (int)(dot - key), key);
         return find_member(json_object_get(object, outer), dot + 1);
 }
@@ -54,7 +54,7 @@ void list_print(struct cli *c, const json_t *list, const struct field *columns, 
 void fields_print(struct cli *c, const json_t *object, const struct field *fields)
 {
         for (const struct field *f = fields; f->title; f++) {
-                const json_t *value = f->key ? find_member(object, f->key) : NULL;
+                const json_t *value = find_member(object, f->key);
                 const char *text = f->kind == COLUMN_JSON ? "" : field_text(c, object, f);
 
                 if (f->kind == COLUMN_JSON && (!f->optional || (value && !json_is_null(value))))

@@ -10,11 +10,11 @@ struct cli;
 /* A column, or a labelled value. A table of them ends with a NULL title. */
 struct field {
         const char *title;
-        enum column_kind kind;
         const char *key; /* member of the object; a dot leads into an object within it */
+        enum column_kind kind;
+        bool optional; /* of labelled values: no line when there is nothing to show */
         /* Instead of the member: what to show of the object. Lives as long as struct cli. */
         const char *(*text)(struct cli *c, const json_t *object);
-        bool optional; /* of labelled values: no line when there is nothing to show */
 };
 
 #define FIELDS(...)                                                                                \

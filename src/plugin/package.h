@@ -47,7 +47,7 @@ struct package {
 };
 
 /* `base` is the directory that holds everything which belongs to it: the prefix, or the package
- * itself. ERR_INVALID with the texts of the seed. */
+ * itself. ERR_INVALID with the texts of Paperclip. */
 int package_open(struct op *op, const struct plugin_tools *tools, const char *base,
                  const char *root, struct package *ret, struct err *err);
 

@@ -31,7 +31,7 @@ struct aws_settings {
         int64_t recovery_days;
 };
 
-/* An environment variable under our name or the seed's: BERTH_x, PAPERCLIP_x. NULL when blank. */
+/* An environment variable under our name or Paperclip's: BERTH_x, PAPERCLIP_x. NULL when blank. */
 const char *aws_env(const char *name);
 /* Any variable; NULL when blank. */
 const char *aws_env_plain(const char *name);

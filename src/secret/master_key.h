@@ -5,7 +5,7 @@
  * (core/secrets/secret_rekey.c); one that the operator gave stays as long as the process. Which key
  * a sealed value needs is told by the key's id, a hash of it.
  *
- * Where the key comes from, first that is there: BERTH_SECRETS_KEY (or the seed's name for it), a
+ * Where the key comes from, first that is there: BERTH_SECRETS_KEY (or Paperclip's name for it), a
  * file that the settings name, the systemd credential `berth-secrets-key`, and else a file in the
  * data directory, which is made on the first start and never again: a daemon that cannot find its
  * key must say so, not seal with a new one what the old one no longer opens.

@@ -47,12 +47,12 @@ enum column_group {
 };
 
 struct column {
+        const char *sql; /* the column, or what is selected in its place; NULL: as the member */
         const char *member;
-        uint16_t offset;
-        uint8_t type;
         const char *json; /* NULL: not shown */
         uint8_t group;
-        const char *sql; /* the column, or what is selected in its place; NULL: as the member */
+        uint8_t type;
+        uint16_t offset;
 };
 
 struct row_type {
@@ -63,13 +63,12 @@ struct row_type {
         uint8_t group;       /* that `UPDATE … SET *` writes */
 };
 
-/* Further arguments: the JSON name, the group, .sql. A member of another C type does not compile.
- */
+/* Further arguments: the JSON name, the group, .sql. A member of another type does not compile. */
 #define COLUMN(row, name, kind, c_type, ...)                                                       \
         {                                                                                          \
-                .member = #name,                                                                   \
+                .type = (kind),                                                                    \
                 .offset = offsetof(row, name) + 0 * sizeof((c_type *){ &((row *)0)->name }),       \
-                .type = (kind), __VA_ARGS__                                                        \
+                .member = #name, __VA_ARGS__                                                       \
         }
 #define TEXT(row, name, ...)     COLUMN(row, name, COLUMN_TEXT, const char *, __VA_ARGS__)
 #define DOCUMENT(row, name, ...) COLUMN(row, name, COLUMN_DOCUMENT, const char *, __VA_ARGS__)

@@ -32,7 +32,7 @@ SHELL_PROFILES = (".profile", ".bash_profile", ".zprofile")
 
 
 def missing_command():
-    """The seed's text for a machine without ssh, or None."""
+    """Paperclip's text for a machine without ssh, or None."""
     for name in NEEDED:
         if not (SSHD if name == "sshd" else shutil.which(name)):
             return f"Missing required command: {name}"

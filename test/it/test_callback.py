@@ -1,4 +1,4 @@
-"""Callbacks: an agent inside its environment reaches the API as itself. The tunnel carries what the seed's gateway
+"""Callbacks: an agent inside its environment reaches the API as itself. The tunnel carries what Paperclip's gateway
 script carried in files; what the agent sees is the same."""
 # threads: tunnel connections on the loop, requests on the pool
 

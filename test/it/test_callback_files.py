@@ -125,7 +125,7 @@ class QueueTest(ProviderTest):
             finally:
                 other.rollback()
 
-    # remote-execution 8.36, and 8.53 as the seed has it
+    # remote-execution 8.36, and 8.53 as Paperclip has it
     def test_through_the_gateway(self):
         run = self.run_of()
         self.assertEqual((run.mode, run.url), ("queue_v1", f"http://127.0.0.1:{run.port}"))

@@ -4,14 +4,16 @@
 
 import base64
 import concurrent.futures
+import contextlib
 import hashlib
+import http.client
 import json
 import os
 import pathlib
 import random
 import uuid
 
-from berthtest import ident, wait_until
+from berthtest import PATIENCE, ident, wait_until
 from exectest import OPEN, ExecTest, event_bytes, marked, memory_tells, process_state
 
 MIB = 1 << 20
@@ -555,6 +557,17 @@ class OutputTest(ExecTest):
         # Without it: what there is now.
         running = self.detach("echo now; exec sleep 1000")
         self.output_is(running, b"now\n")
+
+    def test_head_does_not_follow(self):
+        """It has its answer at once, and the connection is there for the next request."""
+        exec_id = self.detach("exec sleep 1000")
+        for tail in ("/events", "/output?follow=1"):
+            connection = http.client.HTTPConnection(*self.daemon.address, timeout=10 * PATIENCE)
+            with contextlib.closing(connection):
+                connection.request("HEAD", self.path(exec_id, tail))
+                self.assertEqual(connection.getresponse().read(), b"")
+                connection.request("GET", "/api/health")
+                self.assertEqual(connection.getresponse().status, 200)
 
     def test_many_watch_one(self):
         exec_id = self.detach("read x; seq 20000; seq 5 >&2", openStdin=True)

@@ -346,7 +346,7 @@ class SecretCommands(CliTest):
 
 
 class PluginCommands(CliTest):
-    # The plugin is named by its key in every command; the seed knew only ids (http-api 9, item 5).
+    # The plugin is named by its key in every command; Paperclip knew only ids (http-api 9, item 5).
     def test_the_life_of_a_plugin(self):
         said = self.pc_process("plugin", "install", str(self.package()))
         self.assertEqual(said.returncode, 0, said.stderr)

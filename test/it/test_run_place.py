@@ -248,7 +248,7 @@ class BridgeLimitTest(PluginPlaceCase):
 
 
 class TargetTest(PluginPlaceCase):
-    """What the seed called an execution target is the lease's row and the identity in a session."""
+    """What Paperclip called an execution target is the lease's row and the identity in a session."""
 
     daemon_autostart = False
 

@@ -41,7 +41,7 @@ class TokenTest(CallbackTest):
         for path in ("/api/agents/me", f"/api/companies/{ident(self.acme)}/secrets"):
             self.assert_error(self.req("GET", path, token=token), status, text)
 
-    # http-api 8.88: the round trip. The seed gives no token without a secret; here there always is one.
+    # http-api 8.88: the round trip. Paperclip gives no token without a secret; here there always is one.
     def test_what_the_agent_gets(self):
         run = self.run_of()
         self.assertEqual((run.url, run.mode, run.port), (self.daemon.url, None, 0))
@@ -56,7 +56,7 @@ class TokenTest(CallbackTest):
         me = self.req("GET", "/api/agents/me", token=run.key)
         self.assert_status(me, 200)
         self.assertEqual(me.json["id"], self.ada["id"])
-        # One of the seed's own making counts as well.
+        # One of Paperclip's own making counts as well.
         self.assert_status(self.req("GET", "/api/agents/me", token=sign(self.claims(run))), 200)
 
     # The token says which run it is, also on what it writes.
@@ -149,7 +149,7 @@ class AuthenticatedTest(TokenTest):
 
 
 class SettingsTest(CallbackTest):
-    daemon_env = {**ExecTest.daemon_env, "BETTER_AUTH_SECRET": "of the seed's sign-in", "BERTH_AGENT_JWT_ISSUER": "me",
+    daemon_env = {**ExecTest.daemon_env, "BETTER_AUTH_SECRET": "of Paperclip's sign-in", "BERTH_AGENT_JWT_ISSUER": "me",
                   "BERTH_AGENT_JWT_AUDIENCE": "you", "BERTH_AGENT_JWT_TTL_SECONDS": "60"}
 
     # http-api 8.88: falls back to the auth secret
@@ -158,7 +158,7 @@ class SettingsTest(CallbackTest):
         claims = decode(run.key.split(".")[1])
         self.assertEqual((claims["iss"], claims["aud"], claims["exp"] - claims["iat"]), ("me", "you", 60))
         self.assert_status(self.req("GET", "/api/agents/me", token=run.key), 200)
-        self.assert_status(self.req("GET", "/api/agents/me", token=sign(claims, "of the seed's sign-in")), 200)
+        self.assert_status(self.req("GET", "/api/agents/me", token=sign(claims, "of Paperclip's sign-in")), 200)
 
 
 class DerivedTest(CallbackTest):

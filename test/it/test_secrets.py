@@ -135,7 +135,7 @@ class EnvironmentKeyTest(SecretsTest):
                          ("local_encrypted", 1, "Secret for My Box private-key."))
         self.assertNotIn(MARK.encode(), self.everything())
 
-    # What the seed could not do (H15): edit a configuration that has a key.
+    # What Paperclip could not do (H15): edit a configuration that has a key.
     def test_editing_keeps_the_key(self):
         env = self.environment(self.acme, driver="ssh", config={**SSH, "privateKey": MARK})
         changed = self.ok("PATCH", f"/api/environments/{env['id']}", {"config": {"port": 2222}})

@@ -152,7 +152,7 @@ class SshWorkspaceTest(WorkspaceCase):
 
 @unittest.skipUnless(shutil.which("git"), "needs git")
 class SshGitTest(WorkspaceCase):
-    """Commits travel as objects beside the files, where the seed sent bundles."""
+    """Commits travel as objects beside the files, where Paperclip sent bundles."""
 
     def git(self, *words):
         return subprocess.run(["git", "-C", self.dir, "-c", "user.name=T", "-c", "user.email=t@example", *words],

@@ -355,7 +355,7 @@ static void test_read_lies(void **state)
         buf_done(&flood);
 }
 
-/* The texts that callers of the seed know. */
+/* The texts that callers of Paperclip know. */
 static void test_errors(void **state)
 {
         CLEAN(err_done) struct err err = { 0 };

@@ -91,7 +91,7 @@ static void test_round_trip(void **state)
         assert_memory_equal(&got, &claims, sizeof(got));
 }
 
-/* What the seed's library makes, member for member. */
+/* What Paperclip's library makes, member for member. */
 static void test_foreign(void **state)
 {
         CLEAN(cleanup_free)

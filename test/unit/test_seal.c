@@ -289,7 +289,7 @@ static void test_paperclips_form(void **state)
         assert_int_equal(value.len, 16);
         assert_memory_equal(value.data, zero, 16);
         secret_value_done(&value);
-        /* and with the seed's key as the old one, also after everything was sealed anew */
+        /* and with Paperclip's key as the old one, also after everything was sealed anew */
         source = (struct master_key_source){ .file = w->file,
                                              .is_ours = true,
                                              .old_text = source.text,

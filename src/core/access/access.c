@@ -118,7 +118,7 @@ int access_company(struct db *db, const struct actor *a, const char *company_id,
         return user_company(db, a, company_id, write, err);
 }
 
-/* What a role may without a grant of its own. Unlike in the seed, those who run a company may run
+/* What a role may without a grant of its own. Unlike in Paperclip, those who run a company may run
  * its environments. */
 static bool role_has(const char *role, const char *permission)
 {

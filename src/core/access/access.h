@@ -1,7 +1,7 @@
 /* Who asks, and what they may.
  *
  * An actor is made once per request from its credentials (auth.h). The guards below are the only
- * places that decide about rights; each returns 0 or the seed's status and text. Guards that need
+ * places that decide about rights; each returns 0 or Paperclip's status and text. Guards that need
  * rows take a struct db. Actors are immutable once made. */
 #ifndef BERTH_CORE_ACCESS_H
 #define BERTH_CORE_ACCESS_H

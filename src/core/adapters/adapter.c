@@ -11,7 +11,7 @@ bool adapter_is_known(const char *type)
         return adapter_find(type) != NULL;
 }
 
-/* Unlike in the seed, `process` too: its command is run wherever the lease is. */
+/* Unlike in Paperclip, `process` too: its command is run wherever the lease is. */
 bool adapter_is_remote_capable(const char *type)
 {
         const struct adapter_descriptor *d = adapter_find(type);
@@ -114,7 +114,7 @@ static void write_provider(struct jw *w, const struct kind *kind)
         jw_object_end(w);
 }
 
-/* As the seed has it, what is not declared is there; what is declared as missing is not. */
+/* As Paperclip has it, what is not declared is there; what is declared as missing is not. */
 static bool reuses_leases(const json_t *driver)
 {
         const json_t *nested = json_object_get(driver, "sandboxCapabilities");

@@ -80,8 +80,8 @@ struct adapter_command {
         const char *const *redact_env; /* names whose values the event must not show */
 };
 
-/* ERR_UNPROCESSABLE with the seed's text (`Process adapter missing command`, …). *ret's JSON values
- * are the arena's. `fresh`: do not resume, whatever is saved. */
+/* ERR_UNPROCESSABLE with Paperclip's text (`Process adapter missing command`, …). *ret's JSON
+ * values are the arena's. `fresh`: do not resume, whatever is saved. */
 int adapter_build(struct op *op, struct runtime *rt, const struct adapter_input *input, bool fresh,
                   struct adapter_command *ret, struct err *err);
 

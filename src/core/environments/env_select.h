@@ -11,10 +11,10 @@
 enum env_select_for {
         ENV_FOR_WORK,      /* a project, an issue, a workspace, the company: local, ssh, sandbox */
         ENV_FOR_NEW_AGENT, /* what its adapter can work in */
-        ENV_FOR_CHANGED_AGENT /* the same; the texts differ, as in the seed */
+        ENV_FOR_CHANGED_AGENT /* the same; the texts differ, as in Paperclip */
 };
 
-/* 422 with the seed's text. `adapter_type` is for agents. An agent has to manage environments to
+/* 422 with Paperclip's text. `adapter_type` is for agents. An agent has to manage environments to
  * choose one: it could otherwise leave its sandbox by moving its work. */
 int env_select(struct db *db, struct runtime *rt, const struct op *op, const char *company_id,
                const char *environment_id, enum env_select_for purpose, const char *adapter_type,

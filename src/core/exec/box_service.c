@@ -236,29 +236,16 @@ int box_ensure(struct op *op, struct runtime *rt, const char *place_id, struct p
         return r;
 }
 
-struct rereading {
-        struct op *op;
-        struct place *place;
-};
-
-static int read_place_again(struct db *db, void *arg, struct err *err)
-{
-        struct rereading *q = arg;
-
-        return places_get(db, q->place->id, q->op->arena, q->place, err);
-}
-
 int box_bring(struct op *op, struct runtime *rt, const struct lease *lease, struct place *place,
               struct err *err)
 {
         const struct kind *kind = kind_of_place(rt, place);
-        struct rereading q = { op, place };
         int r;
 
         if (!kind || !kind->bring_box)
                 return 0;
         r = kind->bring_box(op, rt, lease, err);
-        return r < 0 ? r : store_read(op, rt->store, read_place_again, &q, err);
+        return r < 0 ? r : place_load(op, rt, place->id, place, err);
 }
 
 static int post(struct wanted *w, uint8_t kind, int take_loop_end, struct err *err)

@@ -2,6 +2,7 @@
 #include "core/kinds/kind.h"
 
 #include "base/arena.h"
+#include "rt/op.h"
 
 const struct kind *kind_find(const struct runtime *rt, const char *driver, const char *provider)
 {
@@ -31,18 +32,12 @@ const struct kind *kind_of_config(const struct runtime *rt, const char *driver,
         return found;
 }
 
-/* Most drivers have one kind, whatever the configuration says; then nobody reads it. */
 const struct kind *kind_of_environment(const struct runtime *rt, const struct environment *env)
 {
-        const struct kind *found = kind_of_driver(rt, env->driver);
-        json_t *config = NULL;
+        CLEAN(json_decrefp) json_t *config = NULL;
 
-        if (!found || (!found->provider && !found->is_unnamed))
-                return found;
         (void)json_parse(env->config, strlen(env->config), &config, NULL);
-        found = kind_of_config(rt, env->driver, config);
-        json_decref(config);
-        return found;
+        return kind_of_config(rt, env->driver, config);
 }
 
 const struct kind *kind_of_place(const struct runtime *rt, const struct place *place)
@@ -133,6 +128,20 @@ int kind_normalize(const struct runtime *rt, const char *driver, json_t *config,
         return kind->normalize(given, form, ret, err);
 }
 
+int kind_config(struct op *op, const struct kind *kind, const struct environment *env, json_t **ret,
+                struct err *err)
+{
+        CLEAN(json_decrefp) json_t *raw = NULL;
+        int r = json_parse(env->config, strlen(env->config), &raw, err);
+
+        if (r < 0)
+                return err_wrap(err, ERR_CORRUPT, "configuration of environment %s", env->id);
+        r = kind->normalize(raw, CONFIG_STORED, ret, err);
+        if (r >= 0)
+                arena_defer(op->arena, (void (*)(void *))json_decref, *ret);
+        return r;
+}
+
 size_t kind_n_secrets(const struct kind *kind)
 {
         size_t n = 0;
@@ -177,6 +186,11 @@ bool kind_runs_on_host(const struct runtime *rt, const char *driver)
 }
 
 /* Places */
+
+bool kind_matches(const struct kind *kind, const char *recorded, const char *wanted)
+{
+        return kind->matches && kind->matches(recorded, wanted);
+}
 
 bool kind_can_find(const struct runtime *rt, const struct place *place)
 {

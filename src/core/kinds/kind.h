@@ -123,21 +123,21 @@ struct kind {
         /* The `driver` of its environments and places, and the `provider` that their configuration
          * names. NULL: every provider that no other kind of the driver has. */
         const char *driver, *provider;
-        bool is_unnamed;          /* of the driver's kinds, the one where no provider is named */
-        const char *label;        /* how texts for people call its places */
-        const char *display_name; /* of a provider, as those have who choose it; the same: */
-        const char *description;  /* NULL: none */
+        const char *label;        /* what texts call its places */
+        const char *display_name; /* what the list of providers shows; NULL where provider is */
+        const char *description;  /* in the same list; NULL: none */
 
         /* -- What it is --------------------------------------------------------------------- */
 
+        /* `isolated` in words, said wherever an environment of this kind can be chosen. */
+        const char *isolation;
         /* What runs in its places can reach neither this machine nor other places. Everything that
          * depends on how far a command is trusted asks this. */
         bool isolated;
-        /* The same in words, said wherever an environment of this kind can be chosen. */
-        const char *isolation;
         /* What runs in its places runs on this machine, as the user that the daemon runs as: who
          * may have that is decided in host_use.h. */
         bool runs_on_host;
+        bool is_unnamed;    /* of the driver's kinds, the one where no provider is named */
         bool is_elsewhere;  /* its places are not on this machine */
         bool has_own_files; /* a machine whose directories are there before a lease and after it */
         bool is_disposable; /* a place begins empty and ends with its files: what an agent's command
@@ -149,8 +149,10 @@ struct kind {
         /* close() needs the id that the provider told: where it never did, nobody can say what
          * there is. */
         bool closes_by_id;
-        bool makes_world_lazily;            /* on first need, so a place may rightly have nothing */
-        bool writes_cleanup_status;         /* releases record success or failure on the lease */
+        bool makes_world_lazily;    /* on first need, so a place may rightly have nothing */
+        bool writes_cleanup_status; /* releases record success or failure on the lease */
+        bool has_run_dirs;          /* a workspace is staged into a directory of its run */
+        bool has_secrets_by_schema; /* validate() answers with a schema that names secrets */
         const char *release_failure_reason; /* of a lease released as failed; NULL: none */
         /* Whether this configuration lets what runs in its places reach services of this machine
          * that nobody else reaches. NULL: none does. */
@@ -168,7 +170,6 @@ struct kind {
         int (*normalize)(json_t *config, enum config_form form, json_t **ret, struct err *err);
         json_t *(*schema)(void);           /* a new reference. NULL: none */
         const struct kind_secret *secrets; /* ends with a member that is NULL. NULL: none */
-        bool has_secrets_by_schema;        /* validate() answers with a schema that names them */
         /* Whether the actor may save a normal configuration here. NULL: yes. */
         int (*may_save)(const struct op *op, const struct runtime *rt, const json_t *config,
                         struct err *err);
@@ -204,7 +205,8 @@ struct kind {
         int (*park)(struct op *op, struct runtime *rt, const struct place *place, struct err *err);
         /* Make it not exist. */
         int (*close)(struct op *op, struct runtime *rt, const struct place *place, struct err *err);
-        /* Whether recorded configuration serves a request that plans for `wanted`. */
+        /* Whether recorded configuration serves a request that plans for `wanted`. NULL: none
+         * ever does. Callers ask kind_matches(). */
         bool (*matches)(const char *recorded, const char *wanted);
         /* How many places made in advance a configuration wants (stock.h). NULL: none. */
         int64_t (*stock_size)(const json_t *config);
@@ -269,7 +271,6 @@ struct kind {
         /* The ways in (workspace.h), the best first, each list ended by NULL: of what is asked for
          * without an isolation, as a copy, and as an overlay. NULL: there is none. */
         const struct workspace_way *const *ways, *const *ways_copy, *const *ways_overlay;
-        bool has_run_dirs; /* a workspace is staged into a directory of its run */
         const struct kind_realization *realization;
 };
 
@@ -306,6 +307,10 @@ bool kind_driver_takes_runs(const struct runtime *rt, const char *driver);
  * reference. Pure; any thread. */
 int kind_normalize(const struct runtime *rt, const char *driver, json_t *config,
                    enum config_form form, json_t **ret, struct err *err);
+/* The stored configuration of an environment of this kind, normalised; the operation's arena keeps
+ * it. Operation threads. */
+int kind_config(struct op *op, const struct kind *kind, const struct environment *env, json_t **ret,
+                struct err *err);
 /* How many members `secrets` names. */
 size_t kind_n_secrets(const struct kind *kind);
 /* ^[a-z0-9][a-z0-9._-]*$ */
@@ -319,6 +324,8 @@ const char *kind_isolation(const struct runtime *rt, const char *driver);
 /* Whether it runs things on this machine; one that is not registered runs nothing. */
 bool kind_runs_on_host(const struct runtime *rt, const char *driver);
 
+/* Whether a place with the recorded configuration serves what is wanted. */
+bool kind_matches(const struct kind *kind, const char *recorded, const char *wanted);
 /* Whether what exists for a place can be found by our tag, so that closing what may or may not be
  * there settles it. */
 bool kind_can_find(const struct runtime *rt, const struct place *place);

@@ -3,27 +3,6 @@
 
 #include "core/kinds/realization.h"
 
-int sandbox_config(struct op *op, const struct kind *kind, const struct environment *env,
-                   json_t **ret, struct err *err)
-{
-        CLEAN(json_decrefp) json_t *raw = NULL;
-        json_t *config = NULL;
-        int r = json_parse(env->config, strlen(env->config), &raw, err);
-
-        if (r < 0)
-                return err_wrap(err, ERR_CORRUPT, "configuration of environment %s", env->id);
-        if (!streq(env->driver, kind->driver))
-                return err_set(err, ERR_UNPROCESSABLE,
-                               "Expected sandbox environment config for driver \"%s\".",
-                               env->driver);
-        r = kind->normalize(raw, CONFIG_STORED, &config, err);
-        if (r < 0)
-                return r;
-        arena_defer(op->arena, (void (*)(void *))json_decref, config);
-        *ret = config;
-        return 0;
-}
-
 bool sandbox_reuses(const json_t *config, const struct lease_request *req)
 {
         return json_is_true(json_object_get(config, "reuseLease")) && req->run_id;

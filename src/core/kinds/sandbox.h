@@ -5,11 +5,6 @@
 
 #include "core/kinds/kind.h"
 
-/* The stored configuration of an environment, normalised by the rules of `kind`; the operation's
- * arena keeps it. */
-int sandbox_config(struct op *op, const struct kind *kind, const struct environment *env,
-                   json_t **ret, struct err *err);
-
 /* The plan for a configuration that is normal: it is the place's, as it stands. */
 int sandbox_plan(struct op *op, struct runtime *rt, const struct kind *kind, const json_t *config,
                  const struct lease_request *req, struct lease_plan *ret, struct err *err);

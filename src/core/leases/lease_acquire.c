@@ -76,7 +76,7 @@ static int consider(void *ctx, const struct place *p)
         int ours;
 
         if (q->claimed || !streq(p->policy, q->plan.policy) || !streq(p->driver, q->kind->driver) ||
-            !q->kind->matches(p->config, q->plan.config))
+            !kind_matches(q->kind, p->config, q->plan.config))
                 return 0;
         ours = is_held_by_run(s, p);
         if (ours < 0)

@@ -40,7 +40,7 @@ static int consider(void *ctx, const struct place *p)
         struct search *s = ctx;
 
         if (s->found || !is_stock(p) || !streq(p->state, PLACE_READY) ||
-            !streq(p->driver, s->kind->driver) || !s->kind->matches(p->config, s->config))
+            !streq(p->driver, s->kind->driver) || !kind_matches(s->kind, p->config, s->config))
                 return 0;
         *s->place = *p;
         s->found = true;
@@ -156,7 +156,7 @@ static int count_one(void *ctx, const struct place *p)
 {
         struct count *c = ctx;
 
-        if (is_stock(p) && c->kind->matches(p->config, c->config) &&
+        if (is_stock(p) && kind_matches(c->kind, p->config, c->config) &&
             (!c->before || strcmp(p->id, c->before) < 0))
                 c->n++;
         return 0;

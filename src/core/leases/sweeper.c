@@ -303,12 +303,13 @@ static int ask_wanted(struct db *db, void *arg, struct err *err)
 
         if (r >= 0 && streq(q->place->policy, POLICY_STOCK)) {
                 r = stock_is_wanted(db, q->f->rt, &env, q->place, q->f->op->arena, &q->yes, err);
-                q->yes = q->yes && kind->matches(q->place->config, env.config) &&
+                q->yes = q->yes && kind_matches(kind, q->place->config, env.config) &&
                          streq(env.status, "active");
                 return r;
         }
         q->yes = r >= 0 && kind && streq(env.status, "active") &&
-                 streq(env.driver, q->place->driver) && kind->matches(q->place->config, env.config);
+                 streq(env.driver, q->place->driver) &&
+                 kind_matches(kind, q->place->config, env.config);
         return r == ERR_NOT_FOUND ? 0 : r;
 }
 

@@ -94,3 +94,24 @@ int64_t place_retry_pause(int64_t attempts)
                 pause *= 2;
         return MIN(pause, 300 * US_PER_S);
 }
+
+struct place_request {
+        struct op *op;
+        const char *id;
+        struct place *ret;
+};
+
+static int place_read(struct db *db, void *arg, struct err *err)
+{
+        struct place_request *q = arg;
+
+        return places_get(db, q->id, q->op->arena, q->ret, err);
+}
+
+int place_load(struct op *op, struct runtime *rt, const char *id, struct place *ret,
+               struct err *err)
+{
+        struct place_request q = { op, id, ret };
+
+        return store_read(op, rt->store, place_read, &q, err);
+}

@@ -52,4 +52,8 @@ static inline void place_insist(struct place *place)
 /* When to try again after `attempts` failures: 1 s doubling to 5 min. Microseconds. */
 int64_t place_retry_pause(int64_t attempts);
 
+/* Operation: the row by its id, in the operation's arena. */
+int place_load(struct op *op, struct runtime *rt, const char *id, struct place *ret,
+               struct err *err);
+
 #endif

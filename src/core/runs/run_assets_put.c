@@ -10,6 +10,7 @@
 #include "core/exec/box_service.h"
 #include "core/exec/exec_transfer.h"
 #include "core/exec/runtime_script.h"
+#include "core/places/place.h"
 #include "core/runs/run_assets.h"
 #include "workspace/archive.h"
 #include "workspace/sync.h"
@@ -162,18 +163,12 @@ static int transfer(struct putting *p, const struct kind *kind, struct err *err)
 
 /* Which of them */
 
-static int read_place(struct db *db, void *arg, struct err *err)
-{
-        struct putting *p = arg;
-
-        return places_get(db, p->a->t->record.lease.place_id, p->op->arena, &p->place, err);
-}
-
 static int find_place(struct putting *p, struct err *err)
 {
-        int r = store_read(p->op, p->rt->store, read_place, p, err);
+        const struct lease *lease = &p->a->t->record.lease;
+        int r = place_load(p->op, p->rt, lease->place_id, &p->place, err);
 
-        return r < 0 ? r : box_bring(p->op, p->rt, &p->a->t->record.lease, &p->place, err);
+        return r < 0 ? r : box_bring(p->op, p->rt, lease, &p->place, err);
 }
 
 int run_asset_put(const struct run_asset *a, struct err *err)

@@ -49,7 +49,7 @@ int vault_choose(struct db *db, const struct runtime *rt, struct arena *arena,
                  const char *company_id, const char *provider, const char *config_id,
                  struct vault_choice *ret, struct err *err);
 
-/* As in the seed: lower case, runs of other characters to '-', at most 120. NULL when nothing is
+/* As in Paperclip: lower case, runs of other characters to '-', at most 120. NULL when nothing is
  * left. */
 const char *secret_normalize_key(struct arena *arena, const char *text);
 

@@ -43,13 +43,6 @@ static int wait_for_tick(struct workspace_job *j, struct err *err)
 
 /* The intent */
 
-static int read_place(struct db *db, void *arg, struct err *err)
-{
-        struct staging *s = arg;
-
-        return places_get(db, s->record->lease.place_id, s->job.op->arena, &s->job.place, err);
-}
-
 static void describe(struct staging *s)
 {
         struct workspace_job *j = &s->job;
@@ -193,7 +186,7 @@ int workspace_stage(struct op *op, struct runtime *rt, const struct lease_record
                                     &s.path, err);
 
         if (r >= 0)
-                r = store_read(op, rt->store, read_place, &s, err);
+                r = place_load(op, rt, record->lease.place_id, &s.job.place, err);
         if (r >= 0)
                 r = box_bring(op, rt, &record->lease, &s.job.place, err);
         if (r >= 0)

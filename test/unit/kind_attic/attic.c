@@ -78,11 +78,6 @@ static int attic_close(struct op *op, struct runtime *rt, const struct place *pl
         return 0;
 }
 
-static bool attic_matches(const char *recorded, const char *wanted)
-{
-        return false;
-}
-
 static int attic_list(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx,
                       struct err *err)
 {
@@ -138,7 +133,6 @@ const struct kind kind_attic = {
         .unclaim = attic_unclaim,
         .open = attic_open,
         .close = attic_close,
-        .matches = attic_matches,
         .list = attic_list,
         .describe = attic_describe,
         .realize = attic_realize,

@@ -458,7 +458,7 @@ static int berth_plan(struct op *op, struct runtime *rt, const struct environmen
                       const struct lease_request *req, struct lease_plan *ret, struct err *err)
 {
         json_t *config = NULL;
-        int r = sandbox_config(op, &kind_berth, env, &config, err);
+        int r = kind_config(op, &kind_berth, env, &config, err);
 
         return r < 0 ? r : sandbox_plan(op, rt, &kind_berth, config, req, ret, err);
 }

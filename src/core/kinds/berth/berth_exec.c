@@ -3,6 +3,7 @@
 #include "core/exec/egress.h"
 #include "core/exec/exec_request.h"
 #include "core/kinds/berth/berth.h"
+#include "core/places/place.h"
 
 #define INNER_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -35,19 +36,6 @@ static void set_proxy(struct op *op, json_t *variables, const json_t *config)
         }
 }
 
-struct place_request {
-        struct op *op;
-        const char *id;
-        struct place place;
-};
-
-static int read_place(struct db *db, void *arg, struct err *err)
-{
-        struct place_request *q = arg;
-
-        return places_get(db, q->id, q->op->arena, &q->place, err);
-}
-
 /* What a sandbox needs to be told before its first byte: who its supervisor is on this machine. */
 int berth_admit_command(struct db *db, const struct place *place, struct arena *arena,
                         uid_t *ret_writer, struct err *err)
@@ -69,15 +57,15 @@ int berth_admit_command(struct db *db, const struct place *place, struct arena *
 int berth_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
                        json_t *request, struct exec_request *ret, struct err *err)
 {
-        struct place_request q = { .op = op, .id = record->lease.place_id };
+        struct place place;
         json_t *config = NULL, *variables;
         const json_t *env;
         int r = exec_request_parse(op, request, ret, &env, err);
 
         if (r >= 0)
-                r = store_read(op, rt->store, read_place, &q, err);
+                r = place_load(op, rt, record->lease.place_id, &place, err);
         if (r >= 0)
-                r = json_parse(q.place.config, strlen(q.place.config), &config, err);
+                r = json_parse(place.config, strlen(place.config), &config, err);
         if (r < 0)
                 return r;
         variables = json_object();

@@ -238,7 +238,7 @@ static int fake_plan(struct op *op, struct runtime *rt, const struct environment
                      const struct lease_request *req, struct lease_plan *ret, struct err *err)
 {
         json_t *config = NULL;
-        int r = sandbox_config(op, &kind_fake, env, &config, err);
+        int r = kind_config(op, &kind_fake, env, &config, err);
 
         if (r < 0)
                 return r;

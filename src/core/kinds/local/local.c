@@ -69,11 +69,6 @@ static int local_close(struct op *op, struct runtime *rt, const struct place *pl
         return exec_close_place(op, rt, place, err);
 }
 
-static bool local_matches(const char *recorded, const char *wanted)
-{
-        return false;
-}
-
 static int local_list(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx,
                       struct err *err)
 {
@@ -208,7 +203,6 @@ const struct kind kind_local = {
         .plan = local_plan,
         .open = local_open,
         .close = local_close,
-        .matches = local_matches,
         .list = local_list,
         .realize = local_realize,
         .prepare_exec = local_prepare_exec,

@@ -7,11 +7,6 @@
 #include "core/kinds/plugin/plugin_validate.h"
 #include "core/workspaces/workspace.h"
 
-static void unref(void *v)
-{
-        json_decref(v);
-}
-
 static int driver_normalize(json_t *config, enum config_form form, json_t **ret, struct err *err)
 {
         CLEAN(check_done) struct check c = { 0 };
@@ -36,33 +31,13 @@ static int driver_normalize(json_t *config, enum config_form form, json_t **ret,
         return 0;
 }
 
-static int parse_config(struct op *op, const struct environment *env, json_t **ret, struct err *err)
-{
-        json_t *raw = NULL, *config = NULL;
-        int r = json_parse(env->config, strlen(env->config), &raw, err);
-
-        if (r < 0)
-                return err_wrap(err, ERR_CORRUPT, "configuration of environment %s", env->id);
-        if (!streq(env->driver, "plugin"))
-                r = err_set(err, ERR_UNPROCESSABLE,
-                            "Expected plugin environment config for driver \"%s\".", env->driver);
-        else
-                r = driver_normalize(raw, CONFIG_STORED, &config, err);
-        json_decref(raw);
-        if (r < 0)
-                return r;
-        arena_defer(op->arena, unref, config);
-        *ret = config;
-        return 0;
-}
-
 static int driver_plan(struct op *op, struct runtime *rt, const struct environment *env,
                        const struct lease_request *req, struct lease_plan *ret, struct err *err)
 {
         struct plugin_target target;
         const char *plugin, *driver;
         json_t *config = NULL;
-        int r = parse_config(op, env, &config, err);
+        int r = kind_config(op, &kind_plugin_driver, env, &config, err);
 
         if (r < 0)
                 return r;
@@ -84,11 +59,6 @@ static int driver_close(struct op *op, struct runtime *rt, const struct place *p
                         struct err *err)
 {
         return plugin_place_give_up(op, rt, place, place->attempts > 0, err);
-}
-
-static bool driver_matches(const char *recorded, const char *wanted)
-{
-        return false;
 }
 
 static json_t *driver_summary(const json_t *metadata, const char *local, const char *remote,
@@ -121,7 +91,6 @@ const struct kind kind_plugin_driver = {
         .plan = driver_plan,
         .open = plugin_place_open,
         .close = driver_close,
-        .matches = driver_matches,
         .describe = plugin_place_describe,
         .resume_lease = plugin_lease_resume,
         .realize = plugin_lease_realize,

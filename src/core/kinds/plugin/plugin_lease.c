@@ -6,6 +6,7 @@
 #include "core/exec/exec.h"
 #include "core/kinds/plugin/plugin_box.h"
 #include "core/kinds/plugin/plugin_place.h"
+#include "core/places/place.h"
 #include "core/plugins/plugin_registry.h"
 
 #define ARGS_MAX    4096
@@ -29,26 +30,12 @@ static json_t *object_of(struct op *op, const char *text)
         return v;
 }
 
-struct place_request {
-        struct op *op;
-        const char *id;
-        struct place *ret;
-};
-
-static int get_place(struct db *db, void *arg, struct err *err)
-{
-        struct place_request *q = arg;
-
-        return places_get(db, q->id, q->op->arena, q->ret, err);
-}
-
 int plugin_lease_load(struct op *op, struct runtime *rt, const struct lease *lease,
                       struct plugin_lease *ret, struct err *err)
 {
-        struct place_request q = { op, lease->place_id, &ret->place };
         const json_t *plugin;
         json_t *recorded;
-        int r = store_read(op, rt->store, get_place, &q, err);
+        int r = place_load(op, rt, lease->place_id, &ret->place, err);
 
         if (r < 0)
                 return r;

@@ -43,13 +43,13 @@ int64_t plugin_limit_lease(const struct plugin_target *target, const json_t *con
 int64_t plugin_limit_execute(int64_t requested_ms, const json_t *config);
 
 /* Who serves this provider key: a plugin that runs at once, or one that should and is waited for a
- * while. ERR_UNPROCESSABLE with the seed's texts. */
+ * while. ERR_UNPROCESSABLE with Paperclip's texts. */
 int plugin_await_provider(struct op *op, struct runtime *rt, const char *provider,
                           struct plugin_target *ret, struct err *err);
 /* The same without waiting: 1 when one runs, 0 when none does. */
 int plugin_running_provider(struct op *op, struct runtime *rt, const char *provider,
                             struct plugin_target *ret, struct err *err);
-/* The driver of a plugin (by id or key) that is ready and runs; ERR_UNPROCESSABLE with the seed's
+/* The driver of a plugin (by id or key) that is ready and runs; ERR_UNPROCESSABLE with Paperclip's
  * texts. `plugin_key` is for the texts. */
 int plugin_ready_driver(struct op *op, struct runtime *rt, const char *id_or_key,
                         const char *plugin_key, const char *driver_key, struct plugin_target *ret,
@@ -103,7 +103,7 @@ int plugin_place_resume(struct op *op, struct runtime *rt, const struct place *p
  * where the worker has it. */
 int plugin_place_give_up(struct op *op, struct runtime *rt, const struct place *place, bool destroy,
                          struct err *err);
-/* The seed's metadata of a fresh lease. */
+/* Paperclip's metadata of a fresh lease. */
 void plugin_place_describe(const struct place *place, const struct provider_lease *opened,
                            bool resumed, json_t *metadata);
 

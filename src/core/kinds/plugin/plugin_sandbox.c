@@ -54,7 +54,7 @@ static int provider_plan(struct op *op, struct runtime *rt, const struct environ
         json_t *config = NULL;
         const char *key;
         bool reuse;
-        int r = sandbox_config(op, &kind_plugin_sandbox, env, &config, err);
+        int r = kind_config(op, &kind_plugin_sandbox, env, &config, err);
 
         if (r < 0)
                 return r;

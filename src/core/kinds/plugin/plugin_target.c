@@ -1,4 +1,4 @@
-/* Finding the plugin that serves a driver key, with the texts of the seed. */
+/* Finding the plugin that serves a driver key, with the texts of Paperclip. */
 #include "base/clock.h"
 #include "core/kinds/plugin/plugin_place.h"
 #include "core/plugins/plugin_registry.h"

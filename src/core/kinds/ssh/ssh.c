@@ -15,6 +15,7 @@
 #include "core/kinds/ssh/ssh_note.h"
 #include "core/kinds/ssh/ssh_plain.h"
 #include "core/kinds/ssh/ssh_probe.h"
+#include "core/places/place.h"
 #include "core/workspaces/workspace.h"
 
 static void unref(void *v)
@@ -22,32 +23,12 @@ static void unref(void *v)
         json_decref(v);
 }
 
-static int parse_config(struct op *op, const struct environment *env, json_t **ret, struct err *err)
-{
-        json_t *raw = NULL, *config = NULL;
-        int r;
-
-        if (!streq(env->driver, "ssh"))
-                return err_set(err, ERR_UNPROCESSABLE,
-                               "Expected SSH environment config for driver \"%s\".", env->driver);
-        r = json_parse(env->config, strlen(env->config), &raw, err);
-        if (r < 0)
-                return err_wrap(err, ERR_CORRUPT, "configuration of environment %s", env->id);
-        r = ssh_config_normalize(raw, CONFIG_STORED, &config, err);
-        json_decref(raw);
-        if (r < 0)
-                return r;
-        arena_defer(op->arena, unref, config);
-        *ret = config;
-        return 0;
-}
-
 static int ssh_plan(struct op *op, struct runtime *rt, const struct environment *env,
                     const struct lease_request *req, struct lease_plan *ret, struct err *err)
 {
         struct ssh_target target;
         json_t *config = NULL, *own;
-        int r = parse_config(op, env, &config, err);
+        int r = kind_config(op, &kind_ssh, env, &config, err);
 
         if (r < 0)
                 return r;
@@ -174,7 +155,7 @@ static int add_environment(void *ctx, const struct environment *env)
         struct ssh_environments *s = ctx;
         json_t *config = NULL, *own;
 
-        if (parse_config(s->op, env, &config, NULL) < 0)
+        if (kind_config(s->op, &kind_ssh, env, &config, NULL) < 0)
                 return 0; /* nobody could have made anything there */
         own = json_pack("{s:O}", "ssh", config);
         s->hosts = xrealloc(s->hosts, (s->n + 1) * sizeof(*s->hosts));
@@ -248,11 +229,6 @@ static const struct box_route *ssh_route_of(const struct place *place)
         return is_plain(place) ? NULL : &ssh_route;
 }
 
-static bool ssh_matches(const char *recorded, const char *wanted)
-{
-        return false;
-}
-
 static void ssh_describe(const struct place *place, const struct provider_lease *opened,
                          bool resumed, json_t *metadata)
 {
@@ -267,19 +243,6 @@ static int ssh_realize(struct op *op, struct runtime *rt, const struct environme
 {
         *ret_realization = realization_elsewhere(op, &kind_ssh, env, lease, workspace, ret_json);
         return 0;
-}
-
-struct place_request {
-        struct op *op;
-        const char *id;
-        struct place place;
-};
-
-static int read_place(struct db *db, void *arg, struct err *err)
-{
-        struct place_request *q = arg;
-
-        return places_get(db, q->id, q->op->arena, &q->place, err);
 }
 
 static const char *const *login_variables(struct op *op, const json_t *document, bool terminal)
@@ -325,7 +288,7 @@ static int run_plain(struct op *op, const struct place *place, struct exec_reque
 static int ssh_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
                             json_t *request, struct exec_request *ret, struct err *err)
 {
-        struct place_request q = { .op = op, .id = record->lease.place_id };
+        struct place place;
         json_t *document = NULL, *variables;
         const json_t *env = NULL;
         int r = ssh_env_check(json_object_get(request, "env"), err);
@@ -333,9 +296,9 @@ static int ssh_prepare_exec(struct op *op, struct runtime *rt, const struct leas
         if (r >= 0)
                 r = exec_request_parse(op, request, ret, &env, err);
         if (r >= 0)
-                r = store_read(op, rt->store, read_place, &q, err);
+                r = place_load(op, rt, record->lease.place_id, &place, err);
         if (r >= 0)
-                r = place_document(op, &q.place, &document, err);
+                r = place_document(op, &place, &document, err);
         if (r < 0)
                 return r;
         variables = ssh_env_sanitize(env);
@@ -343,7 +306,7 @@ static int ssh_prepare_exec(struct op *op, struct runtime *rt, const struct leas
         json_decref(variables);
         ret->cwd = choose_cwd(op, ret, document);
         if (r >= 0 && json_get_string(document, "plain")) {
-                r = run_plain(op, &q.place, ret, err);
+                r = run_plain(op, &place, ret, err);
         } else {
                 ret->login = login_variables(op, document, ret->terminal);
                 ret->wrap = ssh_env_wrap;
@@ -419,7 +382,6 @@ const struct kind kind_ssh = {
         .plan = ssh_plan,
         .open = ssh_open,
         .close = ssh_close,
-        .matches = ssh_matches,
         .list = ssh_list,
         .describe = ssh_describe,
         .identity = identity,
