@@ -77,9 +77,6 @@ static const struct {
 } mains[] = {
         { "check", NULL, "--ids FIRST:COUNT", "say what this machine has and lacks for sandboxes",
           NEEDS_IDS, check_main },
-        { "tree", "WORK", "remove|give=ID --ids FIRST:COUNT --dir PATH",
-          "remove a sandbox's files, or give them to another of its ids", NEEDS_IDS | NEEDS_DIR,
-          files_main },
         { "copy", "PATH", "PATH --dir PATH",
           "copy a sandbox's files to --dir, whatever it does to them meanwhile", NEEDS_DIR,
           copy_main },

@@ -15,7 +15,6 @@ struct main_args {
 };
 
 int check_main(const struct main_args *a);
-int files_main(const struct main_args *a); /* --tree */
 int copy_main(const struct main_args *a);
 int workspace_main(const struct main_args *a);
 int relay_main(const struct main_args *a);

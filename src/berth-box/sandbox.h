@@ -10,7 +10,6 @@
  *   privs.c    the rights that PID 1 keeps and those that a command has
  *   seccomp.c  the system calls that a command does not have
  *   workspace.c a directory of the host shown in it later on
- *   files.c    what a sandbox left on disk
  *   check.c    whether all that works on this machine
  *
  * Crash safety: until PID 1 has said that it is ready it dies with the launcher. Before anything

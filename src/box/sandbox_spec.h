@@ -75,7 +75,7 @@ struct sandbox_spec {
         enum sandbox_workspace workspace;
         const char *workspace_dir; /* NULL only for SANDBOX_WORK_PRIVATE */
         /* With a launcher that is root, what belongs to the directory's owner is the agent's
-         * inside. Otherwise the host gives it to the agent first (`berth-box --tree`). */
+         * inside. */
         const char *workspace_path; /* inside; NULL: /workspace */
 
         enum sandbox_network network;

@@ -524,13 +524,6 @@ class RootlessTest(unittest.TestCase):
         out, _ = box.shell("echo kept > /home/agent/note; cat /workspace/file; : > /workspace/made && ls /workspace")
         self.assertEqual(out.split(), ["mine", "file", "made"])
         self.assertEqual((storage / "upper/agent/note").stat().st_uid, FIRST + AGENT)
-        box.kill()
-        for work_to_do, path in (("give=1000", work), ("remove", storage)):
-            done = subprocess.run([*self.prefix, str(self.binary), "--tree", work_to_do, "--ids", f"{FIRST}:{IDS}", "--dir", str(path)],
-                                  capture_output=True, text=True)
-            self.assertEqual(done.stdout, "done\n", done)
-        self.assertEqual((work / "file").stat().st_uid, FIRST + AGENT)
-        self.assertFalse(storage.exists())
 
     def test_a_range_that_is_not_ours(self):
         with self.assertRaisesRegex(AssertionError, "/etc/subuid"):
@@ -563,40 +556,10 @@ class RootlessTest(unittest.TestCase):
         wait_until(lambda: not any(process_lives(p) for p in before), "all are gone", 20)
 
 
-class TreeTest(SandboxTest):
+class CheckTest(SandboxTest):
     def run_box(self, *arguments):
         return subprocess.run([Sandbox(self, start=False).binary, *arguments, "--ids", f"{first_id()}:{IDS}"], capture_output=True,
                               text=True).stdout
-
-    def test_deep_and_odd_trees_are_removed_and_links_are_not_followed(self):
-        folder = self.folder()
-        tree, kept = folder / "tree", folder / "kept"
-        tree.mkdir()
-        kept.mkdir()
-        (kept / "file").write_text("")
-        (tree / "link").symlink_to(kept)
-        (tree / "closed").mkdir(mode=0)
-        here = os.open(tree, os.O_RDONLY)
-        for _ in range(1500):
-            os.mkdir("d" * 100, dir_fd=here)
-            below = os.open("d" * 100, os.O_RDONLY, dir_fd=here)
-            os.close(here)
-            here = below
-        os.close(here)
-        self.assertEqual(self.run_box("--tree", "remove", "--dir", str(tree)), "done\n")
-        self.assertFalse(tree.exists())
-        self.assertTrue((kept / "file").exists())
-        self.assertEqual(self.run_box("--tree", "remove", "--dir", str(tree)), "done\n")
-
-    def test_giving(self):
-        folder = self.folder()
-        (folder / "a").write_text("")
-        (folder / "link").symlink_to("/etc/passwd")
-        self.assertEqual(self.run_box("--tree", f"give={AGENT}", "--dir", str(folder)), "done\n")
-        self.assertEqual({os.lstat(folder / n).st_uid for n in ("a", "link", ".")}, {first_id() + AGENT})
-        self.assertEqual(os.stat("/etc/passwd").st_uid, 0)
-        self.run_box("--tree", "give=0", "--dir", str(folder))
-        os.chown(folder, 0, 0)
 
     def test_check(self):
         lines = [line.split("\t") for line in self.run_box("--check").splitlines()]
