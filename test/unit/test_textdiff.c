@@ -1,13 +1,9 @@
 /* The difference of texts: as diff(1) writes it, as short as it can be, and patch(1) and git take
  * it. */
 #define _GNU_SOURCE
-#include "merge_fixture.h"
+#include "test.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
-#include "base/fd.h"
-#include "workspace/change_diff.h"
+#include "base/buf.h"
 #include "workspace/textdiff.h"
 
 static char *diff_of(const char *was, const char *now)
@@ -178,122 +174,13 @@ static void test_limits(void **state)
         free(text);
 }
 
-/* Changes */
-
-static int diff_all(struct merge_world *w, const struct tree *was, const struct tree *now,
-                    struct buf *out)
-{
-        struct tree_changes changes;
-        struct change c;
-        int r, shown = 0;
-
-        mock_changes_init(&changes, was, now);
-        while ((r = changes.set.next(&changes.set, &c, &w->err)) > 0) {
-                r = change_diff(&w->op, &changes.set, &c, w->ws, out, &w->err);
-                assert_true(r >= 0);
-                shown += r;
-        }
-        assert_int_equal(r, 0);
-        return shown;
-}
-
-static void expect_in(const struct buf *b, const char *part)
-{
-        if (!strstr(buf_str(b), part))
-                fail_msg("'%s' is not in:\n%s", part, buf_str(b));
-}
-
-/* Not "git diff --no-index": what the output promises is that git takes it. */
-static bool git_applies(struct merge_world *w, const struct buf *diff)
-{
-        char command[2 * SCRATCH_PATH_MAX];
-        int fd = openat(w->root_fd, "diff", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-
-        assert_int_equal(fd_write_all(fd, diff->data, diff->len, NULL), 0);
-        close(fd);
-        snprintf(command, sizeof(command),
-                 "cd %s/ws && GIT_CEILING_DIRECTORIES=/ git apply ../diff", w->root);
-        return system(command) == 0; /* NOLINT(cert-env33-c): a test, on its own directory */
-}
-
-static void test_changes(void **state)
-{
-        struct merge_world w;
-        struct tree was = { 0 }, now = { 0 }, got = { 0 };
-        struct buf out = BUF_INIT;
-
-        (void)state;
-        world_init(&w);
-        mock_file(&was, "edited", "one\ntwo\nthree\n");
-        mock_file(&was, "exec", "x\n");
-        mock_file(&was, "gone", "x\ny");
-        mock_file(&was, "to-link", "x\n");
-        mock_link(&was, "link", "old");
-        mock_file(&was, "same", "x\n");
-        mock_assign(&now, &was);
-        mock_file(&now, "edited", "one\n2\nthree\n");
-        mock_find(&now, "exec")->mode = 0755;
-        mock_remove(&now, "gone");
-        mock_link(&now, "to-link", "target");
-        mock_link(&now, "link", "new");
-        mock_file(&now, "dir/new \"\xc3\xa4\n", "text\n");
-        mock_file(&now, "same", "agreed\n");
-        world_set(&w, &was);
-        world_write(&w, "same", "agreed\n");
-        assert_int_equal(diff_all(&w, &was, &now, &out), 6);
-        expect_in(&out, "diff --git a/edited b/edited\n--- a/edited\n+++ b/edited\n"
-                        "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n");
-        expect_in(&out, "diff --git a/exec b/exec\nold mode 100644\nnew mode 100755\n");
-        expect_in(&out, "deleted file mode 100644\n--- a/gone\n+++ /dev/null\n");
-        expect_in(&out, "new file mode 120000\n--- /dev/null\n+++ b/to-link\n");
-        expect_in(&out, "--- /dev/null\n+++ \"b/dir/new \\\"\\303\\244\\012\"\t\n");
-        assert_null(strstr(buf_str(&out), "agreed"));
-        if (git_applies(&w, &out)) {
-                world_read(&w, &got);
-                mock_assert_equal(&got, &now, "applied by git");
-        } else if (system("git --version >/dev/null 2>&1") == 0) { /* NOLINT(cert-env33-c) */
-                fail_msg("git does not take it:\n%s", out.data);
-        }
-        buf_done(&out);
-        mock_done(&was);
-        mock_done(&now);
-        mock_done(&got);
-        world_done(&w);
-}
-
-/* Links out of the workspace are shown, not followed; what is no text is named. */
-static void test_not_shown(void **state)
-{
-        struct merge_world w;
-        struct tree was = { 0 }, now = { 0 };
-        struct buf out = BUF_INIT;
-        int fd;
-
-        (void)state;
-        world_init(&w);
-        mock_file(&now, "link", "x\n");
-        mock_file(&now, "binary", "x\n");
-        mock_file(&now, "pipe", "x\n");
-        assert_int_equal(symlinkat("/etc/passwd", w.ws, "link"), 0);
-        assert_int_equal(mkfifoat(w.ws, "pipe", 0600), 0);
-        fd = openat(w.ws, "binary", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-        assert_int_equal(fd_write_all(fd, "a\0b\n", 4, NULL), 0);
-        close(fd);
-        assert_int_equal(diff_all(&w, &was, &now, &out), 3);
-        expect_in(&out, "Binary files a/binary and b/binary differ\n");
-        expect_in(&out, "-/etc/passwd\n\\ No newline at end of file\n");
-        assert_null(strstr(buf_str(&out), "root:"));
-        buf_done(&out);
-        mock_done(&now);
-        world_done(&w);
-}
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_hunks),     cmocka_unit_test(test_shortest),
-                cmocka_unit_test(test_far_apart), cmocka_unit_test(test_limits),
-                cmocka_unit_test(test_changes),   cmocka_unit_test(test_not_shown),
+                cmocka_unit_test(test_hunks),
+                cmocka_unit_test(test_shortest),
+                cmocka_unit_test(test_far_apart),
+                cmocka_unit_test(test_limits),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
