@@ -1,5 +1,5 @@
 /* Running commands: start and wait, or start and go; list, input, signals. Watching output is in
- * exec_stream.c. */
+ * exec_feed.c. */
 #include <stdio.h>
 
 #include "api/encode.h"

@@ -38,7 +38,7 @@ struct sandbox {
         struct sandbox_report report;
         struct trees trees;
         bool rootless;
-        bool cgroup_split; /* box::cgroup_fd is `commands` in the box's own, see box_limits.c */
+        bool cgroup_split; /* box::cgroup_fd is `commands` in the box's own, see limits.c */
         int output_fd;
         int cgroup_fd;              /* the box's own of version 2 */
         int v1_fds[V1_CONTROLLERS]; /* `tasks` of those of version 1 */

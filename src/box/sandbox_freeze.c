@@ -101,7 +101,7 @@ static int freeze_executions(struct op *op, int box_fd, bool frozen, struct err 
         while (r >= 0 && (entry = readdir(dir))) {
                 CLEAN(cleanup_fd) int one = -1;
 
-                /* PID 1 answers while its commands are frozen (box_limits.c). */
+                /* PID 1 answers while its commands are frozen (berth-box/limits.c). */
                 if (entry->d_type != DT_DIR || entry->d_name[0] == '.' ||
                     streq(entry->d_name, "box"))
                         continue;
