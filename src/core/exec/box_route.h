@@ -36,7 +36,7 @@ struct box_route {
         int (*is_alive)(struct op *op, struct runtime *rt, const struct place *place,
                         struct err *err);
         /* Operation: end the box and whatever it ran, the executions named (NULL-terminated) and
-         * all others, and remove its directory. May be called again, and when there is no box. */
+         * all others, and remove its directory. Idempotent, and fine when there is no box. */
         int (*bury)(struct op *op, struct runtime *rt, const struct place *place,
                     const char *const *exec_ids, struct err *err);
 };
