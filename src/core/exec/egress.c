@@ -1,3 +1,4 @@
+/* Which places get a proxy, by their configuration, and serving it through the box's tunnel. */
 #include "core/exec/egress.h"
 
 #include "base/log.h"

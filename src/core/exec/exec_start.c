@@ -101,7 +101,7 @@ static int write_end(struct db *db, void *arg, struct err *err)
         return executions_end(db, arg, err);
 }
 
-/* It was recorded and will not run: say so. */
+/* The execution was recorded and will not run: record that. */
 static void record_failure(struct intent *q, const struct err *cause)
 {
         struct op shield = op_shield(q->op, 5000);
@@ -128,7 +128,7 @@ static int still_wanted(struct db *db, void *arg, struct err *err)
         return r;
 }
 
-/* Under the lock the place is not being closed, and once it was, the row has its end. */
+/* While the lock is held the place is not being closed; once it was closed, the row has its end. */
 static int ensure_box(struct intent *q, struct err *err)
 {
         struct box_locks *locks = &q->rt->hub->locks;
@@ -158,8 +158,8 @@ static int make_output_dir(struct intent *q, char *const path, struct err *err)
         return 0;
 }
 
-/* Handing it to the loop. It is announced before it is recorded, so that nobody can know of an
- * execution by its row whom the loop cannot tell about its end. */
+/* Handing it to the loop. It is announced before it is recorded, so that the loop can tell every
+ * reader of its row about its end. */
 
 struct id_letter {
         struct letter letter;
@@ -184,7 +184,7 @@ static void announce_on_loop(struct letter *letter)
         free(l);
 }
 
-/* It will not begin: whoever waits reads why in its row. */
+/* It will not begin: its row tells waiting callers why. */
 static void withdraw_on_loop(struct letter *letter)
 {
         struct id_letter *l = container_of(letter, struct id_letter, letter);

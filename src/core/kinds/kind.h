@@ -57,9 +57,8 @@ struct lease_plan {
         const char *config; /* JSON object: the provider's configuration, stored with the place */
         bool has_world;     /* open() touches something outside the database */
         bool reuse;         /* an idle place with a matching configuration will do */
-        int64_t open_ms; /* how long opening may take beyond the time of an operation; 0: no longer
-                          */
-        bool stock;      /* one made in advance will do */
+        int64_t open_ms;    /* what opening may take beyond an operation's time; 0: nothing */
+        bool stock;         /* one made in advance will do */
 };
 
 /* What a provider answered. In the operation's arena. */
@@ -156,8 +155,8 @@ struct kind {
         bool has_run_dirs;          /* a workspace is staged into a directory of its run */
         bool has_secrets_by_schema; /* validate() answers with a schema that names secrets */
         const char *release_failure_reason; /* of a lease released as failed; NULL: none */
-        /* Whether this configuration lets commands in its places reach services that only this
-         * machine can reach. NULL: none does. */
+        /* Whether this configuration lets commands in its places reach services of this machine
+         * that can be reached only from it. NULL: none does. */
         bool (*reaches_host)(const json_t *config);
         const struct kind_starter *starter; /* NULL: no company begins with one */
         /* An environment was deleted: forget what the daemon keeps of it. Called for any driver,

@@ -1,3 +1,4 @@
+/* Which places and files are leaked, missing or uncertain, and an operator's decisions on them. */
 #include "core/leases/leaks.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+/* How many places an environment wants in advance, and making, finding and discarding them. */
 #include "core/leases/stock.h"
 
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* What a pass of the sweeper does with each lease and place, and how deadlines follow the clock. */
 #include "core/leases/sweeper.h"
 
 #include "base/clock.h"

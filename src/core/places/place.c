@@ -1,3 +1,4 @@
+/* Writing moves of places, and the times of their deadlines and retries. */
 #include "core/places/place.h"
 
 #include "base/clock.h"

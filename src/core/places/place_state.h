@@ -2,7 +2,7 @@
  * which moves are allowed; the engine asks it before each compare-and-set, and the model in test/
  * checks it.
  *
- *   intended   the provider is about to be asked; it may or may not exist yet
+ *   intended   the provider is about to be asked; the place may or may not exist yet
  *   held       it exists and a lease uses it (or is just being given or taken back)
  *   ready      it exists and no lease uses it
  *   closing    it must go; the provider is asked until it is gone

@@ -1,3 +1,4 @@
+/* Which operation works on which workspace now, and the names of workspace directories. */
 #include "core/workspaces/workspace_host.h"
 
 #include <errno.h>

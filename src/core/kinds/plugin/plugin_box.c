@@ -1,3 +1,4 @@
+/* Whether a plugin's sandbox gets a box, what is recorded about it, and the route to it. */
 #include "core/kinds/plugin/plugin_box.h"
 
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* Which capabilities of a plugin's driver count for a lease. */
 #include "core/kinds/plugin/plugin_capabilities.h"
 
 #include "core/plugins/plugin_registry.h"

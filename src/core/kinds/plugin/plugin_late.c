@@ -1,3 +1,4 @@
+/* Destroying a lease that a worker granted too late. */
 #include "core/kinds/plugin/plugin_late.h"
 
 #include "base/fault.h"

@@ -1,3 +1,4 @@
+/* Opening, resuming and giving up places by calls to the plugin's worker. */
 #include "core/kinds/plugin/plugin_place.h"
 
 #include "base/clock.h"

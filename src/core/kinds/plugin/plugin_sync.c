@@ -1,3 +1,4 @@
+/* The directory of a file call, which paths it may name, and the call itself. */
 #define _GNU_SOURCE
 #include "core/kinds/plugin/plugin_sync.h"
 

@@ -1,3 +1,4 @@
+/* Running the commands of a file transfer by environmentExecute. */
 #include "core/kinds/plugin/plugin_transfer.h"
 
 static json_t *params_of(const struct plugin_lease *l, const char *const *argv, int64_t timeout_ms)

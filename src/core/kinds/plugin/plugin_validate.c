@@ -1,3 +1,4 @@
+/* Validating and probing configurations by asking the plugin's worker. */
 #include "core/kinds/plugin/plugin_validate.h"
 
 #include "base/log.h"

@@ -1,3 +1,4 @@
+/* Which connection serves a place, and which operation logs in when it is down. */
 #include "core/kinds/ssh/ssh_conn.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Finding the boxes for hosts, and the daemon's table of connections and recorded host keys. */
 #include "core/kinds/ssh/ssh_hosts.h"
 
 #include <fcntl.h>

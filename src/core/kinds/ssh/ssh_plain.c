@@ -1,3 +1,4 @@
+/* Running, following and killing a command on a host without a box. */
 #include "core/kinds/ssh/ssh_plain.h"
 
 #include "base/clock.h"

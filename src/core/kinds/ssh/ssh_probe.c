@@ -1,3 +1,4 @@
+/* Logging in for a probe and turning the outcome into its result. */
 #include "core/kinds/ssh/ssh_probe.h"
 
 #include "core/kinds/ssh/ssh_config.h"
