@@ -96,7 +96,7 @@ static struct channel *find_via(struct callback_host *host, const void *via)
         return c;
 }
 
-/* Which channel the request is from, and whether there is room for it. */
+/* Whether the request shows the channel's token, and whether there is room for it. */
 static bool admits(struct channel *c, const struct callback_head *head,
                    struct callback_refusal *why)
 {

@@ -152,7 +152,8 @@ static int make_output_dir(struct intent *q, char *const path, struct err *err)
 {
         if (mkdir(path, 0700) < 0 && errno != EEXIST)
                 return err_sys(err, ERR_IO, errno, "make a directory for the output");
-        /* PID 1 of a sandbox is nobody we know; of one that another user started, that user. */
+        /* The writer is PID 1 of a sandbox, with a user id of its own; where another user started
+         * the sandbox, it is that user. */
         if (q->writer != (uid_t)-1 && geteuid() == 0 && chown(path, q->writer, q->writer) < 0)
                 return err_sys(err, ERR_IO, errno, "give the output to the sandbox");
         return 0;

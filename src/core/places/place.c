@@ -1,4 +1,4 @@
-/* Writing moves of places, and the times of their deadlines and retries. */
+/* Whether a move of a place may be written, and when closing it is tried again. */
 #include "core/places/place.h"
 
 #include "base/clock.h"

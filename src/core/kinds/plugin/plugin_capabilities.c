@@ -5,7 +5,8 @@
 
 #define METHODS_MAX 3
 
-/* The methods that each needs, and whether silence of the manifest means yes. */
+/* The methods that each capability needs, and whether it counts when the manifest does not mention
+ * it. */
 static const struct {
         const char *name;
         const char *methods[METHODS_MAX];

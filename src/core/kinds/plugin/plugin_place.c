@@ -48,7 +48,7 @@ const char *plugin_place_config(struct op *op, const struct plugin_target *targe
         return text;
 }
 
-/* Who serves a place, as it was recorded. */
+/* The plugin that serves a place, as it was recorded. */
 static int target_of(struct op *op, struct runtime *rt, const json_t *recorded,
                      struct plugin_target *ret, struct err *err)
 {
@@ -108,7 +108,8 @@ static const char *remember_lease(struct op *op, const json_t *recorded, const j
         return text;
 }
 
-/* Something came back, so something exists; what cannot be read leaves it uncertain. */
+/* The provider answered, so something exists; an answer that cannot be read leaves the place
+ * uncertain. */
 static int read_lease(struct op *op, const struct plugin_target *target, const json_t *recorded,
                       const json_t *answer, struct provider_lease *ret, struct err *err)
 {
@@ -140,7 +141,7 @@ static bool outcome_unknown(int r)
         return r == ERR_UNCERTAIN || r == ERR_TIMEOUT || r == ERR_CANCELLED;
 }
 
-/* For whoever has to find out: what was asked, when, for whom. */
+/* A note for the operator who has to find out: what was asked, when, for whom. */
 static int explain_unknown(const struct plugin_target *target, const struct lease_request *req,
                            int64_t asked_at, int r, struct err *err)
 {
@@ -379,8 +380,8 @@ int plugin_place_give_up(struct op *op, struct runtime *rt, const struct place *
         return r;
 }
 
-/* Metadata of a fresh lease. What is ours cannot be set by a provider: later calls are led by it.
- */
+/* Metadata of a fresh lease. A provider cannot set our own members, because later calls depend on
+ * them. */
 void plugin_place_describe(const struct place *place, const struct provider_lease *opened,
                            bool resumed, json_t *metadata)
 {
