@@ -22,7 +22,7 @@ struct note {
         int64_t took_us;
 };
 
-/* An operation that waits for the port. */
+/* An operation that waits for the channel's port. */
 struct waiter {
         struct waiter *next;
         struct promise *promise;

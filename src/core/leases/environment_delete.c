@@ -1,6 +1,7 @@
 /* Deleting an environment, and the report of what that would touch. No place that exists in the
  * world is forgotten: with living places the delete is refused, or gives them up first when told
- * to. Nor does an agent lose its environment: records that point at it are moved when told to. */
+ * to. Nor does a record that points at the environment lose it: such records are moved when told
+ * to. */
 #include "core/leases/environment_delete.h"
 #include "base/clock.h"
 #include "base/fault.h"
@@ -49,7 +50,7 @@ static bool is_managed_local(const struct runtime *rt, const struct environment 
         return managed && kind && kind->is_managed;
 }
 
-/* Which places, or records of the company, prevent the delete. */
+/* Why the environment itself prevents the delete: it is the managed one, or has living places. */
 static json_t *reasons(const struct deletion *d)
 {
         const struct environment_references *r = &d->refs;

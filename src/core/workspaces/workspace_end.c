@@ -126,8 +126,8 @@ static int record_saved(struct workspace_job *j, const struct salvage *saved, st
         return workspace_move(j->op, &m, err);
 }
 
-/* Nothing may change it any more while it is read. A place that stays open belongs to another
- * lease. */
+/* Nothing may change it any more while it is read. Only for a whole place: one that stays open is
+ * still in use. */
 static int end_commands(struct workspace_job *j, struct err *err)
 {
         const struct kind *kind = kind_of_place(j->rt, &j->place);

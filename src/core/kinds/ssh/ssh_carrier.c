@@ -80,7 +80,7 @@ static void process_ended(struct proc_watch *w, const struct proc_status *status
         carrier_free_if_over(k);
 }
 
-/* The connection has lost its carrier, which ends by itself from here on. */
+/* Separate the carrier from its connection and end its session. */
 static void let_go(struct ssh_carrier *k)
 {
         k->conn = NULL;
@@ -168,7 +168,7 @@ static int take_over(struct ssh_carrier *k, struct up_letter *l, struct err *err
                 return r;
         }
         k->open = 2;
-        /* Without them we could do: they may be at their end by now. */
+        /* The connection works without the error stream, which may have ended by now. */
         k->err_fd = take_fd(&s->err_fd);
         if (k->err_fd >= 0 && uv_poll_init(loop, &k->errors, k->err_fd) >= 0) {
                 k->has_errors = true;

@@ -180,7 +180,7 @@ static void *thread_main(void *arg)
 
 /* The registry */
 
-/* Join the threads of commands that are over; every later call does this. */
+/* Join the threads of commands that are over, each time a new command begins; or of all. */
 static void reap(struct ssh_hosts *h, bool all)
 {
         struct ssh_plain *gone = NULL, *p, **at;
