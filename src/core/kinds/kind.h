@@ -282,10 +282,10 @@ extern const struct kind *const builtin_kinds[];
 /* The kind of a driver and a provider (may be NULL: none is named); NULL when there is none. Names
  * are compared nowhere else. */
 const struct kind *kind_find(const struct runtime *rt, const char *driver, const char *provider);
-/* Of a row. */
+/* The kind of a row. */
 const struct kind *kind_of_environment(const struct runtime *rt, const struct environment *env);
 const struct kind *kind_of_place(const struct runtime *rt, const struct place *place);
-/* Of a configuration that is no row yet. */
+/* The kind of a configuration that is not a row yet. */
 const struct kind *kind_of_config(const struct runtime *rt, const char *driver,
                                   const json_t *config);
 /* Any kind of a driver, for what its kinds have in common; and the kind of a provider by name, NULL
@@ -323,7 +323,7 @@ bool kind_is_key(const char *s);
 bool kind_is_isolated(const struct runtime *rt, const char *driver);
 /* The same in words. */
 const char *kind_isolation(const struct runtime *rt, const char *driver);
-/* Whether it runs things on this machine; one that is not registered runs nothing. */
+/* Whether the driver runs commands on this machine; a driver that is not registered runs none. */
 bool kind_runs_on_host(const struct runtime *rt, const char *driver);
 
 /* Whether a place with the recorded configuration serves what is wanted. */

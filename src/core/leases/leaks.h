@@ -19,7 +19,8 @@
 /* The document of GET /api/leaks. */
 int leaks_report(struct op *op, struct runtime *rt, struct buf *ret_json, struct err *err);
 
-/* What belongs to rows, as a directory of the data directory that is named by their id. */
+/* Files that belong to rows: a directory of the data directory, whose entries are named by the
+ * rows' ids. */
 struct row_files {
         enum rows_kind kind;
         const char *dir;

@@ -73,8 +73,8 @@ struct workspace_way {
         int (*collect)(struct op *op, struct runtime *rt, const struct place *place,
                        const struct workspace *w, workspace_progress_fn progress, void *ctx,
                        struct change_set **ret, uint32_t *ret_umask, struct err *err);
-        /* The changes are merged: what the last collect() saw (not what is there by now) is the new
-         * baseline. NULL: nothing to do. */
+        /* The changes are merged: the tree that the last collect() saw (not the present one) is the
+         * new baseline. NULL: nothing to do. */
         int (*settle)(struct op *op, struct runtime *rt, const struct place *place,
                       const struct workspace *w, struct err *err);
         /* Nothing of it is needed there any more. Also after a stage that failed half way. NULL:

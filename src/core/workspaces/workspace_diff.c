@@ -1,6 +1,6 @@
-#define _GNU_SOURCE /* FNM_CASEFOLD */
 /* What a restore would do: the changes as the merge sees them, without merging. Also what a restore
  * did. */
+#define _GNU_SOURCE /* FNM_CASEFOLD */
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>

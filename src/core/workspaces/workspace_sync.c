@@ -7,10 +7,11 @@
  *   local           workspaces/<id>/tree, on this machine       workspaces/<id>/there
  *
  * <cwd> is the lease's `remoteCwd`, RUNTIME is <cwd>/.paperclip-runtime. Here, in workspaces/<id>:
- * `baseline`, what was staged or last brought home; `bundle`, what the last collect() fetched, with
- * `next`, what it saw, in it; and `fetching`, the same while it does. The two change together: a
- * baseline that is newer than what was merged would hide what lies between them. A connection that
- * is lost is made again, and the transfer goes on where it was. */
+ * `baseline`, the tree that was staged or last brought home; `bundle`, the changes that the last
+ * collect() fetched, with `next`, the tree that it saw, in it; and `fetching`, the same during a
+ * collect(). The two change together: a baseline that is newer than what was merged would hide what
+ * lies between them. A connection that is lost is made again, and the transfer goes on where it
+ * was. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>

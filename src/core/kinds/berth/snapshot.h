@@ -22,7 +22,7 @@
 #include "core/places/lease_record.h"
 #include "store/snapshots.h"
 
-/* Of a living lease; the caller has checked the rights. */
+/* Make a snapshot of a living lease; the caller has checked the rights. */
 int snapshot_make(struct op *op, struct runtime *rt, const struct lease_record *record,
                   const char *name, struct snapshot *ret, struct err *err);
 /* Newest first, at most `limit`, after the one named by time and id. */

@@ -77,7 +77,7 @@ static struct plugin_scope scope_of(const struct place *place, const char *issue
 
 /* What a provider answers */
 
-/* Of the plugin driver's configurations nothing is secret. A new reference. */
+/* Configurations of the plugin driver have no secrets. A new reference. */
 static json_t *secret_paths_of(const struct plugin_target *target)
 {
         return target->is_sandbox ? secret_ref_paths(target->schema) : json_array();

@@ -319,7 +319,7 @@ static int ssh_prepare_exec(struct op *op, struct runtime *rt, const struct leas
         return r;
 }
 
-/* What is said of it */
+/* What readers are told */
 
 static const char *or_empty(const char *s)
 {
