@@ -1,12 +1,12 @@
-/* Channels: how one comes to be, where it is served, and its end.
+/* Channels: how one is made, where it is served, and how it ends.
  *
  * A channel is made on the loop by a letter from the run's operation, which then waits for the port
  * that the box says. It stays attached to its box over links and, by the place's id, over boxes.
- * Connections carry the channel's number and not its address, so one that outlives its channel
- * finds nobody.
+ * Connections carry the channel's number and not its address, so a connection that outlives its
+ * channel is closed.
  *
- * Closing takes two steps: at once nothing is let in; when what was under way has been answered,
- * and the answers had a moment to arrive, the box stops listening. */
+ * Closing takes two steps: at once no request is let in; when the requests under way have been
+ * answered, and the answers had a moment to arrive, the box stops listening. */
 #include "core/callbacks/callback.h"
 
 #include <stdio.h>
@@ -117,7 +117,7 @@ static void attach(struct channel *c, struct box *box)
         tunnel_listen(box->tunnel, &c->listener);
 }
 
-/* `keep`: the box goes on listening for who asks next. */
+/* `keep`: the box goes on listening, for the next request. */
 static void detach(struct channel *c, bool keep)
 {
         struct channel **at;
@@ -186,8 +186,8 @@ static void drop(struct channel *c)
         callback_channel_free(c);
 }
 
-/* Whether it is gone. What is still under way at the end of its time is broken off, and then is not
- * under way any more. */
+/* Whether it is gone. Requests still under way at the end of its time are broken off, and then no
+ * longer count as under way. */
 static bool end_if_over(struct channel *c)
 {
         int64_t now = clock_mono_ms();
@@ -235,8 +235,8 @@ static void begin_end(struct channel *c)
                 callback_stir(c->host);
 }
 
-/* Its thread has ended. When nobody closed it, the agent's requests find no one, and the run goes
- * on without. */
+/* Its thread has ended. When the queue ended without being closed, the agent's requests are no
+ * longer answered, and the run goes on without callbacks. */
 static void queue_over(void *ctx)
 {
         struct channel *c = ctx;
@@ -250,7 +250,7 @@ struct close_letter {
         struct letter letter;
         struct callback_host *host;
         char run_id[UUID_LEN + 1];
-        struct promise *promise; /* NULL: nobody waits for the end of its files */
+        struct promise *promise; /* NULL: no operation waits for the end of its files */
 };
 
 static void close_on_loop(struct letter *letter)
@@ -263,7 +263,7 @@ static void close_on_loop(struct letter *letter)
         else if (l->promise)
                 promise_keep(l->promise, 0, NULL);
         if (c && c->queue)
-                queue_close(c->queue); /* which still puts through what is there */
+                queue_close(c->queue); /* which still passes on the requests that are there */
         else if (c && !c->closing)
                 begin_end(c);
         if (l->promise)
@@ -340,7 +340,7 @@ struct open_letter {
         struct promise *promise;
 };
 
-/* The one that is there, if the run has one; the new one is not needed then. */
+/* The run's present channel, if it has one; the new one is not needed then. */
 static struct channel *put_channel(struct callback_host *host, struct channel *take)
 {
         struct channel *c = callback_find(host, take->run_id);

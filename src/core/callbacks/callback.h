@@ -1,25 +1,25 @@
-/* The way home of an agent: an address inside its environment, at which it reaches the API as
- * itself and nothing else (docs/callbacks.md).
+/* Callback channels: an address inside an agent's environment at which the agent reaches the API as
+ * itself, and reaches nothing else (docs/callbacks.md).
  *
  *   agent -- http://127.0.0.1:PORT -- berth-box == link == tunnel -- here -- the API's routes
  *
- * A channel belongs to a run and to the place that the run has. It is asked for by the run's id, so
- * that after a restart of the daemon the box goes on listening where it did. What comes through it
- * has to show the channel's token, is counted, has to be spelled in one way and to be on the list
- * of routes that agents may use (callback_routes.h), loses all headers but a few, and is only then
- * handled, as a request of the run's agent. The token is derived from the run's id and a key of
- * this instance (run_token.h): nothing of it is stored, and it is worth nothing once the channel is
- * closed.
+ * A channel belongs to a run and to the place that the run has. Callers name it by the run's id, so
+ * that after a restart of the daemon the box goes on listening at the same port. A request through
+ * the channel must carry the channel's token, is counted, must have a path in the one accepted
+ * spelling and must be on the list of routes that agents may use (callback_routes.h). It loses all
+ * headers but a few, and only then is it handled, as a request of the run's agent. The token is
+ * derived from the run's id and a key of this instance (run_token.h): nothing of it is stored, and
+ * it is worth nothing once the channel is closed.
  *
- * In places where only plain commands can be run, files carry what the tunnel carries elsewhere
- * (callback_files.h). Local runs, where the daemon has a port of its own, are given that and a run
- * token instead.
- * Either way the requests of a run are counted, and the first of them listed among its events.
+ * In places where only plain commands can be run, files carry the requests instead of the tunnel
+ * (callback_files.h). Local runs get the daemon's own port, where it has one, and a run token
+ * instead. Either way the requests of a run are counted, and the first of them listed among its
+ * events.
  *
  *   callback.c         channels: attached to boxes, closed
  *   callback_open.c    the operation that opens one
  *   callback_gate.c    one request: let in or refused
- *   callback_notes.c   what is told of the requests in the run's events */
+ *   callback_notes.c   which requests the run's events list */
 #ifndef BERTH_CORE_CALLBACK_H
 #define BERTH_CORE_CALLBACK_H
 
@@ -32,8 +32,8 @@
 
 #define CALLBACK_BODY_MAX    ((size_t)256 << 10) /* of a request, and of an answer */
 #define CALLBACK_IN_FLIGHT   64
-#define CALLBACK_RATE        200 /* requests per second of a run, and */
-#define CALLBACK_BURST       400 /* what it may save up */
+#define CALLBACK_RATE        200 /* requests per second of a run */
+#define CALLBACK_BURST       400 /* unused requests that it may save up */
 #define CALLBACK_TIMEOUT_MS  30000
 #define CALLBACK_NOTES_MAX   1000 /* requests of a run that its events list */
 #define CALLBACK_TEXT_FULL   "Bridge request queue is full."
@@ -43,7 +43,7 @@
 struct callback_host;
 struct http_server;
 
-/* Loop thread. `http` serves what comes through the channels, as it serves sockets. */
+/* Loop thread. `http` serves requests from the channels as it serves those from sockets. */
 int callback_host_new(struct runtime *rt, uv_loop_t *loop, struct http_server *http,
                       struct callback_host **ret, struct err *err);
 /* Loop thread: the daemon is about to end; threads that ask plugins are ended. */
@@ -64,8 +64,8 @@ int callback_open(struct op *op, struct runtime *rt, const struct run *run,
                   const struct lease_record *record, struct callback_address *ret, struct err *err);
 /* Any thread: no request of the run is let in any more; those under way are answered. */
 void callback_close(struct runtime *rt, const char *run_id);
-/* Operation: the same, and where a gateway runs in the place, wait until it is stopped: the place
- * may be somebody else's next. */
+/* Operation: the same, and where a gateway runs in the place, wait until it is stopped: another
+ * lease may use the place next. */
 void callback_settle(const struct op *op, struct runtime *rt, const char *run_id);
 /* How many requests came through, for the timeline; 0 once it is closed. Any thread. */
 uint64_t callback_count(struct runtime *rt, const char *run_id);
@@ -86,7 +86,7 @@ struct callback_refusal {
         char text[1024];
 };
 
-/* `via` is the connection's http_peer.via. NULL: refused, and why is in *ret_why. */
+/* `via` is the connection's http_peer.via. NULL: the request is refused, and *ret_why says why. */
 struct callback_pass *callback_enter(struct callback_host *host, const void *via,
                                      const struct callback_head *head,
                                      struct callback_refusal *ret_why);

@@ -1,5 +1,5 @@
 /* The commands of a file queue, and the files as HTTP messages. Everything that a command prints
- * was made by whoever is in the place. */
+ * was made by programs in the place and is untrusted. */
 #include "core/callbacks/callback_files.h"
 
 #include <sodium.h>
@@ -16,7 +16,8 @@
 #define PROGRAM "paperclip-bridge-server.mjs"
 #define WORD    "berth-queue:"
 #define HEX4    "[0-9a-f][0-9a-f][0-9a-f][0-9a-f]"
-/* Files of requests. Others are nobody's: what cannot be answered must keep nobody waiting. */
+/* Names of request files. Other files are ignored: a file that cannot be answered must not hold up
+ * others. */
 #define NAMES HEX4 HEX4 "-" HEX4 "-" HEX4 "-" HEX4 "-" HEX4 HEX4 HEX4 ".json"
 
 /* Take a lock that is a directory with the pid of its holder; $lock, and what the text calls it. */
@@ -98,9 +99,9 @@ static const char stop_script[] =
         "  kill -9 \"$p\" 2>/dev/null\n"
         "fi; rm -rf \"$1\"; exit 0\n";
 
-/* A command that failed. What it says of a place without node or without a shell's tools stays
- * true; everything else may pass: a full disk, a process that was killed before it could say
- * anything, a machine too busy to be in time, a file that was cut. */
+/* A command that failed. A message that the place lacks node or a shell's tools stays true; every
+ * other failure may pass: a full disk, a process that was killed before it could say anything, a
+ * machine too busy to be in time, a file that was cut. */
 static int queue_command_failed(const char *what, const char *printed, struct err *err)
 {
         static const char *const signs[] = { "Timed out ", "sha mismatch" };

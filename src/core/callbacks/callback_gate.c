@@ -1,4 +1,5 @@
-/* One request that came through a channel: the checks before it is anybody's, in their order. */
+/* One request that came through a channel: the checks before it counts as the agent's, in their
+ * order. */
 #define _GNU_SOURCE
 #include <sodium.h>
 #include <stdio.h>
@@ -95,7 +96,7 @@ static struct channel *find_via(struct callback_host *host, const void *via)
         return c;
 }
 
-/* Who it is from, and whether there is room for it. */
+/* Whether the request shows the channel's token, and whether there is room for it. */
 static bool admits(struct channel *c, const struct callback_head *head,
                    struct callback_refusal *why)
 {

@@ -22,7 +22,7 @@ struct note {
         int64_t took_us;
 };
 
-/* An operation that waits for the port. */
+/* An operation that waits for the channel's port. */
 struct waiter {
         struct waiter *next;
         struct promise *promise;
@@ -82,7 +82,8 @@ struct callback_host {
         bool job_running;
 };
 
-/* Serve a connection of the channel with that number; what is there no more closes it. */
+/* Serve a connection of the channel with that number; it is closed when there is no such channel
+ * any more. */
 void callback_serve(struct callback_host *host, int take_fd, uintptr_t number);
 struct channel *callback_find(struct callback_host *host, const char *run_id);
 /* Have the timer look. */
@@ -97,7 +98,7 @@ void callback_post_open(struct callback_host *host, struct channel *take_channel
 /* callback_notes.c */
 void callback_note_add(struct channel *c, const char *method, const char *path, int status,
                        int64_t started_us);
-/* Hand what waits to the pool. */
+/* Hand the waiting notes to the pool. */
 void callback_notes_flush(struct callback_host *host);
 /* The same on this thread: the daemon ends. */
 void callback_notes_finish(struct callback_host *host);

@@ -1,6 +1,6 @@
 /* The requests of a run as events of type `callback`: {method, path, status, ms}. They are gathered
- * on the loop and written together a little later, so that no request waits for it. What a crash
- * loses of them is only what nobody saw yet. */
+ * on the loop and written together a little later, so that no request waits for it. A crash loses
+ * only events that no reader has seen yet. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -53,7 +53,7 @@ struct writing {
         const struct note *list;
 };
 
-/* One run that is gone meanwhile takes no other's events with it. */
+/* A run that is gone meanwhile does not lose the events of other runs. */
 static int write_notes(struct db *db, void *arg, struct err *err)
 {
         const struct writing *w = arg;

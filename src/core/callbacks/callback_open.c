@@ -1,5 +1,5 @@
-/* Opening the channel of a run: which way the agent will come, what has to be there for it, and the
- * port at which it is served. Operation threads. */
+/* Opening the channel of a run: which way the agent's requests take, what must exist for that way,
+ * and the port at which they are served. Operation threads. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -127,7 +127,7 @@ static int open_channel(struct opening *o, struct callback_address *ret, struct 
         return r;
 }
 
-/* The gateway first, which keeps what it is asked until somebody looks. */
+/* The gateway comes first: it keeps requests until the thread looks for them. */
 static int start_queue(const struct opening *o, const struct lease_record *record,
                        struct callback_address *ret, struct err *err)
 {

@@ -1,8 +1,8 @@
 /* The thread of a file queue: turn by turn, one request at a time, in the order of their names.
  *
- * A request is put through the channel over a pair of sockets, of which the server has one end, so
+ * A request passes through the channel over a pair of sockets, of which the server has one end, so
  * it meets the same checks as one from a tunnel. It is handled once: its answer is kept until a
- * command has put it in its place, however often that has to be tried. */
+ * command has written it into the place, however often that has to be tried. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -192,7 +192,7 @@ static void handle(struct callback_queue *q, const struct op *op, const struct q
 
 /* Turns */
 
-/* The lease as it is now; ERR_NOT_FOUND when it is over. */
+/* Read the lease as it is now; ERR_NOT_FOUND when it is over. */
 static int load(struct callback_queue *q, struct op *op, struct lease_record *record,
                 struct plugin_lease *l, struct queue_paths *paths, struct err *err)
 {
@@ -224,7 +224,7 @@ static int take_turn(struct callback_queue *q, struct op *op, struct err *err)
                 turn.id = q->answer_id;
                 turn.answer = buf_str(&q->answer);
                 turn.is_forced = is_late(q);
-                turn.rounds = 0; /* whoever was answered asks soon, but others may be waiting */
+                turn.rounds = 0; /* the same program asks soon, but others may be waiting */
         }
         r = queue_take_turn(op, q->rt, &l, &paths, &turn, err);
         if (r < 0)
@@ -238,7 +238,7 @@ static int take_turn(struct callback_queue *q, struct op *op, struct err *err)
         return q->left < LEFT_MAX;
 }
 
-/* Once it is closed there is only so much time for what fails. */
+/* Once the queue is closed, failed turns are repeated only for a limited time. */
 static bool go_on_after(struct callback_queue *q, const struct op *op, int r, const struct err *err)
 {
         if (q->failures++ == 0 && r != ERR_CANCELLED && !is_closing(q))

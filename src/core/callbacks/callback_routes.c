@@ -1,3 +1,4 @@
+/* Which paths a callback channel accepts, and which routes agents may use. */
 #include "core/callbacks/callback_routes.h"
 
 /* Spelling */

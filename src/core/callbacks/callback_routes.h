@@ -1,9 +1,9 @@
-/* What may come through a callback channel: paths in one spelling, and the routes of agents.
+/* Which requests a callback channel lets through: paths in one spelling, and the routes of agents.
  *
- * The order matters: a path is first shown to be in the one spelling that everybody reads alike,
- * and only then compared with the list. Whatever needs to be normalised is refused instead: no dot
- * segments, no empty segments, no backslash, no control bytes, nothing of these behind a percent
- * sign, and no broken escapes. Agents' programs write none of that.
+ * The order matters: a path is first checked to be in the one spelling that every program reads
+ * alike, and only then compared with the list. A path that would have to be normalised is refused:
+ * no dot segments, no empty segments, no backslash, no control bytes, nothing of these behind a
+ * percent sign, and no broken escapes. Agents' programs write none of that.
  *
  * Pure. Any thread. */
 #ifndef BERTH_CORE_CALLBACK_ROUTES_H

@@ -1,3 +1,4 @@
+/* Which route leads to the box of a place, the route of boxes on this machine, and their locks. */
 #define _GNU_SOURCE
 #include "core/exec/box_route.h"
 
@@ -152,7 +153,7 @@ static struct box_lock **find_lock(struct box_locks *l, const char *place_id)
         return at;
 }
 
-/* A condition cannot wait for a cancel: in short steps. */
+/* Waits in short steps, because a condition variable cannot wait for a cancel. */
 static void wait_a_little(struct box_locks *l)
 {
         struct timespec until;

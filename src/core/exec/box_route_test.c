@@ -1,3 +1,4 @@
+/* The test routes: boxes of this machine behind a socket or a relay of the test. */
 #include "core/exec/box_route_test.h"
 
 #ifdef BERTH_FAULTS

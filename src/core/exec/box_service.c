@@ -180,13 +180,13 @@ static int look_at_place(struct db *db, void *arg, struct err *err)
 
         if (r < 0)
                 return r;
-        /* Closing: what was changed is saved before it goes. */
+        /* Closing is allowed: changes are saved before the place goes. */
         if (!streq(w->place.state, PLACE_HELD) && !streq(w->place.state, PLACE_CLOSING))
                 return err_set(err, ERR_CONFLICT, "The place of the lease is %s.", w->place.state);
         return 0;
 }
 
-/* A box is about to be there: whoever closes the place has to look for it. */
+/* A box is about to exist: record that closing the place has to look for it. */
 static int note_world(struct db *db, void *arg, struct err *err)
 {
         struct wanted *w = arg;

@@ -13,8 +13,8 @@ enum box_service {
         BOX_SERVICE_FILES = 1, /* workspace/sync.h */
 };
 
-/* See that the box of a place runs, as for an execution. *ret is the place as it is then, in the
- * arena. ERR_UNPROCESSABLE where no box can. */
+/* Make sure that the box of a place runs, as for an execution. *ret is the place as it is then, in
+ * the arena. ERR_UNPROCESSABLE where no box can run. */
 int box_ensure(struct op *op, struct runtime *rt, const char *place_id, struct place *ret,
                struct err *err);
 

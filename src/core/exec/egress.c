@@ -1,3 +1,4 @@
+/* Which places get a proxy, by their configuration, and serving it through the box's tunnel. */
 #include "core/exec/egress.h"
 
 #include "base/log.h"
@@ -186,7 +187,7 @@ struct egress *egress_new(uv_loop_t *loop, struct resolver *resolver, struct run
                                                 .idle_ms = IDLE_MS,
                                                 .on_listening = on_listening,
                                                 .on_stream = on_stream };
-        /* The same after a restart: the box then knows it. */
+        /* The id is the same after a restart, so the box recognises the listener. */
         (void)frame_uuid_bytes(place_id, e->listener.id);
         egress_policy_free(take_policy);
         tunnel_listen(tunnel, &e->listener);

@@ -13,7 +13,7 @@
 #include "core/runtime.h"
 #include "net/resolve.h"
 
-/* Inside, always: so that what programs are told once stays true. */
+/* The same address inside every place: what programs were told once stays true. */
 #define EGRESS_PORT      3128
 #define EGRESS_MAX_HOSTS 1000
 
@@ -21,11 +21,11 @@ struct egress;
 struct egress_policy;
 
 /* Any thread. *ret is NULL when the configuration asks for no proxy. ERR_UNPROCESSABLE names the
- * entry that is no host pattern. */
+ * entry that is not a host pattern. */
 int egress_policy_read(const char *config, struct egress_policy **ret, struct err *err);
 void egress_policy_free(struct egress_policy *policy);
 
-/* Any thread. The variables that tell programs of the proxy, NAME=value and NULL at the end; an
+/* Any thread. The variables that point programs to the proxy, NAME=value and NULL at the end; an
  * empty list when the configuration asks for none. Static. */
 const char *const *egress_env(const json_t *config);
 

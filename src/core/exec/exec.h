@@ -1,12 +1,12 @@
 /* Executions: commands that run in leases, through the box of their place.
  *
- * The record and the world: a row is committed before the box is asked to start, and again when the
- * command has ended and before anybody is told. In between the box knows best. Output is in files
- * that the box writes and everybody reads (`output/<id>/stdout`, `stderr`), so neither a restart of
- * the daemon nor a reader that comes late loses or doubles a byte.
+ * The record and the world: a row is committed before the box is asked to start the command, and
+ * again when the command has ended, before any watcher is told. In between the box's word counts.
+ * Output is in files that the box writes and all readers open (`output/<id>/stdout`, `stderr`), so
+ * neither a restart of the daemon nor a reader that comes late loses or doubles a byte.
  *
- * The hub holds what is going on now: links to boxes and the state of open executions. It lives on
- * the loop thread; functions marked "operation" are called on operation threads. After a restart it
+ * The hub holds the present state: links to boxes and the state of open executions. It lives on the
+ * loop thread; functions marked "operation" are called on operation threads. After a restart it
  * takes up every box that still runs (exec_hub_adopt()); an execution whose box is gone is settled
  * from the exit record the box left, or as lost. */
 #ifndef BERTH_CORE_EXEC_H
@@ -20,19 +20,20 @@
 #include "rt/pool.h"
 #include "store/executions.h"
 
-/* The `reason` of one that is `failed` by no fault of its own. */
+/* The `reason` of an execution that is `failed` by no fault of its own. */
 #define EXEC_UNSTARTED_REASON "The daemon or the supervisor ended before the command was started."
-/* What one begins with whose command could not be started for want of something. */
+/* How the reason begins when the command could not be started for want of a resource. */
 #define EXEC_NOT_NOW_REASON "The command could not be started for now: "
 
-/* What one begins with whose output found no room on the disk in time. */
+/* How the reason begins when the output found no room on the disk in time. */
 #define EXEC_DISK_FULL_REASON "The disk ran full: "
 
-/* Whether what it printed was lost to a full disk. */
+/* Whether output was lost to a full disk. */
 bool exec_lacked_room(const struct execution *row);
-/* Whether its command could not be started for want of something: its caller may try again. */
+/* Whether the command could not be started for want of a resource: the caller may try again. */
 bool exec_lacked_means(const struct execution *row);
-/* Whether it ended before its command began, by no fault of its own: it may be started again. */
+/* Whether the execution ended before its command began, by no fault of its own: it may be started
+ * again. */
 bool exec_never_began(const struct execution *row);
 
 struct exec_hub;
@@ -53,10 +54,11 @@ typedef void (*exec_output_fn)(void *ctx, bool is_stderr, const char *data, size
  * an error. */
 typedef void (*exec_done_fn)(void *ctx, int code, const json_t *result, const struct err *err);
 
-/* What runs single commands where there is no box, each to its end: a plugin's worker, or ssh. */
+/* A runner runs single commands where there is no box, each to its end: a plugin's worker, or ssh.
+ */
 struct exec_runner {
         /* Operation. After success `done` is called, once; callbacks come from a thread of the
-         * runner's. *ret_call names the command. */
+         * runner. *ret_call names the command. */
         int (*begin)(struct runtime *rt, const struct execution *row,
                      const struct exec_request *req, exec_output_fn output, exec_done_fn done,
                      void *ctx, int64_t *ret_call, struct err *err);
@@ -67,7 +69,7 @@ struct exec_runner {
 /* A command that a runner runs. */
 struct exec_remote {
         const struct exec_runner *runner;
-        const char *who; /* the runner's name for whoever it asks; for abandon() */
+        const char *who; /* the runner's name for its peer; for abandon() */
         void *call;      /* the runner's own */
 };
 
@@ -80,7 +82,8 @@ struct exec_request {
         /* Of another machine: the variables of its login, whose start-up files come before `env`;
          * NULL: the command starts with `env` alone. */
         const char *const *login;
-        /* Makes of the complete request what the box is given; in the arena. NULL: itself. */
+        /* Turns the complete request into the one that the box gets; in the arena. NULL: the
+         * request itself. */
         void (*wrap)(struct arena *arena, const struct exec_request *in, struct exec_request *ret);
         const char *const *redact; /* values to keep out of the output; NULL-terminated, or NULL */
         const char *stdin_text;    /* NULL: none */
@@ -91,9 +94,9 @@ struct exec_request {
         int64_t timeout_ms;               /* 0: none */
         const char *idempotency_key;      /* NULL: none */
         const struct exec_remote *remote; /* NULL: by the box */
-        const char *agent_id;             /* for whom; NULL: nobody. See core/exec/exec_agent.h */
-        const char *agent_config;         /* its adapterConfig */
-        const json_t *own_env;            /* what the caller set himself; borrowed, may be NULL */
+        const char *agent_id;     /* runs for this agent; NULL: none. See core/exec/exec_agent.h */
+        const char *agent_config; /* its adapterConfig */
+        const json_t *own_env;    /* what the caller set; borrowed, may be NULL */
 };
 
 /* What is known of an execution now. */
@@ -107,7 +110,7 @@ struct exec_view {
 };
 
 /* Input for an execution. With an offset a piece may be sent again when it is not known whether it
- * arrived: bytes that are known already are dropped, and a gap is refused. */
+ * arrived: bytes that arrived before are dropped, and a gap is refused. */
 struct stdin_piece {
         const char *data;
         size_t len;
@@ -115,18 +118,19 @@ struct stdin_piece {
         int64_t offset; /* of the first byte; -1: right after what came before */
 };
 
-/* Somebody who wants to know when an execution changes. Loop thread. */
+/* A watcher, told when an execution changes. Loop thread. */
 struct exec_watch {
         struct exec_watch *next;
         void (*changed)(struct exec_watch *watch, const struct exec_view *view);
 };
 
 int exec_hub_new(const struct exec_hub_config *config, struct exec_hub **ret, struct err *err);
-/* Operation, before the loop serves anybody: read what was open when the daemon stopped. */
+/* Operation, before the loop serves requests: read the executions that were open when the daemon
+ * stopped. */
 int exec_hub_adopt(struct op *op, struct exec_hub *hub, struct err *err);
 /* Loop thread: reach for the boxes found. `done` is called when each has answered or was settled,
- * or after a few seconds: a box that hangs must not keep the daemon from starting. It is tried on.
- */
+ * or after a few seconds: a box that hangs must not keep the daemon from starting. The hub goes on
+ * trying to reach it. */
 void exec_hub_connect(struct exec_hub *hub, void (*done)(void *), void *arg);
 /* Loop thread: let go of all boxes; they and their commands go on. */
 void exec_hub_free(struct exec_hub *hub);
@@ -143,8 +147,8 @@ int exec_remote_end_place(struct op *op, struct runtime *rt, const char *place_i
 int exec_end_all(struct op *op, struct runtime *rt, const struct place *place, struct err *err);
 /* Any thread: reach for the box of a place before the first command needs it. */
 void exec_reach_place(struct runtime *rt, const struct place *place);
-/* Operation: every box that exists here and is no sandbox's, by its place;
- * `provider` is for what is told of them. */
+/* Operation: every box that exists here and does not belong to a sandbox, by its place; `provider`
+ * is used in the report of them. */
 int exec_list_boxes(struct op *op, struct runtime *rt, const char *provider, kind_found_fn fn,
                     void *ctx, struct err *err);
 /* Operation: forget executions that ended long ago, and remove the output of those that are gone.
@@ -165,20 +169,20 @@ int exec_signal(struct exec_hub *hub, const char *id, int signal, struct err *er
 int exec_resize(struct exec_hub *hub, const char *id, uint16_t columns, uint16_t rows,
                 struct err *err);
 
-/* Any thread: open the output file of an execution, for reading from its first byte that is kept.
- * Who reads at offsets asks exec_output_from(). */
+/* Any thread: open the output file of an execution, for reading from its first byte that is kept. A
+ * reader that uses offsets asks exec_output_from(). */
 int exec_open_output(const struct runtime *rt, const char *id, bool want_stderr, int *ret_fd,
                      struct err *err);
 
-/* Loop thread: the same file for those who follow it, who read with pread(). All of them have one
- * descriptor together. */
+/* Loop thread: the same file for followers, which read with pread(). All followers share one
+ * descriptor. */
 struct exec_file;
 int exec_file_get(struct runtime *rt, const char *id, bool want_stderr, struct exec_file **ret,
                   struct err *err);
 int exec_file_fd(const struct exec_file *f);
 void exec_file_put(struct runtime *rt, struct exec_file *f); /* NULL: nothing */
 
-/* "SIGTERM" and 15; NULL and 0 for what is no signal. */
+/* "SIGTERM" and 15; NULL and 0 when there is no such signal. */
 const char *signal_name(int number);
 int signal_number(const char *name);
 const char *kill_method_name(uint8_t method);

@@ -1,3 +1,4 @@
+/* Which variables of an agent a command gets, and with which values. */
 #include "core/exec/exec_agent.h"
 
 #include "core/access/run_policy.h"
@@ -65,7 +66,7 @@ static struct secret_use describe_use(const struct op *op, const struct lease_re
                 .consumer_type = "agent",
                 .consumer_id = req->agent_id,
                 .config_path = AGENT_ENV_PREFIX,
-                /* Its own run, or a board caller that runs something for it. */
+                /* The caller: the agent's own run, or a board user who runs something for it. */
                 .actor_type = op->actor->type == ACTOR_AGENT ? "agent" : "user",
                 .actor_id =
                         op->actor->type == ACTOR_AGENT ? op->actor->agent_id : op->actor->user_id,

@@ -1,16 +1,16 @@
 /* One box: its link, what comes over it, and what happens when it goes silent. Loop thread, except
  * where said.
  *
- * A link that breaks is not yet a box that died: a pool job asks the kernel (the box's lock).
- * Alive: the link is opened again and every execution attached again. Dead: what it ran is killed,
- * and its open executions are settled from the exit records it left, or as lost.
+ * A broken link does not mean that the box died: a pool job asks the kernel (the box's lock).
+ * Alive: the link is opened again and every execution attached again. Dead: its commands are
+ * killed, and its open executions are settled from the exit records it left, or as lost.
  *
  * A box that does not keep to the protocol loses its link and nothing else: its executions stay
- * open, and it is reached again with growing pauses. Which frame may come when is the link's
- * business (box/link.h); what comes here has its order.
+ * open, and it is reached again with growing pauses. The link checks which frame may come when
+ * (box/link.h); frames that arrive here are in order.
  *
- * A box that keeps the connection and says nothing loses it too, and is reached again like any
- * other (see "Silence"). That says nothing of what runs there either. */
+ * A box that keeps the connection and sends nothing loses it too, and is reached again like any
+ * other (see "Silence"). That says nothing about its commands either. */
 #include "core/exec/exec_internal.h"
 
 #include <signal.h>
@@ -88,7 +88,7 @@ static void go_live(struct exec *e, int64_t pid, uint64_t started_ms, uint8_t ki
         pthread_mutex_lock(&e->hub->lock);
         e->view.status = EXEC_RUNNING;
         e->view.pid = pid;
-        /* Its clock may not be ours, but nothing began in the future. */
+        /* Its clock may differ from ours, but nothing began in the future. */
         e->view.started_at = MIN((int64_t)started_ms * US_PER_MS, clock_wall_us());
         if (kill_method)
                 e->view.kill_method = kill_method;
@@ -134,7 +134,7 @@ static void on_failed(void *ctx, uint32_t channel, uint16_t code, const char *te
 
         if (!e || e->phase == EXEC_ENDING)
                 return;
-        /* The statuses by which shells say the same. */
+        /* The statuses that shells use for the same failures. */
         if (code == BOX_ERR_NOT_FOUND)
                 e->final_code = 127;
         else if (code == BOX_ERR_REFUSED)
@@ -189,7 +189,8 @@ void exec_take_exit(struct exec *e, const struct box_exit *exit, const char *los
         e->view.stdout_len = exit->stdout_len;
         e->view.stderr_len = exit->stderr_len;
         pthread_mutex_unlock(&e->hub->lock);
-        /* Another box was killed and this one found what it left: nobody knows how it ended. */
+        /* Another box was killed and this one found what it left: it is unknown how the command
+         * ended. */
         if (exit->code < 0 && exit->signal == 0 && exit->flags & BOX_EXIT_INCOMPLETE)
                 exec_finish(e, EXEC_LOST, lost_reason);
         else
@@ -202,7 +203,7 @@ static void on_exit_frame(void *ctx, uint32_t channel, const struct box_exit *ex
 
         if (!e)
                 return;
-        e->box->breaches = 0; /* it does what it is there for */
+        e->box->breaches = 0; /* the box does its work */
         e->limit_at = 0;
         if (e->box->route->is_here)
                 exec_take_exit(e, exit, EXEC_LOST_REASON);
@@ -242,8 +243,8 @@ static int on_state(void *ctx, uint32_t channel, const struct box_state *state, 
         }
         if (e->phase == EXEC_ENDING) /* FORGET follows when its end is recorded */
                 return 0;
-        /* What it took is what it said before or more; and no more than there was, unless a daemon
-         * before this one sent it. */
+        /* The box took at least what it said before; and no more than this daemon sent, unless an
+         * earlier daemon sent it. */
         if (state->state == BOX_RUNNING &&
             (state->stdin_len < e->stdin_taken ||
              (!e->stdin_unsure && state->stdin_len > e->stdin_queued)))
@@ -274,9 +275,9 @@ static void adoption_over(struct box *box)
                 hub->adopted(hub->adopted_arg);
 }
 
-/* A box that we did not send it to does not know of it. Where our files are, or may have been
- * before a power cut, it may have been sent by a daemon before this one, or to a box before that
- * one. False: whether they are cannot be known now. */
+/* A box that did not get START from us does not know the execution. Where our output files exist,
+ * or may have existed before a power cut, an earlier daemon may have sent START, or it may have
+ * gone to an earlier box. False: whether the files exist cannot be known now. */
 static bool judge_unknown(struct exec *e)
 {
         struct box *box = e->box;
@@ -303,7 +304,8 @@ static bool judge_unknown(struct exec *e)
 
 static void on_closed(void *ctx, const char *why, bool is_breach);
 
-/* After LIST: what the box did not name and we did not just queue was never started. */
+/* After LIST: executions that the box did not name and that were not just queued were never
+ * started. */
 static void on_listed(void *ctx)
 {
         struct box *box = ctx;
@@ -340,7 +342,7 @@ static void on_welcome(void *ctx, const struct box_welcome *welcome)
         box->greeting_beats = 0;
         box->is_unknown = false;
         box->has_tunnel = welcome->features & BOX_FEATURE_TUNNEL;
-        /* Before the first START: whoever runs finds the address taken. */
+        /* Before the first START, so that a command finds the address already taken. */
         if (box->tunnel && box->has_tunnel)
                 tunnel_up(box->tunnel, box->link);
         box->has_files = welcome->features & BOX_FEATURE_FILES;
@@ -356,8 +358,8 @@ static void on_error(void *ctx, uint32_t channel, uint16_t code, const char *tex
         struct box *box = ctx;
         struct exec *e = exec_of_channel(box, channel);
 
-        /* Input that it never takes, of an execution that an earlier daemon started. Sent again
-         * over the next link, it would end that one too. */
+        /* Input that the box never takes, for an execution that an earlier daemon started. Sent
+         * again over the next link, it would end that link too. */
         if (e && code == BOX_ERR_FRAME && e->stdin_head) {
                 e->takes_stdin = false;
                 stdin_fail(e);
@@ -480,7 +482,8 @@ static void check_run(struct pool_job *job, struct op *op)
 
         op->actor = &actor_system;
         r = exec_settle_place(op, box->hub, &box->kept->place, false, &err);
-        /* What could not be looked at, ended or recorded is not dead: it is looked after again. */
+        /* A box that could not be checked, ended or recorded does not count as dead: it is checked
+         * again. */
         box->is_unknown = r == SETTLE_UNKNOWN || r < 0;
         box->found_dead = r != SETTLE_ALIVE && !box->is_unknown;
         if (r < 0)
@@ -488,7 +491,7 @@ static void check_run(struct pool_job *job, struct op *op)
                           LOG_S("error", err.msg));
 }
 
-/* Executions whose operations handed them over meanwhile: nobody has settled them. */
+/* Take the executions that their operations handed over meanwhile: they have not been settled. */
 static void take_arrived(struct box *box)
 {
         struct exec *e;
@@ -545,7 +548,8 @@ static void look_after(struct box *box)
         if (box->job_running || box->hub->closing)
                 return;
         box->phase = BOX_CHECKING;
-        /* Elsewhere it may take a while, and the thread that is kept for others is not for that. */
+        /* For a box elsewhere this may take a while, and must not occupy the thread that is kept
+         * for others. */
         box->job = (struct pool_job){ .run = check_run,
                                       .done = check_done,
                                       .urgent = true,
@@ -561,15 +565,15 @@ static void look_after(struct box *box)
 }
 
 /* Silence. Time is counted in beats of a timer, BEATS of them in peer_silence_ms: when this process
- * was stopped, its timer was too, and what came meanwhile is read before the next beat.
+ * was stopped, its timer was too, and bytes that came meanwhile are read before the next beat.
  *
  * A box from which something is awaited is pinged at every beat. When for BEATS of them no byte
  * comes, or WELCOME, LISTED, or the answer to START or ATTACH does not, its link is cut.
  *
- * A time limit is the box's to enforce. Of one that lives and does not, the link is cut once, BEATS
- * after limit and grace: the next one may bring EXIT. After twice as many more the execution is
- * lost: whoever waits for it does not wait for ever. A box that cannot be reached is waited for,
- * and one that still brings output for OVERDUE_MAX beats. */
+ * The box enforces a time limit. When a living box does not, its link is cut once, BEATS after
+ * limit and grace: the next link may bring EXIT. After twice as many more the execution is lost, so
+ * that callers do not wait for it for ever. A box that cannot be reached is waited for, and one
+ * that still brings output is waited for OVERDUE_MAX beats. */
 
 static bool box_is_awaited(const struct box *box)
 {
@@ -595,7 +599,7 @@ static const char *find_silence(struct box *box)
         return NULL;
 }
 
-/* What is kept of its output stays. */
+/* The output kept so far stays. */
 static void exec_end_overdue(struct exec *e)
 {
         struct box_exit exit = { .code = -1,
@@ -674,8 +678,7 @@ struct adoption {
         struct exec_hub *hub;
 };
 
-/* A configuration that cannot be read leaves the place without a way out, which is the safe side.
- */
+/* A configuration that cannot be read leaves the place without a proxy, which is the safe side. */
 static void adopt_egress(struct box *box, const char *config)
 {
         CLEAN(err_done) struct err err = { 0 };
@@ -753,7 +756,7 @@ void exec_hub_connect(struct exec_hub *hub, void (*done)(void *), void *arg)
         hub->adopted_arg = arg;
         hub->adopting = 1; /* ours, so that it cannot end while we count */
         for (struct box *b = hub->boxes; b; b = b->next) {
-                /* Nobody can say when others are reached. */
+                /* It is unknown when boxes elsewhere are reached. */
                 b->adopting = b->route->is_here;
                 hub->adopting += b->adopting;
         }

@@ -1,4 +1,4 @@
-/* Ending what runs in a place, with its box or without: operation threads ask, the loop does it. */
+/* Ending the commands in a place, with or without its box: operations ask, the loop does it. */
 #include <signal.h>
 
 #include "base/clock.h"
@@ -76,14 +76,14 @@ int exec_close_place(struct op *op, struct runtime *rt, const struct place *plac
                 if (r == ERR_CANCELLED || r == ERR_BUSY)
                         return r;
         }
-        /* Whatever it said: nothing of it may be left, and every row must have its end. */
+        /* Whatever the box answered: nothing of it may be left, and every row must have its end. */
         err_clear(err);
         r = exec_settle_place(op, rt->hub, place, true, err);
         exec_output_took(rt->hub, place->id, -INT64_MAX); /* nothing is started in it any more */
         return r;
 }
 
-/* Ending what runs, and keeping the box */
+/* Ending the commands, and keeping the box */
 
 static void end_all_on_loop(struct letter *letter)
 {
@@ -103,7 +103,7 @@ static void end_all_on_loop(struct letter *letter)
         free(s);
 }
 
-/* Nobody waits for it any more: the next one who asks is not told that somebody does. */
+/* The caller has stopped waiting: the next caller must not be told that another one waits. */
 static void give_up_on_loop(struct letter *letter)
 {
         struct place_letter *s = container_of(letter, struct place_letter, letter);

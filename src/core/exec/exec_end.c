@@ -170,7 +170,7 @@ bool exec_never_began(const struct execution *row)
                                           streq(row->reason, EXEC_UNSTARTED_REASON));
 }
 
-/* From what a dead box left behind */
+/* From the files that a dead box left behind */
 
 struct settlement {
         struct op *op;
@@ -236,9 +236,9 @@ static bool read_exit_record(const struct buf *record, struct box_exit *ret)
                peer_frame_fits(&h, record->data + 4, NULL) >= 0;
 }
 
-/* The exit record tells how it ended; without one nobody will ever know. The box makes the files
- * before the process: where there are none, it never began, unless a power cut took their names.
- * What cannot be read now says nothing, and the execution stays open. */
+/* The exit record tells how the execution ended; without one that stays unknown. The box makes the
+ * files before the process: where there are none, it never began, unless a power cut took their
+ * names. A file that cannot be read now says nothing, and the execution stays open. */
 static int judge(const struct settlement *s, struct execution *row, struct err *err)
 {
         CLEAN(cleanup_free) char *dir = xasprintf("%s/%s", s->hub->output_dir, row->id);
@@ -308,8 +308,8 @@ static int settle(struct settlement *s, struct err *err)
         return MIN(r, 0);
 }
 
-/* It does not live. What one elsewhere kept of its executions is in its directory, where another
- * finds it and tells us. */
+/* The box does not live. A box elsewhere kept its executions in its directory, where another box
+ * finds them and reports them. */
 static int settle_dead(struct settlement *s, struct err *err)
 {
         int r;

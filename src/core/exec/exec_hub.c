@@ -233,7 +233,7 @@ char *box_dir(const struct exec_hub *hub, const char *place_id)
         if (sandbox) {
                 CLEAN(cleanup_free) char *own = xasprintf("%s/%s", sandbox->dir, place_id);
 
-                /* A directory that cannot be looked at is not one that is not there. */
+                /* A directory that cannot be looked at does not count as missing. */
                 if (file_life_at(AT_FDCWD, own) != LIFE_NO)
                         return xasprintf("%s/box", own);
         }
@@ -256,7 +256,7 @@ struct box *box_add(struct exec_hub *hub, struct kept_place *take_place)
         }
         b->dead = false;
         b->epoch = MAX(b->epoch, (uint64_t)place->epoch);
-        /* A job that looks after the box reads what it was given. */
+        /* A job that checks the box still reads the place it was given. */
         if (b->job_running) {
                 kept_place_free(take_place);
                 return b;

@@ -72,12 +72,12 @@ void stdin_taken(struct exec *e, uint64_t taken, uint64_t limit)
         stdin_pump(e);
 }
 
-/* A new connection: what the box did not take is sent again. */
+/* A new connection: input that the box did not take is sent again. */
 void stdin_rewind(struct exec *e, uint64_t taken)
 {
         e->stdin_taken = e->stdin_sent = taken;
         e->stdin_limit = taken;
-        /* Taken from a daemon before this one: what comes now follows it. */
+        /* The box took these bytes from an earlier daemon: new input follows them. */
         e->stdin_queued = MAX(e->stdin_queued, taken);
         if (e->stdin_head && e->stdin_head->eof)
                 e->stdin_eof_sent = false;

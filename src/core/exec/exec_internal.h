@@ -131,7 +131,7 @@ struct box {
         bool has_tunnel;          /* the link's box knows tunnels */
         bool has_files;           /* and serves files */
         bool has_output;          /* and holds to limits of output */
-        struct service *services; /* streams to it, and who waits for one */
+        struct service *services; /* streams to it, and operations that wait for one */
         struct egress *egress;    /* NULL: none */
         struct channel *channels; /* callback.c */
         struct exec *arrived;     /* while the job ran; still INTENDED, linked by box_next */
@@ -204,13 +204,13 @@ struct tunnel *box_tunnel(struct box *box);
 /* exec_box.c: the link */
 void box_reach(struct box *box);
 void exec_submit(struct exec *e);
-/* How it ended; or, where that says that nobody knows, why. */
+/* How it ended; or, where that is unknown, why. */
 void exec_take_exit(struct exec *e, const struct box_exit *exit, const char *lost_reason);
 
 /* box_service.c, loop thread */
-/* There is a link: connect who waits. */
+/* There is a link: connect the waiting operations. */
 void box_services_up(struct box *box);
-/* The box died: true when somebody waits for the next one. */
+/* The box died: true when an operation waits for the next one. */
 bool box_services_wait(struct box *box);
 void box_services_end(struct box *box);
 
@@ -219,19 +219,19 @@ void box_callbacks_up(struct box *box);
 void box_callbacks_end(struct box *box);
 
 /* exec_spool.c: output that the box sends. Loop thread, but the last one. */
-/* The box has just begun it (NULL), or tells on a new link how far it is. */
+/* The box has just begun the execution (NULL), or tells on a new link how far it is. */
 void exec_spool_attach(struct exec *e, const struct box_state *state);
 void exec_spool_detach(struct exec *e);
-/* ERR_INVALID: the box does what it must not. */
+/* ERR_INVALID: the box broke the protocol. */
 int exec_spool_data(struct exec *e, uint8_t stream, uint64_t offset, const char *data, size_t len,
                     struct err *err);
 /* exec_take_exit() follows when everything is in the files. */
 void exec_spool_exit(struct exec *e, const struct box_exit *exit);
-/* The box will not tell any more: what is in the files is all there will be. */
+/* The box will send no more: the files stay as they are. */
 void exec_spool_lost(struct exec *e, const char *reason);
 void exec_spool_again(struct exec *e);
 void exec_spool_drop(struct exec *e);
-/* Operation, before START can be sent: files that are there say that the command may have begun. */
+/* Operation, before START can be sent: existing files mean that the command may have begun. */
 int exec_spool_prepare(const char *dir, struct err *err);
 
 /* exec_remote.c: commands that a plugin runs */
@@ -239,21 +239,22 @@ int exec_spool_prepare(const char *dir, struct err *err);
 int exec_remote_begin(struct exec_hub *hub, const struct execution *row, const struct place *place,
                       const struct exec_request *req, const char *dir, struct err *err);
 void exec_remote_abandon(struct exec *e);
-/* Operation: write what found no room. False when it may still find some: try again later. */
+/* Operation: write the output that found no room. False when it may still find some: try again
+ * later. */
 bool exec_remote_flush(struct exec *e);
 void exec_remote_free(struct exec_remote_run *run);
 
 /* exec_end.c: recording the end */
 /* The first call decides; later ones change nothing. */
 void exec_finish(struct exec *e, const char *status, const char *reason);
-/* What the disk or the pool refused is tried again soon. */
+/* Soon try again what the disk or the pool refused. */
 void exec_retry_later(struct exec_hub *hub);
 enum { SETTLED = 0, SETTLE_ALIVE = 1, SETTLE_UNKNOWN = 2 };
 /* Operation: bury what is left of a place's box and settle its open rows, from exit records or as
- * lost. `closing`: also a box that lives and executions that are only intended, for nothing may
- * begin there any more. Otherwise both are left alone: SETTLE_ALIVE for a box that lives,
- * SETTLE_UNKNOWN for one that cannot be asked. One elsewhere that died with executions open is
- * started again, for what it kept of them is in its directory. */
+ * lost. `closing`: also end a box that lives, and settle executions that are only intended, for
+ * nothing may begin there any more. Otherwise both are left alone: SETTLE_ALIVE for a box that
+ * lives, SETTLE_UNKNOWN for one that cannot be asked. A box elsewhere that died with open
+ * executions is started again, for its directory holds what it kept of them. */
 int exec_settle_place(struct op *op, struct exec_hub *hub, const struct place *place, bool closing,
                       struct err *err);
 
@@ -263,7 +264,7 @@ void stdin_fail(struct exec *e);
 int stdin_add(struct exec *e, const struct stdin_piece *piece, bool owned,
               void (*done)(void *, int), void *arg, struct err *err);
 
-/* Of a box on this machine. A sandbox's is in the directory of the sandbox. */
+/* The directory of a box on this machine. A sandbox's is in the directory of the sandbox. */
 char *box_dir(const struct exec_hub *hub, const char *place_id);
 
 #endif

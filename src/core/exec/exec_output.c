@@ -1,3 +1,4 @@
+/* The limits of output, counting what places have taken, and making output safe on the disk. */
 #define _GNU_SOURCE
 #include "core/exec/exec_output.h"
 
@@ -82,7 +83,8 @@ struct box_output exec_output_limits(const struct runtime *rt, const struct plac
                         : s->output_drops ? BOX_OUTPUT_DROP
                                           : BOX_OUTPUT_WAIT,
         };
-        /* Who bounds the disk of a place does not mean "and as much again of output". */
+        /* A limit on the place's disk also limits its output: the operator does not mean as much
+         * again of output. */
         if (json_is_integer(json_object_get(config, "diskMb")) &&
             !json_is_integer(json_object_get(config, "outputPlaceMb")))
                 o.place_limit = MIN(o.place_limit, mebibytes(config, "diskMb", 0));
@@ -97,7 +99,7 @@ uint64_t exec_output_max(const struct box_output *o)
         return MIN(o->limit, left);
 }
 
-/* What places have */
+/* What places have taken */
 
 int64_t exec_output_bytes(uint64_t stdout_len, uint64_t stderr_len)
 {
@@ -169,8 +171,8 @@ void exec_output_free(struct exec_hub *hub)
 
 /* Making it safe */
 
-/* 0, or the errno of what went wrong. An error of fdatasync() is told once and means that pages are
- * lost: to ask again would find nothing wrong. */
+/* 0, or the errno of what went wrong. fdatasync() reports an error once, and it means that pages
+ * are lost: a second call would report none. */
 static int stream_make_safe(int dir, const char *name, int64_t *len)
 {
         CLEAN(cleanup_fd) int fd = -1;

@@ -1,9 +1,9 @@
 /* Commands that a runner runs (struct exec_runner): a plugin's worker, or ssh. The runner answers
- * when the command has ended; what it sends meanwhile is output that can be read at once, and of
- * the final answer only the rest is added.
+ * when the command has ended; output that it sends meanwhile can be read at once, and only the rest
+ * is added from the final answer.
  *
- * The row, the output files, the end and who watches are the same as for boxes. What differs: there
- * is no process of ours. A worker cannot be told to stop, so a signal means that we give the
+ * The row, the output files, the end and the watchers are the same as for boxes. The difference:
+ * there is no process of ours. A worker cannot be told to stop, so a signal means that we give the
  * command up, and a daemon that restarts cannot take it up again: it is lost, and says so.
  *
  * Callbacks run on the runner's thread and reach the hub by letters. */
@@ -95,8 +95,8 @@ static void grew_on_loop(struct letter *letter)
         free(g);
 }
 
-/* Write as much as there is room for, and answer how much that was. What fails for another reason
- * than a full disk counts as written, and the run as one with output missing. */
+/* Write as much as there is room for, and answer how much that was. A write that fails for another
+ * reason than a full disk counts as done, and the run as one with output missing. */
 static size_t write_some(struct exec_remote_run *run, bool is_stderr, const char *data, size_t len)
 {
         size_t done = 0;
@@ -137,7 +137,7 @@ static void append(struct exec_remote_run *run, bool is_stderr, const char *data
         uint64_t max = exec_output_max(&run->output),
                  have = run->written[0] + run->written[1] + run->held[0].len + run->held[1].len;
 
-        /* Nobody can make the command wait: what is over the limit is not kept. */
+        /* The command cannot be made to wait: output over the limit is not kept. */
         if (!drops && len > max - MIN(have, max)) {
                 run->is_full = true;
                 len = (size_t)(max - MIN(have, max));
@@ -173,7 +173,7 @@ static void feed(struct exec_remote_run *run, bool is_stderr, const char *data, 
         append(run, is_stderr, buf_str(&shown), shown.len);
 }
 
-/* Nothing more comes: what is held back is no value. */
+/* Nothing more comes: the bytes held back are not a secret value. */
 static void end_stream(struct exec_remote_run *run, bool is_stderr)
 {
         CLEAN(buf_wipe) struct buf shown = BUF_INIT;
@@ -212,7 +212,7 @@ static bool is_beginning(int fd, uint64_t at, uint64_t len, const char *all)
         return true;
 }
 
-/* What was streamed stays; only what is missing behind it is added. */
+/* Streamed output stays; only the missing rest is added. */
 static void append_rest(struct exec_remote_run *run, bool is_stderr, const json_t *text)
 {
         CLEAN(buf_wipe) struct buf shown = BUF_INIT;
@@ -268,9 +268,8 @@ static void keep_exit(struct exec_remote_run *run, const json_t *result)
                         "it sent at the end.");
 }
 
-/* Left for the next daemon, in case this one ends before the row is written. The row is what makes
- * it safe, so nobody waits for the disk here; a record that was cut off is known by its checksum.
- */
+/* Left for the next daemon, in case this one ends before the row is written. The row makes the end
+ * safe, so this does not wait for the disk; a truncated record is known by its checksum. */
 static void write_exit_record(const struct exec_remote_run *run)
 {
         CLEAN(cleanup_free) char *path = xasprintf("%s/exit", run->dir);
@@ -324,7 +323,7 @@ static void ended_on_loop(struct letter *letter)
         exec_remote_free(run);
 }
 
-/* The record job's: nobody else has the run any more. */
+/* Called by the record job, which alone has the run by now. */
 bool exec_remote_flush(struct exec *e)
 {
         struct exec_remote_run *run = e->remote_run;

@@ -1,4 +1,4 @@
-/* One table of checks for what a caller wants run, whatever runs it. */
+/* Which execute requests are accepted: one table of checks, whatever runs the command. */
 #include "core/exec/exec_request.h"
 
 #include "codec/check.h"

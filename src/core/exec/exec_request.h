@@ -1,5 +1,5 @@
-/* What a caller wants run: checking the body of an execute request and building the environment of
- * the command. Shared by the drivers that can run commands. Pure; any thread. */
+/* Checks the body of an execute request and builds the environment of the command. Shared by the
+ * drivers that can run commands. Pure; any thread. */
 #ifndef BERTH_CORE_EXEC_REQUEST_H
 #define BERTH_CORE_EXEC_REQUEST_H
 

@@ -1,15 +1,15 @@
 /* Output of a box that does not share our files: it sends DATA, and we write the files that a box
- * on this machine would have written, so that who reads them sees no difference.
+ * on this machine would have written, so that readers see no difference.
  *
- * What is in the file is what we have: its length is where the box is asked to go on, after a lost
- * link as after a restart. A byte is written at its own offset, once; the box may drop it when our
- * ACK says that it is safe, which is said only of bytes that are on the disk. Credit beyond what is
- * in the file bounds what we keep in memory.
+ * The file holds all that we have: the box is asked to go on at its length, after a lost link as
+ * after a restart. A byte is written at its own offset, once; the box may drop it when our ACK says
+ * that it is safe, and we send ACK only for bytes that are on the disk. The credit given beyond the
+ * file's length bounds what we keep in memory.
  *
  * The loop thread receives and answers; a pool job writes, one at a time for each execution. While
- * it is busy, what is marked below belongs to it. A disk that refuses makes the command wait, and
- * is tried again, for as long as a full spool is waited for (output_wait_ms). Then the command is
- * killed, and what comes until its end is thrown away. */
+ * the job is busy, the members marked below belong to it. A disk that refuses makes the command
+ * wait, and is tried again, for as long as a full spool is waited for (output_wait_ms). Then the
+ * command is killed, and output that comes until its end is thrown away. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -109,7 +109,7 @@ static int write_stream(struct exec_spool *s, struct spool_stream *t, struct err
         return 0;
 }
 
-/* Where that was chosen, the oldest goes. */
+/* Where the configuration says so, the oldest output is dropped. */
 static void drop_oldest(struct exec_spool *s)
 {
         const int fds[] = { s->streams[0].fd, s->streams[1].fd };
@@ -210,7 +210,7 @@ static void give_credit(struct exec_spool *s)
         }
 }
 
-/* The box sends its EXIT only behind the output, so that has to flow. */
+/* The box sends EXIT only after the output, so the output has to flow. */
 static void take_and_drop(struct exec_spool *s)
 {
         for (int i = 0; i < 2; i++) {
@@ -291,7 +291,7 @@ static bool prepare(struct exec_spool *s)
 
         if (s->is_refused)
                 return false;
-        s->want_sync = s->attaching; /* at the end, who records it does that */
+        s->want_sync = s->attaching; /* at the end, the job that records it syncs */
         for (int i = 0; i < 2; i++) {
                 struct spool_stream *t = &s->streams[i];
 
@@ -368,7 +368,7 @@ static void turn(struct exec_spool *s)
 
 /* The hub's calls */
 
-/* A box that keeps to what START said never sends more. Of one that does not, no more is kept. */
+/* A box that keeps to the limits of START never sends more. If one does, no more is kept. */
 static void set_limits(struct exec_spool *s)
 {
         struct exec *e = s->e;

@@ -101,7 +101,7 @@ static int write_end(struct db *db, void *arg, struct err *err)
         return executions_end(db, arg, err);
 }
 
-/* It was recorded and will not run: say so. */
+/* The execution was recorded and will not run: record that. */
 static void record_failure(struct intent *q, const struct err *cause)
 {
         struct op shield = op_shield(q->op, 5000);
@@ -128,7 +128,7 @@ static int still_wanted(struct db *db, void *arg, struct err *err)
         return r;
 }
 
-/* Under the lock the place is not being closed, and once it was, the row has its end. */
+/* While the lock is held the place is not being closed; once it was closed, the row has its end. */
 static int ensure_box(struct intent *q, struct err *err)
 {
         struct box_locks *locks = &q->rt->hub->locks;
@@ -152,14 +152,15 @@ static int make_output_dir(struct intent *q, char *const path, struct err *err)
 {
         if (mkdir(path, 0700) < 0 && errno != EEXIST)
                 return err_sys(err, ERR_IO, errno, "make a directory for the output");
-        /* PID 1 of a sandbox is nobody we know; of one that another user started, that user. */
+        /* The writer is PID 1 of a sandbox, with a user id of its own; where another user started
+         * the sandbox, it is that user. */
         if (q->writer != (uid_t)-1 && geteuid() == 0 && chown(path, q->writer, q->writer) < 0)
                 return err_sys(err, ERR_IO, errno, "give the output to the sandbox");
         return 0;
 }
 
-/* Handing it to the loop. It is announced before it is recorded, so that nobody can know of an
- * execution by its row whom the loop cannot tell about its end. */
+/* Handing it to the loop. It is announced before it is recorded, so that the loop can tell every
+ * reader of its row about its end. */
 
 struct id_letter {
         struct letter letter;
@@ -184,7 +185,7 @@ static void announce_on_loop(struct letter *letter)
         free(l);
 }
 
-/* It will not begin: whoever waits reads why in its row. */
+/* It will not begin: its row tells waiting callers why. */
 static void withdraw_on_loop(struct letter *letter)
 {
         struct id_letter *l = container_of(letter, struct id_letter, letter);

@@ -1,3 +1,4 @@
+/* The commands that write, read and remove files in a place, and what their failures mean. */
 #define _GNU_SOURCE
 #include "core/exec/exec_transfer.h"
 
@@ -224,7 +225,7 @@ static int send_all(struct op *op, const struct exec_transfer *t, const char *te
         return 0;
 }
 
-/* Only what arrived whole gets its name. A directory in the way would swallow it. */
+/* Only a file that arrived whole gets its name. A directory of that name would swallow it. */
 static int finish_upload(struct op *op, const struct exec_transfer *t, const char *temp,
                          const char *path, uint64_t size, mode_t mode, struct err *err)
 {

@@ -1,4 +1,5 @@
-/* Files of a place where all one can do is run commands: plain execute, no box and no file verbs.
+/* Moving files in and out of a place that can only run commands: plain execute, no box and no file
+ * verbs.
  *
  * Every step is one command that runs to its end: [shell, "-c", script] in the directory `/`,
  * without input, with absolute paths only. So nothing depends on a working directory that may be
@@ -6,8 +7,9 @@
  * in pieces that fit into an argument, back in pieces that fit into memory; a file appears under
  * its name complete or not at all.
  *
- * What comes back was made by whoever is in the place: hostile. Here it is bounded and only
- * decoded. A command whose end is not known fails the transfer; it is never made twice.
+ * The output of these commands was made by programs in the place, so it is hostile input. Here it
+ * is bounded and only decoded. A command whose end is not known fails the transfer; it is never run
+ * twice.
  *
  * Operation threads. */
 #ifndef BERTH_CORE_EXEC_TRANSFER_H
@@ -44,18 +46,18 @@ struct exec_transfer {
  * action is the script, or "remove <path>". They are transient where that tells of a full disk.
  * Paths are absolute, without `..`; ERR_INVALID else. */
 
-/* Whether what a command there printed tells of a disk that is full, or fails: another try may find
- * it well. */
+/* Whether the output of a command there tells of a disk that is full or fails: another try may
+ * succeed. */
 bool exec_transfer_tells_of_want(const char *errors);
 
-/* `rm -rf`: what is not there is fine. */
+/* `rm -rf`: a path that does not exist is fine. */
 int exec_transfer_remove(struct op *op, const struct exec_transfer *t, const char *path,
                          struct err *err);
 /* A script that has to succeed. timeout_ms 0: the transfer's. */
 int exec_transfer_run(struct op *op, const struct exec_transfer *t, const char *script,
                       int64_t timeout_ms, struct err *err);
-/* The bytes of fd, from where it stands to its end, as the file `path`, with its parents. What was
- * there is replaced at once, at the end. */
+/* The bytes of fd, from where it stands to its end, as the file `path`, with its parents. An
+ * existing file is replaced at once, at the end. */
 int exec_transfer_write(struct op *op, const struct exec_transfer *t, const char *path, int fd,
                         mode_t mode, struct err *err);
 /* The file `path`, written to fd. ERR_TOO_LARGE when it has more than `max` bytes; then, and after

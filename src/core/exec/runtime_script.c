@@ -1,3 +1,4 @@
+/* The shell lines that check and prepare a directory below `.paperclip-runtime`. */
 #include "core/exec/runtime_script.h"
 
 #include "codec/shell.h"

@@ -1,13 +1,13 @@
-/* Kinds of places: everything in which they differ, in one table each.
+/* Kinds of places: one table for each kind holds everything in which it differs from the others.
  *
  * There are six: local, ssh, berth (the built-in sandbox), fake, a plugin's sandbox provider and a
  * plugin's driver. Each has a folder here and a line in src/core/meson.build, from which the list
  * `builtin_kinds` is made. No other folder compares the name of a driver or a provider: it finds
- * the kind of a row with kind_of_place() and the like, and asks the table
- * (test/unit/kind-names holds that; docs/decisions/0015-kinds.md says why).
+ * the kind of a row with kind_of_place() and the like, and asks the table (test/unit/kind-names
+ * checks that; docs/decisions/0015-kinds.md says why).
  *
- * The engine (lease.h) decides when something is opened and given up; a kind only knows how. It
- * never writes lease or place rows. The contract that makes crashes harmless:
+ * The engine (lease.h) decides when a place is opened and given up; a kind only knows how. It never
+ * writes lease or place rows. The contract that makes crashes harmless:
  *
  *   - open() is called after the intent was committed. The place's id is the idempotency key and
  *     the owner tag, and the provider gets it where it can keep one. An error means that nothing
@@ -31,7 +31,8 @@
 #define POLICY_REUSE_ENVIRONMENT "reuse_by_environment"
 #define POLICY_REUSE_WORKSPACE   "reuse_by_execution_workspace"
 #define POLICY_RETAIN_ON_FAILURE "retain_on_failure"
-/* Of places only: made in advance and never used. The lease that takes one gives it its own. */
+/* Of places only: made in advance and never used. The lease that takes such a place gives it the
+ * lease's own policy. */
 #define POLICY_STOCK "stock"
 
 struct box_route;
@@ -49,14 +50,14 @@ struct lease_request {
         int64_t ttl_ms;                       /* 0: none asked for */
 };
 
-/* What is wanted for a request, before anything happens. In the operation's arena. */
+/* The place that a request needs, before anything happens. In the operation's arena. */
 struct lease_plan {
         const char *provider; /* the lease's `provider` */
         const char *policy;
         const char *config; /* JSON object: the provider's configuration, stored with the place */
         bool has_world;     /* open() touches something outside the database */
         bool reuse;         /* an idle place with a matching configuration will do */
-        int64_t open_ms;    /* what opening may take beyond the time of an operation; 0: nothing */
+        int64_t open_ms;    /* what opening may take beyond an operation's time; 0: nothing */
         bool stock;         /* one made in advance will do */
 };
 
@@ -65,7 +66,7 @@ struct provider_lease {
         const char *id;     /* provider_lease_id; may be NULL */
         json_t *metadata;   /* object, borrowed from the arena's keeping; may be NULL */
         int64_t expires_at; /* 0: never */
-        const char *config; /* what the place's configuration becomes; NULL: it stays */
+        const char *config; /* the place's new configuration; NULL: it stays */
 };
 
 /* Something that exists in the world. */
@@ -91,7 +92,7 @@ struct kind_secret {
 /* What is probed, and how it went. A failed probe is a result, not an error. */
 struct probe_target {
         const char *company_id;
-        const char *environment_id; /* NULL: a configuration that nobody saved */
+        const char *environment_id; /* NULL: an unsaved configuration */
 };
 
 struct probe_result {
@@ -101,7 +102,7 @@ struct probe_result {
         struct buf hint; /* one line that says what would help; empty: none */
 };
 
-/* What the realization record (realization.h) says of how a workspace gets there. */
+/* How a workspace gets into the place, as the realization record (realization.h) says it. */
 struct kind_realization {
         const char *strategy, *prepare, *sync_back; /* sync_back may be NULL */
         /* A sentence, as a new reference. `local` and `remote` are paths; cwd, remote: or NULL. */
@@ -118,7 +119,7 @@ struct kind_starter {
 };
 
 struct kind {
-        /* -- Who it is ---------------------------------------------------------------------- */
+        /* -- Its names ---------------------------------------------------------------------- */
 
         /* The `driver` of its environments and places, and the `provider` that their configuration
          * names. NULL: every provider that no other kind of the driver has. */
@@ -131,35 +132,35 @@ struct kind {
 
         /* `isolated` in words, said wherever an environment of this kind can be chosen. */
         const char *isolation;
-        /* What runs in its places can reach neither this machine nor other places. Everything that
-         * depends on how far a command is trusted asks this. */
+        /* Commands in its places can reach neither this machine nor other places. Every decision on
+         * how far a command is trusted asks this. */
         bool isolated;
-        /* What runs in its places runs on this machine, as the user that the daemon runs as: who
-         * may have that is decided in host_use.h. */
+        /* Commands in its places run on this machine, as the daemon's user; host_use.h decides
+         * which callers may use it. */
         bool runs_on_host;
         bool is_unnamed;    /* of the driver's kinds, the one where no provider is named */
         bool is_elsewhere;  /* its places are not on this machine */
         bool has_own_files; /* a machine whose directories are there before a lease and after it */
-        bool is_disposable; /* a place begins empty and ends with its files: what an agent's command
-                             * lacks is installed there */
+        bool is_disposable; /* a place begins empty and ends with its files: a program that an
+                               agent's command lacks is installed there */
         bool takes_runs;    /* agents work there */
         bool is_managed;    /* every company has one such environment, which stays */
         bool can_destroy;   /* a lease can be ended with its place, whatever else would use it */
         bool box_is_place;  /* its box is opened with the place, and there is never another */
-        /* close() needs the id that the provider told: where it never did, nobody can say what
-         * there is. */
+        /* close() needs the id that the provider answered with: without that id, it is unknown what
+         * exists. */
         bool closes_by_id;
         bool makes_world_lazily;    /* on first need, so a place may rightly have nothing */
         bool writes_cleanup_status; /* releases record success or failure on the lease */
         bool has_run_dirs;          /* a workspace is staged into a directory of its run */
         bool has_secrets_by_schema; /* validate() answers with a schema that names secrets */
         const char *release_failure_reason; /* of a lease released as failed; NULL: none */
-        /* Whether this configuration lets what runs in its places reach services of this machine
-         * that nobody else reaches. NULL: none does. */
+        /* Whether this configuration lets commands in its places reach services of this machine
+         * that can be reached only from it. NULL: none does. */
         bool (*reaches_host)(const json_t *config);
         const struct kind_starter *starter; /* NULL: no company begins with one */
         /* An environment was deleted: forget what the daemon keeps of it. Called for any driver,
-         * since it may have had another. NULL: nothing is kept. */
+         * since the environment may have had another one. NULL: nothing is kept. */
         void (*forget_environment)(struct runtime *rt, const char *environment_id);
 
         /* -- Its configuration -------------------------------------------------------------- */
@@ -173,9 +174,9 @@ struct kind {
         /* Whether the actor may save a normal configuration here. NULL: yes. */
         int (*may_save)(const struct op *op, const struct runtime *rt, const json_t *config,
                         struct err *err);
-        /* Ask whoever else has rules for it, and put what becomes of it in its place. *ret_schema
-         * (may be NULL) is set where a schema says what is secret; the arena keeps it. NULL:
-         * nobody has. */
+        /* Ask a plugin's worker that has rules of its own for the configuration, and replace it by
+         * the result. *ret_schema (may be NULL) is set where a schema says what is secret; the
+         * arena keeps it. NULL: there are no further rules. */
         int (*validate)(struct op *op, struct runtime *rt, json_t **config,
                         const json_t **ret_schema, struct err *err);
         /* What this daemon does not allow in a normal configuration. NULL: nothing. */
@@ -185,38 +186,39 @@ struct kind {
 
         /* -- Its places --------------------------------------------------------------------- */
 
-        /* Check the configuration and say what is wanted. No outside effect. */
+        /* Check the configuration and plan the place. No outside effect. */
         int (*plan)(struct op *op, struct runtime *rt, const struct environment *env,
                     const struct lease_request *req, struct lease_plan *ret, struct err *err);
-        /* Inside the transaction that records the intent: take what the place needs of what there
-         * is only so much of; and give it back in the one that records that it is gone (place.h).
-         * NULL: nothing. */
+        /* Inside the transaction that records the intent: take what the place needs of a limited
+         * resource; and give it back in the transaction that records that the place is gone
+         * (place.h). NULL: nothing. */
         int (*claim)(struct db *db, struct runtime *rt, const struct place *place,
                      struct arena *arena, struct err *err);
         int (*unclaim)(struct db *db, const struct place *place, struct err *err);
         int (*open)(struct op *op, struct runtime *rt, const struct place *place,
                     const struct lease_request *req, struct provider_lease *ret, struct err *err);
-        /* Take an idle place into use again. ERR_NOT_FOUND: it is not there any more. NULL: nothing
-         * to do. Of a place made in advance, which may still be taken by somebody else, it only
-         * tells the answer. */
+        /* Take an idle place into use again. ERR_NOT_FOUND: it does not exist any more. NULL:
+         * nothing to do. For a place made in advance, which another lease may still take, it only
+         * returns the answer. */
         int (*resume)(struct op *op, struct runtime *rt, const struct place *place,
                       const struct lease_request *req, struct provider_lease *ret, struct err *err);
         /* The last lease ended but the place stays for the next one. NULL: nothing to do. */
         int (*park)(struct op *op, struct runtime *rt, const struct place *place, struct err *err);
-        /* Make it not exist. */
+        /* Remove the place from the world. */
         int (*close)(struct op *op, struct runtime *rt, const struct place *place, struct err *err);
-        /* Whether recorded configuration serves a request that plans for `wanted`. NULL: none
-         * ever does. Callers ask kind_matches(). */
+        /* Whether a place with the recorded configuration serves a request that plans for `wanted`.
+         * NULL: none ever does. Callers ask kind_matches(). */
         bool (*matches)(const char *recorded, const char *wanted);
         /* How many places made in advance a configuration wants (stock.h). NULL: none. */
         int64_t (*stock_size)(const json_t *config);
         /* Everything that exists now. NULL: the kind cannot list. */
         int (*list)(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx,
                     struct err *err);
-        /* Its places are nothing but rows here, so that list() names none. NULL: they are more. */
+        /* Whether its places are nothing but rows here, so that list() names none. NULL: they are
+         * more. */
         bool (*is_only_rows)(const struct runtime *rt);
-        /* Whether what was opened still lives; LIFE_NO only where that is proved. Never blocks.
-         * NULL: nobody can say. Callers ask kind_is_dead(). */
+        /* Whether an opened place still lives; LIFE_NO only where its end is proved. Never blocks.
+         * NULL: that cannot be known. Callers ask kind_is_dead(). */
         enum life (*is_alive)(const struct runtime *rt, const struct place *place);
 
         /* -- Its leases --------------------------------------------------------------------- */
@@ -242,51 +244,51 @@ struct kind {
 
         /* -- Commands ----------------------------------------------------------------------- */
 
-        /* Turn the caller's request into what the box gets, or whoever runs it without one
-         * (exec_request.remote). NULL, or an error, where commands cannot run. */
+        /* Turn the caller's request into the request that the box gets, or the runner where there
+         * is no box (exec_request.remote). NULL, or an error, where commands cannot run. */
         int (*prepare_exec)(struct op *op, struct runtime *rt, const struct lease_record *record,
                             json_t *request, struct exec_request *ret, struct err *err);
         /* Inside the transaction that records a command: refuse it, or say as which user of this
-         * machine the box writes the output; *ret_writer stays where it is the daemon's. NULL:
-         * nothing to say. */
+         * machine the box writes the output; *ret_writer is left unchanged for the daemon's own
+         * user. NULL: nothing to say. */
         int (*admit_command)(struct db *db, const struct place *place, struct arena *arena,
                              uid_t *ret_writer, struct err *err);
         /* Any thread: how the box of a place is reached (box_route.h). NULL, or NULL for this
          * place: it has no box. */
         const struct box_route *(*route)(const struct place *place);
-        /* Put a box into the place of a lease, where there is none yet and that can be tried. What
-         * became of it, the place's row says, read again. NULL: nothing to do. */
+        /* Put a box into the place of a lease, where there is none yet and that can be tried. The
+         * place's row, read again, says whether it worked. NULL: nothing to do. */
         int (*bring_box)(struct op *op, struct runtime *rt, const struct lease *lease,
                          struct err *err);
         /* How files are moved by single commands, where no box does it; everything in the
          * operation's arena. NULL: they are not. */
         int (*transfer)(struct op *op, struct runtime *rt, const struct lease *lease,
                         struct exec_transfer *ret, struct err *err);
-        /* End every command in a place that goes on. NULL: its box does it. */
+        /* End every command in a place that stays open. NULL: its box does it. */
         int (*end_commands)(struct op *op, struct runtime *rt, const struct place *place,
                             struct err *err);
 
         /* -- Workspaces --------------------------------------------------------------------- */
 
-        /* The ways in (workspace.h), the best first, each list ended by NULL: of what is asked for
-         * without an isolation, as a copy, and as an overlay. NULL: there is none. */
+        /* The ways of a workspace (workspace.h), the best first, each list ended by NULL: for a
+         * request without an isolation, for a copy, and for an overlay. NULL: there is none. */
         const struct workspace_way *const *ways, *const *ways_copy, *const *ways_overlay;
         const struct kind_realization *realization;
 };
 
-/* All that there are; NULL-terminated. Made from the list in src/core/meson.build. */
+/* All kinds; NULL-terminated. Made from the list in src/core/meson.build. */
 extern const struct kind *const builtin_kinds[];
 
-/* The kind of a driver and a provider (may be NULL: none is named); NULL when there is none. The
- * one place where names are compared. */
+/* The kind of a driver and a provider (may be NULL: none is named); NULL when there is none. Names
+ * are compared nowhere else. */
 const struct kind *kind_find(const struct runtime *rt, const char *driver, const char *provider);
-/* Of a row. */
+/* The kind of a row. */
 const struct kind *kind_of_environment(const struct runtime *rt, const struct environment *env);
 const struct kind *kind_of_place(const struct runtime *rt, const struct place *place);
-/* Of a configuration that is no row yet. */
+/* The kind of a configuration that is not a row yet. */
 const struct kind *kind_of_config(const struct runtime *rt, const char *driver,
                                   const json_t *config);
-/* Any kind of a driver, for what they have in common; and the one that has a provider by name, NULL
+/* Any kind of a driver, for what its kinds have in common; and the kind of a provider by name, NULL
  * when that is not built in. */
 const struct kind *kind_of_driver(const struct runtime *rt, const char *driver);
 const struct kind *kind_of_provider(const struct runtime *rt, const char *provider);
@@ -321,15 +323,16 @@ bool kind_is_key(const char *s);
 bool kind_is_isolated(const struct runtime *rt, const char *driver);
 /* The same in words. */
 const char *kind_isolation(const struct runtime *rt, const char *driver);
-/* Whether it runs things on this machine; one that is not registered runs nothing. */
+/* Whether the driver runs commands on this machine; a driver that is not registered runs none. */
 bool kind_runs_on_host(const struct runtime *rt, const char *driver);
 
 /* Whether a place with the recorded configuration serves what is wanted. */
 bool kind_matches(const struct kind *kind, const char *recorded, const char *wanted);
-/* Whether what exists for a place can be found by our tag, so that closing what may or may not be
- * there settles it. */
+/* Whether the kind can find what exists for a place by our tag, so that closing settles a place
+ * that may or may not exist. */
 bool kind_can_find(const struct runtime *rt, const struct place *place);
-/* It is proved that what was opened for the place has ended. False where nobody can say. */
+/* Whether it is proved that what was opened for the place has ended. False where that cannot be
+ * known. */
 bool kind_is_dead(const struct runtime *rt, const struct place *place);
 
 #endif

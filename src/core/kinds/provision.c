@@ -1,3 +1,4 @@
+/* Whether a workspace needs a provision command, its request, and how its failure reads. */
 #include "core/kinds/provision.h"
 
 #include <ctype.h>

@@ -1,5 +1,5 @@
-/* Provisioning: the command by which an execution workspace makes itself ready in a place that is
- * not this machine, once it was realized there (environment-runtime 5.4). Pure; any thread. */
+/* Provisioning: the command that prepares an execution workspace in a place that is not this
+ * machine, once it was realized there (environment-runtime 5.4). Pure; any thread. */
 #ifndef BERTH_CORE_PROVISION_H
 #define BERTH_CORE_PROVISION_H
 
@@ -20,8 +20,8 @@ struct realization_input {
 /* The realization request, version 1. A new reference. */
 json_t *realization_request(const struct realization_input *input);
 
-/* The body of an execute that provisions, or NULL when nothing is to be done: no command, or the
- * place that works in the directory itself. A new reference. */
+/* The body of an execute that provisions, or NULL when nothing is to be done: there is no command,
+ * or the place works in the directory itself. A new reference. */
 json_t *provision_command(const json_t *request, bool is_local, const char *realized_cwd,
                           const char *remote_cwd, const char *local_cwd);
 

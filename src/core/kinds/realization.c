@@ -1,3 +1,4 @@
+/* Building the workspace realization record from the caller's request and the lease. */
 #include "core/kinds/realization.h"
 
 #include <ctype.h>

@@ -1,6 +1,7 @@
-/* Deleting an environment, and the report of what that would touch. Nothing that lives in the world
- * is forgotten: with living places the delete is refused, or gives them up first when told to. Nor
- * does anybody lose the place for his work: what points at it is moved when told to. */
+/* Deleting an environment, and the report of what that would touch. No place that exists in the
+ * world is forgotten: with living places the delete is refused, or gives them up first when told
+ * to. Nor does a record that points at the environment lose it: such records are moved when told
+ * to. */
 #include "core/leases/environment_delete.h"
 #include "base/clock.h"
 #include "base/fault.h"
@@ -49,7 +50,7 @@ static bool is_managed_local(const struct runtime *rt, const struct environment 
         return managed && kind && kind->is_managed;
 }
 
-/* What of the world, or of the company, stands against it. */
+/* Why the environment itself prevents the delete: it is the managed one, or has living places. */
 static json_t *reasons(const struct deletion *d)
 {
         const struct environment_references *r = &d->refs;
@@ -120,7 +121,7 @@ static int delete_row(struct deletion *d, struct err *err)
         return r;
 }
 
-/* Giving up what lives */
+/* Giving up living places */
 
 struct living {
         struct op *op;
@@ -130,7 +131,7 @@ struct living {
         size_t n_leases;
         struct place *places;
         size_t n_places;
-        bool is_moving; /* somebody of this process works on a place: it will be another's soon */
+        bool is_moving; /* this process works on a place: its state will change soon */
 };
 
 static int collect_lease(void *ctx, const struct lease *lease)
@@ -183,7 +184,7 @@ static int retire_places(struct db *db, void *arg, struct err *err)
         return r;
 }
 
-/* One pass: what is leased now is released, what is idle now is closed. */
+/* One pass: leased places are released, idle places are closed. */
 static int give_up_what_is_there(struct living *l, struct err *err)
 {
         int r;
@@ -204,9 +205,9 @@ static int give_up_what_is_there(struct living *l, struct err *err)
         return r;
 }
 
-/* The pool makes no more places meanwhile. A place that is on its way is waited for, until it is
- * leased or idle and the next pass gives it up. What is still there in the end is for remove_row()
- * to refuse. */
+/* The pool makes no more places meanwhile. A place that is being opened is waited for, until it is
+ * leased or idle and the next pass gives it up. If places are left in the end, remove_row()
+ * refuses. */
 static int give_up_and_delete(struct deletion *d, struct err *err)
 {
         struct living l = { .op = d->op, .rt = d->rt, .environment_id = d->id };

@@ -1,4 +1,4 @@
-/* Deleting an environment, which may mean giving up what was made in it. Operation threads. */
+/* Deleting an environment, which may mean giving up the places made in it. Operation threads. */
 #ifndef BERTH_CORE_ENVIRONMENT_DELETE_H
 #define BERTH_CORE_ENVIRONMENT_DELETE_H
 
@@ -6,11 +6,12 @@
 #include "core/access/access.h"
 #include "store/environments.h"
 
-/* Refused while places live, unless close_leases says to give them up first, and while something
- * points at it (env_move.h), unless that is moved to the environment `move_to`; NULL: it is not. */
+/* Refused while places live, unless close_leases says to give them up first, and while other
+ * records point at the environment (env_move.h), unless they are moved to the environment
+ * `move_to`; NULL: they are not moved. */
 int environment_delete(struct op *op, struct runtime *rt, const char *id, bool close_leases,
                        const char *move_to, struct environment *ret, struct err *err);
-/* What deleting would touch, and what stands against it, as the API's document. */
+/* What deleting would touch, and what prevents it, as the API's document. */
 int environment_blast_radius(struct op *op, struct runtime *rt, const char *id,
                              struct buf *ret_json, struct err *err);
 

@@ -1,3 +1,4 @@
+/* Which places and files are leaked, missing or uncertain, and an operator's decisions on them. */
 #include "core/leases/leaks.h"
 
 #include <dirent.h>
@@ -45,8 +46,8 @@ static struct found *find_thing(struct world *w, const char *tag)
         return NULL;
 }
 
-/* What another node had made is that one's to account for. A host that two environments lead to
- * tells of its boxes twice. */
+/* Another node accounts for what it made itself. A host that two environments use lists its boxes
+ * twice. */
 static int note_thing(void *ctx, const struct kind_thing *thing)
 {
         struct world *w = ctx;
@@ -167,8 +168,8 @@ static int read_again(struct db *db, void *arg, struct err *err)
         return r == ERR_NOT_FOUND ? 0 : r;
 }
 
-/* The row was read first and the world afterwards. If the row is still the same, the thing is not
- * there although it should be. */
+/* The row was read first and the world afterwards. If the row is still the same, the thing is
+ * missing although it should exist. */
 static int check_missing(struct survey *s, const struct place *p, struct err *err)
 {
         struct recheck q = { s, p, false };
@@ -228,7 +229,7 @@ static int read_tag(struct db *db, void *arg, struct err *err)
 }
 
 /* A thing without a living row: its row may have come after our snapshot, or gone together with the
- * thing since. Only what is still there, and still unnamed, is unknown. */
+ * thing since. Only a thing that still exists, and that still no row names, is unknown. */
 static int check_unknown(struct survey *s, const struct found *thing, struct err *err)
 {
         struct world again = { .arena = s->op->arena, .node = s->rt->node.id.s };
@@ -444,8 +445,8 @@ struct decision {
         struct place place;
 };
 
-/* Another node's place. Forgetting it ends its workspaces in the record: nobody goes there any more
- * to save them. */
+/* Another node's place. Forgetting it ends its workspaces in the record: they will never be saved
+ * from there. */
 static int decide_foreign(struct db *db, struct decision *d, struct err *err)
 {
         if (streq(d->to, PLACE_GONE))

@@ -3,11 +3,12 @@
  *
  *   unknown      exists in the world; no living row names it
  *   missing      a row says that it exists; the world does not have it
- *   uncertain    nobody can know; an operator decides
+ *   uncertain    it cannot be known whether it exists; an operator decides
  *   cleanupDue   closing was tried and failed, and will be tried again
  *
- * Work under way is none of these. Everything is looked at twice where the two sides cannot be read
- * at one instant, so that a place that just came or went is not reported. Operation threads. */
+ * Work under way is none of these. Where the record and the world cannot be read at one instant,
+ * both are read twice, so that a place that just came or went is not reported. Operation threads.
+ */
 #ifndef BERTH_CORE_LEAKS_H
 #define BERTH_CORE_LEAKS_H
 
@@ -18,7 +19,8 @@
 /* The document of GET /api/leaks. */
 int leaks_report(struct op *op, struct runtime *rt, struct buf *ret_json, struct err *err);
 
-/* What belongs to rows, as a directory of the data directory that is named by their id. */
+/* Files that belong to rows: a directory of the data directory, whose entries are named by the
+ * rows' ids. */
 struct row_files {
         enum rows_kind kind;
         const char *dir;
@@ -34,13 +36,13 @@ int row_files_list(const struct row_files *files, const char *data_dir, struct a
                    char ***ret, struct err *err);
 /* Those of them that no row names. Rows are committed before their directory is made and deleted
  * before it is removed. So the transaction has to begin after the names were listed, and a
- * directory that is gone by then is left out. */
+ * directory that is gone by then is skipped. */
 int row_files_unnamed(struct db *db, const struct row_files *files, const char *data_dir,
                       char *const *names, struct arena *arena,
                       void (*fn)(void *ctx, const char *name), void *ctx, struct err *err);
 
 /* An operator's decisions on one place: close it now, or write it off. `forget` is for uncertain
- * places and for closing ones that failed; what exists then is the operator's business. A place of
+ * places and for closing ones that failed; the operator takes care of what still exists. A place of
  * another node (store/home.h) is uncertain, and closed only with `take_over`. */
 int leaks_close(struct op *op, struct runtime *rt, const char *place_id, bool take_over,
                 struct err *err);

@@ -1,3 +1,4 @@
+/* Renewing, pausing, resuming and realizing leases. */
 #include "core/leases/lease.h"
 
 #include "base/clock.h"

@@ -7,12 +7,12 @@
  *   release   lease ended and closing committed | provider closes | gone committed
  *   release   lease ended committed | provider parks | held -> ready committed   (reusable places)
  *
- * A second lease of a run that holds a place joins it without moving it, as long as the first
- * lives.
+ * A second lease of a run that holds a place joins that place without moving it, as long as the
+ * first lease lives.
  *
- * A crash between any two of these leaves a row from which the sweeper (sweeper.h) goes on.
+ * A crash between any two of these steps leaves a row from which the sweeper (sweeper.h) goes on.
  * Releasing always ends the lease: when the provider fails, the lease says so (cleanupStatus
- * failed) and the place stays `closing` until it is gone. Whoever ends a lease second changes
+ * failed) and the place stays `closing` until it is gone. A second attempt to end a lease changes
  * nothing.
  *
  * Operation threads. Records live in the operation's arena. */
@@ -31,7 +31,8 @@ int lease_release(struct op *op, struct runtime *rt, const char *lease_id, const
                   struct lease_record *ret, struct err *err);
 
 /* Release every active lease of a run that op->actor may manage, going on past one that fails; fn
- * gets each that changed. ERR_FORBIDDEN when there are leases, but none of them is the actor's. */
+ * gets each lease that changed. ERR_FORBIDDEN when there are leases, but the actor may manage none
+ * of them. */
 int lease_release_run(struct op *op, struct runtime *rt, const char *run_id, const char *status,
                       int (*fn)(void *ctx, const struct lease_record *record), void *ctx,
                       struct err *err);

@@ -193,7 +193,7 @@ static int64_t soonest(int64_t a, int64_t b)
         return MIN(a, b);
 }
 
-/* An ad-hoc lease has nobody whose end would end it, so it always has a time. */
+/* An ad-hoc lease has no run whose end would end it, so it always has an expiry. */
 static int64_t expiry(const struct acquisition *q)
 {
         int64_t ttl = q->req->ttl_ms;
@@ -241,8 +241,7 @@ static int refuse_foreign(const char *member, const char *company_id, const char
                        : err_set(err, ERR_UNPROCESSABLE, "%s is another company's", member);
 }
 
-/* Ids that nobody has are whatever the caller makes of them; those of another company are not for
- * this one. */
+/* Ids that name no record are accepted as the caller's own; ids of another company are refused. */
 static int check_ids(struct db *db, const struct acquisition *q, struct err *err)
 {
         const struct lease_request *req = q->req;
@@ -405,15 +404,15 @@ static void undo_open(struct acquisition *q, int code, const struct err *cause)
         FAULT("lease.undo_open.after");
 }
 
-/* The place exists, but no lease came of it. A claimed one goes back, unless somebody else has it
- * by now; a new one goes. */
+/* The place exists, but no lease came of it. A claimed place goes back, unless another lease has it
+ * by now; a new one is closed. */
 static void undo_bind(struct acquisition *q)
 {
         struct op shield = op_shield(q->op, q->rt->settings.close_timeout_ms);
 
         FAULT("lease.undo_bind.before");
         if (q->joined || q->stocked)
-                ; /* the other lease keeps it; nobody had it */
+                ; /* the other lease keeps a joined place; a stocked one was not taken */
         else if (q->claimed && move_to(&shield, q, PLACE_HELD, NULL, NULL) >= 0)
                 (void)lease_finish_parking(&shield, q->rt, &q->place, NULL);
         else if (!q->claimed && q->plan.has_world)
@@ -438,13 +437,14 @@ static int reuse(struct acquisition *q, struct err *err)
         FAULT("lease.resume.after");
         if (r >= 0)
                 return 0;
-        /* The trouble is ours, or the caller has left: that says nothing about the place. */
+        /* The failure is the daemon's, or the caller has left: that says nothing about the place.
+         */
         if (r == ERR_BUSY || r == ERR_IO || r == ERR_CANCELLED) {
                 err_move(err, &failure);
                 undo_bind(q);
                 return r;
         }
-        /* What cannot be resumed is of no use to anybody; it goes, and a new one is opened. */
+        /* A place that cannot be resumed is useless; it is closed, and a new one is opened. */
         shield = op_shield(q->op, q->rt->settings.close_timeout_ms);
         place_insist(&q->place);
         if (!q->joined && !q->has_stale &&
@@ -478,7 +478,7 @@ static int open_new(struct acquisition *q, struct err *err)
                 err_move(err, &failure);
                 return r;
         }
-        q->place.provider_lease_id = q->opened.id; /* whoever undoes it needs the name */
+        q->place.provider_lease_id = q->opened.id; /* undoing needs the name */
         if (q->opened.config)
                 q->place.config = q->opened.config;
         return 0;
@@ -496,7 +496,7 @@ static int bind_lease(struct acquisition *q, struct err *err)
                 return 0;
         undo_bind(q);
         if (r == ERR_CONFLICT && q->req->idempotency_key) {
-                /* Somebody with the same key was faster: theirs is the lease. */
+                /* Another request with the same key was faster: its lease counts. */
                 int found = store_read(q->op, q->rt->store, find_existing, q, NULL);
 
                 if (found > 0) {
@@ -508,7 +508,8 @@ static int bind_lease(struct acquisition *q, struct err *err)
 }
 
 /* Take one that was made in advance. Nothing happens in the world for it, so the lease and the
- * place are recorded in one transaction: whoever is second finds another. 1 when there is none. */
+ * place are recorded in one transaction: the second of two requests finds another place. 1 when
+ * there is none. */
 static int take_stocked(struct acquisition *q, struct err *err)
 {
         int r = 1;
@@ -558,7 +559,7 @@ static int acquire_steps(struct acquisition *q, struct err *err)
                 r = bind_lease(q, err);
                 if (r != ERR_CONFLICT)
                         return r;
-                /* Somebody else changed the place since we found it: it counts as busy. But the
+                /* Another operation changed the place since we found it: it counts as busy. But the
                  * lease that we joined may have ended and its place been parked before our resume
                  * reached it; then it is idle, and ours to take up properly. */
                 again = q->joined && op_check(q->op, NULL) >= 0;
@@ -574,8 +575,8 @@ static int acquire_steps(struct acquisition *q, struct err *err)
         return r != 0 ? r : bind_lease(q, err);
 }
 
-/* Last, because nobody has to wait for it: a crash before leaves `closing`, which the sweeper
- * knows. */
+/* Last, because the caller need not wait for it: a crash before leaves `closing`, which the sweeper
+ * takes up. */
 static void close_stale(struct acquisition *q)
 {
         struct op shield;

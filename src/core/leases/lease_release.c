@@ -9,7 +9,7 @@
 #include "rt/reserve.h"
 
 enum release_outcome {
-        RELEASE_WAS_OVER, /* somebody ended the lease before */
+        RELEASE_WAS_OVER, /* the lease had ended before */
         RELEASE_DONE,     /* nothing outside is left to do */
         RELEASE_LEAVE,    /* another lease keeps the place: only our workspace is given up */
         RELEASE_CLOSE,    /* the place is `closing`: ask the provider */
@@ -54,8 +54,7 @@ static int give_up_place(struct db *db, struct release *rel, struct err *err)
         }
         if (!place->has_world || !rel->kind) {
                 r = place_move(db, rel->rt, place, PLACE_CLOSING, err);
-                /* Without its kind nobody can close the place; it stays `closing` and is listed.
-                 */
+                /* Without its kind the place cannot be closed; it stays `closing` and is listed. */
                 if (r >= 0 && !place->has_world)
                         r = place_move(db, rel->rt, place, PLACE_GONE, err);
                 return r;
@@ -177,10 +176,10 @@ static int record_outcome(struct db *db, void *arg, struct err *err)
 }
 
 /* With time of its own: the operation's may have been used up by the provider, and then the failure
- * has to be recorded more than ever, or nobody would hear of it.
+ * has to be recorded all the more, or it would go unnoticed.
  *
- * A conflict means that somebody else took the place up (the sweeper, after we were slow): theirs
- * is the outcome, and nothing is wrong. */
+ * A conflict means that another operation took the place up (the sweeper, after we were slow): its
+ * outcome counts, and nothing is wrong. */
 static int finish(struct op *op, struct runtime *rt, struct place *place, const char *to,
                   int provider_result, struct err *provider_err, struct err *err)
 {
@@ -189,7 +188,8 @@ static int finish(struct op *op, struct runtime *rt, struct place *place, const 
         struct op shield = op_shield(op, rt->settings.close_timeout_ms);
         int r;
 
-        /* What we could not do for want of means says nothing about a place that is to stay. */
+        /* A failure for want of the daemon's own resources says nothing about a place that is to
+         * stay. */
         o.stays = streq(to, PLACE_READY) &&
                   (provider_result == ERR_BUSY || provider_result == ERR_IO ||
                    provider_result == ERR_CANCELLED);
@@ -276,8 +276,8 @@ static int run_release(struct release *rel, struct err *err)
         atomic_fetch_add(&rel->rt->counters.leases_released, 1);
         if (rel->outcome == RELEASE_DONE)
                 return 0;
-        /* From here on the lease has ended, whatever the provider says; its word is on the lease.
-         */
+        /* From here on the lease has ended, whatever the provider says; its answer is recorded on
+         * the lease. */
         shield = op_shield(rel->op, rel->rt->settings.workspace_timeout_ms);
         if (rel->outcome == RELEASE_LEAVE) /* the sweeper goes on with what fails */
                 (void)workspace_give_up(&shield, rel->rt, &rel->place, rel->lease_id, NULL, NULL);
@@ -336,8 +336,8 @@ struct run_leases {
         struct err *err;
 };
 
-/* Anybody can name any run when acquiring, so leases of one run may lie in several companies: each
- * is judged by its own. */
+/* A caller can name any run when acquiring, so leases of one run may lie in several companies: the
+ * rights are checked for each lease's own company. */
 static int collect(void *ctx, const struct lease *lease)
 {
         struct run_leases *list = ctx;

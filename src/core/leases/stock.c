@@ -1,3 +1,4 @@
+/* How many places an environment wants in advance, and making, finding and discarding them. */
 #include "core/leases/stock.h"
 
 #include "base/clock.h"
@@ -184,8 +185,8 @@ struct making {
         struct provider_lease opened;
 };
 
-/* Asked again where the intent is written: several may be at it, and the environment may have
- * changed. 1: nothing is missing. */
+/* Checked again in the transaction that writes the intent: several threads may make places, and the
+ * environment may have changed. 1: nothing is missing. */
 static int intend(struct db *db, void *arg, struct err *err)
 {
         struct making *m = arg;
@@ -225,7 +226,7 @@ static void undo(struct making *m, int code, const struct err *cause)
                 (void)lease_finish_closing(&shield, m->rt, &m->place, NULL);
 }
 
-/* It exists, but nobody may know: it goes again. */
+/* The place exists, but could not be recorded as ready: it is closed again. */
 static void undo_ready(struct making *m)
 {
         struct op shield = op_shield(m->op, m->rt->settings.close_timeout_ms);

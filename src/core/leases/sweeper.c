@@ -1,3 +1,4 @@
+/* What a pass of the sweeper does with each lease and place, and how deadlines follow the clock. */
 #include "core/leases/sweeper.h"
 
 #include "base/clock.h"
@@ -34,7 +35,7 @@ static bool is_meant(const struct findings *f, const char *environment_id)
                streq(f->environment_id, environment_id ? environment_id : SWEEP_NOWHERE);
 }
 
-/* Something is due there. True: that was all that was asked. */
+/* Note that something is due there. True: the pass only looks, so nothing more is to do. */
 static bool only_looks(struct findings *f, const char *environment_id, const char *company_id)
 {
         if (f->list)
@@ -92,8 +93,8 @@ static int leases_of_dead(struct db *db, void *arg, struct err *err)
         return leases_living_of_place(db, f->dead->id, f->op->arena, add_lease, f, err);
 }
 
-/* Nobody works on the place: its owner is an earlier instance of this node, or its window is over.
- */
+/* No operation works on the place: its owner is an earlier instance of this node, or its window is
+ * over. */
 static bool is_abandoned(const struct findings *f, const struct place *p)
 {
         if (!place_is_ours(f->rt, p))
@@ -150,7 +151,7 @@ static struct op limited_op(const struct findings *f)
         return limited;
 }
 
-/* A lost race is somebody else's progress. */
+/* A lost race means that another operation made progress. */
 static int try_move(struct findings *f, const struct op *op, struct place *place, const char *to,
                     const char *note)
 {
@@ -220,7 +221,8 @@ static void end_lease(struct findings *f, const struct due_lease *due, struct sw
         }
 }
 
-/* What its leases stand on is gone. Only of a place at rest: what is under way is somebody's. */
+/* The place of these leases is gone. Only for a place at rest: work under way belongs to its
+ * operation. */
 static void end_leases_of_dead(struct findings *f, struct place *place, struct sweep_result *res)
 {
         size_t first = f->n_leases;

@@ -1,4 +1,4 @@
-/* A lease with its environment, as everybody reads it, and its kind. */
+/* A lease with its environment, as all readers see it, and its kind. */
 #include "core/places/lease_record.h"
 
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* Whether a move of a place may be written, and when closing it is tried again. */
 #include "core/places/place.h"
 
 #include "base/clock.h"

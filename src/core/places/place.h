@@ -1,13 +1,13 @@
 /* Moving places. Every move is one compare-and-set inside a write transaction: it names the state
- * and epoch it starts from, bumps the epoch and signs the row with this node and instance. Whoever
- * comes second gets ERR_CONFLICT and has changed nothing; an effect that carries an old epoch is
- * refused in the same way.
+ * and epoch it starts from, bumps the epoch and signs the row with this node and instance. The
+ * second of two movers gets ERR_CONFLICT and has changed nothing; an effect that carries an old
+ * epoch is refused in the same way.
  *
- * A place of another node is not moved: whatever is done to the world follows a move, so what
- * another instance has in the world stays as it is. Only its record may end (`gone`), or an
- * operator takes it over.
+ * A place of another node is not moved. Every effect on the world follows a move, so what another
+ * instance has in the world stays as it is. Only the place's record may end (`gone`), or an
+ * operator takes the place over.
  *
- * With the move to `gone` goes what the place held of this machine (kind.h, `unclaim`).
+ * The move to `gone` also gives back what the place held of this machine (kind.h, `unclaim`).
  *
  * next_attempt_at and deadline_at are times of clock_steady_us().
  *
@@ -28,8 +28,8 @@ int place_create(struct db *db, const struct runtime *rt, struct place *place, c
 int place_move(struct db *db, const struct runtime *rt, struct place *place, const char *state,
                struct err *err);
 
-/* Whether the place belongs to another node: the record is a copy, and whoever it was copied from
- * may live (store/home.h). */
+/* Whether the place belongs to another node: the record is a copy, and the instance that it was
+ * copied from may still run (store/home.h). */
 bool place_is_foreign(const struct runtime *rt, const struct place *place);
 /* On an operator's word: the next move makes it ours. */
 void place_take_over(const struct runtime *rt, struct place *place);
@@ -37,13 +37,13 @@ void place_take_over(const struct runtime *rt, struct place *place);
 /* Whether the row was last touched by this very process, so that work on it may be under way. */
 bool place_is_ours(const struct runtime *rt, const struct place *place);
 
-/* Until when a place that this process works on is left alone by the sweeper: while it is given up,
- * and while a whole operation may still be busy with it and undo it. Microseconds. */
+/* Until when the sweeper leaves a place alone that this process works on: while the place is given
+ * up, and while a whole operation may still be busy with it and undo it. Microseconds. */
 int64_t place_closing_until(const struct runtime *rt);
 int64_t place_busy_until(const struct runtime *rt);
 
-/* Let the very first attempt at closing be a thorough one, as every further attempt is: a provider
- * that knows both is asked to destroy the place, not only to release it. */
+/* Make the very first attempt at closing as thorough as every further attempt: a provider that
+ * knows both is asked to destroy the place, not only to release it. */
 static inline void place_insist(struct place *place)
 {
         place->attempts = MAX(place->attempts, 1);

@@ -1,3 +1,4 @@
+/* The table of allowed moves between states of a place. */
 #include "core/places/place_state.h"
 
 const struct place_transition place_transitions[] = {

@@ -2,11 +2,11 @@
  * which moves are allowed; the engine asks it before each compare-and-set, and the model in test/
  * checks it.
  *
- *   intended   the provider is about to be asked; nothing may exist yet, or something may
+ *   intended   the provider is about to be asked; the place may or may not exist yet
  *   held       it exists and a lease uses it (or is just being given or taken back)
- *   ready      it exists and nobody uses it
- *   closing    it must go; the provider is asked until it has gone
- *   uncertain  nobody can know whether it exists; the sweeper looks, else an operator decides
+ *   ready      it exists and no lease uses it
+ *   closing    it must go; the provider is asked until it is gone
+ *   uncertain  it is unknown whether it exists; the sweeper looks, else an operator decides
  *   gone       it does not exist
  *
  * Pure functions; any thread. */

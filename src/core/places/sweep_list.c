@@ -1,3 +1,4 @@
+/* Adding an environment to the list, once. */
 #include "core/places/sweep_list.h"
 
 void sweep_list_add(struct sweep_list *list, const char *environment_id, const char *company_id)

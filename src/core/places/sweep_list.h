@@ -1,10 +1,11 @@
-/* Where something is due, for the passes over places (leases/sweeper.h) and over workspaces. */
+/* The environments where work is due, for the passes over places (leases/sweeper.h) and over
+ * workspaces. */
 #ifndef BERTH_CORE_SWEEP_LIST_H
 #define BERTH_CORE_SWEEP_LIST_H
 
 #include "base/arena.h"
 
-/* Environments, each once. What belongs to none any more is under SWEEP_NOWHERE. */
+/* Environments, each once. Rows that belong to no environment any more are under SWEEP_NOWHERE. */
 struct sweep_list {
         struct arena *arena;
         struct sweep_due {

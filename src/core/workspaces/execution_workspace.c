@@ -1,3 +1,4 @@
+/* Which fields of an execution workspace may change, and when it may be closed. */
 #include "core/workspaces/execution_workspace.h"
 
 #include <ctype.h>

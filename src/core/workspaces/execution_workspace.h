@@ -2,8 +2,8 @@
  * 1.4). Runs make them; here they are read, changed and closed. Each function checks the actor's
  * rights inside the transaction that does the work.
  *
- * The configuration is `metadata.config`. Closing one that is in use is refused: the answer says by
- * what. Operation threads; results live in the operation's arena. */
+ * The configuration is `metadata.config`. Closing a workspace that is in use is refused, and the
+ * answer says what uses it. Operation threads; results live in the operation's arena. */
 #ifndef BERTH_CORE_EXECUTION_WORKSPACE_H
 #define BERTH_CORE_EXECUTION_WORKSPACE_H
 
@@ -12,7 +12,7 @@
 #include "store/execution_workspaces.h"
 #include "store/workspaces.h"
 
-/* What stands against closing one. */
+/* What prevents closing one. */
 struct close_readiness {
         int64_t leases; /* living ones in it: they block */
         int64_t issues; /* open ones that refer to it: a warning */
@@ -24,7 +24,7 @@ int execution_workspace_list(struct op *op, struct runtime *rt, const char *comp
                              execution_workspace_fn fn, void *ctx, struct err *err);
 int execution_workspace_get(struct op *op, struct runtime *rt, const char *id,
                             struct execution_workspace *ret, struct err *err);
-/* `body` is the API's. 1: archiving it is blocked, *ret_readiness says by what. */
+/* `body` is the API's. 1: archiving is blocked, and *ret_readiness says by what. */
 int execution_workspace_update(struct op *op, struct runtime *rt, const char *id, json_t *body,
                                struct execution_workspace *ret,
                                struct close_readiness *ret_readiness, struct err *err);

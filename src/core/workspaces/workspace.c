@@ -1,4 +1,4 @@
-/* Rows, moves, and what readers see of a workspace. */
+/* Which moves of a workspace are written, and what its readers see. */
 #include "core/workspaces/workspace.h"
 
 #include <errno.h>

@@ -90,8 +90,8 @@ static int scan_dir(struct moving *m, int take_fd_, const struct owner *owner, s
 
 /* In */
 
-/* A direct child that is excluded stays; of patterns with parts or asterisks nothing is known
- * there. */
+/* An excluded direct child stays; patterns with several parts or asterisks cannot be matched there.
+ */
 static void add_kept(struct buf *script, const struct excludes *x)
 {
         buf_puts(script, ".|..|.paperclip-runtime");

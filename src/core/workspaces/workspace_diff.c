@@ -1,5 +1,6 @@
+/* What a restore would do: the changes as the merge sees them, without merging. Also what a restore
+ * did. */
 #define _GNU_SOURCE /* FNM_CASEFOLD */
-/* What a restore would do: changes as the merge sees them, with nothing done. And what one did. */
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -18,7 +19,7 @@ static const char *kind_name(enum tree_kind kind)
         return kind == TREE_DIR ? "directory" : kind == TREE_LINK ? "link" : "file";
 }
 
-/* By its name: what is in it should not get into our records. */
+/* Judged by its name: the content of such a file should not get into our records. */
 static bool is_private(const char *path)
 {
         static const char *const names[] = { ".env",         ".env.*", "*.pem",  "*.key",
@@ -33,7 +34,7 @@ static bool is_private(const char *path)
         return false;
 }
 
-/* 0 also when it cannot be had: then there is just no text of it. */
+/* 0 also when it cannot be read: then the list has no text of it. */
 static bool read_text(int fd, struct buf *ret)
 {
         char *at;
@@ -44,8 +45,8 @@ static bool read_text(int fd, struct buf *ret)
         return !buf_failed(ret);
 }
 
-/* With the rights of the directory's owner. False when he may not read it; -1 when it is not there.
- */
+/* With the rights of the directory's owner. False when the owner may not read it; -1 when it does
+ * not exist. */
 static bool open_ours(int dir, const char *path, int *ret_fd)
 {
         const struct owner *owner;

@@ -7,9 +7,10 @@
 #include "core/places/place.h"
 #include "core/workspaces/workspace_internal.h"
 
-/* How often a place is asked for what it does not give: for about twenty minutes, so that a host
- * may start anew meanwhile. Then the loss is recorded: a box that does not answer as it should must
- * not keep its place for ever. What is our own trouble (a full disk) has no such limit. */
+/* How often a place is asked for changes that it does not deliver: for about twenty minutes, so
+ * that a host may restart meanwhile. Then the loss is recorded: a box that does not answer as it
+ * should must not keep its place for ever. A failure of the daemon's own (a full disk) has no such
+ * limit. */
 #define MAX_ATTEMPTS 12
 
 /* Ending */
@@ -111,8 +112,8 @@ static int record_attempt(struct workspace_job *j, const struct err *cause)
         return workspace_move(&shield, &m, NULL);
 }
 
-/* Nothing is left to be saved there. Said before the tree is removed: after a crash in between, a
- * tree that is not there would be taken for one that cannot be read. */
+/* Nothing is left to be saved there. Recorded before the tree is removed: after a crash in between,
+ * a tree that is not there would be taken for one that cannot be read. */
 static int record_saved(struct workspace_job *j, const struct salvage *saved, struct err *err)
 {
         struct workspace_move m = workspace_move_to(j, WORKSPACE_STAGED, STEP_SAVED);
@@ -125,7 +126,8 @@ static int record_saved(struct workspace_job *j, const struct salvage *saved, st
         return workspace_move(j->op, &m, err);
 }
 
-/* Nothing may change it any more while it is read. A place that goes on is somebody's. */
+/* Nothing may change it any more while it is read. Only for a whole place: one that stays open is
+ * still in use. */
 static int end_commands(struct workspace_job *j, struct err *err)
 {
         const struct kind *kind = kind_of_place(j->rt, &j->place);

@@ -1,3 +1,4 @@
+/* Which operation works on which workspace now, and the names of workspace directories. */
 #include "core/workspaces/workspace_host.h"
 
 #include <errno.h>
@@ -44,7 +45,7 @@ void workspace_host_free(struct workspace_host *host)
         free(host);
 }
 
-/* Who works on what */
+/* Work in progress */
 
 static struct workspace_work *find(struct workspace_host *host, const char *id)
 {
@@ -55,7 +56,7 @@ static struct workspace_work *find(struct workspace_host *host, const char *id)
         return w;
 }
 
-/* With the lock held. The other one's operation lives as long as it is in the list. */
+/* With the lock held. The other operation lives as long as it is in the list. */
 static int wait_for(struct op *op, struct workspace_host *host, const char *id, struct err *err)
 {
         struct workspace_work *other;

@@ -1,7 +1,8 @@
-/* What this process has for workspaces: directories, and who works on which workspace now.
+/* This process's state for workspaces: directories, and which operation works on which workspace
+ * now.
  *
- * At most one thread works on a workspace; the second one waits or gets ERR_CONFLICT. Who looks at
- * a workspace sees how far the work is. Any thread. */
+ * At most one thread works on a workspace; the second one waits or gets ERR_CONFLICT. A reader of a
+ * workspace sees how far the work is. Any thread. */
 #ifndef BERTH_CORE_WORKSPACE_HOST_H
 #define BERTH_CORE_WORKSPACE_HOST_H
 
@@ -31,23 +32,23 @@ struct workspace_host {
 int workspace_host_new(const char *data_dir, struct workspace_host **ret, struct err *err);
 void workspace_host_free(struct workspace_host *host);
 
-/* Begin to work on a workspace; *work is the caller's until workspace_work_end(). Without `wait`
- * ERR_CONFLICT when somebody else does; with it, what may be cancelled is cancelled, and waited for
- * as long as the operation may take. */
+/* Begin to work on a workspace; *work is the caller's until workspace_work_end(). Without `wait`,
+ * ERR_CONFLICT when another operation works on it. With `wait`, that operation is cancelled if it
+ * may be, and waited for as long as the caller's operation may take. */
 int workspace_work_begin(struct op *op, struct workspace_host *host, const char *id, bool wait,
                          struct workspace_work *work, struct err *err);
 void workspace_work_end(struct workspace_work *work);
-/* Whoever gives the place up need not wait for the end of it. */
+/* Allow cancelling the work, so that giving the place up need not wait for its end. */
 void workspace_work_may_cancel(struct workspace_work *work);
 /* How far it is; a workspace_progress_fn whose ctx is the work. */
 void workspace_work_progress(void *ctx, const char *phase, uint64_t done, uint64_t total);
-/* A copy of what is going on; false when nobody works on it. */
+/* A copy of the work's state; false when no operation works on the workspace. */
 bool workspace_work_look(struct workspace_host *host, const char *id, struct workspace_work *ret);
 
 /* Names. Heap. */
 char *workspace_dir(const struct workspace_host *host, const char *id);
 char *salvage_dir(const struct workspace_host *host, const char *id);
-/* Of the file that is locked while something is merged into a directory, by its canonical path. */
+/* The file that is locked during a merge into a directory, by the directory's canonical path. */
 char *workspace_lock_path(const struct workspace_host *host, const char *path);
 
 #endif

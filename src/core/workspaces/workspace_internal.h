@@ -21,10 +21,10 @@ struct workspace_job {
         const struct workspace_way *way;
         struct workspace_work work;
         bool at_work;
-        bool has_changes; /* on this machine, and not saved yet: what fails now is our trouble */
+        bool has_changes; /* here, and not saved yet: a failure now is the daemon's own */
 };
 
-/* Row, place and way of a workspace, for whoever began to work on it; `wait` as in
+/* Read the row, place and way of a workspace and begin to work on it; `wait` as in
  * workspace_work_begin(). The caller ends it with workspace_job_end(), also after an error. */
 int workspace_job_begin(struct workspace_job *j, const char *id, bool wait, struct err *err);
 /* The same for the workspace that a lease has, staged or being restored: ERR_CONFLICT otherwise. */
@@ -45,7 +45,7 @@ struct workspace_move {
 };
 
 /* To another state: row, the lease's metadata, the trail, in one transaction. ERR_CONFLICT when
- * somebody else moved it. m->details is let go of in any case. */
+ * another operation moved it. m->details is released in any case. */
 int workspace_move(const struct op *op, struct workspace_move *m, struct err *err);
 /* A copy of the row to be changed and moved to. */
 struct workspace_move workspace_move_to(struct workspace_job *j, const char *state,
@@ -66,7 +66,8 @@ struct merge_request {
         bool dry_run;
         struct workspace_work *work; /* for progress; may be NULL */
         const char *scratch;         /* a directory of ours for git; gone afterwards */
-        /* Looks at what is merged, on its way; `dir` is the directory. NULL: nobody looks. */
+        /* Watches the changes as they are merged; `dir` is the directory. NULL: there is no
+         * watcher. */
         struct change_set *(*watch)(void *ctx, struct change_set *from, int dir);
         void *ctx;
 };
@@ -77,8 +78,8 @@ static inline const char *workspace_scratch(struct arena *arena, const char *dir
 int workspace_merge(struct op *op, struct runtime *rt, struct change_set *changes,
                     const struct merge_request *req, struct restore_report *ret, struct err *err);
 
-/* workspace_diff.c: what goes into a merge is written down on its way, into the array that is open
- * in `w`: {path, change, kind, size, diff?}. */
+/* workspace_diff.c: lists the changes as they pass into a merge, in the array that is open in `w`:
+ * {path, change, kind, size, diff?}. */
 struct change_list {
         struct jw *w;
         uint64_t max;     /* changes that are written; `n` counts all */
@@ -94,26 +95,27 @@ void change_list_watch(struct change_list *l, struct merge_request *req);
 /* The members of restore_report_encode()'s object. */
 void restore_report_members(struct jw *w, const struct restore_report *report);
 
-/* Ask the way for what was changed. */
+/* Ask the way for the changes. */
 int workspace_collect(struct workspace_job *j, struct change_set **ret, uint32_t *ret_umask,
                       struct err *err);
 
 /* Remove a directory of ours and all that is in it. */
 int workspace_remove_dir(struct op *op, const char *path, struct err *err);
 
-/* workspace_salvage.c: save what was not brought home. *ret_saved is the salvage, id NULL when
- * there was nothing. The row is not moved. */
+/* workspace_salvage.c: save the changes that were not brought home. *ret_saved is the salvage, id
+ * NULL when there was nothing. The row is not moved. */
 int workspace_save(struct workspace_job *j, const char *reason, struct salvage *ret_saved,
                    struct err *err);
 /* Salvages that are over. */
 int salvage_sweep(struct op *op, struct runtime *rt, struct err *err);
 
-/* workspace_restore.c: go on with a restore that was begun. */
+/* workspace_restore.c: go on with a restore that had begun. */
 int workspace_restore_resume(struct workspace_job *j, struct restore_report *ret, struct err *err);
 
-/* workspace_end.c: remove it there and end it. `note` says why; NULL: nothing special. */
+/* workspace_end.c: remove the workspace from its place and end it. `note` says why; NULL: nothing
+ * special. */
 int workspace_end(struct workspace_job *j, const char *note, struct err *err);
-/* Whether asking the place again, after an error in collecting, can never help. */
+/* Whether, after an error in collecting, asking the place again can never help. */
 bool workspace_is_hopeless(const struct workspace_job *j, int r);
 
 #endif

@@ -1,4 +1,4 @@
-/* Merging changes into a directory of the operator, with everything merge.h wants to know. */
+/* Merging changes into a directory of the operator, with all inputs of merge.h. */
 #define _GNU_SOURCE
 #include <time.h>
 

@@ -1,3 +1,4 @@
+/* Reading from a lease where its directory is. */
 #include "core/workspaces/workspace_remote.h"
 
 #include "codec/json.h"

@@ -1,4 +1,4 @@
-/* Where the directory of a lease is, in places that are elsewhere. Operation threads. */
+/* Where the directory of a lease is, in places that are not on this machine. Operation threads. */
 #ifndef BERTH_CORE_WORKSPACE_REMOTE_H
 #define BERTH_CORE_WORKSPACE_REMOTE_H
 
@@ -9,9 +9,9 @@
 struct workspace_remote {
         struct lease lease;
         const char *cwd; /* absolute: the lease's `remoteCwd` */
-        /* What its directory is called: the run's id, or the lease's. A run that is prepared again
-         * has another lease; the first one may be given up while the command works in the second,
-         * and must not take the directory away. */
+        /* The name of its directory: the run's id, or the lease's. A run that is prepared again has
+         * another lease; giving up the first lease while the command works in the second must not
+         * remove the directory. */
         const char *run;
         bool in_place; /* `workspaceMode` */
 };

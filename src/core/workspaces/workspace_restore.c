@@ -61,7 +61,7 @@ static int record_collected(struct workspace_job *j, uint32_t umask, struct err 
 
 /* Merging */
 
-/* What is listed for whoever looks later, when the place is gone. It goes into the row. */
+/* The list of changes for later readers, when the place is gone. It goes into the row. */
 #define LISTED_MAX       500
 #define LISTED_TEXTS_MAX ((size_t)128 << 10)
 
@@ -157,7 +157,7 @@ static int merge_and_settle(struct workspace_job *j, struct change_set *changes,
 
 /* Going on with one that was begun */
 
-/* What had been collected; ERR_NOT_FOUND when the way does not fetch first. */
+/* The changes that had been collected; ERR_NOT_FOUND when the way does not fetch first. */
 static int open_collected(struct workspace_job *j, struct change_set **ret, struct err *err)
 {
         struct bundle_size size;
@@ -178,7 +178,7 @@ int workspace_restore_resume(struct workspace_job *j, struct restore_report *ret
         if (!j->row.step || !streq(j->row.step, STEP_MERGING))
                 return move(j, WORKSPACE_STAGED, NULL, err);
         r = open_collected(j, &changes, err);
-        if (r == ERR_NOT_FOUND && j->way->works_dead) /* what was begun is brought to its end */
+        if (r == ERR_NOT_FOUND && j->way->works_dead) /* a restore that had begun is completed */
                 r = workspace_collect(j, &changes, &umask, err);
         if (r == ERR_NOT_FOUND) {
                 err_clear(err);
@@ -191,8 +191,8 @@ int workspace_restore_resume(struct workspace_job *j, struct restore_report *ret
         return r;
 }
 
-/* After a failure: back to `staged` where nothing had been fetched, else it waits to be gone on
- * with. With time of its own, for the operation's may be over. */
+/* After a failure: back to `staged` where nothing had been fetched; otherwise it waits to be
+ * continued. With time of its own, for the operation's may be over. */
 static void step_back(struct workspace_job *j, const struct err *cause)
 {
         struct op shield = op_shield(j->op, j->rt->settings.close_timeout_ms);

@@ -1,10 +1,11 @@
-/* Salvages: saving what was not brought home, and what can be done with it afterwards.
+/* Salvages: saving changes that were not brought home, and reading, applying and dropping them
+ * afterwards.
  *
  *   save   row `saving` committed  | the bundle is written | row `ready` committed
  *   drop   `dropping` committed    | directory removed     | row gone
  *
- * A crash between these is repeated: the same workspace is saved into the same row and directory,
- * and content that is there already is used. */
+ * After a crash between these the step is repeated: the same workspace is saved into the same row
+ * and directory, and content that is there already is used. */
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -121,7 +122,7 @@ static int write_bundle(struct saving *s, struct change_set *changes, struct err
 
         workspace_work_progress(&j->work, "saving", 0, 0);
         FAULT("workspace.salvage.write.before");
-        /* One that was finished before a crash: more may have been changed since. */
+        /* A salvage that was finished before a crash: more may have been changed since. */
         r = bundle_open(dir, &made, &s->size, NULL);
         if (made)
                 made->close(made);
@@ -190,8 +191,8 @@ static int save_changes(struct saving *s, struct change_set *changes, struct err
         return r;
 }
 
-/* Where the directory on the host is gone, or is another one by now, an empty one of ours stands
- * for it: what was changed is then all that was written. */
+/* Where the directory on the host is gone, or is another one by now, an empty directory of ours
+ * replaces it: the changes are then all that was written. */
 static int stand_in(struct workspace_job *j, struct err *err)
 {
         const char *nothing = arena_printf(j->op->arena, "%s/nothing", j->view.dir);
@@ -206,8 +207,8 @@ static int stand_in(struct workspace_job *j, struct err *err)
         return r;
 }
 
-/* From the place; when it will never answer any more, what a restore had fetched already. As long
- * as it may, that is not all. */
+/* Take the changes from the place; when it will never answer again, take those that a restore had
+ * fetched already. As long as the place may answer, the fetched ones are not enough. */
 static int collect(struct saving *s, struct change_set **ret, struct err *err)
 {
         struct workspace_job *j = s->job;
@@ -494,7 +495,7 @@ int salvage_sweep(struct op *op, struct runtime *rt, struct err *err)
                 struct workspace_work work = { 0 };
 
                 if (workspace_work_begin(op, rt->workspaces, o.rows[i].id, false, &work, NULL) < 0)
-                        continue; /* somebody applies it just now */
+                        continue; /* it is being applied just now */
                 if (drop(op, rt, &o.rows[i], &one) < 0)
                         log_warn("could not remove a salvage", LOG_S("salvage", o.rows[i].id),
                                  LOG_S("error", one.msg));

@@ -135,7 +135,7 @@ static int record_staged(struct staging *s, struct err *err)
         return r;
 }
 
-/* Nobody could work in it yet, so nothing can be lost. */
+/* No command could work in it yet, so nothing can be lost. */
 static void undo(struct staging *s, const struct err *cause)
 {
         struct workspace_job *j = &s->job;
@@ -168,7 +168,8 @@ static int stage(struct staging *s, struct err *err)
                 r = record_staged(s, err);
         if (r < 0) {
                 undo(s, err);
-                /* By the client, who does not read this any more, or by whoever ended the lease. */
+                /* Cancelled by the client, which no longer reads this, or by the end of the lease.
+                 */
                 return r == ERR_CANCELLED ? err_set(err, ERR_CONFLICT,
                                                     "The lease ended while a workspace was staged.")
                                           : r;

@@ -1,4 +1,4 @@
-/* Taking up what nobody works on: see workspace.h. */
+/* Taking up workspaces that no thread works on: see workspace.h. */
 #include <dirent.h>
 
 #include "base/clock.h"
@@ -15,7 +15,7 @@ struct findings {
         struct sweep_list *list;    /* only look: where something is due; NULL: do it */
         struct due {
                 const char *id, *lease_id;
-                bool orphaned; /* its lease has ended, and nobody gives its place up */
+                bool orphaned; /* its lease has ended, and its place is not being given up */
                 bool foreign;  /* its place is another node's */
                 struct place place;
         } * rows;
@@ -24,8 +24,8 @@ struct findings {
         struct err *err;
 };
 
-/* Whether its lease is over although nobody gives the place up: it was shared, or the daemon died
- * in between. */
+/* Whether its lease is over although the place is not being given up: the place was shared, or the
+ * daemon died in between. */
 static int is_orphaned(struct findings *f, const struct workspace_row *row, struct due *due)
 {
         struct lease lease;
@@ -106,7 +106,7 @@ static int take_up(struct op *op, struct runtime *rt, const struct due *due, str
         r = workspace_job_begin(&j, due->id, false, err);
         if (r < 0) {
                 workspace_job_end(&j);
-                return r == ERR_CONFLICT ? 0 : r; /* somebody was faster */
+                return r == ERR_CONFLICT ? 0 : r; /* another thread was faster */
         }
         FAULT("workspace.sweep.before");
         if (streq(j.row.state, WORKSPACE_STAGING))
@@ -153,7 +153,7 @@ static bool is_living(const struct ids *list, const char *id)
         return false;
 }
 
-/* Names are read before rows: who makes a directory has committed its row before. */
+/* Names are read before rows: a row is committed before its directory is made. */
 static int remove_leftovers(struct op *op, struct runtime *rt, struct err *err)
 {
         struct ids list = { .op = op };
@@ -205,7 +205,8 @@ int workspace_sweep(struct op *op, struct runtime *rt, const char *environment_i
                 CLEAN(err_done) struct err one = { 0 };
                 struct op limited = *op;
 
-                /* What is large gets further with each pass; the others are not kept waiting. */
+                /* A large workspace gets further with each pass and does not keep the others
+                 * waiting. */
                 limited.deadline_ms =
                         MIN(op->deadline_ms, clock_mono_ms() + rt->settings.close_timeout_ms);
                 if (take_up(&limited, rt, &f.rows[i], &one) < 0)

@@ -1,16 +1,17 @@
 /* Workspaces in places with a box: moved by its file worker (workspace/sync.h).
  *
- *   where            the directory there                                        beside it
- *   ssh              <cwd>/.paperclip-runtime/runs/<run or lease>/workspace     .../cache
- *   ssh, in_place    <cwd> <cwd>/.paperclip-runtime/berth a sandbox        <cwd>
- * <cwd>/.paperclip-runtime/berth local            workspaces/<id>/tree, on this machine
- * workspaces/<id>/there
+ *   where           the directory there                         beside it
+ *   ssh             RUNTIME/runs/<run or lease>/workspace       .../cache
+ *   ssh, in_place   <cwd>                                       RUNTIME/berth
+ *   a sandbox       <cwd>                                       RUNTIME/berth
+ *   local           workspaces/<id>/tree, on this machine       workspaces/<id>/there
  *
- * <cwd> is the lease's `remoteCwd`. Here, in workspaces/<id>: `baseline`, what was staged or last
- * brought home; `bundle`, what the last collect() fetched, with `next`, what it saw, in it; and
- * `fetching`, the same while it does. The two change together: a baseline that is newer than what
- * was merged would hide what lies between them. A connection that is lost is made again, and the
- * transfer goes on where it was. */
+ * <cwd> is the lease's `remoteCwd`, RUNTIME is <cwd>/.paperclip-runtime. Here, in workspaces/<id>:
+ * `baseline`, the tree that was staged or last brought home; `bundle`, the changes that the last
+ * collect() fetched, with `next`, the tree that it saw, in it; and `fetching`, the same during a
+ * collect(). The two change together: a baseline that is newer than what was merged would hide what
+ * lies between them. A connection that is lost is made again, and the transfer goes on where it
+ * was. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>
@@ -31,7 +32,7 @@
 #define TRIES     8
 #define PAUSE_MS  50
 #define PAUSE_MAX 5000
-#define GOT_ON    65536 /* bytes that make a try worth another one */
+#define GOT_ON    65536 /* after so many bytes another try is worth it */
 
 /* One transfer. */
 struct moving {
@@ -226,7 +227,7 @@ static int stage(struct op *op, struct runtime *rt, const struct place *place,
         return 0;
 }
 
-/* The bundle that is there stays until this one is complete: it may be all that is left. */
+/* The present bundle stays until this one is complete: it may be all that is left. */
 static int pull(struct moving *m, int fd, struct err *err)
 {
         CLEAN(cleanup_free) char *done = xasprintf("%s/" FETCHING "/changes", m->w->dir);

@@ -1,5 +1,5 @@
-/* Opening, parking, resuming, closing and listing sandboxes. See berth.h for what there is of one,
- * and kind.h for what each call promises. */
+/* Opening, parking, resuming, closing and listing sandboxes. See berth.h for the files of a
+ * sandbox, and kind.h for what each call promises. */
 #define _GNU_SOURCE
 #include "core/kinds/berth/berth.h"
 
@@ -42,7 +42,7 @@ static int need_host(const struct runtime *rt, struct err *err)
         return 0;
 }
 
-/* The configuration of the place; its keeper is the arena. */
+/* The configuration of the place; the arena keeps it. */
 static int place_config(struct op *op, const struct place *place, json_t **ret, struct err *err)
 {
         if (json_parse(place->config, strlen(place->config), ret, err) < 0)
@@ -118,8 +118,8 @@ int berth_row(struct op *op, struct runtime *rt, const char *place_id, struct sa
 
 /* Trees */
 
-/* A program does it: trees that a sandbox wrote may be deeper than our stack and longer than a
- * path, and rm(1) knows both. It follows no symlink and stays on the file system. */
+/* rm(1) does it: trees that a sandbox wrote may be deeper than our stack and longer than a path,
+ * and rm(1) handles both. It follows no symlink and stays on the file system. */
 int berth_remove_tree(struct op *op, const char *path, struct err *err)
 {
         const char *argv[] = { "rm", "-rf", "--one-file-system", "--", path, NULL };
@@ -151,7 +151,7 @@ static int make_directory(const char *path, struct err *err)
         return 0;
 }
 
-/* It belongs to root of the sandbox, who puts in it what is missing. */
+/* The directory belongs to root of the sandbox, which creates the missing files in it. */
 static int make_store(const struct sandbox_spec *spec, struct err *err)
 {
         uint32_t owner = sandbox_host_id(spec, 0);
@@ -171,8 +171,8 @@ static int make_storage(struct op *op, const struct sandbox_spec *spec, struct e
         return 0;
 }
 
-/* PID 1 of a sandbox is nobody of the host and has to reach its spools; each of them is its own,
- * and the data directory keeps everybody else out. */
+/* PID 1 of a sandbox is not a user of the host and has to reach its spools. Each spool belongs to
+ * its own PID 1, and the data directory keeps all other users out. */
 static void open_spools(const struct runtime *rt)
 {
         if (geteuid() == 0)
@@ -206,7 +206,7 @@ static int launch(struct op *op, struct runtime *rt, const struct place *place,
         return r;
 }
 
-/* Bury the box and take the directory away. Comes to the same end when called again. */
+/* Bury the box and remove the directory. May be called again, with the same result. */
 static int remove_place(struct op *op, struct runtime *rt, const struct place *place,
                         struct err *err)
 {
@@ -406,8 +406,7 @@ static void answer_pause(const struct lease *lease, bool paused, struct buf *ret
         jw_object_end(&w);
 }
 
-/* A sandbox that died is a state of the lease, and not a thing that the caller asked for by name.
- */
+/* A dead sandbox is a state of the lease, not an object that the caller asked for by name. */
 static int dead_is_conflict(int r, struct err *err)
 {
         if (r != ERR_NOT_FOUND)

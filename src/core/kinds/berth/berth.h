@@ -1,5 +1,5 @@
-/* The kind `berth`, the sandbox that is built in: Linux namespaces on this machine, with berth-box
- * as their PID 1 (box/sandbox.h). Shared by its files:
+/* The kind `berth`, the built-in sandbox: Linux namespaces on this machine, with berth-box as their
+ * PID 1 (box/sandbox.h). Shared by its files:
  *
  *   berth.c          opening, parking, resuming, closing, listing
  *   berth_config.c   the configuration: schema, defaults, checks
@@ -12,7 +12,7 @@
  * A place of this kind is a directory in the data directory:
  *
  *   sandboxes/<place id>/box       the box's own (docs/box-protocol.md, section 9)
- *   sandboxes/<place id>/store     what is written inside, with storage "disk"
+ *   sandboxes/<place id>/store     the files written inside, with storage "disk"
  *   sandboxes/<place id>/image     the same, with storage "image"
  *   sandboxes/<place id>/workspace-<id>/  the layers of a workspace (berth_overlay.c)
  *   sandboxes/<place id>/report    what the launcher enforced, for readers
@@ -30,15 +30,15 @@
 #define BERTH_WORKSPACE "/workspace"
 
 extern const struct kind kind_berth;
-/* The ways in that only this kind has. */
+/* The ways (workspace.h) that only this kind has. */
 extern const struct workspace_way berth_overlay, berth_copy;
 
 /* Configuration */
 
 /* Members of struct kind. */
 int berth_normalize(json_t *config, enum config_form form, json_t **ret, struct err *err);
-/* What depends on the daemon: its mode, its directories, its rights. ERR_UNPROCESSABLE, with the
- * issue as details. */
+/* Checks that depend on the daemon: its mode, its directories, its rights. ERR_UNPROCESSABLE, with
+ * the issue as details. */
 int berth_check(const struct runtime *rt, const json_t *config, struct err *err);
 /* JSON Schema of the configuration; a new reference. */
 json_t *berth_schema(void);
@@ -58,7 +58,7 @@ int berth_row(struct op *op, struct runtime *rt, const char *place_id, struct sa
 
 char *berth_dir(const struct runtime *rt, const char *place_id);
 char *berth_box_dir(const struct runtime *rt, const char *place_id);
-/* Remove a tree that a sandbox wrote: its content is not to be trusted. */
+/* Remove a tree that a sandbox wrote. Its content is untrusted. */
 int berth_remove_tree(struct op *op, const char *path, struct err *err);
 
 /* Start the sandbox of a place, or leave nothing of it. */

@@ -268,7 +268,7 @@ static bool says(const json_t *config, const char *key, const char *value)
         return s && streq(s, value);
 }
 
-/* What fields mean for each other. */
+/* Checks of fields against each other. */
 static void check_together(struct check *c, const json_t *config)
 {
         const char *rootfs = json_get_string(config, "rootfs");
@@ -416,7 +416,8 @@ static void set_limits(const json_t *config, struct sandbox_limits *ret)
         *ret = (struct sandbox_limits){
                 .memory_bytes = mebibytes(config, "memoryMb"),
                 .disk_bytes = mebibytes(config, "diskMb"),
-                /* One for each 4 KiB, as file systems do; a flood of empty files ends too. */
+                /* One inode for each 4 KiB, as file systems do, so that a flood of empty files ends
+                 * too. */
                 .inodes = mebibytes(config, "diskMb") >> 12,
                 .wall_ms = (uint64_t)json_integer_value(json_object_get(config, "wallTimeMs")),
                 .processes = small_number(config, "maxProcesses"),

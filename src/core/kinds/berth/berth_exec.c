@@ -36,7 +36,8 @@ static void set_proxy(struct op *op, json_t *variables, const json_t *config)
         }
 }
 
-/* What a sandbox needs to be told before its first byte: who its supervisor is on this machine. */
+/* The user id of the sandbox's supervisor on this machine, which must be known before the first
+ * byte of output. */
 int berth_admit_command(struct db *db, const struct place *place, struct arena *arena,
                         uid_t *ret_writer, struct err *err)
 {

@@ -1,5 +1,5 @@
-/* What a lease tells of its sandbox: which limits hold and by what, which do not, and how strong
- * the walls are. */
+/* What a lease's metadata says of its sandbox: which limits are enforced and by what, which are
+ * not, and how strong the isolation is. */
 #include <fcntl.h>
 #include <stdio.h>
 

@@ -1,12 +1,12 @@
-/* Workspaces of the built-in sandbox: the host's directory as the lower layer of an overlay, what
- * is written as the upper one (workspace/overlay.h). Nothing is copied, and what was changed is
- * read from the upper layer, whether the sandbox lives or not. With isolation "copy" the lower
- * layer is a copy of our own, so that what others do to the directory meanwhile is not seen inside.
+/* Workspaces of the built-in sandbox: the host's directory is the lower layer of an overlay, and
+ * writes go to the upper one (workspace/overlay.h). Nothing is copied, and changes are read from
+ * the upper layer, whether the sandbox lives or not. With isolation "copy" the lower layer is a
+ * copy of our own, so that changes that others make to the directory meanwhile are not seen inside.
  *
  *   sandboxes/<place id>/workspace-<id>/upper, work, copy
  *
- * They go with the place. Only for a daemon that is root: nobody else may show a directory with
- * other owners. */
+ * They are removed with the place. Only for a daemon that runs as root: only root may show a
+ * directory with other owners. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -105,7 +105,7 @@ static int make_layers(struct op *op, const struct workspace *w, struct layers *
         return r < 0 ? r : open_dir(upper, &l->upper, err);
 }
 
-/* By the descriptor that was looked at: whoever owns a directory above it can lead its path
+/* Uses the descriptor that was checked: the owner of a directory above it can make its path lead
  * elsewhere, and back again. */
 static int show(struct op *op, struct runtime *rt, const struct layers *l, struct err *err)
 {

@@ -1,4 +1,4 @@
-/* The probe: what the machine has, a sandbox that really starts, and a look at the walls from
+/* The probe: it checks what the machine has, starts a real sandbox, and tests the isolation from
  * inside.
  *
  * The sandbox is a place like any other, with its intent recorded first, so that a crash in the
@@ -85,7 +85,8 @@ static void add_point(struct points *p, const char *name, bool ok, const char *f
         json_array_append_new(p->list, point);
 }
 
-/* The machine. What is not required only makes the sandbox weaker, which each lease tells. */
+/* The machine. A missing feature that is not required only makes the sandbox weaker, and each lease
+ * says so. */
 
 static void check_machine(struct op *op, struct runtime *rt, struct points *p)
 {
@@ -160,7 +161,8 @@ static bool is(const json_t *config, const char *key, const char *value)
         return s && streq(s, value);
 }
 
-/* A line is "name ok|bad what was found"; the inside may say anything, so others are dropped. */
+/* A line is "name ok|bad what was found"; programs inside may print anything, so other lines are
+ * dropped. */
 static void take_line(struct points *p, char *line, bool *finished)
 {
         char *verdict = strchr(line, ' '), *found;

@@ -127,7 +127,7 @@ static int end_delete(struct db *db, void *arg, struct err *err)
         return snapshots_delete(db, row->id, row->state, err);
 }
 
-/* Remove what there is of it, then the row. Comes to the same end when called again. */
+/* Remove its files, then the row. May be called again, with the same result. */
 int snapshot_remove(struct op *op, struct runtime *rt, struct snapshot *row, struct err *err)
 {
         CLEAN(cleanup_free) char *path = snapshot_path(rt, row->id, "");
@@ -189,7 +189,8 @@ static int read_open(struct db *db, void *arg, struct err *err)
         return snapshots_open(db, h->op->arena, add_open, h, err);
 }
 
-/* What this instance makes is being made; what it deletes and could not, it tries again. */
+/* A snapshot that this instance makes is left alone; one that it failed to delete is tried again.
+ */
 static bool is_abandoned(const struct runtime *rt, const struct snapshot *row)
 {
         return !streq(row->owner_instance, rt->node.instance.s) ||

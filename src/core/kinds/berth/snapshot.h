@@ -1,8 +1,8 @@
 /* Snapshots: the writable layer of a sandbox, kept under a name in its company, for new sandboxes
  * to start from (`snapshot` of a configuration).
  *
- * What is kept is what was written over the system: with a rootfs all of /, else /home. Not
- * /workspace, which is staged and restored by other means, and not /tmp. Only sandboxes with
+ * A snapshot keeps what was written over the system: with a rootfs all of /, else /home. It does
+ * not keep /workspace, which is staged and restored by other means, nor /tmp. Only sandboxes with
  * storage "disk" can be kept.
  *
  * A snapshot of a sandbox that started from one lies on it, as a layer on a layer. It can be
@@ -11,8 +11,8 @@
  *   make     row `making` committed | frozen, copied to <id>.new, synced, renamed, thawed | `ready`
  *   delete   `deleting` committed   | directory removed                                  | row gone
  *
- * A crash between any two of these leaves a row that snapshot_sweep() finishes: a copy that was
- * under way is thrown away, and its sandbox goes on.
+ * A crash between any two of these steps leaves a row that snapshot_sweep() finishes: an unfinished
+ * copy is thrown away, and its sandbox goes on.
  *
  * Operation threads. */
 #ifndef BERTH_CORE_SNAPSHOT_H
@@ -22,7 +22,7 @@
 #include "core/places/lease_record.h"
 #include "store/snapshots.h"
 
-/* Of a living lease; the caller has checked the rights. */
+/* Make a snapshot of a living lease; the caller has checked the rights. */
 int snapshot_make(struct op *op, struct runtime *rt, const struct lease_record *record,
                   const char *name, struct snapshot *ret, struct err *err);
 /* Newest first, at most `limit`, after the one named by time and id. */
@@ -34,14 +34,14 @@ int snapshot_get(struct op *op, struct runtime *rt, const char *company_id, cons
 int snapshot_delete(struct op *op, struct runtime *rt, const char *company_id, const char *name,
                     struct snapshot *ret, struct err *err);
 
-/* Finish what an earlier instance began. */
+/* Finish the work that an earlier instance began. */
 int snapshot_sweep(struct op *op, struct runtime *rt, struct err *err);
 
 /* Inside the transaction that records a place: the id of the snapshot that its configuration names,
  * or NULL. ERR_UNPROCESSABLE when there is none of that name. */
 int snapshot_claim(struct db *db, const struct place *place, struct arena *arena,
                    const char **ret_id, struct err *err);
-/* Put it and what it lies on into a spec. A NULL id puts nothing. */
+/* Put a snapshot and those it lies on into a spec. A NULL id puts nothing. */
 int snapshot_layers(struct op *op, struct runtime *rt, const char *id, struct sandbox_spec *spec,
                     struct err *err);
 

@@ -7,7 +7,7 @@
 /* <data>/snapshots/<id><suffix> */
 char *snapshot_path(const struct runtime *rt, const char *id, const char *suffix);
 int snapshot_remove(struct op *op, struct runtime *rt, struct snapshot *row, struct err *err);
-/* Let a sandbox go on that was frozen to be copied, unless its lease is paused or over. */
+/* Thaw a sandbox that was frozen to be copied, unless its lease is paused or over. */
 void snapshot_thaw_source(struct op *op, struct runtime *rt, const char *place_id);
 
 #endif

@@ -115,7 +115,7 @@ void snapshot_thaw_source(struct op *op, struct runtime *rt, const char *place_i
         FAULT("sandbox.snapshot_thaw.after");
 }
 
-/* Whoever asked for the snapshot is not told where the daemon keeps its files. */
+/* The caller is not told where the daemon keeps its files. */
 static int sync_tree(const char *path, struct err *err)
 {
         CLEAN(cleanup_fd) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -154,7 +154,7 @@ static int put_in_place(struct making *m, const char *copy, struct err *err)
         return r;
 }
 
-/* How much it is on the disk; a number for people, so 0 will do when nobody can say. */
+/* How much it is on the disk; a number for people, so 0 will do when it is unknown. */
 static int64_t measure(struct making *m)
 {
         CLEAN(cleanup_free) char *path = snapshot_path(m->rt, m->row.id, "");

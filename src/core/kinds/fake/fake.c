@@ -1,15 +1,14 @@
 /* The fake provider: ids and nothing behind them, for probes and tests.
  *
- * Tests need both sides of the story, so with BERTH_FAKE_WORLD set to a directory each fake sandbox
- * is a file there, named by its place's id and holding the provider lease id. Opening creates the
- * file, closing removes it, listing reads the directory; and files with these names make calls go
- * wrong:
+ * Tests need the record and the world, so with BERTH_FAKE_WORLD set to a directory each fake
+ * sandbox is a file there, named by its place's id and holding the provider lease id. Opening
+ * creates the file, closing removes it, listing reads the directory; and files with these names
+ * make calls go wrong:
  *
  *   fail-open, fail-resume, fail-close   the call fails and does nothing
  *   busy-open                            the provider is busy, and does nothing
  *   lose-open                            the sandbox is made, but the answer is lost
- *   hold-open, hold-resume, hold-close   the call waits for as long as the file is there
- */
+ *   hold-open, hold-resume, hold-close   the call waits for as long as the file is there */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -40,7 +39,7 @@ static bool told_to(int world, const char *what)
         return faccessat(world, what, F_OK, 0) == 0;
 }
 
-/* As a slow provider: only the end of the operation ends it early. */
+/* Acts as a slow provider: only the end of the operation ends the wait early. */
 static int wait_while_told(const struct op *op, int world, const char *what, struct err *err)
 {
         int r = 0;
@@ -50,7 +49,7 @@ static int wait_while_told(const struct op *op, int world, const char *what, str
         return r;
 }
 
-/* The configuration of the place; its keeper is the arena. */
+/* The configuration of the place; the arena keeps it. */
 static json_t *place_config(struct op *op, const struct place *place, struct err *err)
 {
         json_t *config;

@@ -3,7 +3,7 @@
  *
  * A command's environment is built from zero: the few variables below as the daemon has them, what
  * the operator names (BERTH_LOCAL_ENV), what the environment's configuration sets (`env`), and what
- * the request sets, later ones winning. Nothing else of the daemon's gets in. */
+ * the request sets, later ones winning. No other variable of the daemon gets in. */
 #include <limits.h>
 #include <unistd.h>
 
@@ -20,7 +20,7 @@ static const char *const inherited[] = { "PATH", "HOME", "USER", "SHELL", "LANG"
 
 extern const struct kind kind_local;
 
-/* Anything goes: only `env` and the limits of the output mean something. */
+/* Any member is accepted; only `env` and the limits of the output have a meaning. */
 static int local_normalize(json_t *config, enum config_form form, json_t **ret, struct err *err)
 {
         *ret = json_copy(config);

@@ -1,3 +1,4 @@
+/* Whether a plugin's sandbox gets a box, what is recorded about it, and the route to it. */
 #include "core/kinds/plugin/plugin_box.h"
 
 #include "base/clock.h"
@@ -101,7 +102,7 @@ struct recording {
         const char *reason; /* then */
 };
 
-/* On the lease: who looks at it sees how its commands run. */
+/* Recorded on the lease, so that its readers see how its commands run. */
 static int record_on_lease(struct db *db, struct recording *q, struct err *err)
 {
         CLEAN(cleanup_free) char *text = NULL;
@@ -212,7 +213,7 @@ static int ask_program(struct op *op, struct runtime *rt, const struct plugin_le
         args[n++] = l->place.id;
         for (size_t i = 0; execs && execs[i] && i < EXECS_MAX; i++)
                 args[n++] = execs[i];
-        /* A call that was lost is made again: every question comes to the same end. */
+        /* A lost call is made again: every question may be asked twice. */
         for (int i = 0; i < TRIES; i++) {
                 err_clear(err);
                 r = plugin_box_run(op, rt, l, box->program, args, NULL, &status, &printed, err);
@@ -224,7 +225,7 @@ static int ask_program(struct op *op, struct runtime *rt, const struct plugin_le
         at = strstr(printed, ASK_WORD);
         if (!at && (status == NOT_RUN || status == NOT_THERE))
                 return err_set(err, ERR_NOT_FOUND, "berth-box in the sandbox does not answer");
-        if (!at) /* it was killed, or could not say it: that tells nothing of the box */
+        if (!at) /* it was killed, or could not answer: that says nothing about the box */
                 return launch_refused("", ERR_PROVIDER, "", err);
         at += strlen(ASK_WORD);
         *ret_word = arena_strndup(op->arena, at, strcspn(at, "\r\n"));
@@ -385,7 +386,7 @@ static int put_and_record(struct op *op, struct runtime *rt, const struct plugin
         return r;
 }
 
-/* Once for each place; whoever comes meanwhile waits for it. */
+/* Once for each place; operations that come meanwhile wait for it. */
 static int make_sure(struct op *op, struct runtime *rt, struct plugin_lease *l, struct err *err)
 {
         struct box_locks *locks = &rt->hub->locks;
@@ -408,7 +409,7 @@ static int make_sure(struct op *op, struct runtime *rt, struct plugin_lease *l, 
         return r;
 }
 
-/* That a sandbox takes no box is no failure of whoever wanted one: it does without. */
+/* A sandbox that takes no box is not an error for the caller, which does without one. */
 static bool does_without(int r)
 {
         return r == ERR_PROVIDER || r == ERR_NOT_FOUND || r == ERR_NOT_IMPLEMENTED;

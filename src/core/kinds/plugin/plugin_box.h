@@ -1,16 +1,16 @@
 /* Boxes inside sandboxes that only a plugin's worker can reach.
  *
- * What a worker has is one command at a time, to its end (environmentExecute). Where that works,
- * berth-box is put inside by such commands, once per sandbox, and from then on commands run in a
- * box as everywhere: their output streams, they take input and signals, have terminals, and outlive
- * the daemon. The stream to the box is carried by calls (codec/exchange.h, plugin_box_line.c).
+ * A worker can run one command at a time, to its end (environmentExecute). Where that works, such
+ * commands put berth-box inside, once per sandbox, and from then on commands run in a box as
+ * everywhere: their output streams, they take input and signals, have terminals, and outlive the
+ * daemon. The stream to the box is carried by calls (codec/exchange.h, plugin_box_line.c).
  *
- * That a place has a box is recorded in its configuration before the first command:
+ * The place's configuration records its box before the first command:
  *
  *   "$box": {"base", "program", "env": {...}}
  *
- * Where it cannot be done, commands run as one call each, as before, and the lease's metadata says
- * so: `commands` is `box` or `execute`, and `commandsReason` why.
+ * Where no box can be put inside, commands run as one call each, as before, and the lease's
+ * metadata says so: `commands` is `box` or `execute`, and `commandsReason` why.
  *
  * Operation threads, except where said. */
 #ifndef BERTH_CORE_PLUGIN_BOX_H
@@ -23,19 +23,19 @@
 /* Any thread: the route of a place that has a box inside; else NULL. */
 const struct box_route *plugin_box_route_of(const struct place *place);
 
-/* Whether a request is to be run in a box: there is one, it needs one (a terminal), or all are
- * (setting plugin_box). Not where it was tried in vain. */
+/* Whether a request is to be run in a box: there is a box, the request needs one (a terminal), or
+ * all requests run in one (setting plugin_box). False where putting one inside failed before. */
 bool plugin_box_wanted(struct op *op, const struct runtime *rt, const struct lease *lease,
                        const json_t *request);
-/* Put a box inside, if there is none yet, and describe the command for it. 1 when there can be
- * none. */
+/* Put a box inside, if there is none yet, and describe the command for it. 1 when there can be no
+ * box. */
 int plugin_box_prepare_exec(struct op *op, struct runtime *rt, const struct lease_record *record,
                             json_t *request, struct exec_request *ret, struct err *err);
-/* Put a box inside for work that goes best through one, unless it was tried in vain or is turned
- * off. An error is one of the operation; whether there is a box then, plugin_box_route_of() says.
- */
+/* Put a box inside for work that goes best through one, unless that failed before or is turned off.
+ * An error is one of the operation; plugin_box_route_of() says whether there is a box then. */
 int plugin_box_bring(struct op *op, struct runtime *rt, const struct lease *lease, struct err *err);
-/* Before the place is given up: end what runs in its box, if it has one, as far as that works. */
+/* Before the place is given up: end the commands in its box, if it has one, as far as that works.
+ */
 void plugin_box_leave(struct op *op, struct runtime *rt, const struct place *place);
 
 /* Between the files of the module. */
@@ -62,7 +62,7 @@ int plugin_box_run(struct op *op, struct runtime *rt, const struct plugin_lease 
                    const char *command, const char *const *args, const char *input,
                    int64_t *ret_status, const char **ret_printed, struct err *err);
 
-/* plugin_box_put.c: find a place for it, bring it there unless it is there, record nothing. */
+/* plugin_box_put.c: find a directory for the box, upload it unless it is there, record nothing. */
 int plugin_box_put(struct op *op, struct runtime *rt, const struct plugin_lease *l,
                    json_t **ret_box, struct err *err);
 

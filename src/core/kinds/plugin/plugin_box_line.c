@@ -1,4 +1,4 @@
-/* A line: a stream to a box inside a sandbox, carried by calls to its plugin. Its one end is a
+/* A line: a stream to a box inside a sandbox, carried by calls to its plugin. It ends here in a
  * socket pair, whose other end the hub takes for a connected box.
  *
  * Two calls at most are under way: one that brings bytes and comes back at once, and one that waits
@@ -275,8 +275,8 @@ static void watch(struct line *l)
         }
 }
 
-/* After a failure, and when nothing comes for long, there is a pause before the next call. What the
- * hub has to say does not wait for the latter. */
+/* After a failure, and when nothing comes for long, there is a pause before the next call. Bytes
+ * from the hub do not wait for the pause of an idle line. */
 static bool must_rest(struct line *l)
 {
         uint64_t pause = pause_of(l);

@@ -1,6 +1,7 @@
 /* Bringing berth-box into a sandbox by commands: in pieces that fit an argument, each written under
  * a name of its own, so that any of them may be repeated; put together, checked by hash, and given
- * its name only when it is whole. The name is that of its content, so what is there is right. */
+ * its name only when it is whole. The name is made from its content, so a file of that name is the
+ * right one. */
 #include <fcntl.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -192,7 +193,7 @@ int plugin_box_put(struct op *op, struct runtime *rt, const struct plugin_lease 
         base = said_once(op->arena, printed, "base");
         if (!base || base[0] != '/')
                 return err_set(err, ERR_PROVIDER, "no directory to write and run a program in");
-        /* What the box is told may hold secrets, which do not belong into arguments. */
+        /* The box's input may hold secrets, which must not be in arguments. */
         if (!said_once(op->arena, printed, "input"))
                 return err_set(err, ERR_PROVIDER, "the provider gives commands no input");
         path = arena_printf(op->arena, "%s/%s", base, name);

@@ -70,7 +70,8 @@ const char *const *plugin_secret_values(struct op *op, const struct plugin_targe
         return values;
 }
 
-/* Who gives a place up may read what it was opened with, whatever the environment says by now. */
+/* A call that gives a place up may read the secrets that the place was opened with, whatever the
+ * environment says by now. */
 int plugin_resolve_config(struct op *op, struct runtime *rt, const struct plugin_target *target,
                           const struct plugin_scope *scope, const json_t *config, json_t **ret,
                           const char *const **ret_secrets, struct err *err)

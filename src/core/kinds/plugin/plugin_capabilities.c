@@ -1,10 +1,12 @@
+/* Which capabilities of a plugin's driver count for a lease. */
 #include "core/kinds/plugin/plugin_capabilities.h"
 
 #include "core/plugins/plugin_registry.h"
 
 #define METHODS_MAX 3
 
-/* The methods that each needs, and whether silence of the manifest means yes. */
+/* The methods that each capability needs, and whether it counts when the manifest does not mention
+ * it. */
 static const struct {
         const char *name;
         const char *methods[METHODS_MAX];

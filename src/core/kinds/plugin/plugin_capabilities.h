@@ -2,7 +2,7 @@
  *
  * A capability counts when three agree: the worker says that it has the methods for it, the
  * manifest does not say otherwise (some have to be declared), and nothing about this lease rules it
- * out. All else is false, so whoever asks can always fall back to plain execute.
+ * out. Everything else is false, so a caller can always fall back to plain execute.
  *
  * Pure, but for plugin_lease_capabilities(), which asks the host. Any thread. */
 #ifndef BERTH_CORE_PLUGIN_CAPABILITIES_H
@@ -40,7 +40,7 @@ struct plugin_capabilities plugin_capabilities_effective(const struct plugin_cap
 
 /* {name: bool} of all. A new reference. */
 json_t *plugin_capabilities_to_json(const struct plugin_capabilities *c);
-/* What is missing, or no boolean, is false. */
+/* A member that is missing or is not a boolean is false. */
 struct plugin_capabilities plugin_capabilities_from_json(const json_t *v);
 
 /* Of a lease that a plugin keeps. */

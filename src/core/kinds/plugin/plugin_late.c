@@ -1,3 +1,4 @@
+/* Destroying a lease that a worker granted too late. */
 #include "core/kinds/plugin/plugin_late.h"
 
 #include "base/fault.h"
@@ -42,8 +43,8 @@ void late_lease_free(struct late_lease *late)
         free(late);
 }
 
-/* The place's configuration with what the provider said, so that whoever closes it after a crash
- * knows as much as we do. */
+/* The place's configuration with what the provider said, so that closing it after a crash has the
+ * same knowledge. */
 static const char *with_metadata(const struct late_lease *late)
 {
         json_t *config = NULL, *metadata = NULL;
@@ -59,7 +60,7 @@ static const char *with_metadata(const struct late_lease *late)
         return text;
 }
 
-/* Whoever gave up may not have said so yet (`intended`). */
+/* The operation that gave up may not have recorded that yet (`intended`). */
 static int take_up(struct db *db, void *arg, struct err *err)
 {
         struct late_lease *late = arg;

@@ -1,5 +1,5 @@
-/* A lease that a worker grants after whoever asked for it gave up: nobody will ever use it, so it
- * is destroyed, and the place that was uncertain about it says so. */
+/* A lease that a worker grants after its caller gave up. No caller will ever use it, so it is
+ * destroyed, and the place that was uncertain about it says so. */
 #ifndef BERTH_CORE_PLUGIN_LATE_H
 #define BERTH_CORE_PLUGIN_LATE_H
 
@@ -9,8 +9,8 @@
 struct late_lease;
 struct place;
 
-/* What is at these paths of the provider's metadata is secret and not kept (codec/secret_refs.h).
- */
+/* Members at these paths of the provider's metadata are secret and are not kept
+ * (codec/secret_refs.h). */
 struct late_lease *late_lease_new(struct runtime *rt, const struct place *place,
                                   json_t *take_secret_paths);
 void late_lease_free(struct late_lease *late);

@@ -60,7 +60,7 @@ int plugin_lease_load(struct op *op, struct runtime *rt, const struct lease *lea
         return plugin_config_for(op, rt, &ret->place, &ret->target, recorded, &ret->config, err);
 }
 
-/* Of sandboxes it is among the lease's own members. */
+/* For sandboxes it is among the lease's own members. */
 const json_t *plugin_lease_said(const struct plugin_lease *l)
 {
         return l->target.is_sandbox ? l->metadata
@@ -153,8 +153,8 @@ static const json_t *check_env(struct check *c)
         return env;
 }
 
-/* What a worker can do is to run a command to its end: all input is given at once, and there is no
- * terminal. */
+/* A worker can only run a command to its end: all input is given at once, and there is no terminal.
+ */
 static int check_request(struct op *op, json_t *request, struct exec_request *ret, struct err *err)
 {
         CLEAN(check_done) struct check c = { 0 };

@@ -1,3 +1,4 @@
+/* Opening, resuming and giving up places by calls to the plugin's worker. */
 #include "core/kinds/plugin/plugin_place.h"
 
 #include "base/clock.h"
@@ -47,7 +48,7 @@ const char *plugin_place_config(struct op *op, const struct plugin_target *targe
         return text;
 }
 
-/* Who serves a place, as it was recorded. */
+/* The plugin that serves a place, as it was recorded. */
 static int target_of(struct op *op, struct runtime *rt, const json_t *recorded,
                      struct plugin_target *ret, struct err *err)
 {
@@ -76,7 +77,7 @@ static struct plugin_scope scope_of(const struct place *place, const char *issue
 
 /* What a provider answers */
 
-/* Of the plugin driver's configurations nothing is secret. A new reference. */
+/* Configurations of the plugin driver have no secrets. A new reference. */
 static json_t *secret_paths_of(const struct plugin_target *target)
 {
         return target->is_sandbox ? secret_ref_paths(target->schema) : json_array();
@@ -107,7 +108,8 @@ static const char *remember_lease(struct op *op, const json_t *recorded, const j
         return text;
 }
 
-/* Something came back, so something exists; what cannot be read leaves it uncertain. */
+/* The provider answered, so something exists; an answer that cannot be read leaves the place
+ * uncertain. */
 static int read_lease(struct op *op, const struct plugin_target *target, const json_t *recorded,
                       const json_t *answer, struct provider_lease *ret, struct err *err)
 {
@@ -139,7 +141,7 @@ static bool outcome_unknown(int r)
         return r == ERR_UNCERTAIN || r == ERR_TIMEOUT || r == ERR_CANCELLED;
 }
 
-/* For whoever has to find out: what was asked, when, for whom. */
+/* A note for the operator who has to find out: what was asked, when, for whom. */
 static int explain_unknown(const struct plugin_target *target, const struct lease_request *req,
                            int64_t asked_at, int r, struct err *err)
 {
@@ -378,8 +380,8 @@ int plugin_place_give_up(struct op *op, struct runtime *rt, const struct place *
         return r;
 }
 
-/* Metadata of a fresh lease. What is ours cannot be set by a provider: later calls are led by it.
- */
+/* Metadata of a fresh lease. A provider cannot set our own members, because later calls depend on
+ * them. */
 void plugin_place_describe(const struct place *place, const struct provider_lease *opened,
                            bool resumed, json_t *metadata)
 {

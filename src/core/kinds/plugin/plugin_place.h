@@ -1,12 +1,12 @@
-/* Places that a plugin's worker keeps. There are two kinds, which are one folder since they differ
- * in little: a plugin's driver (plugin_driver.c) and a plugin's sandbox provider
- * (plugin_sandbox.c). This is what both do with their places.
+/* Places that a plugin's worker keeps. There are two kinds, in one folder since they differ in
+ * little: a plugin's driver (plugin_driver.c) and a plugin's sandbox provider (plugin_sandbox.c).
+ * This file is what both do with their places.
  *
  * A place records which plugin serves it and with which configuration, so every later call goes to
  * that plugin with exactly that configuration, whatever became of the environment. Its `config` is
  * the stored configuration (secrets as references) plus members of our own:
  *
- *   "$plugin": {"id", "key", "driverKey"}   who serves it
+ *   "$plugin": {"id", "key", "driverKey"}   the plugin that serves it
  *   "$lease":  {...}                        what the provider said of it, secrets stripped
  *   "$box":    {...}                        a box inside, if there is one (plugin_box.h)
  *
@@ -30,7 +30,7 @@ struct plugin_target {
         bool is_sandbox;      /* a provider of the sandbox driver; else of the plugin driver */
 };
 
-/* For whom a call is made: decides how secrets are resolved and what the worker is told. */
+/* The owner of a call: decides how secrets are resolved and what the worker is told. */
 struct plugin_scope {
         const char *company_id;
         const char *environment_id;    /* "unsaved": secrets are taken as they stand */
@@ -42,8 +42,8 @@ struct plugin_scope {
 int64_t plugin_limit_lease(const struct plugin_target *target, const json_t *config);
 int64_t plugin_limit_execute(int64_t requested_ms, const json_t *config);
 
-/* Who serves this provider key: a plugin that runs at once, or one that should and is waited for a
- * while. ERR_UNPROCESSABLE with Paperclip's texts. */
+/* Find the plugin that serves this provider key: one that runs now, or one that should run and is
+ * waited for a while. ERR_UNPROCESSABLE with Paperclip's texts. */
 int plugin_await_provider(struct op *op, struct runtime *rt, const char *provider,
                           struct plugin_target *ret, struct err *err);
 /* The same without waiting: 1 when one runs, 0 when none does. */
@@ -60,8 +60,8 @@ const char *plugin_place_config(struct op *op, const struct plugin_target *targe
                                 const json_t *config);
 /* What a worker gets as configuration: without `provider` and our own members. A new reference. */
 json_t *plugin_clean_config(const json_t *stored);
-/* The same for a call about a place: of the plugin driver's environments it is {} once the
- * environment does not name this driver any more. Kept by the arena. */
+/* The same for a call about a place: for environments of the plugin driver it is {} once the
+ * environment no longer names this driver. Kept by the arena. */
 int plugin_config_for(struct op *op, struct runtime *rt, const struct place *place,
                       const struct plugin_target *target, const json_t *recorded, json_t **ret,
                       struct err *err);
@@ -88,8 +88,8 @@ int plugin_resolve_config(struct op *op, struct runtime *rt, const struct plugin
                           const struct plugin_scope *scope, const json_t *config, json_t **ret,
                           const char *const **ret_secrets, struct err *err);
 
-/* What stands in clear where the schema says that it is secret: borrowed from config, the list from
- * the arena; NULL-terminated. */
+/* The values that stand in clear where the schema calls them secret: borrowed from config, the list
+ * from the arena; NULL-terminated. */
 const char *const *plugin_secret_values(struct op *op, const struct plugin_target *target,
                                         const json_t *config);
 
@@ -99,7 +99,7 @@ int plugin_place_open(struct op *op, struct runtime *rt, const struct place *pla
 int plugin_place_resume(struct op *op, struct runtime *rt, const struct place *place,
                         const struct lease_request *req, struct provider_lease *ret,
                         struct err *err);
-/* End what runs there, then environmentReleaseLease, or with `destroy` environmentDestroyLease
+/* End the commands there, then environmentReleaseLease, or with `destroy` environmentDestroyLease
  * where the worker has it. */
 int plugin_place_give_up(struct op *op, struct runtime *rt, const struct place *place, bool destroy,
                          struct err *err);
@@ -107,7 +107,8 @@ int plugin_place_give_up(struct op *op, struct runtime *rt, const struct place *
 void plugin_place_describe(const struct place *place, const struct provider_lease *opened,
                            bool resumed, json_t *metadata);
 
-/* A lease that exists: its place, who serves it, and the stored configuration (borrowed). */
+/* A lease that exists: its place, the plugin that serves it, and the stored configuration
+ * (borrowed). */
 struct plugin_lease {
         const struct lease *lease;
         struct place place;

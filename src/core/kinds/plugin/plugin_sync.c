@@ -1,3 +1,4 @@
+/* The directory of a file call, which paths it may name, and the call itself. */
 #define _GNU_SOURCE
 #include "core/kinds/plugin/plugin_sync.h"
 
@@ -27,7 +28,7 @@ bool plugin_sync_is_native(struct runtime *rt, const struct plugin_lease *lease)
 
 /* The directory of a call */
 
-/* The worker may have a user of its own, who has to get at what is put there. */
+/* The worker may run as another user, which needs access to the files put there. */
 static int give_to_worker(const struct plugin_sync *sync, int fd, struct err *err)
 {
         if (sync->owner != geteuid() && fchown(fd, sync->owner, sync->owner) < 0)
@@ -129,7 +130,7 @@ int plugin_sync_open(const struct plugin_sync *sync, const char *here, int flags
         return 0;
 }
 
-/* Where paths may lead */
+/* Which paths are allowed */
 
 static bool climbs(const char *path)
 {

@@ -1,15 +1,16 @@
 /* Files through a provider's own file verbs, environmentSyncIn and environmentSyncOut.
  *
  * A worker may write nowhere but in its private directory, so every call has a directory of its own
- * in there: what goes in is put there before, what comes out lands there. The worker owns that
- * place: it can replace a file by a link, or the directory itself, at any moment. So it is held by
- * a descriptor, and used only by way of plugin_sync_open(), which follows no link; and what came
- * out is hostile input for whoever reads it.
+ * in there: files that go in are put there before the call, files that come out land there. The
+ * worker owns that directory: it can replace a file by a link, or the directory itself, at any
+ * moment. So the daemon holds the directory by a descriptor and uses it only by way of
+ * plugin_sync_open(), which follows no link; and the files that came out are hostile input for
+ * their reader.
  *
  *     plugin_sync_begin()     make the directory
  *     plugin_sync_open()      its files, to write before plugin_sync_in(), to read after _out()
  *     plugin_sync_in/out()    call the worker
- *     plugin_sync_end()       remove it; what a crash left is removed with the next start
+ *     plugin_sync_end()       remove it; a directory that a crash left is removed at the next start
  *
  * Paths on this side are relative to that directory. Paths on the other side are absolute and stay
  * beneath a root that the caller names. Both are checked before anything is sent.
@@ -59,7 +60,7 @@ struct plugin_sync {
         int fd;
 };
 
-/* Whether the provider has both verbs, says nothing to the contrary, and the lease neither. */
+/* Whether the provider has both verbs, and neither the provider nor the lease rules them out. */
 bool plugin_sync_is_native(struct runtime *rt, const struct plugin_lease *lease);
 
 /* Lives in the operation's arena. */
@@ -69,7 +70,7 @@ int plugin_sync_begin(struct op *op, struct runtime *rt, const struct plugin_lea
 void plugin_sync_end(struct op *op, struct plugin_sync *sync);
 /* A file of the directory: regular, reached without any link, not waiting. Parents are made when
  * flags has O_CREAT, and the file must not exist then. ERR_FORBIDDEN when a link is in the way,
- * when it is no regular file, or outside. */
+ * when it is not a regular file, or lies outside. */
 int plugin_sync_open(const struct plugin_sync *sync, const char *here, int flags, int *ret_fd,
                      struct err *err);
 

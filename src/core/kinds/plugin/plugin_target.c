@@ -53,9 +53,9 @@ static bool describe(struct op *op, const struct plugin *row, const char *driver
         return true;
 }
 
-/* A key belongs to the first plugin that declares it as long as that is installed, whether it runs
- * or not: another one would get the environments of its kind, with their secrets, when it is
- * stopped. */
+/* A key belongs to the first plugin that declares it, as long as that plugin is installed, whether
+ * it runs or not. Otherwise another plugin would get the environments of its kind, with their
+ * secrets, when it is stopped. */
 static int consider(void *ctx, const struct plugin *row)
 {
         struct search *s = ctx;

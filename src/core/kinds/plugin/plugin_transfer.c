@@ -1,3 +1,4 @@
+/* Running the commands of a file transfer by environmentExecute. */
 #include "core/kinds/plugin/plugin_transfer.h"
 
 static json_t *params_of(const struct plugin_lease *l, const char *const *argv, int64_t timeout_ms)
@@ -33,7 +34,7 @@ static int take_answer(const struct plugin_lease *l, const json_t *answer,
         return 0;
 }
 
-/* A transfer has many commands, so each has an arena of its own: what one answered is not kept. */
+/* A transfer has many commands, so each has an arena of its own, and its answer is not kept. */
 static int run(struct op *op, void *ctx, const char *const *argv, int64_t timeout_ms,
                struct exec_transfer_answer *ret, struct err *err)
 {

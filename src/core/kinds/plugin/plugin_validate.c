@@ -1,3 +1,4 @@
+/* Validating and probing configurations by asking the plugin's worker. */
 #include "core/kinds/plugin/plugin_validate.h"
 
 #include "base/log.h"
@@ -28,7 +29,7 @@ static int refuse(const json_t *answer, const char *fallback, struct err *err)
         return r;
 }
 
-/* *ret is a new reference: what the worker made of it, or a copy of what it was given. */
+/* *ret is a new reference: the worker's version, or a copy of the configuration it was given. */
 static int ask(struct op *op, struct runtime *rt, const struct plugin_target *target,
                const json_t *config, const char *fallback, json_t **ret, struct err *err)
 {

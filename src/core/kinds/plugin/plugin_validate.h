@@ -4,7 +4,7 @@
 
 #include "core/kinds/kind.h"
 
-/* Let the worker check a normalised configuration and put what it made of it in its place; members
+/* Let the worker check a normalised configuration and replace it by the worker's version; members
  * of struct kind, for the two kinds. ERR_UNPROCESSABLE with the worker's first complaint and all of
  * them as details. */
 int plugin_validate_provider(struct op *op, struct runtime *rt, json_t **config,
@@ -12,8 +12,8 @@ int plugin_validate_provider(struct op *op, struct runtime *rt, json_t **config,
 int plugin_validate_driver(struct op *op, struct runtime *rt, json_t **config,
                            const json_t **ret_schema, struct err *err);
 
-/* Ask the worker whether the environment can be used. The secrets of a configuration that nobody
- * saved are taken as they stand. */
+/* Ask the worker whether the environment can be used. The secrets of an unsaved configuration are
+ * taken as they stand. */
 int plugin_probe_provider(struct op *op, struct runtime *rt, const struct probe_target *target,
                           json_t *config, struct probe_result *ret, struct err *err);
 int plugin_probe_driver(struct op *op, struct runtime *rt, const struct probe_target *target,

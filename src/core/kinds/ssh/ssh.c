@@ -1,8 +1,8 @@
 /* The kind `ssh`: a directory on another machine, reached by the system's ssh.
  *
  * Acquiring logs in (or finds the connection there) and makes sure of the workspace directory,
- * which is the operator's and stays. What belongs to a place, its box and its directory of a run,
- * is made on first need and goes when the lease is released.
+ * which is the operator's and stays. The parts that belong to a place, its box and its directory of
+ * a run, are made on first need and removed when the lease is released.
  *
  * A place's configuration is {ssh, remoteCwd, vars, plain?}: the environment's configuration of
  * that moment, without secrets, and what the host said. */
@@ -156,7 +156,7 @@ static int add_environment(void *ctx, const struct environment *env)
         json_t *config = NULL, *own;
 
         if (kind_config(s->op, &kind_ssh, env, &config, NULL) < 0)
-                return 0; /* nobody could have made anything there */
+                return 0; /* nothing could have been made there */
         own = json_pack("{s:O}", "ssh", config);
         s->hosts = xrealloc(s->hosts, (s->n + 1) * sizeof(*s->hosts));
         s->hosts[s->n++] = (struct place){
@@ -178,7 +178,7 @@ static int read_environments(struct db *db, void *arg, struct err *err)
 }
 
 /* A host that does not answer must not hide what the others have: they are asked all the same, and
- * the first trouble is told. */
+ * the first error is reported. */
 static int ssh_list(struct op *op, struct runtime *rt, kind_found_fn fn, void *ctx, struct err *err)
 {
         struct ssh_environments s = { .op = op };
@@ -319,7 +319,7 @@ static int ssh_prepare_exec(struct op *op, struct runtime *rt, const struct leas
         return r;
 }
 
-/* What is said of it */
+/* What readers are told */
 
 static const char *or_empty(const char *s)
 {

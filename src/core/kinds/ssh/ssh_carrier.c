@@ -52,7 +52,8 @@ static void close_errors(struct ssh_carrier *k)
                 uv_close((uv_handle_t *)&k->errors, errors_closed);
 }
 
-/* What ssh and the host say now helps nobody any more, but must not stand in their way. */
+/* Error output of ssh and the host is not needed any more, but must be read so that it does not
+ * block them. */
 static void errors_come(uv_poll_t *poll, int status, int events)
 {
         struct ssh_carrier *k = container_of(poll, struct ssh_carrier, errors);
@@ -79,7 +80,7 @@ static void process_ended(struct proc_watch *w, const struct proc_status *status
         carrier_free_if_over(k);
 }
 
-/* The connection has lost its carrier, which goes its own way from here on. */
+/* Separate the carrier from its connection and end its session. */
 static void let_go(struct ssh_carrier *k)
 {
         k->conn = NULL;
@@ -100,7 +101,7 @@ static void on_closed(void *ctx, const char *why, bool is_breach)
                 c->carrier = NULL;
                 let_go(k);
         }
-        if (c && k->was_ready) { /* else whoever logged in says what became of it */
+        if (c && k->was_ready) { /* else the login reports the result */
                 c->breaches = is_breach ? c->breaches + 1 : 0;
                 if (is_breach)
                         log_warn("the relay on an ssh host does not keep to the protocol",
@@ -114,7 +115,7 @@ static void on_closed(void *ctx, const char *why, bool is_breach)
         carrier_free_if_over(k);
 }
 
-/* Everybody who uses it looks for his box again. */
+/* Every place that uses the connection looks for its box again. */
 static void on_ready(void *ctx)
 {
         struct ssh_carrier *k = ctx;
@@ -167,7 +168,7 @@ static int take_over(struct ssh_carrier *k, struct up_letter *l, struct err *err
                 return r;
         }
         k->open = 2;
-        /* Without them we could do: they may be at their end by now. */
+        /* The connection works without the error stream, which may have ended by now. */
         k->err_fd = take_fd(&s->err_fd);
         if (k->err_fd >= 0 && uv_poll_init(loop, &k->errors, k->err_fd) >= 0) {
                 k->has_errors = true;
@@ -243,7 +244,7 @@ static void detach(struct ssh_conn *c)
         let_go(k);
 }
 
-/* Whoever logged in has stopped waiting for the relay. */
+/* The operation that logged in has stopped waiting for the relay. */
 static void give_up_on_loop(struct letter *letter)
 {
         struct ssh_conn *c = open_letter(letter);
@@ -277,7 +278,7 @@ int ssh_carrier_start(struct op *op, struct ssh_conn *c, struct ssh_call *call, 
         return r;
 }
 
-/* Opening again, and closing what nobody uses */
+/* Opening again, and closing idle connections */
 
 static void timer_over(uv_timer_t *timer);
 
@@ -314,7 +315,7 @@ static void reopen_done(struct pool_job *job)
                 ssh_carrier_reopen(c);
 }
 
-/* Loop thread: open it again, soon, if somebody uses it. */
+/* Loop thread: open it again, soon, if a place uses it. */
 static void ssh_carrier_reopen(struct ssh_conn *c)
 {
         uint64_t pause = REOPEN_FIRST_MS;

@@ -95,7 +95,7 @@ int ssh_config_normalize(json_t *config, enum config_form form, json_t **ret, st
         r = check_end_config(&c, err);
         if (r < 0)
                 return r;
-        /* Ours, so only there when they say something. */
+        /* Members of our own, so only present when they are set. */
         if (own_config)
                 json_object_set_new(result, "useSshConfig", json_true());
         if (in_place)

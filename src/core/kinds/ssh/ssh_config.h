@@ -1,5 +1,5 @@
 /* The configuration of an ssh environment, and from there to a target: its secrets are resolved
- * here, for one login each, and nowhere kept. Operation threads. */
+ * here, for one login each, and kept nowhere. Operation threads. */
 #ifndef BERTH_CORE_SSH_CONFIG_H
 #define BERTH_CORE_SSH_CONFIG_H
 

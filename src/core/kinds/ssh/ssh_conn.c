@@ -1,3 +1,4 @@
+/* Which connection serves a place, and which operation logs in when it is down. */
 #include "core/kinds/ssh/ssh_conn.h"
 
 #include <stdio.h>
@@ -171,8 +172,8 @@ static void copy_hello(const struct ssh_hello *from, struct ssh_hello *to)
 
 enum look { LOOK_DONE, LOOK_OURS, LOOK_WAIT, LOOK_FAILED };
 
-/* Take the login on us, unless there is no need. `seen`: how many logins had ended when we came;
- * one that ended since and failed is our answer too. */
+/* Begin the login, unless there is no need. `seen`: how many logins had ended when this operation
+ * came; one that ended since and failed is its answer too. */
 static enum look look(struct ssh_conn *c, bool waited, unsigned seen, struct ssh_hello *ret_hello,
                       struct err *err)
 {

@@ -5,12 +5,12 @@
  *      ▲         │  └──► PLAIN       the host cannot run a box; believed for a minute
  *      └─────────┴────── lost, or given up
  *
- * Whoever needs a connection that is down logs in (an operation), and others who come meanwhile
- * wait for what becomes of it. One that is lost while places use it is opened again by itself, with
- * growing pauses; one that nobody uses is closed after a minute. Keys are resolved for each login
- * and kept by nobody.
+ * An operation that needs a connection that is down logs in, and operations that come meanwhile
+ * wait for the result. A connection that is lost while places use it is opened again by itself,
+ * with growing pauses; one that no place uses is closed after a minute. Keys are resolved for each
+ * login and never kept.
  *
- * The registry and what is marked below are under its lock. */
+ * The registry's lock guards the registry and the members marked below. */
 #ifndef BERTH_CORE_SSH_CONN_H
 #define BERTH_CORE_SSH_CONN_H
 
@@ -92,20 +92,22 @@ int ssh_conn_of(struct ssh_hosts *h, const struct place *place, struct ssh_conn 
 struct ssh_conn *ssh_conn_find(struct ssh_hosts *h, const char *key);
 void ssh_conn_use(struct ssh_conn *c, const struct place *place);
 void ssh_conn_leave(struct ssh_conn *c, const char *place_id);
-/* Operation: it is up, or plain. *ret_hello (may be NULL) is a copy. */
+/* Operation: make sure that it is up, or plain. *ret_hello (may be NULL) is a copy. */
 int ssh_conn_reach(struct op *op, struct ssh_conn *c, const struct secret_context *context,
                    struct ssh_hello *ret_hello, struct err *err);
-/* What became of it; wakes nobody: those who wait look. */
+/* Record the new state of the connection. Wakes no thread: waiting operations look by themselves.
+ */
 void ssh_conn_set(struct ssh_conn *c, enum conn_state state, int code, const char *why);
 
 /* ssh_carrier.c */
 /* Operation: hand the session of a call to the loop and wait until the relay answers. */
 int ssh_carrier_start(struct op *op, struct ssh_conn *c, struct ssh_call *call, struct err *err);
-/* Loop thread: the mux, or NULL; opens the connection again when it is down and time has come. */
+/* Loop thread: the mux, or NULL; opens the connection again when it is down and its pause is over.
+ */
 struct mux *ssh_carrier_mux(struct ssh_conn *c);
 /* Loop thread: give everything up. */
 void ssh_carrier_close(struct ssh_conn *c);
-/* Any thread: somebody has left; it may be idle now. */
+/* Any thread: a place has left the connection; it may be idle now. */
 void ssh_carrier_tick(struct ssh_conn *c);
 
 #endif

@@ -1,3 +1,4 @@
+/* Which variables a command on an ssh host gets, and the shell lines that set them. */
 #include "core/kinds/ssh/ssh_env.h"
 
 #include <strings.h>

@@ -9,8 +9,8 @@
  * be anything. */
 int ssh_env_check(const json_t *env, struct err *err);
 
-/* What the caller set, without what only says who this machine's user is: an identity variable with
- * the value that the daemon itself has. A new reference. */
+/* The variables that the caller set, without those that only identify this machine's user: an
+ * identity variable with the value that the daemon itself has. A new reference. */
 json_t *ssh_env_sanitize(const json_t *env);
 
 /* The command as it is given to a box: /bin/sh sources the start-up files of the login, sets what

@@ -1,3 +1,4 @@
+/* Finding the boxes for hosts, and the daemon's table of connections and recorded host keys. */
 #include "core/kinds/ssh/ssh_hosts.h"
 
 #include <fcntl.h>
@@ -12,7 +13,7 @@
 
 #define BOX_MAX ((size_t)16 << 20)
 
-/* One that is not installed is one that no host gets. */
+/* A box that is not installed is brought to no host. */
 static void hash_box(struct ssh_box *box)
 {
         CLEAN(buf_done) struct buf program = { .max = BOX_MAX };
@@ -111,7 +112,8 @@ void ssh_hosts_free(struct ssh_hosts *h)
         free(h);
 }
 
-/* Reading the boxes takes longer than all the rest of a start: only who uses ssh waits for it. */
+/* Reading the boxes takes longer than all the rest of a start, so only operations that use ssh wait
+ * for it. */
 const struct ssh_setup *ssh_hosts_setup(struct ssh_hosts *h)
 {
         pthread_mutex_lock(&h->hash_lock);

@@ -1,6 +1,6 @@
-/* What the daemon has for ssh environments: where private directories and recorded host keys are,
+/* The daemon's state for ssh environments: where private directories and recorded host keys are,
  * the boxes that can be brought to a host, and the connections to hosts (ssh_conn.h). One per
- * runtime. Any thread, where nothing else is said. */
+ * runtime. Any thread, except where said. */
 #ifndef BERTH_CORE_SSH_HOSTS_H
 #define BERTH_CORE_SSH_HOSTS_H
 
@@ -34,7 +34,7 @@ int ssh_hosts_reach(struct op *op, struct runtime *rt, const struct place *place
 /* Any thread: the place needs the host no more. */
 void ssh_hosts_leave(struct runtime *rt, const struct place *place);
 
-/* Operation: what is on the host that a place would be on. Takes a seat in the lane of its
+/* Operation: list what is on the host that a place would be on. Takes a seat in the lane of its
  * environment. */
 int ssh_hosts_list(struct op *op, struct runtime *rt, const struct place *place, kind_found_fn fn,
                    void *ctx, struct err *err);

@@ -1,3 +1,4 @@
+/* Finding the first API address that answers. */
 #include "core/kinds/ssh/ssh_note.h"
 
 #include "codec/json.h"

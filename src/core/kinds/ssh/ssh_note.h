@@ -6,8 +6,8 @@
 
 #include "core/runtime.h"
 
-/* The first candidate whose /api/health answers, in the operation's arena; NULL: none, or nobody
- * asked. */
+/* The first candidate whose /api/health answers, in the operation's arena; NULL: none answers, or
+ * there are no candidates. */
 const char *ssh_note_api_url(struct op *op, const struct runtime *rt);
 
 #endif

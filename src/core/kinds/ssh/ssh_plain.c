@@ -1,3 +1,4 @@
+/* Running, following and killing a command on a host without a box. */
 #include "core/kinds/ssh/ssh_plain.h"
 
 #include "base/clock.h"
@@ -26,7 +27,7 @@ struct ssh_plain {
         void *ctx;
 };
 
-/* What it keeps of the request: there may be secrets among the variables and in the input. */
+/* Its copy of the request: there may be secrets among the variables and in the input. */
 
 static void plain_free(struct ssh_plain *p)
 {
@@ -89,7 +90,7 @@ static int kill_there(struct op *op, struct runtime *rt, const struct place *pla
         return r;
 }
 
-/* To the end, or to its time limit, or until somebody kills it. */
+/* Follow the command to its end, to its time limit, or until it is killed. */
 static int follow(struct op *op, struct ssh_plain *p, struct ssh_call *call, bool *ret_timed_out,
                   struct err *err)
 {
@@ -179,7 +180,7 @@ static void *thread_main(void *arg)
 
 /* The registry */
 
-/* Whoever comes by buries those that are over. */
+/* Join the threads of commands that are over, each time a new command begins; or of all. */
 static void reap(struct ssh_hosts *h, bool all)
 {
         struct ssh_plain *gone = NULL, *p, **at;

@@ -1,6 +1,6 @@
-/* Commands on a host that cannot run a box: one ssh each, and what holds for boxes does not. Their
- * input is given at the beginning, they do not survive the connection, and a signal or a time limit
- * kills their tree by a second login, found by the variables it carries.
+/* Commands on a host that cannot run a box: one ssh process each, without the guarantees of a box.
+ * Their input is given at the beginning, they do not survive the connection, and a signal or a time
+ * limit kills their tree by a second login, found by the variables it carries.
  *
  * A thread each; callbacks come from it. */
 #ifndef BERTH_CORE_SSH_PLAIN_H
@@ -11,7 +11,7 @@
 /* Its `call` is the place. */
 extern const struct exec_runner ssh_plain_runner;
 
-/* Operation: nothing of a place runs any more. */
+/* Operation: end every command of a place. */
 int ssh_plain_end_place(struct op *op, struct runtime *rt, const struct place *place,
                         struct err *err);
 /* The daemon ends: kill them all, and wait for their threads. */

@@ -1,3 +1,4 @@
+/* Logging in for a probe and turning the outcome into its result. */
 #include "core/kinds/ssh/ssh_probe.h"
 
 #include "core/kinds/ssh/ssh_config.h"
@@ -30,7 +31,7 @@ static void passed(const json_t *config, const struct ssh_hello *hello, struct p
         json_object_set_new(ret->details, "remoteCwd", json_string(hello->cwd));
 }
 
-/* With a key in it, nobody saved it. */
+/* A configuration with a key in it is unsaved. */
 static int find_target(struct op *op, struct runtime *rt, const struct probe_target *probed,
                        json_t *config, struct ssh_target *ret, json_t **ret_resolved,
                        struct err *err)

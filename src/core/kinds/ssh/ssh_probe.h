@@ -5,8 +5,8 @@
 
 #include "core/kinds/kind.h"
 
-/* environment_id is NULL for what nobody saved; `config` may then have a key in it. Whatever the
- * host does is a result, not an error; `hint` is one line that says what would help. */
+/* environment_id is NULL for an unsaved configuration, which may have a key in it. Any behaviour of
+ * the host is a result, not an error; `hint` is one line that says what would help. */
 int ssh_probe(struct op *op, struct runtime *rt, const struct probe_target *probed, json_t *config,
               struct probe_result *ret, struct err *err);
 
