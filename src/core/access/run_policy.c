@@ -1,3 +1,4 @@
+/* Decides whether and when an agent may work. */
 #include "core/access/run_policy.h"
 
 #include "codec/cron.h"
