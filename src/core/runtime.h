@@ -82,8 +82,7 @@ struct settings {
         int64_t plugin_install_timeout_ms;
         enum plugin_box_use plugin_box;
         bool plugin_confine; /* workers have users and views of their own (plugin/confine.h) */
-        int64_t plugin_uid_first,
-                plugin_uid_count;     /* the range of those users, for a daemon that is root */
+        int64_t plugin_uid_first, plugin_uid_count; /* their range, for a root daemon */
         const char *trampoline;       /* our own program, to confine others; NULL: none */
         const char *examples_dir;     /* NULL: not installed */
         const char *secrets_provider; /* for secrets that name none; NULL: local_encrypted */

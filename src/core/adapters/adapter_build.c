@@ -305,7 +305,7 @@ static int64_t whole_seconds(const json_t *value, bool *ret_given)
         return s >= (double)SECONDS_MAX ? SECONDS_MAX : (int64_t)s;
 }
 
-/* A value below zero means no limit, and the event says so; no value and zero mean the default of
+/* A value below zero means no limit and counts as configured; no value and zero mean the default of
  * the place. */
 static void set_timeout(const struct adapter_draft *draft, struct adapter_command *c)
 {

@@ -93,8 +93,7 @@ int adapter_read_file(const struct adapter_input *in, const char *path, const ch
                 return r;
         if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
                 return err_set(err, ERR_INVALID, "is no file");
-        r = in->rt ? own_files_check_file(in->rt, fd, path, err)
-                   : 0; /* the daemon's own files are never instructions */
+        r = in->rt ? own_files_check_file(in->rt, fd, path, err) : 0; /* not the daemon's own */
         if (r < 0)
                 return r;
         return read_text(fd, max, ret, err);

@@ -32,8 +32,8 @@ static json_t *as_string(const struct buf *b)
         return value;
 }
 
-/* The beginning of the buffer without bytes that are not text: it goes into rows and events, which
- * hold only text. */
+/* The beginning of the buffer, with bytes that are not text replaced: it goes into rows and events,
+ * which hold only text. */
 static const char *trimmed_copy(struct arena *arena, const struct buf *b, size_t max)
 {
         CLEAN(buf_done) struct buf clean = BUF_INIT;

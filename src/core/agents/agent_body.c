@@ -227,7 +227,6 @@ int agent_check_fields(struct db *db, struct op *op, struct runtime *rt, const s
                 g->configured_by_agent_id = a->agent_id;
         else if (a->type != ACTOR_AGENT &&
                  (change->replace_adapter_config || change->has_adapter || change->has_environment))
-                g->configured_by_agent_id =
-                        NULL; /* an additional member says nothing about the others */
+                g->configured_by_agent_id = NULL; /* one member says nothing about the others */
         return 0;
 }

@@ -1,4 +1,4 @@
-/* Decides who may create, read and delete environments. */
+/* Decides who may create and read environments, and which configurations are stored. */
 #include "core/environments/environment.h"
 
 #include "base/clock.h"

@@ -257,8 +257,7 @@ static int show_task(struct db *db, struct inbox *q, const struct issue *i, stru
         if (r >= 0 && active)
                 r = runs_get(db, active, q->op->arena, &task.active, err);
         if (r >= 0 && active && run_is_terminal(&task.active))
-                task.active =
-                        (struct run){ 0 }; /* it is over, except that its command still runs */
+                task.active = (struct run){ 0 }; /* over; only its command still runs */
         if (r < 0)
                 return r;
         for (size_t n = 0; n < all.n; n++)

@@ -153,7 +153,7 @@ static bool is_word(char c)
         return isalnum((unsigned char)c) || c == '_' || c == '-' || (unsigned char)c >= 0x80;
 }
 
-/* The length of a name at the start of `text`; 0 unless the name ends there. */
+/* The length of the name, if `text` begins with it as a whole word; else 0. */
 static size_t match(const char *text, const char *name)
 {
         size_t n = name ? strlen(name) : 0;

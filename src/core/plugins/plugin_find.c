@@ -1,4 +1,4 @@
-/* Finds the drivers and providers of plugins. */
+/* Finds the drivers that plugins provide. */
 #include "core/plugins/plugin_internal.h"
 
 #define KIND_SANDBOX "sandbox_provider"

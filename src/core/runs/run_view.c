@@ -1,4 +1,4 @@
-/* Decides who may see runs, their events and logs, and who may decide about silent ones. */
+/* Decides who may see runs and their events, and who may decide about silent runs. */
 #include "core/runs/run_view.h"
 
 #include "base/clock.h"
