@@ -25,7 +25,7 @@ const enum field_rule field_object_rules[FIELD_OBJECTS] = {
         [FIELD_OF_RUNTIME_CONFIG] = FIELD_ISOLATED,
         [FIELD_OF_PROJECT] = FIELD_OPEN,
         [FIELD_OF_PROJECT_POLICY] = FIELD_BOARD,
-        /* What the work is. An issue moves no agent out of an isolated place:
+        /* The content of the work. An issue moves no agent out of an isolated place:
          * host_use_check_run(). */
         [FIELD_OF_ISSUE] = FIELD_OPEN,
         [FIELD_OF_ISSUE_SETTINGS] = FIELD_BOARD,

@@ -257,7 +257,7 @@ static void set_http_ending(const struct adapter_parser *p, const struct adapter
         }
 }
 
-/* What it said */
+/* The agent's output */
 
 static void set_session(const struct adapter_parser *p, struct arena *arena,
                         struct adapter_result *ret)

@@ -80,7 +80,7 @@ int plugin_save_config(struct op *op, struct runtime *rt, const char *id_or_key,
 int plugin_test_config(struct op *op, struct runtime *rt, const char *id_or_key, json_t *body,
                        struct buf *ret_json, struct err *err);
 
-/* -- What it offers besides environments (plugin_bridge.c) ------------------------------------- */
+/* -- Pages, tools and jobs (plugin_bridge.c) --------------------------------------------------- */
 
 enum plugin_bridge_kind { PLUGIN_DATA, PLUGIN_ACTION };
 

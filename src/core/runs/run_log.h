@@ -38,7 +38,7 @@ const char *run_log_ref(const struct run_log *log);
 /* Append a line of the daemon's own. */
 int run_log_system(struct run_log *log, const char *text, struct err *err);
 /* Append the new output of the execution's files, at most a few MiB at a time: 1 when there is
- * more. `final`: no output follows, so a character that was cut in two is written as it is; when
+ * more. `final`: no output follows, so a character that was cut in two will not be completed; when
  * everything is appended, it is on the disk. Past the size limit (settings.run_log_max_bytes) one
  * record says so, and output is only counted; the last record says how much was left out. A run may
  * have several executions, one after the other. */

@@ -16,7 +16,7 @@ struct run_log_source {
         struct image_data image[2];
 };
 
-/* What the records of a file say together. */
+/* The sum of the records of a file. */
 struct run_log_summary {
         struct run_log_state state;
         bool is_full;                 /* the mark of the limit is there */
