@@ -18,11 +18,10 @@
 #include "rt/op.h"
 
 #define ASSET_FILES_MAX   10000
-#define ASSET_ENTRIES_MAX 20000 /* looked at; a file counts once for every path that leads to it   \
-                                 */
-#define ASSET_BYTES_MAX ((uint64_t)256 << 20)
-#define ASSET_DEPTH_MAX 32
-#define ASSET_KEY_LEN   64
+#define ASSET_ENTRIES_MAX 20000 /* looked at, counted on every path to them */
+#define ASSET_BYTES_MAX   ((uint64_t)256 << 20)
+#define ASSET_DEPTH_MAX   32
+#define ASSET_KEY_LEN     64
 
 struct asset_tree {
         struct op *op;

@@ -6,8 +6,8 @@
  * memory and slows no other reader or publisher down.
  *
  *   reset    it came back with a number that is not in the ring (any more): it may have missed
- * events that are not kept; it goes on with the events from now on missed   it fell behind, and the
- * ring went on without it: it goes on with the oldest kept event
+ *            events that are not kept; it goes on with the events from now on
+ *   missed   it fell behind, and the ring went on without it: it goes on with the oldest kept event
  *
  * Both are events of the reader alone. Their payload is {"after", "before"}: the reader lost
  * everything between these two numbers.

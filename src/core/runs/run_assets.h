@@ -4,9 +4,9 @@
  *   elsewhere   a tree is put together in <data>/run-assets/<run>, 0700, and brought to
  *               <work>/.paperclip-runtime/<adapter>/<asset>, where staging and bringing home never
  *               look (workspace/scan.h). Then one script copies the parts that belong elsewhere,
- * and writes files that are made of the agent's secrets: those never lie here. here
- * <data>/companies/<id>/<adapter>-prompt-cache/<key>, with links to the skills; or the directory
- * that a company has for good (codex-home).
+ *               and writes files that are made of the agent's secrets: those never lie here.
+ *   here        <data>/companies/<id>/<adapter>-prompt-cache/<key>, with links to the skills; or
+ *               the directory that a company has for good (codex-home).
  *
  * All of it may be done again: the tree in the place is made right, whatever is there before. The
  * next start removes what a crash leaves in run-assets.

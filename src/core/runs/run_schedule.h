@@ -7,7 +7,7 @@
  *
  *   interval   so long after the last time; a clock that was set back begins anew
  *   cron       in UTC; a time that was due is not due again when the clock is set back, unless by
- * more than a day, when the clock must have been wrong before
+ *              more than a day, when the clock must have been wrong before
  *
  * A pass also takes up retries that are due, and wake-ups that were deferred for a run that ended
  * unnoticed. */
