@@ -1,3 +1,4 @@
+/* Copies the given members of a body over a row. */
 #include "core/patch.h"
 
 bool patch_text(struct check *c, struct arena *arena, const char *key, const char **row)

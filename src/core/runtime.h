@@ -1,5 +1,5 @@
-/* What every operation of the domain works on: the store, the settings, who this node is, and the
- * kinds of places. Immutable after start except for the counters; any thread. */
+/* What every operation of the domain works on: the store, the settings, this node's identity, and
+ * the kinds of places. Immutable after start except for the counters; any thread. */
 #ifndef BERTH_CORE_RUNTIME_H
 #define BERTH_CORE_RUNTIME_H
 
@@ -41,33 +41,34 @@ struct settings {
         const char *public_url;                    /* NULL: none */
         const char *listen_host;                   /* host part of the first address we listen on */
         const char *allowed_hostnames;             /* comma separated; NULL: none */
-        const struct private_hosts *private_hosts; /* what requests of agents may reach although it
-                                                    * is not public; NULL: nothing */
-        const uid_t *trusted_uids; /* users who count as the operator, besides the daemon's */
+        const struct private_hosts *private_hosts; /* addresses that requests of agents may reach
+                                                      although they are not public; NULL: none */
+        const uid_t *trusted_uids; /* users that count as the operator, besides the daemon's */
         size_t n_trusted_uids;
         const char *reverse_proxy;    /* for http_request_client(); NULL: none */
         const char *workspace_roots;  /* colon separated: core/roots/workspace_root.h */
         const char *const *own_paths; /* NULL-terminated: core/roots/own_files.h */
         const char *local_env; /* names of further variables for local commands; comma separated */
-        bool local_for_owners; /* who owns a company may use this machine: host_use.h */
+        bool local_for_owners; /* owners of a company may use this machine: host_use.h */
         bool share_user_files; /* agents get logins and configuration of the daemon's user */
         bool allow_fake_provider;
-        bool salvage_ttl_is_set; /* salvage_ttl_ms counts for salvages that nobody saw too */
-        bool output_drops;       /* the oldest output goes, where the command would wait */
+        bool salvage_ttl_is_set; /* salvage_ttl_ms applies also to salvages that no one looked at */
+        bool output_drops;       /* at the limit the oldest output is dropped, instead of making the
+                                    command wait */
         const char *fake_world;  /* NULL, or the directory where fake sandboxes are files (tests) */
         int64_t sweep_interval_ms;
         int64_t scrub_interval_ms; /* between two looks at the whole database */
         int64_t idle_place_ttl_ms;
         int64_t adhoc_ttl_ms;
         int64_t operation_timeout_ms;
-        int64_t peer_silence_ms;      /* after which a peer that stands still is given up */
-        int64_t close_timeout_ms;     /* what a provider may take to give a place up */
-        int64_t workspace_timeout_ms; /* what staging, restoring, and saving may take */
+        int64_t peer_silence_ms;      /* after which a stalled peer is given up */
+        int64_t close_timeout_ms;     /* time limit for a provider to give a place up */
+        int64_t workspace_timeout_ms; /* time limit for staging, restoring, and saving */
         int64_t salvage_ttl_ms;
         int64_t run_log_max_bytes;                 /* 0: as much as there is */
         int64_t run_prepare_timeout_ms;            /* for how long preparing a run is tried again */
         int64_t live_ping_ms;                      /* between two signs of life on event streams */
-        int64_t ssh_timeout_ms;                    /* what a login to an ssh host may take */
+        int64_t ssh_timeout_ms;                    /* time limit for a login to an ssh host */
         int64_t restore_max_files, restore_max_mb; /* what one restore may bring home */
         /* Output of commands on this machine's disk: of one, of all of a place (MiB), and what
          * happens at the limit (output_drops). */
@@ -81,12 +82,12 @@ struct settings {
         int64_t plugin_install_timeout_ms;
         enum plugin_box_use plugin_box;
         bool plugin_confine; /* workers have users and views of their own (plugin/confine.h) */
-        int64_t plugin_uid_first, plugin_uid_count; /* those users, of a daemon that is root */
+        int64_t plugin_uid_first, plugin_uid_count; /* their range, for a root daemon */
         const char *trampoline;       /* our own program, to confine others; NULL: none */
         const char *examples_dir;     /* NULL: not installed */
         const char *secrets_provider; /* for secrets that name none; NULL: local_encrypted */
         bool secrets_strict;          /* sensitive variables have to be secrets */
-        /* The built-in sandbox. The range counts for root; another user has /etc/subuid. */
+        /* The built-in sandbox. The range applies to root; another user has /etc/subuid. */
         int64_t sandbox_uid_first, sandbox_uid_count;
         int64_t sandbox_ids_per_box;     /* 0: as many as there are plenty of */
         const char *sandbox_rootfs_dirs; /* colon separated: where a rootfs may lie */
@@ -97,8 +98,9 @@ struct settings {
         bool callback_always_channel; /* also where our port could be reached */
 };
 
-/* Who we are. A node keeps its id over restarts; `instance` is new with every start, so what an
- * older instance of the same node left half done can be told from what is under way. */
+/* This node's identity. A node keeps its id over restarts; `instance` is new with every start, so
+ * that work that an older instance of the same node left half done can be told from work under
+ * way. */
 struct node {
         struct uuid id;
         char boot_id[UUID_LEN + 1];
@@ -121,7 +123,7 @@ struct runtime {
         struct exec_hub *hub;            /* NULL in tests that run no commands */
         struct plugin_registry *plugins; /* NULL in tests that need none */
         struct mail *mail;               /* to the loop, and */
-        struct pool *pool; /* for work that nobody waits for; NULL in tests without a loop */
+        struct pool *pool;               /* for background work; NULL in tests without a loop */
         const struct vault_provider *const *vaults; /* before the built-in ones; NULL: none */
         struct sandbox_host *sandbox;               /* NULL in tests without sandboxes */
         struct ssh_hosts *ssh;                      /* NULL in tests without ssh */
@@ -129,7 +131,7 @@ struct runtime {
         struct run_host *runs;                      /* NULL in tests without runs */
         struct callback_host *callbacks;            /* the same */
         const struct run_keys *run_keys;            /* the same */
-        struct live *live;                          /* NULL: nobody listens */
+        struct live *live;                          /* NULL: events are not published */
         const char *data_dir;
         const char *api_url; /* of our own port on loopback; NULL: there is none */
         struct counters counters;

@@ -1,3 +1,4 @@
+/* Turns names into slugs for addresses. */
 #include "core/slug.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* Decides what an actor may do: access to companies, permissions, and the rights of roles. */
 #include "core/access/access.h"
 
 #include "store/companies.h"
@@ -118,8 +119,8 @@ int access_company(struct db *db, const struct actor *a, const char *company_id,
         return user_company(db, a, company_id, write, err);
 }
 
-/* What a role may without a grant of its own. Unlike in Paperclip, those who run a company may run
- * its environments. */
+/* What a role allows without a grant of its own. Unlike in Paperclip, the roles that run a company
+ * may run its environments. */
 static bool role_has(const char *role, const char *permission)
 {
         bool owner = streq(role, "owner");

@@ -1,4 +1,4 @@
-/* Who asks, and what they may.
+/* Actors, and the guards that decide what an actor may do.
  *
  * An actor is made once per request from its credentials (auth.h). The guards below are the only
  * places that decide about rights; each returns 0 or Paperclip's status and text. Guards that need
@@ -31,18 +31,19 @@ struct actor {
         const char *agent_id, *company_id; /* agent */
         bool can_create_agents;
         const char *key_id; /* the key that was used, or NULL */
-        const char *run_id; /* the run that it is, where the credentials say so; or NULL */
+        const char *run_id; /* the run that the actor works for, where the credentials name one; or
+                               NULL */
 };
 
 extern const struct actor actor_system;
 
 const char *actor_source_name(enum actor_source source);
 
-/* 401 Unauthorized for nobody. */
+/* 401 Unauthorized for a request without an identity. */
 int access_authenticated(const struct actor *a, struct err *err);
 /* 403 Board access required. */
 int access_board(const struct actor *a, struct err *err);
-/* 403 Company membership or instance admin access required: board users that belong nowhere. */
+/* 403 Company membership or instance admin access required: for board users without a company. */
 int access_board_org(struct db *db, const struct actor *a, struct err *err);
 /* 403 Instance admin access required, or the text given. */
 int access_admin(const struct actor *a, const char *text, struct err *err);

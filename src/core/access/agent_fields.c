@@ -25,7 +25,8 @@ const enum field_rule field_object_rules[FIELD_OBJECTS] = {
         [FIELD_OF_RUNTIME_CONFIG] = FIELD_ISOLATED,
         [FIELD_OF_PROJECT] = FIELD_OPEN,
         [FIELD_OF_PROJECT_POLICY] = FIELD_BOARD,
-        /* What the work is. It moves nobody out of an isolated place: host_use_check_run(). */
+        /* The content of the work. An issue moves no agent out of an isolated place:
+         * host_use_check_run(). */
         [FIELD_OF_ISSUE] = FIELD_OPEN,
         [FIELD_OF_ISSUE_SETTINGS] = FIELD_BOARD,
         /* Told to the agent; the host fetches nothing. */
@@ -143,7 +144,7 @@ const struct agent_field agent_fields[] = {
 
         OPEN(FIELD_OF_RUNTIME_CONFIG, "heartbeat"),
 
-        /* The variables of everybody who works in it. */
+        /* The variables of all agents that work in the project. */
         RULE(FIELD_OF_PROJECT, "env", FIELD_BOARD),
         IN(FIELD_OF_PROJECT, "executionWorkspacePolicy", FIELD_OF_PROJECT_POLICY),
 
@@ -168,7 +169,7 @@ const struct agent_field agent_fields[] = {
         RULE(FIELD_OF_ISSUE_SETTINGS, "environmentId", FIELD_PLACE),
         OPEN(FIELD_OF_ISSUE_SETTINGS, "workspaceStrategy"),
 
-        /* One that is archived says no longer where the work is done. */
+        /* An archived workspace no longer says where the work is done. */
         RULE(FIELD_OF_WORKSPACE, "status", FIELD_BOARD),
         IN(FIELD_OF_WORKSPACE, "metadata", FIELD_OF_WORKSPACE_METADATA),
         IN(FIELD_OF_WORKSPACE, "config", FIELD_OF_WORKSPACE_CONFIG),
@@ -182,7 +183,7 @@ const struct agent_field agent_fields[] = {
         OPEN(FIELD_OF_ENVIRONMENT, "metadata"),
         RULE(FIELD_OF_ENVIRONMENT, "status", FIELD_ISOLATED),
         RULE(FIELD_OF_ENVIRONMENT, "driver", FIELD_PLACE),
-        /* All that works there, the agent itself and the company's default among it. */
+        /* It moves all work there, including the agent's own and the company's default. */
         RULE(FIELD_OF_ENVIRONMENT, "moveTo", FIELD_BOARD),
         IN(FIELD_OF_ENVIRONMENT, "config", FIELD_OF_ENVIRONMENT_CONFIG),
         /* How far the sandbox is closed. */
@@ -240,15 +241,15 @@ static bool is_ceo_role(const json_t *role)
         return json_is_string(role) && streq(json_string_value(role), "ceo");
 }
 
-/* Only a CEO manages rights, and only those that it has: others would give them to one who does as
- * he is told. */
+/* Only a CEO manages rights, and gives only rights that it has: otherwise an agent could give a
+ * right to another agent that follows its orders. */
 static bool may_give(const struct comparison *c, const char *name, const json_t *before,
                      const json_t *after)
 {
         if (streq(name, "role"))
                 return !(is_ceo_role(before) || is_ceo_role(after)) || c->is_ceo;
         if (!json_is_true(after))
-                return true; /* taken away; the route asks who may */
+                return true; /* taken away; the route checks who may do that */
         return c->is_ceo && (!streq(name, "canCreateAgents") || c->op->actor->can_create_agents);
 }
 
@@ -296,13 +297,14 @@ static void compare_member(struct comparison *c, enum field_object of, const cha
         }
         c->runs = c->runs || rule == FIELD_PLACE || rule == FIELD_ISOLATED;
         if (!(f && is_safe(f, after)) && !is_allowed(c, rule, name, before, after)) {
-                /* Its own is another refusal than a place that is not isolated. */
+                /* The agent's own object gives another refusal than a place that is not
+                 * isolated. */
                 if (c->change->is_own && (rule == FIELD_PLACE || rule == FIELD_RIGHT))
                         rule = FIELD_OTHERS;
                 refused = &c->refused[rule];
                 buf_appendf(refused, "%s%s", refused->len ? ", " : "", here);
         }
-        compare(c, FIELD_OF_ANY, here, before, after); /* what is named at any depth */
+        compare(c, FIELD_OF_ANY, here, before, after); /* fields named at any depth */
         free(here);
 }
 
@@ -332,8 +334,8 @@ static int actor_is_ceo(struct db *db, const struct op *op, bool *ret, struct er
         return r;
 }
 
-/* A member who may do a company's work may not decide what runs before and after it: that is a part
- * of the place. */
+/* A member that may do a company's work may not decide what runs before and after it: that is a
+ * part of the place. */
 static int check_board(struct db *db, const struct op *op, const struct field_change *change,
                        struct err *err)
 {

@@ -1,19 +1,19 @@
-/* What an agent's key may set: one table of (object, field, who). Of board users it says one thing:
- * what becomes a command where the work is done (FIELD_COMMAND) is for those who manage
- * environments, whatever object it is a part of.
+/* The fields that an agent's key may set: one table of (object, field, rule). For board users the
+ * table has one rule: only users with the right to manage environments may set a field that becomes
+ * a command where the work is done (FIELD_COMMAND), whatever object the field is a part of.
  *
- * An agent works with a key of its own, and whoever talks it into something has that key. So no
- * such key, whatever the agent's role and rights, makes anything run outside an isolated place
- * (kind.h), for itself or for another: no command, argument, variable, URL, header, directory or
- * environment. And none widens the agent's own rights, or gives others rights that it does not
- * have.
+ * An agent works with a key of its own, and anybody who talks the agent into something controls
+ * that key. So no such key, whatever the agent's role and rights, makes anything run outside an
+ * isolated place (kind.h), for itself or for another: no command, argument, variable, URL, header,
+ * directory or environment. And no such key widens the agent's own rights, or gives others rights
+ * that the agent does not have.
  *
- * The table is closed: what it does not name follows the rule of its object, which is never the
- * open one for what runs. docs/agent-keys.md is this table as text, which a test compares; another
- * test tries every field in every role.
+ * The table is closed: a field that it does not name follows the rule of its object, and for
+ * objects that say what runs that rule is never the open one. docs/agent-keys.md is this table as
+ * text; a test compares the two, and another test tries every field in every role.
  *
- * Checks compare what is stored with what is about to be stored. A member that stays as it was is
- * no change, and one that is removed is one. Inside store functions. */
+ * Checks compare the stored object with the one about to be stored. A member that stays as it was
+ * is not a change; a removed member is. Inside store functions. */
 #ifndef BERTH_CORE_AGENT_FIELDS_H
 #define BERTH_CORE_AGENT_FIELDS_H
 
@@ -40,16 +40,16 @@ enum field_object {
 };
 
 enum field_rule {
-        FIELD_OPEN,    /* whoever may change the object */
+        FIELD_OPEN,    /* every caller that may change the object */
         FIELD_MEMBERS, /* the members decide, each by its own rule */
-        /* In the order in which refusals are told. */
-        FIELD_COMMAND,      /* no agent; of the board, who manages environments */
-        FIELD_DIRECTORY,    /* nobody: it is a directory of the host */
-        FIELD_INSTRUCTIONS, /* nobody: the host reads the file */
+        /* In the order in which refusals are reported. */
+        FIELD_COMMAND,      /* no agent; board users that manage environments */
+        FIELD_DIRECTORY,    /* no agent: it is a directory of the host */
+        FIELD_INSTRUCTIONS, /* no agent: the host reads the file */
         FIELD_OTHERS,       /* not the agent's own */
-        FIELD_RIGHT,        /* a CEO gives others what it has itself; nobody changes its own */
+        FIELD_RIGHT,        /* a CEO gives others what it has itself; no agent changes its own */
         FIELD_PLACE,        /* not the agent's own, and the place has to be isolated */
-        FIELD_BOARD,        /* nobody */
+        FIELD_BOARD,        /* no agent */
         FIELD_ISOLATED,     /* what runs there: the place has to be isolated */
         FIELD_RULES,
 };
@@ -59,19 +59,19 @@ struct agent_field {
         const char *name;
         enum field_rule rule;
         enum field_object members; /* FIELD_MEMBERS: where they are listed */
-        const char *safe;          /* JSON: a value that anybody may choose; NULL: there is none */
+        const char *safe; /* JSON: a value that any caller may choose; NULL: there is none */
 };
 
 extern const struct agent_field agent_fields[]; /* ends with a name of NULL */
 extern const char *const field_object_names[FIELD_OBJECTS];
 extern const char *const field_rule_texts[FIELD_RULES]; /* who may set it, for the documentation */
-/* What counts for members that the table does not name. */
+/* The rule of members that the table does not name. */
 extern const enum field_rule field_object_rules[FIELD_OBJECTS];
 
 struct field_change {
         enum field_object of;
-        const char *company_id;       /* whose it is; NULL: only agents' keys are judged here */
-        const char *path;             /* where the members are, for texts; NULL: at the top */
+        const char *company_id; /* the object's company; NULL: only agents' keys are judged here */
+        const char *path;       /* where the members are, for texts; NULL: at the top */
         const json_t *before, *after; /* objects, or NULL: nothing there */
         bool is_own;                  /* the object is the acting agent */
         bool is_isolated;             /* what is set runs in an isolated place, afterwards */

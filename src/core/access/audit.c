@@ -1,3 +1,4 @@
+/* Writes the audit trail, and decides which names are sensitive. */
 #define _GNU_SOURCE
 #include "core/access/audit.h"
 
@@ -62,7 +63,7 @@ static void name_actor(const struct actor *a, struct activity *row)
         }
 }
 
-/* The entry as the listeners of the company hear of it (http-api 4.1). */
+/* The entry as the company's listeners receive it (http-api 4.1). */
 static json_t *event_of(const struct activity *row, json_t *take_details)
 {
         json_t *event = json_object();

@@ -15,12 +15,12 @@
 int audit(struct db *db, const struct op *op, const char *company_id, const char *action,
           const char *entity_type, const char *entity_id, json_t *take_details, struct err *err);
 
-/* The same for what a lease was acquired for or released from: its run, when the caller named none.
- */
+/* The same for an acquired or released lease: the entry names the lease's run when the caller named
+ * none. */
 int audit_lease(struct db *db, const struct op *op, const char *company_id, const char *run_id,
                 const char *action, const char *lease_id, json_t *take_details, struct err *err);
 
-/* Whether a name sounds as if its value were secret. */
+/* Whether a name suggests that its value is secret. */
 bool audit_is_sensitive(const char *name);
 
 /* Replace the values of all members with sensitive names, at any depth, in place. */

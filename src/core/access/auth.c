@@ -1,3 +1,4 @@
+/* Decides which actor a request comes from, by its token or by the kernel's word about the user. */
 #include "core/access/auth.h"
 #include "core/access/run_policy.h"
 
@@ -26,7 +27,7 @@ void auth_hash_token(const char *token, char ret[SHA256_HEX_LEN + 1])
         sodium_bin2hex(ret, SHA256_HEX_LEN + 1, digest, sizeof(digest));
 }
 
-/* Who is it */
+/* The actor */
 
 static const struct actor local_board = {
         .type = ACTOR_BOARD,
@@ -91,7 +92,7 @@ static int board_actor(struct db *db, struct lookup *q, struct err *err)
         return 0;
 }
 
-/* What is left to say is how it got here. */
+/* The caller still has to set how the agent signed in. */
 static int be_agent(struct db *db, struct op *op, const char *agent_id, struct actor *ret,
                     struct err *err)
 {
@@ -183,7 +184,7 @@ static int check_run_of_agent(struct db *db, void *arg, struct err *err)
         int r = runs_get(db, q->run_id, q->op->arena, &run, err);
 
         if (r == ERR_NOT_FOUND)
-                return 0; /* nobody's */
+                return 0; /* an unknown run belongs to no other agent */
         if (r >= 0 && !streq(run.agent_id, q->agent_id))
                 return err_set(err, ERR_FORBIDDEN,
                                "X-Paperclip-Run-Id names a run of another agent");
@@ -270,7 +271,7 @@ int auth_ensure_operator(struct op *op, struct runtime *rt, struct err *err)
         return store_write(op, rt->store, ensure_operator, NULL, err);
 }
 
-/* Who am I */
+/* The caller's own identity */
 
 struct me {
         struct op *op;

@@ -19,26 +19,26 @@
 #define TOKEN_MAX              80
 #define SHA256_HEX_LEN         64
 
-/* Who a request is from. `authorization` is the header or NULL; `is_operator` says that the kernel
- * vouches for the caller being the user who runs the daemon. */
+/* The actor of a request. `authorization` is the header or NULL; `is_operator` says that, according
+ * to the kernel, the caller is the user that runs the daemon. */
 int auth_actor(struct op *op, struct runtime *rt, const char *authorization, bool is_operator,
                struct actor *ret, struct err *err);
 
 /* Whether such a request needs no look-up: then *ret is filled without touching the store. */
 bool auth_actor_quick(const char *authorization, bool is_operator, struct actor *ret);
 
-/* Whether a user of this machine counts as the operator: root, the daemon's own, and those that the
- * setting names. (uid_t)-1 is nobody. */
+/* Whether a user of this machine counts as the operator: root, the daemon's own user, and the users
+ * that the setting names. (uid_t)-1 stands for no user. */
 bool auth_is_operator(const struct settings *s, uid_t daemon_uid, uid_t uid);
-/* 401 for another user of this machine; `is_known`: the kernel said who it is. */
+/* 401 for another user of this machine; `is_known`: the kernel named the user. */
 int auth_refuse_stranger(bool is_known, struct err *err);
 
-/* The agent of a run that is running: what a run token says and a callback channel stands for. 401
- * when the run has ended, is another's, or the agent may not work. */
+/* The agent of a running run, as a run token names it and a callback channel stands for it. 401
+ * when the run has ended, belongs to another agent, or the agent may not work. */
 int auth_run_actor(struct op *op, struct runtime *rt, const char *company_id, const char *agent_id,
                    const char *run_id, struct actor *ret, struct err *err);
-/* Whether the actor may call itself by that run (X-Paperclip-Run-Id): 422 where its credentials
- * name another, 403 where it is another agent's. */
+/* Whether the actor may name that run as its own (X-Paperclip-Run-Id): 422 where its credentials
+ * name another run, 403 where the run is another agent's. */
 int auth_check_run(struct op *op, struct runtime *rt, const struct actor *actor, const char *run_id,
                    struct err *err);
 

@@ -48,7 +48,7 @@ static int check_body(struct key_request *q, struct err *err)
         return check_end(&c, err);
 }
 
-/* The user the key is for: the caller, or a named one that an administrator may make. */
+/* The user that the key is for: the caller, or a named user that an administrator may create. */
 static int find_user(struct db *db, struct key_request *q, struct user *ret, struct err *err)
 {
         int r;
@@ -92,7 +92,7 @@ static int join_company(struct db *db, struct key_request *q, const struct user 
 
         if (r < 0)
                 return r;
-        /* A further key for a member says nothing about the role that it has. */
+        /* A further key for a member does not change the member's role. */
         r = memberships_get(db, q->company_id, "user", user->id, q->op->arena, &present, err);
         if (r == ERR_NOT_FOUND || (r >= 0 && q->role)) {
                 err_clear(err);

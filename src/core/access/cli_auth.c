@@ -1,3 +1,4 @@
+/* Decides about sign-in challenges of the CLI: opening, approving, cancelling, and their limits. */
 #include "core/access/cli_auth.h"
 
 #include <pthread.h>
@@ -12,8 +13,8 @@
 
 #define CHALLENGE_LIFE_US (600 * US_PER_S)
 #define KEY_LIFE_US       (30 * 86400 * US_PER_S)
-/* Anybody may open challenges; more than this at once is somebody filling the disk. One client may
- * have a part of them, so that he shuts nobody out but himself. */
+/* Anybody may open challenges; more than this at once is an attempt to fill the disk. One client
+ * may have only a part of them, so that a client that opens too many shuts out only itself. */
 #define CHALLENGES_OPEN_MAX   1000
 #define CHALLENGES_CLIENT_MAX 100
 
@@ -26,7 +27,7 @@ struct request {
         struct buf *out;
 };
 
-/* Who has opened those that are open. In memory: after a restart each client begins anew, and the
+/* The clients of the open challenges. In memory: after a restart each client begins anew, and the
  * limit of all is still the database's. */
 static struct {
         pthread_mutex_t lock;
@@ -298,7 +299,7 @@ static int approve(struct db *db, void *arg, struct err *err)
         jw_object(&w);
         jw_kbool(&w, "approved", c.board_api_key_id != NULL);
         jw_kstring(&w, "status", c.board_api_key_id ? "approved" : status_of(&c, now));
-        /* Approved before: by whom, and from when on, is what it was then. */
+        /* Approved before: the user and the time stay what they were then. */
         jw_kstring(&w, "userId",
                    c.approved_by_user_id ? c.approved_by_user_id : q->op->actor->user_id);
         jw_kstring(&w, "keyId", c.board_api_key_id);

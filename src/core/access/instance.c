@@ -1,3 +1,5 @@
+/* Decides what the settings of the instance may be, and merges the stored ones over the
+ * defaults. */
 #include "core/access/instance.h"
 
 #include "base/clock.h"
@@ -27,7 +29,7 @@ struct request {
         struct buf *out;
 };
 
-/* The settings are open only when they say so, or nothing about it. */
+/* The settings are open only when they say so, or do not mention it. */
 static bool is_closed(const json_t *experimental)
 {
         const json_t *value = json_object_get(experimental, SANDBOX_ONLY);
@@ -51,7 +53,7 @@ int instance_isolated_only(struct db *db, struct arena *arena, bool *ret, struct
         return 0;
 }
 
-/* The defaults with what is stored over them. A new reference. */
+/* The defaults with the stored settings over them. A new reference. */
 static int effective(struct db *db, struct request *q, struct instance_settings *row, json_t **ret,
                      struct err *err)
 {
@@ -97,7 +99,7 @@ int instance_get(struct op *op, struct runtime *rt, enum instance_section sectio
         return store_read(op, rt->store, get, &q, err);
 }
 
-/* Retention: whole numbers, and no members of its own invention. */
+/* Retention: whole numbers, and no unknown members. */
 static void check_numbers(struct check *c, const char *key, const json_t *standard)
 {
         json_t *given = check_record(c, key, CHECK_OPTIONAL);

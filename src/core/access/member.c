@@ -1,3 +1,4 @@
+/* Decides which grants a company's members have, and who may change them. */
 #include "core/access/member.h"
 
 #include "base/clock.h"

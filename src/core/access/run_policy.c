@@ -1,3 +1,4 @@
+/* Decides whether and when an agent may work. */
 #include "core/access/run_policy.h"
 
 #include "codec/cron.h"
@@ -13,7 +14,7 @@ static bool flag(const json_t *heartbeat, const char *name, bool fallback)
         return json_is_boolean(v) ? json_is_true(v) : fallback;
 }
 
-/* A whole number, or 0. */
+/* A whole number; 0 for anything else. */
 static int64_t number(const json_t *heartbeat, const char *name)
 {
         const json_t *v = json_object_get(heartbeat, name);

@@ -9,26 +9,27 @@
 
 struct run_policy {
         bool timer;             /* `enabled`, and there is an interval or a cron line */
-        bool wake_on_demand;    /* false: only its timer wakes it */
+        bool wake_on_demand;    /* false: only the agent's timer wakes it */
         int64_t interval_s;     /* 0: none */
         const char *cron;       /* NULL: none; the arena's */
         int64_t max_concurrent; /* runs at a time: 1 to 50, 20 unless told */
 };
 
-/* ERR_UNPROCESSABLE for a schedule that is not understood; the value of runtimeConfig, or NULL. */
+/* ERR_UNPROCESSABLE for a schedule that cannot be parsed. Takes the value of runtimeConfig, or
+ * NULL. */
 int run_policy_check(const json_t *runtime_config, struct err *err);
-/* What makes no sense reads as absent. */
+/* A value that makes no sense reads as absent. */
 void run_policy_read(const struct agent *agent, struct arena *arena, struct run_policy *ret);
 
 #define RUN_NOT_INVOKABLE_TEXT "Agent is not invokable in its current state"
 
-/* Whether the agent may work at all: not paused, terminated or pending approval. Nobody else
+/* Whether the agent may work at all: not paused, terminated or pending approval. No other function
  * decides that. */
 bool run_agent_is_invokable(const struct agent *agent);
 /* The same as an answer: 409 with details.status. */
 int run_agent_check(const struct agent *agent, struct err *err);
 /* Why the agent can have neither keys nor work of its own: `terminated`, `pending approval`; NULL
- * when it can. One that is paused can. */
+ * when it can. A paused agent can. */
 const char *run_agent_absence(const struct agent *agent);
 
 #endif

@@ -1,3 +1,4 @@
+/* Makes and verifies run tokens, and derives the keys for them. */
 #include "core/access/run_token.h"
 
 #include <sodium.h>
@@ -26,7 +27,7 @@ static void derive(const void *key, size_t key_len, const char *label, const cha
         sodium_memzero(&state, sizeof(state));
 }
 
-/* The key of this instance, from which the others are made. */
+/* The key of this instance, from which the others are derived. */
 static void instance_key(const struct node *node, unsigned char ret[KEY_LEN])
 {
         CLEAN(err_done) struct err why = { 0 };

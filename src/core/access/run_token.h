@@ -1,14 +1,13 @@
-/* What an agent shows to prove which run it is (http-api 2.2).
+/* The tokens by which an agent proves which run it works for (http-api 2.2).
  *
  * A run token is a JWT (codec/jwt.h) for the API itself. It names agent, company and run, and is
- * worth something only while that run is running: whoever checks one looks at the run's row
- * (auth.h). The token of a callback channel (callback.h) is a code over the run's id, so that it
- * needs no storing and is the same after a restart; it is compared in one place, where the channel
- * ends.
+ * valid only while that run is running: the check looks at the run's row (auth.h). The token of a
+ * callback channel (callback.h) is a code over the run's id, so it needs no storage and is the same
+ * after a restart; it is compared in one place, at the end of the channel.
  *
- * Both keys come from the master key of the secrets, unless the operator gave one for run tokens,
- * and stay what they are until the daemon ends. A daemon without master key makes keys for itself;
- * then tokens do not outlive it.
+ * Both keys are derived from the master key of the secrets, unless the operator gave one for run
+ * tokens, and stay the same until the daemon ends. A daemon without a master key makes keys for
+ * itself; then tokens do not outlive it.
  *
  * Immutable after run_keys_new(); any thread. */
 #ifndef BERTH_CORE_RUN_TOKEN_H
@@ -21,7 +20,8 @@
 #define CHANNEL_TOKEN_BYTES 24
 #define CHANNEL_TOKEN_LEN   32 /* in base64url */
 
-/* `secret` is the operator's for run tokens; NULL or empty: derived. Master key loaded before. */
+/* `secret` is the operator's secret for run tokens; NULL or empty: derived. The master key is
+ * loaded before. */
 int run_keys_new(const struct node *node, const char *secret, struct run_keys **ret,
                  struct err *err);
 void run_keys_free(struct run_keys *keys);
@@ -29,7 +29,7 @@ void run_keys_free(struct run_keys *keys);
 /* Append the token of a run. */
 int run_token_mint(const struct runtime *rt, const struct run *run, const char *adapter_type,
                    struct buf *ret, struct err *err);
-/* ERR_UNAUTHORIZED. That the run is running is for the caller to see. */
+/* ERR_UNAUTHORIZED. The caller has to check that the run is running. */
 int run_token_verify(const struct runtime *rt, const char *token, struct jwt_claims *ret,
                      struct err *err);
 

@@ -1,3 +1,4 @@
+/* Decides what the capabilities document says: adapters, providers, drivers, isolation. */
 #include "core/adapters/adapter.h"
 
 #include "core/adapters/adapter_descriptor.h"
@@ -41,7 +42,7 @@ struct plugin_providers {
         const struct runtime *rt;
         struct plugin_driver list[PROVIDERS_MAX];
         size_t n;
-        struct plugin_driver drivers[PROVIDERS_MAX]; /* those that are no sandbox providers */
+        struct plugin_driver drivers[PROVIDERS_MAX]; /* those that are not sandbox providers */
         size_t n_drivers;
 };
 
@@ -114,7 +115,7 @@ static void write_provider(struct jw *w, const struct kind *kind)
         jw_object_end(w);
 }
 
-/* As Paperclip has it, what is not declared is there; what is declared as missing is not. */
+/* As in Paperclip, a capability counts as present unless it is declared as missing. */
 static bool reuses_leases(const json_t *driver)
 {
         const json_t *nested = json_object_get(driver, "sandboxCapabilities");

@@ -7,7 +7,7 @@
 #include "core/runtime.h"
 
 bool adapter_is_known(const char *type);
-/* Whether it runs in ssh and sandbox environments too. */
+/* Whether the adapter runs in ssh and sandbox environments too. */
 bool adapter_is_remote_capable(const char *type);
 
 /* The document of GET …/environments/capabilities: built-in providers, and those of plugins whose

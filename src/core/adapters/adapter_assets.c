@@ -1,4 +1,4 @@
-/* What a descriptor says of assets, for one run. */
+/* Decides which assets of a descriptor one run gets. */
 #include "core/adapters/adapter_internal.h"
 
 const char *adapter_key(const char *type)
@@ -30,7 +30,7 @@ static bool is_due(const struct adapter_draft *draft, const json_t *asset)
         return !when || adapter_holds(when, draft->scope);
 }
 
-/* A file that is made of a variable is none without it. */
+/* A file that is made of a variable is left out without the variable. */
 static json_t *parts(const struct adapter_draft *draft, const json_t *from)
 {
         const json_t *env = json_object_get(draft->scope, "env");

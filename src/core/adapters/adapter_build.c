@@ -1,4 +1,4 @@
-/* From a descriptor and an agent's configuration to a command line. */
+/* Builds a command line from a descriptor and an agent's configuration. */
 #include <stdio.h>
 
 #include "core/adapters/adapter_internal.h"
@@ -52,7 +52,7 @@ static bool is_disposable(const struct adapter_draft *draft)
         return kind && kind->is_disposable;
 }
 
-/* Lists of {when, is}: the first that holds; NULL: none. In the arena. */
+/* Lists of {when, is}: the first whose condition holds; NULL: none. In the arena. */
 static const char *adapter_choose(const struct adapter_descriptor *d, const char *member,
                                   const json_t *scope, struct arena *arena)
 {
@@ -92,8 +92,8 @@ static json_t *model_scope(const struct adapter_draft *draft)
         return id ? adapter_model(id) : json_object();
 }
 
-/* Where an agent that keeps its sessions in files of our choice has them: with the user here,
- * beside the work elsewhere. */
+/* The session directory of an agent that keeps its sessions in files of our choice: with the user
+ * on this machine, beside the work elsewhere. */
 static const char *sessions_dir(const struct adapter_draft *draft, const char *runtime)
 {
         const char *home = getenv("HOME");
@@ -173,7 +173,7 @@ static void choose_session(struct adapter_draft *draft, bool fresh)
                 json_object_set_new(draft->scope, "session", json_pack("{s:s}", "id", id));
 }
 
-/* The directory of the run, unless the run has none of its own and the agent is given one. */
+/* The directory of the run; the agent's configured one when the run has none of its own. */
 static const char *choose_cwd(const struct adapter_input *in, struct arena *arena)
 {
         const char *configured = adapter_trimmed(arena, json_object_get(in->config, "cwd"));
@@ -208,7 +208,7 @@ static void push(struct argv *v, const char *arg)
                 v->list[v->n++] = arg;
 }
 
-/* The first list that has something in it. */
+/* Push the first list that is not empty. */
 static void push_list(struct argv *v, const json_t *paths, const json_t *scope)
 {
         const json_t *list = NULL;
@@ -305,7 +305,8 @@ static int64_t whole_seconds(const json_t *value, bool *ret_given)
         return s >= (double)SECONDS_MAX ? SECONDS_MAX : (int64_t)s;
 }
 
-/* Below zero is none, and says so; nothing and zero are the default of the place. */
+/* A value below zero means no limit and counts as configured; no value and zero mean the default of
+ * the place. */
 static void set_timeout(const struct adapter_draft *draft, struct adapter_command *c)
 {
         const struct adapter_target *t = &draft->in->target;
@@ -475,7 +476,7 @@ static void make_prompt(struct adapter_draft *draft, struct adapter_command *c)
         }
 }
 
-/* Only where nobody has a machine of his own, and only what we know by its name. */
+/* Only in disposable places, and only for the descriptor's own command. */
 static void make_setup(const struct adapter_draft *draft, const char *command,
                        struct adapter_command *c)
 {
@@ -487,7 +488,7 @@ static void make_setup(const struct adapter_draft *draft, const char *command,
         c->setup_timeout_ms = c->timeout_ms ? c->timeout_ms : INSTALL_DEFAULT_MS;
 }
 
-/* That an agent does without what it asks for is told. */
+/* Note skills that the agent asks for and does not get. */
 static void note_missing(struct adapter_draft *draft)
 {
         const char *key;

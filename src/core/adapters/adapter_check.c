@@ -1,3 +1,4 @@
+/* Decides whether the members of a descriptor have the types that a table gives them. */
 #include "core/adapters/adapter_check.h"
 
 #include "core/adapters/adapter_expr.h"

@@ -1,12 +1,12 @@
-/* Checking the members of a descriptor against tables: what each may be, and what is in it. An
- * error is ERR_INVALID and names the member with all that it is in. For the files of
+/* Checking the members of a descriptor against tables: the type of each member, and the members in
+ * it. An error is ERR_INVALID and names the member with its full path. For the files of
  * adapter_descriptor.h; any thread. */
 #ifndef BERTH_CORE_ADAPTER_CHECK_H
 #define BERTH_CORE_ADAPTER_CHECK_H
 
 #include "codec/json.h"
 
-/* What a member may be. */
+/* The types that a member may have. */
 enum adapter_member_kind {
         TEXT,
         FLAG,

@@ -1,4 +1,4 @@
-/* What a descriptor may say of assets. */
+/* Decides what a descriptor may say about assets. */
 #include "core/adapters/adapter_check.h"
 
 static bool is_variable(const char *s)
@@ -14,7 +14,7 @@ static bool is_asset_key(const char *s)
                        '\0';
 }
 
-/* A path that stays beneath where it begins; "" is where it begins. */
+/* A path that stays beneath its starting point; "" is the starting point itself. */
 static bool is_inner(const char *path)
 {
         while (*path) {

@@ -1,3 +1,4 @@
+/* Decides which descriptors are accepted, and keeps the list of them. */
 #include "core/adapters/adapter_descriptor.h"
 
 #include <dirent.h>
@@ -11,7 +12,7 @@
 #include "core/adapters/adapter_check.h"
 #include "core/adapters/adapter_expr.h"
 
-/* The gate */
+/* Checking */
 
 static int check_args(const json_t *list, const char *where, struct err *err)
 {
@@ -362,7 +363,7 @@ static void load_own(void)
 
                 if (add(f->data, f->len, &e) < 0) {
                         (void)fprintf(stderr, "berth: %s: %s\n", f->name, e.msg);
-                        abort(); /* a mistake of ours: test_adapter_descriptor finds it first */
+                        abort(); /* a bug of ours: test_adapter_descriptor finds it first */
                 }
         }
         (void)atexit(forget);
@@ -397,7 +398,7 @@ static bool is_descriptor_name(const char *name)
         return *name != '.' && n > 5 && streq(name + n - 5, ".json");
 }
 
-/* The *.json of a directory, by name, so that what wins does not depend on the file system. */
+/* The *.json of a directory, by name, so that the winner does not depend on the file system. */
 static size_t list_names(DIR *dir, const char **names, size_t max, struct arena *arena)
 {
         const struct dirent *entry;

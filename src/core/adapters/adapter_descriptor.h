@@ -1,12 +1,12 @@
 /* Descriptors: what the program knows about each kind of agent, as data (docs/adapters.md). Those
  * that come with it are in src/core/adapters; an operator's are the *.json of `<data>/adapters`,
- * where one of a known type replaces it.
+ * where a descriptor of a known type replaces the built-in one.
  *
- * A descriptor that is accepted is used without further checks: adapter_descriptor_check() is the
- * gate, and names the member that is wrong.
+ * An accepted descriptor is used without further checks: adapter_descriptor_check() is the only
+ * check, and names the member that is wrong.
  *
- * The list is made once. adapter_load() is called before there are threads; whoever never calls it
- * has the built-in ones. After that everything here is immutable; any thread. */
+ * The list is made once. adapter_load() is called before there are threads; a program that never
+ * calls it has the built-in descriptors. After that everything here is immutable; any thread. */
 #ifndef BERTH_CORE_ADAPTER_DESCRIPTOR_H
 #define BERTH_CORE_ADAPTER_DESCRIPTOR_H
 
@@ -17,7 +17,7 @@
 
 struct adapter_descriptor {
         const char *type, *label;
-        const char *key; /* short: of check codes, and of its directory beside the work */
+        const char *key; /* a short name, for check codes and for its directory beside the work */
         bool runs;       /* false: known by name only */
         bool is_remote;  /* works in ssh and sandbox environments */
         bool is_http;    /* a request instead of a command */
@@ -29,8 +29,8 @@ const struct adapter_descriptor *adapter_at(size_t i);
 /* NULL: unknown. */
 const struct adapter_descriptor *adapter_find(const char *type);
 
-/* Add the descriptors of a directory. A file that is no descriptor is left out, and `complain` is
- * told; a directory that is not there has none. */
+/* Add the descriptors of a directory. A file that is not a descriptor is skipped and reported to
+ * `complain`; a missing directory has no descriptors. */
 int adapter_load(const char *path, void (*complain)(void *ctx, const char *text), void *ctx,
                  struct err *err);
 

@@ -1,3 +1,4 @@
+/* Decides which variables a run's command gets, and which of them the event shows. */
 #define _GNU_SOURCE
 #include <strings.h>
 
@@ -42,8 +43,8 @@ json_t *adapter_env_scope(const struct adapter_input *in)
         return env;
 }
 
-/* The run's variables. What the agent sets itself is not set here: the executor adds it, and what
- * is set here would win. */
+/* The run's variables. A variable that the agent sets itself is not set here: the executor adds it,
+ * and a value set here would win. */
 
 struct writer {
         const struct adapter_draft *draft;
@@ -88,8 +89,9 @@ static void put_issue_ids(struct writer *w)
         put(w, "PAPERCLIP_LINKED_ISSUE_IDS", buf_str(&b));
 }
 
-/* One variable has a limit of the kernel's. What is too long for it goes without the texts, which
- * the agent can ask for: others must not keep it from running by what they write to it. */
+/* The kernel limits the length of one variable. A payload that is too long goes without the texts,
+ * which the agent can ask for: others must not keep the agent from running by writing long texts to
+ * it. */
 static const json_t *wake_that_fits(const struct adapter_draft *draft, const json_t *wake)
 {
         static const char *const long_ones[] = { "comments", "payload" };
@@ -128,8 +130,8 @@ static void put_wake(struct writer *w)
                  wake_that_fits(w->draft, json_object_get(w->draft->in->context, "paperclipWake")));
 }
 
-/* A hint keeps its directory only where it means something: that of the work becomes the one there,
- * and others are of this machine. */
+/* A hint keeps its directory only where it means something: the directory of the work becomes the
+ * one in the place, and other directories exist only on this machine. */
 static json_t *remote_hints(const struct adapter_draft *draft, const json_t *hints)
 {
         const char *local = draft->in->target.local_cwd;

@@ -1,3 +1,4 @@
+/* Evaluates the language of descriptors: paths, patterns, conditions and templates. */
 #include "core/adapters/adapter_expr.h"
 
 #include <ctype.h>
@@ -23,7 +24,7 @@ static size_t copy_until(char *to, const char *from, const char *stops)
         return n;
 }
 
-/* Where the next step begins, "" at the end, NULL when it is no path. */
+/* Where the next step begins, "" at the end, NULL when it is not a path. */
 static const char *read_step(const char *path, struct step *ret)
 {
         size_t n = copy_until(ret->name, path, ".[");

@@ -2,13 +2,13 @@
  * and patterns. docs/adapters.md is the contract.
  *
  *   path       a.b.c; `a[].b` is every element of an array, `a[type=text].b` those of that kind
- *   template   "--model={{ model.id }}": what is not there is nothing, objects are JSON
+ *   template   "--model={{ model.id }}": an absent value is empty, objects are JSON
  *   condition  "config.model" (is set), "!config.model", {"path", "is"|"like"}, {"all"|"any"|"not"}
  *   pattern    a text that is looked for in each line, without regard to case; `*` stands for
- *              anything within the line, `^` at its start and `$` at its end hold it there
+ *              anything within the line, `^` at its start and `$` at its end anchor it there
  *
- * Documents may come from hostile programs: the work is bounded by the size of what is looked at,
- * times the length of the path or pattern. Nothing here fails. Pure; any thread. */
+ * Documents may come from hostile programs: the work is bounded by the size of the document, times
+ * the length of the path or pattern. No function here fails. Pure; any thread. */
 #ifndef BERTH_CORE_ADAPTER_EXPR_H
 #define BERTH_CORE_ADAPTER_EXPR_H
 
@@ -20,9 +20,9 @@
 /* Every value at the path, in order. */
 typedef void (*adapter_value_fn)(void *ctx, const json_t *value);
 void adapter_path_each(const json_t *root, const char *path, adapter_value_fn fn, void *ctx);
-/* The last of them; NULL: none. */
+/* The last value at the path; NULL: none. */
 const json_t *adapter_path_last(const json_t *root, const char *path);
-/* The same where only a text will do. */
+/* The same; NULL when the value is not a text. */
 const char *adapter_path_string(const json_t *root, const char *path);
 /* A text that says what is wrong with a path, or NULL. */
 const char *adapter_path_fault(const char *path);

@@ -1,8 +1,9 @@
+/* Decides which files may be read as an agent's instructions. */
 #define _GNU_SOURCE
-/* Reading a file that an agent may have had its hands on: what was brought home from a sandbox is
- * read here, by the daemon, and told to that sandbox again. So no link leads out of the directory
- * of the work, or of the file's own where it lies elsewhere, and only what is a file is read: a
- * pipe would keep us waiting. */
+/* An agent may have written the file: a file brought home from a sandbox is read here, by the
+ * daemon, and told to that sandbox again. So no link leads out of the directory of the work, or of
+ * the file's own directory where it lies elsewhere, and only regular files are read: a pipe would
+ * make the daemon wait. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -26,8 +27,8 @@ static size_t root_len(const char *path, const char *workspace)
         return (size_t)(strrchr(path, '/') - path);
 }
 
-/* Where companies have owners of their own, what an agent is told comes from a directory of its
- * company's: the one that was judged is the one that is read from. */
+/* Where companies have owners of their own, an agent's instructions come from a directory of its
+ * company: the directory that was checked is the one that is read from. */
 static int open_root(const struct adapter_input *in, const char *root, int *ret_fd, struct err *err)
 {
         struct arena arena;
@@ -92,7 +93,7 @@ int adapter_read_file(const struct adapter_input *in, const char *path, const ch
                 return r;
         if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
                 return err_set(err, ERR_INVALID, "is no file");
-        r = in->rt ? own_files_check_file(in->rt, fd, path, err) : 0; /* nobody's instructions */
+        r = in->rt ? own_files_check_file(in->rt, fd, path, err) : 0; /* not the daemon's own */
         if (r < 0)
                 return r;
         return read_text(fd, max, ret, err);

@@ -1,7 +1,8 @@
+/* Makes the scripts that install an agent's program in a place. */
 #include "codec/shell.h"
 #include "core/adapters/adapter_internal.h"
 
-/* As root it goes where everybody finds it, else with sudo that asks nothing, else into the home
+/* Root installs for all users; another user with sudo that asks for no password, else into the home
  * directory. */
 static void npm_script(struct buf *b, const char *package)
 {

@@ -1,3 +1,4 @@
+/* Decides how a run ended, from the gathered output and the exit of the command. */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <stdio.h>
@@ -10,8 +11,8 @@
 #define EPOCH_DIGITS 10
 #define SUMMARY_MAX  ((size_t)64 << 10)
 
-/* Bytes of a hostile program as a JSON string: what a cut or the program itself made invalid is
- * replaced. */
+/* Bytes of a hostile program as a JSON string: sequences that a cut or the program itself made
+ * invalid are replaced. */
 static json_t *as_string(const struct buf *b)
 {
         CLEAN(buf_done) struct buf quoted = BUF_INIT;
@@ -31,8 +32,8 @@ static json_t *as_string(const struct buf *b)
         return value;
 }
 
-/* The beginning of it without what is no text: it goes into rows and events, which hold nothing
- * else. */
+/* The beginning of the buffer, with bytes that are not text replaced: it goes into rows and events,
+ * which hold only text. */
 static const char *trimmed_copy(struct arena *arena, const struct buf *b, size_t max)
 {
         CLEAN(buf_done) struct buf clean = BUF_INIT;
@@ -82,7 +83,7 @@ static const json_t *find_rule(const struct adapter_parser *p, const struct adap
         return NULL;
 }
 
-/* The first address, without what a sentence puts behind it. */
+/* The first address, without the punctuation of the sentence around it. */
 static const char *find_url(const struct buf *text, struct arena *arena)
 {
         const char *s = strstr(buf_str(text), "https://");
@@ -203,7 +204,7 @@ static void set_failure(const struct adapter_parser *p, const struct adapter_exi
                 apply_rule(p, rule, arena, ret);
 }
 
-/* Whom we ended after his last word has ended as that says. */
+/* For a command that we ended after its last word, that word decides how it ended. */
 static struct adapter_exit real_ending(const struct adapter_parser *p,
                                        const struct adapter_exit *exit)
 {
@@ -256,7 +257,7 @@ static void set_http_ending(const struct adapter_parser *p, const struct adapter
         }
 }
 
-/* What it said */
+/* The agent's output */
 
 static void set_session(const struct adapter_parser *p, struct arena *arena,
                         struct adapter_result *ret)

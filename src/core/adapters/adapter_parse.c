@@ -1,18 +1,19 @@
+/* Reads an agent's output line by line and gathers the fields that its descriptor names. */
 #include "core/adapters/adapter_parse.h"
 
 #include <math.h>
 
-#define TOKENS_MAX 9007199254740991.0 /* what a JSON reader counts exactly */
+#define TOKENS_MAX 9007199254740991.0 /* the largest number that a JSON reader counts exactly */
 
-/* Append, and forget the beginning so that at least the last `max` bytes stay, and at most twice as
- * many. adapter_parser_finish() cuts off what is over. */
+/* Append, and drop the beginning so that at least the last `max` bytes stay, and at most twice as
+ * many. adapter_parser_finish() cuts off the excess. */
 static void adapter_keep_tail(struct buf *b, const char *data, size_t len, size_t max)
 {
         if (len > max) {
                 data += len - max;
                 len = max;
         }
-        /* Only now and then: each time moves all that stays. */
+        /* Only now and then: each time moves all bytes that stay. */
         if (b->len + len > 2 * max)
                 buf_consume(b, b->len + len - max);
         buf_append(b, data, len);
@@ -46,7 +47,7 @@ static void add_separated(struct buf *b, const char *s, size_t len)
         adapter_keep_tail(b, s, len, ADAPTER_TEXT_MAX);
 }
 
-/* What one field of `set` or `add` is about. */
+/* The target of one field of `set` or `add`. */
 struct field {
         struct adapter_parser *p;
         const char *name;
@@ -142,7 +143,7 @@ static void take_value(void *ctx, const json_t *value)
                 take_text(f, text, value);
 }
 
-/* The first path that finds something. */
+/* Take the value of the first path that finds one. */
 static void take_field(struct field *f, const json_t *event, const json_t *paths)
 {
         size_t i;

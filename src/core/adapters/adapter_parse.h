@@ -1,12 +1,13 @@
-/* What is gathered from an agent's output while it runs; adapter_parse.c gathers, adapter_outcome.c
- * makes a result of it. The output is hostile: every member has a bound. One thread at a time. */
+/* What Berth gathers from an agent's output during a run; adapter_parse.c gathers,
+ * adapter_outcome.c turns it into a result. The output is hostile: every member has a bound. One
+ * thread at a time. */
 #ifndef BERTH_CORE_ADAPTER_PARSE_H
 #define BERTH_CORE_ADAPTER_PARSE_H
 
 #include "core/adapters/adapter_internal.h"
 
 #define ADAPTER_TEXT_MAX    ((size_t)256 << 10) /* of what the agent said */
-#define ADAPTER_TROUBLE_MAX ((size_t)64 << 10)  /* of what may say why it failed */
+#define ADAPTER_TROUBLE_MAX ((size_t)64 << 10)  /* of output that may explain a failure */
 #define ADAPTER_EXCERPT_MAX ((size_t)32 << 10)  /* of each stream, in the result */
 #define ADAPTER_EVENT_MAX   ((size_t)256 << 10)
 
@@ -39,8 +40,8 @@ struct adapter_parser {
 
 /* The paths of an event's `match` against an event. */
 bool adapter_event_matches(const json_t *match, const json_t *event);
-/* Where a line's event begins: behind blanks, and the name of the stream that some programs put in
- * front. */
+/* The offset of a line's event: after blanks, and after the name of the stream that some programs
+ * put in front. */
 size_t adapter_line_begin(const json_t *output, const char *line, size_t len);
 
 /* adapter_outcome.c */

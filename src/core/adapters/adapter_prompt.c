@@ -1,4 +1,5 @@
-/* What an agent is told: sections with a blank line between them (remote-execution 6.1). */
+/* Decides the text of an agent's prompt: sections with a blank line between them (remote-execution
+ * 6.1). */
 #include "core/adapters/adapter_internal.h"
 
 #define INSTRUCTIONS_MAX  ((size_t)1 << 20)
@@ -31,7 +32,8 @@ static void add_text(struct buf *b, const char *text)
 
 /* Instructions */
 
-/* The file's text, and where what it refers to is. NULL: none, which is noted. */
+/* The file's text, with the directory that its references are relative to. NULL: none, which is
+ * noted. */
 static const char *read_instructions(struct adapter_draft *draft, const char *path)
 {
         const struct adapter_target *target = &draft->in->target;

@@ -1,5 +1,5 @@
-/* What has to be so in a place before a command starts there: its session is one of that directory,
- * its model can be had. What is read is what a place said, and hostile. */
+/* Decides whether a command may start in a place: its session belongs to that directory, and its
+ * model is available. The input comes from the place, and is hostile. */
 #include "base/clock.h"
 #include "core/adapters/adapter_internal.h"
 #include "core/kinds/provision.h"

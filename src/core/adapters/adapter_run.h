@@ -1,7 +1,7 @@
-/* What an adapter makes of a run: a command before it, and a result after it. Adapters are data
- * (docs/adapters.md): descriptors that come with the program, and those of the operator. Nothing
- * here touches the world but reading an agent's instruction file; the engine (run.h) runs the
- * command in whatever place the run has.
+/* The two things that an adapter makes for a run: a command before it, and a result after it.
+ * Adapters are data (docs/adapters.md): descriptors that come with the program, and those of the
+ * operator. The only side effect here is reading an agent's instruction file; the engine (run.h)
+ * runs the command in the run's place.
  *
  * Operation threads. Results live in the arena given. */
 #ifndef BERTH_CORE_ADAPTER_RUN_H
@@ -15,7 +15,7 @@
 struct kind;
 struct provision_end;
 
-/* Where it will run. */
+/* Where the command will run. */
 struct adapter_target {
         const struct kind *kind; /* NULL: none, a request that is made from here */
         const char *cwd;         /* the directory of the work there; absolute */
@@ -37,14 +37,15 @@ struct adapter_input {
         int64_t run_at;        /* when the run was made */
         const json_t *context; /* the run's contextSnapshot */
         const json_t *session; /* saved params, object or NULL */
-        /* What was brought to it (run_assets.c): {key: {dir, key?, missing?}}, or NULL. `dir` is
-         * where it is there, `key` a hash of its content, `missing` names of skills. */
+        /* The assets brought to the place (run_assets.c): {key: {dir, key?, missing?}}, or NULL.
+         * `dir` is the asset's directory in the place, `key` a hash of its content, `missing` names
+         * of skills. */
         const json_t *assets;
         const struct runtime *rt; /* which files may be read: adapter_file.c; NULL in tests */
         struct adapter_target target;
 };
 
-/* Whose model it uses and who pays, as far as that is known before. NULL: not known. */
+/* The provider of the model and who pays, as far as that is known before. NULL: not known. */
 struct adapter_billing {
         const char *provider, *biller, *type, *model;
 };
@@ -56,8 +57,9 @@ struct adapter_command {
         /* Object of strings: neither the agent's own variables, which the executor adds, nor those
          * of the callback, which the engine sets last. */
         json_t *env;
-        /* A script for `sh -c` in the same place before the command, which installs what is not
-         * there; NULL: nothing to do. That it fails is no error: the command will say. */
+        /* A script for `sh -c` in the same place before the command, which installs missing
+         * programs; NULL: nothing to do. A failure of the script is not an error: the command will
+         * report what is missing. */
         const char *setup;
         int64_t setup_timeout_ms;
         const char *stdin_text; /* NULL: none */
@@ -65,13 +67,14 @@ struct adapter_command {
         int64_t timeout_ms;         /* 0: none */
         const char *timeout_source; /* "configured" or "default" */
         int64_t grace_ms;
-        const char *session_id;     /* that it resumes; NULL: fresh */
-        const char *new_session_id; /* fresh, and told under which name; NULL: it will say */
+        const char *session_id;     /* the session that it resumes; NULL: fresh */
+        const char *new_session_id; /* the name given to a fresh session; NULL: the program will
+                                       choose one */
         struct adapter_billing billing;
-        /* Sessions are files there: what the first line of one that can be resumed says, texts by
-         * name. NULL: they are not. */
+        /* Where sessions are files in the place: what the first line of a session that can be
+         * resumed says, texts by name. NULL: they are not files. */
         const json_t *session_header;
-        /* A command that prints which models can be had there; NULL: nobody asks. */
+        /* A command that prints the available models; NULL: the list is not needed. */
         const char *const *list_argv;
         int64_t list_timeout_ms;
         bool is_http;                  /* no command: `request` is sent from this machine */
@@ -85,29 +88,31 @@ struct adapter_command {
 int adapter_build(struct op *op, struct runtime *rt, const struct adapter_input *input, bool fresh,
                   struct adapter_command *ret, struct err *err);
 
-/* The assets that its descriptor asks for there: a list of those that are due, as they are written
- * there but for `when` and `on`, with these members set. `dir`: where it belongs there, absent on
- * this machine. `copyTo`: filled in. `instructions`: the text, when one of its parts is that.
- * `home`: HOME of the command, absent where it is that of the place. Of its parts, a keyFile is
- * there only when the agent has the variable. The arena's. */
+/* The assets that the agent's descriptor asks for there: a list of those that are due, with the
+ * members of the descriptor but for `when` and `on`, and with these members set. `dir`: the asset's
+ * directory in the place, absent on this machine. `copyTo`: filled in. `instructions`: the text,
+ * when one of the asset's parts is the instructions. `home`: HOME of the command, absent where it
+ * is that of the place. A keyFile part is in the list only when the agent has the variable. The
+ * arena's. */
 const json_t *adapter_assets(struct op *op, const struct adapter_input *input);
-/* The short name of an adapter, of its directories; NULL: unknown. */
+/* The short name of an adapter, used for its directories; NULL: unknown. */
 const char *adapter_key(const char *type);
 
-/* Whether the beginning of a file is that of a session with such a header. Hostile bytes. */
+/* Whether a file that begins so is a session with such a header. Hostile bytes. */
 bool adapter_session_fits(const json_t *header, const char *text, size_t len);
-/* What is wrong with the model, by what `list_argv` printed; NULL: it can be had. The arena's. */
+/* What is wrong with the model, judged by the output of `list_argv`; NULL: the model is available.
+ * The arena's. */
 const char *adapter_model_fault(struct arena *arena, const struct adapter_input *input,
                                 const struct adapter_command *command,
                                 const struct provision_end *how);
 
-/* How the command ended. Of a request the status is the code (-1: no answer came), and the body is
+/* How the command ended. For a request the status is the code (-1: no answer came), and the body is
  * fed as standard output. */
 struct adapter_exit {
         int64_t code;       /* -1: none */
         const char *signal; /* NULL: none */
         bool timed_out;
-        bool was_asked; /* by us, because it lived on after its last word */
+        bool was_asked; /* by us, because it lived on after its last event */
 };
 
 struct adapter_result {
@@ -124,13 +129,14 @@ struct adapter_result {
         double cost_usd;
         json_t *result_json;
         const char *summary;
-        json_t *question; /* that the agent asked; NULL: none */
+        json_t *question; /* the question that the agent asked; NULL: none */
         bool clear_session;
-        bool as_said;         /* ended by us: exit_code is what its last word means */
-        bool unknown_session; /* what was resumed is not known there: again, fresh */
+        bool as_said;         /* ended by us: exit_code follows from its last event */
+        bool unknown_session; /* the resumed session is not known there: run again with a fresh one
+                               */
 };
 
-/* Reading output, in whatever pieces it comes; bounded memory. */
+/* Reading output, in pieces of any size; bounded memory. */
 struct adapter_parser;
 
 int adapter_parser_new(struct runtime *rt, const struct adapter_input *input,
@@ -142,9 +148,9 @@ void adapter_parser_finish(struct adapter_parser *p, const struct adapter_exit *
                            struct arena *arena, struct adapter_result *ret);
 void adapter_parser_free(struct adapter_parser *p);
 
-/* Some programs live on after their last word, the event marked `end`. Whether an adapter has one;
- * whether a line of standard output is it; and how long the program may take to end by itself. Any
- * thread. */
+/* Some programs live on after their last word, the event marked `end`. These say whether an adapter
+ * has such an event; whether a line of standard output is that event; and how long the program may
+ * take to end by itself. Any thread. */
 #define ADAPTER_LINE_MAX ((size_t)1 << 20) /* longer lines are skipped */
 bool adapter_has_last_word(const char *type);
 bool adapter_is_last_word(const char *type, const char *line, size_t len);

@@ -1,5 +1,5 @@
-/* Whether a saved session may be taken up: it has to be of the same directory in the same place, or
- * the agent would believe to have done what was done elsewhere. */
+/* Decides whether a saved session may be resumed: it has to belong to the same directory in the
+ * same place, or the agent would believe that it did here what was done elsewhere. */
 #include "core/adapters/adapter_internal.h"
 
 static const char *first_of(const json_t *object, const char *const *names, struct arena *arena)
@@ -13,7 +13,8 @@ static const char *first_of(const json_t *object, const char *const *names, stru
         return NULL;
 }
 
-/* Every member of the identity; a local target only matches what was saved without one. */
+/* Every member of the identity has to match; a local target only matches a session that was saved
+ * without one. */
 static bool same_place(const json_t *saved, const json_t *identity)
 {
         const char *name;
@@ -41,7 +42,7 @@ static const char *bundle_key(const struct adapter_input *in)
         return asset ? json_get_string(json_get_object(in->assets, asset), "key") : NULL;
 }
 
-/* With other instructions and skills an agent would go by what it was told first. */
+/* With other instructions and skills, a resumed agent would still follow the earlier ones. */
 static bool same_bundle(const struct adapter_input *in)
 {
         const char *saved = json_get_string(in->session, "promptBundleKey");

@@ -1,6 +1,6 @@
 /* The last word of an agent: the event after which there is nothing more to wait for, although the
- * program may live on. Looked for in each line while it runs, so most lines must cost next to
- * nothing. */
+ * program may live on. Each line is searched for it while the program runs, so most lines must cost
+ * next to nothing. */
 #define _GNU_SOURCE
 #include "core/adapters/adapter_parse.h"
 

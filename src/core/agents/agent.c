@@ -1,3 +1,4 @@
+/* Decides who may create and read agents, and who may change their rights. */
 #include "core/agents/agent.h"
 
 #include "base/clock.h"
@@ -43,7 +44,7 @@ static int add_member(struct db *db, const struct agent *g, struct err *err)
                                   g->created_at, err);
 }
 
-/* The company may want to approve agents; then nobody makes one directly. */
+/* The company may want to approve agents; then no caller creates one directly. */
 static int check_approval(struct db *db, const struct request *q, struct agent *g, struct err *err)
 {
         struct company company;
@@ -263,7 +264,7 @@ int agent_list(struct op *op, struct runtime *rt, const char *company_id,
 
 /* Rights */
 
-/* The board's managers of agents, and CEOs. */
+/* Board users that manage agents, and CEOs. */
 static int check_permission_giver(struct db *db, const struct request *q, struct err *err)
 {
         const struct actor *a = q->op->actor;

@@ -1,8 +1,7 @@
-/* Agents: who they are, what they may, how they are configured, and what becomes of them. What they
- * do is the business of runs.
+/* Agents: their records, rights, configuration and status. The work of agents is in runs (run.h).
  *
- * An agent's key changes the agent itself and little else; agent_fields.h says what no such key may
- * set. Operation threads; results in the operation's arena. */
+ * An agent's key changes the agent itself and little else; agent_fields.h lists what no such key
+ * may set. Operation threads; results in the operation's arena. */
 #ifndef BERTH_CORE_AGENT_H
 #define BERTH_CORE_AGENT_H
 
@@ -15,7 +14,7 @@
 /* New agents get membership `member` and the grant tasks:assign. */
 int agent_create(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
                  struct agent *ret, struct err *err);
-/* The same, where the company wants to approve agents, too: the agent then waits for that. */
+/* The same. Where the company wants to approve agents, the new agent waits for approval. */
 int agent_hire(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
                struct agent *ret, struct err *err);
 /* *ret_full: whether the actor may see the agent's configuration. */
@@ -27,16 +26,16 @@ int agent_list(struct op *op, struct runtime *rt, const char *company_id,
 int agent_set_permissions(struct op *op, struct runtime *rt, const char *id, json_t *body,
                           struct agent *ret, struct err *err);
 
-/* The id of an agent that is given by id or by slug; a slug is looked for in the company of the
+/* The id of an agent that is given by id or by slug; a slug is looked up in the company of the
  * acting agent, or in company_id (may be NULL). */
 int agent_find(struct op *op, struct runtime *rt, const char *reference, const char *company_id,
                const char **ret_id, struct err *err);
 
-/* An agent with whom it reports to and what it may. */
+/* An agent with its managers and its rights. */
 struct agent_detail {
         struct agent agent;
         bool full;           /* whether the actor may see the configuration */
-        struct agent *chain; /* its manager, and so on */
+        struct agent *chain; /* its manager, that agent's manager, and so on */
         size_t n_chain;
         bool can_assign_tasks;
         const char *assign_source;    /* explicit_grant, agent_creator, ceo_role or none */
@@ -50,10 +49,10 @@ int agent_get_detail(struct op *op, struct runtime *rt, const char *id, struct a
                      struct err *err);
 
 /* Everything of create but permissions, each optional, and {status?, replaceAdapterConfig?}.
- * Members of adapterConfig that are given replace those that are there. */
+ * Members of adapterConfig in the body replace the stored ones. */
 int agent_update(struct op *op, struct runtime *rt, const char *id, json_t *body, struct agent *ret,
                  struct err *err);
-/* With its keys, rights and bindings. Board callers that manage agents. */
+/* Delete the agent with its keys, rights and bindings. Board callers that manage agents. */
 int agent_delete(struct op *op, struct runtime *rt, const char *id, struct err *err);
 
 /* Board callers that manage agents. A terminated agent has no keys and no secrets, for ever. */
@@ -61,22 +60,22 @@ int agent_pause(struct op *op, struct runtime *rt, const char *id, json_t *body,
                 struct err *err);
 int agent_resume(struct op *op, struct runtime *rt, const char *id, struct agent *ret,
                  struct err *err);
-/* ERR_CONFLICT for one that does not wait for approval. */
+/* ERR_CONFLICT for an agent that does not wait for approval. */
 int agent_approve(struct op *op, struct runtime *rt, const char *id, struct agent *ret,
                   struct err *err);
 int agent_terminate(struct op *op, struct runtime *rt, const char *id, struct agent *ret,
                     struct err *err);
 
-/* The configuration, with the values of members whose names sound secret replaced; for those who
- * manage agents. adapter_config and runtime_config of the row are what may be shown. */
+/* The configuration, with the values of members with secret-sounding names replaced; for callers
+ * that manage agents. adapter_config and runtime_config of the row hold what may be shown. */
 int agent_configuration(struct op *op, struct runtime *rt, const char *id, struct agent *ret,
                         struct err *err);
-/* How it was configured, redacted the same way, newest first. */
+/* Earlier configurations, redacted the same way, newest first. */
 int agent_revision_list(struct op *op, struct runtime *rt, const char *id,
                         agent_config_revision_fn fn, void *ctx, struct err *err);
 int agent_revision_get(struct op *op, struct runtime *rt, const char *id, const char *revision_id,
                        struct agent_config_revision *ret, struct err *err);
-/* Back to how it was after that revision. */
+/* Set the configuration back to its state after that revision. */
 int agent_revision_rollback(struct op *op, struct runtime *rt, const char *id,
                             const char *revision_id, struct agent *ret, struct err *err);
 /* {path, adapterConfigKey?}: where the instructions are. Board callers that manage agents.
@@ -85,7 +84,7 @@ int agent_set_instructions_path(struct op *op, struct runtime *rt, const char *i
                                 struct agent *ret, const char **ret_key, const char **ret_path,
                                 struct err *err);
 
-/* What is remembered between runs; zeros for an agent that never ran. Board callers that manage
+/* The state kept between runs; zeros for an agent that never ran. Board callers that manage
  * agents. */
 int agent_state_get(struct op *op, struct runtime *rt, const char *id,
                     struct agent_runtime_state *ret, struct err *err);
@@ -93,7 +92,7 @@ int agent_state_get(struct op *op, struct runtime *rt, const char *id,
 int agent_state_reset(struct op *op, struct runtime *rt, const char *id, json_t *body,
                       struct agent_runtime_state *ret, struct err *err);
 
-/* The sessions that its tasks have, last used first. Board callers that manage agents. */
+/* The sessions of the agent's tasks, last used first. Board callers that manage agents. */
 int agent_task_sessions(struct op *op, struct runtime *rt, const char *id, agent_task_session_fn fn,
                         void *ctx, struct err *err);
 

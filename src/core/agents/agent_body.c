@@ -1,4 +1,4 @@
-/* What callers send to make or change an agent. */
+/* Decides which bodies make or change an agent. */
 #include "codec/check.h"
 #include "core/access/agent_fields.h"
 #include "core/access/run_policy.h"
@@ -109,7 +109,7 @@ int agent_read_body(struct op *op, json_t *body, bool creating, struct agent *g,
         return r;
 }
 
-/* A timer is only there when it was asked for. */
+/* The timer is enabled only when the caller asked for it. */
 static const char *runtime_config(struct arena *arena, const json_t *given)
 {
         json_t *config = given ? json_deep_copy(given) : json_object();
@@ -227,6 +227,6 @@ int agent_check_fields(struct db *db, struct op *op, struct runtime *rt, const s
                 g->configured_by_agent_id = a->agent_id;
         else if (a->type != ACTOR_AGENT &&
                  (change->replace_adapter_config || change->has_adapter || change->has_environment))
-                g->configured_by_agent_id = NULL; /* a member more says nothing about the others */
+                g->configured_by_agent_id = NULL; /* one member says nothing about the others */
         return 0;
 }

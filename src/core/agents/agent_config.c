@@ -1,5 +1,5 @@
-/* The configuration of an agent as it may be shown, how it was before, and where its instructions
- * are. */
+/* The configuration of an agent as it may be shown, its earlier revisions, and the path of its
+ * instructions. */
 #include "base/clock.h"
 #include "codec/check.h"
 #include "core/access/audit.h"

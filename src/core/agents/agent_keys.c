@@ -1,3 +1,4 @@
+/* Makes, lists and revokes the keys of agents. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "codec/check.h"

@@ -1,4 +1,4 @@
-/* What becomes of an agent: paused, resumed, terminated. */
+/* Decides how an agent's status changes: paused, resumed, approved, terminated. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "codec/check.h"
@@ -43,7 +43,7 @@ static bool may_move(const char *from, const char *to)
         return !streq(from, "terminated");
 }
 
-/* Its keys end and its secrets are nobody's: a terminated agent must not be able to come back. */
+/* Its keys and its bindings to secrets end: a terminated agent must not be able to come back. */
 static int end(struct db *db, const struct agent *g, struct err *err)
 {
         int r = agent_keys_revoke_all(db, g->id, clock_wall_us(), err);
@@ -94,7 +94,7 @@ static int read_reason(struct request *q, struct err *err)
         return check_end(&c, err);
 }
 
-/* The only way out of waiting but the end. */
+/* The only way out of waiting for approval, except termination. */
 static int approve(struct db *db, struct request *q, struct err *err)
 {
         int r;
@@ -120,7 +120,7 @@ static int change(struct db *db, void *arg, struct err *err)
                 r = access_manage_agents(db, q->op->actor, q->agent->company_id, err);
         if (r >= 0 && q->is_approval)
                 return approve(db, q, err);
-        /* Only what is paused can be resumed; what works, works. */
+        /* Only a paused agent can be resumed; a working one stays as it is. */
         if (r >= 0 && streq(q->to, "idle") && !streq(q->agent->status, "paused") &&
             !streq(q->agent->status, "terminated") && !streq(q->agent->status, "pending_approval"))
                 return 0;

@@ -1,4 +1,4 @@
-/* What is remembered of an agent between its runs. */
+/* The state that an agent keeps between its runs. */
 #include "base/clock.h"
 #include "codec/check.h"
 #include "core/access/audit.h"
@@ -11,7 +11,7 @@ struct request {
         struct agent_runtime_state *state;
 };
 
-/* An agent that never ran has a state all the same: an empty one. */
+/* An agent that never ran has an empty state. */
 static int load(struct db *db, struct request *q, const struct agent *g, struct err *err)
 {
         int r = agent_runtime_state_get(db, g->id, q->op->arena, q->state, err);

@@ -26,8 +26,8 @@ int agent_actor_is_ceo(struct db *db, const struct op *op, bool *ret, struct err
         return r;
 }
 
-/* An agent changes itself; others only as CEO or with the right to make agents. What it may change
- * is in agent_fields.h. */
+/* An agent changes itself; others only as CEO or with the right to make agents. agent_fields.h
+ * lists what it may change. */
 static int check_changer(struct db *db, const struct request *q, struct err *err)
 {
         const struct actor *a = q->op->actor;
@@ -47,7 +47,7 @@ static int check_changer(struct db *db, const struct request *q, struct err *err
         return err_set(err, ERR_FORBIDDEN, "Only CEO or agent creators can modify other agents");
 }
 
-/* A new adapter has to get on with the environment that is there. */
+/* A new adapter has to work in the agent's present environment. */
 static int check_relations(struct db *db, struct op *op, struct runtime *rt,
                            const struct agent *before, const struct agent_change *change,
                            const struct agent *g, struct err *err)
@@ -95,7 +95,7 @@ int agent_change_row(struct db *db, struct op *op, struct runtime *rt, struct ag
                 r = agent_check_fields(db, op, rt, &before, &change, g, err);
         if (r >= 0)
                 r = host_use_check_agent(db, rt, op, &before, g, err);
-        if (r >= 0 && streq(source, "instructions_path")) /* the rest was not looked at */
+        if (r >= 0 && streq(source, "instructions_path")) /* the rest was not checked */
                 g->configured_by_agent_id = before.configured_by_agent_id;
         /* A terminated agent keeps its configuration, but no secret comes back to it. */
         if (r >= 0 && !streq(before.status, "terminated"))

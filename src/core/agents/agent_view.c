@@ -1,4 +1,4 @@
-/* An agent with whom it reports to and what it may. */
+/* An agent with its managers and its rights. */
 #include "core/agents/agent_internal.h"
 
 #define CHAIN_MAX  64

@@ -1,3 +1,4 @@
+/* Decides which files of a directory go into an asset, with which modes and limits. */
 #define _GNU_SOURCE
 #include "core/assets/asset_tree.h"
 
@@ -46,7 +47,7 @@ static void hash_text(struct asset_tree *t, const char *text)
         (void)crypto_hash_sha256_update(&t->hash, (const unsigned char *)text, strlen(text));
 }
 
-/* Each entry is told apart from what is before and after it by its lengths. */
+/* The lengths separate each entry from the ones before and after it. */
 static void hash_head(struct asset_tree *t, char kind, const char *path, uint64_t size)
 {
         char head[64];
@@ -69,7 +70,7 @@ static int count(struct asset_tree *t, uint64_t bytes, struct err *err)
         return op_check(t->op, err);
 }
 
-/* Links that are followed lead to the same directory by many ways, with no file in any of them. */
+/* Followed links may lead to the same directory on many paths, with no file in any of them. */
 static int count_entry(struct asset_tree *t, struct err *err)
 {
         if (++t->entries > ASSET_ENTRIES_MAX)
@@ -116,8 +117,7 @@ static int create(struct asset_tree *t, const char *path, bool executable, int *
         return 0;
 }
 
-/* A file that became shorter or longer meanwhile is taken as it is: what counts is what was read.
- */
+/* A file that became shorter or longer meanwhile is accepted: the bytes that were read count. */
 static int copy_content(struct asset_tree *t, int in, int out, uint64_t size, struct err *err)
 {
         unsigned char piece[65536];
@@ -161,7 +161,7 @@ static int add_open_file(struct asset_tree *t, int in, const struct stat *st, co
 
 struct adding {
         struct asset_tree *t;
-        int root; /* of what is added */
+        int root; /* of the added directory */
         bool follow;
         const char *const *exclude;
         int depth;
@@ -245,7 +245,7 @@ static int add_link(struct adding *a, int in, const char *from, const char *to, 
         return asset_tree_add_link(a->t, target, to, err);
 }
 
-/* `from` is beneath the root of what is added, `to` beneath that of the tree. */
+/* `from` is beneath the root of the added directory, `to` beneath that of the tree. */
 static int add_one(struct adding *a, const char *from, const char *to, struct err *err)
 {
         CLEAN(cleanup_fd) int in = -1;
@@ -319,7 +319,7 @@ int asset_tree_add_dir(struct asset_tree *t, const char *from, const char *to, b
         return add_beneath(&a, dir, "", to, err);
 }
 
-/* Of a file that could not be opened. */
+/* Whether a file that could not be opened is left out or is an error. */
 static int leave_out(const char *from, bool follow, int e, struct err *err)
 {
         if (e == ENOENT || e == ENOTDIR)

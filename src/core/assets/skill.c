@@ -1,3 +1,4 @@
+/* Decides which directories are skills, and which of them an agent gets. */
 #define _GNU_SOURCE
 #include "core/assets/skill.h"
 
@@ -84,7 +85,7 @@ const char *skill_description(struct arena *arena, const char *text, size_t len)
 
 /* Looking */
 
-/* What makes a directory a skill: a file SKILL.md that lies in it. */
+/* A directory is a skill when a file SKILL.md lies in it. */
 static bool look_into(struct arena *arena, int dir, struct skill *s)
 {
         CLEAN(cleanup_fd) int fd = -1;

@@ -1,10 +1,11 @@
 /* Skills: directories with a SKILL.md, which agents are given (docs/adapters.md). They are the
- * operator's, in `<data>/skills` for all companies and in `<data>/companies/<id>/skills` for one,
- * whose skill of the same name wins. They are files and nothing else: whoever asks looks at them as
- * they are now.
+ * operator's, in `<data>/skills` for all companies and in `<data>/companies/<id>/skills` for one
+ * company, whose skill of the same name wins. Skills are files and nothing else: every call reads
+ * them as they are now.
  *
- * An entry of those directories may be a link to wherever the operator keeps the skill. What lies
- * in it may come from workspaces, so what a link in there leads to is not the operator's word.
+ * An entry of those directories may be a link to wherever the operator keeps the skill. The files
+ * in it may come from workspaces, so the target of a link inside a skill was not chosen by the
+ * operator.
  *
  * Operation threads; everything in the arena. */
 #ifndef BERTH_CORE_SKILL_H
@@ -29,13 +30,13 @@ struct skill_list {
         size_t n;
 };
 
-/* A directory that is not there has none; more than SKILLS_MAX is ERR_TOO_LARGE. */
+/* A missing directory has no skills; more than SKILLS_MAX is ERR_TOO_LARGE. */
 int skill_list(struct arena *arena, const char *data_dir, const char *company_id,
                struct skill_list *ret, struct err *err);
 /* NULL: none of that name. Names as `owner/repository/name` mean their last part. */
 const struct skill *skill_find(const struct skill_list *list, const char *name);
 
-/* The names that an agent's configuration asks for; NULL: it does not say, which means all. */
+/* The names that an agent's configuration asks for; NULL: it names none, which means all. */
 const json_t *skill_wanted(const json_t *adapter_config);
 bool skill_is_wanted(const json_t *adapter_config, const char *name);
 

@@ -1,3 +1,4 @@
+/* Decides who may create, read, change and delete companies. */
 #include "core/companies/company.h"
 
 #include <ctype.h>
@@ -21,7 +22,7 @@ struct request {
         const char *id;
         json_t *body;
         struct company *company;
-        struct env_default_plan plan; /* of a new one */
+        struct env_default_plan plan; /* of a new company */
 };
 
 /* Creating */
@@ -255,7 +256,7 @@ static int apply(struct request *q, struct company *c, bool *ret_has_environment
         return check_end(&k, err);
 }
 
-/* Everybody's work without an environment moves with it. */
+/* All work without an environment moves with the default. */
 static int check_default(struct db *db, const struct request *q, const struct company *c,
                          struct err *err)
 {

@@ -19,7 +19,7 @@ int company_update(struct op *op, struct runtime *rt, const char *id, json_t *bo
                    struct company *ret, struct err *err);
 int company_archive(struct op *op, struct runtime *rt, const char *id, struct company *ret,
                     struct err *err);
-/* Refused while it has living places, agents, runs or secrets. */
+/* Refused while the company has living places, agents, runs or secrets. */
 int company_delete(struct op *op, struct runtime *rt, const char *id, struct err *err);
 
 /* {"manifest": {"envInputs": [...]}}: the variables that agents and projects have, without values.
@@ -30,7 +30,7 @@ int company_export_preview(struct op *op, struct runtime *rt, const char *id, st
 /* {companyId, agents, tasks, costs, pendingApprovals}: counts by status. */
 int company_dashboard(struct op *op, struct runtime *rt, const char *id, struct buf *ret_json,
                       struct err *err);
-/* [{id, name, role, title, status, reports}]: who reports to whom, from the top. */
+/* [{id, name, role, title, status, reports}]: the tree of managers and reports, from the top. */
 int company_organisation(struct op *op, struct runtime *rt, const char *id, struct buf *ret_json,
                          struct err *err);
 

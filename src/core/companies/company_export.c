@@ -1,5 +1,5 @@
-/* What somebody who takes a company elsewhere has to fill in: the variables of its agents and
- * projects, by name. Values stay here. */
+/* Lists the values that have to be filled in when a company is moved elsewhere: the variables of
+ * its agents and projects, by name. Values stay here. */
 #include "core/agents/agent_internal.h"
 #include "core/companies/company.h"
 #include "store/projects.h"

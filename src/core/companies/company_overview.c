@@ -1,4 +1,4 @@
-/* A company from above: how many of what, and who reports to whom. */
+/* An overview of a company: counts by status, and the tree of managers and reports. */
 #include "core/companies/company.h"
 #include "store/agents.h"
 
@@ -104,16 +104,16 @@ int company_dashboard(struct op *op, struct runtime *rt, const char *id, struct 
         return store_read(op, rt->store, dashboard, &q, err);
 }
 
-/* Who reports to whom */
+/* Managers and reports */
 
-/* Nobody reports to itself, however indirectly (agent_check_manager()), so this ends; what is
- * deeper than a document may be is left out. */
+/* No agent reports to itself, however indirectly (agent_check_manager()), so this ends; levels that
+ * are deeper than a document may be are left out. */
 #define DEPTH_MAX (JSON_MAX_DEPTH / 2 - 2)
 
 struct chart {
         struct arena *arena;
         struct agent *at;
-        const struct agent **managers; /* of each; NULL: nobody, or nobody that is there */
+        const struct agent **managers; /* of each; NULL: none, or one that does not exist */
         size_t n, room;
 };
 
@@ -137,7 +137,7 @@ static void find_managers(struct chart *chart)
                                 chart->managers[i] = &chart->at[j];
 }
 
-/* manager NULL: those who report to nobody. */
+/* manager NULL: agents without a manager. */
 static void write_reports(struct jw *w, const struct chart *chart, const struct agent *manager,
                           int depth)
 {

@@ -1,3 +1,4 @@
+/* Decides who may read and write projects, and which policies and variables they may have. */
 #include "core/companies/project.h"
 #include "core/environments/host_use.h"
 
@@ -177,8 +178,8 @@ static int apply_policy(struct db *db, struct request *q, struct project *p, str
         return r;
 }
 
-/* Whether the actor may set what differs. Without an environment the project's work is done
- * wherever its agents work. */
+/* Whether the actor may set the members that differ. Without an environment the project's work is
+ * done wherever its agents work. */
 static int check_fields(struct db *db, struct request *q, const struct project *before,
                         const struct project *p, struct err *err)
 {

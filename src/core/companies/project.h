@@ -1,6 +1,6 @@
-/* Projects: what issues belong to, with variables and a choice of environment for all of them.
- * Everybody in the company may write, agents included; agent_fields.h and env_select.h say what an
- * agent may not. `reference` is an id, or a slug in company_id. Operation threads; results in the
+/* Projects: groups of issues, with variables and a choice of environment for all of them. Everybody
+ * in the company may write, agents included; agent_fields.h and env_select.h say what an agent may
+ * not set. `reference` is an id, or a slug in company_id. Operation threads; results in the
  * operation's arena. */
 #ifndef BERTH_CORE_PROJECT_H
 #define BERTH_CORE_PROJECT_H

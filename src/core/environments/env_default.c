@@ -1,3 +1,4 @@
+/* Decides which default environment a new company gets. */
 #include "core/environments/env_default.h"
 
 #include "base/clock.h"
@@ -9,7 +10,7 @@
 
 const char *const env_default_choices[] = { "sandbox", "local", "none", NULL };
 
-/* The one of this driver; NULL: the isolated one. */
+/* The kind of this driver; NULL: the isolated kind. */
 static const struct kind *find_starter(const struct runtime *rt, const char *driver)
 {
         for (const struct kind *const *k = rt->kinds; *k; k++)
@@ -18,7 +19,7 @@ static const struct kind *find_starter(const struct runtime *rt, const char *dri
         return NULL;
 }
 
-/* The configuration with every default; NULL: the company has the environment anyway. */
+/* The configuration with every default; NULL: the company has the environment already. */
 static int plan_starter(struct op *op, struct runtime *rt, const struct kind *kind,
                         const char **ret, struct err *err)
 {

@@ -1,8 +1,9 @@
-/* The default environment of a company: where work is done that names no environment. A stored
- * choice of somebody who manages environments; nothing ever falls back to this machine.
+/* The default environment of a company: the environment for work that names none. It is a stored
+ * choice of somebody with the right to manage environments; nothing ever falls back to this
+ * machine.
  *
- * A new company gets a sandbox where this machine can make one, else none; whoever makes it may say
- * otherwise. Operation threads; results live in the operation's arena. */
+ * A new company gets a sandbox where this machine can make one, else none; the creator of the
+ * company may choose otherwise. Operation threads; results live in the operation's arena. */
 #ifndef BERTH_CORE_ENV_DEFAULT_H
 #define BERTH_CORE_ENV_DEFAULT_H
 
@@ -12,12 +13,13 @@ extern const char *const env_default_choices[]; /* sandbox local none NULL */
 
 struct env_default_plan {
         const struct kind *kind; /* of the environment that becomes the default; NULL: none does */
-        const char *config;      /* of the one that is made for it; NULL: the company has one */
+        const char *config;      /* of the environment made for it; NULL: the company has one */
 };
 
-/* Decide what a new company gets, outside of a transaction: the machine is asked whether it can
- * make sandboxes. `choice` is one of the above; NULL: a sandbox, or none where there can be none. A
- * sandbox that was asked for and cannot be made is ERR_UNPROCESSABLE with the reason. */
+/* Decide what a new company gets, outside of a transaction: this checks whether the machine can
+ * make sandboxes. `choice` is one of the above; NULL: a sandbox, or none where the machine cannot
+ * make one. A sandbox that was asked for and cannot be made is ERR_UNPROCESSABLE with the
+ * reason. */
 int env_default_plan(struct op *op, struct runtime *rt, const char *choice,
                      struct env_default_plan *ret, struct err *err);
 /* Make the company's environments, in the transaction that makes the company. *ret_id: its default;

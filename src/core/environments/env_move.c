@@ -1,3 +1,4 @@
+/* Decides whether references to an environment may move to another one, and moves them. */
 #include "core/environments/env_move.h"
 
 #include "base/clock.h"
@@ -6,7 +7,7 @@
 #include "core/environments/env_select.h"
 #include "store/agents.h"
 
-/* The one list of what can point at an environment. */
+/* The only list of objects that can refer to an environment. */
 static const struct {
         size_t at; /* of the count */
         const char *reason, *one, *several, *member;
@@ -71,7 +72,7 @@ struct move {
         struct err *err;
 };
 
-/* Each adapter has to get on with the new environment. */
+/* Each adapter has to work in the new environment. */
 static int check_agent(void *ctx, const struct agent *agent)
 {
         struct move *m = ctx;

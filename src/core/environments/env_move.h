@@ -1,6 +1,7 @@
-/* What points at an environment: agents, projects, issues, execution workspaces and the company
- * with its default. It keeps an environment from being deleted or archived, because its work would
- * have no place, unless it is moved to another environment at the same time.
+/* References to an environment: from agents, projects, issues, execution workspaces and the company
+ * with its default. An environment with references cannot be deleted or archived, because their
+ * work would have no place, unless the references are moved to another environment at the same
+ * time.
  *
  * Inside store_write() functions. */
 #ifndef BERTH_CORE_ENV_MOVE_H
@@ -15,8 +16,8 @@ void env_move_reasons(const struct environment_references *refs, json_t *list);
 /* ERR_CONFLICT `Environment "x" is used by 2 agents and 1 project. …`; `what` is "deleted", … */
 int env_move_refuse(const struct environment *env, const struct environment_references *refs,
                     const char *what, struct err *err);
-/* Move all of it to another environment of the company, as if the actor had chosen that one for
- * each; with an audit entry. */
+/* Move all references to another environment of the company, as if the actor had chosen that one
+ * for each; with an audit entry. */
 int env_move(struct db *db, struct runtime *rt, struct op *op, const struct environment *env,
              const struct environment_references *refs, const char *to_id, struct err *err);
 

@@ -1,3 +1,5 @@
+/* Decides which values of a configuration become secrets, and which secrets are not needed any
+ * more. */
 #include "core/environments/env_secrets.h"
 
 #include <ctype.h>
@@ -89,7 +91,7 @@ static int extract_member(struct op *op, struct runtime *rt, const struct enviro
         return 0;
 }
 
-/* Blank goes, an id stays, anything else is a value. */
+/* A blank value is removed, an id stays, anything else is a value. */
 static int extract_path(struct op *op, struct runtime *rt, const struct environment *env,
                         json_t *config, const char *path, struct env_secrets *s, struct err *err)
 {
@@ -215,7 +217,7 @@ static int count_living(struct db *db, const char *environment_id, int64_t *ret,
                          DB_ARGS(DB_T(environment_id)), ret, err);
 }
 
-/* Bound by somebody else only: then it is theirs from now on. */
+/* Only other objects have bindings to it: it is theirs from now on. */
 static int let_go(struct db *db, struct secret *secret, const char *environment_id, struct err *err)
 {
         int64_t others;
@@ -227,7 +229,7 @@ static int let_go(struct db *db, struct secret *secret, const char *environment_
         return secret_store(db, secret, err);
 }
 
-/* A place that lives may need its key once more, to be given up: then the sweeper comes back. */
+/* A living place may need its key once more, to be given up: then the sweeper comes back. */
 static int drop_unneeded(struct db *db, const struct op *op, struct runtime *rt,
                          const char *environment_id, struct env_secrets *s, struct err *err)
 {

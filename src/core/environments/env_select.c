@@ -1,3 +1,4 @@
+/* Decides whether an actor may choose an environment. */
 #include "core/environments/env_select.h"
 
 #include "core/access/instance.h"
@@ -26,7 +27,7 @@ static int refuse_driver(const struct runtime *rt, const char *driver, bool remo
                        buf_str(&allowed));
 }
 
-/* Of a driver that takes runs, a kind that does not. */
+/* The driver takes runs, but this kind does not. */
 static int refuse_provider(const struct environment *env, const struct kind *kind,
                            enum env_select_for purpose, struct err *err)
 {
@@ -76,7 +77,7 @@ int env_allowed(struct db *db, struct runtime *rt, struct arena *arena,
                        env->name, env->driver);
 }
 
-/* The one place where it is decided whether this actor may choose this environment. */
+/* The only function that decides whether this actor may choose this environment. */
 int env_select(struct db *db, struct runtime *rt, const struct op *op, const char *company_id,
                const char *environment_id, enum env_select_for purpose, const char *adapter_type,
                struct err *err)
@@ -119,8 +120,8 @@ int env_select_in(struct db *db, struct runtime *rt, const struct op *op, const 
         json_decref(old);
         if (same || (!id && had_none))
                 return 0;
-        /* Without it the work is done in the company's default environment, which may be less than
-         * what somebody chose here. */
+        /* Without it the work is done in the company's default environment, which may be less
+         * isolated than the one chosen here. */
         if (!id && op->actor->type == ACTOR_AGENT)
                 return access_manage_environments(db, op->actor, company_id, err);
         return !id ? 0 : env_select(db, rt, op, company_id, id, ENV_FOR_WORK, NULL, err);

@@ -1,3 +1,4 @@
+/* Decides who may create and read environments, and which configurations are stored. */
 #include "core/environments/environment.h"
 
 #include "base/clock.h"
@@ -112,8 +113,8 @@ static int guard_create(struct db *db, void *arg, struct err *err)
         return access_manage_environments(db, q->op->actor, q->company_id, err);
 }
 
-/* Only its plugin knows what the members of a plugin's configuration mean: how far a place is
- * closed, and where the credentials go that are among them. */
+/* Only the plugin knows what the members of its configuration mean: how far a place is closed, and
+ * where the credentials among them go. */
 static bool is_of_plugin(const struct runtime *rt, const json_t *config)
 {
         const char *provider = json_get_string(config, "provider");
@@ -153,7 +154,7 @@ int environment_check_fields(struct db *db, const struct op *op, const struct ru
         return agent_fields_check(db, op, &change, NULL, err);
 }
 
-/* The row, its secrets and their bindings are there together or not at all. */
+/* The row, its secrets and their bindings are written together or not at all. */
 static int insert(struct db *db, void *arg, struct err *err)
 {
         struct creation *q = arg;

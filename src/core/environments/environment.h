@@ -28,25 +28,26 @@ int environment_manage(struct op *op, struct runtime *rt, const char *id, struct
                        struct err *err);
 int environment_list(struct op *op, struct runtime *rt, const char *company_id, const char *status,
                      const char *driver, environment_view_fn fn, void *ctx, struct err *err);
-/* Archiving is refused like deleting, while something points at it. So is a change from an isolated
- * kind of place to one that is not: nobody who chose a sandbox is moved out of it by that. */
+/* Archiving is refused like deleting, while something refers to the environment. So is a change
+ * from an isolated kind of place to one that is not: such a change never moves work out of a
+ * sandbox that was chosen for it. */
 int environment_update(struct op *op, struct runtime *rt, const char *id, json_t *body,
                        struct environment *ret, struct err *err);
 
-/* The company's local environment; made when there is none, left alone when there is. Inside a
+/* The company's local environment; made when there is none, left unchanged when there is. Inside a
  * store_write() function. */
 int environment_ensure_local(struct db *db, const char *company_id, struct arena *arena,
                              struct environment *ret, struct err *err);
 
-/* Check what a caller submitted for saving and turn it into what is stored; a plugin's worker may
- * be asked, so this is no work for a transaction. *ret is a new reference; *ret_schema says which
- * members are secret, NULL: none. */
+/* Check a submitted configuration and turn it into the stored form. This may ask a plugin's worker,
+ * so it must not run in a transaction. *ret is a new reference; *ret_schema says which members are
+ * secret, NULL: none. */
 int environment_persist_config(struct op *op, struct runtime *rt, const char *driver,
                                json_t *config, json_t **ret, const json_t **ret_schema,
                                struct err *err);
 
-/* Whether an acting agent may make or change an environment so (agent_fields.h). `before` is NULL
- * for a new one; a `config` of NULL stays as it is. */
+/* Whether an acting agent may make or change an environment like this (agent_fields.h). `before` is
+ * NULL for a new one; a `config` of NULL stays as it is. */
 int environment_check_fields(struct db *db, const struct op *op, const struct runtime *rt,
                              const struct environment *before, const char *driver,
                              const char *status, json_t *config, struct err *err);

@@ -1,5 +1,5 @@
-/* Changing an environment, and what the audit trail says of it: names of members and counts, never
- * values. */
+/* Decides how an environment may change, and what the audit trail says of it: names of members and
+ * counts, never values. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "codec/check.h"
@@ -17,11 +17,11 @@ struct update {
         struct runtime *rt;
         const char *id;
         json_t *body;
-        /* what the body asks for; has_* for members that may be null */
+        /* requested by the body; has_* for members that may be null */
         const char *name, *description, *driver, *status, *move_to;
         json_t *config, *metadata;
         bool has_description, has_metadata;
-        bool replace; /* the configuration stands alone */
+        bool replace; /* the new configuration replaces the stored one */
         /* the row as it will be */
         struct environment before, env;
         json_t *stored;       /* its configuration; NULL: not touched */
@@ -53,9 +53,9 @@ static int check_body(struct update *u, struct err *err)
         return check_end(&c, err);
 }
 
-/* What the new configuration starts from: with the driver unchanged a given config is merged over
- * the stored one, with a new driver, or replaceConfig, it stands alone. A new reference, or NULL
- * when the configuration is not touched. */
+/* The base of the new configuration: with the driver unchanged a given config is merged over the
+ * stored one; with a new driver, or replaceConfig, it stands alone. A new reference, or NULL when
+ * the configuration is not touched. */
 static json_t *source_config(const struct update *u, const struct environment *env)
 {
         bool switched = u->driver && !streq(u->driver, env->driver);
@@ -155,7 +155,7 @@ static int load(struct db *db, void *arg, struct err *err)
         return r;
 }
 
-/* What points at it must not lose its place, nor its walls. */
+/* Objects that refer to the environment must lose neither their place nor its isolation. */
 static int guard_references(struct db *db, const struct update *u, struct err *err)
 {
         const struct environment *env = &u->env;
@@ -194,7 +194,7 @@ static int write_row(struct db *db, void *arg, struct err *err)
         struct environment *env = &u->env;
         int r = access_manage_environments(db, u->op->actor, env->company_id, err);
 
-        /* What is configured there comes to what runs there. */
+        /* The configuration reaches the commands that run there. */
         if (r >= 0)
                 r = host_use_check(u->rt, u->op->actor, u->before.driver, err);
         if (r >= 0)
@@ -264,8 +264,8 @@ static int try_update(struct update *u, struct err *err)
         return r;
 }
 
-/* A row that changed between reading and writing is read again: what was asked for holds for the
- * new one as well. */
+/* A row that changed between reading and writing is read again: the request applies to the new row
+ * as well. */
 int environment_update(struct op *op, struct runtime *rt, const char *id, json_t *body,
                        struct environment *ret, struct err *err)
 {

@@ -1,3 +1,4 @@
+/* Decides which callers may run things on this machine, and which runs may come to it. */
 #include "core/environments/host_use.h"
 
 #include "core/adapters/adapter_descriptor.h"
@@ -32,7 +33,8 @@ int host_use_check(const struct runtime *rt, const struct actor *actor, const ch
                        driver);
 }
 
-/* The environment that an agent works in when nothing else says so; without one its id is NULL. */
+/* The environment that an agent works in when nothing else is chosen; its id is NULL without
+ * one. */
 static int agent_own_environment(struct db *db, struct arena *arena, const struct agent *g,
                                  struct environment *ret, struct err *err)
 {
@@ -56,7 +58,7 @@ static bool same_text(const char *a, const char *b)
         return a == b || (a && b && streq(a, b));
 }
 
-/* Whether there is anything new about what it runs, or where. */
+/* Whether both run the same things in the same environment. */
 static bool runs_the_same(const struct agent *a, const struct agent *b)
 {
         return a && same_text(a->adapter_type, b->adapter_type) &&
@@ -80,8 +82,8 @@ int host_use_check_agent(struct db *db, struct runtime *rt, const struct op *op,
         return r < 0 ? err_wrap(err, r, "Agent \"%s\" works in \"%s\"", g->name, env.name) : r;
 }
 
-/* Whether work may be moved from one kind of place to another: not to where it is less apart from
- * this machine. A kind that is not registered is as far apart as can be. */
+/* Whether work may be moved from one kind of place to another: not to a kind that is less separated
+ * from this machine. A kind that is not registered counts as the most separated one. */
 static bool may_move(const struct kind *from, const struct kind *to)
 {
         if (to && to->isolated)
@@ -121,8 +123,7 @@ int agent_environment_is_isolated(struct db *db, const struct runtime *rt, struc
         if (!environment_id)
                 r = env_default_get(db, company_id, arena, &environment_id, err);
         if (r < 0 || !environment_id)
-                return r; /* nowhere: nothing runs, and whatever becomes the default may be the host
-                           */
+                return r; /* no environment: nothing runs, and the next default may be the host */
         r = environments_get(db, environment_id, arena, &env, err);
         if (r == ERR_NOT_FOUND) {
                 err_clear(err);

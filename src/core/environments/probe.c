@@ -1,3 +1,4 @@
+/* Decides who may probe an environment, and turns the result into a document. */
 #include "core/environments/probe.h"
 
 #include "codec/check.h"
@@ -89,7 +90,7 @@ struct guard {
         json_t *config;
 };
 
-/* Who may not save it, may not have us connect to it either. */
+/* A caller that may not save the configuration may not make the daemon connect to it either. */
 static int guard_company(struct db *db, void *arg, struct err *err)
 {
         struct guard *g = arg;

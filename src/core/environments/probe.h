@@ -1,5 +1,5 @@
-/* Probes: can this environment be used, and if not, why. A failed probe is a result, not an error.
- * Operation threads. */
+/* Probes: whether an environment can be used, and if not, why. A failed probe is a result, not an
+ * error. Operation threads. */
 #ifndef BERTH_CORE_PROBE_H
 #define BERTH_CORE_PROBE_H
 
@@ -9,7 +9,7 @@
  */
 int probe_saved(struct op *op, struct runtime *rt, const char *id, struct buf *ret_json,
                 struct err *err);
-/* Probe a configuration that nobody saved; nothing is stored but the audit entry. */
+/* Probe a configuration that is not saved; nothing is stored but the audit entry. */
 int probe_unsaved(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
                   struct buf *ret_json, struct err *err);
 

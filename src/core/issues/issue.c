@@ -1,3 +1,4 @@
+/* Decides who may create and read issues, and which issues are in an agent's inbox. */
 #include "core/issues/issue.h"
 
 #include "base/clock.h"
@@ -22,7 +23,7 @@ struct request {
 
 /* -- Making ----------------------------------------------------------------------------------- */
 
-/* Where it goes: the company, or that of the issue it goes beneath. */
+/* The company of the new issue: the given one, or the parent issue's. */
 static int find_place(struct db *db, struct request *q, struct issue *ret_parent, struct err *err)
 {
         int r;
@@ -256,7 +257,7 @@ static int show_task(struct db *db, struct inbox *q, const struct issue *i, stru
         if (r >= 0 && active)
                 r = runs_get(db, active, q->op->arena, &task.active, err);
         if (r >= 0 && active && run_is_terminal(&task.active))
-                task.active = (struct run){ 0 }; /* it is over for everybody but its command */
+                task.active = (struct run){ 0 }; /* over; only its command still runs */
         if (r < 0)
                 return r;
         for (size_t n = 0; n < all.n; n++)

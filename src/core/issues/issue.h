@@ -1,12 +1,12 @@
-/* Issues: what there is to do, who has it, and what was said about it.
+/* Issues: tasks with an assignee, comments and documents.
  *
- * An issue in progress belongs to one agent, and to one run of it: the checkout. Whoever may write
- * is decided by issue_may_write() (issue_internal.h) for everything that belongs to the issue.
- * Every write compares status, assignee and locks with what was read, so of two that take an issue
- * one gets a conflict and has changed nothing.
+ * An issue in progress belongs to one agent, and to one run of it: the checkout. issue_may_write()
+ * (rules/issue_rules.h) decides which callers may write, for everything that belongs to the issue.
+ * Every write compares status, assignee and locks with what was read, so when two callers take an
+ * issue, one gets a conflict and has changed nothing.
  *
- * A lock whose run has ended, or is not known here, is nobody's: the agent that has the issue takes
- * it over with its next run.
+ * A lock whose run has ended, or is not known here, does not count: the agent that has the issue
+ * takes it over with its next run.
  *
  * `reference` is an id or an identifier. Operation threads; results in the operation's arena. */
 #ifndef BERTH_CORE_ISSUE_H
@@ -35,23 +35,23 @@ struct issue_detail {
         struct issue_comment newest, wake; /* id NULL: none */
 };
 
-/* What an agent has to do: an issue with what it waits for. */
+/* A task in an agent's inbox: an issue with the issues that it waits for. */
 struct issue_task {
         const struct issue *issue;
-        struct run active; /* id NULL: nobody works on it */
+        struct run active; /* id NULL: no run works on it */
         struct issue_rows unresolved;
 };
 
 /* In the company, or beneath `parent` (a reference) when that is given. */
 int issue_create(struct op *op, struct runtime *rt, const char *company_id, const char *parent,
                  json_t *body, struct issue *ret, struct err *err);
-/* The company is checked; the filter says which. */
+/* The function checks access to the company that the filter names. */
 int issue_list(struct op *op, struct runtime *rt, const struct issue_filter *filter, issue_fn fn,
                void *ctx, struct err *err);
 /* With `wake_comment_id`, ret->wake is that comment. */
 int issue_get(struct op *op, struct runtime *rt, const char *reference, const char *wake_comment_id,
               struct issue_detail *ret, struct err *err);
-/* *ret_comment: the one that was posted with it; its id is NULL without one. */
+/* *ret_comment: the comment posted with the change; its id is NULL without one. */
 int issue_update(struct op *op, struct runtime *rt, const char *reference, json_t *body,
                  struct issue *ret, struct issue_comment *ret_comment, struct err *err);
 int issue_activity(struct op *op, struct runtime *rt, const char *reference, activity_fn fn,
@@ -60,15 +60,15 @@ int issue_activity(struct op *op, struct runtime *rt, const char *reference, act
 /* {agentId, expectedStatuses}. 409 `Issue checkout conflict`. */
 int issue_checkout(struct op *op, struct runtime *rt, const char *reference, json_t *body,
                    struct issue *ret, struct err *err);
-/* Back to todo, and nobody's. What is done or cancelled stays so. */
+/* Set the issue back to todo, without assignee. A done or cancelled issue keeps its status. */
 int issue_release(struct op *op, struct runtime *rt, const char *reference, struct issue *ret,
                   struct err *err);
-/* Board callers: the locks go, whoever holds them. */
+/* Board callers: remove the locks, whichever run holds them. */
 int issue_force_release(struct op *op, struct runtime *rt, const char *reference,
                         bool clear_assignee, struct issue *ret, struct issue *ret_previous,
                         struct err *err);
 
-/* What the acting agent has in the statuses given (comma separated). */
+/* The acting agent's issues with one of the statuses given (comma separated). */
 int issue_inbox(struct op *op, struct runtime *rt, const char *statuses,
                 int (*fn)(void *ctx, const struct issue_task *task), void *ctx, struct err *err);
 
@@ -81,7 +81,7 @@ int issue_comment_list(struct op *op, struct runtime *rt, const char *reference,
                        bool newest_first, int64_t limit, issue_comment_fn fn, void *ctx,
                        struct err *err);
 
-/* *ret_created: whether it is new. */
+/* *ret_created: whether the document is new. */
 int issue_document_put(struct op *op, struct runtime *rt, const char *reference, const char *key,
                        json_t *body, struct issue_document *ret, bool *ret_created,
                        struct err *err);

@@ -1,4 +1,4 @@
-/* What callers send to make or change an issue, and what follows from a status. */
+/* Decides which bodies make or change an issue, and which relations it may have. */
 #include "base/clock.h"
 #include "core/access/agent_fields.h"
 #include "core/access/audit.h"
@@ -75,7 +75,7 @@ static void read_blockers(struct check *c, struct issue_change *ret)
         ret->blocked_by = list;
 }
 
-/* There are no goals and no labels here; naming one is naming what does not exist. */
+/* Berth has no goals and no labels; naming one is naming something that does not exist. */
 static void read_absent(struct check *c)
 {
         json_t *labels = check_strings(c, "labelIds", CHECK_OPTIONAL, 1);
@@ -217,8 +217,8 @@ static int check_settings(struct db *db, struct runtime *rt, const struct op *op
         return r < 0 ? r : env_select_in(db, rt, op, i->company_id, change->settings, had, err);
 }
 
-/* The workspace that an issue works in says in which environment: neither that nor whether it
- * counts is for an agent to choose freely. */
+/* The workspace that an issue works in determines the environment: an agent may not freely choose
+ * either that environment or whether it counts. */
 static int check_place(struct db *db, struct runtime *rt, const struct op *op,
                        const struct issue *before, const struct issue *i, struct err *err)
 {
@@ -243,8 +243,8 @@ static int check_place(struct db *db, struct runtime *rt, const struct op *op,
         return r < 0 ? r : agent_fields_check(db, op, &fields, NULL, err);
 }
 
-/* A project's policy says where an issue is worked on; without one its agent does. Neither may lead
- * out of an isolated place by an agent's key. */
+/* A project's policy says where an issue is worked on; without one the issue's agent does. An
+ * agent's key may use neither to lead the work out of an isolated place. */
 static int check_moved(struct db *db, struct runtime *rt, const struct op *op,
                        const struct issue *before, const struct issue *i, struct err *err)
 {

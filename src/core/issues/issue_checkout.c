@@ -71,7 +71,7 @@ static bool is_own(const struct request *q)
         return q->issue->assignee_agent_id && streq(q->issue->assignee_agent_id, q->agent_id);
 }
 
-/* The run for which it is taken: the caller's, for agents. */
+/* The run that takes the issue: the caller's, for agents. */
 static const char *run_of(const struct request *q)
 {
         return q->op->actor->type == ACTOR_AGENT ? q->op->run_id : NULL;
@@ -98,7 +98,7 @@ static bool is_expected(const struct request *q)
         return false;
 }
 
-/* Its own, left behind by a run that ended, or taken for it without one. */
+/* The agent's own issue, left behind by a run that ended, or taken for the agent without a run. */
 static bool is_orphan(const struct request *q)
 {
         return is_own(q) && streq(q->issue->status, "in_progress") && run_of(q);
@@ -209,7 +209,7 @@ static int release(struct db *db, void *arg, struct err *err)
         if (r < 0)
                 return r;
         *q->previous = *q->issue;
-        /* What is done stays done, and whoever did it stays named. */
+        /* A done issue stays done, and keeps the name of the agent that did it. */
         if (!issue_is_closed(q->issue)) {
                 issue_set_status(q->issue, "todo", clock_now_us());
                 q->issue->assignee_agent_id = q->issue->assignee_user_id = NULL;

@@ -1,4 +1,4 @@
-/* What is said about an issue. */
+/* Comments on an issue: who may write them, and reading them. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "core/access/audit.h"
@@ -156,7 +156,7 @@ static int list(struct db *db, void *arg, struct err *err)
 
         if (r >= 0 && q->after) {
                 r = issue_comments_get(db, i.id, q->after, q->op->arena, &anchor, err);
-                if (r == ERR_NOT_FOUND) /* nothing comes after what is not there */
+                if (r == ERR_NOT_FOUND) /* no comments come after one that does not exist */
                         return 0;
         }
         return r < 0 ? r

@@ -1,4 +1,4 @@
-/* Documents of an issue. Each write is a revision; older ones stay. */
+/* Documents of an issue. Each write is a revision; older ones are kept. */
 #include <ctype.h>
 
 #include "base/clock.h"

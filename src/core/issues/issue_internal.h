@@ -8,7 +8,7 @@
 
 struct issue_change_context; /* issue_wake.h */
 
-/* What a body may say besides the row's own members. Borrowed from the body. */
+/* The members of a body that are not the row's own. Borrowed from the body. */
 struct issue_change {
         json_t *blocked_by; /* ids; NULL: not given */
         const char *status, *comment;
@@ -21,22 +21,22 @@ struct issue_change {
 /* Check a body and put it over *issue. */
 int issue_read_body(struct op *op, json_t *body, bool creating, struct issue *issue,
                     struct issue_change *ret, struct err *err);
-/* That project, parent, blockers, environment and workspace may be chosen; `before` is NULL for a
- * new one. */
+/* Check that project, parent, blockers, environment and workspace may be chosen; `before` is NULL
+ * for a new issue. */
 int issue_check_relations(struct db *db, struct runtime *rt, const struct op *op,
                           const struct issue *before, const struct issue *issue,
                           const struct issue_change *change, struct err *err);
 int issue_write_blockers(struct db *db, const struct issue *issue,
                          const struct issue_change *change, struct err *err);
 
-/* That the workspace is one of the company's, and the actor may choose it. */
+/* Check that the workspace is one of the company's, and that the actor may choose it. */
 int issue_check_workspace(struct db *db, const struct op *op, const struct issue *issue,
                           struct err *err);
-/* Whether the workspace that the issue names keeps its work in an isolated place. One that names no
- * environment does not say. */
+/* Whether the workspace that the issue names keeps its work in an isolated place. A workspace that
+ * names no environment does not answer this. */
 int issue_workspace_is_isolated(struct db *db, const struct runtime *rt, const struct op *op,
                                 const struct issue *issue, bool *ret, struct err *err);
-/* Tell the workspace that the issue works in again what was set; nothing without one. */
+/* Pass the settings on to the workspace that the issue reuses; does nothing without one. */
 int issue_tell_workspace(struct db *db, const struct op *op, const struct issue *issue,
                          const json_t *settings, struct err *err);
 

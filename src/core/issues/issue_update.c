@@ -1,4 +1,4 @@
-/* Changing an issue. */
+/* Decides which changes of an issue are allowed, and makes them. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "core/access/audit.h"
@@ -21,7 +21,7 @@ static bool differs(const char *a, const char *b)
         return (a || b) && !(a && b && streq(a, b));
 }
 
-/* An agent that hands its work in has to say to whom. */
+/* An agent that hands its work in for review has to name the reviewer. */
 static int check_review(const struct op *op, const struct issue *i, struct err *err)
 {
         json_t *policy = NULL;

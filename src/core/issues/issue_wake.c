@@ -1,3 +1,4 @@
+/* Decides which changes of an issue wake which agents, and which end runs. */
 #define _GNU_SOURCE
 #include "core/issues/issue_wake.h"
 
@@ -62,7 +63,7 @@ int issue_wake_taken(const struct issue_change_context *x, const struct issue *i
         return wake(x, i, i->assignee_agent_id, WAKE_ASSIGNMENT, WAKE_TAKEN, NULL, err);
 }
 
-/* Those that waited for it and now wait for nothing. */
+/* Issues that waited for this one and now wait for nothing. */
 static int wake_dependents(const struct issue_change_context *x, const struct issue *i,
                            struct err *err)
 {
@@ -85,7 +86,7 @@ static int wake_dependents(const struct issue_change_context *x, const struct is
 
 /* -- Ending runs ------------------------------------------------------------------------------ */
 
-/* Of one agent, or with NULL of all; never the run that asks. */
+/* End the runs of one agent, or with NULL of all; never the calling run. */
 static int end_runs(const struct issue_change_context *x, const struct issue *i,
                     const char *agent_id, const char *why, const char *code, struct err *err)
 {
@@ -125,7 +126,7 @@ static int end_what_is_over(const struct issue_change_context *x, const struct i
         return 0;
 }
 
-/* There is something to do for the assignee that was not there before. */
+/* Whether there is something to do for the assignee that was not there before. */
 static bool is_news(const struct issue *before, const struct issue *i)
 {
         bool was_waiting = streq(before->status, "backlog") || issue_is_closed(before);
@@ -152,7 +153,7 @@ static bool is_word(char c)
         return isalnum((unsigned char)c) || c == '_' || c == '-' || (unsigned char)c >= 0x80;
 }
 
-/* How much of `text` a name is, when it ends there. */
+/* The length of the name, if `text` begins with it as a whole word; else 0. */
 static size_t match(const char *text, const char *name)
 {
         size_t n = name ? strlen(name) : 0;
@@ -160,7 +161,7 @@ static size_t match(const char *text, const char *name)
         return n > 0 && strncasecmp(text, name, n) == 0 && !is_word(text[n]) ? n : 0;
 }
 
-/* The agent with the longest name that begins here. */
+/* Note the agent with the longest name that begins here. */
 static void note_name(const char *text, struct issue_mentions *m)
 {
         size_t best = 0, which = 0;

@@ -1,16 +1,16 @@
-/* Which changes of issues wake whom, and which end a run. Inside the write function that makes the
- * change.
+/* Which changes of issues wake which agents, and which changes end a run. Inside the write function
+ * that makes the change.
  *
  *   an agent becomes its assignee            issue_assigned, unless the issue is in the backlog
  *   out of the backlog, or opened again      issue_assigned
  *   a comment by somebody else               issue_commented: the assignee, while it is open
  *   a comment that names an agent            issue_comment_mentioned
  *   a board caller takes it for an agent     issue_checked_out
- *   the last thing it waited for is done     issue_blockers_resolved: its assignee
+ *   the last issue it waited for is done     issue_blockers_resolved: its assignee
  *   it is given to somebody else             its runs end, but not the one that gave it away
  *   somebody else cancels it                 its runs end
  *
- * Agents that are paused or terminated are not woken; that is no error. */
+ * Paused and terminated agents are not woken; that is not an error. */
 #ifndef BERTH_CORE_ISSUE_WAKE_H
 #define BERTH_CORE_ISSUE_WAKE_H
 
@@ -33,12 +33,13 @@ int issue_wake_commented(const struct issue_change_context *x, const struct issu
                          const struct issue_comment *comment, struct err *err);
 int issue_wake_taken(const struct issue_change_context *x, const struct issue *issue,
                      struct err *err);
-/* A board caller's comment ends what is being done for the issue. */
+/* A board caller's comment ends the runs for the issue. */
 int issue_interrupt(const struct issue_change_context *x, const struct issue *issue,
                     struct err *err);
 
-/* Collects the agents that a text names: `@name`, `@url-key`, `agent://id`. Of each kind the first
- * so many count: a text of nothing but `@` must not keep the writer from the others. Any thread. */
+/* Collects the agents that a text names: `@name`, `@url-key`, `agent://id`. Only a limited number
+ * of each kind counts: a text of nothing but `@` must not keep the writer from other work. Any
+ * thread. */
 #define ISSUE_MENTIONS_MAX 64
 struct agent;
 struct issue_mentions {

@@ -1,5 +1,5 @@
-/* The workspace that an issue works in again: what the issue says about it is said to the
- * workspace, too, so that the next run sees it. */
+/* The workspace that an issue reuses: settings of the issue are also written to the workspace, so
+ * that the next run sees them. */
 #include "core/access/agent_fields.h"
 #include "core/environments/host_use.h"
 #include "core/issues/issue_internal.h"
@@ -46,8 +46,7 @@ int issue_workspace_is_isolated(struct db *db, const struct runtime *rt, const s
 }
 
 /* Settings of the issue as members of the workspace's configuration. A workspace without an
- * environment is one of this machine, which is not for an agent to choose: its null says nothing.
- */
+ * environment works on this machine, which an agent may not choose: an agent's null is ignored. */
 static void merge(json_t *config, const json_t *settings, bool is_agent)
 {
         static const char *const commands[] = { "provisionCommand", "teardownCommand" };

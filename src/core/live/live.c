@@ -1,3 +1,4 @@
+/* Numbers and publishes live events, and decides which of them each reader gets. */
 #include "core/live/live.h"
 
 #include <pthread.h>
@@ -111,7 +112,7 @@ int64_t live_last_id(struct live *live)
 
 /* Readers */
 
-/* Tell each of them one thing: that there is something, or that it is over. */
+/* Call each reader: either there may be events, or the daemon stops. */
 static void each_reader(struct live *live, bool stopped)
 {
         struct live_reader end = { 0 };
@@ -189,15 +190,16 @@ static struct live_event *lost_event(struct live_reader *reader)
         json_object_set_new(payload, "before", json_integer(reader->at));
         e = new_event(reader->company_id, reader->is_behind ? "missed" : "reset", payload);
         json_decref(payload);
-        /* Who comes back with this number goes on where this reader does. */
+        /* A reader that comes back with this number goes on at the same event. */
         number_event(e, reader->at - 1);
         reader->lost = LIVE_NOW;
         reader->is_behind = false;
         return &e->event;
 }
 
-/* The next of its company, with a reference; with the lock held. Numbers that are not its
- * company's are behind it then: what others lose is no loss to it. */
+/* The next event of the reader's company, with a reference; with the lock held. Afterwards the
+ * reader is past the numbers of other companies: when those are given up, the reader loses
+ * nothing. */
 static struct shared_event *find_next(struct live *live, struct live_reader *reader)
 {
         struct shared_event *e = live_rings_find(&live->rings, reader->company_id, reader->at);

@@ -1,3 +1,4 @@
+/* Reserves blocks of event numbers in the store. */
 #include "core/live/live_number.h"
 
 #include "base/clock.h"
@@ -36,7 +37,7 @@ int live_numbers_init(struct op *op, struct live_numbers *n, struct store *store
         return 0;
 }
 
-/* What fails is tried again with the next event. */
+/* A failed reservation is tried again with the next event. */
 static void job_run(struct pool_job *job, struct op *op)
 {
         struct live_numbers *n = container_of(job, struct live_numbers, job);

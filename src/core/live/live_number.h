@@ -1,4 +1,5 @@
-/* Numbers for live events that none had before, over restarts and with clocks that are set back.
+/* Numbers for live events: no number is used twice, even over restarts and with clocks that are set
+ * back.
  *
  * A block of numbers is reserved in the store before the first of them is used; when half of it is
  * used, the next is reserved. A new daemon begins behind the last block, or at the wall clock in
@@ -17,7 +18,7 @@ struct live_numbers {
         struct pool *pool;
         struct pool_job job;
         bool reserving;
-        int64_t end; /* what is reserved lies before it */
+        int64_t end; /* the reserved numbers lie before it */
 };
 
 int live_numbers_init(struct op *op, struct live_numbers *n, struct store *store, struct pool *pool,

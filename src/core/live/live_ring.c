@@ -1,3 +1,4 @@
+/* Decides which live events are kept in memory, and which are given up first. */
 #include "core/live/live_ring.h"
 
 #include <stdio.h>
@@ -21,7 +22,8 @@ void live_event_unref(struct shared_event *e)
                 free(e);
 }
 
-/* What it costs to keep: its own memory, and a slot in a ring that is at least a quarter full. */
+/* The cost of keeping an event: its own memory, and a slot in a ring that is at least a quarter
+ * full. */
 static size_t cost(const struct shared_event *e)
 {
         return sizeof(*e) + LIVE_HEAD_MAX + e->event.len + 4 * sizeof(void *);

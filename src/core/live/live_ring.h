@@ -1,14 +1,15 @@
 /* The kept events of live.c: a ring for each company that had any, newest at its end.
  *
  * A company keeps so many events and so many bytes; all companies together keep so many bytes. When
- * that is exceeded, one of the companies that keep most gives up its oldest: one that keeps less
- * than half of what the largest does loses nothing, however much others have to say.
+ * that is exceeded, one of the companies that keep most gives up its oldest event. A company that
+ * keeps less than half as much as the largest loses nothing, however many events the others
+ * publish.
  *
- * A company without kept events has no ring. What was given up is remembered as a number, here for
- * all that have none together: the answer of live_rings_gone() may be too high for them, never too
- * low.
+ * A company without kept events has no ring. The last event given up is remembered as a number; for
+ * companies without a ring there is one number for all of them together, so the answer of
+ * live_rings_gone() may be too high for them, never too low.
  *
- * Whoever calls holds the lock of live.c. */
+ * The caller holds the lock of live.c. */
 #ifndef BERTH_CORE_LIVE_RING_H
 #define BERTH_CORE_LIVE_RING_H
 
@@ -22,7 +23,7 @@
 
 #define LIVE_HEAD_MAX 24 /* {"id":NUMBER */
 
-/* An event and who uses it: its ring, and readers. */
+/* An event and its users: its ring, and readers. */
 struct shared_event {
         struct live_event event;
         _Atomic unsigned refs;
@@ -37,18 +38,18 @@ struct live_rings {
         struct live_ring *buckets[256];
         struct live_ring *sizes[32]; /* by the power of two of their bytes; circular lists */
         size_t bytes;
-        int64_t gone; /* the newest of rings that are no more */
+        int64_t gone; /* the newest event of rings that do not exist any more */
 };
 
-/* Numbers up to `gone` are of earlier times. */
+/* Numbers up to `gone` are from before this start. */
 void live_rings_init(struct live_rings *all, int64_t gone);
 void live_rings_done(struct live_rings *all);
 
-/* The newest event there is; takes its reference. */
+/* Add the newest event; takes its reference. */
 void live_rings_add(struct live_rings *all, struct shared_event *take_event);
-/* Up to this number events of the company may have been given up; after it all are there. */
+/* Events of the company up to this number may have been given up; all later ones are kept. */
 int64_t live_rings_gone(const struct live_rings *all, const char *company_id);
-/* The first of the company with this number or a greater one, with a reference; or NULL. */
+/* The company's first event with this number or a greater one, with a reference; or NULL. */
 struct shared_event *live_rings_find(const struct live_rings *all, const char *company_id,
                                      int64_t from);
 

@@ -1,3 +1,4 @@
+/* Writes an event of a run and announces it. */
 #include "core/live/run_event.h"
 
 #include "base/clock.h"

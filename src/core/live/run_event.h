@@ -1,4 +1,4 @@
-/* What happened to a run, as its readers see it: a row, and an event that is told live. */
+/* Events of a run, as its readers see them: a row, and a live event. */
 #ifndef BERTH_CORE_RUN_EVENT_H
 #define BERTH_CORE_RUN_EVENT_H
 

@@ -1,4 +1,4 @@
-/* From a row to a running worker. */
+/* Decides whether the worker of a plugin may start, and starts it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
@@ -12,7 +12,7 @@
 
 #define PATHS_MAX 200
 
-/* Where the files of a plugin are. `ret_base` is what its checksum is over. */
+/* Where the files of a plugin are. `ret_base` is the directory that its checksum covers. */
 static int plugin_locate(struct op *op, struct plugin_registry *reg, const struct plugin *p,
                          const char **ret_base, const char **ret_root, struct err *err)
 {
@@ -36,7 +36,7 @@ static int plugin_locate(struct op *op, struct plugin_registry *reg, const struc
         return 0;
 }
 
-/* What runs is what was installed. */
+/* Check that the files are the installed ones. */
 static int check_files(struct op *op, const struct plugin *p, const char *base, struct err *err)
 {
         char now[TREE_CHECKSUM_MAX];
@@ -138,7 +138,7 @@ static void add_granted(void *ctx, const char *item)
         add_path(ctx, item);
 }
 
-/* What the operator lets this plugin read besides. */
+/* Add the paths that the operator lets this plugin read besides its own. */
 static int add_paths(struct op *op, const struct plugin_registry *reg, const struct plugin *p,
                      const char *const *reads, const char *const **ret, struct err *err)
 {
@@ -175,7 +175,7 @@ int plugin_make_spec(struct op *op, struct plugin_registry *reg, const struct pl
         if (r >= 0)
                 r = check_files(op, p, base, err);
         if (r >= 0 && p->install_id && !p->package_path)
-                r = tree_open_up(op, base, err); /* older versions kept others from reading it */
+                r = tree_open_up(op, base, err); /* older versions made it unreadable for others */
         if (r >= 0)
                 r = json_parse(p->manifest, strlen(p->manifest), &manifest, err);
         if (r < 0)
@@ -212,7 +212,7 @@ int plugin_start_worker(struct op *op, struct plugin_registry *reg, const struct
         return r;
 }
 
-/* Once: it is the machine's doing and not the plugin's. */
+/* Once: the cause is the machine and not the plugin. */
 static void warn_without_view(struct plugin_registry *reg)
 {
         static atomic_flag warned = ATOMIC_FLAG_INIT;
@@ -239,7 +239,7 @@ int plugin_activate(struct op *op, struct runtime *rt, struct plugin *p, bool ke
         if (keep_trying && plugin_host_view(rt->plugins->host, p->id, &view)) {
                 log_warn("a plugin's worker did not start; it is started again",
                          LOG_S("plugin", p->key), LOG_S("error", why.msg));
-                return 0; /* the host tells when it gives up */
+                return 0; /* the host reports it when it gives up */
         }
         next.status = PLUGIN_ERROR;
         next.last_error = arena_printf(op->arena, "Activation failed: %s", why.msg);

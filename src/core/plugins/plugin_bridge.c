@@ -1,5 +1,5 @@
-/* What a plugin offers besides environments, to whoever asks: data and actions of its pages, tools,
- * and jobs that are started by hand. The worker does it; here it is decided who may ask. */
+/* What a plugin offers besides environments: data and actions of its pages, tools, and jobs that
+ * are started by hand. The worker does the work; this file decides which callers may ask for it. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "codec/check.h"
@@ -51,7 +51,7 @@ static const json_t *find_declared(struct op *op, const struct plugin *p, const 
         return NULL;
 }
 
-/* Who asks for whom */
+/* The caller and the scope of a call */
 
 struct scope {
         struct op *op;
@@ -87,8 +87,9 @@ static int check_project(struct db *db, const struct scope *s, struct err *err)
         return r < 0 ? r : streq(project.company_id, s->company_id) ? 0 : ERR_NOT_FOUND;
 }
 
-/* Without a company it is about the whole instance. What is named has to be of the company; what is
- * elsewhere and what is nowhere look the same from outside. */
+/* Without a company the call is about the whole instance. Named objects have to belong to the
+ * company; for the caller, an object of another company and one that does not exist look the
+ * same. */
 static int check_scope(struct db *db, void *arg, struct err *err)
 {
         const struct scope *s = arg;

@@ -1,5 +1,6 @@
-/* `berth plugin sandbox-check`: what a worker could reach. The probes run in the place of the
- * worker, confined as it is (plugin/confine_probe.c); which of them may succeed is decided here. */
+/* `berth plugin sandbox-check`: what a worker could reach. The probes run in the worker's place,
+ * confined like the worker (plugin/confine_probe.c); this file decides which of them may
+ * succeed. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +24,7 @@ struct check {
         const struct worker_spec *spec;
         const char *probes[PROBES_MAX + 1];
         size_t n;
-        struct buf errors; /* what the trampoline said */
+        struct buf errors; /* the trampoline's answer */
         const char *user;
         bool ok;
 };
@@ -44,7 +45,7 @@ static int add_other(void *ctx, const char *name)
         return 0;
 }
 
-/* What is none of its business. What is not there counts as refused, and its line says so. */
+/* Things that a worker must not reach. A missing one counts as refused, and its line says so. */
 static void choose_probes(struct check *k, const char *decoy)
 {
         struct arena *a = k->op->arena;
@@ -82,7 +83,7 @@ static void look_at_grant(void *ctx, const char *item)
                 g->is = true;
 }
 
-/* The network is what workers are for, and what the operator named may be read. */
+/* Workers may use the network, and may read the paths that the operator named. */
 static bool is_allowed(const struct check *k, const char *name, const char *what)
 {
         const struct settings *s = &k->reg->config.rt->settings;
@@ -93,7 +94,7 @@ static bool is_allowed(const struct check *k, const char *name, const char *what
         return g.is || streq(name, "network");
 }
 
-/* name, what, reached or refused, why: a line that is not like this ends it. */
+/* name, what, reached or refused, why: a line of another form ends the check. */
 static int write_check(struct check *k, struct jw *w, char *line, struct err *err)
 {
         char *field[4];
@@ -154,7 +155,7 @@ static int run_probes(struct check *k, struct buf *out, struct err *err)
         struct stat st;
         int r;
 
-        /* The worker that runs has its own copies in use. */
+        /* The running worker uses its own copies. */
         spec.copies = arena_printf(k->op->arena, "%s.check", spec.copies);
         spec.probes = k->probes;
         r = plugin_host_command(k->op, &config, &spec, k->op->arena, &tool.path, &tool.argv, err);

@@ -47,8 +47,8 @@ static int config_of(json_t *body, json_t **ret, struct err *err)
                                               "\"configJson\" is required and must be an object");
 }
 
-/* A secret would be stored as it is, and the worker could not resolve a reference: neither may be
- * there. A reference is also known by its own shape. */
+/* A secret would be stored in clear, and the worker could not resolve a reference: neither is
+ * allowed. A reference is also recognised by its own shape. */
 static bool has_secret(const json_t *schema, const json_t *value, int depth)
 {
         static const char *const compositions[] = { "allOf", "anyOf", "oneOf" };
@@ -118,8 +118,8 @@ static int write_row(struct db *db, void *arg, struct err *err)
         return r < 0 ? r : plugin_audit(db, q->op, q->p, "plugin.config.updated", err);
 }
 
-/* The worker hears of it, or is started again when it does not listen. That it is saved stands in
- * any case. */
+/* Tell the worker of the change, or restart it when it does not listen. The configuration stays
+ * saved in any case. */
 static void tell_worker(struct op *op, struct runtime *rt, const struct plugin *p,
                         const json_t *config)
 {
@@ -202,7 +202,7 @@ static void write_verdict(struct buf *b, bool valid, const char *message, bool s
         jw_object_end(&w);
 }
 
-/* {ok, errors?, warnings?}: the first word is what the caller wants to hear. */
+/* {ok, errors?, warnings?}: the first text is the one to show. */
 static const char *first_text(const json_t *answer)
 {
         static const char *const lists[] = { "errors", "warnings" };

@@ -1,11 +1,12 @@
-/* Getting a package to where it can be run from.
+/* Fetches a package to the directory that it can be run from.
  *
  * What is on disk when:
  *   before npm runs          a row in plugin_installs
  *   npm and the checks run   staging/<install>
- *   all is well              packages/<install>, synced; whoever asked names it in a row then, in
- * the transaction that forgets the fetch A crash before that transaction leaves files that no row
- * names, which the next start removes. */
+ *   all is well              packages/<install>, synced; the caller then names it in a row, in the
+ *                            transaction that forgets the fetch
+ *
+ * A crash before that transaction leaves files that no row names, which the next start removes. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -214,7 +215,7 @@ int plugin_obtain(struct op *op, struct plugin_registry *reg, const struct plugi
         return r;
 }
 
-/* A row as what was got says it is; the rest is left alone. */
+/* Fill the row's members that follow from the fetched package; the rest is left unchanged. */
 void plugin_fill_row(struct op *op, const struct plugin_fetched *f, struct plugin *row)
 {
         const json_t *m = f->package.manifest;

@@ -1,4 +1,4 @@
-/* Finding what plugins provide. */
+/* Finds the drivers that plugins provide. */
 #include "core/plugins/plugin_internal.h"
 
 #define KIND_SANDBOX "sandbox_provider"
@@ -15,7 +15,7 @@ static void unref_json(void *v)
         json_decref(v);
 }
 
-/* The manifest of a row, kept by the arena; NULL when it is no JSON any more. */
+/* The manifest of a row, kept by the arena; NULL when it is not valid JSON any more. */
 static json_t *manifest_of(struct op *op, const struct plugin *p)
 {
         json_t *manifest = NULL;

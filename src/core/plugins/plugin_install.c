@@ -1,4 +1,4 @@
-/* Installing: get it, record it, load it. */
+/* Installs a plugin: fetches it, records it, loads it. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "core/plugins/plugin_internal.h"
@@ -54,7 +54,7 @@ static int record_install(struct db *db, void *arg, struct err *err)
                         return err_set(err, ERR_CONFLICT, "Plugin already installed: %s", row->key);
                 row->id = old.id;
                 r = plugins_update(db, row, old.updated_at, err);
-                if (r >= 0) /* keys that others have meanwhile are theirs */
+                if (r >= 0) /* keys that other plugins have meanwhile stay theirs */
                         r = plugins_move_last(db, row->id, err);
         }
         if (r >= 0 && q->fetched->install_id)
@@ -62,7 +62,7 @@ static int record_install(struct db *db, void *arg, struct err *err)
         return r < 0 ? r : plugin_audit(db, q->op, row, "plugin.installed", err);
 }
 
-/* From here on the plugin is there, whether the caller still waits or not. */
+/* From here on the plugin is installed, whether the caller still waits or not. */
 static int load(struct op *op, struct runtime *rt, struct plugin_sink *sink, struct plugin *row,
                 struct err *err)
 {

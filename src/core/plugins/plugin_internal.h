@@ -11,7 +11,7 @@
 
 #define PLUGIN_INSTALLS_MAX   2     /* at the same time */
 #define PLUGIN_HOLD_MS        20000 /* how long one change waits for another */
-#define PLUGIN_SHIELD_MS      60000 /* what has to be finished although the caller left */
+#define PLUGIN_SHIELD_MS      60000 /* for work that has to be finished although the caller left */
 #define PLUGIN_OPERATIONS_MAX 32
 #define PLUGIN_LINES_MAX      200
 
@@ -56,21 +56,22 @@ struct plugin_registry {
 /* Where the progress of an operation goes. */
 struct plugin_sink {
         struct plugin_registry *reg;
-        struct plugin_operation *operation; /* NULL: nobody listens */
+        struct plugin_operation *operation; /* NULL: no progress is kept */
 };
 
 /* plugin_registry.c */
 
-/* One change at a time: wait until the plugin is ours. ERR_CONFLICT when that takes too long. */
+/* One change at a time: wait until this change holds the plugin. ERR_CONFLICT when that takes too
+ * long. */
 int plugin_hold(struct op *op, struct plugin_registry *reg, const char *key, struct err *err);
 void plugin_let_go(struct plugin_registry *reg, const char *key);
 
 int plugin_load_row(struct op *op, struct runtime *rt, const char *id_or_key, struct plugin *ret,
                     struct err *err);
 
-/* Write `next` over what was seen: the move is checked against the table, and whoever was faster
- * wins. With an action, the trail of every company gets an entry. `install_id`, when not NULL, is
- * the fetch that ends with it. */
+/* Write `next` over the row that was seen: the move is checked against the table, and the first
+ * writer wins. With an action, the trail of every company gets an entry. `install_id`, when not
+ * NULL, is the fetch that ends with it. */
 int plugin_commit(struct op *op, struct runtime *rt, const struct plugin *seen, struct plugin *next,
                   const char *action, const char *install_id, struct err *err);
 /* Inside a store_write() function: an entry in the trail of every company. */
@@ -79,47 +80,47 @@ int plugin_audit(struct db *db, struct op *op, const struct plugin *p, const cha
 
 /* plugin_activate.c */
 
-/* Check the files and say what there is to run, without the configuration. In the arena. */
+/* Check the files and describe the worker to start, without the configuration. In the arena. */
 int plugin_make_spec(struct op *op, struct plugin_registry *reg, const struct plugin *p,
                      struct worker_spec *ret, struct err *err);
-/* Check the files and start the worker. Does not touch the row. keep_trying: nobody is told of a
+/* Check the files and start the worker. Does not touch the row. keep_trying: no caller hears of a
  * failure, so it counts as a crash (worker_spec). */
 int plugin_start_worker(struct op *op, struct plugin_registry *reg, const struct plugin *p,
                         bool keep_trying, struct err *err);
 /* The same for a row that should run; a failure becomes its status, with keep_trying once the crash
- * budget is spent: *p is the row as it then is. */
+ * budget is spent: *p is then the changed row. */
 int plugin_activate(struct op *op, struct runtime *rt, struct plugin *p, bool keep_trying,
                     struct err *err);
 
 /* plugin_fetch.c */
 
-/* What to get. */
+/* What to fetch. */
 struct plugin_source {
         const char *name; /* package, or directory */
         const char *version;
         bool is_local;
 };
 
-/* What was got. */
+/* What was fetched. */
 struct plugin_fetched {
         struct package package;
         const char *install_id; /* NULL: local */
         const char *local_path;
 };
 
-/* install_id is set as soon as there is something to abandon: look at it after a failure, too. */
+/* install_id is set as soon as there is something to abandon: check it after a failure, too. */
 int plugin_obtain(struct op *op, struct plugin_registry *reg, const struct plugin_source *source,
                   struct plugin_sink *sink, struct plugin_fetched *ret, struct err *err);
-/* Remove the files of a fetch and forget it. Whether the caller still waits does not matter. */
+/* Remove the files of a fetch and forget it, whether or not the caller still waits. */
 void plugin_abandon(struct op *op, struct plugin_registry *reg, const char *install_id);
-/* NULL is fine. */
+/* NULL is allowed. */
 void plugin_remove_package(struct op *op, struct plugin_registry *reg, const char *install_id);
-/* A row as what was got says it is; the rest is left alone. */
+/* Fill the row's members that follow from the fetched package; the rest is left unchanged. */
 void plugin_fill_row(struct op *op, const struct plugin_fetched *f, struct plugin *row);
 
 /* plugin_upgrade.c */
 
-/* Approve or reject the upgrade that waits. The plugin is held. */
+/* Approve or reject the waiting upgrade. The plugin is held. */
 int plugin_settle(struct op *op, struct runtime *rt, const struct plugin *seen, bool approve,
                   struct plugin *ret, struct err *err);
 
@@ -137,7 +138,7 @@ void plugin_operation_free(struct plugin_operation *o);
 /* ctx is a struct plugin_sink. */
 void plugin_say(void *ctx, const char *line);
 
-/* The two that can go on in the background. `sink` gets their progress. */
+/* The two operations that can go on in the background. `sink` gets their progress. */
 int plugin_do_install(struct op *op, struct runtime *rt, json_t *body, struct plugin_sink *sink,
                       struct plugin *ret, struct err *err);
 int plugin_do_upgrade(struct op *op, struct runtime *rt, const char *id_or_key, json_t *body,

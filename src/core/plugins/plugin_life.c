@@ -1,5 +1,5 @@
-/* Enabling, disabling, approving, uninstalling: what an administrator does with what is there. The
- * row changes first, then the worker: after a crash in between the row decides. */
+/* Enabling, disabling, approving and uninstalling an installed plugin, by an administrator. The row
+ * changes first, then the worker: after a crash in between the row decides. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -9,7 +9,8 @@
 typedef int (*change_fn)(struct op *op, struct runtime *rt, const struct plugin *seen, void *arg,
                          struct plugin *ret, struct err *err);
 
-/* What an administrator asked for, on the plugin as it is once it is ours. */
+/* Apply an administrator's change to the plugin's current row, once this change holds the
+ * plugin. */
 static int change(struct op *op, struct runtime *rt, const char *id_or_key, change_fn fn, void *arg,
                   struct plugin *ret, struct err *err)
 {
@@ -150,7 +151,7 @@ struct purge_request {
         const struct plugin *seen;
 };
 
-/* Without the row nobody could ever give up what its provider still holds. */
+/* Without the row, places that the provider still holds could never be given up. */
 static int purge_row(struct db *db, void *arg, struct err *err)
 {
         struct purge_request *q = arg;
@@ -186,8 +187,8 @@ static int purge(struct op *op, struct runtime *rt, const struct plugin *seen, s
         return r;
 }
 
-/* The worker and the files, once the row does not want them any more. Files that stay are swept at
- * the next start. */
+/* Remove the worker and the files, once the row does not want them any more. Remaining files are
+ * swept at the next start. */
 static int clear_away(struct op *op, struct runtime *rt, const struct plugin *seen, bool all,
                       struct err *err)
 {

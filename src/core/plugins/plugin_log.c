@@ -1,5 +1,5 @@
-/* What workers say: the last lines of each plugin, in memory. Commands print secrets and customers'
- * words through some providers, so nothing of it is kept on disk. */
+/* The output of workers: the last lines of each plugin, in memory. Through some providers commands
+ * print secrets and customers' texts, so none of it is kept on disk. */
 #include "base/clock.h"
 #include "core/access/audit.h"
 #include "core/plugins/plugin_internal.h"
@@ -66,7 +66,7 @@ static void log_free(struct plugin_log *l)
         free(l);
 }
 
-/* Members with the names of secrets are hidden, whatever is in them. */
+/* Hide the values of members with names of secrets, whatever they are. */
 static char *clean_meta(const char *meta)
 {
         CLEAN(json_decrefp) json_t *v = NULL;
@@ -180,7 +180,7 @@ int plugin_logs(struct op *op, struct runtime *rt, const char *id_or_key,
         struct jw w;
         int r = access_admin(op->actor, "Instance admin access required", err);
 
-        /* One worker serves all companies, and prints what it likes of each. */
+        /* One worker serves all companies, and may print anything about each. */
         if (r >= 0)
                 r = plugin_get(op, rt, id_or_key, &p, err);
         if (r < 0)

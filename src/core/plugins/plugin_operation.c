@@ -1,5 +1,5 @@
-/* Installs and upgrades in the background, and what they say meanwhile. The last few are
- * remembered, in memory: after a restart the plugin's row is all there is to know. */
+/* Installs and upgrades in the background, and their progress. The last few are remembered, in
+ * memory: after a restart only the plugin's row is known. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/plugins/plugin_internal.h"

@@ -1,5 +1,5 @@
-/* What can be done with plugins. Each function checks the actor's rights: administrators change,
- * board users look. Bodies are the API's JSON, checked here.
+/* Operations on plugins. Each function checks the actor's rights: administrators change, board
+ * users look. Bodies are the API's JSON, checked here.
  *
  * Operation threads; results live in the operation's arena. */
 #ifndef BERTH_CORE_PLUGIN_OPS_H
@@ -13,13 +13,13 @@
 
 int plugin_list(struct op *op, struct runtime *rt, const char *status, plugin_fn fn, void *ctx,
                 struct err *err);
-/* What is shown of the last error, which may end with what the worker printed: all of it to an
- * instance admin only, as with the logs. */
+/* The part of the last error that the caller may see. The error may end with the worker's output:
+ * only an instance admin sees all of it, as with the logs. */
 const char *plugin_shown_error(const struct op *op, const struct plugin *p);
 /* By id or key. */
 int plugin_get(struct op *op, struct runtime *rt, const char *id_or_key, struct plugin *ret,
                struct err *err);
-/* Whether its worker can try a configuration. */
+/* Whether the plugin's worker can try a configuration. */
 bool plugin_supports_config_test(struct runtime *rt, const struct plugin *p);
 int plugin_health(struct op *op, struct runtime *rt, const char *id_or_key, struct buf *ret_json,
                   struct err *err);
@@ -35,7 +35,7 @@ struct plugin_log_filter {
 int plugin_logs(struct op *op, struct runtime *rt, const char *id_or_key,
                 const struct plugin_log_filter *filter, struct buf *ret_json, struct err *err);
 
-/* Try from inside what the worker of a plugin could reach: {pluginId, pluginKey, ok, user, view,
+/* Test from inside what a plugin's worker could reach: {pluginId, pluginKey, ok, user, view,
  * viewReason?, landlock, checks: [{name, what, reached, allowed, detail}]}. For administrators. */
 int plugin_sandbox_check(struct op *op, struct runtime *rt, const char *id_or_key,
                          struct buf *ret_json, struct err *err);
@@ -48,7 +48,7 @@ int plugin_install(struct op *op, struct runtime *rt, json_t *body, struct plugi
 /* {version?}. A version that wants more rights is fetched and waits: upgrade_pending. */
 int plugin_upgrade(struct op *op, struct runtime *rt, const char *id_or_key, json_t *body,
                    struct plugin *ret, struct err *err);
-/* {reject?}: take the waiting version into use, or throw it away. */
+/* {reject?}: take the waiting version into use, or discard it. */
 int plugin_approve(struct op *op, struct runtime *rt, const char *id_or_key, json_t *body,
                    struct plugin *ret, struct err *err);
 int plugin_enable(struct op *op, struct runtime *rt, const char *id_or_key, struct plugin *ret,
@@ -56,14 +56,15 @@ int plugin_enable(struct op *op, struct runtime *rt, const char *id_or_key, stru
 /* {reason?} */
 int plugin_disable(struct op *op, struct runtime *rt, const char *id_or_key, json_t *body,
                    struct plugin *ret, struct err *err);
-/* With `purge` the row goes too; *ret is as it was. */
+/* With `purge` the row is deleted too; *ret is the row before that. */
 int plugin_uninstall(struct op *op, struct runtime *rt, const char *id_or_key, bool purge,
                      struct plugin *ret, struct err *err);
 
 /* Install (id_or_key NULL) or upgrade in the background; *ret_id names the operation. */
 int plugin_begin(struct op *op, struct runtime *rt, const char *id_or_key, json_t *body,
                  struct uuid *ret_id, struct err *err);
-/* Its progress: {id, packageName, done, next, lines, error?, pluginId?}, lines from `after` on. */
+/* An operation's progress: {id, packageName, done, next, lines, error?, pluginId?}, lines from
+ * `after` on. */
 int plugin_progress(struct op *op, struct runtime *rt, const char *operation_id, int64_t after,
                     struct buf *ret_json, struct err *err);
 
@@ -75,33 +76,34 @@ int plugin_read_config(struct op *op, struct runtime *rt, const char *id_or_key,
 /* {configJson}. *ret_field_errors is a new array when the schema refuses it: ERR_INVALID. */
 int plugin_save_config(struct op *op, struct runtime *rt, const char *id_or_key, json_t *body,
                        struct plugin_config *ret, json_t **ret_field_errors, struct err *err);
-/* {valid, message?, supported?}. ERR_PROVIDER and the like when the worker could not be asked. */
+/* {valid, message?, supported?}. ERR_PROVIDER and the like when the worker did not answer. */
 int plugin_test_config(struct op *op, struct runtime *rt, const char *id_or_key, json_t *body,
                        struct buf *ret_json, struct err *err);
 
-/* -- What it offers besides environments (plugin_bridge.c) ------------------------------------- */
+/* -- Pages, tools and jobs (plugin_bridge.c) --------------------------------------------------- */
 
 enum plugin_bridge_kind { PLUGIN_DATA, PLUGIN_ACTION };
 
-/* {key, params?, companyId?, renderEnvironment?}, the key from `key` when that is given. Without a
- * company for administrators only. *ret is what the worker answered, a new reference. */
+/* {key, params?, companyId?, renderEnvironment?}, the key from `key` when that is given. A call
+ * without a company is for administrators only. *ret is the worker's answer, a new reference. */
 int plugin_bridge(struct op *op, struct runtime *rt, const char *id_or_key,
                   enum plugin_bridge_kind kind, const char *key, json_t *body, json_t **ret,
                   struct err *err);
 
-/* The tools of the plugins that should run, as their manifests have them. */
+/* The tools of the plugins that should run, as in their manifests. */
 int plugin_each_tool(struct op *op, struct runtime *rt,
                      void (*fn)(void *ctx, const struct plugin *p, const json_t *tool), void *ctx,
                      struct err *err);
-/* {tool, parameters?, runContext: {agentId, runId, companyId, projectId}}. Board callers; ids that
- * are not of the company are ERR_FORBIDDEN. *ret is a new reference. */
+/* {tool, parameters?, runContext: {agentId, runId, companyId, projectId}}. Board callers; ids of
+ * another company are ERR_FORBIDDEN. *ret is a new reference. */
 int plugin_execute_tool(struct op *op, struct runtime *rt, json_t *body, struct plugin *ret_plugin,
                         const char **ret_name, json_t **ret, struct err *err);
 
-/* *ret_jobs: as the manifest has them, borrowed; NULL for none. */
+/* *ret_jobs: as in the manifest, borrowed; NULL for none. */
 int plugin_jobs(struct op *op, struct runtime *rt, const char *id_or_key, struct plugin *ret_plugin,
                 const json_t **ret_jobs, struct err *err);
-/* Let the worker begin one; does not wait for its end. Administrators. Nothing runs by itself. */
+/* Make the worker begin a job; does not wait for its end. Administrators. No job starts by
+ * itself. */
 int plugin_trigger_job(struct op *op, struct runtime *rt, const char *id_or_key, const char *job,
                        struct uuid *ret_run, struct err *err);
 

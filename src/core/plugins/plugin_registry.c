@@ -1,4 +1,4 @@
-/* The registry itself: its life, one change at a time, and finding drivers. */
+/* The registry itself: its life cycle, one change of a plugin at a time, and finding drivers. */
 #define _GNU_SOURCE
 #include "core/plugins/plugin_registry.h"
 
@@ -18,14 +18,14 @@
 #define HOLD_RETRY_MS  10
 #define MANIFEST_LIMIT 10000
 
-/* What is to be activated at the start, and a worker that gave up. */
+/* A plugin to activate at the start, or a worker that gave up. */
 struct plugin_starting {
         struct plugin_starting *next;
         struct pool_job job;
         struct letter letter;
         struct plugin_registry *reg;
         char *plugin_id;
-        char *reason; /* of one that gave up */
+        char *reason; /* of a worker that gave up */
 };
 
 /* Rows */
@@ -161,7 +161,7 @@ void plugin_let_go(struct plugin_registry *reg, const char *key)
         free(found);
 }
 
-/* What the host tells us, on the threads of the workers */
+/* Reports of the host, on the threads of the workers */
 
 static void starting_free(struct plugin_starting *s)
 {
@@ -192,8 +192,8 @@ static int record_failure(struct op *op, struct plugin_starting *s, struct err *
         return plugin_commit(op, rt, &seen, &next, NULL, NULL, err);
 }
 
-/* The worker ended too often: now the row says so. Whoever changes the plugin is let finish first:
- * it may have been the worker that he tried. */
+/* The worker ended too often: now the row says so. A change of the plugin that is under way
+ * finishes first: it may have been trying this worker. */
 static void give_up_run(struct pool_job *job, struct op *op)
 {
         struct plugin_starting *s = container_of(job, struct plugin_starting, job);
@@ -251,7 +251,7 @@ static char *path_in(struct plugin_registry *reg, const char *name)
         return xasprintf("%s/%s", reg->plugin_dir, name);
 }
 
-/* Users of workers are nobody else's: no account's, and no sandbox's. */
+/* No account and no sandbox may have the users of workers. */
 static char *refuse_users(const struct settings *s)
 {
         CLEAN(err_done) struct err why = { 0 };
@@ -463,7 +463,7 @@ static int remove_unwanted(void *ctx, const char *name)
         return 0;
 }
 
-/* A plugin directory has one owner: what another daemon keeps there must not be swept. */
+/* A plugin directory has one owner: files of another daemon in it must not be swept. */
 static int claim_directory(struct plugin_registry *reg, struct err *err)
 {
         const char *dir = reg->config.rt->settings.plugin_dir;
@@ -554,7 +554,7 @@ int plugin_registry_recover(struct op *op, struct plugin_registry *reg, struct e
         return r < 0 ? r : 0;
 }
 
-/* `installed` is what a crash between recording and loading leaves. */
+/* `installed` is the status that a crash between recording and loading leaves. */
 static void start_run(struct pool_job *job, struct op *op)
 {
         struct plugin_starting *s = container_of(job, struct plugin_starting, job);
@@ -633,6 +633,6 @@ void plugin_registry_stop(struct plugin_registry *reg, void (*done)(void *arg), 
                                 .arg = arg };
         if (pool_submit(reg->config.pool, &s->job, NULL) < 0) {
                 free(s);
-                done(arg); /* plugin_registry_free() kills what runs */
+                done(arg); /* plugin_registry_free() kills the workers that run */
         }
 }

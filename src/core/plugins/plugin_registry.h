@@ -1,9 +1,9 @@
-/* The plugins of this instance: what is installed, what should run, and the worker of each.
+/* The plugins of this instance: the installed ones, those that should run, and the worker of each.
  *
- * The registry owns the plugin host (plugin/host.h) and is the only one who starts and stops
- * workers. Rows say what is wanted (plugin_state.h), the host says what is; the two meet in
- * activation: at the start of the daemon, and after each change. One change of a plugin at a time:
- * a second one meanwhile is a conflict.
+ * The registry owns the plugin host (plugin/host.h); only the registry starts and stops workers.
+ * Rows hold the wanted state (plugin_state.h), the host knows the actual one; activation brings the
+ * two together: at the start of the daemon, and after each change. One change of a plugin at a
+ * time: a second one meanwhile is a conflict.
  *
  * Files, beneath the plugin directory:
  *
@@ -40,12 +40,12 @@ void plugin_registry_start(struct plugin_registry *reg);
 void plugin_registry_stop(struct plugin_registry *reg, void (*done)(void *arg), void *arg);
 
 struct plugin_host *plugin_registry_host(struct plugin_registry *reg);
-/* Where the workers' own directories are, each named by its plugin's id. */
+/* The parent of the workers' own directories, each named by its plugin's id. */
 const char *plugin_registry_private_dir(const struct plugin_registry *reg);
-/* In there: what directories for one exchange of files begin with, and a UUID follows
+/* The prefix of directories in there for one exchange of files; a UUID follows
  * (kinds/plugin/plugin_sync.h). */
 #define PLUGIN_SYNC_DIR "sync-"
-/* Operation, at the start of the daemon: remove those that a crash left. */
+/* Operation, at the start of the daemon: remove exchange directories that a crash left. */
 void plugin_registry_remove_syncs(struct op *op, const char *private_dir);
 
 /* -- For drivers ------------------------------------------------------------------------------ */
@@ -59,7 +59,7 @@ struct plugin_driver {
         bool is_running;  /* whether its worker runs */
 };
 
-/* Every driver of a plugin that should run and does. */
+/* Every driver of a plugin that should run and does run. */
 int plugin_each_driver(struct op *op, struct runtime *rt,
                        int (*fn)(void *ctx, const struct plugin_driver *driver), void *ctx,
                        struct err *err);

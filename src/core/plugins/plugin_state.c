@@ -1,3 +1,4 @@
+/* Decides which statuses of a plugin may follow each other. */
 #include "core/plugins/plugin_state.h"
 
 const char *const plugin_statuses[] = {

@@ -1,8 +1,8 @@
 /* The statuses of a plugin and every move that exists between them. This is the only file that
  * decides which moves are allowed; the registry asks it before each compare-and-set.
  *
- *   installed        it is there and about to be loaded
- *   ready            its worker is wanted
+ *   installed        it is present and about to be loaded
+ *   ready            its worker should run
  *   disabled         an operator does not want it to run
  *   error            it could not be started, or ended too often
  *   upgrade_pending  it runs; a newer version that wants more rights waits for approval

@@ -1,5 +1,6 @@
-/* Upgrading. The new worker is started before the row names the new package, so what does not start
- * was never taken into use, and the old one runs on. A crash in between leaves the old one, too. */
+/* Upgrading. The new worker is started before the row names the new package, so a version that does
+ * not start was never in use, and the old one runs on. A crash in between leaves the old one,
+ * too. */
 #include "base/fault.h"
 #include "base/log.h"
 #include "core/plugins/plugin_internal.h"
@@ -18,7 +19,8 @@ static const char *pending_install(struct arena *a, const struct plugin *p)
         return arena_strdup(a, json_get_string(pending, "installId"));
 }
 
-/* Start what `next` names, then make it so. When it does not start, the old one does again. */
+/* Start the version that `next` names, then write the row. When it does not start, the old one is
+ * started again. */
 static int switch_to(struct op *op, struct runtime *rt, const struct plugin *seen,
                      struct plugin *next, const char *install_id, struct err *err)
 {
@@ -42,7 +44,7 @@ static int switch_to(struct op *op, struct runtime *rt, const struct plugin *see
         return r;
 }
 
-/* A version that wants more rights stays where it is until somebody has approved it; what runs,
+/* A version that wants more rights waits until an administrator approves it; the present version
  * runs on. */
 static int wait_for_approval(struct op *op, struct runtime *rt, const struct plugin *seen,
                              const struct plugin_fetched *f, json_t *added, const char *why,
@@ -125,7 +127,7 @@ static int check_keys_of(void *ctx, const struct plugin *other)
         return 0;
 }
 
-/* A plugin that was installed earlier would take the key from the one that has it. */
+/* A plugin that was installed earlier would take the key from the plugin that has it now. */
 static int check_keys(struct db *db, void *arg, struct err *err)
 {
         struct key_check *k = arg;
@@ -134,7 +136,7 @@ static int check_keys(struct db *db, void *arg, struct err *err)
         return plugins_list(db, NULL, k->op->arena, check_keys_of, k, err);
 }
 
-/* With what was got: take it into use, or have it wait. */
+/* Take the fetched version into use, or let it wait for approval. */
 static int take_over(struct op *op, struct runtime *rt, const struct plugin *seen,
                      const struct plugin_fetched *f, bool approved, struct plugin_sink *sink,
                      struct plugin *next, struct err *err)

@@ -1,4 +1,4 @@
-/* Looking at plugins. */
+/* Reading plugins: the rows, their health, and the dashboard. */
 #include "base/clock.h"
 #include "core/plugins/plugin_internal.h"
 

@@ -1,3 +1,4 @@
+/* Decides whether a directory or file belongs to the daemon itself. */
 #define _GNU_SOURCE
 #include "core/roots/own_files.h"
 
@@ -17,7 +18,7 @@ static bool same(const struct stat *a, const struct stat *b)
         return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-/* For want of descriptors, most likely: that passes. */
+/* Most likely for lack of descriptors, which passes. */
 static int cannot_tell(const char *path, struct err *err)
 {
         (void)err_set(err, ERR_UNPROCESSABLE,
@@ -121,7 +122,7 @@ static bool find_mount(char *text, uint64_t id, const char *ret[3])
         return false;
 }
 
-/* Where beneath another path; NULL: not there. */
+/* The rest of a path beneath another; NULL: it is not beneath it. */
 static const char *beneath(const char *path, const char *base)
 {
         size_t n = strlen(base);
@@ -151,11 +152,11 @@ static bool find_in_fs(int fd, const struct buf *mountinfo, struct fs_place *ret
                         rest) < (int)sizeof(ret->path);
 }
 
-/* The places of ours */
+/* The daemon's own files */
 
 enum own_kind { OWN_MISSING, OWN_DIR, OWN_FILE };
 
-/* One of ours: its directory, or that of a file. */
+/* One of the daemon's own: its directory, or the directory of a file. */
 struct own {
         enum own_kind kind;
         int dir;
@@ -180,7 +181,8 @@ static bool is_not_there(int errno_value)
         return errno_value == ENOENT || errno_value == ENOTDIR || errno_value == ELOOP;
 }
 
-/* As it is written, or, of a file, where its links lead to. -1: nobody can tell. */
+/* Open the path as it is written or, for a file with `resolved`, the target of its links. -1: it
+ * cannot be determined. */
 static int own_open(const char *path, bool resolved, struct own *ret)
 {
         CLEAN(cleanup_fd) int fd = open(path, O_PATH | O_CLOEXEC);
@@ -204,7 +206,7 @@ static int own_open(const char *path, bool resolved, struct own *ret)
         return ret->dir >= 0 || is_not_there(errno) ? 0 : -1;
 }
 
-/* The directory that somebody named. */
+/* The directory that the caller named. */
 struct named {
         int fd;
         struct stat st;
@@ -218,7 +220,7 @@ static void named_done(struct named *n)
         buf_done(&n->mountinfo);
 }
 
-/* Whether one lies in the other, by where they are in the file system. The directory of a file
+/* Whether one lies in the other, by their positions in the file system. The directory of a file
  * counts only when it is the one that is contained. */
 static bool overlap_in_fs(const struct own *o, const struct named *theirs)
 {
@@ -237,7 +239,7 @@ static int check_one(const char *own_path, bool resolved, const struct named *n,
         int r = own_open(own_path, resolved, &o);
 
         *ret = false;
-        if (r < 0 || o.dir < 0) /* no directory: not there, and nothing of it */
+        if (r < 0 || o.dir < 0) /* no directory: it does not exist, so nothing lies in it */
                 return r;
         r = is_at_or_above(o.dir, &n->st, ret);
         if (r >= 0 && !*ret && o.kind == OWN_DIR)
@@ -267,7 +269,7 @@ int own_files_check_but(const struct runtime *rt, int fd, const char *path, cons
                 return cannot_tell(path, err);
         if (lies_in(fd, allowed))
                 return 0;
-        /* Where the kernel does not tell the way up is all there is. */
+        /* Where the kernel does not say, only the way up is compared. */
         r = file_read_at(AT_FDCWD, "/proc/self/mountinfo", MOUNTINFO_MAX, &n.mountinfo, &unread);
         if (r < 0 && unread.is_transient)
                 return cannot_tell(path, err);

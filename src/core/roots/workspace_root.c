@@ -1,3 +1,4 @@
+/* Decides which directories of this machine a company may name. */
 #define _GNU_SOURCE
 #include "core/roots/workspace_root.h"
 
@@ -17,11 +18,11 @@ struct opening {
         const char *path;
         int flags;
         int *ret;
-        struct err *err; /* why it cannot be told whether it lies there; code 0: it can */
+        struct err *err; /* why it is unknown whether the path lies there; code 0: it is known */
 };
 
-/* Open the path, a directory, if it lies beneath the root `dir`, which is called `root`: asked of
- * the kernel. */
+/* Open the path, a directory, if it lies beneath the root `dir`, which is called `root`. The kernel
+ * decides that. */
 static bool open_beneath(struct opening *o, int dir, const char *root)
 {
         CLEAN(err_done) struct err err = { 0 };
@@ -52,7 +53,7 @@ static bool real_path_of(int fd, char *ret, size_t size)
         return true;
 }
 
-/* A path that was made canonical need not begin as the root was written. */
+/* A canonical path need not begin with the root as it was written. */
 static bool open_beneath_root(void *ctx, const char *root)
 {
         CLEAN(err_done) struct err err = { 0 };
@@ -69,7 +70,8 @@ static bool open_beneath_root(void *ctx, const char *root)
                                               !streq(real, root) && open_beneath(o, dir, real));
 }
 
-/* The root that an entry of the list stands for, for this company; NULL: it is not for it. */
+/* The root that an entry of the list stands for, for this company; NULL: the entry is not for the
+ * company. */
 static char *root_for(const char *entry, size_t len, const char *company_id)
 {
         struct buf root = BUF_INIT;
@@ -117,8 +119,9 @@ static bool is_beneath(const char *inner, const char *outer)
         return streq(outer, "/") ? inner[1] != '\0' : str_starts(inner, outer) && inner[n] == '/';
 }
 
-/* Whether the company has a root that `root` is beneath. What comes home to that can put a link in
- * the place of `root`, so it is not opened by its own name; it is open to the company anyway. */
+/* Whether the company has a root that `root` is beneath. A restore to that outer root can put a
+ * link in the place of `root`, so `root` is not opened by its own name; it is open to the company
+ * anyway. */
 static bool is_covered(const char *roots, const char *company_id, const char *root)
 {
         for (size_t n; *roots; roots += n + (roots[n] == ':')) {
@@ -150,7 +153,7 @@ static bool each_root(const char *roots, const char *company_id,
         return false;
 }
 
-/* Two companies whose roots are compared. Ids in the list are those of companies; the last two
+/* Two companies for comparing their roots. Ids in the list are those of companies; the last two
  * stand for all others. */
 struct companies {
         struct uuid ids[ROOT_COMPANIES_MAX];
@@ -182,7 +185,7 @@ static void find_companies(const char *roots, struct companies *ret)
         }
 }
 
-/* By their names, or by where these lead now. */
+/* By their names, or by their present link targets. */
 static bool is_nested(const char *inner, const char *outer)
 {
         CLEAN(cleanup_free) char *real_inner = realpath(inner, NULL);
@@ -192,8 +195,8 @@ static bool is_nested(const char *inner, const char *outer)
                is_beneath(real_inner ? real_inner : inner, real_outer ? real_outer : outer);
 }
 
-/* One entry's root for one company beneath another entry's for another. What both are for every
- * company anyway is nobody's alone. */
+/* Whether one entry's root for one company lies beneath another entry's for another company.
+ * Entries that are both for every company do not clash. */
 static bool entries_clash(const char *inner, size_t inner_len, const char *outer, size_t outer_len,
                           const struct companies *c)
 {
@@ -238,7 +241,7 @@ int workspace_roots_check(const char *roots, struct err *err)
         return 0;
 }
 
-/* 1: it is open; 0: it lies beneath none of them; else why nobody can tell. */
+/* 1: it is open; 0: it lies beneath none of them; else the error why that is unknown. */
 static int open_beneath_any(const char *roots, const char *company_id, const char *path, int flags,
                             int *ret, struct err *err)
 {

@@ -1,3 +1,4 @@
+/* Decides which checks an adapter test makes in a place, and what they say. */
 #include "core/runs/adapter_probe.h"
 
 #include "base/clock.h"
@@ -39,8 +40,8 @@ static bool went_well(const struct run_command_end *end)
         return !end->how.timed_out && end->how.has_code && end->how.code == 0;
 }
 
-/* The plain variables of the agent: a command is found where they say. Secrets belong to agents
- * that are saved, and are not given to a test. */
+/* The plain variables of the agent: they may decide where a command is found. Secrets belong to
+ * saved agents, and are not given to a test. */
 static json_t *plain_env(const json_t *config)
 {
         struct adapter_input in = { .config = config };
@@ -56,7 +57,7 @@ static json_t *plain_env(const json_t *config)
         return env;
 }
 
-/* So that nobody wonders why an agent with a key is not logged in. */
+/* Explains why an agent with a key may appear as not logged in. */
 static void note_secrets(struct adapter_probe *p)
 {
         CLEAN(json_decrefp) json_t *env = NULL;
@@ -204,7 +205,7 @@ static int check_command(struct adapter_probe *p, const char *command, bool *ret
 
 /* Hello */
 
-/* The agent's configuration with a prompt of ours, and without what is about its work. */
+/* The agent's configuration with a prompt of ours, and without the members about its work. */
 static json_t *hello_config(const json_t *config)
 {
         static const char *const without[] = { "bootstrapPromptTemplate", "instructionsFilePath",

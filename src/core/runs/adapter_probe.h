@@ -1,6 +1,6 @@
-/* Trying an agent's configuration where it would work: is the directory there, is the command, and
- * does it answer (remote-execution 5.6, 6.3). What is found are checks, not errors.
- * Operation threads. */
+/* Testing an agent's configuration where the agent would work: whether the directory and the
+ * command exist, and whether the command answers (remote-execution 5.6, 6.3). Findings are checks,
+ * not errors. Operation threads. */
 #ifndef BERTH_CORE_ADAPTER_PROBE_H
 #define BERTH_CORE_ADAPTER_PROBE_H
 
@@ -19,7 +19,7 @@ struct adapter_probe {
 };
 
 /* {code, level, message, detail?}. The code gets the adapter's key in front unless it is one of the
- * environment's. detail may be NULL. */
+ * environment's codes. detail may be NULL. */
 void adapter_check(json_t *checks, const char *key, const char *code, const char *level,
                    const char *message, const char *detail);
 

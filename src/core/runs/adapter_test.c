@@ -1,6 +1,6 @@
-/* Trying an agent's configuration in an environment, in a lease of its own that is given up
- * afterwards (environment-runtime 5.6). Without an environment it is tried in the company's default
- * one; nothing is ever tried on this machine instead. */
+/* Testing an agent's configuration in an environment, in a lease of its own that is given up
+ * afterwards (environment-runtime 5.6). Without an environment the test uses the company's default
+ * one; it never uses this machine instead. */
 #include "core/runs/adapter_test.h"
 #include "base/clock.h"
 #include "codec/check.h"
@@ -14,7 +14,7 @@ struct test {
         struct op *op;
         struct runtime *rt;
         const char *company_id, *environment_id; /* NULL: the company has no default */
-        bool is_default;                         /* nobody named it */
+        bool is_default;                         /* the caller named none */
         const struct adapter_descriptor *d;
         json_t *config;
         struct environment env;
@@ -46,8 +46,7 @@ static int find_environment(struct db *db, void *arg, struct err *err)
         return r;
 }
 
-/* What is tried is a command of the caller's choice: where it is not isolated only the board may.
- */
+/* The test runs a command of the caller's choice: where it is not isolated only the board may. */
 static int choose_environment(struct test *t, struct err *err)
 {
         int r = store_read(t->op, t->rt->store, find_environment, t, err);
@@ -59,16 +58,16 @@ static int choose_environment(struct test *t, struct err *err)
         return r;
 }
 
-/* Requests are made from here, whatever environment is the default. */
+/* Requests are made from this machine, whatever environment is the default. */
 static bool is_request(const struct test *t)
 {
         return t->d->is_http &&
                (t->is_default || (t->env.id && kind_runs_on_host(t->rt, t->env.driver)));
 }
 
-/* Where it would work */
+/* Where the agent would work */
 
-/* A host that somebody has, and that may be out of reach. */
+/* An existing host elsewhere, which may be out of reach. */
 static bool is_host_elsewhere(const struct test *t)
 {
         return t->kind && t->kind->has_own_files && t->kind->is_elsewhere;
@@ -113,7 +112,7 @@ static const char *answered_cwd(struct test *t, const struct buf *answer)
                              json_get_string(adapter_keep(t->op->arena, json), "cwd"));
 }
 
-/* Reads the lease again, which tells what became of it. */
+/* Reads the lease again, to see what became of it. */
 static int realize(struct test *t, const char **ret_cwd)
 {
         CLEAN(err_done) struct err why = { 0 };
@@ -131,7 +130,7 @@ static int realize(struct test *t, const char **ret_cwd)
         return r;
 }
 
-/* What the agent is configured with, else where the lease is. */
+/* The directory of the agent's configuration, else that of the lease. */
 static const char *choose_cwd(struct test *t, const char *realized)
 {
         const char *cwd = adapter_trimmed(t->op->arena, json_object_get(t->config, "cwd"));
@@ -203,7 +202,7 @@ static bool may_work_there(const struct test *t)
         return t->d->runs && (t->d->is_remote || t->kind->runs_on_host);
 }
 
-/* What is done while the lease lives. */
+/* The part of the test that needs the lease. */
 static int test_in_lease(struct test *t)
 {
         const char *cwd = NULL;
@@ -223,7 +222,7 @@ static int test_in_lease(struct test *t)
         return try_it(t, choose_cwd(t, cwd));
 }
 
-/* Whatever became of the caller, the lease is given up. */
+/* The lease is given up even if the caller is gone. */
 static void test_with_lease(struct test *t)
 {
         struct op shield;
@@ -238,7 +237,7 @@ static void test_with_lease(struct test *t)
                             r < 0 ? LEASE_FAILED : LEASE_RELEASED, &released, NULL);
 }
 
-/* Requests are not made for a test: nobody knows what they would set off. */
+/* A test makes no requests: their effects are unknown. */
 static void test_http(struct test *t)
 {
         const char *url = adapter_trimmed(t->op->arena, json_object_get(t->config, "url"));

@@ -1,4 +1,4 @@
-/* Trying an adapter where its agent would work, and asking for its models. Operation threads. */
+/* Testing an adapter where its agent would work, and listing its models. Operation threads. */
 #ifndef BERTH_CORE_ADAPTER_TEST_H
 #define BERTH_CORE_ADAPTER_TEST_H
 

@@ -1,4 +1,4 @@
-/* What all parts of the engine need. */
+/* Functions that all parts of the engine need: tasks, steps, and announcements. */
 #include "core/runs/run_internal.h"
 
 #include "base/clock.h"

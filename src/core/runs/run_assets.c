@@ -1,3 +1,4 @@
+/* Decides which assets a run gets, and brings them to its place. */
 #define _GNU_SOURCE
 #include "core/runs/run_assets.h"
 
@@ -14,7 +15,7 @@
 #define ASSETS_DIR       "run-assets"
 #define SCRIPT_MS        120000
 #define RESTORE_MS       60000
-#define MAX_SAID         400 /* bytes of what a script that failed said */
+#define MAX_SAID         400 /* bytes of the output of a script that failed */
 #define ASSET_ERROR_CODE "asset_staging_failed"
 
 void run_assets_recover(const struct runtime *rt)
@@ -96,7 +97,7 @@ static int each(struct run_task *t, const json_t *plan, json_t *known, struct bu
         return r;
 }
 
-/* Afterwards, there */
+/* Afterwards, in the place */
 
 static int finish_there(struct run_task *t, const json_t *plan, const char *script, struct err *err)
 {
@@ -121,7 +122,7 @@ static int finish_there(struct run_task *t, const json_t *plan, const char *scri
                        end.err.len ? buf_str(&end.err) : "the command failed");
 }
 
-/* The command never starts, so what is there now is all that there will be. */
+/* The command never starts, so the files there will not change any more. */
 static void bring_home(struct run_task *t)
 {
         struct op shield = op_shield(t->op, RESTORE_MS);
@@ -163,7 +164,7 @@ int run_assets(struct run_task *t, struct err *err)
         const json_t *plan;
         int r = 0;
 
-        json_object_del(t->context, RUN_ASSETS_MEMBER); /* nobody else says where they are */
+        json_object_del(t->context, RUN_ASSETS_MEMBER); /* only this file says where they are */
         if (!has_assets(t))
                 return 0;
         run_input(t, NULL);
@@ -178,7 +179,7 @@ int run_assets(struct run_task *t, struct err *err)
         if (r >= 0)
                 r = each(t, plan, known, &script, err);
         if (!is_local(t))
-                (void)asset_tree_remove(scratch(t), NULL); /* else with the next start */
+                (void)asset_tree_remove(scratch(t), NULL); /* else the next start removes it */
         if (r >= 0 && script.len > 0)
                 r = finish_there(t, plan, buf_str(&script), err);
         if (r < 0)

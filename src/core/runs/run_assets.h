@@ -1,15 +1,15 @@
-/* Assets of a run: what an agent's program is given beside the work, skills, its configuration, a
- * home (docs/adapters.md). Which there are is data of its adapter (adapter_run.h).
+/* Assets of a run: files for an agent's program beside the work, such as skills, its configuration,
+ * a home (docs/adapters.md). The adapter's descriptor lists them (adapter_run.h).
  *
  *   elsewhere   a tree is put together in <data>/run-assets/<run>, 0700, and brought to
  *               <work>/.paperclip-runtime/<adapter>/<asset>, where staging and bringing home never
- *               look (workspace/scan.h). Then one script copies what is to lie elsewhere, and
- *               writes files that are made of the agent's secrets: those never lie here.
+ *               look (workspace/scan.h). Then one script copies the parts that belong elsewhere,
+ *               and writes files that are made of the agent's secrets: those never lie here.
  *   here        <data>/companies/<id>/<adapter>-prompt-cache/<key>, with links to the skills; or
- * the directory that a company has for good (codex-home).
+ *               the directory that a company has for good (codex-home).
  *
- * Everything may be done again: the tree there becomes what it should be, whatever is there. What a
- * crash leaves in run-assets goes with the next start.
+ * All of it may be done again: the tree in the place is made right, whatever is there before. The
+ * next start removes what a crash leaves in run-assets.
  *
  * Operation threads, but for run_assets_recover(). */
 #ifndef BERTH_CORE_RUN_ASSETS_H
@@ -27,18 +27,18 @@ struct run_asset {
         const char *dir;  /* where the program finds it */
         const char *tree; /* the same on this machine, while it is brought there */
         const struct skill_list *skills;
-        json_t *missing; /* names of skills that are wanted and not there; the arena's */
+        json_t *missing; /* names of wanted skills that do not exist; the arena's */
         char content[ASSET_KEY_LEN + 1];
 };
 
 /* At start, before there are runs. */
 void run_assets_recover(const struct runtime *rt);
 
-/* -- run_assets_host.c: made of what is on this machine -- */
+/* -- run_assets_host.c: made of files of this machine -- */
 
-/* The tree that is brought elsewhere. *ret_empty: there is nothing to bring. */
+/* Make the tree that is brought elsewhere. *ret_empty: there is nothing to bring. */
 int run_asset_gather(struct run_asset *a, bool *ret_empty, struct err *err);
-/* What a program on this machine is given; sets a->dir. *ret_empty: nothing. */
+/* Make the asset for a program on this machine; sets a->dir. *ret_empty: nothing. */
 int run_asset_provide(struct run_asset *a, bool *ret_empty, struct err *err);
 
 /* A NULL-terminated list of a JSON list of texts, in the arena. */
@@ -47,10 +47,10 @@ const char *const *run_asset_names(const struct run_asset *a, const json_t *list
 /* -- run_assets_put.c: bringing it there -- */
 
 int run_asset_put(const struct run_asset *a, struct err *err);
-/* What is to be done there once it has arrived is appended, for sh. */
+/* Append the commands, for sh, that run in the place once the tree has arrived. */
 void run_asset_script(const struct run_asset *a, struct buf *script);
 /* The same when there was nothing to bring: the program's home may lie in the work all the same,
- * and something of an earlier run in the home. */
+ * and files of an earlier run in the home. */
 void run_asset_script_empty(const struct run_asset *a, struct buf *script);
 
 #endif

@@ -1,5 +1,5 @@
-/* What assets are made of: skills of the operator, instructions of the agent, files of the user
- * that the daemon runs as. */
+/* Makes assets from skills of the operator, instructions of the agent, and files of the user that
+ * the daemon runs as. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -13,8 +13,8 @@
 #include "base/path.h"
 #include "core/runs/run_assets.h"
 
-#define CACHE_KEEP_S    (INT64_C(30) * 24 * 3600) /* a bundle that was not used for so long goes */
-#define LEFT_KEEP_S     (INT64_C(24) * 3600)      /* and so does one that a crash left unfinished */
+#define CACHE_KEEP_S    (INT64_C(30) * 24 * 3600) /* an unused bundle goes after so long */
+#define LEFT_KEEP_S     (INT64_C(24) * 3600)      /* and one that a crash left unfinished */
 #define SEED_FILE_MAX   ((size_t)1 << 20)
 #define COMPANY_DIR_FMT "%s/companies/%s/%s"
 #define KEY_SUFFIX      "-key"
@@ -33,7 +33,7 @@ static const char *company_dir(const struct run_asset *a, const char *name)
 }
 
 /* The directory that a company has for good. Where files of the user are not shared it is another
- * one: what was linked and copied while they were stays out of it. */
+ * directory, without the links and copies that were made while they were shared. */
 static const char *company_home(const struct run_asset *a, const json_t *part, const char *suffix)
 {
         const char *own = a->t->rt->settings.share_user_files ? "" : OWN_SUFFIX;
@@ -66,8 +66,8 @@ static const json_t *parts(const struct run_asset *a)
 
 /* Skills */
 
-/* As links where the program sees this machine's files, else with all that is in them. What has
- * links is another thing when they lead elsewhere, so the key says where. */
+/* As links where the program sees this machine's files, else with their contents. Links to other
+ * directories make another asset, so the key includes the targets. */
 static int add_skill(struct run_asset *a, struct asset_tree *tree, const struct skill *s,
                      const char *into, bool as_link, struct err *err)
 {
@@ -108,7 +108,7 @@ static void find_missing(struct run_asset *a)
 
 /* Files of the user */
 
-/* NULL: there is no such directory, or what is in it is not for agents (share_user_files). */
+/* NULL: there is no such directory, or its files are not for agents (share_user_files). */
 static const char *user_dir(const struct run_asset *a, const json_t *part)
 {
         const char *variable = json_get_string(part, "variable");
@@ -137,7 +137,7 @@ static int copy_once(int dir, const char *from, const char *name, struct err *er
         return r < 0 ? r : file_write_at(dir, name, buf_str(&text), text.len, 0600, err);
 }
 
-/* Whether the file is made of a variable of the agent's, and nothing of the user's. */
+/* Whether the file is made of a variable of the agent, and not from the user's files. */
 static bool is_key_file(const struct run_asset *a, const char *path)
 {
         size_t i;
@@ -166,7 +166,8 @@ static bool has_key_file(const struct run_asset *a)
         return false;
 }
 
-/* A login that is made anew is made there, so it is linked; what may differ is copied, once. */
+/* A login is linked, because the program renews it there; other files may differ, and are copied
+ * once. */
 static int seed(struct run_asset *a, const json_t *part, const char *path, struct err *err)
 {
         const char *from = user_dir(a, part), *into = text_or(part, "into", "");
@@ -242,8 +243,8 @@ static int add_user_tree(struct run_asset *a, struct asset_tree *tree, const jso
         return 0;
 }
 
-/* What a company's directory has is nobody's but ours: no link is followed there. Logins are read
- * from where they are made. */
+/* Only the daemon writes a company's directory: no link is followed there. Logins are read from
+ * where they are made. */
 static int add_user(struct run_asset *a, struct asset_tree *tree, const json_t *part,
                     struct err *err)
 {
@@ -320,7 +321,8 @@ int run_asset_gather(struct run_asset *a, bool *ret_empty, struct err *err)
 
 /* On this machine */
 
-/* What leads into the data directory; any other link is the operator's. False: it is no link. */
+/* Whether it is a link into the data directory; any other link is the operator's. False also when
+ * it is not a link. */
 static bool is_our_link(const struct run_asset *a, int dir, const char *name, char *ret, size_t max)
 {
         const char *data = a->t->rt->data_dir;
@@ -333,8 +335,8 @@ static bool is_our_link(const struct run_asset *a, int dir, const char *name, ch
         return strncmp(ret, data, n) == 0 && ret[n] == '/';
 }
 
-/* A link that is ours and leads to another directory, or to none any more, is made anew or goes;
- * whatever else has the name stays. */
+/* A link of ours that leads to another directory, or to none any more, is replaced or removed;
+ * anything else with that name stays. */
 static int link_skill(const struct run_asset *a, const char *link, const char *target,
                       struct err *err)
 {
@@ -377,9 +379,9 @@ static int link_skills(struct run_asset *a, const char *dir, struct err *err)
         return r;
 }
 
-/* A directory of the company's: seeded, and with links to the skills beside what is there. It
+/* A directory of the company: seeded, and with links to the skills beside its other files. It
  * serves all agents of the company, so it has the skills of all of them. Agents with a key of their
- * own have another, so that the user's login is not theirs. */
+ * own have another directory, so that they do not get the user's login. */
 static int provide_company(struct run_asset *a, const json_t *part, struct err *err)
 {
         size_t i;
@@ -420,7 +422,7 @@ static bool is_stale(int dir, const char *name, int64_t now)
                fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_mtim.tv_sec + keep < now;
 }
 
-/* Bundles that nobody used for long, and those that were never finished. */
+/* Remove bundles that were not used for long, and those that were never finished. */
 static void trim_cache(const struct run_asset *a, const char *cache)
 {
         DIR *dir = opendir(cache);
@@ -434,7 +436,8 @@ static void trim_cache(const struct run_asset *a, const char *cache)
                 closedir(dir);
 }
 
-/* All of it is on the disk before it has its name: what has one is not looked into again. */
+/* The whole tree is on the disk before it gets its name: a tree with a name is not checked
+ * again. */
 static int sync_tree(const char *path, struct err *err)
 {
         CLEAN(cleanup_fd) int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -444,8 +447,8 @@ static int sync_tree(const char *path, struct err *err)
         return 0;
 }
 
-/* Under the hash of its content and of where the skills are, so that runs of different content do
- * not meet. */
+/* Named by the hash of its content and of the skills' directories, so that runs with different
+ * content do not collide. */
 static int provide_bundle(struct run_asset *a, bool *ret_empty, struct err *err)
 {
         const char *cache = company_dir(a, arena_printf(a->t->op->arena, "%s-prompt-cache",

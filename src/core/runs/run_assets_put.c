@@ -1,4 +1,5 @@
-/* Assets on their way: over the file worker of a box, or as an archive where only commands run. */
+/* Brings assets to a place: over the file worker of a box, or as an archive where only commands
+ * run. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -161,7 +162,7 @@ static int transfer(struct putting *p, const struct kind *kind, struct err *err)
         return exec_transfer_run(p->op, &way, buf_str(&script), COMMAND_MS, err);
 }
 
-/* Which of them */
+/* Choosing the way */
 
 static int find_place(struct putting *p, struct err *err)
 {
@@ -200,8 +201,8 @@ int run_asset_put(const struct run_asset *a, struct err *err)
 
 /* Afterwards */
 
-/* Only one at a time: a home may be that of several runs. Who is killed leaves the lock behind; no
- * script takes as long as the age at which it does not count any more. */
+/* Only one script at a time: several runs may share a home. A killed script leaves the lock behind;
+ * an old lock does not count, and no script takes as long as that age. */
 static const char take_lock[] =
         "if [ ! -w \"$to\" ]; then echo \"$to cannot be written to\" >&2; exit 1; fi\n"
         "l=$to/" LOCK "\ni=0\n"
@@ -216,7 +217,7 @@ static const char take_lock[] =
 
 static const char drop_lock[] = "rmdir \"$l\"\ntrap - EXIT HUP INT TERM\n";
 
-/* The mark has a line for each agent that has it there. */
+/* The mark has a line for each agent that uses the entry. */
 static const char copy_each[] =
         "new=$to/.berth-new old=$to/.berth-old\n"
         "rm -rf \"$new\" \"$old\"\n"
@@ -253,8 +254,9 @@ static void put_target(const char *to, struct buf *s)
         shell_quote(s, to);
 }
 
-/* Each thing in the asset beneath `copyTo`, and nothing that the agent does not have any more. What
- * the user of a host has there under the same name is his own, unless we put it there. */
+/* Copy each entry of the asset beneath `copyTo`, and remove those that the agent does not have any
+ * more. An entry of the same name that the host's user put there stays; only our own are
+ * replaced. */
 static void put_copying(const struct run_asset *a, const char *from, const char *to, struct buf *s)
 {
         put_target(to, s);
@@ -269,7 +271,7 @@ static void put_copying(const struct run_asset *a, const char *from, const char 
         buf_puts(s, drop_lock);
 }
 
-/* Where nothing is, nothing is made. */
+/* Makes no directory that does not exist. */
 static void put_removing(const struct run_asset *a, const char *to, struct buf *s)
 {
         put_target(to, s);
@@ -278,8 +280,8 @@ static void put_removing(const struct run_asset *a, const char *to, struct buf *
         buf_puts(s, "fi\n");
 }
 
-/* {"NAME": "value"}, of a variable of the agent's. The value is in no argument: printf is the
- * shell's own. */
+/* {"NAME": "value"}, of a variable of the agent. The value is not in any argument of a process:
+ * printf is the shell's own. */
 static void put_key_file(const struct run_asset *a, const json_t *part, struct buf *s)
 {
         const char *variable = json_get_string(part, "variable");

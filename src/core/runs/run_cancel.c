@@ -1,7 +1,7 @@
-/* Ending runs from outside. What has not begun is over at once; what runs is terminal at once, and
- * its command, its changes and its leases are looked after by the host, which finds it by
- * `cancel_requested_at`. Until its command is gone it keeps its issue and its place among the runs
- * of its agent (RUN_HOLDS). */
+/* Ending runs from outside. A run that has not begun is over at once. A running one is terminal at
+ * once; the host finds it by `cancel_requested_at` and looks after its command, its changes and its
+ * leases. Until its command is gone it keeps its issue and counts among the runs of its agent
+ * (RUN_HOLDS). */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "core/access/audit.h"
@@ -29,7 +29,7 @@ int run_cancel_in(struct db *db, const struct op *op, struct runtime *rt, struct
                 r = runs_request_cancel(db, run->id, now, err);
         if (r >= 0)
                 r = run_note_end(db, rt, run, err);
-        if (r >= 0 && !streq(from, RUN_RUNNING)) /* else once its command is over */
+        if (r >= 0 && !streq(from, RUN_RUNNING)) /* else once its command has ended */
                 r = run_wake_promote_in(db, op, rt, run, NULL, err);
         return r;
 }
@@ -73,7 +73,7 @@ int run_cancel(struct op *op, struct runtime *rt, const char *run_id, struct run
         return r;
 }
 
-/* -- All of an agent --------------------------------------------------------------------------- */
+/* -- All runs of an agent ---------------------------------------------------------------------- */
 
 int run_cancel_agent(struct db *db, const struct op *op, struct runtime *rt, const char *agent_id,
                      const char *why, struct err *err)

@@ -1,4 +1,4 @@
-/* The command of a run: what the adapter makes of it, its variables, and starting it. */
+/* The command of a run: building it with the adapter, its variables, and starting it. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -66,19 +66,19 @@ static int find_session(struct run_task *t, bool fresh, const json_t **ret, stru
 
 /* -- The target -------------------------------------------------------------------------------- */
 
-/* A provider need not say where work is done. */
+/* A provider need not say where the work is done. */
 static const char *target_cwd(const struct run_task *t)
 {
         return t->cwd ? t->cwd : "/tmp";
 }
 
-/* A run without a place is a request that is made from here: it has none. */
+/* A run without a place is a request that is made from this machine: it has no kind. */
 static const struct kind *target_kind(const struct run_task *t)
 {
         return t->record.env.driver ? kind_of_environment(t->rt, &t->record.env) : NULL;
 }
 
-/* A host that is worked on in place: runs of others are there at the same time. */
+/* Whether the host is worked on in place: other runs may be there at the same time. */
 static bool is_shared(const struct run_task *t)
 {
         const struct kind *kind = target_kind(t);
@@ -164,10 +164,10 @@ int run_rebuild(struct run_task *t, const char *key, struct err *err)
         int r = key ? run_kept_get(t, key, err) : 0;
 
         run_find_cwd(t);
-        if (r != 0) /* nothing is kept of what an earlier version started */
+        if (r != 0) /* nothing is kept of a command that an earlier version started */
                 return MIN(r, 0);
         r = run_build(t, fresh || !t->run.session_id_before, err);
-        /* Another run of the agent may have left another session since. */
+        /* Another run of the agent may have saved another session since. */
         if (r >= 0 && !fresh)
                 t->command.session_id = t->run.session_id_before;
         return r;
@@ -180,9 +180,9 @@ static bool is_configured(const struct run_task *t, const char *name)
         return json_object_get(json_get_object(t->config, "env"), name) != NULL;
 }
 
-/* What the agent's configuration sets wins over what we would set: the adapter leaves it out, but
- * for what it has to set anew. The way home is the run's own. Only a local agent may bring a key of
- * its own. */
+/* A variable of the agent's configuration wins over ours: the adapter leaves it out, except for
+ * those that it has to set anew. The callback's variables are always the run's own. Only a local
+ * agent may bring a key of its own. */
 static json_t *variables(struct run_task *t, const struct callback_address *callback)
 {
         const char *values[] = { callback->url, callback->key, callback->mode };
@@ -252,8 +252,8 @@ int run_start(struct run_task *t, const char *key, const char **ret_id, struct e
         FAULT("run.callback.before");
         r = callback_open(t->op, t->rt, &t->run, &t->record, callback, err);
         FAULT("run.callback.after");
-        if (r ==
-            ERR_UNPROCESSABLE) { /* there is no way home from there; the command goes without */
+        if (r == ERR_UNPROCESSABLE) { /* no callback is possible from there; the command starts
+                                         without one */
                 log_warn("a run has no callback channel", LOG_S("run", t->run.id),
                          LOG_S("error", err->msg));
                 err_clear(err);

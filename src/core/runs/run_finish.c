@@ -1,5 +1,5 @@
-/* From the end of the command to the outcome: the channel is closed, the output read, what was
- * changed brought home. All of it can be done again. */
+/* From the end of the command to the outcome: the channel is closed, the output read, the changes
+ * brought home. All of it can be done again. */
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/fault.h"
@@ -17,7 +17,7 @@ struct ending {
         struct execution execution;
         struct adapter_result result;
         struct run_outcome outcome;
-        const char *log_error; /* why the log is not whole; NULL: it is */
+        const char *log_error; /* why the log is incomplete; NULL: it is complete */
         bool fresh;            /* the second attempt, without a session */
         bool was_begun;        /* and an earlier daemon started it */
 };
@@ -64,7 +64,7 @@ static int finish_log(struct ending *e, struct err *err)
                 e->outcome.log_sha256 = arena_strdup(t->op->arena, hex);
                 run_log_state(log, &state);
                 run_set_output(&t->run, &state);
-                /* Brought in only now, but it was there before the end. */
+                /* Appended only now, but the output was there before the end. */
                 t->run.first_output_at = MIN(t->run.first_output_at, t->run.exited_at);
         }
         run_log_close(log);
@@ -138,7 +138,7 @@ static void judge_end(struct ending *e)
         o->error = a->error_message;
         if (a->as_said)
                 o->result = run_keep(t->op->arena, json_pack("{s:b}", "terminalResultCleanup", 1));
-        if (exec_lacked_room(x)) { /* however it ended: what it said last is not known */
+        if (exec_lacked_room(x)) { /* however it ended: its last output is not known */
                 o->status = RUN_FAILED;
                 o->error_code = RUN_DISK_FULL_CODE;
                 o->error = x->reason;
@@ -170,7 +170,7 @@ static void judge_log(struct ending *e)
         CLEAN(cleanup_free) char *dir = run_log_path(e->t->rt, "");
 
         o->is_incomplete = true;
-        if (exec_lacked_room(&e->execution)) /* that is told already */
+        if (exec_lacked_room(&e->execution)) /* that is reported already */
                 return;
         o->status = RUN_FAILED;
         o->error_code = RUN_DISK_FULL_CODE;
@@ -185,7 +185,7 @@ static bool has_waited(const struct run_task *t)
         return clock_now_us() - t->run.exited_at > t->rt->settings.output_wait_ms * US_PER_MS;
 }
 
-/* The command is gone, and nobody knows how it ended. */
+/* The command is gone, and how it ended is unknown. */
 static void judge_loss(struct ending *e)
 {
         struct run_outcome *o = &e->outcome;
@@ -215,7 +215,7 @@ static void judge_refusal(struct ending *e)
 
 /* -- The workspace ----------------------------------------------------------------------------- */
 
-/* What cannot be brought home now is saved with the lease's end (docs/workspaces.md). */
+/* Changes that cannot be brought home now are saved at the lease's end (docs/workspaces.md). */
 static int restore(struct ending *e, struct err *err)
 {
         struct run_task *t = e->t;
@@ -292,7 +292,7 @@ static int find_fresh(struct db *db, void *arg, struct err *err)
         return r;
 }
 
-/* What was started before a crash stays what it was, and so does what is kept of it. */
+/* A command that was started before a crash stays as it is, and so does the record of it. */
 static int take_up_fresh(struct ending *e, struct err *err)
 {
         struct run_task *t = e->t;
@@ -324,8 +324,8 @@ static int start_fresh(struct ending *e, struct err *err)
         return run_step(t, STEP_FINISHING, STEP_EXECUTING, NULL, err);
 }
 
-/* 1: it is started once more. An agent that is of another kind by now cannot go on with what this
- * one began. */
+/* 1: it is started once more. An agent of another kind by now cannot go on with the work that the
+ * earlier kind began. */
 static int try_fresh(struct ending *e, struct err *err)
 {
         const struct run_task *t = e->t;
@@ -345,7 +345,7 @@ static int try_fresh(struct ending *e, struct err *err)
 
 /* -- The job ----------------------------------------------------------------------------------- */
 
-/* The command as it was built for this run, which its output is read by. */
+/* The command as it was built for this run, which is needed to read its output. */
 static int rebuild(struct ending *e, struct err *err)
 {
         struct run_task *t = e->t;
@@ -391,8 +391,8 @@ static int find_outcome(struct ending *e, struct err *err)
         return 0;
 }
 
-/* The command may be started once more, and needs the channel then: one that is closed does not
- * open again, and its gateway ends under whoever found it there. */
+/* The command may be started once more, and needs the channel then: a closed channel does not open
+ * again, and its gateway would end while a command uses it. */
 static bool may_need_channel(const struct ending *e)
 {
         return e->t->run.session_id_before && !e->fresh && !run_is_terminal(&e->t->run);
@@ -425,15 +425,15 @@ static int finish(struct ending *e, struct err *err)
         return bring_home(e, err);
 }
 
-/* Its record is gone, with its lease when the environment was deleted, or because it is too old.
- * Nothing of it can be read any more. */
+/* The execution's record is gone, with its lease when the environment was deleted, or because it is
+ * too old. Nothing of it can be read any more. */
 static enum run_next forget(struct ending *e)
 {
         struct run_task *t = e->t;
         CLEAN(err_done) struct err err = { 0 };
 
         judge_loss(e);
-        e->outcome.is_lost = false; /* it ran where there is nothing now */
+        e->outcome.is_lost = false; /* the place that it ran in is gone */
         callback_close(t->rt, t->run.id);
         if (run_conclude(t, t->run.step, &e->outcome, &err) >= 0)
                 return run_release(t);
@@ -450,8 +450,8 @@ static enum run_next later(const char *id, const struct err *err)
         return RUN_NEXT_AGAIN;
 }
 
-/* It was to be, and never began: the run is where it was before. Of the second attempt this is not
- * so, for there was a first. */
+/* The command was recorded, and never began: the run is where it was before. This does not hold for
+ * the second attempt, because there was a first. */
 static enum run_next begin_again(struct ending *e, struct run_result *ret)
 {
         CLEAN(err_done) struct err why = { 0 }, err = { 0 };
@@ -490,7 +490,7 @@ static enum run_next work(struct op *op, struct runtime *rt, const char *id, str
         if (r == ERR_CANCELLED || r == ERR_IO || r == ERR_CONFLICT || r == ERR_BUSY)
                 return later(id, &err);
         if (r == 1) {
-                if (run_is_terminal(&t.run)) /* cancelled meanwhile: the host has to hear of it */
+                if (run_is_terminal(&t.run)) /* cancelled meanwhile: the host has to be told */
                         run_host_kick(rt->runs);
                 if (e.was_begun)
                         return run_go_on(&t, ret);

@@ -8,9 +8,9 @@
  *                          └─┘ pump: output into the log
  *
  * A job that could not be done is taken up again by the recorded step (run_recover.c), with growing
- * pauses; after so many times in a row the run is given up: its outcome is that nobody knows. A run
- * whose preparation may go well later (run_postpone.c) is taken up after the pause that it says, as
- * often as that is; it is not given up, for there is nothing that could be lost. */
+ * pauses; after so many times in a row the run is given up, with an unknown outcome. A run with a
+ * preparation that may succeed later (run_postpone.c) is taken up after the recorded pause, as
+ * often as needed; it is not given up, because nothing can be lost. */
 #include <signal.h>
 
 #include "base/clock.h"
@@ -25,8 +25,8 @@
 #define AGAIN_MAX_MS 30000
 #define ATTEMPTS_MAX 24    /* some eight minutes */
 #define SIGNAL_MS    100   /* until a box can be reached */
-#define KILL_MS      1000  /* until a signal that nobody survives is sent again */
-#define UNHEARD_MS   60000 /* a cancelled command that gives no sign of its end, after its grace */
+#define KILL_MS      1000  /* until SIGKILL is sent again */
+#define UNHEARD_MS   60000 /* for a cancelled command to give a sign of its end, after its grace */
 #define NEVER        INT64_MAX
 
 enum todo {
@@ -47,8 +47,8 @@ struct run_work {
         struct exec_watch watch;
         struct exec_view view, noted; /* of its command; the second is for a pump */
         int64_t signal_at, pump_at, again_at, noted_at;
-        int64_t end_at;    /* when one that lives on after its last word is asked to end */
-        int64_t leave_at;  /* when one that was cancelled is not waited for any more */
+        int64_t end_at;    /* when a command that lives on after its last word is asked to end */
+        int64_t leave_at;  /* when a cancelled command is not waited for any more */
         enum todo todo;    /* waits for a job, or has one */
         unsigned failures; /* since its command was last seen */
         int last_signal;
@@ -185,13 +185,13 @@ static void cancel(struct run_work *w)
                 pool_cancel(w->host->rt->pool, &w->job);
         if (!w->last_signal)
                 send_signal(w);
-        if (!w->busy && w->again_at != NEVER) /* it waits, and nobody wants it any more */
+        if (!w->busy && w->again_at != NEVER) /* it waits, and was cancelled meanwhile */
                 w->again_at = clock_mono_ms();
         drive(w);
 }
 
-/* Its place may be gone for good, and others wait for its issue and its agent. Releasing the lease
- * ends what may be left of it. */
+/* The run's place may be gone for good, and other runs wait for its issue and its agent. Releasing
+ * the lease ends what may be left of it. */
 static void leave(struct run_work *w)
 {
         if (w->watching && (w->busy || w->todo != TODO_NOTHING)) {
@@ -206,8 +206,8 @@ static void leave(struct run_work *w)
         w->todo = TODO_GIVE_UP;
 }
 
-/* It has said all there is to say: it may take a moment to end, and no more. Asking is noted first.
- */
+/* The command has sent its last word: it gets a moment to end, and no more. The request to end is
+ * recorded first. */
 static void mind_last_word(struct run_work *w, int64_t now)
 {
         if (w->last_signal || !w->watching || !w->pump.word.said)
@@ -232,7 +232,7 @@ static void note_change(struct run_work *w, const struct exec_view *view)
         uint64_t seen = w->view.stdout_len + w->view.stderr_len;
 
         w->grew = w->grew || view->stdout_len + view->stderr_len > seen;
-        if (view->pid && !w->view.pid) { /* that it runs is worth a note at once */
+        if (view->pid && !w->view.pid) { /* that it runs is recorded at once */
                 w->grew = true;
                 w->noted_at = w->pump_at = 0;
         }
@@ -258,7 +258,7 @@ static void input_taken(void *arg, int code)
         free(arg);
 }
 
-/* All of it: what the command has already is dropped. */
+/* Send all of the input: the part that the command has already is dropped. */
 static void send_input(struct run_work *w)
 {
         char *input = take_ptr(&w->result.input);
@@ -274,13 +274,13 @@ static void start_watching(struct run_work *w)
         struct exec_hub *hub = w->host->rt->hub;
         struct exec_view view;
 
-        if (!streq(w->view.id, w->result.execution)) /* nobody has asked this one yet */
+        if (!streq(w->view.id, w->result.execution)) /* this command was not asked to end yet */
                 w->last_signal = 0;
         w->ended = w->ask = false;
         w->view = (struct exec_view){ 0 };
         w->watching = exec_watch_add(hub, w->result.execution, &w->watch);
         if (!w->watching)
-                w->ended = true; /* its row tells */
+                w->ended = true; /* its row says how it ended */
         else if (exec_snapshot(hub, w->result.execution, &view))
                 note_change(w, &view);
         send_input(w);
@@ -297,8 +297,8 @@ static enum lane_kind lane_kind(const struct run_work *w)
         return w->todo == TODO_HTTP ? LANE_REQUESTS : LANE_PEERS;
 }
 
-/* What may wait for a provider, a host or a box needs a seat in the lane of its environment. False:
- * there is none now. A run that cannot be read is its job's to deal with. */
+/* A job that may wait for a provider, a host or a box needs a seat in the lane of its environment.
+ * False: there is none now. If the run cannot be read, its job handles that. */
 static bool has_seat(struct run_work *w, struct op *op)
 {
         struct lane_name name;
@@ -367,7 +367,7 @@ static unsigned attempts_max(void)
         return ATTEMPTS_MAX;
 }
 
-/* Later; or, when it was tried often enough just now, record that it could not be done. That may
+/* Try later; or, after enough failed tries in a row, record that it could not be done. That may
  * fail for the same reason, and then both are tried again. */
 static void try_again(struct run_work *w, enum todo did)
 {
@@ -381,8 +381,8 @@ static void try_again(struct run_work *w, enum todo did)
         w->failures++;
 }
 
-/* A command that nobody knows has ended, and its row tells how. When that says that it runs, asking
- * again at once would go on for ever. */
+/* A command that the hub does not know has ended, and its row says how. When the row says that it
+ * runs, asking again at once would go on for ever. */
 static void watch(struct run_work *w, enum todo did)
 {
         start_watching(w);
@@ -460,13 +460,13 @@ static void submit(struct run_work *w)
                 w->job.timeout_ms = PREPARE_MS;
         if (w->lane.key[0])
                 pool_job_lane(&w->job, lane_kind(w), w->lane);
-        else if (w->todo != TODO_HTTP || !w->cancel) /* one that was cancelled makes no request */
+        else if (w->todo != TODO_HTTP || !w->cancel) /* a cancelled run makes no request */
                 pool_job_lane(&w->job, LANE_RUNS, lane_name(NULL, NULL));
         w->busy = pool_submit(host->rt->pool, &w->job, NULL) >= 0;
         w->again_at = w->busy ? NEVER : clock_mono_ms() + AGAIN_MS;
 }
 
-/* Begin what is next for it, if anything. */
+/* Begin the next job of the run, if any. */
 static void drive(struct run_work *w)
 {
         int64_t now = clock_mono_ms();

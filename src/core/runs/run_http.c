@@ -1,7 +1,7 @@
-/* Agents that are a web service: the run is one request, made from this machine. Nobody can tell
- * after a crash whether it arrived, so that it is made is recorded first (`spawned_at`), and it is
- * never made again: neither under this run nor under another. The receiver is told the run's id as
- * idempotency key. */
+/* Agents that are a web service: the run is one request, made from this machine. After a crash it
+ * is unknown whether the request arrived. So the run records first that it is being made
+ * (`spawned_at`), and it is never made again: neither under this run nor under another. The
+ * receiver gets the run's id as idempotency key. */
 #define _GNU_SOURCE
 #include <strings.h>
 
@@ -60,7 +60,7 @@ static int describe(struct call *c, struct err *err)
         json_object_foreach(headers, name, value)
         {
                 if (strcasecmp(name, KEY_HEADER) == 0)
-                        continue; /* one for all runs would make them one */
+                        continue; /* one key for all runs would make them look like one request */
                 c->headers[c->transfer.n_headers++] =
                         (struct sigv4_header){ name, text_of(t, value) };
         }
@@ -69,7 +69,7 @@ static int describe(struct call *c, struct err *err)
         return 0;
 }
 
-/* The adapter reads it as the output of a command. */
+/* The adapter reads the answer as the output of a command. */
 static int judge(struct run_task *t, const struct transfer_answer *answer, bool timed_out,
                  struct run_outcome *o, struct err *err)
 {
@@ -99,7 +99,7 @@ static int judge(struct run_task *t, const struct transfer_answer *answer, bool 
         return 0;
 }
 
-/* From here on it may have arrived. */
+/* From here on the request may have arrived. */
 static int note_sending(struct run_task *t, struct err *err)
 {
         int r;
@@ -136,7 +136,8 @@ static int call(struct run_task *t, struct run_outcome *o, struct err *err)
         return judge(t, &answer, timed_out, o, err);
 }
 
-/* Whoever recovers it cannot know what was answered: so it is tried for a while by who does. */
+/* Only this job knows the answer, and a later recovery cannot: so it tries for a while to record
+ * it. */
 static int record(struct run_task *t, const struct run_outcome *outcome, struct err *err)
 {
         int64_t pause_ms = RECORD_FIRST_MS;

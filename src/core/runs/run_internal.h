@@ -27,18 +27,18 @@
 #define RUN_CANCELLED_TEXT "Cancelled by control plane"
 #define RUN_ASSETS_MEMBER  "paperclipAssets" /* of the context; adapter_run.h */
 #define RUN_GRACE_MS       15000
-#define RUN_NOTE_MS        10000 /* what writing a row may take, whatever else happens */
+#define RUN_NOTE_MS        10000 /* time for writing a row, whatever else happens */
 
 /* What is left to do with a run once a job is over. */
 enum run_next {
         RUN_NEXT_DONE,    /* nothing */
         RUN_NEXT_WATCH,   /* its command runs: execution_id */
-        RUN_NEXT_HTTP,    /* it is a request that is to be made */
+        RUN_NEXT_HTTP,    /* the run is an HTTP request that has to be made */
         RUN_NEXT_FINISH,  /* its command is over */
-        RUN_NEXT_AGAIN,   /* could not be done now: the same once more, later */
-        RUN_NEXT_PREPARE, /* its command was not started: from the beginning */
+        RUN_NEXT_AGAIN,   /* could not be done now: repeat the job later */
+        RUN_NEXT_PREPARE, /* its command was not started: prepare from the beginning */
         RUN_NEXT_WAIT,    /* the same, after pause_ms */
-        RUN_NEXT_LANE, /* the same once more, with a seat in its environment's lane: run_result */
+        RUN_NEXT_LANE,    /* repeat the job with a seat in its environment's lane: run_result */
 };
 
 struct run_result {
@@ -47,14 +47,14 @@ struct run_result {
         struct lane_name lane;        /* of RUN_NEXT_LANE */
         int64_t grace_ms;             /* between SIGTERM and SIGKILL */
         int64_t pause_ms;             /* of RUN_NEXT_WAIT */
-        char *input; /* of a command that may not have got all of it; heap, or NULL */
+        char *input; /* of a command that may not have received all of it; heap, or NULL */
         size_t input_len;
 };
 
-/* What was chosen for a run (environment-runtime 5.1). */
+/* The environment and workspace chosen for a run (environment-runtime 5.1). */
 struct run_choice {
         struct environment env;
-        bool is_default;                      /* nobody named it: it is the company's default */
+        bool is_default;                      /* no object names it: it is the company's default */
         struct issue issue;                   /* id NULL: none */
         struct project project;               /* id NULL: none */
         struct execution_workspace workspace; /* id NULL: none */
@@ -89,33 +89,33 @@ struct run_outcome {
         int64_t exit_code;              /* -1: none */
         const char *stop_reason;        /* of resultJson */
         json_t *result;                 /* members of resultJson; NULL: none */
-        struct adapter_result *adapter; /* NULL: the adapter never came to a result */
+        struct adapter_result *adapter; /* NULL: the adapter reached no result */
         const char *log_sha256, *out, *err;
         int64_t log_bytes;
         bool timed_out;
         bool is_incomplete; /* output is missing */
-        bool is_lost;       /* by no fault of the command: tried once more */
+        bool is_lost;       /* through no fault of the command: tried once more */
 };
 
 /* -- run.c -- */
 
-/* Everything of a run that its row leads to. ERR_NOT_FOUND. `op` is the job's. */
+/* Load a run and everything that its row refers to. ERR_NOT_FOUND. `op` is the job's. */
 int run_task_load(struct op *op, struct runtime *rt, const char *id, struct run_task *ret,
                   struct err *err);
-/* Its lease, once there is one; ERR_NOT_FOUND. */
+/* Load the run's lease, once there is one; ERR_NOT_FOUND. */
 int run_task_lease(struct run_task *t, struct err *err);
-/* The row as it is now. */
+/* Read the row again. */
 int run_task_refresh(struct run_task *t, struct err *err);
-/* The same task, deaf to cancel, with time to write something down. */
+/* An operation of the same task that ignores cancel, with time to write something down. */
 struct op run_note_op(const struct run_task *t);
-/* From step to step; what else the task's row carries is written with it, and the context. `with`,
- * when it is not NULL, is called in the same transaction. Afterwards run.status is what it is by
- * now. ERR_CONFLICT when somebody else has the run. */
+/* Move from step to step; the other members of the task's row are written with it, and the context.
+ * `with`, when it is not NULL, is called in the same transaction. Afterwards run.status is the
+ * current one. ERR_CONFLICT when another job has moved the run. */
 int run_step(struct run_task *t, const char *from, const char *to,
              int (*with)(struct db *db, struct run_task *t, struct err *err), struct err *err);
-/* An object that goes with the arena. */
+/* Give an object to the arena, which frees it at its end. */
 json_t *run_keep(struct arena *arena, json_t *take_value);
-/* Parsed and kept; an empty object for what is none. */
+/* Parsed and kept; an empty object for a text that is not an object. */
 json_t *run_parse(struct arena *arena, const char *text);
 /* Live events, once the transaction is committed. */
 void run_announce_status(struct db *db, const struct run *run);
@@ -137,8 +137,8 @@ struct run_ids {
 };
 void run_ids_done(struct run_ids *ids);
 
-/* One pass over the table: what nobody works on (when asked for), what is to be cancelled, and what
- * can be claimed. */
+/* One pass over the table: runs that no job works on (when asked for), runs to cancel, and runs
+ * that can be claimed. */
 struct run_pass {
         bool look_for_strays;
         struct run_ids strays, cancelled, claimed;
@@ -146,96 +146,98 @@ struct run_pass {
 int run_pass(struct op *op, struct runtime *rt, struct run_pass *pass, struct err *err);
 
 /* -- run_select.c -- */
-/* Whether its adapter starts a process, which has to be somewhere. */
+/* Whether the run's adapter starts a process, which needs a place. */
 bool run_needs_place(const struct run_task *t);
 int run_select(struct run_task *t, struct err *err);
 
-/* Which lane (rt/pool.h) the run's work is in: that of runs in the environment where it is, or
- * would be if it were chosen now; of a request, that of its agent. Runs and what is asked for by
- * the API have lanes of their own: setting many runs up must not keep an operator from looking at
- * one. */
+/* The lane (rt/pool.h) of the run's work: the lane for runs in its environment, or in the
+ * environment that would be chosen now; for a request, the lane of its agent. Runs and API calls
+ * have separate lanes: setting many runs up must not keep an operator from looking at one. */
 int run_lane(struct op *op, struct runtime *rt, const char *id, bool is_request,
              struct lane_name *ret, struct err *err);
 
-/* -- run_place.c: the lease, the directory, and what makes it ready -- */
+/* -- run_place.c: the lease, the directory, and making it ready -- */
 int run_acquire(struct run_task *t, struct err *err);
 int run_stage(struct run_task *t, struct err *err);
 /* An error as `Failed to resolve execution <what> for "<environment>": …`. */
 int run_fail_transport(struct run_task *t, int r, const char *what, struct err *err);
-/* An agent may choose its command in a sandbox and then have work on the host, by an issue in
- * another project for example: what its key wrote does not follow it there. Asked before a place is
- * taken, and again when the command is made, since the configuration may have changed in between.
- */
+/* ERR_FORBIDDEN when the agent's configuration was written with an agent's key and the environment
+ * is not isolated. An agent may choose its command in a sandbox and then have work on the host, by
+ * an issue in another project for example: what its key wrote does not follow it there. Checked
+ * before a place is taken, and again when the command is made, since the configuration may have
+ * changed in between. */
 int run_check_place(struct run_task *t, const struct environment *env, struct err *err);
-/* Where commands start, for a run whose place is there already. */
+/* Where commands start, for a run that has its place already. */
 void run_find_cwd(struct run_task *t);
 
-/* -- run_assets.c: what the agent's program is given beside the work -- */
-/* Bring the assets of its adapter to the place, and write into the context where they are. A run
- * that cannot have them does not begin. */
+/* -- run_assets.c: files for the agent's program beside the work -- */
+/* Bring the adapter's assets to the place, and write into the context where they are. A run that
+ * cannot have them does not begin. */
 int run_assets(struct run_task *t, struct err *err);
 
 /* -- run_command.c -- */
-/* What its adapter is told. */
+/* Fill the adapter's input. */
 void run_input(struct run_task *t, const json_t *session);
 /* The adapter's input; `session` as saved unless `fresh`. */
 int run_build(struct run_task *t, bool fresh, struct err *err);
-/* The same for a run whose command was started, by the execution's key. */
+/* The same for a run with a started command, by the execution's key. */
 int run_rebuild(struct run_task *t, const char *key, struct err *err);
-/* Install what the command needs, where the adapter knows how. That it fails is no error. */
+/* Install what the command needs, where the adapter knows how. A failed installation is not an
+ * error. */
 int run_setup(struct run_task *t, struct err *err);
-/* Start it; the callback is opened. *ret_id: the execution. */
+/* Open the callback and start the command. *ret_id: the execution. */
 int run_start(struct run_task *t, const char *key, const char **ret_id, struct err *err);
 /* "run:<id>", or with `fresh` the one of the second attempt. In the arena. */
 const char *run_key(struct run_task *t, bool fresh);
 
-/* -- run_ready.c: asking the place before -- */
-/* A session that is a file, and not one of this directory, is not resumed: the command is built
- * anew. A fresh one is made, empty. */
+/* -- run_ready.c: checks in the place before the command -- */
+/* A session file that does not belong to this directory is not resumed: the command is built anew.
+ * The file of a fresh session is made, empty. */
 int run_ready_session(struct run_task *t, struct err *err);
-/* ERR_UNPROCESSABLE when the model is none of those that can be had there. */
+/* ERR_UNPROCESSABLE when the model is not available there. */
 int run_ready_model(struct run_task *t, struct err *err);
 
-/* -- run_kept.c: how a command was made, whatever becomes of its agent -- */
-/* Inside a transaction, before it is started under that key. */
+/* -- run_kept.c: how a command was made, kept even if its agent changes -- */
+/* Inside a transaction, before the command is started under that key. */
 int run_kept_put(struct db *db, struct run_task *t, const char *key, struct err *err);
-/* 1: the task's input and command are as far as its end needs them; 0: nothing is kept. */
+/* 1: the task's input and command are filled as far as its end needs them; 0: nothing is kept. */
 int run_kept_get(struct run_task *t, const char *key, struct err *err);
 
 /* -- run_postpone.c: preparing again -- */
-/* Whether what failed may go well later: by the error (base/err.h), or because the place that it
- * was about has ended. */
+/* Whether a failed preparation may succeed later: by the error (base/err.h), or because the place
+ * that it was about has ended. */
 bool run_may_pass(struct run_task *t, int r, const struct err *cause);
-/* Its command was not started, and may be later: give up what it has, and record when it is tried
- * again; or that it was tried for long enough. `from` is its step, `took_ms` what this try took. */
+/* The command was not started, and may be later: give up what the run holds, and record when it is
+ * tried again, or that it was tried for long enough. `from` is its step, `took_ms` the duration of
+ * this try. */
 enum run_next run_postpone(struct run_task *t, const char *from, int64_t took_ms,
                            const struct err *cause, struct run_result *ret);
-/* The idempotency key of its lease: the run's own, and another one once the lease of an earlier try
- * has ended. A lease that an earlier daemon left is taken over, unless something was done in its
- * place: then it is released first. */
+/* The idempotency key of the run's lease: the run's own key, and another one once the lease of an
+ * earlier try has ended. A lease that an earlier daemon left is taken over, unless something was
+ * done in its place: then it is released first. */
 int run_lease_key(struct run_task *t, const char **ret, struct err *err);
 
 /* -- run_prepare.c, run_finish.c, run_recover.c: jobs -- */
 void run_prepare(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
 void run_finish(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
-/* Make the request that it is, and finish it. */
+/* Make the run's request, and finish the run. */
 void run_http(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
 /* Take up a run by its step. */
 void run_recover(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
-/* Watch its command, which an earlier daemon started: the callback is opened, and the command gets
- * the rest of its input. */
+/* Watch a command that an earlier daemon started: the callback is opened, and the command gets the
+ * rest of its input. */
 enum run_next run_go_on(struct run_task *t, struct run_result *ret);
-/* It could not be taken up, again and again: it is over, and nobody knows how it ended. Releasing
- * its lease ends what is left of it. */
+/* The run could not be taken up, again and again: it is over, and how it ended is unknown.
+ * Releasing its lease ends what is left of it. */
 void run_give_up(struct op *op, struct runtime *rt, const char *id, struct run_result *ret);
 
 /* -- run_pump.c: while the command runs -- */
 
-/* How far a command's output was looked at for its last word (adapter_run.h). */
+/* How far a command's output was searched for its last word (adapter_run.h). */
 struct run_word {
-        char execution[UUID_LEN + 1]; /* that the rest is about */
-        const char *type;             /* of its adapter; static; NULL: it has no such word */
-        int64_t line, at;             /* where a line begins; where to look on */
+        char execution[UUID_LEN + 1]; /* the execution that the rest is about */
+        const char *type;             /* of its adapter; static; NULL: it has no last word */
+        int64_t line, at;             /* where a line begins; where the search goes on */
         bool said;
 };
 
@@ -247,18 +249,18 @@ struct run_pump {
         bool asked;                   /* it is noted */
 };
 
-/* Bring output into the log, and see whether it was the last word. */
+/* Bring output into the log, and look for the last word in it. */
 void run_pump(struct op *op, struct runtime *rt, const char *id, struct run_pump *pump);
-/* What the row says of the output. */
+/* Set the members of the row that describe the output. */
 void run_set_output(struct run *run, const struct run_log_state *state);
 
 /* -- run_outcome.c -- */
-/* Record how it ended and go on to `releasing`. A run that is terminal already keeps its status. */
+/* Record how the run ended and go on to `releasing`. A terminal run keeps its status. */
 int run_conclude(struct run_task *t, const char *from, const struct run_outcome *outcome,
                  struct err *err);
-/* The outcome of an error before the command began. */
+/* The outcome for an error before the command began. */
 struct run_outcome run_failure(const struct run_task *t, const struct err *cause);
-/* Give up the leases and be done. */
+/* Give up the leases and finish. */
 enum run_next run_release(struct run_task *t);
 /* The events and rows that follow from a terminal status, inside the transaction that set it. */
 int run_note_end(struct db *db, struct runtime *rt, const struct run *run, struct err *err);

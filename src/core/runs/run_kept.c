@@ -1,6 +1,6 @@
-/* What is kept of a command from its beginning to its end: what its output is read by, and what it
- * reads itself. The agent may be changed while it works, even into one of another kind; what was
- * started stays what it was. */
+/* The record of a command that is kept from its beginning to its end: what is needed to read its
+ * output, and its input. The agent may change while the command works, even into another kind; the
+ * started command stays as it was. */
 #include "base/clock.h"
 #include "core/runs/run_internal.h"
 #include "store/run_commands.h"

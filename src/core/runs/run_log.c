@@ -1,3 +1,4 @@
+/* Decides what goes into a run's log: records of output, limits, and marks. */
 #include "core/runs/run_log.h"
 #include "core/exec/exec_output.h"
 
@@ -19,7 +20,7 @@
 #define READ_SIZE    ((size_t)256 << 10)
 #define PUMP_MAX     ((size_t)4 << 20)
 #define EXCERPT_MAX  4096
-#define LIVE_MAX     8192 /* of a chunk that is told live: its end */
+#define LIVE_MAX     8192 /* of a chunk in a live event: its end */
 #define IMAGE_NOTICE "[image left out]"
 
 struct run_log {
@@ -95,7 +96,7 @@ static void publish(struct run_log *log, const struct record *r, const char *ts)
         live_publish(log->rt->live, log->company_id, "heartbeat.run.log", payload);
 }
 
-/* Write a record, then tell of it. 1 when it did not fit under `max`: nothing was done. */
+/* Write a record, then announce it. 1 when it did not fit under `max`: nothing was done. */
 static int append(struct run_log *log, const struct record *r, int64_t max, struct err *err)
 {
         struct run_log_state *state = &log->sum.state;
@@ -113,7 +114,7 @@ static int append(struct run_log *log, const struct record *r, int64_t max, stru
         FAULT("runlog.append.before");
         result = fd_write_all(log->fd, log->out.data, log->out.len, err);
         if (result < 0) {
-                /* Half a record must not stay in front of the next. */
+                /* Half a record must not stay before the next. */
                 (void)!ftruncate(log->fd, (off_t)state->bytes);
                 return err_wrap(err, result, "write a run's log");
         }
@@ -168,7 +169,7 @@ static int note_limit(struct run_log *log, struct err *err)
 /* A piece of output becoming the chunk of a record. */
 struct chunk {
         struct buf text;
-        size_t used; /* bytes of the output that it stands for */
+        size_t used; /* bytes of the output that the chunk covers */
         struct image_data image;
 };
 
@@ -193,8 +194,8 @@ static void put_character(struct chunk *c, const char *p, size_t len, bool valid
                 buf_puts(&c->text, IMAGE_NOTICE);
 }
 
-/* Fill the chunk from the bytes; a full one ends with a line where there is one in its second half.
- */
+/* Fill the chunk from the bytes; a full chunk ends at the end of a line if there is one in its
+ * second half. */
 static void fill(struct chunk *c, const char *bytes, size_t len, bool at_end)
 {
         struct chunk line = { 0 };
@@ -311,7 +312,7 @@ static int count_left(struct run_log *log, const char *execution_id, int stream,
         return r;
 }
 
-/* All of it is in, or counted. */
+/* All output is in the log, or counted. */
 static int finish(struct run_log *log, const char *execution_id, struct err *err)
 {
         int64_t left[2] = { 0 };

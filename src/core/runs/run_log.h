@@ -1,7 +1,7 @@
 /* The log of a run: one file of NDJSON records {"ts", "stream", "chunk"}, only ever appended to
  * (docs/events.md). It is made from the output files of the run's executions, which the box wrote
  * and redacted: each record says how far into its stream it goes, so after a crash the next record
- * begins exactly where the last whole one ended, and no byte is lost or there twice. Records of the
+ * begins exactly where the last whole one ended, and no byte is lost or repeated. Records of the
  * system are the daemon's own.
  *
  *   {"ts":"...Z","stream":"stdout","seq":1,"source":"1a2b3c4d","end":[4096,0],"chunk":"..."}
@@ -10,15 +10,15 @@
  * `source` is the beginning of the execution's id, `end` how many bytes of its standard output and
  * of its standard error the records up to here cover. `image` says that the output (1), the error
  * (2) or both (3) end inside a picture (codec/image_data.h). So the last record of output says how
- * far everything is, and opening a log again reads no more than its end.
+ * far both streams are covered, and opening a log again reads no more than its end.
  *
- * `mark` is "limit" in the record after which output is only counted, and "left_out" in the one
- * that says how much that was. It is "incomplete" in the one that says that output was lost. What
- * is no UTF-8, and NUL, is U+FFFD.
+ * `mark` is "limit" in the record after which output is only counted, "left_out" in the record that
+ * says how much output that was, and "incomplete" in the record that says that output was lost. NUL
+ * and bytes that are not UTF-8 become U+FFFD.
  *
  * `<data>/run-logs/<company>/<agent>/<run>.ndjson`; `log_ref` is the part after run-logs/.
  *
- * One thread at a time per run writes; anybody reads. */
+ * One thread at a time per run writes; any thread reads. */
 #ifndef BERTH_CORE_RUN_LOG_H
 #define BERTH_CORE_RUN_LOG_H
 
@@ -29,22 +29,23 @@
 
 struct run_log;
 
-/* Open for appending, made where it is not there; what a crash left of a last record is cut off. */
+/* Open for appending; made when missing. The rest of a record that a crash cut short is removed. */
 int run_log_open(struct runtime *rt, const struct run *run, struct run_log **ret, struct err *err);
 void run_log_close(struct run_log *log);
-/* What belongs into the run's log_ref; in the log. */
+/* The value for the run's log_ref; lives in the log. */
 const char *run_log_ref(const struct run_log *log);
 
-/* A line of our own. */
+/* Append a line of the daemon's own. */
 int run_log_system(struct run_log *log, const char *text, struct err *err);
-/* Bring in what the execution's files have by now, at most a few MiB at a time: 1 when there is
- * more. `final`: nothing follows, so a character that was cut in two is what it is; when everything
- * is in, it is on the disk. Past the size limit (settings.run_log_max_bytes) one record says so,
- * and only counting goes on; the last says how much was left out. A run may have several
- * executions, one after the other. */
+/* Append the new output of the execution's files, at most a few MiB at a time: 1 when there is
+ * more. `final`: no output follows, so a character that was cut in two will not be completed; when
+ * everything is appended, it is on the disk. Past the size limit (settings.run_log_max_bytes) one
+ * record says so, and output is only counted; the last record says how much was left out. A run may
+ * have several executions, one after the other. */
 int run_log_pump(struct run_log *log, const char *execution_id, bool final, struct err *err);
 
-/* Output of the execution was lost, and why: one line says so. On the disk when this returns 0. */
+/* Append a line that says that output of the execution was lost, and why. On the disk when this
+ * returns 0. */
 int run_log_incomplete(struct run_log *log, const char *reason, struct err *err);
 
 struct run_log_state {

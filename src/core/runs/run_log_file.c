@@ -1,3 +1,4 @@
+/* Reads the file of a run's log: its records, its summary, and pages of it. */
 #define _GNU_SOURCE
 #include "core/runs/run_log_file.h"
 
@@ -74,7 +75,7 @@ static void note_output(struct run_log_summary *s, const json_t *head, bool is_s
         }
 }
 
-/* One line without its end. False: no record of ours. */
+/* One line without its end. False: it is not a record of ours. */
 static bool note_record(struct run_log_summary *s, const char *line, size_t len)
 {
         static const char before_chunk[] = ",\"chunk\":\"";
@@ -104,10 +105,10 @@ static bool note_record(struct run_log_summary *s, const char *line, size_t len)
         return stream != NULL;
 }
 
-/* Looks at each record, once it is part of the summary; true: that is enough. */
+/* Called for each record, once it is part of the summary; true: that is enough. */
 typedef bool (*record_fn)(const struct run_log_summary *s, void *ctx);
 
-/* The records from `at` on, until there is enough of them, or one is none of ours. */
+/* Read the records from `at` on, until `enough` says so, or a line is not a record of ours. */
 static int walk(int fd, int64_t at, struct run_log_summary *s, record_fn enough, void *ctx,
                 struct err *err)
 {
@@ -149,7 +150,7 @@ int run_log_scan(int fd, struct run_log_summary *ret, struct err *err)
 
         if (fstat(fd, &st) < 0)
                 return err_sys(err, ERR_IO, errno, "read a run's log");
-        /* Back until there is a record of output: it says how far everything is. */
+        /* Go back until there is a record of output: it says how far both streams are covered. */
         do {
                 *ret = (struct run_log_summary){ 0 };
                 from = MAX(st.st_size - span, 0);
@@ -221,7 +222,7 @@ int run_log_read(struct runtime *rt, const char *log_ref, int64_t offset, int64_
                 return r;
         len = ret->len - start;
         nl = len ? memrchr(ret->data + start, '\n', len) : NULL;
-        /* One record that is longer than what was asked for. */
+        /* One record that is longer than the requested length. */
         while (r > 0 && !nl && len <= RUN_LOG_RECORD_MAX) {
                 r = read_piece(fd, ret, offset + (int64_t)len, 65536, err);
                 if (r < 0)

@@ -1,4 +1,4 @@
-/* The file of a run's log, for run_log*.c: its records as they lie there. */
+/* The file of a run's log, for run_log*.c: its records as they are stored. */
 #ifndef BERTH_CORE_RUN_LOG_FILE_H
 #define BERTH_CORE_RUN_LOG_FILE_H
 
@@ -9,27 +9,27 @@
 #define RUN_LOG_HEAD_MAX   256 /* of a record, before its chunk */
 #define RUN_LOG_RECORD_MAX (RUN_LOG_CHUNK_MAX * 6 + RUN_LOG_HEAD_MAX + 16)
 
-/* How far the log is in the output of one execution. */
+/* How far the log covers the output of one execution. */
 struct run_log_source {
         char name[RUN_LOG_SOURCE_LEN + 1]; /* "": of none yet */
         int64_t end[2];
         struct image_data image[2];
 };
 
-/* What the records of a file say together. */
+/* The sum of the records of a file. */
 struct run_log_summary {
         struct run_log_state state;
         bool is_full;                 /* the mark of the limit is there */
-        bool is_counted;              /* and the one that says how much was left out */
-        bool is_incomplete;           /* and the one that says that output is missing */
+        bool is_counted;              /* and the record that says how much was left out */
+        bool is_incomplete;           /* and the record that says that output is missing */
         struct run_log_source source; /* of the last record of output */
 };
 
-/* Read the end of the file, as far as it needs, and its beginning. `state.bytes` is where the
- * records end. */
+/* Read the end of the file, as far as needed, and its beginning. `state.bytes` is where the records
+ * end. */
 int run_log_scan(int fd, struct run_log_summary *ret, struct err *err);
-/* Make the execution the source: where the records of it left off, if there are some. Reads the
- * whole file when another one was it. */
+/* Make the execution the source: go on where its records left off, if there are some. Reads the
+ * whole file when the source was another execution. */
 int run_log_turn_to(int fd, struct run_log_summary *s, const char *execution_id, struct err *err);
 /* The path of a log, on the heap. */
 char *run_log_path(const struct runtime *rt, const char *log_ref);

@@ -1,4 +1,5 @@
-/* How a run ended: one transaction for everything that follows from it. Then its leases. */
+/* Records how a run ended: one transaction for everything that follows from it. Then releases its
+ * leases. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -9,7 +10,7 @@
 #include "store/agent_state.h"
 #include "store/run_commands.h"
 
-/* -- What is told ------------------------------------------------------------------------------ */
+/* -- Events ------------------------------------------------------------------------------------ */
 
 static const char *event_text(const struct run *run)
 {
@@ -48,8 +49,8 @@ int run_note_end(struct db *db, struct runtime *rt, const struct run *run, struc
                              payload, err);
 }
 
-/* Inside a transaction: the locks that the run has on its issue go. Only once its command is over:
- * nobody is to begin beside it. */
+/* Inside a transaction: remove the run's locks on its issue. Only once its command is over: no
+ * other run may begin beside it. */
 static int run_free_issue(struct db *db, const struct op *op, const struct run *run,
                           struct err *err)
 {
@@ -292,7 +293,7 @@ static int conclude(struct db *db, void *arg, struct err *err)
                 return err_set(err, ERR_CONFLICT, "Somebody else works on the run.");
         before = row.status;
         was_over = run_is_terminal(&row);
-        /* The rest is in the row for every reader, the step for us. */
+        /* The rest of the row is for every reader, the step for the engine. */
         row.context_snapshot = json_to_arena(t->op->arena, t->context);
         row.exited_at = t->run.exited_at;
         row.restored_at = t->run.restored_at;
@@ -370,7 +371,7 @@ enum run_next run_release(struct run_task *t)
         struct op op = *t->op;
         int r;
 
-        if (op_check(t->op, NULL) < 0) /* the job was cancelled with the run: another one goes on */
+        if (op_check(t->op, NULL) < 0) /* the job was cancelled with the run: another job goes on */
                 return RUN_NEXT_AGAIN;
         callback_settle(t->op, t->rt, t->run.id);
         op.actor = &actor_system;
@@ -378,8 +379,8 @@ enum run_next run_release(struct run_task *t)
         r = lease_release_run(&op, t->rt, t->run.id, bad ? LEASE_FAILED : LEASE_RELEASED, ignore,
                               NULL, &err);
         FAULT("run.release.after");
-        /* A lease whose place cannot be given up has ended all the same, and the sweeper goes on
-         * with the place. One that has not ended is still ours. */
+        /* A lease has ended even if its place cannot be given up; the sweeper goes on with the
+         * place. A lease that has not ended is still the run's. */
         if (r < 0)
                 log_warn("could not release the leases of a run", LOG_S("run", t->run.id),
                          LOG_S("error", err.msg));

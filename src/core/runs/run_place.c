@@ -18,7 +18,7 @@ static bool is_local(const struct run_task *t)
         return kind_runs_on_host(t->rt, t->choice.env.driver);
 }
 
-/* `text "name" (driver): what it was`, with the code that names the step. */
+/* `text "name" (driver): the cause`, with the code that names the step. */
 static int fail(struct run_task *t, int r, const char *code, const char *text, struct err *err)
 {
         const struct environment *env = &t->choice.env;
@@ -38,7 +38,7 @@ int run_fail_transport(struct run_task *t, int r, const char *what, struct err *
                         t->record.env.name);
 }
 
-/* A command that has to run elsewhere must not run here instead. */
+/* A command that has to run elsewhere must not run on this machine instead. */
 static int check_adapter(struct run_task *t, struct err *err)
 {
         const struct environment *env = &t->choice.env;
@@ -108,9 +108,9 @@ static const char *agent_home(struct run_task *t)
         return arena_printf(t->op->arena, "%s/" AGENTS_DIR "/%s", t->rt->data_dir, t->agent.id);
 }
 
-/* The one of the workspace, as far as it counts here (judge_directory() in run_select.c), else the
- * one that the agent's configuration names. Nothing of it comes from the run's context, which
- * agents have a part in. */
+/* The directory of the workspace, as far as it counts here (judge_directory() in run_select.c),
+ * else the one that the agent's configuration names. No part of it comes from the run's context,
+ * which agents can influence. */
 static const char *find_directory(struct run_task *t, const char **ret_source)
 {
         const char *cwd = arena_strtrim(t->op->arena, t->choice.workspace.cwd);
@@ -153,7 +153,7 @@ void run_find_cwd(struct run_task *t)
         t->cwd = json_get_string(json_get_object(t->context, "paperclipEnvironment"), "cwd");
 }
 
-/* What the agent is told about where it works. */
+/* Tell the agent where it works. */
 static void describe_workspace(struct run_task *t, const char *source)
 {
         const struct execution_workspace *w = &t->choice.workspace;
@@ -216,7 +216,7 @@ static json_t *realization_of(struct run_task *t, const char *source)
         return run_keep(t->op->arena, realization_request(&input));
 }
 
-/* Keep what was realized with the workspace, as lease_realize() does with the lease. */
+/* Record the realization with the workspace, as lease_realize() does with the lease. */
 struct note {
         struct run_task *t;
         json_t *request;

@@ -1,8 +1,8 @@
 /* Preparing again. Until the command of a run has been started, a failure that may pass costs the
- * run nothing but time: what it had is given up, the reason and the time of the next try are
- * recorded, and it is prepared anew under the same id. No retry is used up, for nothing ran. This
- * goes on for as long as the setting run_prepare_timeout_ms allows; the time in which no daemon ran
- * does not count, and the wall clock has no part in it. */
+ * run only time: its lease is given up, the reason and the time of the next try are recorded, and
+ * it is prepared anew under the same id. No retry is used up, because nothing ran. This goes on for
+ * as long as the setting run_prepare_timeout_ms allows; time in which no daemon ran does not count,
+ * and the wall clock has no part in it. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -28,7 +28,8 @@ static int get_place(struct db *db, void *arg, struct err *err)
                kind_is_dead(t->rt, &place);
 }
 
-/* The place ended while it was made ready: whatever was said about it then, another one may do. */
+/* Whether the place ended while it was made ready: whatever the error says, another place may
+ * do. */
 static bool place_has_ended(struct run_task *t)
 {
         struct op op = run_note_op(t);
@@ -43,7 +44,7 @@ bool run_may_pass(struct run_task *t, int r, const struct err *cause)
         return is_transient || place_has_ended(t);
 }
 
-/* What is left of it when this fails is released before the next try (run_lease_key). */
+/* If this fails, the rest is released before the next try (run_lease_key). */
 static void give_up_place(struct run_task *t)
 {
         CLEAN(err_done) struct err err = { 0 };
@@ -76,7 +77,7 @@ static int add_waiting(struct db *db, struct run_task *t, struct err *err)
                              err);
 }
 
-/* It was tried for long enough. */
+/* The run was tried for long enough. */
 static enum run_next fail_for_good(struct run_task *t, const char *from, const struct err *cause)
 {
         CLEAN(err_done) struct err err = { 0 };

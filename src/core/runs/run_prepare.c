@@ -1,12 +1,12 @@
-/* From a claim to a command that runs. Each step is recorded before the next begins. An error that
- * may pass puts the run off (run_postpone.c); any other ends it with the code of what failed, and
- * gives up what was leased. */
+/* From a claim to a running command. Each step is recorded before the next begins. An error that
+ * may pass postpones the run (run_postpone.c); any other error ends it with the code of the failed
+ * step, and gives up its lease. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "core/runs/run_internal.h"
 
-/* The list of events says what is run before it is. */
+/* The list of events names the command before it runs. */
 static int add_invocation(struct db *db, struct run_task *t, struct err *err)
 {
         int r = run_kept_put(db, t, run_key(t, false), err);
@@ -34,7 +34,7 @@ static int note_execution(struct run_task *t, const char *id, struct err *err)
         return run_step(t, STEP_PREPARING, STEP_EXECUTING, NULL, err);
 }
 
-/* Cancelled while it was prepared: nothing is begun any more. */
+/* A run that was cancelled while it was prepared begins nothing any more. */
 static int still_wanted(struct run_task *t, struct err *err)
 {
         if (run_is_terminal(&t->run))
@@ -42,8 +42,8 @@ static int still_wanted(struct run_task *t, struct err *err)
         return op_check(t->op, err);
 }
 
-/* Where its command will run. What the context says of a place comes from here and from nowhere
- * else. */
+/* Choose and prepare the place of the command. Only this function writes what the context says
+ * about the place. */
 static int prepare_place(struct run_task *t, struct err *err)
 {
         int r;
@@ -62,7 +62,7 @@ static int prepare_place(struct run_task *t, struct err *err)
         return r;
 }
 
-/* *ret_started: the command was handed over, and may run, whatever came afterwards. */
+/* *ret_started: the command was handed over, and may run, even if a later step failed. */
 static int prepare(struct run_task *t, bool *ret_started, struct err *err)
 {
         const char *id;
@@ -101,8 +101,8 @@ static int prepare(struct run_task *t, bool *ret_started, struct err *err)
         return r < 0 ? r : note_execution(t, id, err);
 }
 
-/* Cancelled although nobody wants the run to end: the daemon is stopping, and the next one will
- * find the step. What else went wrong then counts for nothing. */
+/* Cancelled although the run was not: the daemon is stopping, and the next daemon will find the
+ * step. Any other error at that time is ignored. */
 static bool is_stopping(const struct run_task *t, int r)
 {
         return (r == ERR_CANCELLED || op_check(t->op, NULL) == ERR_CANCELLED) &&

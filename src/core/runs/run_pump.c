@@ -1,6 +1,7 @@
-/* While the command of a run works: its output into the log, and a look at each new line for the
- * last word of an agent that may live on after it. What was found is not recorded: it is in the
- * output, and found again after a restart. That the command is asked to end is, before it is. */
+/* While the command of a run works: its output goes into the log, and each new line is checked for
+ * the last word of an agent that may live on after it. A last word is not recorded: it is in the
+ * output, and found again after a restart. The request that the command end is recorded before it
+ * is made. */
 #include <errno.h>
 
 #include "base/clock.h"
@@ -29,7 +30,8 @@ static int get_execution(struct db *db, void *arg, struct err *err)
         return executions_get(db, s->t->run.execution_id, s->t->op->arena, &s->row, err);
 }
 
-/* As what it was started; NULL in *ret_type: there is nothing to look for. */
+/* The adapter type that the command was started with; NULL in *ret_type: there is nothing to look
+ * for. */
 static int find_type(struct run_task *t, const char **ret_type, struct err *err)
 {
         struct search s = { .t = t };
@@ -61,8 +63,8 @@ static int begin(struct run_task *t, struct run_word *w, struct err *err)
         return r;
 }
 
-/* A line that ends at `end`. `block` holds the output from `from` on; what began before is read
- * again. */
+/* Check a line that ends at `end`. `block` holds the output from `from` on; a line that began
+ * before is read again. */
 static int look_at_line(struct run_word *w, int fd, const char *block, int64_t from, int64_t end,
                         struct err *err)
 {

@@ -1,6 +1,7 @@
 /* Claiming: of the queued runs of an agent, the oldest first, as many as it may have at once. A
- * claim, the lock on the issue, and what is told about both are one transaction. A pass reads first
- * who has room for one, so agents that wait for their own runs to end cost no transaction. */
+ * claim, the lock on the issue, and the announcement of both are one transaction. A pass first
+ * reads which agents have room for a run, so agents that wait for their own runs to end cost no
+ * transaction. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -35,7 +36,8 @@ struct claims {
         size_t claimed_before; /* ids of earlier transactions */
 };
 
-/* The issue is the run's as long as it lives, if the agent has it and nobody works on it: 1. */
+/* Lock the issue for the run's lifetime, if the agent has the issue and no other run works on it:
+ * 1. */
 static int lock_issue(struct claims *c, const struct run *run, struct err *err)
 {
         struct issue issue, seen;
@@ -69,7 +71,8 @@ static int lock_issue(struct claims *c, const struct run *run, struct err *err)
         return issues_update(c->db, &issue, &seen, err);
 }
 
-/* Whether the agent finds its issue checked out for this run, or has to do that itself. */
+/* Record whether the agent finds its issue checked out for this run, or has to check it out
+ * itself. */
 static int tell_checkout(struct claims *c, struct run *run, bool is_locked, struct err *err)
 {
         json_t *context = run_parse(c->op->arena, run->context_snapshot);
@@ -116,7 +119,7 @@ static int claim(struct claims *c, struct run *run, struct err *err)
         return r;
 }
 
-/* Nobody may work for it: it never will. */
+/* The agent may not work: the run will never begin. */
 static int refuse(struct claims *c, struct run *run, struct err *err)
 {
         int r;
@@ -129,9 +132,9 @@ static int refuse(struct claims *c, struct run *run, struct err *err)
         return r <= 0 ? r : run_note_end(c->db, c->rt, run, err);
 }
 
-/* What an agent may begin now. */
+/* How many runs an agent may begin now. */
 struct room {
-        bool may_work; /* false: what it has queued never begins */
+        bool may_work; /* false: its queued runs never begin */
         int64_t n;     /* how many; 0 or less: none */
 };
 
@@ -197,7 +200,7 @@ static int add_cancelled(void *ctx, const struct run *row)
         return 0;
 }
 
-/* Only those for whom there is something to write. One that cannot be read is left to its claim. */
+/* Keep only agents that need a write. An agent that cannot be read is left to its claim. */
 static void keep_those_with_room(struct db *db, struct look *all)
 {
         struct run_ids *ids = &all->agents;
@@ -230,7 +233,7 @@ static int look(struct db *db, void *arg, struct err *err)
         return r;
 }
 
-/* One agent whose runs cannot be claimed does not keep the others from theirs. */
+/* An agent with runs that cannot be claimed does not stop the others from claiming theirs. */
 static int claim_for(struct claims *c, const char *agent_id, struct err *err)
 {
         CLEAN(err_done) struct err failure = { 0 };

@@ -1,5 +1,6 @@
-/* Asking a place, before the command of a run starts there: whether the session is one that can be
- * resumed, and whether the model can be had. Nothing is open yet that would have to be closed. */
+/* Checks in a place, before the command of a run starts there: whether the session can be resumed,
+ * and whether the model is available. At this point nothing is open that would have to be
+ * closed. */
 #include "base/fault.h"
 #include "core/runs/run_internal.h"
 #include "core/runs/run_wait.h"
@@ -22,7 +23,7 @@ static int run_script(struct run_task *t, const char *what, const char *script, 
         return run_command_wait(t->op, t->rt, &t->record, run_keep(t->op->arena, body), end, err);
 }
 
-/* What cannot be read is none; only a place that cannot be asked is an error. */
+/* A file that cannot be read is not a session; only a place that cannot be asked is an error. */
 static int read_header(struct run_task *t, bool *ret_fits, struct err *err)
 {
         CLEAN(run_command_end_done) struct run_command_end end = { 0 };

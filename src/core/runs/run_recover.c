@@ -1,7 +1,7 @@
-/* Taking up a run that nobody works on, by its step: after a restart of the daemon, when a job
- * could not be done, and when the pause of one that waits is over. A command that was recorded goes
- * on; a run without one is prepared again. A request that was announced may have arrived, so that
- * is not tried again; one that waited for its turn is made. */
+/* Taking up a run that no job works on, by its step: after a restart of the daemon, when a job
+ * could not be done, and when the pause of a waiting run is over. A recorded command goes on; a run
+ * without one is prepared again. A request that was announced may have arrived, so it is not made
+ * again; a request that waited for its turn is made. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -43,7 +43,7 @@ static int adopt(struct db *db, void *arg, struct err *err)
         return r < 0 ? r : runs_get(db, t->run.id, t->op->arena, &t->run, err);
 }
 
-/* The way home goes on where it was. A channel that cannot be opened is no reason to end the
+/* The callback goes on where it was. A channel that cannot be opened is no reason to end the
  * command: it may not need it. */
 static void open_callback(struct run_task *t)
 {
@@ -58,8 +58,8 @@ static void open_callback(struct run_task *t)
         explicit_bzero(address->key, sizeof(address->key));
 }
 
-/* Its input was in the memory of the daemon that started it. What the command has of it by now is
- * known to its box, which takes the rest. */
+/* The command's input was in the memory of the daemon that started it. The box knows how much of it
+ * the command has by now, and takes the rest. */
 static void keep_input(struct run_task *t, struct run_result *ret)
 {
         CLEAN(err_done) struct err err = { 0 };
@@ -87,7 +87,7 @@ enum run_next run_go_on(struct run_task *t, struct run_result *ret)
         return RUN_NEXT_WATCH;
 }
 
-/* Nothing of it can go on. */
+/* The run cannot go on: record it as lost. */
 static enum run_next lose(struct run_task *t, const char *why)
 {
         CLEAN(err_done) struct err err = { 0 };
@@ -127,7 +127,7 @@ static enum run_next recover_preparing(struct run_task *t, struct run_result *re
         return run_go_on(t, ret);
 }
 
-/* The run, ours from here on. */
+/* Load the run and make this instance its owner. */
 static int take_up(struct op *op, struct runtime *rt, const char *id, struct run_task *t)
 {
         CLEAN(err_done) struct err err = { 0 };
@@ -175,7 +175,7 @@ void run_give_up(struct op *op, struct runtime *rt, const char *id, struct run_r
         ret->next = RUN_NEXT_AGAIN;
         if (r < 0 || streq(t.run.step, STEP_RELEASING) || streq(t.run.step, STEP_DONE))
                 return;
-        if (streq(t.run.step, STEP_PREPARING)) /* what never began is not lost */
+        if (streq(t.run.step, STEP_PREPARING)) /* a run that never began is not lost */
                 return;
         log_error("a run is given up: what is left of it could not be done", LOG_S("run", id),
                   LOG_S("step", t.run.step));

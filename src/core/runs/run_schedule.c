@@ -1,3 +1,4 @@
+/* Decides when agents with a timer are due, and wakes them. */
 #include "core/runs/run_schedule.h"
 
 #include "base/clock.h"
@@ -196,7 +197,7 @@ static int write_rest(struct db *db, void *arg, struct err *err)
         return r < 0 || !p->deferred ? r : run_wake_promote_all(db, p->op, p->rt, &p->kick, err);
 }
 
-/* One agent that cannot be woken does not keep the others from it. */
+/* An agent that cannot be woken does not keep the others from being woken. */
 static int write_all(struct pass *p, struct err *err)
 {
         int r = 0;

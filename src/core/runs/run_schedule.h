@@ -1,16 +1,16 @@
 /* Agents that work by the clock: runtimeConfig.heartbeat {enabled, intervalSec | cron}.
  *
  * Each due time wakes an agent once, also over restarts and when the wall clock is set: the last
- * one is a row (agent_schedules), and going on to the next is a compare-and-set in the transaction
- * that wakes. Times that were missed are made up for by one wake-up, not by many. An agent that
+ * due time is a row (agent_schedules), and going on to the next is a compare-and-set in the
+ * transaction that wakes. Missed times are made up for by one wake-up, not by many. An agent that
  * gets a schedule, or comes back from a pause, is due for the first time when that time comes.
  *
  *   interval   so long after the last time; a clock that was set back begins anew
- *   cron       in UTC; what was due is not due again when the clock is set back, unless by more
- *              than a day, when the clock must have been wrong before
+ *   cron       in UTC; a time that was due is not due again when the clock is set back, unless by
+ *              more than a day, when the clock must have been wrong before
  *
- * A pass also takes up retries whose time has come, and wake-ups that were deferred for a run that
- * has ended without anybody noticing. */
+ * A pass also takes up retries that are due, and wake-ups that were deferred for a run that ended
+ * unnoticed. */
 #ifndef BERTH_CORE_RUN_SCHEDULE_H
 #define BERTH_CORE_RUN_SCHEDULE_H
 

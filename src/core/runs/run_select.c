@@ -1,8 +1,8 @@
-/* Which environment a run works in (environment-runtime 5.1), and the execution workspace that it
- * belongs to, in one transaction: what was chosen is what is written. Whether it can be used
- * comes after that. A run that nobody chose a place for works in the default environment of its
- * company; without one, or with one that cannot be used, it fails. It never comes to this machine
- * unless somebody chose that. */
+/* Decides which environment a run works in (environment-runtime 5.1), and which execution workspace
+ * it belongs to, in one transaction, so that the choice is what is written. Whether the environment
+ * can be used is checked after that. A run without a chosen environment works in the default
+ * environment of its company; without a default, or with one that cannot be used, the run fails. It
+ * never comes to this machine unless somebody chose that. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -37,7 +37,7 @@ static int isolated_enabled(struct db *db, struct run_task *t, bool *ret, struct
         return r;
 }
 
-/* What the run is about; what is gone by now counts as absent. */
+/* Load the run's issue, project and workspace; objects that are gone by now count as absent. */
 static int load_work(struct db *db, struct run_task *t, struct err *err)
 {
         struct run_choice *c = &t->choice;
@@ -75,7 +75,7 @@ static bool is_reused(const struct run_choice *c)
                streq(c->issue.execution_workspace_preference, REUSE);
 }
 
-/* The first that says something; NULL: nobody does. A reused workspace without an environment
+/* The first environment that is named; NULL: none is. A reused workspace without an environment
  * stands for the default one, whatever issue, project and agent say. */
 static const char *choose(struct run_task *t, bool isolated)
 {
@@ -146,8 +146,8 @@ static int make_workspace(struct db *db, struct run_task *t, const char *environ
         return r < 0 ? r : refer_to(db, t, err);
 }
 
-/* A directory that the board named belongs to the side that works in it first (judge_directory()).
- */
+/* A directory that the board named belongs to the side, inside or outside, that first works in it
+ * (judge_directory()). */
 static int take_directory(struct db *db, struct run_task *t, const char *environment_id,
                           struct err *err)
 {
@@ -164,7 +164,7 @@ static int take_directory(struct db *db, struct run_task *t, const char *environ
         return r;
 }
 
-/* A reused one keeps its configuration as it is. */
+/* A reused workspace keeps its configuration. */
 static int write_workspace(struct db *db, struct run_task *t, const char *environment_id,
                            struct err *err)
 {
@@ -254,13 +254,14 @@ static int look_for_outsider(void *ctx, const struct agent *g)
 }
 
 /* Outside of an isolated place a program takes orders from its directory (a Makefile, hooks,
- * settings), and agents' keys decide who works on an issue. So whoever works inside fills no
- * directory that somebody outside works in, and whoever works outside works in none that was filled
- * from inside. The directory of the workspace counts
+ * settings), and agents' keys decide which agent works on an issue. So an agent that works inside
+ * an isolated place fills no directory that an agent outside works in, and an agent outside works
+ * in no directory that was filled from inside. The directory of the workspace counts
  *
- *   outside   when somebody who may decide what runs on this machine named it, and nobody worked
+ *   outside   when somebody who may decide what runs on this machine named it, and no run worked
  *             there from inside before (take_directory())
- *   inside    unless somebody outside works there: by that, or because his configuration names it
+ *   inside    unless an agent outside works there: by the rule above, or because the agent's
+ *             configuration names it
  *
  * Otherwise the run works in the directory of its agent's configuration, which always counts. */
 static int judge_directory(struct db *db, struct run_task *t, struct err *err)
@@ -283,7 +284,7 @@ static int judge_directory(struct db *db, struct run_task *t, struct err *err)
         return r;
 }
 
-/* Whether what was chosen can be used. */
+/* Whether the chosen environment can be used. */
 static int find_environment(struct db *db, void *arg, struct err *err)
 {
         struct run_task *t = arg;
@@ -349,8 +350,8 @@ static int select_in(struct db *db, void *arg, struct err *err)
         return 0;
 }
 
-/* Nothing is written: between this and the choice itself another one may be made, and then the run
- * has a seat in the wrong lane, which does no harm. */
+/* Nothing is written: another choice may be made between this guess and the choice itself. Then the
+ * run has a seat in the wrong lane, which does no harm. */
 static int guess_environment(struct db *db, void *arg, struct err *err)
 {
         struct run_task *t = arg;

@@ -4,7 +4,7 @@
  *
  *   queued      nothing was done yet
  *   preparing   claimed: a place is leased, the workspace staged, the command recorded
- *   executing   the command runs, or has ended and its end was not looked at yet
+ *   executing   the command runs, or has ended and its end was not processed yet
  *   finishing   the command ended: the workspace is brought home, the outcome decided
  *   releasing   the outcome is recorded; leases are given up
  *   done        nothing is left to do

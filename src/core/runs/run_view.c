@@ -1,3 +1,4 @@
+/* Decides who may see runs and their events, and who may decide about silent runs. */
 #include "core/runs/run_view.h"
 
 #include "base/clock.h"
@@ -31,7 +32,7 @@ static int load(struct db *db, struct request *q, bool write, struct run *ret, s
         return r < 0 ? r : access_company(db, q->op->actor, ret->company_id, write, err);
 }
 
-/* What is gone has no name any more. */
+/* An object that is gone has no name any more. */
 static int unless_gone(int r, struct err *err)
 {
         if (r != ERR_NOT_FOUND)
@@ -159,7 +160,7 @@ static int find_active(struct db *db, void *arg, struct err *err)
         if (r < 0 || !run_id)
                 return r;
         r = runs_get(db, run_id, q->op->arena, &q->view->run, err);
-        if (r < 0 || run_is_terminal(&q->view->run)) /* over for everybody but its command */
+        if (r < 0 || run_is_terminal(&q->view->run)) /* over, except that its command still runs */
                 return r;
         r = complete(db, q, q->view, err);
         return r < 0 ? r : 1;
@@ -174,7 +175,7 @@ int run_view_active(struct op *op, struct runtime *rt, const char *issue, struct
         return store_read(op, rt->store, find_active, &q, err);
 }
 
-/* -- What belongs to one ---------------------------------------------------------------------- */
+/* -- What belongs to a run -------------------------------------------------------------------- */
 
 static int list_events(struct db *db, void *arg, struct err *err)
 {

@@ -1,5 +1,5 @@
-/* What there is to see of runs besides their rows (run.h): whose they are, how long they have been
- * silent, which issues they touched. The actor's rights are checked. Operation threads; results in
+/* Views of runs beyond their rows (run.h): the agent and issue of a run, how long it has been
+ * silent, which issues it touched. The actor's rights are checked. Operation threads; results in
  * the operation's arena. */
 #ifndef BERTH_CORE_RUN_VIEW_H
 #define BERTH_CORE_RUN_VIEW_H
@@ -30,20 +30,20 @@ int run_view_list(struct op *op, struct runtime *rt, const struct run_filter *fi
 /* Of an issue, given by id or identifier. */
 int run_view_issue(struct op *op, struct runtime *rt, const char *issue,
                    const struct run_filter *filter, run_view_fn fn, void *ctx, struct err *err);
-/* The one that works on the issue, or will next: 1, or 0 when there is none. */
+/* The run that works on the issue, or will next: 1, or 0 when there is none. */
 int run_view_active(struct op *op, struct runtime *rt, const char *issue, struct run_view *ret,
                     struct err *err);
 
 int run_view_events(struct op *op, struct runtime *rt, const char *run_id, int64_t after_seq,
                     int64_t limit, run_event_fn fn, void *ctx, struct err *err);
-/* Issues that it was for, took, or changed. An unknown run has none. */
+/* Issues that the run was for, took, or changed. An unknown run has none. */
 int run_view_issues(struct op *op, struct runtime *rt, const char *run_id, issue_fn fn, void *ctx,
                     struct err *err);
-/* The workspace that was brought in for it. */
+/* The workspace that was brought in for the run. */
 int run_view_operations(struct op *op, struct runtime *rt, const char *run_id, workspace_row_fn fn,
                         void *ctx, struct err *err);
 
-/* {decision, reason?, snoozedUntil?, evaluationIssueId?}: about a run that says nothing. */
+/* {decision, reason?, snoozedUntil?, evaluationIssueId?}: a decision about a silent run. */
 int run_decide(struct op *op, struct runtime *rt, const char *run_id, json_t *body,
                struct run_decision *ret, struct err *err);
 

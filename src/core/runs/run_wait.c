@@ -1,3 +1,4 @@
+/* Starts a command of the daemon's own in a lease and waits for its end. */
 #include "core/runs/run_wait.h"
 
 #include "base/fd.h"

@@ -1,26 +1,27 @@
-/* A command of our own beside the work: started in a lease and waited for. Operation threads. */
+/* A command of the daemon's own beside the work: started in a lease and waited for. Operation
+ * threads. */
 #ifndef BERTH_CORE_RUN_WAIT_H
 #define BERTH_CORE_RUN_WAIT_H
 
 #include "core/exec/exec.h"
 #include "core/kinds/provision.h"
 
-#define RUN_WAIT_OUTPUT_MAX ((size_t)64 << 10) /* what is kept of each stream */
+#define RUN_WAIT_OUTPUT_MAX ((size_t)64 << 10) /* bytes kept of each stream */
 
 struct run_command_end {
         struct provision_end how; /* its texts are those of out and err */
         struct buf out, err;
-        size_t max; /* in: what is kept of each stream; 0: RUN_WAIT_OUTPUT_MAX */
+        size_t max; /* in: bytes kept of each stream; 0: RUN_WAIT_OUTPUT_MAX */
 };
 
 /* `body` is that of an execute request; with `agentId` the command has the agent's variables. An
- * error: it is not known to have ended well or badly. */
+ * error means that it is unknown how the command ended. */
 int run_command_wait(struct op *op, struct runtime *rt, const struct lease_record *record,
                      json_t *body, struct run_command_end *ret, struct err *err);
 void run_command_end_done(struct run_command_end *end);
 
-/* What an execute request means in that place; `redact` (may be NULL) is one more value to keep out
- * of the output. The request lives as long as the operation; exec_start() takes it. */
+/* Turn an execute request into the command for that place; `redact` (may be NULL) is one more value
+ * to keep out of the output. The request lives as long as the operation; exec_start() takes it. */
 int run_command_prepare(struct op *op, struct runtime *rt, const struct lease_record *record,
                         json_t *body, const char *redact, struct exec_request *ret,
                         struct err *err);

@@ -1,4 +1,5 @@
-/* Waking an agent: its rows, in the transaction of whoever wakes it. */
+/* Waking an agent: decides what becomes of a wake-up, and writes its rows in the caller's
+ * transaction. */
 #include "core/runs/run_wake.h"
 
 #include "base/clock.h"
@@ -76,7 +77,7 @@ struct wakeup wake_row(const struct wake *w, const char *status)
         return row;
 }
 
-/* The row of a request that says what became of it. */
+/* Write the row of a request, with what became of it. */
 static int wake_note(struct wake *w, const char *status, const char *run_id, const char *why,
                      struct err *err)
 {
@@ -140,9 +141,9 @@ int wake_queue(struct wake *w, const struct wakeup *from, struct wake_result *re
         return r;
 }
 
-/* -- What becomes of it ----------------------------------------------------------------------- */
+/* -- What becomes of a wake-up ---------------------------------------------------------------- */
 
-/* The same key again: what was answered then. 1 when it was so. */
+/* The same idempotency key again: give the earlier answer. 1 when there was one. */
 static int answer_again(struct wake *w, struct wake_result *ret, struct err *err)
 {
         struct wakeup row;
@@ -174,7 +175,7 @@ static int answer_again(struct wake *w, struct wake_result *ret, struct err *err
         return r < 0 ? r : 1;
 }
 
-/* Something that the issue waits for is not done. Whoever was spoken to may answer all the same. */
+/* Whether an issue that this one waits for is not done. A comment wakes its agent all the same. */
 static int is_blocked(struct wake *w, bool *ret, struct err *err)
 {
         int64_t n = 0;
@@ -201,7 +202,7 @@ static int skip_reason(struct wake *w, const char **ret, struct err *err)
         return r;
 }
 
-/* A run that has not begun takes it along. */
+/* The wake-up joins a run that has not begun. */
 static int coalesce(struct wake *w, const char *run_id, struct wake_result *ret, struct err *err)
 {
         int r = runs_get(w->db, run_id, w->op->arena, &ret->run, err);
@@ -217,7 +218,7 @@ static int coalesce(struct wake *w, const char *run_id, struct wake_result *ret,
         return r;
 }
 
-/* One who is asked something beside the work does not have to wait for it. */
+/* An agent that is mentioned beside the work does not have to wait for the work. */
 static bool is_aside(const struct wake *w)
 {
         return w->req->reason && streq(w->req->reason, WAKE_MENTIONED);

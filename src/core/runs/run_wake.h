@@ -1,19 +1,19 @@
-/* Wake-ups that were deferred because their issue was being worked on, and how the rows of a
+/* Wake-ups that were deferred because a run was working on their issue, and how the rows of a
  * wake-up fit together (run.h has the waking itself).
  *
- * A wake-up is written down whatever becomes of it: store/wakeups.h has the statuses. A run that is
- * queued is announced when the transaction is committed; *ret_kick (may be NULL) is set when
- * run_host_kick() is to follow that. */
+ * Every wake-up is recorded, whatever becomes of it: store/wakeups.h has the statuses. A queued run
+ * is announced when the transaction is committed; *ret_kick (may be NULL) is set when
+ * run_host_kick() has to follow that. */
 #ifndef BERTH_CORE_RUN_WAKE_H
 #define BERTH_CORE_RUN_WAKE_H
 
 #include "core/runs/run.h"
 
 /* In the transaction in which a run ends: wake-ups that waited for it become runs, one per issue.
- * Both the issue that the run was for and those it had checked out. */
+ * For the issue that the run was for and for those it had checked out. */
 int run_wake_promote_in(struct db *db, const struct op *op, struct runtime *rt,
                         const struct run *ended, bool *ret_kick, struct err *err);
-/* The same for all issues that nobody works on any more, whatever the reason. */
+/* The same for all issues that no run works on any more, whatever the reason. */
 int run_wake_promote_all(struct db *db, const struct op *op, struct runtime *rt, bool *ret_kick,
                          struct err *err);
 

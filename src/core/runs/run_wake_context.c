@@ -1,7 +1,6 @@
-/* What a run is told about why it runs: its contextSnapshot. `paperclipWake` is what the agent gets
- * to read (PAPERCLIP_WAKE_PAYLOAD_JSON); it keeps the comments of all wake-ups that one run
- * answers.
- */
+/* Builds a run's contextSnapshot, which says why it runs. `paperclipWake` is the part that the
+ * agent reads (PAPERCLIP_WAKE_PAYLOAD_JSON); it keeps the comments of all wake-ups that one run
+ * answers. */
 #include "base/clock.h"
 #include "core/runs/run_wake_internal.h"
 #include "store/issue_comments.h"
@@ -14,7 +13,7 @@ static void set(json_t *object, const char *key, const char *text)
                 json_object_set_new(object, key, json_string(text));
 }
 
-/* The beginning of a text, of whole characters. */
+/* The beginning of a text, cut at a whole character. */
 static json_t *beginning(const char *text, bool *ret_cut)
 {
         size_t n = strlen(text);
@@ -38,7 +37,7 @@ static json_t *describe_comment(const struct issue_comment *c)
                          c->author_user_id, "createdAt", at, "body", body, "truncated", cut);
 }
 
-/* A member that is a list, made where it is not there; borrowed. */
+/* A member that is a list, made when it is missing; borrowed. */
 static json_t *list_of(json_t *object, const char *key)
 {
         json_t *list = json_object_get(object, key);
@@ -62,7 +61,7 @@ static int add_comment(struct wake *w, json_t *told, const char *id, struct err 
         json_t *ids = list_of(told, "commentIds"), *comments = list_of(told, "comments");
         int r = issue_comments_get(w->db, w->issue.id, id, w->op->arena, &comment, err);
 
-        if (r == ERR_NOT_FOUND) { /* deleted since, or never there: the id alone says enough */
+        if (r == ERR_NOT_FOUND) { /* deleted since, or never existed: the id alone is enough */
                 err_clear(err);
                 r = 0;
         } else if (r >= 0) {

@@ -1,5 +1,5 @@
-/* Wake-ups that wait for the run of their issue to end. Each agent has at most one per issue; what
- * else comes meanwhile is told to the same run. */
+/* Wake-ups that wait for the run of their issue to end. Each agent has at most one per issue; later
+ * wake-ups meanwhile are added to it and told to the same run. */
 #include "base/clock.h"
 #include "core/access/run_policy.h"
 #include "core/issues/rules/issue_rules.h"
@@ -29,7 +29,8 @@ int wake_tell_holder(struct wake *w, const char *run_id, struct wake_result *ret
 
 /* -- Deferring -------------------------------------------------------------------------------- */
 
-/* What its run has to know besides what was sent, over what waits already (NULL: nothing). */
+/* What the run has to know besides the payload, over the wake-up that waits already (NULL:
+ * none). */
 static json_t *gather(const struct wake *w, const json_t *waiting)
 {
         const char *comment = w->req->wake_comment_id;
@@ -51,7 +52,7 @@ static json_t *gather(const struct wake *w, const json_t *waiting)
                          "forceFreshSession", fresh);
 }
 
-/* What was sent, and the rest. `before` is the text of what waits. */
+/* The payload, and the rest. `before` is the text of the waiting wake-up. */
 static const char *pack(const struct wake *w, const char *before)
 {
         json_t *payload = w->req->payload ? json_deep_copy(w->req->payload) : json_object();
@@ -92,7 +93,7 @@ int wake_defer(struct wake *w, const char *holder, struct wake_result *ret, stru
         return r < 0 ? r : wake_tell_holder(w, holder, ret, err);
 }
 
-/* -- Taking it up ----------------------------------------------------------------------------- */
+/* -- Taking up a deferred wake-up ------------------------------------------------------------- */
 
 static void drop_json(void *arg)
 {
@@ -128,7 +129,7 @@ static struct wake_request unpack(const struct wakeup *row, struct arena *arena,
         return q;
 }
 
-/* Whether it was for whoever has the issue, rather than for this agent. */
+/* Whether the wake-up was for the issue's assignee, rather than for this agent. */
 static bool is_for_assignee(const struct wake *w)
 {
         static const char *const reasons[] = { WAKE_ASSIGNED, WAKE_COMMENTED, WAKE_TAKEN,
@@ -145,7 +146,7 @@ static bool is_assignee(const struct wake *w)
         return w->issue.assignee_agent_id && streq(w->issue.assignee_agent_id, w->agent.id);
 }
 
-/* Why it is not wanted any more; NULL when it is. */
+/* Why the wake-up is not wanted any more; NULL when it is. */
 static const char *obsolete(const struct wake *w)
 {
         const char *status = w->issue.status;
@@ -158,7 +159,7 @@ static const char *obsolete(const struct wake *w)
         return is_for_assignee(w) && !is_assignee(w) ? "issue_reassigned" : NULL;
 }
 
-/* 1 when a run came of it. */
+/* 1 when it became a run. */
 static int promote(struct db *db, const struct op *op, const struct wakeup *row, bool *ret_kick,
                    struct err *err)
 {
@@ -211,7 +212,8 @@ static int collect(void *ctx, const struct wakeup *row)
         return 0;
 }
 
-/* Unless somebody works on the issue, by now also a run that was made for a row before. */
+/* Promote unless a run works on the issue, which may be one that was just made for an earlier
+ * row. */
 static int promote_free(struct db *db, const struct op *op, const struct wakeup *row,
                         bool *ret_kick, struct err *err)
 {

@@ -1,3 +1,4 @@
+/* Decides which range of host ids sandboxes get. */
 #define _GNU_SOURCE
 #include "core/sandboxes/host_ids.h"
 
@@ -10,11 +11,11 @@
 #include "box/sandbox.h"
 
 #define WHOLE_SYSTEM   65536
-#define PLENTY         64 /* slices of that size, so that they are worth having */
+#define PLENTY         64 /* slices of that size, so that there are enough of them */
 #define FILE_MAX       ((size_t)1 << 20)
 #define LINE_MAX_BYTES 16384
 
-/* Root: what the settings say, unless somebody lives there */
+/* Root: the range of the settings, unless an account lies in it */
 
 static bool has(struct id_range range, int64_t id)
 {
@@ -30,8 +31,8 @@ static int refuse_account(const char *kind, const char *name, int64_t id, const 
                        kind, name, (long long)id, whose, setting, setting);
 }
 
-/* The files and not the name service: a directory of a company must not be read through for this.
- */
+/* Reads the files and not the name service: this must not walk through the directory of a whole
+ * organisation. */
 int host_ids_are_free(struct id_range range, const char *whose, const char *setting,
                       struct err *err)
 {
@@ -54,7 +55,7 @@ int host_ids_are_free(struct id_range range, const char *whose, const char *sett
         return r;
 }
 
-/* Another user: what both files give him */
+/* Another user: the range that both files give to that user */
 
 static int read_subids(const char *path, const char *name, uid_t uid, struct id_range *ret,
                        struct err *err)

@@ -1,3 +1,4 @@
+/* Decides whether this machine can make sandboxes, and keeps what they need. */
 #include "core/sandboxes/sandbox_host.h"
 
 #include <stdio.h>
@@ -5,7 +6,7 @@
 #include "base/path.h"
 #include "box/sandbox.h"
 
-/* Where this node begins, so that two daemons with one range hardly meet. */
+/* Where this node begins, so that two daemons with one range hardly ever collide. */
 static uint64_t first_slice(const struct node *node)
 {
         uint64_t h = 0xcbf29ce484222325u;
@@ -15,8 +16,8 @@ static uint64_t first_slice(const struct node *node)
         return h;
 }
 
-/* A machine that cannot have sandboxes runs everything else: the reason is told when one is wanted.
- */
+/* A machine that cannot have sandboxes runs everything else: the reason is reported when a sandbox
+ * is wanted. */
 static void find_range(const struct runtime *rt, struct sandbox_host *host)
 {
         CLEAN(err_done) struct err err = { 0 };

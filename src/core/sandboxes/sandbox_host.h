@@ -1,7 +1,7 @@
-/* What this machine has for the built-in sandbox: directories, the range of host ids, and the wish
- * for more sandboxes in advance. One per runtime, made at start.
+/* This machine's resources for the built-in sandbox: directories, the range of host ids, and the
+ * request for more sandboxes in advance. One per runtime, made at start.
  *
- * Immutable but for the cursor, the wish and the holds; any thread. */
+ * Immutable but for the cursor, the request and the holds; any thread. */
 #ifndef BERTH_CORE_SANDBOX_HOST_H
 #define BERTH_CORE_SANDBOX_HOST_H
 
@@ -22,9 +22,9 @@ struct sandbox_host {
         char range_error[1024];
         _Atomic uint64_t cursor; /* the slice to look at next */
         _Atomic bool wants_stock;
-        void (*want_stock)(void *arg); /* somebody took one: any thread; NULL: nobody listens */
+        void (*want_stock)(void *arg); /* a sandbox was taken: any thread; NULL: not called */
         void *want_arg;
-        _Atomic bool is_usable; /* sandbox_host_check() said so once */
+        _Atomic bool is_usable; /* sandbox_host_check() succeeded once */
         pthread_mutex_t holds_lock;
         struct stock_hold *holds; /* stock.h */
 };
@@ -34,7 +34,8 @@ int sandbox_host_new(const struct runtime *rt, const char *data_dir, const char 
 void sandbox_host_free(struct sandbox_host *host);
 
 /* 0 when this machine has all that a sandbox needs, as the probe and `berth doctor` judge it; else
- * what is missing and how to mend it. Starts a process; a yes is remembered. `host` may be NULL. */
+ * an error that says what is missing and how to mend it. Starts a process; a success is remembered.
+ * `host` may be NULL. */
 int sandbox_host_check(struct op *op, struct sandbox_host *host, struct err *err);
 
 #endif

@@ -1,3 +1,4 @@
+/* Runs a program of the system, and turns its failure into an error. */
 #define _GNU_SOURCE
 #include "core/sandboxes/tool.h"
 
@@ -13,8 +14,8 @@
 #define SAID_MAX   400
 #define OUTPUT_MAX 65536
 
-/* Cut the paths that the tool was given, and what lies beneath them, down to their last part:
- * whoever reads the error is not told where the daemon keeps its files. */
+/* Cut the tool's path arguments, and paths beneath them, down to their last part: the error must
+ * not reveal where the daemon keeps its files. */
 static void cut_paths(char *text, const char *const *argv)
 {
         for (; *argv; argv++) {
@@ -27,7 +28,7 @@ static void cut_paths(char *text, const char *const *argv)
         }
 }
 
-/* The first line of what it said, or how it ended. */
+/* The first line of the tool's output, or how it ended. */
 static int explain(int said, const char *const *argv, const struct proc_status *status,
                    const char *what, struct err *err)
 {

@@ -1,3 +1,4 @@
+/* Decides which variables and references to secrets an agent may have. */
 #include "core/secrets/agent_env.h"
 
 static bool is_ref(const json_t *variable)

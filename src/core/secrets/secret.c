@@ -1,4 +1,4 @@
-/* What the files of core/secrets/secret.h share, and reading. */
+/* Functions that the files of core/secrets/secret.h share, and reading secrets. */
 #include "core/secrets/secret.h"
 
 #include "base/clock.h"
@@ -182,7 +182,7 @@ int secret_list_versions(struct op *op, struct runtime *rt, const char *id, secr
         return store_read(op, rt->store, list_versions, &q, err);
 }
 
-/* A secret that is gone has left its events, and they say whose it was. */
+/* A removed secret has left its events, and they name its company. */
 static int list_events(struct db *db, void *arg, struct err *err)
 {
         struct reading *q = arg;

@@ -1,10 +1,10 @@
-/* Secrets of a company: made, changed and removed by board callers; used by whoever they are bound
- * to. Values go in, to a vault (secret/vault.h), and come out at run time only; no function here
- * puts one into an answer, an error or the audit trail.
+/* Secrets of a company: made, changed and removed by board callers; used by the agents and other
+ * targets that they are bound to. Values go into a vault (secret/vault.h) and come out at run time
+ * only; no function here puts one into an answer, an error or the audit trail.
  *
  * A secret whose value lives outside our database is reserved (status `archived`, `reserved_by`)
- * before its vault is asked, and becomes active in one transaction; the same for a version. What a
- * crash leaves reserved is cleaned up by secret_sweep().
+ * before its vault is asked, and becomes active in one transaction; the same for a version.
+ * secret_sweep() cleans up reservations that a crash left.
  *
  * Operation threads; results live in the operation's arena. Bodies are the API's JSON. */
 #ifndef BERTH_CORE_SECRET_H
@@ -22,10 +22,10 @@ extern const char *const secret_providers[]; /* the four ids, NULL */
 
 int secret_create(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
                   struct secret *ret, struct err *err);
-/* ERR_CONFLICT when somebody else rotated it meanwhile. */
+/* ERR_CONFLICT when another caller rotated it meanwhile. */
 int secret_rotate(struct op *op, struct runtime *rt, const char *id, json_t *body,
                   struct secret *ret, struct err *err);
-/* `force`: also when a status of `deleted` is asked for something that is in use. */
+/* `force`: a secret in use may be set to the status `deleted` too. */
 int secret_update(struct op *op, struct runtime *rt, const char *id, json_t *body, bool force,
                   struct secret *ret, struct err *err);
 /* ERR_CONFLICT when it is in use, unless `force`. */
@@ -37,32 +37,32 @@ int secret_list(struct op *op, struct runtime *rt, const char *company_id, secre
                 struct err *err);
 int secret_list_versions(struct op *op, struct runtime *rt, const char *id, secret_version_fn fn,
                          void *ctx, struct err *err);
-/* Also of a secret that is gone. */
+/* Also for a removed secret. */
 int secret_list_events(struct op *op, struct runtime *rt, const char *id, secret_event_fn fn,
                        void *ctx, struct err *err);
 
 struct secret_usage {
         struct secret_binding binding;
-        struct secret_target target; /* label NULL: it is gone */
+        struct secret_target target; /* label NULL: the target is gone */
 };
 int secret_list_usage(struct op *op, struct runtime *rt, const char *id,
                       int (*fn)(void *ctx, const struct secret_usage *usage), void *ctx,
                       struct err *err);
 
-/* Secrets that Paperclip sealed, brought over: {secrets: [{name, key?, description?, material}]}.
- * Each is opened and sealed anew. The answer counts them and names those that could not be. */
+/* Import secrets that Paperclip sealed: {secrets: [{name, key?, description?, material}]}. Each is
+ * opened and sealed anew. The answer counts them and names those that could not be imported. */
 int secret_import_sealed(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
                          struct buf *ret_json, struct err *err);
 
 /* Using */
 
-/* Who asks, and where the binding stands that allows it. */
+/* The user of a secret, and the binding that allows the use. */
 struct secret_use {
         const char *consumer_type, *consumer_id, *config_path;
         const char *actor_type, *actor_id;         /* actor_id may be NULL */
         const char *issue_id, *run_id, *plugin_id; /* may be NULL */
-        /* Giving back what a lease recorded: its environment may have changed its bindings since.
-         */
+        /* For giving up the place of a lease: its environment may have changed its bindings
+         * since. */
         bool for_cleanup;
 };
 
@@ -72,9 +72,9 @@ int secret_resolve(struct op *op, struct runtime *rt, const char *company_id, co
                    int64_t version, const struct secret_use *use, struct secret_value *ret,
                    struct err *err);
 
-/* The configuration of an environment with its secrets in it, for its kind. *ret is a new
- * reference; whoever holds it holds values in clear. `schema` says which members of a configuration
- * are references, for a kind that has them by schema; NULL: none. */
+/* The configuration of an environment with its secrets in it, for its kind. *ret is a new reference
+ * and holds values in clear. `schema` says which members of a configuration are references, for a
+ * kind that has them by schema; NULL: none. */
 struct secret_context {
         const char *issue_id, *run_id;
         bool for_cleanup;
@@ -107,8 +107,8 @@ struct secret_env {
         json_t *manifest; /* [{configPath, envKey, secretId, secretKey, version, provider, outcome}]
                            */
 };
-/* All of them, or none: a required one that fails fails the call, an optional one is left out. The
- * config path of the use is the prefix, "env." for agents. */
+/* Resolve all variables or none: a required one that fails fails the call, an optional one is left
+ * out. The config path of the use is the prefix, "env." for agents. */
 int secret_resolve_env(struct op *op, struct runtime *rt, const char *company_id, const json_t *env,
                        const struct secret_use *use, struct secret_env *ret, struct err *err);
 void secret_env_done(struct secret_env *env);
@@ -125,7 +125,7 @@ struct secret_ref {
 int secret_bind(struct db *db, const char *company_id, const char *target_type,
                 const char *target_id, const struct secret_ref *ref, struct arena *arena,
                 struct err *err);
-/* These and no others. Inside a store_write() function. */
+/* Make these the target's only bindings. Inside a store_write() function. */
 int secret_sync_refs(struct db *db, const char *company_id, const char *target_type,
                      const char *target_id, const struct secret_ref *refs, size_t n_refs,
                      struct arena *arena, struct err *err);
@@ -134,8 +134,8 @@ int secret_sync_refs(struct db *db, const char *company_id, const char *target_t
 
 /* Clean up what crashes and failing vaults left; finish a change of the master key. */
 int secret_sweep(struct op *op, struct runtime *rt, struct err *err);
-/* Take a new master key into use and seal everything with it. Goes on where an earlier one was
- * interrupted. *ret_count: versions that were sealed anew. */
+/* Take a new master key into use and seal everything with it. Continues an interrupted earlier
+ * change. *ret_count: versions that were sealed anew. */
 int secret_rekey(struct op *op, struct runtime *rt, int64_t *ret_count, struct err *err);
 
 #endif

@@ -1,4 +1,5 @@
-/* Who may use a secret, and where: bindings, and the variables that make them. */
+/* Decides which targets may use a secret, and at which path: bindings, and the variables that make
+ * them. */
 #include <ctype.h>
 #include <stdio.h>
 

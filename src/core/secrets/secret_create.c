@@ -1,4 +1,4 @@
-/* Making a secret from a request, and bringing over those that Paperclip sealed. */
+/* Making a secret from a request, and importing secrets that Paperclip sealed. */
 #include <ctype.h>
 
 #include "base/fault.h"
@@ -141,7 +141,7 @@ int secret_create(struct op *op, struct runtime *rt, const char *company_id, jso
         return make(&q, rt, &spec, value.data ? &value : NULL, ret, err);
 }
 
-/* Bringing over */
+/* Importing */
 
 struct import {
         struct request q;

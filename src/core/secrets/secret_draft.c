@@ -1,3 +1,4 @@
+/* Makes a secret: chooses the vault, reserves, asks it, and commits or undoes. */
 #include "core/secrets/secret_draft.h"
 
 #include "base/clock.h"
@@ -119,7 +120,7 @@ static int insert_reservation(struct db *db, void *arg, struct err *err)
         return r < 0 ? r : secrets_insert(db, &p->draft->secret, err);
 }
 
-/* What the vault answered, before anything depends on it. */
+/* Record the vault's answer, before anything depends on it. */
 static int record_answer(struct db *db, void *arg, struct err *err)
 {
         struct preparation *p = arg;
@@ -207,7 +208,8 @@ static int make_outside(struct op *op, struct preparation *p, struct err *err)
                 FAULT("secret.record.after");
         }
         if (r < 0) {
-                /* It said no, so nothing is there; anything else may have happened after all. */
+                /* After a refusal nothing exists in the vault; after any other error the secret may
+                 * exist after all. */
                 enum vault_failure kind = (enum vault_failure)vault_failure_of(err);
 
                 d->secret.latest_version = 0;
@@ -245,7 +247,7 @@ int secret_draft_make(struct op *op, struct runtime *rt, const char *company_id,
         return r;
 }
 
-/* The master key may have changed since it was sealed. */
+/* The master key may have changed since the value was sealed. */
 static int seal_again(const struct op *op, struct secret_draft *d, struct err *err)
 {
         struct op copy = *op;

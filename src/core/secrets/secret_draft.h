@@ -1,5 +1,5 @@
-/* A secret that is being made: shared by the files of core/secrets/secret.h, and by whoever makes
- * one together with a row of its own (environments).
+/* A secret that is being made: shared by the files of core/secrets/secret.h, and by code that makes
+ * a secret together with a row of its own (environments).
  *
  *     secret_draft_make()      checks; reserves and asks the vault when the value lives outside
  *     store_write(...)         secret_draft_commit() beside the caller's own rows
@@ -12,7 +12,7 @@
 #include "core/secrets/secret.h"
 #include "store/vault_configs.h"
 
-/* In reserved_by: nobody works on it any more, the sweeper may take it up. */
+/* In reserved_by: no operation works on it any more, the sweeper may take it up. */
 #define SECRET_ABANDONED "abandoned"
 
 /* The provider of a secret and, when one was selected, the vault. */
@@ -40,11 +40,11 @@ struct secret_draft {
         bool is_reserved;
 };
 
-/* The provider that rt knows by this key; 422 for one that is not there. */
+/* The provider that rt knows by this key; 422 for an unknown one. */
 int vault_provider_find(const struct runtime *rt, const char *key,
                         const struct vault_provider **ret, struct err *err);
-/* Which vault: checks that it is the company's, of the provider, and usable. config_id may be NULL.
- * Inside a store function. */
+/* Choose a vault: checks that it is the company's, of the provider, and usable. config_id may be
+ * NULL. Inside a store function. */
 int vault_choose(struct db *db, const struct runtime *rt, struct arena *arena,
                  const char *company_id, const char *provider, const char *config_id,
                  struct vault_choice *ret, struct err *err);
@@ -58,11 +58,11 @@ int secret_draft_make(struct op *op, struct runtime *rt, const char *company_id,
                       struct secret_draft *ret, struct err *err);
 int secret_draft_commit(struct db *db, const struct op *op, struct secret_draft *draft,
                         struct err *err);
-/* Undo what make did outside; what cannot be undone is left to the sweeper. */
+/* Undo what make did outside; the sweeper does what cannot be undone now. */
 void secret_draft_abandon(struct op *op, struct secret_draft *draft);
 
-/* Removing a secret in two steps: mark() inside the caller's transaction, which for a value in our
- * own database is all there is, then finish() outside it. */
+/* Removing a secret in two steps: mark() inside the caller's transaction, which is enough for a
+ * value in our own database, then finish() outside it. */
 struct secret_removal {
         struct secret secret;
         bool is_done; /* gone with the transaction */
@@ -72,20 +72,20 @@ int secret_removal_mark(struct db *db, const struct op *op, const struct runtime
 int secret_removal_finish(struct op *op, struct runtime *rt, const struct secret *secret,
                           struct err *err);
 
-/* Go on with a change of the master key that was interrupted; nothing when there is none. */
+/* Continue an interrupted change of the master key; does nothing when there is none. */
 int secret_rekey_finish(struct op *op, struct runtime *rt, struct err *err);
 
-/* What the vault calls the secret. */
+/* The vault's name for the secret. */
 struct vault_subject secret_subject(const struct secret *secret, int64_t version);
 struct vault_material secret_material(const struct secret *secret,
                                       const struct secret_version *version);
 
-/* A caller that may manage secrets of the company. */
+/* Check that the caller may manage secrets of the company. */
 int secret_guard(struct db *db, const struct op *op, const char *company_id, bool write,
                  struct err *err);
-/* ERR_FORBIDDEN when the caller may not name what a vault outside holds already. It is read with
- * the credentials of this server, which do not know companies: what another one keeps or has linked
- * there is among it. */
+/* ERR_FORBIDDEN when the caller may not link to existing secrets of a vault outside. They are read
+ * with the credentials of this server, which do not distinguish companies: secrets that another
+ * company keeps or has linked there are among them. */
 int secret_may_link(const struct runtime *rt, const struct op *op, struct err *err);
 /* The row of a secret for such a caller; ERR_NOT_FOUND for a deleted one unless `deleted_too`. */
 int secret_load(struct db *db, const struct op *op, const char *id, bool write, bool deleted_too,

@@ -1,10 +1,10 @@
-/* Changing the master key while everything goes on.
+/* Changing the master key during operation.
  *
  * The new key is on disk before it is used, and both are known until nothing is left under the old
- * one. Versions are opened and sealed anew a few at a time, each replaced only if it is still what
- * was read. What was sealed with the old key and not yet stored when the last look found nothing is
- * sealed again by whoever stores it (secret_draft_commit()): from that look on the old key is
- * refused. A crash anywhere leaves both keys, and the next pass goes on. */
+ * one. Versions are opened and sealed anew a few at a time, each replaced only if it did not change
+ * since it was read. From the last look, which finds nothing under the old key, that key is
+ * refused: a value that was sealed with it and not yet stored is sealed again when it is stored
+ * (secret_draft_commit()). A crash anywhere leaves both keys, and the next pass goes on. */
 #include <pthread.h>
 
 #include "base/fault.h"
@@ -73,7 +73,7 @@ static int reseal(struct pass *p, struct resealed *v, struct err *err)
         return 0;
 }
 
-/* A row that changed meanwhile was removed, or sealed anew by somebody else. */
+/* A row that changed meanwhile was removed, or sealed anew by another writer. */
 static int write_batch(struct db *db, void *arg, struct err *err)
 {
         struct pass *p = arg;
@@ -110,7 +110,7 @@ static int count_stale(void *ctx, const struct sealed_version *row)
         return 0;
 }
 
-/* The last look. In the writer's own turn, so nothing can be stored while it looks. */
+/* The last look. It runs in the writer's own turn, so nothing can be stored meanwhile. */
 static int retire(struct db *db, void *arg, struct err *err)
 {
         struct pass *p = arg;
@@ -148,7 +148,7 @@ static int reseal_all(struct pass *p, int64_t *ret_count, struct err *err)
         return r;
 }
 
-/* One at a time: what one pass takes for the old key is the new one of another. */
+/* One pass at a time: the old key of one pass is the new key of another. */
 static pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER;
 
 static int finish(struct op *op, struct runtime *rt, int64_t *ret_count, struct err *err)

@@ -1,4 +1,5 @@
-/* Using secrets: the value for whoever it is bound to, with an event for every try. */
+/* Using secrets: gives a value to the target that it is bound to, with an event for every
+ * attempt. */
 #include "core/secrets/secret_resolve.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -167,7 +168,7 @@ static int record(struct db *db, void *arg, struct err *err)
         return r;
 }
 
-/* What cannot be written down must not keep a run from its secret, but is said loudly. */
+/* A failure to record must not keep a run from its secret, but is logged. */
 void secret_record(struct op *op, struct runtime *rt, const struct secret_attempt *list, size_t n)
 {
         CLEAN(err_done) struct err err = { 0 };

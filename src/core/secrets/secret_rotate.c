@@ -1,7 +1,7 @@
 /* A new version of a secret.
  *
- * Its number is one more than the highest there is, whatever became of that one. Whoever comes
- * second finds the number taken, or the secret changed, and gets a conflict. A vault outside is
+ * Its number is one more than the highest that exists, whatever became of that version. A second
+ * caller finds the number taken, or the secret changed, and gets a conflict. A vault outside is
  * asked only after the number is taken; the new version counts from one transaction on, and until
  * then the old one does. */
 #include "base/clock.h"
@@ -12,7 +12,7 @@
 #include "core/secrets/secret_draft.h"
 
 #define CLEANUP_MS 10000
-#define NOTHING    "{}" /* material of a version whose vault has not answered */
+#define NOTHING    "{}" /* material of a version before its vault has answered */
 
 struct rotation {
         struct op *op;
@@ -228,7 +228,7 @@ static void abandon(struct rotation *q)
         FAULT("secret.rotate_undo.after");
 }
 
-/* Ours decides which version is current; a vault that has a word for it hears of it. */
+/* Our database decides which version is current; a vault that has such a notion is told. */
 static void tell_vault(struct rotation *q)
 {
         CLEAN(err_done) struct err err = { 0 };

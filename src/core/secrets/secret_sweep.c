@@ -1,11 +1,11 @@
-/* What crashes and failing vaults left half done: reservations, versions, removals, keys of
- * environments that nobody uses any more, and a change of the master key. */
+/* Cleans up what crashes and failing vaults left half done: reservations, versions, removals, keys
+ * of environments that are not used any more, and a change of the master key. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "core/secrets/secret_draft.h"
 
-/* A vault that said no a moment ago is left alone for a while. */
+/* A vault that just refused is left alone for a while. */
 #define PAUSE_MS 60000
 
 struct findings {
@@ -87,8 +87,8 @@ static int settle_version(struct db *db, void *arg, struct err *err)
         return secret_versions_update(db, h->version, err);
 }
 
-/* Taken back at its vault. Where that cannot be asked its number stays taken: something may be
- * there. */
+/* Take the version back at its vault. Where the vault cannot be asked the number stays taken: the
+ * version may exist there. */
 static int heal_version(struct findings *f, struct secret_version *version, struct err *err)
 {
         struct version_heal h = { .f = f, .version = version };
@@ -114,7 +114,8 @@ static int heal_version(struct findings *f, struct secret_version *version, stru
         return r;
 }
 
-/* One secret that does not open stands in the way of dropping the old key, and of nothing else. */
+/* A secret that cannot be opened keeps the old key from being dropped, and prevents nothing
+ * else. */
 static void finish_rekey(struct op *op, struct runtime *rt)
 {
         CLEAN(err_done) struct err why = { 0 };

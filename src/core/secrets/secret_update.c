@@ -1,4 +1,4 @@
-/* Changing what is said about a secret, and removing it. */
+/* Decides which members of a secret may change, and removes secrets. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "codec/check.h"
@@ -15,7 +15,7 @@ struct update {
         json_t *body;
         bool force;
         struct secret *result;
-        /* what the body asks for; has_* for members that may be null */
+        /* requested by the body; has_* for members that may be null */
         const char *name, *key, *status, *config_id, *description, *external_ref, *metadata;
         bool has_config, has_description, has_ref, has_metadata;
 };
@@ -48,7 +48,7 @@ static bool differs(const char *a, const char *b)
         return (a == NULL) != (b == NULL) || (a && !streq(a, b));
 }
 
-/* What cannot be changed this way, and how it can. */
+/* Refuse members that cannot be changed this way, and say how they can. */
 static int check_allowed(const struct update *u, const struct secret *s, struct err *err)
 {
         bool external = streq(s->managed_mode, SECRET_EXTERNAL);
@@ -86,7 +86,7 @@ static int check_unused(const struct secret *s, bool force, struct err *err)
         return r;
 }
 
-/* Its name and key are free for another one; the vault knows it by the original ones. */
+/* Frees the name and key for another secret; the vault knows this one by the original ones. */
 static void rename_deleted(struct arena *a, struct secret *s)
 {
         if (!s->original_key)
@@ -115,7 +115,7 @@ static int rename_secret(struct db *db, const struct update *u, struct secret *s
                 key = secret_normalize_key(a, u->key);
                 if (!key)
                         return err_set(err, ERR_UNPROCESSABLE, "Secret key is required");
-                /* The vault goes on knowing it by the key it was made with. */
+                /* The vault keeps the key that the secret was made with. */
                 if (!streq(key, s->key) && !s->original_key)
                         s->original_key = s->key;
                 r = streq(key, s->key) ? 0
@@ -190,9 +190,9 @@ static int delete_row(struct db *db, const struct op *op, const struct secret *s
         int r = secrets_delete(db, s->id, err);
 
         if (r <= 0)
-                return r; /* somebody else was first, and has said so */
+                return r; /* another caller was first, and has recorded it */
         if (s->reserved_by && streq(s->status, SECRET_ARCHIVED))
-                return 0; /* it never was one */
+                return 0; /* it never became a secret */
         return audit(db, op, s->company_id, "secret.deleted", "secret", s->id,
                      json_pack("{s:s}", "name", s->original_name ? s->original_name : s->name),
                      err);
@@ -225,7 +225,7 @@ struct removal {
         bool has_vault, has_version;
 };
 
-/* A vault that is switched off or gone is not asked: nobody could answer. */
+/* A vault that is switched off or gone is not asked: it could not answer. */
 static int look_for_vault(struct db *db, void *arg, struct err *err)
 {
         struct removal *q = arg;

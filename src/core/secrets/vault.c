@@ -1,3 +1,4 @@
+/* Decides who may create, read and change a company's vaults, and which one is the default. */
 #include "core/secrets/vault.h"
 
 #include "base/clock.h"
@@ -36,7 +37,7 @@ struct request {
         const char *id; /* of the vault, or of the company */
         json_t *body;
         struct vault_row row;
-        /* what an update asks for */
+        /* requested by an update */
         const char *display_name, *status;
         bool has_default, is_default;
         json_t *config;
@@ -214,7 +215,7 @@ int vault_list(struct op *op, struct runtime *rt, const char *company_id, vault_
 
 /* Changing */
 
-/* Before anything is read: what is wrong whatever the vault is. */
+/* Before anything is read: the errors that do not depend on the vault. */
 static int check_update(struct request *q, struct err *err)
 {
         CLEAN(check_done) struct check c = { 0 };

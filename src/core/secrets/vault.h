@@ -1,6 +1,6 @@
 /* The vaults of a company: where secrets may be kept besides our own database, which one is the
- * default, whether it works; and taking up what is in one already. Configurations name places and
- * never hold credentials.
+ * default, whether it works; and linking to secrets that a vault holds already. Configurations name
+ * places and never hold credentials.
  *
  * Operation threads; board callers. Bodies are the API's JSON. */
 #ifndef BERTH_CORE_VAULT_H
@@ -28,13 +28,13 @@ int vault_set_default(struct op *op, struct runtime *rt, const char *id, struct 
 int vault_check_health(struct op *op, struct runtime *rt, const char *id, struct buf *ret_json,
                        struct err *err);
 
-/* What providers there are, and how each is doing without a vault. */
+/* The providers, and the state of each without a vault. */
 int vault_write_providers(struct op *op, struct runtime *rt, const char *company_id,
                           struct buf *ret_json, struct err *err);
 int vault_write_health(struct op *op, struct runtime *rt, const char *company_id,
                        struct buf *ret_json, struct err *err);
 
-/* Taking up references to what a vault holds already. No value is read. */
+/* Linking to secrets that a vault holds already. No value is read. */
 int vault_import_preview(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
                          struct buf *ret_json, struct err *err);
 int vault_import_commit(struct op *op, struct runtime *rt, const char *company_id, json_t *body,
@@ -45,8 +45,8 @@ int vault_import_commit(struct op *op, struct runtime *rt, const char *company_i
 struct check;
 void vault_check_config(struct check *c, const char *key, const char *provider, json_t *config,
                         json_t **ret);
-/* What can be said of a configuration without knowing its provider: no credentials, and an address
- * that is only an origin. */
+/* The checks of a configuration that need no provider: no credentials, and an address that is only
+ * an origin. */
 void vault_check_any_config(struct check *c, const char *key, json_t *config);
 
 #endif

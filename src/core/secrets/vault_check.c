@@ -1,4 +1,4 @@
-/* What a vault's configuration may hold, per provider. */
+/* Decides what a vault's configuration may hold, per provider. */
 #include <ctype.h>
 #include <strings.h>
 

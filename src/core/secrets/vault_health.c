@@ -1,4 +1,4 @@
-/* How providers and vaults are doing. */
+/* Checks the health of providers and vaults. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "core/access/audit.h"

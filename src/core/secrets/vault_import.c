@@ -1,5 +1,5 @@
-/* Taking up references to what a vault holds already: a look first, then row by row. Values are
- * never read, and what the vault says about its secrets is reduced to a few harmless members. */
+/* Linking to secrets that a vault holds already: a preview first, then row by row. Values are never
+ * read, and the vault's metadata of its secrets is reduced to a few harmless members. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "codec/check.h"
@@ -57,7 +57,7 @@ struct entry {
         struct secret exact, by_name, by_key;
         bool has_exact, has_name, has_key;
         struct vault_material material;
-        int refused;         /* the provider's code, 0 when it agrees */
+        int refused;         /* the provider's code, 0 when it accepts */
         const char *refusal; /* its text */
         const char *secret_id;
 };
@@ -87,7 +87,7 @@ static bool has_conflict(const struct entry *e)
         return e->has_exact || e->has_name || e->has_key;
 }
 
-/* Whether the provider would take the reference. What it says against it is safe only when it was
+/* Whether the provider would accept the reference. Its error text is safe to show only when it was
  * classified, or is a rule of ours. */
 static void try_link(struct entry *e, const char *secret_id)
 {
@@ -243,7 +243,7 @@ static int check_preview(json_t *body, struct import *m, struct vault_page *page
         return check_end(&c, err);
 }
 
-/* What a provider did not classify itself is nothing for a caller's eyes. */
+/* An error that the provider did not classify itself is not shown to a caller. */
 static int listing_failed(int r, struct err *err)
 {
         if (vault_failure_of(err) >= 0 || r == ERR_UNPROCESSABLE || r == ERR_INVALID ||

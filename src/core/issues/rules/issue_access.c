@@ -1,4 +1,5 @@
-/* Who may change an issue, and what belongs to it; and what follows from its status. */
+/* Decides who may change an issue and everything that belongs to it, and what follows from its
+ * status. */
 #include "base/clock.h"
 #include "core/access/audit.h"
 #include "core/access/run_policy.h"
@@ -48,7 +49,7 @@ int issue_check_run(struct db *db, const struct op *op, struct err *err)
         return r;
 }
 
-/* Whether the lock is somebody else's who may still be working. */
+/* Whether the lock belongs to another run that may still be working. */
 static int issue_lock_holds(struct db *db, const struct op *op, const char *lock_run_id, bool *ret,
                             struct err *err)
 {
@@ -60,7 +61,7 @@ static int issue_lock_holds(struct db *db, const struct op *op, const char *lock
         return issue_run_lives(db, lock_run_id, op->arena, ret, &owner, err);
 }
 
-/* Giving an issue to somebody else takes the locks at once, and the command only in time. */
+/* Giving an issue to another assignee removes the locks at once; the command ends only later. */
 static int is_being_left(struct db *db, const struct op *op, const struct issue *i, bool *ret,
                          struct err *err)
 {
@@ -103,7 +104,7 @@ int issue_active_run(struct db *db, const struct op *op, const struct issue *i, 
 
 /* -- The rules -------------------------------------------------------------------------------- */
 
-/* Whether the actor is above the assignee. */
+/* Whether the actor is a manager of the assignee, directly or through others. */
 static int is_manager(struct db *db, const struct op *op, const char *assignee, bool *ret,
                       struct err *err)
 {
@@ -151,7 +152,7 @@ static int check_other(struct db *db, const struct op *op, const struct issue *i
         return err_set(err, ERR_FORBIDDEN, "Agent cannot mutate another agent's issue");
 }
 
-/* Its own, in progress: the run that is asking has the checkout, or takes it over. */
+/* The agent's own issue in progress: the calling run has the checkout, or takes it over. */
 static int check_owner(struct db *db, const struct op *op, struct issue *i, struct err *err)
 {
         struct issue seen = *i;

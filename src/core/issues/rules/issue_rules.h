@@ -1,5 +1,6 @@
-/* The rules of issues that runs have to keep too: who may change one, who holds it, what follows
- * from its status. What is done with issues is in core/issues/issue.h. Inside store functions. */
+/* The rules of issues that runs have to keep too: which callers may change an issue, which run
+ * holds it, what follows from its status. The operations on issues are in core/issues/issue.h.
+ * Inside store functions. */
 #ifndef BERTH_CORE_ISSUE_RULES_H
 #define BERTH_CORE_ISSUE_RULES_H
 
@@ -23,32 +24,33 @@ struct issue_rows {
         struct arena *arena;
 };
 
-/* The row, for an actor that may see it, or with `write` change things in its company. */
+/* The row, for an actor that may see it, or with `write` may change things in its company. */
 int issue_load(struct db *db, const struct op *op, const char *reference, bool write,
                struct issue *ret, struct err *err);
-/* Whether the actor may change the issue and what belongs to it; with the statuses and texts of the
- * API. An agent's own issue in progress is taken over from a run that ended: *issue follows. */
+/* Whether the actor may change the issue and everything that belongs to it; with the statuses and
+ * texts of the API. An agent's own issue in progress is taken over from a run that ended: *issue is
+ * updated. */
 int issue_may_write(struct db *db, const struct op *op, struct issue *issue, struct err *err);
-/* Whether somebody else may still be working on the issue: by one of its locks, or by a run that
- * was ended and lost them, and whose command is not gone yet. */
+/* Whether another run may still be working on the issue: one that holds a lock, or one that was
+ * ended, lost its locks, and has a command that is still alive. */
 int issue_is_held(struct db *db, const struct op *op, const struct issue *issue, bool *ret,
                   struct err *err);
-/* The run that works on the issue, or will next; one that was cancelled and whose command is not
- * gone yet, too. NULL: none. */
+/* The run that works on the issue, or will next; also a cancelled run with a command that is still
+ * alive. NULL: none. */
 int issue_active_run(struct db *db, const struct op *op, const struct issue *issue,
                      const char **ret, struct err *err);
-/* 403 when an agent names the run of another one. */
+/* 403 when an agent names another agent's run. */
 int issue_check_run(struct db *db, const struct op *op, struct err *err);
 /* 403 Missing permission: tasks:assign. */
 int issue_may_assign(struct db *db, const struct op *op, const char *company_id, struct err *err);
 
-/* That the assignee may have it, and that there is only one. */
+/* Check that the assignee may have the issue, and that there is only one. */
 int issue_check_assignee(struct db *db, const struct op *op, const struct issue *issue,
                          struct err *err);
-/* 422 while something that the issue waits for is not done. */
+/* 422 while an issue that this one waits for is not done. */
 int issue_check_blockers(struct db *db, const struct op *op, const struct issue *issue,
                          struct err *err);
-/* What follows from a status: times, locks. */
+/* Set a status and what follows from it: times, locks. */
 void issue_set_status(struct issue *issue, const char *status, int64_t now_us);
 void issue_drop_locks(struct issue *issue);
 bool issue_is_closed(const struct issue *issue);
