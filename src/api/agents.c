@@ -15,7 +15,7 @@ static int show(void *ctx, const struct agent *agent, bool full)
         return 0;
 }
 
-/* The names of all parameters, so that whoever sent them knows what was ignored. */
+/* The names of all parameters, so that the caller knows what was ignored. */
 static int refuse_query(struct call *c, struct err *err)
 {
         const char *names = "";

@@ -87,8 +87,8 @@ static void part_gone(struct call *c)
         call_free(c);
 }
 
-/* The client has read everything: the handler makes the next part. Who asks is looked up again, so
- * a key that was revoked meanwhile ends the list. */
+/* The client has read everything: the handler makes the next part. The caller's identity is looked
+ * up again, so a key that was revoked meanwhile ends the list. */
 static void part_read(struct http_exchange *x)
 {
         struct call *c = http_data(x);

@@ -18,7 +18,7 @@
  * (feed_position()).
  *
  * Loop thread, except feed_open(), kind->load() and kind->may(). The memory stays until the
- * connection is over, no job runs and nobody holds it; kind->free() is the last call. */
+ * connection is over, no job runs and there is no feed_hold(); kind->free() is the last call. */
 #ifndef BERTH_API_FEED_H
 #define BERTH_API_FEED_H
 
@@ -53,7 +53,7 @@ enum feed_end {
         FEED_END_REFUSED, /* the caller may no longer */
         FEED_END_STOPPED, /* the daemon stops */
         FEED_END_CUT,
-        FEED_END_CONFUSED, /* the client sent what nobody understands */
+        FEED_END_CONFUSED, /* the client sent something that is not understood */
 };
 
 struct feed_kind {

@@ -21,7 +21,7 @@ static int show(void *ctx, const struct issue *issue)
 
 /* -- Lists ------------------------------------------------------------------------------------ */
 
-/* "me" is who asks. */
+/* "me" is the caller. */
 static const char *query_actor(struct call *c, const char *name, const char *me)
 {
         const char *text = call_query(c, name);

@@ -4,7 +4,7 @@
 #include "core/companies/company.h"
 #include "core/issues/issue.h"
 
-/* Who may see the company may see that it has none. */
+/* A caller who may see the company may see that it has none. */
 static int none_of_company(struct call *c, struct err *err)
 {
         struct company company;

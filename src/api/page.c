@@ -6,7 +6,7 @@
  * its address what to show.
  *
  * The page gets no rights from where it comes: it calls the API like everybody else. Its policy
- * lets it load and call nothing but this daemon, and nobody may put it into a frame. */
+ * lets it load and call nothing but this daemon, and no page may put it into a frame. */
 #include <strings.h>
 
 #include "api/api.h"

@@ -280,7 +280,7 @@ static int get_log(struct call *c, struct err *err)
                 return r;
         if (!view.run.log_ref)
                 return err_set(err, ERR_NOT_FOUND, "Run log not found");
-        /* Asked before reading: what is written after this shows as more to come. */
+        /* Asked before reading: bytes that are written after this show as more to come. */
         whole = run_log_is_whole(&view.run);
         r = run_log_read(c->rt, view.run.log_ref, offset, MIN(limit, BYTES_MAX), &content, &next,
                          err);

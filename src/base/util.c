@@ -13,7 +13,7 @@ void memory_exhausted(void)
         abort();
 }
 
-/* What is held for the first allocation that fails. */
+/* The block that is held for the first allocation that fails. */
 static _Atomic(void *) spare;
 static atomic_bool spare_is_used;
 

@@ -134,7 +134,7 @@ void spool_remove_all(struct box *b)
         for (int i = 0; i < b->n_execs; i++)
                 if (b->execs[i].state != EXEC_FREE)
                         spool_remove(b, &b->execs[i]);
-        if (b->sandbox) /* the rest is for who buries it: it says where its cgroups are */
+        if (b->sandbox) /* box_bury() needs the rest: it says where its cgroups are */
                 return;
         (void)unlinkat(b->dir_fd, "spool", AT_REMOVEDIR);
         (void)unlinkat(b->dir_fd, "box.sock", 0);

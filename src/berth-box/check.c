@@ -51,7 +51,7 @@ static void check_kernel(void)
               "a kernel of version 5.12 or newer is needed");
 }
 
-/* Who forbids it, as far as can be known. */
+/* The setting that forbids it, as far as can be known. */
 static const char *why_no_namespaces(int errno_value)
 {
         if (read_number("/proc/sys/user/max_user_namespaces") == 0)

@@ -171,9 +171,9 @@ static void exec_in_path(const struct start *s)
         errno = refused ? EACCES : ENOENT;
 }
 
-/* By the system call itself: the library keeps two signals to itself, and whoever started us may
- * have ignored those too. All zero is the default action, whatever else the kernel's structure
- * holds. */
+/* By the system call itself: the library keeps two signals to itself, and the process that started
+ * us may have ignored those too. All zero is the default action, whatever else the kernel's
+ * structure holds. */
 static void reset_signals(void)
 {
         static const unsigned char standard[64];

@@ -224,8 +224,8 @@ static void attach(struct exec *e, uint32_t channel)
                 e->out[i].open = false;
 }
 
-/* The place's numbers are the host's, which knows what was forgotten and what was removed since:
- * who waits for room may have it now. */
+/* The host sets the numbers of the place, because it knows what was forgotten and what was removed
+ * since. Commands that wait for room may have it now. */
 static void set_output(struct box *b, struct exec *e, const struct box_output *output)
 {
         e->output = *output;

@@ -3,9 +3,9 @@
  * which.
  *
  * All cgroups are called berth-<box id>. Their paths are in DIR/cgroup before the first is made, so
- * whoever buries the box finds them whenever the launcher died. PID 1 lives in them from the start.
- * The one of version 2 needs no controller to be of use: it freezes and kills, and belongs to the
- * supervisor, who makes one in it per execution (cgroup.c).
+ * box_bury() finds them whenever the launcher died. PID 1 lives in them from the start. The one of
+ * version 2 needs no controller to be of use: it freezes and kills, and belongs to the supervisor,
+ * which makes one in it per execution (cgroup.c).
  *
  * Memory is limited for all but PID 1. Files in memory outlive the commands that wrote them,
  * and commands can be smaller than PID 1: inside the limit the kernel would choose PID 1 to be

@@ -31,7 +31,7 @@ static void put_route_socket(struct seccomp *p)
         seccomp_load_call(p);
 }
 
-/* Inner root may become anybody but the supervisor, who outside may be the daemon's own user. */
+/* Inner root may become any user but the supervisor, which outside may be the daemon's own user. */
 static void put_not_supervisor(struct seccomp *p, int call, int n_args)
 {
         seccomp_when(p, (uint32_t)call, (uint8_t)(3 * n_args + 1));
@@ -44,8 +44,8 @@ static void put_not_supervisor(struct seccomp *p, int call, int n_args)
 }
 
 /* Commands have no supplementary groups, and none is added: the list lies in memory, where a filter
- * cannot look. The answer is "done", since whoever asks (apt, su) wants to get rid of what it has
- * and would not go on after a refusal. */
+ * cannot look. The answer is "done", since programs that ask (apt, su) want to get rid of the
+ * groups they have and would not go on after a refusal. */
 static void put_no_groups(struct seccomp *p)
 {
         seccomp_deny(p, SYS_setgroups, 0);

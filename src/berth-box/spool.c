@@ -266,7 +266,7 @@ static ssize_t copy(struct stream *s, size_t max)
         int r;
 
         if (n < 0 && errno == EIO)
-                return 0; /* a terminal that nobody has open */
+                return 0; /* a terminal that no process has open */
         if (n <= 0)
                 return n;
         r = s->redact ? write_redacted(s, buffer, (size_t)n) : write_out(s, buffer, (size_t)n);
@@ -439,7 +439,7 @@ int spool_move(struct box *b, struct exec *e, int stream)
         return n < 0 ? -1 : 0;
 }
 
-/* Whoever still holds the other end of the pipe is not waited for. */
+/* Processes that still hold the other end of the pipe are not waited for. */
 int spool_drain(struct box *b, struct exec *e, int stream)
 {
         struct stream *s = &e->out[stream];

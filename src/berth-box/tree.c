@@ -1,8 +1,8 @@
 /* Killing a process tree.
  *
- * By cgroup where there is one (cgroup.c), and in addition, always, by descent and marker. The
- * box is a subreaper, so whatever a command starts stays beneath the box, and once the command
- * itself is gone its descendants hang below children of the box that are nobody's main process:
+ * By cgroup where there is one (cgroup.c), and in addition, always, by descent and marker. The box
+ * is a subreaper, so whatever a command starts stays beneath the box, and once the command itself
+ * is gone its descendants hang below children of the box that are no execution's main process:
  * orphans. So, most of the time, one look at our own list of children answers whether anything is
  * left. Only when there is an orphan that may belong to the execution is /proc read as a whole.
  *
@@ -363,7 +363,8 @@ static enum orphans judge_children(struct box *b, char *text, const struct targe
 }
 
 /* Are there orphans of this execution among our children? Only we reap them, so the list does not
- * shrink under our eyes; when it is as long as there are main processes, nobody else is on it. */
+ * shrink under our eyes; when it is as long as there are main processes, no other process is on
+ * it. */
 static enum orphans look_for_orphans(struct box *b, const struct target *t)
 {
         static char text[1 << 20];
@@ -419,8 +420,8 @@ bool tree_kill_step(struct box *b, struct exec *e)
         orphans = look_for_orphans(b, &t);
         if (orphans == ORPHANS_LIKELY)
                 (void)stop_and_kill(b, &t);
-        /* What was seen may be gone and its child there instead: only a look that finds nobody ends
-         * this. */
+        /* What was seen may be gone and its child there instead: only a look that finds no process
+         * ends this. */
         if ((orphans == ORPHANS_LIKELY || orphans == ORPHANS_DYING) && b->now < e->give_up_at)
                 return false;
         /* It may have been in the middle of exec, when no environment can be read: look twice. */

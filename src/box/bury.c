@@ -84,8 +84,8 @@ int box_lock_take_at(int dir_fd, const char *dir, int *ret_fd, struct err *err)
                 if (fd < 0)
                         return err_sys(err, ERR_IO, errno, "open box.lock in %s", dir);
                 if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-                        /* Who looks whether the box lives has it for an instant, and a child of a
-                         * box that was killed until its exec. */
+                        /* A process that checks whether the box lives holds the lock for an
+                         * instant; a child of a box that was killed holds it until its exec. */
                         if (tries >= LOCK_PATIENCE)
                                 return err_set(err, ERR_LOCKED, "another box runs in %s", dir);
                         (void)poll(NULL, 0, 5);

@@ -405,7 +405,7 @@ static int got_frame(struct box_link *l, const struct frame_header *h, const cha
         return r;
 }
 
-/* Handle every whole frame in the buffer; what is left is the start of the next one. */
+/* Handle every whole frame in the buffer; the rest is the start of the next one. */
 static int take_frames(struct box_link *l, struct err *err)
 {
         size_t at = 0;
@@ -424,7 +424,7 @@ static int take_frames(struct box_link *l, struct err *err)
         return r;
 }
 
-/* So that whoever looks at the box's side learns why the link ended. */
+/* Tell the box why the link ended, for people who look at its side. */
 static void say_breach(struct box_link *l, const char *why)
 {
         struct frame_out f;

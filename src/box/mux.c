@@ -1,5 +1,6 @@
-/* A stream is one end of a socket pair here; its other end is whoever asked for it. What the relay
- * sent and the pair does not take yet waits in `in`, at most the credit that was given. */
+/* A stream is one end of a socket pair here; its other end belongs to the code that asked for the
+ * stream. What the relay sent and the pair does not take yet waits in `in`, at most the credit that
+ * was given. */
 #define _GNU_SOURCE
 #include "box/mux.h"
 
@@ -147,7 +148,7 @@ static void watch_out(struct mux *m)
 }
 
 /* Never calls back: a carrier that broke is noticed by the next read. Nothing is sent before the
- * relay has spoken, for until then whoever starts it reads. */
+ * relay has spoken, because until then the process that starts it reads. */
 static void flush(struct mux *m)
 {
         while (m->ready && !m->closed && m->out.len > m->out_sent) {
@@ -192,7 +193,7 @@ static void watch_stream(struct stream *s)
                 wanted |= UV_READABLE;
         if (s->in.len > 0)
                 wanted |= UV_WRITABLE;
-        wanted |= UV_DISCONNECT; /* whoever holds the other end let go of it */
+        wanted |= UV_DISCONNECT; /* the holder of the other end closed it */
         if (wanted != s->watching) {
                 s->watching = wanted;
                 uv_poll_start(&s->poll, wanted, on_stream);

@@ -173,7 +173,8 @@ static int read_all(struct processes *p, struct err *err)
         return MIN(r, 0);
 }
 
-/* Who descends from PID 1: orphans in its namespace are its children. How many do not stand still.
+/* The processes that descend from PID 1: orphans in its namespace are its children. How many do not
+ * stand still.
  */
 static int signal_inside(struct processes *p, pid_t init, int signal, struct err *err)
 {

@@ -46,7 +46,7 @@ static bool end_came(const struct conn *k)
         return k->phase == CONN_ENDED;
 }
 
-/* What is ready, and telling it from the loop */
+/* Streams that are ready, and telling them from the loop */
 
 static void work(uv_idle_t *idle);
 

@@ -53,7 +53,7 @@ struct byte_stream *tunnel_connect(struct tunnel *t, uint8_t service);
 void tunnel_listen(struct tunnel *t, struct tunnel_listener *l);
 /* The box stops listening, and its streams break. */
 void tunnel_unlisten(struct tunnel *t, struct tunnel_listener *l);
-/* Only we forget it; the box listens on for who asks next. */
+/* Only this side forgets it; the box goes on listening for the next host. */
 void tunnel_forget(struct tunnel *t, struct tunnel_listener *l);
 
 #endif

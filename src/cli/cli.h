@@ -1,7 +1,7 @@
 /* The command line: `berth COMMAND ...`.
  *
- * The same binary is daemon and command line, but this layer knows nothing of the daemon: whoever
- * owns main() passes what only the daemon can do as hooks. A NULL hook makes its command fail.
+ * The same binary is daemon and command line, but this layer knows nothing of the daemon: main()
+ * passes what only the daemon can do as hooks. A NULL hook makes its command fail.
  *
  * cli_main() runs one command line in one process: it is called once, from the main thread, and the
  * strings it hands to a hook are borrowed from argv and the environment. */

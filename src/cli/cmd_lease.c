@@ -95,7 +95,8 @@ static void print_json(struct cli *c UNUSED, const json_t *answer)
 
 /* -- list ------------------------------------------------------------------------------------- */
 
-/* Without --status and --all: what is still there, or ended without having been cleaned up. */
+/* Without --status and --all: leases that are still there, or ended without having been cleaned
+ * up. */
 static bool is_wanted(const json_t *lease, const char *status, bool all)
 {
         const char *is = cli_text(lease, "status");

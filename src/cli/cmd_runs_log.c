@@ -245,7 +245,7 @@ static int read_once(struct tail *t, struct err *err)
         return r;
 }
 
-/* Nobody there, an answer that broke off, or a daemon that is stopping: not a refusal. */
+/* No daemon there, an answer that broke off, or a daemon that is stopping: not a refusal. */
 static bool is_outage(int code)
 {
         return code == ERR_UNREACHABLE || code == ERR_UNCERTAIN || code == ERR_IO ||

@@ -31,7 +31,7 @@ struct remote_spec {
         size_t n_args;
         const char *cwd;      /* NULL: the driver's choice */
         json_t *env;          /* borrowed object of strings, or NULL */
-        const char *agent_id; /* whose variables it gets; NULL: nobody's */
+        const char *agent_id; /* the agent whose variables it gets; NULL: of no agent */
         int64_t timeout_ms;
         bool terminal;
         bool forward_stdin;

@@ -1,5 +1,5 @@
-/* Reading one HTTP answer from bytes as they come, whoever fetches them: a blocking call (http.h)
- * or a poll() loop (flow.h).
+/* Reading one HTTP answer from bytes as they come. The caller fetches them: a blocking call
+ * (http.h) or a poll() loop (flow.h).
  *
  * Bytes are put into `in`; answer_step() uses up what it can and gives body bytes to the sink. The
  * wire rules are those of codec/http1.h. The head has at most HTTP_MAX_HEAD bytes; what the body

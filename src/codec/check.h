@@ -48,7 +48,7 @@ void check_init(struct check *c, json_t *root);
 /* An object inside the parent's object, at `key`. It reports to its parent, which has to outlive
  * it, and needs no check_done(). A NULL object (absent, or refused already) checks nothing. */
 void check_nested(struct check *c, struct check *parent, const char *key, json_t *object);
-/* The same for element `index` of the array at `key`; what is no object is an issue. */
+/* The same for element `index` of the array at `key`; an element that is no object is an issue. */
 void check_nested_item(struct check *c, struct check *parent, const char *key, size_t index,
                        json_t *item);
 /* May be called more than once. */

@@ -1,8 +1,8 @@
 /* HTTP/1.1 on the wire: heads of requests and responses, chunked bodies, and the pieces of a URL.
  *
- * The promise is that nobody else can read the same bytes differently: whatever RFC 9112 leaves to
- * the goodwill of the reader is refused here, with the status that the refusal deserves. In
- * particular a message never has two statements of its length, a line ends in CR LF and nothing
+ * The promise is that no other reader can understand the same bytes differently: whatever RFC 9112
+ * leaves to the goodwill of the reader is refused here, with the status that the refusal deserves.
+ * In particular a message never has two statements of its length, a line ends in CR LF and nothing
  * else, and a header line is one line.
  *
  * Pure functions without I/O and without state of their own; only the URL helpers allocate, in the
@@ -102,8 +102,8 @@ enum http1_result http1_request_parse(const char *bytes, size_t len, size_t max_
                                       struct http1_request *ret, struct http1_refusal *ret_why);
 
 /* A request to a proxy: CONNECT with an authority, or a request whose target is a whole http URL.
- * Everything else as above, but Host is not compared with the target: whoever passes the request on
- * writes Host anew. CONNECT has no body; its path and query are empty. */
+ * Everything else as above, but Host is not compared with the target: the proxy writes Host anew
+ * when it passes the request on. CONNECT has no body; its path and query are empty. */
 struct http1_proxy_request {
         struct http1_request req;
         bool is_connect;

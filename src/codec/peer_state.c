@@ -99,7 +99,7 @@ const struct peer_rule peer_rules[] = {
         { 0 },
 };
 
-/* For the text of a breach: who, and where he was. */
+/* For the text of a breach: which peer, and the phase it was in. */
 static const struct {
         const char *who, *where;
 } phases[PEER_N_PHASES] = {

@@ -5,8 +5,9 @@
  *   peer_frame_fits()  the payload is one of its type, and every number in it is in its range
  *   peer_move()        it may come in this phase; the phase that follows
  *
- * What is not in the table is a breach. Whoever finds one ends the connection with the error's text
- * and concludes nothing else from it: not that a command has ended, nor that a box is gone.
+ * A frame that is not in the table is a breach. The side that finds one ends the connection with
+ * the error's text and concludes nothing else from it: not that a command has ended, nor that a box
+ * is gone.
  *
  * A phase belongs to one thing: a link, a channel of it, a connection, a stream, a question, a
  * worker, a slot. What bounds a frame beyond its own numbers (credit, offsets, lengths that only

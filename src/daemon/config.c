@@ -26,7 +26,7 @@ struct loader {
 
 /* What somebody said about a setting. */
 struct given {
-        const char *origin; /* who said it, as an error names him */
+        const char *origin; /* where the value comes from, as an error names it */
         const char *text;
         json_t *value; /* from berth.toml; NULL: from elsewhere */
 };
@@ -47,7 +47,7 @@ static bool find_in_environment(const struct setting *s, struct given *ret)
         return false;
 }
 
-/* False when nobody said anything. */
+/* False when no source has a value. */
 static bool find_value(const struct loader *l, const struct setting *s, struct given *ret)
 {
         const char *const *flag = (const void *)((const char *)l->flags + s->flag_at);
@@ -219,8 +219,8 @@ static const char *absolute(struct arena *a, const char *path)
         return arena_printf(a, "%s/%s", cwd, path);
 }
 
-/* Whoever owns it can change every file in it, the settings among them, and would find files of
- * root's in it. */
+/* The owner of the directory can change every file in it, the settings among them, and would find
+ * files of root in it. */
 static int check_owner(const char *path, struct err *err)
 {
         struct stat st;

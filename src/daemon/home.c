@@ -114,7 +114,7 @@ static int read_known(struct db *db, void *arg, struct err *err)
 }
 
 /* Why it is not; NULL: it is. A database from before there were homes belongs to the node that the
- * directory names, or to nobody. */
+ * directory names, or to no node. */
 static const char *why_not_at_home(const struct settling *s)
 {
         const struct home *a = &s->known, *b = &s->here;

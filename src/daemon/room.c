@@ -19,7 +19,7 @@
 #define USUAL (9 * MIB)
 /* For SQLite's index, the socket, and what else a start makes. */
 #define SPARE ((int64_t)256 << 10)
-/* What is left over when something is kept. */
+/* The room that is left over when something is kept. */
 #define AMPLE (2 * MIB)
 
 static int64_t size_of(const char *path)

@@ -54,7 +54,7 @@
 /* Links are made for operations that wait for them, so they need threads of their own. */
 #define LINKS_EACH 2
 #define LINKS_ALL  8
-/* What ends something has seats that nobody else takes. */
+/* Jobs that end something have seats that no other job takes. */
 #define CLOSING_EACH 4
 #define CLOSING_ALL  16
 /* Requests to agents may take long. */
@@ -141,8 +141,8 @@ static int look_for_sealed(struct db *db, void *arg, struct err *err)
         return secrets_any_sealed(db, VAULT_LOCAL, arg, err);
 }
 
-/* Without its key the daemon starts all the same: leases do not need it, and whoever has to mend it
- * finds the reason in the log, in the provider's health and in every answer that needs the key. */
+/* Without its key the daemon starts all the same: leases do not need it, and the operator finds the
+ * reason in the log, in the provider's health and in every answer that needs the key. */
 static int load_keys(struct op *op, struct daemon *d, struct err *err)
 {
         CLEAN(err_done) struct err why = { 0 };
@@ -159,7 +159,7 @@ static int load_keys(struct op *op, struct daemon *d, struct err *err)
         return r;
 }
 
-/* What is in no workspace: core/roots/own_files.h. */
+/* Our own files, which are part of no workspace: core/roots/own_files.h. */
 static const char *const *own_paths(struct daemon *d)
 {
         const char *const paths[] = {
@@ -421,7 +421,7 @@ static void stop_unneeded(void *arg)
                 stop(d, "nobody needs it any more");
 }
 
-/* Settings that nobody should be surprised by. */
+/* Settings that are logged so that they surprise no operator. */
 static void report_start(const struct daemon *d)
 {
         const struct settings *s = &d->config.settings;
@@ -562,7 +562,7 @@ static void shut_down(struct daemon *d)
                 live_free(d->rt.live);
                 mail_free(d->mail);
                 pool_free(d->pool);
-                /* What is left are our own handles. */
+                /* The handles that are left are our own. */
                 while (d->http && !d->closed)
                         uv_run(&d->loop, UV_RUN_ONCE);
                 uv_walk(&d->loop, close_handle, NULL);
@@ -582,7 +582,7 @@ static void shut_down(struct daemon *d)
         cleanup_fd(&d->lock_fd);
 }
 
-/* A private daemon tells the one who started it: being second is no failure to him. */
+/* A private daemon tells the process that started it: being second is no failure there. */
 static void report_failure(const struct cli_serve_options *options, int code, const struct err *err)
 {
         if (options->is_private)

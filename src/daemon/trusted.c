@@ -137,7 +137,7 @@ static int ask_and_store(struct config *c, const char *suggestion, struct arena 
                 fprintf(stderr, "%s\n", err->msg);
                 err_clear(err);
         }
-        return 0; /* nobody answers: nobody else */
+        return 0; /* there is no answer: no other user is trusted */
 }
 
 static const char *sudo_user(struct arena *arena)

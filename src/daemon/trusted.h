@@ -1,9 +1,9 @@
 /* Which users of this machine count as the operator, besides root and the daemon's own user
  * (auth_is_operator()): the setting trusted_uids.
  *
- * A daemon that root runs is usually somebody's, who asks as himself. Where the setting says
- * nothing, it asks on the terminal once and writes the answer into berth.toml; without a terminal
- * it takes who called sudo, and says so in its log. */
+ * A daemon that root runs usually serves a person, who calls it as an ordinary user. Where the
+ * setting says nothing, it asks on the terminal once and writes the answer into berth.toml; without
+ * a terminal it takes who called sudo, and says so in its log. */
 #ifndef BERTH_DAEMON_TRUSTED_H
 #define BERTH_DAEMON_TRUSTED_H
 

@@ -331,7 +331,7 @@ void upkeep_stop(struct upkeep *u)
 {
         u->stopping = true;
         uv_timer_stop(&u->timer);
-        /* All of it is taken up again by the next start, so nobody has to wait for it. */
+        /* The next start takes all of it up again, so the stop does not wait for it. */
         for (struct upkeep_sweep *s = u->sweeps; s; s = s->next)
                 pool_cancel(u->rt->pool, &s->job);
         if (u->tidying_secrets)

@@ -2,7 +2,7 @@
  * each pass, or when one was taken, sandboxes in advance; and seldom, a look at the whole database
  * for damage. On the pool, one of each kind at a time. A pass only finds out where something is to
  * be done; that is a job for each environment, in the environment's lane, so that one whose
- * provider is silent holds up nobody else. Loop thread, except upkeep_want_stock(). */
+ * provider is silent does not hold up the others. Loop thread, except upkeep_want_stock(). */
 #ifndef BERTH_DAEMON_UPKEEP_H
 #define BERTH_DAEMON_UPKEEP_H
 

@@ -188,7 +188,7 @@ struct idle_of {
         const char *client;
 };
 
-/* Close the connection that has been idle longest, so that nobody can shut the others out by
+/* Close the connection that has been idle longest, so that no client can shut the others out by
  * holding connections open. One that has just sent something is not idle, only not read yet. */
 static bool close_an_idle_one(struct http_server *s, enum http_deadline kind, struct idle_of of)
 {
@@ -210,8 +210,8 @@ static bool close_an_idle_one(struct http_server *s, enum http_deadline kind, st
         return false;
 }
 
-/* Room for one more of this client, among its own and among all. Those who are being told that they
- * are too many have a place as well, so there is an end to telling. */
+/* Room for one more of this client, among its own and among all. Connections that are being told
+ * that there are too many take a place as well, so their number is bounded too. */
 static enum http_admission find_room(struct http_server *s, unsigned limit, const char *client)
 {
         unsigned own = http_client_connections(s, client);
@@ -241,7 +241,7 @@ static enum http_admission find_reserved(struct http_server *s, bool is_unix, co
                                                                              : HTTP_ADMIT_DROPPED;
 }
 
-/* Clients of the Unix socket have places of their own: who fills the port must not lock the
+/* Clients of the Unix socket have places of their own: clients that fill the port must not lock the
  * operator out. */
 static void admit(struct http_listener *l, int take_fd, const struct sockaddr_storage *from,
                   bool by_reserve)

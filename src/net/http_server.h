@@ -1,6 +1,6 @@
 /* An HTTP/1.1 server on a libuv loop.
  *
- * Every request byte passes the strict parser of codec/http1.h; what is ambiguous is refused and
+ * Every request byte passes the strict parser of codec/http1.h; an ambiguous request is refused and
  * the connection closed, so no two parties can ever disagree about where a request ends
  * (docs/decisions/0002-own-http-server.md).
  *
@@ -39,8 +39,8 @@ struct http_peer {
         bool is_unix; /* came through a Unix socket */
         uid_t uid;
         char address[64]; /* numeric address without port, or "unix" */
-        /* Whom its limits are counted for: the address, of IPv6 the first half; of a connection on
-         * this machine the uid, also where nobody is trusted for it. */
+        /* The client that its limits are counted for: the address, of IPv6 the first half; of a
+         * connection on this machine the uid, also where a uid gives no rights. */
         char client[80];
         void *via; /* what carries the connection, where it is no socket; its owner's business */
 };
@@ -109,8 +109,8 @@ int http_server_new(const struct http_server_config *config, struct http_server 
 int http_server_listen(struct http_server *s, int take_fd, struct err *err);
 /* Serve a connection that something else carries, such as a box's tunnel; peer->via, never NULL,
  * says what. When there are too many, of all or of that one, the one that is idle longest makes
- * room, or this one is answered 503 and closed. Whoever sends through these is not trusted to be in
- * a hurry: a request has to arrive in time however steadily its bytes come. */
+ * room, or this one is answered 503 and closed. Clients of these connections are not trusted to
+ * send quickly: a request has to arrive in time however steadily its bytes come. */
 void http_server_serve(struct http_server *s, struct byte_stream *take_stream,
                        const struct http_peer *peer);
 /* The same over a connected socket. */
@@ -123,7 +123,7 @@ unsigned http_server_connections(const struct http_server *s);
 void http_server_close(struct http_server *s, void (*done)(void *), void *arg);
 
 /* Make a listening TCP socket for "ADDR:PORT" ("[::1]:3100" for IPv6), port 0 for a free one, or a
- * Unix socket with the given mode. A stale Unix socket that nobody answers on is replaced. */
+ * Unix socket with the given mode. A stale Unix socket that no process answers on is replaced. */
 int http_listen_tcp(const char *address, int *ret_fd, struct err *err);
 int http_listen_unix(const char *path, mode_t mode, int *ret_fd, struct err *err);
 

@@ -69,10 +69,10 @@ static bool make_question(int fd, struct question *ret)
         return true;
 }
 
-/* A socket that its process has closed has no inode, and its uid reads as root's: it is nobody's.
- * Where there is no connection the kernel shows a listener of that port, which is not our peer. And
- * a socket that is only connecting is somebody else's who got the port of a peer that is gone,
- * while our end does not know that yet. */
+/* A socket that its process has closed has no inode, and its uid reads as root's: its owner is
+ * unknown. Where there is no connection the kernel shows a listener of that port, which is not our
+ * peer. And a socket that is only connecting belongs to another process, which got the port of a
+ * peer that is gone, while our end does not know that yet. */
 static bool read_answer(const struct question *q, const char *bytes, size_t len, uid_t *ret)
 {
         struct nlmsghdr head;

@@ -311,7 +311,7 @@ static uint64_t handled_access(int version)
         return all;
 }
 
-/* What is not there cannot be read, and needs no rule. */
+/* A path that does not exist cannot be read, and needs no rule. */
 static int landlock_allow(int ruleset, const char *path, uint64_t access)
 {
         CLEAN(cleanup_fd) int fd = open(path, O_PATH | O_CLOEXEC);
@@ -471,7 +471,7 @@ static int die_with_parent(void)
         return prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
-/* Nobody is told by a pipe that it closed while one of us holds it. */
+/* A reader sees no end of a pipe while this process still holds it. */
 static void let_go_of_streams(void)
 {
         (void)syscall(SYS_close_range, STDIN_FILENO, ~0U, 0);

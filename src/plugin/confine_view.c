@@ -63,7 +63,8 @@ struct view {
         int root;
 };
 
-/* Where a mount goes. What is missing on the way is made; no link is followed. Opened, or -1. */
+/* Where a mount goes. Missing directories on the way are made; no link is followed. Opened, or
+ * -1. */
 static int mount_point(const struct view *v, const char *path, bool is_dir)
 {
         CLEAN(cleanup_free) char *copy = xstrdup(path);

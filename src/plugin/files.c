@@ -92,7 +92,7 @@ static int choose_user(const struct op *op, struct confine_policy *policy, const
         return r;
 }
 
-/* Without users of their own workers leave files of root there: whoever gets the directory next
+/* Without users of their own workers leave files of root there: the next owner of the directory
  * gets those, too. */
 static int take_back(const struct confine_policy *policy, const char *dir, int fd, struct err *err)
 {

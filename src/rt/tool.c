@@ -152,8 +152,8 @@ static int drain(struct run *run, int *fd, struct err *err)
         return 0;
 }
 
-/* Until the program itself has ended. Somebody it left behind may hold the pipes; nobody waits for
- * him. */
+/* Until the program itself has ended. A process it left behind may hold the pipes; that process is
+ * not waited for. */
 static int follow(const struct op *op, struct run *run, struct err *err)
 {
         for (;;) {
@@ -171,7 +171,8 @@ static int follow(const struct op *op, struct run *run, struct err *err)
         }
 }
 
-/* The leader is still there, if only as a zombie, so the number of its session is nobody else's. */
+/* The leader is still there, if only as a zombie, so no other process has the number of its
+ * session. */
 static int end(const struct op *op, struct run *run, struct proc_status *ret, struct err *err)
 {
         struct op shield = op_shield(op, 10000);

@@ -430,9 +430,9 @@ static int delete_secret(struct op *op, const struct aws_settings *s, const char
         return r;
 }
 
-/* Nobody knows whether create() got there. What lies under the name is removed only if its version
- * is the one that create() asked for; it was never in use, so it leaves no recovery window behind
- * that would keep the name. */
+/* It is unknown whether create() reached AWS. What lies under the name is removed only if its
+ * version is the one that create() asked for; it was never in use, so it leaves no recovery window
+ * behind that would keep the name. */
 static int remove_unanswered(struct op *op, const struct aws_settings *s,
                              const struct vault_subject *subject, struct err *err)
 {

@@ -1,8 +1,8 @@
 /* The chain of sources, and a cache per region in front of it.
  *
- * Whoever finds no fresh credentials loads them; others who come meanwhile wait for that load and
- * take what it brought. A load that ended because its own operation was cancelled brought nothing,
- * and one of those who waited starts another. */
+ * A caller that finds no fresh credentials loads them; others that come meanwhile wait for that
+ * load and take what it brought. A load that ended because its own operation was cancelled brought
+ * nothing, and one of those who waited starts another. */
 #include "secret/aws.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ struct region {
         bool present;
         int64_t fresh_until_ms; /* monotonic */
         int64_t used_ms;
-        struct load *load; /* NULL: nobody is loading */
+        struct load *load; /* NULL: no load is under way */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -72,7 +72,7 @@ static int load_from_sources(struct op *op, const char *region, struct aws_crede
                 r = aws_from_container(op, ret, err);
         if (r == 0) {
                 r = aws_from_instance(op, ret, err);
-                /* Most machines have nobody there. */
+                /* On most machines nothing answers at this address. */
                 if (r == ERR_UNREACHABLE)
                         r = 0;
         }

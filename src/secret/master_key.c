@@ -22,7 +22,7 @@ struct held_key {
         char id[MASTER_KEY_ID_LEN + 1];
 };
 
-/* `lock` is held for moments only: a transaction may ask for a key. Whoever works on files holds
+/* `lock` is held for moments only: a transaction may ask for a key. Code that works on files holds
  * `change` instead. */
 static struct {
         pthread_mutex_t lock, change;

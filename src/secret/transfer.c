@@ -242,7 +242,7 @@ static int add_headers(struct running *r, const struct transfer *t)
         return e;
 }
 
-/* Who wants to be reached is known here, whatever the URL or the name server said. */
+/* The address to connect to is known here, whatever the URL or the name server said. */
 static curl_socket_t open_public_socket(void *arg, curlsocktype purpose,
                                         struct curl_sockaddr *address)
 {

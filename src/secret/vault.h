@@ -38,8 +38,8 @@ struct vault_config {
         const json_t *config; /* NULL without a vault */
 };
 
-/* What is being kept. `secret_key` and `secret_name` are the original ones, also for a secret that
- * was renamed when it was deleted. */
+/* The secret that is being kept. `secret_key` and `secret_name` are the original ones, also for a
+ * secret that was renamed when it was deleted. */
 struct vault_subject {
         const char *company_id;
         const char *secret_id;
@@ -48,7 +48,7 @@ struct vault_subject {
         int64_t version;
 };
 
-/* What is stored with a version. Strings are in the operation's arena. */
+/* The data that is stored with a version. Strings are in the operation's arena. */
 struct vault_material {
         const char *material; /* JSON object */
         const char *external_ref;

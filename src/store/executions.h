@@ -37,7 +37,7 @@ int executions_get(struct db *db, const char *id, struct arena *arena, struct ex
                    struct err *err);
 int executions_by_key(struct db *db, const char *lease_id, const char *key, struct arena *arena,
                       struct execution *ret, struct err *err);
-/* Whoever comes next with its idempotency key gets an execution of its own. */
+/* The next caller with its idempotency key gets an execution of its own. */
 int executions_free_key(struct db *db, const char *id, struct err *err);
 /* Newest first; after the row (before_us, before_id) when given; limit 0: all. */
 int executions_list(struct db *db, const char *lease_id, int64_t before_us, const char *before_id,

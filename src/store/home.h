@@ -26,8 +26,8 @@ int home_has_work(struct db *db, bool *ret, struct err *err);
 /* The record gets a new node. What was under way belongs to the node before, which may be alive
  * beside us, so it ends here, in the record only: leases are `failed`, commands `lost`, runs
  * `failed` or `cancelled`. Places with something in the world become `uncertain` and keep their
- * owner: nobody but an operator moves them from there (core/leases/leaks.h). Agents that a timer
- * wakes are paused. `reason` is written to all of them. */
+ * owner: only an operator moves them from there (core/leases/leaks.h). Agents that a timer wakes
+ * are paused. `reason` is written to all of them. */
 int home_leave_work(struct db *db, const char *node_id, const char *reason, int64_t now_us,
                     struct err *err);
 

@@ -1,4 +1,5 @@
-/* Rows of `issues`, and who waits for whom. Documents are JSON texts; times 0 for never. */
+/* Rows of `issues`, and which issue waits for which. Documents are JSON texts; times 0 for
+ * never. */
 #ifndef BERTH_STORE_ISSUES_H
 #define BERTH_STORE_ISSUES_H
 

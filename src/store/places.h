@@ -1,5 +1,6 @@
-/* Rows of `places`. States and who may move them are core's business (core/places/place_state.h);
- * here a move is one compare-and-set that names both ends and the epoch. */
+/* Rows of `places`. States, and which code may change them, are up to core
+ * (core/places/place_state.h); here a move is one compare-and-set that names both ends and the
+ * epoch. */
 #ifndef BERTH_STORE_PLACES_H
 #define BERTH_STORE_PLACES_H
 

@@ -21,7 +21,7 @@
 #define STEP_DONE      "done"
 
 /* SQL: whether a run may still do something to what it works on. A cancelled one does until its
- * command is gone and its changes are home; giving up its leases is nobody's concern any more. */
+ * command is gone and its changes are home; from then on giving up its leases does not count. */
 #define RUN_HOLDS                                                                                  \
         "(step <> 'done' AND (status IN ('queued', 'scheduled_retry', 'running') OR "              \
         "step IN ('preparing', 'executing', 'finishing')))"

@@ -58,7 +58,7 @@ int wakeups_move(struct db *db, const char *id, const char *from, const char *to
 int wakeups_waiting_run(struct db *db, const char *agent_id, const char *issue_id,
                         const char *task_key, struct arena *arena, const char **ret,
                         struct err *err);
-/* A run of the issue that has not ended, or whose command may not have (RUN_HOLDS), whoever's;
+/* A run of the issue that has not ended, or whose command may not have (RUN_HOLDS), of any agent;
  * those that began come first. NULL: none. */
 int wakeups_live_run(struct db *db, const char *issue_id, struct arena *arena, const char **ret,
                      struct err *err);

@@ -13,7 +13,7 @@
 #include "workspace/change_file.h"
 
 #define BLOCK      ((size_t)64 << 10)
-#define WINDOW_LOG 27 /* of what we wrote; more memory than this is nobody's business */
+#define WINDOW_LOG 27 /* of what we wrote; no bundle needs more memory than this */
 
 struct bundle {
         struct change_set set;

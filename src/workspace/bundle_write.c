@@ -148,7 +148,7 @@ bool bundle_has(const struct bundle_writer *w, const uint8_t hash[TREE_HASH])
         return faccessat(w->files, name.s, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* The descriptor is the caller's, who may have closed it without another word. */
+/* The descriptor is the caller's, which may have closed it without telling us. */
 static struct new_file **find_new(struct bundle_writer *w, int fd)
 {
         struct new_file **at = &w->new_files;

@@ -63,7 +63,7 @@ static int want_packed(struct git_import *g, struct wanted *w, struct err *err)
         size_t at = 0;
         int r = 0;
 
-        /* Whoever wrote the lines may have written a great many. */
+        /* The place may have written a great many lines. */
         while (r >= 0 &&
                git_packed_next(buf_str(&g->packed_refs), g->packed_refs.len, &at, &line)) {
                 r = op_check(g->op, err);
@@ -167,7 +167,7 @@ static int keep_aside(struct git_import *g, const struct git_ref *ref, struct gi
         return r;
 }
 
-/* Branches that somebody works on in another worktree must not move beneath him. */
+/* A branch that is checked out in another worktree must not move. */
 static bool may_move(const struct git_import *g)
 {
         return faccessat(g->host_fd, "worktrees", F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
@@ -290,7 +290,7 @@ static const char *why_not(const struct git_import *g)
         return NULL;
 }
 
-/* The repository, and with whose rights git works on it. He who has the workspace can put another
+/* The repository, and with whose rights git works on it. The owner of the workspace can put another
  * `.git` there. NULL: we can. */
 static const char *open_host(struct git_import *g)
 {

@@ -12,8 +12,8 @@
 
 /* The host's index. git works on a copy in our repository; the result takes the place of the host's
  * under the lock that git programs use, if that is still the one that was copied. So the lock is
- * held for a moment only. Where the host's repository is somebody else's, so is ours: what is read
- * there is read only if it is his, or everybody's to read. */
+ * held for a moment only. Where the host's repository belongs to another user, so does ours: a file
+ * there is read only if it belongs to that user, or every user may read it. */
 
 static const char empty_tree[] = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 
@@ -154,7 +154,7 @@ int git_move_index(struct git_import *g, const char *old, const char *new, bool 
         struct stat copied;
         int r = open_ours(g, &ours, err);
 
-        if (r < 0 && g->owner.uid) { /* he took it away */
+        if (r < 0 && g->owner.uid) { /* its owner took it away */
                 err_clear(err);
                 *ret_stale = true;
                 return 0;

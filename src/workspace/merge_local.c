@@ -183,9 +183,9 @@ static bool is_empty(int dir)
         return empty;
 }
 
-/* By a descriptor, and only what we made: whoever the directory belongs to could have moved
- * something of ours there. A directory that has something in it is not the new one, and a link is
- * worth no more than its name. */
+/* By a descriptor, and only what we made: the owner of the directory could have moved something of
+ * ours there. A directory that has something in it is not the new one, and a link is worth no more
+ * than its name. */
 int merge_give_owner(struct merge *m, int dir, const char *name, struct err *err)
 {
         CLEAN(cleanup_fd) int fd = -1;
@@ -332,8 +332,8 @@ static bool is_same_file(int dir, const char *name, const struct stat *ours)
                st.st_dev == ours->st_dev;
 }
 
-/* Conflicts by their path. The paths are somebody else's: with a key that he does not know they do
- * not fall into one slot. */
+/* Conflicts by their path. The place chose the paths: with a key that it does not know they do not
+ * fall into one slot. */
 static struct merge_conflict **conflict_slot(const struct merge *m, const char *path)
 {
         uint8_t hash[crypto_shorthash_BYTES];

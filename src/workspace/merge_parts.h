@@ -77,7 +77,7 @@ struct merge {
 
 /* The directory that holds `path`: 1 and a borrowed descriptor, 0 when there is none, ERR_*. */
 int merge_parent(struct merge *m, const char *path, int *ret_dir, struct err *err);
-/* The same, made where it is missing; what is in the way is kept aside. */
+/* The same, made where it is missing; an entry in the way is kept aside. */
 int merge_make_parent(struct merge *m, const char *path, int *ret_dir, struct err *err);
 const char *merge_name_of(const char *path);
 /* The directory part of a path; "" at the root. */
@@ -91,7 +91,7 @@ bool merge_is_same_stat(const struct stat *a, const struct stat *b);
 int merge_keep_aside(struct merge *m, const char *path, bool vacate, struct err *err);
 
 void merge_report_conflict(struct merge *m, const char *path, const char *kept);
-/* What is made belongs to whom the options say: a directory, or a link. */
+/* Give what was made, a directory or a link, to the owner that the options name. */
 int merge_give_owner(struct merge *m, int dir, const char *name, struct err *err);
 /* ERR_CONFLICT, for what is not what it was. */
 int merge_replaced(const char *name, struct err *err);

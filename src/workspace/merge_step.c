@@ -154,8 +154,8 @@ int merge_step_prepare(struct merge *m, struct merge_step *s, struct err *err)
 
 /* Taking a step */
 
-/* Whoever worked on the path since it was decided is not overwritten: it is decided again. What is
- * in a directory is not told by its times. */
+/* Work on the path since it was decided is not overwritten: the path is decided again. The times of
+ * a directory do not tell what is in it. */
 static int look_again(struct merge *m, struct merge_step *s, int dir, struct err *err)
 {
         const char *name = merge_name_of(s->change.now.path);
@@ -204,7 +204,7 @@ static int remove_ours(struct merge *m, struct merge_step *s, int dir, struct er
 }
 
 /* By a descriptor that needs no right to read and follows nothing, and only of the file that was
- * looked at or made: another that is there by now may be one that nobody else is to read. */
+ * looked at or made: another file that is there by now may be private. */
 static int set_mode(int dir, const char *name, dev_t dev, ino_t ino, uint32_t mode, struct err *err)
 {
         CLEAN(cleanup_fd) int fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);

@@ -357,7 +357,7 @@ static int visit(struct walk *w, struct frame *f, const char *name, struct tree_
         struct stat st;
         int r = is_never_below(w, f, name, err);
 
-        if (r != 0) /* hidden by us, deleted by nobody */
+        if (r != 0) /* hidden by us, not deleted */
                 return MIN(r, 0);
         r = look_in_layer(f->upper, name, &st, err);
         if (r <= 0)

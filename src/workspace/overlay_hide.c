@@ -38,7 +38,7 @@ static int make_parent(const struct hiding *h, const char *name, int upper, int 
         return *ret < 0 ? -1 : 0;
 }
 
-/* What is not there below needs no hiding; a link on the way is not followed. */
+/* A path that is not there below needs no hiding; a link on the way is not followed. */
 static int hide_path(const struct hiding *h, const char *path)
 {
         CLEAN(cleanup_fd) int upper = openat(h->upper_fd, ".", OPEN_DIR);

@@ -297,7 +297,7 @@ static int remove_remote(struct push *p, struct err *err)
 }
 
 /* The path and what is beneath it: a file takes the place of a directory, and all goes with it; or
- * nobody knows what is here, and all stays. */
+ * it is unknown what is here, and all stays. */
 static int skip_remote(struct push *p, const char *path, struct err *err)
 {
         int r = 0;

@@ -76,7 +76,8 @@ struct table {
                 uint32_t id;
         } * slots;
         size_t size, used;
-        unsigned char key[crypto_shorthash_KEYBYTES]; /* nobody can choose lines that collide */
+        unsigned char
+                key[crypto_shorthash_KEYBYTES]; /* so that lines cannot be chosen to collide */
 };
 
 static size_t hash_line(const struct table *t, const char *p, size_t len)
