@@ -1,3 +1,4 @@
+/* Routes of agents: creating, hiring, listing, showing and changing them. */
 #include "api/api.h"
 #include "api/encode.h"
 #include "core/agents/agent.h"

@@ -1,3 +1,4 @@
+/* When a feed reads on, sends, pings its client, checks its rights again, and ends. */
 #include "api/feed.h"
 
 #include <errno.h>

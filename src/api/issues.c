@@ -1,3 +1,4 @@
+/* Routes of issues: creating, listing, changing and checking them out, and an agent's inbox. */
 #include "core/issues/issue.h"
 
 #include "api/api.h"

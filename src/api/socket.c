@@ -1,3 +1,4 @@
+/* Which requests get a WebSocket, and how the others are refused. */
 #include "api/socket.h"
 
 #include <strings.h>

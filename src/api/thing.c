@@ -1,3 +1,4 @@
+/* The table of what the first parameter of a path names, and the lane that a call enters for it. */
 #include "api/thing.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Which paths are opened: what is followed on the way, and what is refused. */
 #define _GNU_SOURCE
 #include "base/path.h"
 

@@ -1,3 +1,4 @@
+/* Which bytes are a UTF-8 character, and how many are skipped when they are none. */
 #include "base/utf8.h"
 
 /* What the second byte may be depends on the first: that is where overlong forms, surrogates and

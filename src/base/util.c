@@ -1,3 +1,4 @@
+/* Allocating bookkeeping memory, with a reserve for the first allocation that fails. */
 #define _GNU_SOURCE
 #include "base/util.h"
 

@@ -1,3 +1,4 @@
+/* Questions about boxes; each that takes time is a process of its own. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Frames between the host and one box: sending, reading, and which breach ends the link. */
 #include "box/link.h"
 
 #include <errno.h>

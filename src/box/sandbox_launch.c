@@ -1,3 +1,4 @@
+/* Running berth-box to start a sandbox, to show a workspace in it, and to check the machine. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* The host's end of a tunnel: listeners, connections, and their streams. */
 #include "box/tunnel.h"
 
 #include <errno.h>

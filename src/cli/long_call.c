@@ -1,3 +1,4 @@
+/* A request that takes long: renews the lease, shows how far it is, and handles Ctrl-C. */
 #include "cli/long_call.h"
 
 #include <berth/berth.h>

@@ -1,3 +1,4 @@
+/* Writes and reads numbers as JavaScript does. */
 #include "codec/jsnum.h"
 
 #include <float.h>

@@ -1,3 +1,4 @@
+/* The table of frames that a peer may send in each phase. */
 #include "codec/peer_state.h"
 
 #include "codec/frame_tunnel.h"

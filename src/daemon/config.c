@@ -1,3 +1,4 @@
+/* Which source each setting comes from, and whether its value is valid. */
 #include "daemon/config.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* `berth db`: backing up, checking and restoring the database. */
 #define _GNU_SOURCE
 #include "daemon/database.h"
 

@@ -1,3 +1,4 @@
+/* Makes the data directory private, and takes its lock. */
 #include "daemon/datadir.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+/* Whether the database is at home in this data directory, and what happens when it is not. */
 #include "daemon/home.h"
 
 #include <dirent.h>

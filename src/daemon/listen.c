@@ -1,3 +1,4 @@
+/* Opens the daemon's sockets, and says where it listens. */
 #include "daemon/listen.h"
 
 #include <netinet/in.h>

@@ -1,3 +1,4 @@
+/* How much disk space is kept for closing, and when it is given up. */
 #define _GNU_SOURCE
 #include "daemon/room.h"
 

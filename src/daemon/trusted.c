@@ -1,3 +1,4 @@
+/* Reads the list of trusted users, and decides on it where the setting is missing. */
 #include "daemon/trusted.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* When each pass of the upkeep runs, and for which environments. */
 #include "daemon/upkeep.h"
 
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* Asks the kernel which user owns the other end of a TCP connection. */
 #define _GNU_SOURCE
 #include "net/sock_owner.h"
 

@@ -1,3 +1,4 @@
+/* Which directory a worker owns, and which files it may read. */
 #define _GNU_SOURCE
 #include "plugin/files.h"
 

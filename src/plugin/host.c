@@ -1,3 +1,4 @@
+/* The registry of plugin workers: starting, stopping, and calls to them. */
 #include "plugin/host.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Which manifests of plugins are valid. */
 #include "plugin/manifest.h"
 
 #include "codec/check.h"

@@ -1,3 +1,4 @@
+/* Which texts are versions, and which version is greater. */
 #include "plugin/semver.h"
 
 #include <ctype.h>

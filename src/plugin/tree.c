@@ -1,3 +1,4 @@
+/* Walks a directory tree to sum, remove, open, give or copy it. */
 #define _GNU_SOURCE
 #include "plugin/tree.h"
 

@@ -1,3 +1,4 @@
+/* The trampoline that changes the user before it runs a program. */
 #define _GNU_SOURCE
 #include "rt/become.h"
 

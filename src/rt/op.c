@@ -1,3 +1,4 @@
+/* When an operation has to stop: its deadline and its cancellation, also while it waits. */
 #include "rt/op.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Which job of the pool runs next: threads, lanes, seats, and the queue. */
 #include "rt/pool.h"
 
 #include <limits.h>

@@ -1,3 +1,4 @@
+/* Runs a program with its input, output and deadline, and kills its session at the end. */
 #define _GNU_SOURCE
 #include "rt/tool.h"
 

@@ -1,3 +1,4 @@
+/* Where AWS is reached, under which names, and what is out of bounds. */
 #include "secret/aws.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* Loads, makes, rotates and finds the master keys. */
 #include "secret/master_key.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* One request by libcurl: which addresses it may reach, and how much it may answer. */
 #include "secret/transfer.h"
 
 /* The type checks are macros around the functions' names, which we do not call by name. */

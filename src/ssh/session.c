@@ -1,3 +1,4 @@
+/* Reads and writes the streams of one ssh process within its deadline. */
 #define _GNU_SOURCE
 #include "ssh/session.h"
 

@@ -1,3 +1,4 @@
+/* The trampoline that ties a process to the daemon's life. */
 #define _GNU_SOURCE
 #include "ssh/tied.h"
 

@@ -1,3 +1,4 @@
+/* SQL for `database_home`, and for ending the work of the node before. */
 #include "store/home.h"
 
 #include "store/row.h"

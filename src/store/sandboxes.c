@@ -1,3 +1,4 @@
+/* SQL for `sandboxes`. */
 #include "store/sandboxes.h"
 
 #include "store/row.h"

@@ -1,3 +1,4 @@
+/* Opens the back end, and begins and ends transactions. */
 #include "store/store.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Makes, changes, moves and removes the entries of a tree beneath its root. */
 #define _GNU_SOURCE
 #include "workspace/apply.h"
 

@@ -1,3 +1,4 @@
+/* Packs a tree into a tar archive, unpacks one, and reads one as changes. */
 #define _GNU_SOURCE
 #include "workspace/archive.h"
 

@@ -1,3 +1,4 @@
+/* Counts files and bytes of a restore against its limits. */
 #include "workspace/budget.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* Reads and removes a bundle: the changes and the content that are kept in a directory of ours. */
 #define _GNU_SOURCE
 #include "workspace/bundle.h"
 

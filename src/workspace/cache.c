@@ -1,3 +1,4 @@
+/* The cache of hashes that a scan reads and writes. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

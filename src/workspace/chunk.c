@@ -1,3 +1,4 @@
+/* Where content is cut into chunks, and finding a chunk by its hash. */
 #include "workspace/chunk.h"
 
 #include <errno.h>

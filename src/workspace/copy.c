@@ -1,3 +1,4 @@
+/* Copies a tree, entry by entry. */
 #define _GNU_SOURCE
 #include "workspace/copy.h"
 

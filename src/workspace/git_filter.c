@@ -1,3 +1,4 @@
+/* What a change set says about `.git`: which parts are taken out of it, and which are refused. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* How the host's branch moves: by fast-forward, by a merge, or not at all. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <unistd.h>

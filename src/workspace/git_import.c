@@ -1,3 +1,4 @@
+/* Brings commits home: which refs are wanted, and where each of them goes. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* How the host's index follows its branch, and when it is left as it was. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* Reads the refs of the host's repository, and decides which of them may be written. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* How git is run: its arguments, its environment, its input and its output. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

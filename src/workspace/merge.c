@@ -1,3 +1,4 @@
+/* The merge's loop: takes the changes in order, decides each, and reports conflicts. */
 #define _GNU_SOURCE
 #include "workspace/merge.h"
 

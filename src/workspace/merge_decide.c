@@ -1,3 +1,4 @@
+/* The rules of the merge for one change. */
 #include "workspace/merge_decide.h"
 
 /* The change with `was` filled in where the host's file tells: it was not touched since. */

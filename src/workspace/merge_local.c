@@ -1,3 +1,4 @@
+/* The host's side of a merge: looks at paths, makes directories, and keeps entries aside. */
 #define _GNU_SOURCE
 #include "workspace/merge_parts.h"
 

@@ -1,3 +1,4 @@
+/* Carries out what the merge decided, a batch at a time. */
 #define _GNU_SOURCE
 #include "workspace/merge_parts.h"
 

@@ -1,3 +1,4 @@
+/* Reads the upper layer of an overlay as changes. */
 #define _GNU_SOURCE
 #include "workspace/overlay.h"
 

@@ -1,3 +1,4 @@
+/* Hides excluded paths of the lower layer by whiteouts in the upper one. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

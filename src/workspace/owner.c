@@ -1,3 +1,4 @@
+/* Switches the rights of a thread to those of a workspace's owner, and back. */
 #define _GNU_SOURCE
 #include "workspace/owner.h"
 

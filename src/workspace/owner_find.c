@@ -1,3 +1,4 @@
+/* Whether a workspace is read with the rights of its owner, and which groups the owner has. */
 #include <errno.h>
 #include <grp.h>
 #include <pwd.h>

@@ -1,3 +1,4 @@
+/* The walk of a scan: entries in order, files hashed by several threads. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

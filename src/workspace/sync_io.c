@@ -1,3 +1,4 @@
+/* Sends and receives compressed messages, and decides when the other side is too slow. */
 #include "workspace/sync_io.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Opens a transfer, reads the other side's manifest, and corrects it. */
 #define _GNU_SOURCE
 #include "workspace/sync_session.h"
 

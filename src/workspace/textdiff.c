@@ -1,3 +1,4 @@
+/* Computes and writes a unified diff of two texts. */
 #include "workspace/textdiff.h"
 
 #include <sodium.h>

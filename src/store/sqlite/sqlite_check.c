@@ -1,3 +1,4 @@
+/* Checks a SQLite file for damage, table by table, and copies one. */
 #define _GNU_SOURCE
 #include "store/sqlite/sqlite_check.h"
 

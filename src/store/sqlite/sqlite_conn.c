@@ -1,3 +1,4 @@
+/* Opens a SQLite connection, runs its statements, and maps SQLite's errors to ours. */
 #include "store/sqlite/sqlite_conn.h"
 
 #include <stdio.h>
