@@ -101,6 +101,13 @@ static void part_read(struct http_exchange *x)
 
 static void part_send(struct call *c)
 {
+        if (c->gone) { /* while the part was made: on_abort() does not come again */
+                if (c->part.begun)
+                        part_gone(c);
+                else
+                        call_finish(c);
+                return;
+        }
         if (!c->part.begun) {
                 call_field(c, "Content-Type", "application/json; charset=utf-8");
                 call_field(c, "X-Content-Type-Options", "nosniff");

@@ -292,6 +292,10 @@ static void wait_on_loop(struct call *c)
                 return;
         }
         c->on_gone = waiter_gone;
+        if (c->gone) { /* before it began to wait: on_abort() does not come again */
+                waiter_gone(c);
+                return;
+        }
         if (exec_snapshot(c->rt->hub, wait->id, &view))
                 changed(&wait->watch, &view);
 }

@@ -97,9 +97,13 @@ class LongListTest(WorkTest):
             self.assertLess(self.daemon.rss_kb() - before, 20000)
 
     def test_a_reader_that_goes_away_leaves_nothing(self):
+        """Also when it goes while a part is made."""
         self.many_runs(20000)
-        with self.daemon.raw() as line:
-            line.send(f"GET {self.path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-            self.assertIn(b"200 OK", line.sock.recv(1000))
+        for parts in range(20):
+            with self.daemon.raw() as line:
+                line.send(f"GET {self.path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+                self.assertIn(b"200 OK", line.sock.recv(1000))
+                for _ in range(parts * 10):
+                    line.sock.recv(1 << 16)
         wait_until(lambda: self.daemon.tcp_connections() <= 1, "the connection is closed")
         self.assertEqual(len(self.ok("GET", f"{self.path}?limit=2")), 2)
