@@ -42,7 +42,7 @@ struct call {
         const char *params[CALL_MAX_PARAMS]; /* decoded; UUIDs in lower case */
         const char *query;
         const char *authorization, *run_id, *if_none_match, *host;
-        const char *client; /* whom limits are counted for: http_request_client() */
+        const char *client; /* the client that limits are counted for: http_request_client() */
         const char *last_event_id;
         const char *body_text; /* NULL when there is no JSON body */
         size_t body_len;
@@ -100,8 +100,8 @@ enum {
         ROUTE_WHEN_FULL = 1 << 6, /* also on a full disk; so is all that reads and deletes */
         /* The handler checks rights before the first parameter, with call_check_thing(). */
         ROUTE_RIGHTS_FIRST = 1 << 7,
-        /* It may wait for somebody else, so it needs a seat in the lane of what its first parameter
-         * names: thing.h. */
+        /* It may wait for another party, so it needs a seat in the lane of the object that its
+         * first parameter names: thing.h. */
         ROUTE_WAITS = 1 << 8,
 };
 
@@ -191,7 +191,7 @@ void call_etag(struct call *c);
 void call_field(struct call *c, const char *name, const char *value);
 /* A writer for the answer. */
 struct jw *call_json(struct call *c);
-/* The same for a list: begin it, let somebody write the rows, end it and return what came of that.
+/* The same for a list: begin it, let another function write the rows, end it and return the result.
  */
 struct jw *call_list(struct call *c);
 int call_list_end(struct call *c, int r);

@@ -20,7 +20,7 @@
 
 /* Answers */
 
-/* What went wrong inside is for the log; the caller learns that it was us. */
+/* Internal causes go to the log only; the caller learns that the fault is ours. */
 static const char *public_text(int code, const struct err *err)
 {
         switch (code) {

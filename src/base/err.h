@@ -35,11 +35,11 @@ enum err_code {
         ERR_IO = -14,              /* disk full, unreadable file, broken pipe */
         ERR_CORRUPT = -15,         /* stored bytes do not make sense */
         ERR_VERSION = -16,         /* stored by a newer version */
-        ERR_LOCKED = -17,          /* somebody else holds the thing */
+        ERR_LOCKED = -17,          /* another process holds the lock */
         ERR_USAGE = -18,           /* wrong command line */
         ERR_UNREACHABLE = -19,     /* the other end does not answer, and has done nothing: 502 */
         ERR_UNCERTAIN = -20,       /* an outside effect may or may not have happened */
-        ERR_THROTTLED = -21,       /* somebody else asks us to slow down: 429 */
+        ERR_THROTTLED = -21,       /* another party asks us to slow down: 429 */
 };
 
 struct err {

@@ -388,8 +388,8 @@ void cgroup_signal(struct box *b, struct exec *e, int signal);
 void cgroup_remove(struct box *b, const char *name);
 void cgroup_done(struct box *b);
 
-/* What comes before the text of an error in a box's last word: whether it may pass. That another
- * box is there is an answer of its own. */
+/* The words before the text of an error in a box's last message: whether the error may pass. That
+ * another box is there is an answer of its own. */
 static inline const char *box_not_now(const struct err *err)
 {
         return err->is_transient && err->code != ERR_LOCKED ? BOX_NOT_NOW : "";

@@ -1,6 +1,6 @@
-/* What this machine has and lacks for sandboxes. Whatever can be tried is tried: the reasons for
- * which namespaces are refused (sysctls, AppArmor, seccomp of a container, limits) are more than
- * can be listed.
+/* Finds out what this machine has and lacks for sandboxes. Whatever can be tried is tried: the
+ * reasons for which namespaces are refused (sysctls, AppArmor, seccomp of a container, limits) are
+ * more than can be listed.
  *
  * One line per point: name, ok, missing or weaker, what was found, what to do; separated by tabs.
  */

@@ -250,7 +250,8 @@ static void fill_exit(struct exec *e)
         };
 }
 
-/* What one has said that ended by itself waits for room on the disk, unless the place is given up.
+/* The output of an execution that ended by itself waits for room on the disk, unless the place is
+ * given up.
  */
 static bool waits_for_room(const struct box *b, const struct exec *e)
 {

@@ -1,5 +1,5 @@
 /* One connection to the box at a time: that of the latest session. Both directions count their
- * bytes from 0; what goes to the host is kept until a call says that it is there. */
+ * bytes from 0; bytes to the host are kept until a call says that they have arrived. */
 #define _GNU_SOURCE
 #include "berth-box/exchange.h"
 
@@ -107,7 +107,7 @@ static void write_box(struct resident *r)
                         continue;
                 if (n < 0 && errno == EAGAIN)
                         return;
-                if (n < 0) { /* what it said last is still to be read */
+                if (n < 0) { /* its last bytes are still to be read */
                         buf_wipe(&r->in);
                         return;
                 }

@@ -322,7 +322,7 @@ static int clone_failed(struct err *err)
         return err_set(err, ERR_PROVIDER, "make the namespaces: %s%s", strerror(errno), fix);
 }
 
-/* What only somebody outside can do for PID 1, between clone and "go". */
+/* Does what only a process outside can do for PID 1, between clone and "go". */
 static int equip(struct box *b, pid_t pid, bool joined, struct err *err)
 {
         struct sandbox *s = b->sandbox;

@@ -286,7 +286,7 @@ bool say_pending(struct box *b, struct conn *c)
 
         if (c->list_at >= 0 && !say_list(b, c))
                 return false;
-        (void)conn_room(c); /* what was sent is gone, so that the length only grows from here */
+        (void)conn_room(c); /* drops what was sent, so that the length only grows from here */
         before = c->out.len;
         if (!(tunnel_first ? tunnel_say(b, c) : say_execs(b, c))) {
                 if (c->out.len > before)

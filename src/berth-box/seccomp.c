@@ -1,8 +1,8 @@
 /* The system calls that commands in a sandbox do not get.
  *
- * A deny list: what reaches the kernel's rarely tested or far-reaching parts, or other processes'
- * memory, or would undo the sandbox. Socket families are an allow list. The filter is one for all
- * commands and is made once, from the entries of base/seccomp.h:
+ * A deny list: calls that reach the kernel's rarely tested or far-reaching parts, or other
+ * processes' memory, or would undo the sandbox. Socket families are an allow list. The filter is
+ * one for all commands and is made once, from the entries of base/seccomp.h:
  *
  *   - another ABI than the native one (32-bit, x32), and clone3: ENOSYS
  *   - clone, unshare, setns, mount calls and pivot_root: only in a nested sandbox

@@ -2,8 +2,8 @@
  *
  * DIR/spool/<uuid> is a directory with `stdout`, `stderr` and, at the end, `exit`; for a shared
  * spool it is a symbolic link to the host's directory, so that a box that was killed finds both
- * kinds again (spool_adopt). Files keep the offsets of the stream for ever; what an own spool has
- * let go is punched out of them in steps of PUNCH bytes, so their start is a hole.
+ * kinds again (spool_adopt). Files keep the offsets of the stream for ever; bytes that an own spool
+ * no longer needs are punched out of them in steps of PUNCH bytes, so their start is a hole.
  *
  * Bytes go from the pipe to the file by splice(), in the kernel; a terminal, and file systems that
  * cannot do that, take the way through a buffer. When the host does not take what is there
@@ -11,9 +11,9 @@
  * end what is left in the pipe is stored in any case: that is bounded by the pipe itself.
  *
  * A disk without room makes the command block as well, and is tried again every BOX_ROOM_MS; after
- * the time that START named (exec_turn) the command is killed. What one has said that ended by
- * itself meanwhile waits as long. Bytes that splice() could not take stay in the pipe; those that
- * went through a buffer are held.
+ * the time that START named (exec_turn) the command is killed. The output of an execution that
+ * ended by itself meanwhile waits as long. Bytes that splice() could not take stay in the pipe;
+ * those that went through a buffer are held.
  *
  * What is kept of an execution, and of all executions of the place, may be bounded too. Then the
  * command blocks in the same way, for a bounded time (exec_turn), or the oldest bytes of a shared
@@ -233,7 +233,7 @@ static int write_out(struct stream *s, const char *data, size_t len)
         return 0;
 }
 
-/* What was printed, without the values that are not to be seen. NULL: the end of it. */
+/* Write the output without the values that are not to be seen. NULL: the end of it. */
 static int write_redacted(struct stream *s, const char *data, size_t len)
 {
         CLEAN(buf_wipe) struct buf shown = BUF_INIT;
@@ -249,7 +249,7 @@ static int write_redacted(struct stream *s, const char *data, size_t len)
         return write_out(s, buf_str(&shown), shown.len);
 }
 
-/* What was held, before anything else. */
+/* Write the bytes that were held, before anything else. */
 static int write_held(struct stream *s)
 {
         CLEAN(buf_wipe) struct buf held = s->held;

@@ -36,7 +36,7 @@
 enum owner { NOT_OURS, BENEATH, OTHER, MINE };
 enum marker { MARK_NONE, MARK_OTHER, MARK_MINE };
 
-/* Whom a pass is for: one execution, all that were adopted, or everything beneath the box. */
+/* The target of a pass: one execution, all that were adopted, or everything beneath the box. */
 struct target {
         const struct exec *e;
         bool adopted, everything;
@@ -176,7 +176,7 @@ static bool session_of_other(struct box *b, const struct proc *p, const struct e
         return false;
 }
 
-/* Whose is a process beneath the box that no main process is an ancestor of? */
+/* The execution that a process beneath the box belongs to when no main process is its ancestor. */
 static enum owner owner_of_orphan(struct box *b, const struct proc *p, const struct target *t)
 {
         enum marker m;
@@ -420,8 +420,8 @@ bool tree_kill_step(struct box *b, struct exec *e)
         orphans = look_for_orphans(b, &t);
         if (orphans == ORPHANS_LIKELY)
                 (void)stop_and_kill(b, &t);
-        /* What was seen may be gone and its child there instead: only a look that finds no process
-         * ends this. */
+        /* A process that was seen may be gone and its child there instead: only a look that finds
+         * no process ends this. */
         if ((orphans == ORPHANS_LIKELY || orphans == ORPHANS_DYING) && b->now < e->give_up_at)
                 return false;
         /* It may have been in the middle of exec, when no environment can be read: look twice. */

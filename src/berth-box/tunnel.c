@@ -378,7 +378,7 @@ int tunnel_frame(struct box *b, struct conn *c, const struct frame_header *h, st
                                                        : b->tunnel->next_channel))
                 return err_set(err, BOX_ERR_FRAME,
                                "a frame for a connection that was never offered");
-        /* What was sent before the host heard of a connection's end means nothing any more. */
+        /* Frames that the host sent before it heard of a connection's end mean nothing any more. */
         k = find_conn(b->tunnel, f.channel);
         return k && k->state != TUNNEL_GONE ? conn_frame(b, k, &f, err) : 0;
 }

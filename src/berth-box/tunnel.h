@@ -16,7 +16,7 @@
 struct tunnel_listener {
         bool used;
         bool claimed; /* the host that is connected now asked for it */
-        bool ready;   /* somebody may be waiting */
+        bool ready;   /* a connection may be waiting */
         uint8_t id[FRAME_UUID];
         uint8_t kind;
         uint16_t port;

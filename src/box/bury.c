@@ -333,7 +333,7 @@ static int own_cgroup(char *out, size_t size, struct err *err)
 
 static int kill_cgroup(const char *path, struct err *err)
 {
-        /* Twice: what was killed the first time leaves empty directories to remove. */
+        /* Twice: processes that were killed the first time leave empty directories to remove. */
         for (int i = 0; i < 50; i++) {
                 enum life life = file_life_at(AT_FDCWD, path);
                 int r = 0;

@@ -182,9 +182,9 @@ static void channel_remove(struct box_link *l, uint32_t number)
         l->n_channels--;
 }
 
-/* Frames from the box. What each may hold and when it may come was checked before (got_frame());
- * here is checked what takes knowledge of the channel. `c` is NULL for one that is over: what the
- * box sent before it heard of that is dropped. */
+/* Frames from the box. got_frame() has checked the content of each frame and when it may come; the
+ * checks here need knowledge of the channel. `c` is NULL for one that is over: what the box sent
+ * before it heard of that is dropped. */
 
 static const char *copy_text(struct frame_bytes b, char *out, size_t size)
 {

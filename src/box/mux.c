@@ -1,6 +1,6 @@
 /* A stream is one end of a socket pair here; its other end belongs to the code that asked for the
- * stream. What the relay sent and the pair does not take yet waits in `in`, at most the credit that
- * was given. */
+ * stream. Bytes that the relay sent and the pair does not take yet wait in `in`, at most the credit
+ * that was given. */
 #define _GNU_SOURCE
 #include "box/mux.h"
 
@@ -274,7 +274,7 @@ static void on_stream(uv_poll_t *poll, int status, int events)
         }
         if (events & UV_WRITABLE && !pass_on(s))
                 return;
-        /* What was written before it let go is still sent, if there is credit for it. */
+        /* Bytes that were written before the close are still sent, if there is credit for them. */
         if (events & (UV_READABLE | UV_DISCONNECT) && !take_from(s))
                 return;
         if (events & UV_DISCONNECT &&

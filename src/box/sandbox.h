@@ -17,7 +17,7 @@
  * Output. Shared spools (START flag 2) must be `<output_dir>/<execution id>`. The host makes that
  * directory before START, mode 0700, and gives it to sandbox_host_id(spec, SANDBOX_SUPERVISOR); in
  * the sandbox only PID 1 can reach it. `output_dir` gets the search permission for others (0711)
- * when the daemon is root; what keeps others out is the directory above it.
+ * when the daemon is root; the directory above it keeps others out.
  *
  * Operation threads; a spec and a report are plain values. */
 #ifndef BERTH_BOX_SANDBOX_H

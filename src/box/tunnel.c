@@ -51,7 +51,7 @@ static bool end_came(const struct conn *k)
 
 static void work(uv_idle_t *idle);
 
-/* What is closed when the handle is takes its leave with it (freed()). */
+/* Connections that are closed after the handle are freed with it (freed()). */
 static void run_soon(struct tunnel *t)
 {
         if (!uv_is_closing((uv_handle_t *)&t->idle))

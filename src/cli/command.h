@@ -34,7 +34,8 @@ struct cli_command {
         const char *notes;    /* further lines for --help, or NULL */
         size_t words;         /* how many words it takes, at least */
         size_t max_words;     /* 0: no more than that */
-        /* The last of `words` is a program; what follows are its arguments, never our options. */
+        /* The last of `words` is a program; the words behind it are its arguments, never our
+         * options. */
         bool takes_command;
         const struct cli_option *options; /* NULL: none of its own */
         const struct cli_command *sub;    /* a group when not NULL */

@@ -78,7 +78,7 @@ static void draw(struct moving *m, const json_t *progress)
         fflush(stderr);
 }
 
-/* Beside it: looking and renewing, one at a time. What fails is tried again. */
+/* Beside it: looking and renewing, one at a time. A request that fails is tried again. */
 
 static void start_look(struct moving *m)
 {

@@ -11,8 +11,7 @@
 
 /* Connect c to the daemon of the data directory, started if need be. */
 int private_ensure(struct cli *c, struct err *err);
-/* Start it again if it was a private one that went away; somebody else's daemon is not ours to
- * replace. */
+/* Start it again if it was a private one that went away; another daemon is not ours to replace. */
 void private_revive(struct cli *c);
 
 #endif

@@ -43,8 +43,8 @@ struct remote_spec {
 };
 
 struct remote_stream {
-        int fd;       /* -1: what comes is dropped */
-        size_t piece; /* what a write may take at once without blocking for long */
+        int fd;       /* -1: the bytes are dropped */
+        size_t piece; /* bytes that one write may take without blocking for long */
         struct buf waiting;
         size_t written;  /* of waiting; all of it is dropped at once, because moving is dear */
         uint64_t at;     /* offset after the last byte that came */

@@ -1,4 +1,4 @@
-/* What goes to the command: input, signals, the size of the terminal; and renewals of its lease. */
+/* Sends to the command: input, signals, the size of the terminal; and renews its lease. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>

@@ -3,7 +3,7 @@
  *
  * Call the check_* functions in the order of the schema. Each reports what zod would report for
  * that field: nothing, one issue, or for a number several (0.5 where an integer from 1 is wanted is
- * both no integer and too small). Each returns what it found; what was refused reads as absent.
+ * both no integer and too small). Each returns what it found; a refused value reads as absent.
  * Strict objects end with check_unknown(), so the issue of unknown keys comes last.
  *
  * Values returned are borrowed from the document, or, when they had to be changed, from the check:

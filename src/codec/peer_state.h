@@ -1,5 +1,5 @@
 /* What a peer that is not trusted may say, and when: the one table that every frame from a box,
- * from a relay and every message of a file worker is held against before anybody acts on it.
+ * from a relay and every message of a file worker is held against before it is acted on.
  * docs/box-protocol.md, section 13, has it in words.
  *
  *   peer_frame_fits()  the payload is one of its type, and every number in it is in its range

@@ -304,7 +304,7 @@ static void complete(struct loader *l)
         struct config *c = l->config;
         struct settings *s = &c->settings;
 
-        if (c->is_private) /* what the settings say is for the daemon with a port */
+        if (c->is_private) /* the settings are for the daemon with a port */
                 c->listen = "127.0.0.1:0";
         if (!c->database)
                 c->database = arena_printf(l->arena, "%s/berth.db", c->data_dir);

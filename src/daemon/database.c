@@ -125,7 +125,7 @@ static int check_opened(struct work *w, struct sqlite_conn *c, bool with_directo
         int64_t version;
         int r = sqlite_check_all(c, add_finding, w, err);
 
-        if (r > 0) /* what rows say is worth nothing then */
+        if (r > 0) /* the rows mean nothing then */
                 return 0;
         if (r >= 0)
                 r = sqlite_check_references(c, add_finding, w, err);

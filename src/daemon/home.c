@@ -259,7 +259,8 @@ int home_settle(struct op *op, struct store *store, const struct home_request *q
 
 /* -- An instance without its database ---------------------------------------------------------- */
 
-/* What only a daemon that had a database has made. One that cannot be read may have entries. */
+/* Whether the directory has entries, which only a daemon that had a database has made. One that
+ * cannot be read may have entries. */
 static bool has_entries(const char *dir, const char *name, struct arena *arena)
 {
         DIR *d = opendir(arena_printf(arena, "%s/%s", dir, name));

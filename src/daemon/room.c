@@ -126,7 +126,7 @@ void room_close(struct room *room)
         fd = open(kept, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (fd < 0)
                 return;
-        /* What the last start gave back may be somebody else's by now. */
+        /* The room that the last start gave back may be taken by now. */
         for (int64_t size = room->bytes; size > SPARE; size -= SPARE)
                 if (fallocate(fd, 0, 0, size) == 0 || errno == EOPNOTSUPP || ftruncate(fd, 0) < 0)
                         break;

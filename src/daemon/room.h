@@ -1,4 +1,4 @@
-/* Room on the disk for closing: what gives something up, records an end or says no to a run has to
+/* Room on the disk for closing: giving something up, recording an end and refusing a run have to
  * work on a full disk too.
  *
  * Every commit goes to SQLite's write-ahead log, whose file is used again from its beginning once

@@ -5,7 +5,7 @@
  * once.
  *
  * Stop (SIGTERM, SIGINT): no new connections; requests under way are finished; after a grace they
- * are cancelled and undo what they began; what does not come to an end then, because a host or a
+ * are cancelled and undo what they began; a request that still does not end, because a host or a
  * provider is silent, is left to the next start. A second signal ends at once, which is safe at any
  * time. */
 #include "daemon/serve.h"

@@ -106,7 +106,7 @@ static int store_answer(const char *data_dir, const char *users, struct err *err
         return file_write_at(dir, CONFIG_FILE, buf_str(&text), text.len, 0600, err);
 }
 
-/* What was typed, without white space; false at the end of the input. */
+/* Read what the user types, without white space; false at the end of the input. */
 static bool ask(const char *suggestion, char *ret, size_t size)
 {
         char line[ANSWER_MAX];

@@ -321,7 +321,7 @@ void upkeep_start(struct upkeep *u)
 {
         uint64_t interval = (uint64_t)u->rt->settings.sweep_interval_ms;
 
-        /* What was too large to be looked at before is looked at now. */
+        /* A database that was too large to be checked before is checked now. */
         u->scrub_due_ms = clock_mono_ms();
         if (store_is_checked(u->rt->store))
                 u->scrub_due_ms += u->rt->settings.scrub_interval_ms;

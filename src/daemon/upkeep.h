@@ -39,7 +39,7 @@ void upkeep_init(struct upkeep *u, struct runtime *rt, uv_loop_t *loop, struct r
 void upkeep_sweep_now(struct upkeep *u);
 void upkeep_start(struct upkeep *u);
 void upkeep_stop(struct upkeep *u);
-/* Somebody took a sandbox that was made in advance. arg: struct upkeep. Any thread. */
+/* A sandbox that was made in advance was taken. arg: struct upkeep. Any thread. */
 void upkeep_want_stock(void *arg);
 
 #endif

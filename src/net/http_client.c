@@ -185,8 +185,8 @@ unsigned http_client_connections(const struct http_server *s, const char *key)
 }
 
 /* The oldest connection whose request is unfinished: of that client, or of any (NULL) with more
- * than so many connections. What counts as idle and could not be closed for that has sent something
- * that was not read yet: the last to go. The lists are sorted by age. */
+ * than so many connections. A connection that counts as idle and could not be closed for that has
+ * sent bytes that were not read yet: it is the last to go. The lists are sorted by age. */
 static struct http_conn *oldest_unfinished(struct http_server *s, const struct http_client *of,
                                            unsigned more_than)
 {

@@ -324,7 +324,7 @@ static bool take_input(struct http_conn *c, const char *bytes, size_t len)
         return used > 0;
 }
 
-/* The client has ended its side. What it asked for completely is still answered. */
+/* The client has ended its side. Requests that came completely are still answered. */
 static void input_ended(struct http_conn *c)
 {
         c->eof = true;

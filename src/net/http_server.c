@@ -182,7 +182,7 @@ static void tune_tcp(int fd)
         (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
 }
 
-/* Whose connection may be closed to make room: anybody's, a carrier's, or a client's. */
+/* Which connections may be closed to make room: all, those of a carrier, or those of a client. */
 struct idle_of {
         const void *via;
         const char *client;

@@ -80,8 +80,8 @@ struct http_server_config {
         size_t max_head;    /* default 16 KiB; past it 431 */
         size_t max_body;    /* default 10 MiB; past it 413 */
         size_t max_bodies;  /* of all large bodies in memory together, default 256 MiB; 503 */
-        size_t max_answers; /* of all large answers that wait to be read, default 256 MiB; past
-                               it those who have not read for longest are closed */
+        size_t max_answers; /* of all large answers that wait to be read, default 256 MiB; past it
+                               the clients that have not read for longest are closed */
         unsigned max_connections; /* default 4096; the next takes the place of the one that is idle
                                      longest, or is answered 503 and closed */
         /* Of these one client (http_peer.client) may have; defaults: all. Past max_per_client the
@@ -141,9 +141,9 @@ const char *http_body(const struct http_exchange *x, size_t *ret_len);
 bool http_has_body(const struct http_exchange *x);     /* a body was announced, even an empty one */
 bool http_body_follows(const struct http_exchange *x); /* on_body will be called */
 const struct http_peer *http_peer(const struct http_exchange *x);
-/* Whom limits of this request are counted for: its peer's `client`. When the peer is the reverse
- * proxy (its address, or its `client`; NULL: there is none), the last hop that it names in
- * X-Forwarded-For, in the same form; what stands before that anybody may have written. */
+/* The client that limits of this request are counted for: its peer's `client`. When the peer is the
+ * reverse proxy (its address, or its `client`; NULL: there is none), the last hop that it names in
+ * X-Forwarded-For, in the same form; any client may have written the hops before that. */
 void http_request_client(const struct http_exchange *x, const char *reverse_proxy, char *ret,
                          size_t size);
 /* What `client` says of a user of this machine who connects over loopback; false: it is the same
@@ -181,7 +181,7 @@ void http_stream_end(struct http_exchange *x);
 
 /* Answer 101: the connection is the handler's from here on, in a protocol of its own. `fields` say
  * which; Connection is added. http_stream_write() and the other stream functions send bytes as they
- * are. What the client sends is given to on_bytes, part by part, and held back between
+ * are. The client's bytes are given to on_bytes, part by part, and held back between
  * http_body_pause() and http_body_resume(). A client that ends its side has gone: on_abort. Only
  * for requests without a body. */
 void http_upgrade(struct http_exchange *x, const struct http_field *fields, size_t n_fields,

@@ -113,7 +113,7 @@ bool sock_owner_of_peer(int netlink_fd, int fd, uid_t *ret)
 
         if (netlink_fd < 0 || !make_question(fd, &q))
                 return false;
-        /* What an earlier question may have left unread would be taken for the answer to this one.
+        /* An answer that an earlier question left unread would be taken for the answer to this one.
          */
         while (recv(netlink_fd, answer, sizeof(answer), 0) >= 0)
                 ;

@@ -27,12 +27,12 @@ int tree_remove(const struct op *op, const char *path, struct err *err);
 
 /* These three take a directory or a file. */
 
-/* 1 when everybody may read all of it and enter all its directories, 0 when not. Directories above
+/* 1 when every user may read all of it and enter all its directories, 0 when not. Directories above
  * it do not count, nor does the content of the directories `without` (NULL-terminated; NULL:
  * none). */
 int tree_is_open(const struct op *op, const char *path, const char *const *without,
                  struct err *err);
-/* Let everybody read it, and execute what the owner may. */
+/* Let every user read it, and execute what the owner may execute. */
 int tree_open_up(const struct op *op, const char *path, struct err *err);
 /* A copy in the directory `into`, under its own name, that belongs to `owner` and that only `owner`
  * may read. Devices, pipes and sockets are left out, and the directories `without` are empty in it.

@@ -9,7 +9,7 @@
  * has so many seats, and all lanes of a kind together have so many (pool_limit_lanes()). A job
  * without a seat waits in its lane's queue and has no thread; lanes take turns. Those seats are
  * threads beyond those of pool_new(), so jobs without a lane always find one. A job that learns
- * only while it runs that it has to wait for somebody asks for a seat then (pool_take_seat()).
+ * only while it runs that it has to wait for another party asks for a seat then (pool_take_seat()).
  *
  * A lane may have an owner, a company for example. An owner gets a seat only while it has fewer
  * than are free, and a place in the queue on the same condition: alone it has half of them, and
@@ -121,8 +121,8 @@ void pool_stats(struct pool *p, struct pool_stats *ret);
 bool pool_idle(struct pool *p);
 /* Refuse new jobs; cancel what runs when `cancel` is set. */
 void pool_drain(struct pool *p, bool cancel);
-/* End what pool_drain() left: shielded work is cancelled as well. What it was about is recorded,
- * and the next start takes it up. */
+/* End what pool_drain() left: shielded work is cancelled as well. Its intent is recorded, and the
+ * next start takes it up. */
 void pool_stop(struct pool *p);
 /* Join the threads (they must be idle) and free the pool once the loop has closed its handle. */
 void pool_free(struct pool *p);

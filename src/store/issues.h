@@ -73,9 +73,9 @@ int issue_blockers_clear(struct db *db, const char *id, struct err *err);
 int issue_blockers_reach(struct db *db, const char *from, const char *to, bool *ret,
                          struct err *err);
 
-/* Whether somebody may still be working under this run: it is known, and has not ended or its
- * command may still be there (RUN_HOLDS, store/runs.h).
- * *ret_agent_id: whose run it is, NULL when the run is not known. */
+/* Whether work under this run may still go on: it is known, and has not ended or its command may
+ * still be there (RUN_HOLDS, store/runs.h). *ret_agent_id: whose run it is, NULL when the run is
+ * not known. */
 int issue_run_lives(struct db *db, const char *run_id, struct arena *arena, bool *ret,
                     const char **ret_agent_id, struct err *err);
 

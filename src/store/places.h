@@ -30,8 +30,8 @@ int places_insert(struct db *db, const struct place *row, struct err *err);
 int places_get(struct db *db, const char *id, struct arena *arena, struct place *ret,
                struct err *err);
 
-/* Write *to over the row that still has the state and epoch of *from. Returns 1, or 0 when somebody
- * else was first. The caller has set to->epoch. */
+/* Write *to over the row that still has the state and epoch of *from. Returns 1, or 0 when another
+ * writer was first. The caller has set to->epoch. */
 int places_replace(struct db *db, const struct place *from, const struct place *to,
                    struct err *err);
 

@@ -21,8 +21,8 @@ void store_close(struct store *s)
                 s->ops->close(s);
 }
 
-/* A stop of the daemon ends work that waits for others. The database waits for no other party: what
- * shielded work has learned by then is still recorded. */
+/* A stop of the daemon ends work that waits for others. The database waits for no other party:
+ * results of shielded work are still recorded. */
 static struct op deaf_to_stop(const struct op *op)
 {
         struct op deaf = *op;

@@ -16,7 +16,8 @@ struct change {
         struct tree_entry now;
         bool has_was, was_by_time;
         struct tree_entry was;
-        /* was_by_time: changed on the host after this is changed by somebody else. ctime, ns. */
+        /* was_by_time: a file that changed on the host after this time was changed by another
+         * party. ctime, ns. */
         int64_t staged_ns;
 };
 

@@ -55,7 +55,7 @@ struct git_report {
         const char *head;         /* the commit that HEAD moved to; NULL: it did not */
         bool merged;              /* that is a merge commit of ours */
         const char *conflict_ref; /* histories that could not be merged: theirs is there */
-        bool index_stale;         /* what was staged stood in the way: the index is as it was */
+        bool index_stale;         /* staged changes stood in the way: the index is as it was */
         struct git_kept *kept;    /* other branches and tags that came */
         uint64_t refused;         /* changes in git directories that are never taken */
         const char *first_refused;

@@ -54,7 +54,7 @@ struct git_import {
         const struct git_options *options;
         int host_fd;             /* `.git` of the workspace */
         char *host;              /* its path, for messages */
-        struct become owner;     /* whom it belongs to; uid 0: us */
+        struct become owner;     /* the owner of the repository; uid 0: us */
         const char *host_of_git; /* the same for the git that works on it: its working directory,
                                     which cannot be redirected, or as its owner reaches it */
         char *own_repository;    /* in the scratch directory */
@@ -74,8 +74,8 @@ struct git_run {
         const char *input;       /* text for its standard input, instead of in_fd; may be NULL */
 };
 
-/* Its status; output is appended to `out` (may be NULL). What it said on standard error comes back
- * in the operation's arena; never NULL. */
+/* Its status; output is appended to `out` (may be NULL). Its standard error comes back in the
+ * operation's arena; never NULL. */
 int git_run(struct git_import *g, const struct git_run *run, struct buf *out, int *ret_status,
             const char **ret_said, struct err *err);
 

@@ -102,7 +102,7 @@ int merge_clean(struct merge *m, struct err *err);
 
 /* merge_step.c */
 
-/* What a step comes to, for the report. */
+/* Count the outcome of a step for the report. */
 void merge_count(struct merge *m, const struct change *c, enum merge_what what, bool was_there);
 
 struct merge_step *merge_step_new(const struct change *c, const struct merge_look *look,

@@ -22,8 +22,8 @@ struct overlay_layers {
          * still the same is no change. */
         struct tree_source *applied;
         const struct excludes *excludes;
-        /* Holes in files are taken from it: what was really written is bounded by the disk of the
-         * place, but reading a hole takes as long as it is said to be. May be NULL. */
+        /* Holes in files are taken from it: the disk of the place bounds the bytes that were really
+         * written, but reading a hole takes time in proportion to its stated size. May be NULL. */
         struct budget *budget;
         /* Where to keep the manifest of the upper layer, for the next time. */
         int manifest_dir;
