@@ -52,8 +52,8 @@ static int create(struct call *c, struct err *err)
                             &agent);
 }
 
-/* Asking for an agent. There are no approvals as things of their own: the agent itself waits, and
- * somebody of the board approves it. */
+/* Asking for an agent. There are no approvals as objects of their own: the agent itself waits, and
+ * a board user approves it. */
 static int hire(struct call *c, struct err *err)
 {
         struct jw *w = call_json(c);

@@ -102,7 +102,8 @@ static int identify(struct call *c, struct err *err)
 
 static void enter_lane(struct call *c);
 
-/* In local trusted mode the operator needs no key; everybody else does, but for signing in. */
+/* In local trusted mode the operator needs no key; every other caller does, except for signing
+ * in. */
 static int check_stranger(const struct call *c, struct err *err)
 {
         if (c->actor.type != ACTOR_NONE || c->rt->settings.mode != MODE_LOCAL_TRUSTED ||

@@ -22,7 +22,7 @@ static bool run_log_is_whole(const struct run *run)
 
 /* Following: record by record as server-sent events, or as the lines of the file.
  *
- * The records are read from the file, where they are before anybody is told of them; the live
+ * The records are read from the file, where they are before any client is told of them; the live
  * events of the run only say when to look again. So nothing is lost to a client that is slow or
  * comes back: it is an offset in a file. */
 

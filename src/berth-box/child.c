@@ -214,7 +214,7 @@ static NORETURN void run_child(const struct box *b, const struct start *s, const
 {
         if ((ends->cgroup >= 0 && !joined && enter_cgroup(ends->cgroup) < 0) || limits_enter(b) < 0)
                 child_fails(ends->status, BOX_ERR_RESOURCES);
-        if (!b->sandbox) /* PID 1 takes everybody with it */
+        if (!b->sandbox) /* PID 1 takes all processes with it */
                 die_with_box(b);
         setsid();
         reset_signals();

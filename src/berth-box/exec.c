@@ -213,7 +213,7 @@ static void main_ended(struct box *b, struct exec *e, int status)
         exec_kill(b, e, 0);
 }
 
-/* Everybody's orphans end up here too; only main processes are of interest. */
+/* The orphans of all executions end up here too; only main processes are of interest. */
 void exec_reap(struct box *b)
 {
         bool any = false;

@@ -315,9 +315,9 @@ int limits_make(struct box *b, struct err *err)
         return 0;
 }
 
-/* A process that moves itself as a thread is the one case in which version 1 does not make
- * everybody on the machine wait for a grace period: milliseconds for each controller. So the
- * launcher goes ahead, and PID 1 is born there; a command joins the one for memory itself. */
+/* A process that moves itself as a thread is the one case in which version 1 does not make every
+ * process on the machine wait for a grace period: milliseconds for each controller. So the launcher
+ * goes ahead, and PID 1 is born there; a command joins the one for memory itself. */
 static int join_v1(const struct sandbox *s, int controller)
 {
         return s->v1_fds[controller] < 0 || write(s->v1_fds[controller], "0", 1) == 1 ? 0 : -1;

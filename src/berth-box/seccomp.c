@@ -8,7 +8,7 @@
  *   - clone, unshare, setns, mount calls and pivot_root: only in a nested sandbox
  *   - inner root does not become the supervisor; where its group is mapped (rootless) it gets no
  *     supplementary groups at all
- *   - ioctl TIOCSTI and TIOCLINUX: typing into somebody's terminal
+ *   - ioctl TIOCSTI and TIOCLINUX: typing into another process's terminal
  *   - everything on the list of base/seccomp.c: EPERM */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* The spool: what a command prints, on disk before anybody is told about it.
+/* The spool: the output of a command, on disk before the host is told about it.
  *
  * DIR/spool/<uuid> is a directory with `stdout`, `stderr` and, at the end, `exit`; for a shared
  * spool it is a symbolic link to the host's directory, so that a box that was killed finds both

@@ -159,7 +159,7 @@ static enum marker read_marker(struct box *b, pid_t pid, const struct target *t)
         return MARK_NONE;
 }
 
-/* Does somebody else's execution live that an orphan without a trace could belong to? */
+/* Whether another execution lives that an orphan without a trace could belong to. */
 static bool others_live(const struct box *b, const struct exec *e)
 {
         for (int i = 0; i < b->n_execs; i++)

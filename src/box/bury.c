@@ -71,7 +71,7 @@ int box_check_alive(const char *dir, struct err *err)
 /* The lock */
 
 #define LOCK_TRIES    100
-#define LOCK_PATIENCE 60 /* tries that find somebody else's hand on it, 5 ms apart */
+#define LOCK_PATIENCE 60 /* tries that find the lock held, 5 ms apart */
 
 int box_lock_take_at(int dir_fd, const char *dir, int *ret_fd, struct err *err)
 {

@@ -208,7 +208,7 @@ static int stop_all(struct op *op, pid_t init, struct err *err)
         struct processes p = { 0 };
         int moving = 1, r = 0;
 
-        /* Nothing new can appear once a whole pass finds everybody standing. */
+        /* Nothing new can appear once a whole pass finds every process stopped. */
         for (int i = 0; i < STOP_ROUNDS && moving > 0 && r >= 0; i++) {
                 moving = signal_inside(&p, init, SIGSTOP, err);
                 r = moving > 0 ? op_wait_fd(op, -1, 0, 1, err) : moving;

@@ -25,7 +25,7 @@ struct loader {
         int failed;
 };
 
-/* What somebody said about a setting. */
+/* The value that a source gives for a setting. */
 struct given {
         const char *origin; /* where the value comes from, as an error names it */
         const char *text;
@@ -116,7 +116,7 @@ static unsigned read_word(struct loader *l, const struct setting *s, const struc
         return 0;
 }
 
-/* Numbers and truth values have a text too, but here they are somebody's mistake. */
+/* Numbers and truth values have a text too, but here they are a mistake of the operator. */
 static const char *read_text(struct loader *l, const struct given *g)
 {
         if (g->value && !json_is_string(g->value))
@@ -181,7 +181,7 @@ static void load_setting(struct loader *l, const struct setting *s)
         }
 }
 
-/* Whether somebody said what the member of l->config at `at` is. */
+/* Whether any source sets the member of l->config at `at`. */
 static bool is_given(const struct loader *l, const void *at)
 {
         size_t offset = (size_t)((const char *)at - (const char *)l->config);
@@ -343,7 +343,7 @@ static int check_ids(const char *what, int64_t first, int64_t count, struct err 
                 what, (long long)count, (long long)(UINT32_MAX - first), what);
 }
 
-/* A name that only begins like an address may be anybody's. */
+/* A name that only begins like an address may belong to any host. */
 static bool is_loopback(const char *host)
 {
         return streq(host, "localhost") || streq(host, "::1") ||

@@ -371,7 +371,7 @@ int database(const struct cli_database_options *options)
         if (r >= 0)
                 r = actions[options->action](&w, &err);
         if (r < 0)
-                out_error(err.msg); /* it may hold names from a file that somebody gave us */
+                out_error(err.msg); /* it may hold names from a file of unknown origin */
         json_decref(w.findings);
         arena_done(&arena);
         return r < 0 ? err_info(r)->exit_status : r;

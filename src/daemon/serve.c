@@ -1,8 +1,7 @@
 /* The daemon: wiring, and an orderly end.
  *
  * Start: settings, lock, store, listeners, then "listening on …" on standard output. A first pass
- * of the sweeper runs before the port opens to anybody, so that what a crash left is taken up at
- * once.
+ * of the sweeper runs before the port opens, so that work that a crash left is taken up at once.
  *
  * Stop (SIGTERM, SIGINT): no new connections; requests under way are finished; after a grace they
  * are cancelled and undo what they began; a request that still does not end, because a host or a
@@ -239,7 +238,7 @@ static void complain_adapter(void *ctx UNUSED, const char *text)
         log_warn("an adapter is left out", LOG_S("error", text));
 }
 
-/* Before there are threads, and before anybody asks for one. */
+/* Before there are threads, and before any caller asks for an adapter. */
 static int load_adapters(struct daemon *d, struct err *err)
 {
         const char *dir = arena_printf(&d->arena, "%s/adapters", d->config.data_dir);

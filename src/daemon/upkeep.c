@@ -269,7 +269,7 @@ static void scrub_done(struct pool_job *job)
         u->scrub_due_ms = clock_mono_ms() + u->rt->settings.scrub_interval_ms;
 }
 
-/* Damage may be met by anybody; the log has it once. */
+/* Any transaction may meet damage; the log has it once. */
 static void look_at_database(struct upkeep *u)
 {
         bool is_damaged = store_is_damaged(u->rt->store);

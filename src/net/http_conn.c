@@ -145,8 +145,8 @@ static size_t take_head(struct http_conn *c, const char *bytes, size_t len)
 }
 
 /* Every client may send a body of the greatest size before it is identified: together they must not
- * fill the memory. Small bodies do not count, so that the ordinary calls go on while somebody
- * tries. */
+ * fill the memory. Small bodies do not count, so that the ordinary calls go on while a client tries
+ * that. */
 static bool count_body(struct http_server *s, struct http_exchange *x, size_t len)
 {
         size_t after = x->body.len + len;

@@ -148,7 +148,7 @@ static void fill_unix_peer(int fd, struct http_peer *ret)
                          sizeof(ret->client));
 }
 
-/* Limits are counted by the owner whether or not anybody is trusted for it. */
+/* Limits are counted by the owner whether or not an owner is trusted. */
 static void fill_tcp_peer(const struct http_server *s, int fd, const struct sockaddr_storage *from,
                           struct http_peer *ret)
 {

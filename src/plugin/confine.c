@@ -39,7 +39,7 @@ struct ruleset_attr {
 
 static const uint64_t access_read =
         LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR;
-/* What may be asked for on something that is no directory. */
+/* The rights that may be asked for on something that is no directory. */
 static const uint64_t access_file = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE |
                                     LANDLOCK_ACCESS_FS_WRITE_FILE | ACCESS_TRUNCATE |
                                     ACCESS_IOCTL_DEV;
@@ -165,7 +165,7 @@ static int landlock_to_use(void)
 }
 
 /* An interpreter outside /usr has its libraries beside its bin directory. Nothing else of that
- * prefix: it may be somebody's home. */
+ * prefix: it may be a user's home. */
 static const char *libraries_of(const char *program, struct arena *arena)
 {
         const char *slash = strrchr(program, '/');
@@ -569,5 +569,5 @@ int confine_main(int argc, char **argv)
                 return STATUS_FAILED;
         if (t.view)
                 return run_view(&t);
-        _exit(become_worker(&t)); /* what runs at exit is not for a process without rights */
+        _exit(become_worker(&t)); /* exit handlers are not for a process without rights */
 }

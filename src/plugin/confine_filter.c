@@ -12,7 +12,7 @@
  * A view leaves nothing else to reach: foreign processes have no number in it, and foreign files no
  * writable name. Without one the filter stands in for it where it can:
  *
- *   - no signals to the daemon, to its group or to everybody, by number or by descriptor: no
+ *   - no signals to the daemon, to its group or to all processes, by number or by descriptor: no
  * pidfds, and no owner of a descriptor, which is signalled when something happens to it
  *   - from version 6 on Landlock keeps all signals inside. Before that and with the daemon's user,
  *     kill() reaches the worker itself and groups only: the number of any thread of the daemon

@@ -1,4 +1,4 @@
-/* What a worker can reach, tried from where it would run: the process has given up its rights, and
+/* Tries what a worker can reach, from where it would run: the process has given up its rights, and
  * instead of running a program it tries each thing and says in one line what came of it:
  *
  *     NAME <tab> WHAT <tab> reached|refused <tab> WHY

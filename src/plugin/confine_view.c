@@ -134,7 +134,7 @@ static int shorter_first(const void *one, const void *other)
         return (a->how == SHOWN_NEVER) - (b->how == SHOWN_NEVER);
 }
 
-/* What the system's files say about users is not for a worker that is none of them. */
+/* The system's files about users are not for a worker that is none of these users. */
 static bool is_made_up(const struct view *v, const char *path)
 {
         return v->t->uid && (streq(path, "/etc/passwd") || streq(path, "/etc/group"));

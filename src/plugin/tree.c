@@ -295,7 +295,7 @@ static int walk_below(struct walk *w, int at, const char *name, struct err *err)
         return r;
 }
 
-/* By identity: what has another name is the same directory. */
+/* By identity: a directory under another name is the same directory. */
 static bool is_left_out(const struct walk *w, const struct stat *st)
 {
         struct stat other;

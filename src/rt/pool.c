@@ -557,8 +557,7 @@ int pool_submit(struct pool *p, struct pool_job *job, struct err *err)
         job->seat = NULL;
         if (l && (l->n > 0 || !has_seat_free(p, l))) {
                 wait_for_seat(p, job, l);
-                fill_seats(p,
-                           l->kind); /* the first in the queue may only have waited for a thread */
+                fill_seats(p, l->kind); /* the first one may only have waited for a thread */
                 if (!uv_is_active((uv_handle_t *)&p->expiry))
                         uv_timer_start(&p->expiry, expire, EXPIRE_MS, EXPIRE_MS);
         } else {

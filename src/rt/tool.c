@@ -44,7 +44,7 @@ static int watch(struct run *run, int fd, struct err *err)
         return 0;
 }
 
-/* The same by way of our own program, which becomes somebody else first. */
+/* The same by way of our own program, which becomes another user first. */
 static int make_argv_as(const struct tool *tool, const char *uid, const char **argv,
                         struct err *err)
 {

@@ -164,7 +164,7 @@ int apply_finish(struct apply *a, struct err *err)
 {
         struct apply_fix *f;
 
-        /* What came last may lie in what came before. */
+        /* A later directory may lie in an earlier one. */
         while ((f = a->fixes)) {
                 int r = chmod_path(a, f->path, f->mode);
 

@@ -131,7 +131,7 @@ static void rewind_bundle(struct bundle *b)
         b->is_frame_done = false;
 }
 
-/* All of it is read before anybody acts on the first change of a damaged one. */
+/* All of a bundle is read first, so that no change of a damaged bundle is acted on. */
 static int measure(struct bundle *b, struct bundle_size *ret, struct err *err)
 {
         struct bundle_size size = { 0 };

@@ -60,7 +60,7 @@ static int open_dirs(struct bundle_writer *w, const char *dir, struct err *err)
         return 0;
 }
 
-/* What a writer that was killed had not checked yet. */
+/* Remove content that a killed writer had not checked yet. */
 static int remove_unchecked(const struct bundle_writer *w, struct err *err)
 {
         int fd = openat(w->files, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -320,7 +320,7 @@ int bundle_finish(struct bundle_writer *w, struct err *err)
 
 /* Taking a whole set */
 
-/* The other side may still be writing: what was copied is what the change is. */
+/* The other side may still be writing: the copied bytes are the change. */
 static int take_content(struct op *op, struct bundle_writer *w, struct change_set *from,
                         struct budget *budget, struct change *c, struct err *err)
 {

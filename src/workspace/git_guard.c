@@ -40,7 +40,7 @@ enum {
         HAS_REFS = 8,
         HAS_COMMONDIR = 16,
         HAS_DANGER = 32, /* or a link, however deep */
-        LOOKED = 64,     /* what the host has is among them */
+        LOOKED = 64,     /* the host's files are among them */
 };
 
 static const char *const dangers[] = {

@@ -110,7 +110,7 @@ static bool is_a(const struct buf *kinds, const char *oid, const char *kind)
         return strstr(buf_str(kinds), line) != NULL;
 }
 
-/* Only commits are branches; what does not exist is nothing. */
+/* Only commits can be branches; an object that does not exist is nothing. */
 static int check_kinds(struct git_import *g, struct wanted *w, struct err *err)
 {
         static const char *const args[] = { "cat-file", "--batch-check=%(objectname) %(objecttype)",

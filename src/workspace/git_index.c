@@ -111,7 +111,7 @@ static int write_beside(struct git_import *g, int ours, const struct stat *old, 
         return r;
 }
 
-/* 1, or 0 when somebody else is at it or has been. */
+/* 1, or 0 when another program works on it or has done so. */
 static int put_back(struct git_import *g, int ours, const struct stat *old, struct err *err)
 {
         const int dir = g->host_fd;
@@ -132,8 +132,8 @@ static int put_back(struct git_import *g, int ours, const struct stat *old, stru
         return r;
 }
 
-/* The index as it was, with what changed between the two commits: what somebody staged stays, or
- * git refuses. Working files are not looked at, so no filter runs. */
+/* The index as it was, with the changes between the two commits: staged changes stay, or git
+ * refuses. Working files are not looked at, so no filter runs. */
 static int change(struct git_import *g, const char *old, const char *new, struct err *err)
 {
         const char *const args[] = { "read-tree", "-i", "-m", *old ? old : empty_tree, new, NULL };

@@ -121,8 +121,8 @@ static int64_t moved_ns(const struct merge *m, const char *dir)
         return last;
 }
 
-/* What lies in a directory that was moved is as old as it was where it came from, and still not
- * what was staged under this name. */
+/* Files in a directory that was moved keep their times, and are still not what was staged under
+ * this name. */
 static int64_t dir_moved_ns(struct merge *m)
 {
         if (!m->dir_moved_known)
@@ -440,7 +440,7 @@ static void kept_path(const char *dir_path, const char *name, char *ret, size_t 
         snprintf(ret, size, "%s%s%s", dir_path, *dir_path ? "/" : "", name);
 }
 
-/* What has two names already needs no second one; to vacate the path, one of them goes. */
+/* A file that has two names already needs no second one; to vacate the path, one of them goes. */
 static int settle_kept(int dir, const char *name, bool vacate, struct err *err)
 {
         if (vacate && unlinkat(dir, name, 0) < 0 && errno != ENOENT)

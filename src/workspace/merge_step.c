@@ -253,7 +253,7 @@ static int vacate_dir(struct merge *m, struct merge_step *s, int dir, struct err
         return merge_keep_aside(m, path, true, err);
 }
 
-/* 1: done; 0: somebody put something there meanwhile. */
+/* 1: done; 0: something else is there by now. */
 static int give_name(struct merge *m, struct merge_step *s, bool replace, struct err *err)
 {
         const char *path = s->change.now.path, *name = merge_name_of(path);
@@ -362,7 +362,7 @@ static int sync_temp(struct merge *m, const struct merge_step *s, struct err *er
         return 0;
 }
 
-/* What waits has been written as well; it is synced again with the batch that it joins. */
+/* A waiting step has been written as well; it is synced again with the batch that it joins. */
 static int sync_batch(struct merge *m, struct err *err)
 {
         int r = merge_journal_sync(&m->journal, err);
@@ -424,7 +424,7 @@ int merge_sync_touched(struct merge *m, struct err *err)
                 int r = path_open_plain(m->root, path, O_RDONLY | O_DIRECTORY, 0, &fd, err);
 
                 if (r == ERR_NOT_FOUND || r == ERR_FORBIDDEN || r == ERR_UNPROCESSABLE)
-                        continue; /* removed by a later step, or by somebody else */
+                        continue; /* removed by a later step, or by another process */
                 if (r < 0)
                         return r;
                 if (fsync(fd) < 0)

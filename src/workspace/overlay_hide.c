@@ -16,7 +16,7 @@
 struct hiding {
         int upper_fd, lower_fd;
         const struct excludes *excludes;
-        uid_t owner; /* whom the upper layer belongs to, and what is made in it */
+        uid_t owner; /* the owner of the upper layer, and of what is made in it */
         gid_t group;
         char path[TREE_MAX_PATH + 1];
 };

@@ -77,8 +77,7 @@ struct table {
                 uint32_t id;
         } * slots;
         size_t size, used;
-        unsigned char
-                key[crypto_shorthash_KEYBYTES]; /* so that lines cannot be chosen to collide */
+        unsigned char key[crypto_shorthash_KEYBYTES]; /* so that no chosen lines collide */
 };
 
 static size_t hash_line(const struct table *t, const char *p, size_t len)

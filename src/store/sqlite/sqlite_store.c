@@ -54,7 +54,7 @@ struct sqlite_store {
         pthread_cond_t work;
         pthread_t thread;
         struct write_job *head, **tail;
-        bool writing; /* somebody uses `writer` */
+        bool writing; /* a thread uses `writer` */
         bool stopping;
         struct sqlite_conn *writer;
 
