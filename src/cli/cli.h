@@ -11,8 +11,8 @@
 #include <stdbool.h>
 
 /* What `berth serve` was told. NULL means: not given on the command line, so the environment, then
- * berth.toml, then the default decide; that order is the daemon's business. The values are as
- * typed; only log_level, log_format and mode are already known to be one of their words. */
+ * berth.toml, then the default decide; the daemon applies that order. The values are as typed; only
+ * log_level, log_format and mode are already known to be one of their words. */
 struct cli_serve_options {
         const char *listen;     /* ADDR:PORT */
         const char *data;       /* directory */

@@ -149,9 +149,9 @@ enum http1_result http1_chunked_feed(struct http1_chunked *d, const char *bytes,
                                      size_t *ret_used, struct http1_slice *ret_data,
                                      struct http1_refusal *ret_why);
 
-/* Append the percent-decoded bytes to *out. ERR_INVALID for a broken escape, NUL, or what is not
- * UTF-8; then *out holds what it held before. A decoded "/" is data of the segment, so split a path
- * before decoding it. */
+/* Append the percent-decoded bytes to *out. ERR_INVALID for a broken escape, NUL, or bytes that are
+ * not UTF-8; then *out is unchanged. A decoded "/" is data of the segment, so split a path before
+ * decoding it. */
 int http1_percent_decode(const char *text, size_t len, struct buf *out, struct err *err);
 
 /* Look a parameter up in a raw query string ("a=1&b=x%20y", '+' is a space) and put its decoded

@@ -42,7 +42,7 @@ struct http_peer {
         /* The client that its limits are counted for: the address, of IPv6 the first half; of a
          * connection on this machine the uid, also where a uid gives no rights. */
         char client[80];
-        void *via; /* what carries the connection, where it is no socket; its owner's business */
+        void *via; /* what carries the connection, where it is no socket; only its owner uses it */
 };
 
 struct http_field {

@@ -1,4 +1,4 @@
-/* What a worker with a user of its own has of files: its directory, and what it may read.
+/* The files of a worker with a user of its own: its directory, and what it may read.
  *
  * The user is one of a range (confine.h). The owner of a worker's private directory says which, so
  * it stays the same over restarts and no two have the same; a new one is looked for from a place on

@@ -113,7 +113,8 @@ void rpc_abandon(struct worker *w, int64_t id, int code);
 int64_t rpc_send_own(struct worker *w, const char *method, const json_t *params);
 /* Thread: one line of the worker. */
 int rpc_take_line(void *ctx, const char *line, size_t len);
-/* Thread: tell those whose time is up or who gave up. Returns when to look again, INT64_MAX: never.
+/* Thread: end the calls whose time is up or whose caller gave up. Returns when to look again,
+ * INT64_MAX: never.
  */
 int64_t rpc_expire(struct worker *w);
 /* Thread: let the calls go that waited for initialize. */

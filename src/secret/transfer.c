@@ -1,4 +1,4 @@
-/* One request by libcurl: which addresses it may reach, and how much it may answer. */
+/* One request by libcurl, and which addresses it may reach. */
 #include "secret/transfer.h"
 
 /* The type checks are macros around the functions' names, which we do not call by name. */

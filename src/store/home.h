@@ -1,5 +1,5 @@
-/* The row of `database_home`: where the database is at home and who its node is; and what happens
- * to the record when it gets a new node. daemon/home.h decides when. */
+/* The row of `database_home`: where the database is at home and which node is its own; and what
+ * happens to the record when it gets a new node. daemon/home.h decides when. */
 #ifndef BERTH_STORE_HOME_H
 #define BERTH_STORE_HOME_H
 

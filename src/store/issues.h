@@ -61,7 +61,7 @@ int issues_ancestors(struct db *db, const char *id, struct arena *arena, issue_f
 int issues_of_run(struct db *db, const char *run_id, const char *issue_id, struct arena *arena,
                   issue_fn fn, void *ctx, struct err *err);
 
-/* What it waits for, or with `reverse` what waits for it. */
+/* The issues that it waits for, or with `reverse` those that wait for it. */
 int issue_blockers_list(struct db *db, const char *id, bool reverse, struct arena *arena,
                         issue_fn fn, void *ctx, struct err *err);
 /* How many of what it waits for are not done. */

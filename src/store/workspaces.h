@@ -1,6 +1,6 @@
 /* Rows of `workspaces`: directories of the operator in places. States, and which code changes them,
- * are core's business (core/workspaces/workspace.h); here a move is one compare-and-set on state
- * and epoch. */
+ * are up to core (core/workspaces/workspace.h); here a move is one compare-and-set on state and
+ * epoch. */
 #ifndef BERTH_STORE_WORKSPACES_H
 #define BERTH_STORE_WORKSPACES_H
 

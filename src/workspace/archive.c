@@ -1,4 +1,4 @@
-/* Packs a tree into a tar archive, unpacks one, and reads one as changes. */
+/* Packs a tree into a tar archive, unpacks one, and finds what differs. */
 #define _GNU_SOURCE
 #include "workspace/archive.h"
 

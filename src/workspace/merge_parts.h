@@ -93,7 +93,7 @@ int merge_keep_aside(struct merge *m, const char *path, bool vacate, struct err 
 void merge_report_conflict(struct merge *m, const char *path, const char *kept);
 /* Give what was made, a directory or a link, to the owner that the options name. */
 int merge_give_owner(struct merge *m, int dir, const char *name, struct err *err);
-/* ERR_CONFLICT, for what is not what it was. */
+/* ERR_CONFLICT, for an entry that has changed. */
 int merge_replaced(const char *name, struct err *err);
 void merge_touch(struct merge *m, const char *dir_path);
 void merge_forget_dir(struct merge *m);

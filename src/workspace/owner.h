@@ -3,8 +3,8 @@
  * The owner of a directory can move files of other users into it that the owner cannot read. A
  * daemon that is root would read them, and show them in a place. So it opens what it stages with
  * the rights of the directory's owner; the kernel decides, and a file that the owner cannot read is
- * unreadable, as it is for a daemon that the owner runs. Rights for files are a thread's, so other
- * threads keep theirs. */
+ * unreadable, as it is for a daemon that the owner runs. Rights for files belong to a thread, so
+ * other threads keep theirs. */
 #ifndef BERTH_WORKSPACE_OWNER_H
 #define BERTH_WORKSPACE_OWNER_H
 

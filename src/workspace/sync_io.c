@@ -1,4 +1,4 @@
-/* Sends and receives compressed messages, and decides when the other side is too slow. */
+/* Sends and receives compressed messages. */
 #include "workspace/sync_io.h"
 
 #include <errno.h>
