@@ -13,7 +13,7 @@
  * writable name. Without one the filter stands in for it where it can:
  *
  *   - no signals to the daemon, to its group or to all processes, by number or by descriptor: no
- * pidfds, and no owner of a descriptor, which is signalled when something happens to it
+ *     pidfds, and no owner of a descriptor, which is signalled when something happens to it
  *   - from version 6 on Landlock keeps all signals inside. Before that and with the daemon's user,
  *     kill() reaches the worker itself and groups only: the number of any thread of the daemon
  * means the daemon, and those a filter does not know

@@ -1,4 +1,4 @@
-/* Makes a tree what it should be: a file worker carries out with it what it is told.
+/* Makes a tree what it should be: this is how a file worker carries out what it is told.
  *
  * Every path is opened beneath the root, part by part, no symlink followed. An entry at a path
  * gives way to the one that should be there; only a directory keeps its content. A file that exists

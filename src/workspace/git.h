@@ -5,7 +5,7 @@
  * index that a box wrote must not get into a repository that people and programs use here. Instead
  *
  *   1. git_import_filter() stands in front of the merge. It takes the content of `.git` out of the
- * change set: objects and packs into a scratch directory of ours, HEAD and refs into memory,
+ *      change set: objects and packs into a scratch directory of ours, HEAD and refs into memory,
  *      nothing else. In repositories further down, of whatever name (git_guard.c), and where the
  *      host has none, files come as always, without what would make git run something
  *      (configuration, hooks, links elsewhere).

@@ -10,8 +10,6 @@
 #include "workspace/content.h"
 #include "workspace/git_internal.h"
 
-/* What a change set says of `.git`, sorted out. */
-
 #define MAX_REF_FILE 4096
 
 /* A configuration is never taken from a place, and git makes one with every repository: without

@@ -7,7 +7,7 @@
 #include "rt/tool.h"
 #include "workspace/git_internal.h"
 
-/* git, with everything that it would otherwise find by itself said to it. */
+/* git is told everything that it would otherwise find by itself. */
 
 #define LIMIT_MS   (10 * 60 * 1000)
 #define MAX_OUTPUT ((size_t)64 << 20)

@@ -5,7 +5,7 @@
  * name in the directory before it.
  *
  *   - An entry that cannot be read comes as TREE_UNKNOWN, so that it is not taken for deleted. So
- * do mount points: a mount in a workspace is not part of it, as in an overlay. So does what is
+ *     do mount points: a mount in a workspace is not part of it, as in an overlay. So does what is
  *     never part of a tree (excludes.never).
  *   - Sockets, FIFOs and devices are left out and counted; they are never opened.
  *   - A file that changes while it is read is read again, and taken as it is after the third time.
