@@ -84,7 +84,7 @@ static void begin_session(struct resident *r, uint64_t session)
         r->session = session;
         r->ended = false;
         r->no_box = box_connect(r->dir, &r->box_fd, NULL) < 0;
-        /* No answer will come for calls of the session before. */
+        /* Calls of the session before can get no other answer. */
         for (int i = 0; i < CALLS_MAX; i++)
                 if (r->calls[i].waits)
                         answer(r, &r->calls[i], EXCHANGE_STALE);

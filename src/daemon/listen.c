@@ -13,7 +13,8 @@
  * use, and leave a part to places and operations. */
 struct listen_capacity listen_capacity(void)
 {
-        const rlim_t most = 65536, kept = 64; /* never spent: rt/reserve.h and the server's */
+        const rlim_t most = 65536,
+                     kept = 64; /* kept is never spent: rt/reserve.h and the server's */
         struct rlimit limit = { 1024, 1024 };
         rlim_t room;
 

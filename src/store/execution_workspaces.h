@@ -15,7 +15,7 @@ struct execution_workspace {
         const char *cleanup_reason;
         const char *metadata; /* JSON object or NULL */
         int64_t created_at, updated_at;
-        /* The source of cwd: an agent's id (its configuration did), one of these, or NULL. */
+        /* The source of cwd: an agent's id (its configuration named it), one of these, or NULL. */
         const char *cwd_from;
 };
 
